@@ -1,0 +1,1 @@
+//! Puts a run together: places, processes, phases, the clock, the validity gate.

@@ -1,0 +1,111 @@
+//! Why something did not arrive. Every failed request and every dropped packet has exactly one cause.
+
+/// Why a request failed. A request that got a whole response has none, whatever its status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FailureCause {
+    /// The connection was not established within the connect timeout.
+    ConnectTimeout,
+    /// The server's host answered the connect with RST.
+    ConnectRefused,
+    /// No route, host or network unreachable, or another error of connect.
+    ConnectFailed,
+    /// The response was not whole within the response timeout.
+    ResponseTimeout,
+    /// The server closed before the first byte of a response (on a fresh connection, or again after one retry).
+    ClosedBeforeResponse,
+    /// The server closed, by FIN, before the response was whole: a body shorter than announced.
+    ClosedEarly,
+    /// The connection was reset after it was established.
+    Reset,
+    /// What came back is not HTTP/1, or breaks its framing.
+    Malformed,
+    /// The response head is larger than the client accepts.
+    HeadTooLarge,
+    /// No local port was left for this client address.
+    NoPorts,
+    /// No descriptor was left in this process.
+    NoDescriptors,
+    /// Another error of this machine's sockets.
+    LocalError,
+    /// The run was ended (Ctrl-C, or the drain's bound) while the request was in flight.
+    Aborted,
+}
+
+impl FailureCause {
+    /// Every cause, in the order of declaration.
+    pub const ALL: [FailureCause; 13] = [
+        FailureCause::ConnectTimeout,
+        FailureCause::ConnectRefused,
+        FailureCause::ConnectFailed,
+        FailureCause::ResponseTimeout,
+        FailureCause::ClosedBeforeResponse,
+        FailureCause::ClosedEarly,
+        FailureCause::Reset,
+        FailureCause::Malformed,
+        FailureCause::HeadTooLarge,
+        FailureCause::NoPorts,
+        FailureCause::NoDescriptors,
+        FailureCause::LocalError,
+        FailureCause::Aborted,
+    ];
+
+    /// The name in JSON, Parquet and on the terminal.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FailureCause::ConnectTimeout => "connect_timeout",
+            FailureCause::ConnectRefused => "connect_refused",
+            FailureCause::ConnectFailed => "connect_failed",
+            FailureCause::ResponseTimeout => "response_timeout",
+            FailureCause::ClosedBeforeResponse => "closed_before_response",
+            FailureCause::ClosedEarly => "closed_early",
+            FailureCause::Reset => "reset",
+            FailureCause::Malformed => "malformed",
+            FailureCause::HeadTooLarge => "head_too_large",
+            FailureCause::NoPorts => "no_ports",
+            FailureCause::NoDescriptors => "no_descriptors",
+            FailureCause::LocalError => "local_error",
+            FailureCause::Aborted => "aborted",
+        }
+    }
+}
+
+/// Why the path dropped a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DropCause {
+    /// The link's loss, as asked for.
+    Loss,
+    /// The link's queue was full.
+    QueueFull,
+    /// Not a packet the path understands.
+    Malformed,
+    /// Its address belongs to no client.
+    NoRoute,
+    /// Still on the way when the path was shut down.
+    Shutdown,
+}
+
+impl DropCause {
+    /// Every cause, in the order of declaration (also the order of counter arrays).
+    pub const ALL: [DropCause; 5] =
+        [DropCause::Loss, DropCause::QueueFull, DropCause::Malformed, DropCause::NoRoute, DropCause::Shutdown];
+
+    /// The name in JSON, Parquet and on the terminal.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropCause::Loss => "loss",
+            DropCause::QueueFull => "queue_full",
+            DropCause::Malformed => "malformed",
+            DropCause::NoRoute => "no_route",
+            DropCause::Shutdown => "shutdown",
+        }
+    }
+
+    /// Position in [`DropCause::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}

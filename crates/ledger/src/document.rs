@@ -1,0 +1,433 @@
+//! The JSON document of a run: design section 4, field for field.
+//!
+//! Absent parts are absent, never zero. Every `_ns` field is nanoseconds. Reading accepts exactly what writing writes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The value of [`Document::schema`].
+pub const SCHEMA: &str = "yamabiko.run/1";
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was run, where and when.
+    pub run: Run,
+    /// Whether to believe it.
+    pub validity: Validity,
+    /// The load's own clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
+    /// The path's figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Path>,
+    /// The server's processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
+    /// The objective and whether it held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<Slo>,
+}
+
+/// What was run, where and when.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Name of the run's folder.
+    pub id: String,
+    /// The run's folder; empty if nothing was kept.
+    pub dir: String,
+    /// The command that repeats it.
+    pub command: String,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Wall clock at the run's zero, RFC 3339, UTC.
+    pub started_at: String,
+    /// Length of the measured phase in seconds.
+    pub duration_s: f64,
+    /// Length of the warm-up before it in seconds (its requests are not in the results).
+    pub warmup_s: f64,
+    /// Whether the measured phase was cut short (Ctrl-C).
+    pub interrupted: bool,
+    /// The machine.
+    pub host: Host,
+}
+
+/// The machine and how it was used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Kernel release.
+    pub kernel: String,
+    /// CPU model.
+    pub cpu: String,
+    /// Cores this process may use.
+    pub cores: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Cores of load generator and path, as a list such as `1` or `2-3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_cores: Option<String>,
+    /// Cores of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_cores: Option<String>,
+    /// What else bears on the figures: wait mode, scheduling class, RPS, privilege, congestion control.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
+    /// Share of CPU time stolen by the hypervisor during the measured phase, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal_share: Option<f64>,
+}
+
+/// Whether to believe the figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Validity {
+    /// Drawn from the checks.
+    pub verdict: Verdict,
+    /// Every check, run or not.
+    pub checks: Vec<Check>,
+}
+
+/// The gate's verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Every check that applies ran and held.
+    Valid,
+    /// A check that applies could not run, or one that only casts doubt failed.
+    Suspect,
+    /// A check failed: the figures are not what they claim to be.
+    Invalid,
+}
+
+impl Verdict {
+    /// As in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Valid => "valid",
+            Verdict::Suspect => "suspect",
+            Verdict::Invalid => "invalid",
+        }
+    }
+}
+
+/// One validity check.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// Snake-case name, one per kind of check.
+    pub name: String,
+    /// Outcome.
+    pub state: CheckState,
+    /// What a failure makes of the verdict.
+    pub weight: Weight,
+    /// The figure, where it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// The limit it was held against.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<f64>,
+    /// Unit of both.
+    pub unit: String,
+    /// One sentence for a person: what was compared, and if it failed, what to do.
+    pub why: String,
+}
+
+/// What a failed check makes of the verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weight {
+    /// Failure makes the run invalid.
+    Invalid,
+    /// Failure makes the run suspect.
+    Suspect,
+}
+
+/// Outcome of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckState {
+    /// Ran and held.
+    Ok,
+    /// Ran and did not hold.
+    Failed,
+    /// Applies to the plan but could not run.
+    CouldNotRun,
+    /// Does not apply to the plan.
+    NotApplicable,
+}
+
+impl Validity {
+    /// Draws the verdict from the checks.
+    pub fn from_checks(checks: Vec<Check>) -> Self {
+        let verdict = checks
+            .iter()
+            .map(|check| match (check.state, check.weight) {
+                (CheckState::Ok | CheckState::NotApplicable, _) => Verdict::Valid,
+                (CheckState::CouldNotRun, _) | (CheckState::Failed, Weight::Suspect) => Verdict::Suspect,
+                (CheckState::Failed, Weight::Invalid) => Verdict::Invalid,
+            })
+            .max()
+            .unwrap_or(Verdict::Valid);
+        Validity { verdict, checks }
+    }
+}
+
+/// A distribution: Q in the design. Unit by the field that holds it (`_ns`). All zero when `count` is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// Number of values.
+    pub count: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub stddev: f64,
+    /// Smallest.
+    pub min: u64,
+    /// Median.
+    pub p50: u64,
+    /// 75th percentile.
+    pub p75: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 95th percentile.
+    pub p95: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p99_9: u64,
+    /// 99.99th percentile.
+    pub p99_99: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+/// A level sampled over the measured phase: L in the design.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Level {
+    /// Mean of the samples.
+    pub mean: f64,
+    /// Median of the samples.
+    pub p50: u64,
+    /// Largest sample.
+    pub max: u64,
+}
+
+/// The load's own view of the measured phase: requests whose intended moment lies in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// `open` or `closed`.
+    #[serde(rename = "loop")]
+    pub loop_kind: String,
+    /// Requests intended in the measured phase.
+    pub offered_requests: u64,
+    /// The same a second.
+    pub offered_rate_per_s: f64,
+    /// Of the offered requests, those that got a whole response, also when it came after the phase's end.
+    pub completed: u64,
+    /// Responses completed *within* the measured phase, a second.
+    pub carried_rate_per_s: f64,
+    /// Failures by cause.
+    pub failed: BTreeMap<String, u64>,
+    /// Of the offered requests, those neither completed nor failed when the run ended.
+    pub in_flight_at_end: u64,
+    /// Responses by status code.
+    pub status: BTreeMap<String, u64>,
+    /// done - intended. Failed requests are in it, at the moment of their failure.
+    pub response_time_ns: Quantiles,
+    /// done - started.
+    pub service_time_ns: Quantiles,
+    /// started - intended.
+    pub send_lag_ns: Quantiles,
+    /// connected - started, of requests that opened a connection.
+    pub connect_ns: Quantiles,
+    /// first byte - started.
+    pub first_byte_ns: Quantiles,
+    /// closed - connect called, of connections closed in the measured phase.
+    pub connection_duration_ns: Quantiles,
+    /// Response bytes: heads and bodies.
+    pub bytes_received: u64,
+    /// Request bytes.
+    pub bytes_sent: u64,
+    /// Requests started and not done.
+    pub in_flight: Level,
+    /// Connections in process: connect called and not closed.
+    pub connections: Level,
+    /// Connections on which connect was called in the measured phase.
+    pub connections_opened: u64,
+    /// Requests intended and not started.
+    pub backlog: Level,
+    /// By band of the client's asked RTT; absent without a path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_distance: Vec<DistanceBand>,
+    /// By URL, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_url: Vec<UrlPart>,
+}
+
+/// Clients whose asked RTT lies in `[from, to)`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DistanceBand {
+    /// Lower edge, inclusive.
+    pub rtt_ns_from: u64,
+    /// Upper edge, exclusive.
+    pub rtt_ns_to: u64,
+    /// Clients in the band.
+    pub clients: u64,
+    /// Their completed requests.
+    pub completed: u64,
+    /// Their failed requests.
+    pub failed: u64,
+    /// Their response times.
+    pub response_time_ns: Quantiles,
+}
+
+/// One URL's share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UrlPart {
+    /// The URL.
+    pub url: String,
+    /// Completed requests.
+    pub completed: u64,
+    /// Failed requests.
+    pub failed: u64,
+    /// Response times.
+    pub response_time_ns: Quantiles,
+}
+
+/// The path's figures. The path is up from its start to its end, so packets of the warm-up are counted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Path {
+    /// Name of the profile, or how it was given.
+    pub profile: String,
+    /// Number of virtual clients.
+    pub clients: u64,
+    /// RTT asked, one value a client.
+    pub asked_rtt_ns: Quantiles,
+    /// RTT got, one value a handshake: connect called to connection established, as the load's clock saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub got_rtt_ns: Option<Quantiles>,
+    /// Got less asked of the same client, one value a handshake that lost no packet. Absolute value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_error_ns: Option<Quantiles>,
+    /// Where `got_rtt_ns` comes from.
+    pub got_rtt_from: String,
+    /// Write less due, all packets.
+    pub lateness_ns: Quantiles,
+    /// The same, of packets that were not part of a volley.
+    pub lateness_spread_ns: Quantiles,
+    /// The same, of packets in a volley (8 or more due within 50 us).
+    pub lateness_volley_ns: Quantiles,
+    /// From a TUN's packet being waiting to its being read; measured where stamps exist, else absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_delay_ns: Option<Quantiles>,
+    /// Packets accepted, both directions, as wire packets.
+    pub packets: u64,
+    /// Bytes accepted, both directions, IP headers included.
+    pub bytes: u64,
+    /// Packets dropped, by cause.
+    pub drops: BTreeMap<String, u64>,
+    /// Up (client to server).
+    pub up: PathDirection,
+    /// Down (server to client).
+    pub down: PathDirection,
+}
+
+/// One direction of the path. `packets = delivered + sum of drops + held`, always.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PathDirection {
+    /// Wire packets accepted.
+    pub packets: u64,
+    /// Bytes accepted.
+    pub bytes: u64,
+    /// Wire packets delivered.
+    pub delivered: u64,
+    /// Bytes delivered.
+    pub delivered_bytes: u64,
+    /// Wire packets held (on the way) at the end.
+    pub held: u64,
+    /// Wire packets dropped, by cause.
+    pub drops: BTreeMap<String, u64>,
+}
+
+/// The server's processes over the measured phase.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Server {
+    /// The command.
+    pub command: String,
+    /// User CPU seconds of its processes.
+    pub cpu_user_s: f64,
+    /// System CPU seconds of its processes.
+    pub cpu_system_s: f64,
+    /// Receive processing done for it on its cores outside its processes (softirq), in CPU seconds; absent where it
+    /// could not be told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_receive_s: Option<f64>,
+    /// All of these over completed requests, in us.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_request: Option<f64>,
+    /// Largest resident memory seen, all processes, in bytes.
+    pub rss_bytes_max: u64,
+    /// Time for which its CPU share held it back, in seconds; absent without `--server-cpu`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled_s: Option<f64>,
+    /// Where the CPU figures come from: `cgroup v1`, `cgroup v2` or `/proc`.
+    pub source: String,
+    /// Its TCP as set on the route.
+    pub tcp: String,
+}
+
+/// The objective.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slo {
+    /// As typed.
+    pub objective: String,
+    /// Whether every term held.
+    pub met: bool,
+    /// Each term.
+    pub terms: Vec<SloTerm>,
+}
+
+/// One term of an objective.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SloTerm {
+    /// As typed, such as `p99 < 200ms`.
+    pub term: String,
+    /// The figure, in `unit`.
+    pub value: f64,
+    /// The limit, in `unit`.
+    pub limit: f64,
+    /// `ns` or `ratio`.
+    pub unit: String,
+    /// Whether it held.
+    pub met: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(state: CheckState, weight: Weight) -> Check {
+        Check {
+            name: "x".into(),
+            state,
+            weight,
+            value: None,
+            limit: None,
+            unit: String::new(),
+            why: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_worst_check_decides() {
+        let verdict = |checks: &[(CheckState, Weight)]| {
+            Validity::from_checks(checks.iter().map(|&(state, weight)| check(state, weight)).collect()).verdict
+        };
+        assert_eq!(verdict(&[]), Verdict::Valid);
+        assert_eq!(verdict(&[(CheckState::Ok, Weight::Invalid), (CheckState::NotApplicable, Weight::Invalid)]), Verdict::Valid);
+        assert_eq!(verdict(&[(CheckState::Ok, Weight::Invalid), (CheckState::CouldNotRun, Weight::Invalid)]), Verdict::Suspect);
+        assert_eq!(verdict(&[(CheckState::Failed, Weight::Suspect)]), Verdict::Suspect);
+        assert_eq!(verdict(&[(CheckState::Failed, Weight::Suspect), (CheckState::Failed, Weight::Invalid)]), Verdict::Invalid);
+    }
+}

@@ -1,0 +1,39 @@
+//! The records every part writes: one vocabulary, one schema.
+//!
+//! [`request::RequestRecord`] is one request as the load saw it, [`second::SecondRecord`] one second of the live
+//! series, [`document::Document`] the JSON document of a run. Writers (load, path, watch, server accounting) and
+//! readers (store, report, the gate) meet only here, so a word means the same thing in every file and on every page.
+//!
+//! Clocks: every `_at_ns` counts from the run's zero on the monotonic clock of the machine that measured.
+
+pub mod cause;
+pub mod document;
+pub mod request;
+pub mod second;
+
+pub use cause::{DropCause, FailureCause};
+pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verdict};
+pub use request::{Method, RequestRecord};
+pub use second::SecondRecord;
+
+/// Which way a packet travels: up is from the client to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// Client to server.
+    Up,
+    /// Server to client.
+    Down,
+}
+
+impl Direction {
+    /// Both, in the order in which arrays indexed by [`Direction::index`] hold them.
+    pub const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
+
+    /// 0 for up, 1 for down.
+    pub const fn index(self) -> usize {
+        match self {
+            Direction::Up => 0,
+            Direction::Down => 1,
+        }
+    }
+}

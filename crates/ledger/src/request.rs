@@ -1,0 +1,92 @@
+//! One request as the load generator saw it.
+
+use units::Timestamp;
+
+use crate::FailureCause;
+
+/// HTTP methods the generator sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Method {
+    /// GET
+    #[default]
+    #[serde(rename = "GET")]
+    Get,
+    /// HEAD: the response has no body whatever its header says.
+    #[serde(rename = "HEAD")]
+    Head,
+    /// POST, with a body.
+    #[serde(rename = "POST")]
+    Post,
+}
+
+impl Method {
+    /// As on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+        }
+    }
+}
+
+/// One request, from the moment it was meant to start. Moments that did not happen are `None`; a timed-out request
+/// has its `done_at` at the timeout and a cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestRecord {
+    /// Sequence number in the run, in order of intention, from 0.
+    pub sequence: u64,
+    /// Index of the virtual client (its address is the client base plus this).
+    pub client: u32,
+    /// Sequence number of the connection in the run, from 0; `None` if none was ever opened for it.
+    pub connection: Option<u64>,
+    /// Index into the run's list of URLs.
+    pub url: u16,
+    /// When the schedule meant it to start.
+    pub intended_at: Timestamp,
+    /// connect(2) called, or first write on an open connection.
+    pub started_at: Option<Timestamp>,
+    /// Connection established; `None` on a connection that was open already.
+    pub connected_at: Option<Timestamp>,
+    /// Last byte of the request handed to the kernel.
+    pub sent_at: Option<Timestamp>,
+    /// First byte of the response read.
+    pub first_byte_at: Option<Timestamp>,
+    /// Last byte of the response read, or the moment of failure.
+    pub done_at: Timestamp,
+    /// Status code; 0 if no status line was read.
+    pub status: u16,
+    /// Response bytes read for this request: head and body, interim responses included.
+    pub bytes_received: u64,
+    /// Request bytes handed to the kernel.
+    pub bytes_sent: u64,
+    /// Why it failed; `None` if a whole response arrived.
+    pub failure: Option<FailureCause>,
+}
+
+impl RequestRecord {
+    /// done - intended: the headline.
+    pub fn response_time_ns(&self) -> u64 {
+        self.done_at.as_nanos().saturating_sub(self.intended_at.as_nanos())
+    }
+
+    /// done - started; `None` if it never started.
+    pub fn service_time_ns(&self) -> Option<u64> {
+        Some(self.done_at.as_nanos().saturating_sub(self.started_at?.as_nanos()))
+    }
+
+    /// started - intended: what the generator was late by; `None` if it never started.
+    pub fn send_lag_ns(&self) -> Option<u64> {
+        Some(self.started_at?.as_nanos().saturating_sub(self.intended_at.as_nanos()))
+    }
+
+    /// connected - started; `None` on a connection that was open already, or one never established.
+    pub fn connect_ns(&self) -> Option<u64> {
+        Some(self.connected_at?.as_nanos().saturating_sub(self.started_at?.as_nanos()))
+    }
+
+    /// first byte - started; `None` if no byte came.
+    pub fn first_byte_ns(&self) -> Option<u64> {
+        Some(self.first_byte_at?.as_nanos().saturating_sub(self.started_at?.as_nanos()))
+    }
+}

@@ -1,0 +1,1 @@
+//! Arrivals, virtual clients, the HTTP client machine. No descriptor, thread or clock.

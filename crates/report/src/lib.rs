@@ -1,0 +1,1 @@
+//! Terminal and page output. Reads the book, never a running experiment.

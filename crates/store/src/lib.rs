@@ -1,0 +1,1 @@
+//! The book: a run on disk, and the list of runs.

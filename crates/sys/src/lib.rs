@@ -1,0 +1,19 @@
+//! Every system call, wrapped once, with a narrow type. All unsafe code of the project lives here (and in `tap`).
+//!
+//! Two halves. Places: [`namespace`], [`place`], [`netlink`], [`tun`], [`cgroup`] build the lab and take it down.
+//! The loop: [`clock`], [`epoll`], [`timer`], [`socket`], [`sched`], [`signal`] are what the data path runs on.
+//! [`accounting`] reads what the kernel counted.
+#![allow(clippy::disallowed_methods, reason = "this room is where clocks and waiting are wrapped")]
+
+pub mod accounting;
+pub mod cgroup;
+pub mod clock;
+pub mod epoll;
+pub mod namespace;
+pub mod netlink;
+pub mod place;
+pub mod sched;
+pub mod signal;
+pub mod socket;
+pub mod timer;
+pub mod tun;

@@ -1,0 +1,80 @@
+//! Amounts of data.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::parse::{ParseError, serde_as_text, split, trim_number, unit_error};
+
+/// An amount of data in bytes. `KB`, `MB`, `GB` are powers of 1000, `KiB`, `MiB`, `GiB` powers of 1024.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub u64);
+
+const WANTED: &str = "an amount is written like 512B, 64KB, 64KiB or 1.5MB, at most 1000TB";
+
+impl FromStr for Bytes {
+    type Err = ParseError;
+
+    /// # Errors
+    /// No number, no or unknown unit, negative, or over 1000 TB.
+    fn from_str(typed: &str) -> Result<Self, ParseError> {
+        let (value, unit) = split(typed, WANTED)?;
+        let factor = match unit.to_ascii_lowercase().as_str() {
+            "b" | "byte" | "bytes" => 1.0,
+            "kb" | "k" => 1e3,
+            "mb" => 1e6,
+            "gb" => 1e9,
+            "tb" => 1e12,
+            "kib" => 1024.0,
+            "mib" => 1024.0 * 1024.0,
+            "gib" => 1024.0 * 1024.0 * 1024.0,
+            "" if value == 0.0 => 1.0,
+            _ => return Err(unit_error(typed, unit, WANTED)),
+        };
+        let bytes = value * factor;
+        if bytes > 1e15 {
+            return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted: WANTED });
+        }
+        Ok(Bytes(bytes.round() as u64))
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// The largest decimal unit that keeps the number exact where possible, else five significant digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0;
+        for (factor, unit) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+            if bytes >= factor && bytes.is_multiple_of(factor) && !bytes.is_multiple_of(1000) {
+                return write!(f, "{}{unit}", bytes / factor);
+            }
+        }
+        match bytes {
+            0..1_000 => write!(f, "{bytes}B"),
+            1_000..1_000_000 => write!(f, "{}KB", trim_number(bytes as f64 / 1e3)),
+            1_000_000..1_000_000_000 => write!(f, "{}MB", trim_number(bytes as f64 / 1e6)),
+            _ => write!(f, "{}GB", trim_number(bytes as f64 / 1e9)),
+        }
+    }
+}
+
+serde_as_text!(Bytes);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimal_and_binary_units_differ() {
+        assert_eq!("64KB".parse(), Ok(Bytes(64_000)));
+        assert_eq!("64KiB".parse(), Ok(Bytes(65_536)));
+        assert_eq!("1.5MB".parse(), Ok(Bytes(1_500_000)));
+        assert!(matches!("64".parse::<Bytes>(), Err(ParseError::NoUnit { .. })));
+        assert!(matches!("1001TB".parse::<Bytes>(), Err(ParseError::OutOfRange { .. })));
+    }
+
+    #[test]
+    fn printed_amounts_come_back() {
+        for bytes in [0, 1, 999, 1000, 1024, 65_536, 64_000, 1_500_000, 10_240, 1 << 30] {
+            assert_eq!(Bytes(bytes).to_string().parse(), Ok(Bytes(bytes)));
+        }
+    }
+}

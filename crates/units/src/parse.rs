@@ -1,0 +1,90 @@
+//! Splitting "number unit" apart, and the one error every quantity reports.
+
+/// Why a quantity as typed was refused. The message names what was typed and what would have been accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// There is no number at the front.
+    #[error("`{typed}` does not begin with a number; {wanted}")]
+    NoNumber {
+        /// The text as typed.
+        typed: String,
+        /// What would have been accepted, with an example.
+        wanted: &'static str,
+    },
+    /// A number without its unit.
+    #[error("`{typed}` has no unit; {wanted}")]
+    NoUnit {
+        /// The text as typed.
+        typed: String,
+        /// What would have been accepted, with an example.
+        wanted: &'static str,
+    },
+    /// The unit is not one of this quantity's.
+    #[error("`{unit}` in `{typed}` is not a unit known here; {wanted}")]
+    UnknownUnit {
+        /// The text as typed.
+        typed: String,
+        /// The unit as typed.
+        unit: String,
+        /// What would have been accepted, with an example.
+        wanted: &'static str,
+    },
+    /// Negative, not finite, or too large to hold.
+    #[error("`{typed}` is out of range; {wanted}")]
+    OutOfRange {
+        /// The text as typed.
+        typed: String,
+        /// The valid range.
+        wanted: &'static str,
+    },
+}
+
+/// Splits `12.5 Mbit/s` into `(12.5, "Mbit/s")`. The unit may be empty; the caller decides whether that is an error.
+pub(crate) fn split<'a>(typed: &'a str, wanted: &'static str) -> Result<(f64, &'a str), ParseError> {
+    let text = typed.trim();
+    let end = text
+        .char_indices()
+        .find(|&(at, c)| !(c.is_ascii_digit() || c == '.' || c == '_' || (at == 0 && (c == '-' || c == '+'))))
+        .map_or(text.len(), |(at, _)| at);
+    let number: String = text[..end].chars().filter(|&c| c != '_').collect();
+    let value: f64 =
+        number.parse().map_err(|_| ParseError::NoNumber { typed: typed.to_owned(), wanted })?;
+    if !value.is_finite() || value < 0.0 || number.starts_with('-') {
+        return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted });
+    }
+    Ok((value, text[end..].trim()))
+}
+
+pub(crate) fn unit_error(typed: &str, unit: &str, wanted: &'static str) -> ParseError {
+    if unit.is_empty() {
+        ParseError::NoUnit { typed: typed.to_owned(), wanted }
+    } else {
+        ParseError::UnknownUnit { typed: typed.to_owned(), unit: unit.to_owned(), wanted }
+    }
+}
+
+/// Prints a value with as few digits as show it to one part in 10 000, without a trailing `.0`.
+pub(crate) fn trim_number(value: f64) -> String {
+    let digits = if value == 0.0 { 0 } else { (4 - value.abs().log10().floor() as i32).clamp(0, 9) };
+    let text = format!("{value:.*}", digits as usize);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// Implements `Serialize`/`Deserialize` as the text form that `Display` prints and `FromStr` reads.
+macro_rules! serde_as_text {
+    ($type:ty) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(crate) use serde_as_text;

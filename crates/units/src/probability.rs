@@ -1,0 +1,102 @@
+//! Probabilities and shares.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::parse::{ParseError, split, unit_error};
+
+/// A probability from 0 to 1. Typed as `0.01` or `1%`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Probability(f64);
+
+const WANTED: &str = "a probability is written like 0.01 or 1%, from 0 to 1";
+
+impl Probability {
+    /// Never.
+    pub const ZERO: Probability = Probability(0.0);
+
+    /// `None` outside 0 to 1 or not a number.
+    pub fn new(value: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&value).then_some(Probability(value))
+    }
+
+    /// From 0 to 1.
+    pub const fn value(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for Probability {
+    type Err = ParseError;
+
+    /// # Errors
+    /// No number, unknown unit, or outside 0 to 1.
+    fn from_str(typed: &str) -> Result<Self, ParseError> {
+        let (value, unit) = split(typed, WANTED)?;
+        let value = match unit {
+            "" => value,
+            "%" => value / 100.0,
+            _ => return Err(unit_error(typed, unit, WANTED)),
+        };
+        Probability::new(value).ok_or(ParseError::OutOfRange { typed: typed.to_owned(), wanted: WANTED })
+    }
+}
+
+impl fmt::Display for Probability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl serde::Serialize for Probability {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.0)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Probability {
+    /// A number from 0 to 1, or text such as `"1%"`.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Probability;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(WANTED)
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Probability, E> {
+                Probability::new(value).ok_or_else(|| E::custom(format!("{value} is out of range; {WANTED}")))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Probability, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Probability, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Probability, E> {
+                value.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_and_fraction_agree() {
+        assert_eq!("1%".parse::<Probability>(), "0.01".parse());
+        assert!("100%".parse::<Probability>().is_ok());
+        assert!("100.1%".parse::<Probability>().is_err());
+        assert!("-0.1".parse::<Probability>().is_err());
+        assert!("1.0001".parse::<Probability>().is_err());
+    }
+}

@@ -1,0 +1,58 @@
+//! A share of processor time.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::parse::{ParseError, serde_as_text, split, unit_error};
+
+/// A share of one core: `50%` is half a core, `150%` one and a half. From 1 % to 100 000 %.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct CpuShare(f64);
+
+const WANTED: &str = "a CPU share is written like 50% (of one core), from 1% to 100000%";
+
+impl CpuShare {
+    /// Cores: 0.5 for `50%`.
+    pub const fn cores(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for CpuShare {
+    type Err = ParseError;
+
+    /// # Errors
+    /// No number, no `%`, or outside the range.
+    fn from_str(typed: &str) -> Result<Self, ParseError> {
+        let (value, unit) = split(typed, WANTED)?;
+        if unit != "%" {
+            return Err(unit_error(typed, unit, WANTED));
+        }
+        if !(1.0..=100_000.0).contains(&value) {
+            return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted: WANTED });
+        }
+        Ok(CpuShare(value / 100.0))
+    }
+}
+
+impl fmt::Display for CpuShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", crate::parse::trim_number(self.0 * 100.0))
+    }
+}
+
+serde_as_text!(CpuShare);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn range_and_unit() {
+        assert_eq!("50%".parse::<CpuShare>().unwrap().cores(), 0.5);
+        assert!("1%".parse::<CpuShare>().is_ok());
+        assert!("0.9%".parse::<CpuShare>().is_err());
+        assert!("0.5".parse::<CpuShare>().is_err());
+        assert_eq!("150%".parse::<CpuShare>().unwrap().to_string(), "150%");
+    }
+}

@@ -1,0 +1,238 @@
+//! Instants and durations.
+//!
+//! A [`Timestamp`] counts nanoseconds since the run's zero on the monotonic clock. Only `lab` reads a clock; every
+//! core is handed a `Timestamp`. Durations are `std::time::Duration`; [`parse_duration`] and [`format_duration`] are
+//! their text form, and [`text`] is the serde adapter (`#[serde(with = "units::time::text")]`).
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+use std::time::Duration;
+
+use crate::parse::{ParseError, split, trim_number, unit_error};
+
+/// Nanoseconds since the zero of the run, on the monotonic clock. Range: 0 to 584 years.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The zero of the run.
+    pub const ZERO: Timestamp = Timestamp(0);
+    /// Later than any instant that occurs.
+    pub const MAX: Timestamp = Timestamp(u64::MAX);
+
+    /// From nanoseconds since the run's zero.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Timestamp(nanos)
+    }
+
+    /// Nanoseconds since the run's zero.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Seconds since the run's zero, for printing and plots.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// Time from `earlier` to `self`; zero when `earlier` is in fact later.
+    pub const fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Nanoseconds from `earlier` to `self`, negative when `earlier` is later. Clamped to `i64`.
+    pub const fn nanos_since(self, earlier: Timestamp) -> i64 {
+        let difference = self.0 as i128 - earlier.0 as i128;
+        if difference > i64::MAX as i128 {
+            i64::MAX
+        } else if difference < i64::MIN as i128 {
+            i64::MIN
+        } else {
+            difference as i64
+        }
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Timestamp;
+
+    /// Saturates at [`Timestamp::MAX`].
+    fn add(self, duration: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_add(saturating_nanos(duration)))
+    }
+}
+
+impl AddAssign<Duration> for Timestamp {
+    fn add_assign(&mut self, duration: Duration) {
+        *self = *self + duration;
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Timestamp;
+
+    /// Saturates at [`Timestamp::ZERO`].
+    fn sub(self, duration: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_sub(saturating_nanos(duration)))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6}s", self.as_secs_f64())
+    }
+}
+
+/// A duration as nanoseconds, saturating at `u64::MAX` (584 years).
+pub fn saturating_nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+const WANTED: &str = "a duration is written like 48ms, 250us, 1.5s, 2m or 1h, at most 1000h";
+
+/// Parses `48ms`, `250us`, `10ns`, `1.5s`, `2m`, `1h`. A bare `0` is accepted, any other bare number is refused.
+///
+/// # Errors
+/// No number, no or unknown unit, negative, or over 1000 hours.
+pub fn parse_duration(typed: &str) -> Result<Duration, ParseError> {
+    let (value, unit) = split(typed, WANTED)?;
+    let nanos_per_unit = match unit {
+        "ns" => 1.0,
+        "us" | "µs" | "μs" => 1e3,
+        "ms" => 1e6,
+        "s" | "sec" => 1e9,
+        "m" | "min" => 60e9,
+        "h" => 3600e9,
+        "" if value == 0.0 => 1.0,
+        _ => return Err(unit_error(typed, unit, WANTED)),
+    };
+    let nanos = value * nanos_per_unit;
+    if nanos > 3600e9 * 1000.0 {
+        return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted: WANTED });
+    }
+    Ok(Duration::from_nanos(nanos.round() as u64))
+}
+
+/// Prints a duration with the unit that keeps it readable: `48ms`, `1.25s`, `310us`, `90s`. At most five
+/// significant digits, so a long odd duration is rounded; use [`text`] where it must come back exactly.
+pub fn format_duration(duration: Duration) -> String {
+    let nanos = duration.as_nanos() as f64;
+    match duration.as_nanos() {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{nanos}ns"),
+        1_000..1_000_000 => format!("{}us", trim_number(nanos / 1e3)),
+        1_000_000..1_000_000_000 => format!("{}ms", trim_number(nanos / 1e6)),
+        _ => format!("{}s", trim_number(nanos / 1e9)),
+    }
+}
+
+/// Serde adapter: a duration as text that parses back to the same nanosecond.
+pub mod text {
+    use std::borrow::Cow;
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes the coarsest unit that loses nothing.
+    pub fn exact(duration: Duration) -> String {
+        let nanos = duration.as_nanos();
+        match nanos {
+            0 => "0s".to_owned(),
+            n if n.is_multiple_of(1_000_000_000) => format!("{}s", n / 1_000_000_000),
+            n if n.is_multiple_of(1_000_000) => format!("{}ms", n / 1_000_000),
+            n if n.is_multiple_of(1_000) => format!("{}us", n / 1_000),
+            n => format!("{n}ns"),
+        }
+    }
+
+    /// Serializes as [`exact`] prints it.
+    ///
+    /// # Errors
+    /// Only those of the serializer.
+    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&exact(*duration))
+    }
+
+    /// Reads what [`super::parse_duration`] reads.
+    ///
+    /// # Errors
+    /// Those of [`super::parse_duration`].
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let typed = Cow::<'de, str>::deserialize(deserializer)?;
+        super::parse_duration(&typed).map_err(serde::de::Error::custom)
+    }
+
+    /// The same for `Option<Duration>`; absent stays absent.
+    pub mod option {
+        use std::borrow::Cow;
+        use std::time::Duration;
+
+        use serde::{Deserialize, Deserializer, Serializer};
+
+        /// Serializes `Some` as [`super::exact`] prints it.
+        ///
+        /// # Errors
+        /// Only those of the serializer.
+        pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+            match duration {
+                Some(duration) => serializer.serialize_str(&super::exact(*duration)),
+                None => serializer.serialize_none(),
+            }
+        }
+
+        /// Reads what [`crate::parse_duration`] reads, or nothing.
+        ///
+        /// # Errors
+        /// Those of [`crate::parse_duration`].
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+            let typed = Option::<Cow<'de, str>>::deserialize(deserializer)?;
+            typed.map(|typed| crate::parse_duration(&typed).map_err(serde::de::Error::custom)).transpose()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn units_are_required_and_known() {
+        assert_eq!(parse_duration("48ms"), Ok(Duration::from_millis(48)));
+        assert_eq!(parse_duration(" 1.5 s "), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+        assert!(matches!(parse_duration("48"), Err(ParseError::NoUnit { .. })));
+        assert!(matches!(parse_duration("48 parsecs"), Err(ParseError::UnknownUnit { .. })));
+        assert!(matches!(parse_duration("-48ms"), Err(ParseError::OutOfRange { .. })));
+        assert!(matches!(parse_duration("ms"), Err(ParseError::NoNumber { .. })));
+        assert!(matches!(parse_duration(""), Err(ParseError::NoNumber { .. })));
+    }
+
+    #[test]
+    fn longest_duration_is_a_boundary() {
+        assert!(parse_duration("1000h").is_ok());
+        assert!(matches!(parse_duration("1001h"), Err(ParseError::OutOfRange { .. })));
+    }
+
+    #[test]
+    fn subtraction_stops_at_zero_and_addition_at_the_end() {
+        assert_eq!(Timestamp::from_nanos(5) - Duration::from_nanos(6), Timestamp::ZERO);
+        assert_eq!(Timestamp::MAX + Duration::from_nanos(1), Timestamp::MAX);
+        assert_eq!(Timestamp::from_nanos(3).nanos_since(Timestamp::from_nanos(5)), -2);
+    }
+
+    proptest! {
+        #[test]
+        fn exact_text_comes_back(nanos in 0u64..3_600_000_000_000_000) {
+            // f64 carries 53 bits: whole nanoseconds are exact up to 104 days.
+            let duration = Duration::from_nanos(nanos);
+            prop_assert_eq!(parse_duration(&text::exact(duration)).unwrap(), duration);
+        }
+
+        #[test]
+        fn readable_text_is_close(nanos in 1u64..3_600_000_000_000) {
+            let back = parse_duration(&format_duration(Duration::from_nanos(nanos))).unwrap().as_nanos() as f64;
+            prop_assert!((back / nanos as f64 - 1.0).abs() < 1e-4);
+        }
+    }
+}
