@@ -1,1 +1,33 @@
 //! Puts a run together: places, processes, phases, the clock, the validity gate.
+//!
+//! [`plan`] is a run as meant. [`bench`] makes it happen: the places with their devices ([`places`]), one loop for path
+//! and load ([`drive`]), a recorder beside it ([`recorder`]), the server's accounts ([`server`]), and at the end the
+//! document with the gate's verdict ([`gate`]). [`net`] does the same for any program instead of the load.
+//!
+//! ```text
+//!   plan --> places (fork while single-threaded) --> loop thread   <--> path core, load core
+//!                                                |-> recorder      --> tally, parquet
+//!                                                '-> main thread   --> progress, server's accounts, Ctrl-C
+//! ```
+//!
+//! Invariant: this room alone reads the clock for the cores, and no process it starts outlives it.
+#![allow(clippy::disallowed_methods, reason = "this room owns the clock and the waiting")]
+
+pub mod bench;
+pub mod distances;
+pub mod drive;
+mod error;
+mod gate;
+mod handshakes;
+pub mod host;
+pub mod net;
+mod path_part;
+pub mod places;
+pub mod plan;
+mod recorder;
+pub mod server;
+pub mod slo;
+
+pub use bench::{Observer, Outcome, RunFacts, bench};
+pub use error::LabError;
+pub use net::net;

@@ -1,1 +1,46 @@
 //! Arrivals, virtual clients, the HTTP client machine. No descriptor, thread or clock.
+//!
+//! [`Load`] decides what is sent, when, by which client and on which connection, and reads what comes back. It owns
+//! no socket: a driver (in `lab`, or a test's simulated server) tells it what happened, with `handle_*`, and asks it
+//! what to do, with [`Load::poll_action`]. Every moment is an argument, so an hour of load runs in seconds in a test.
+//!
+//! ```text
+//!   schedule --intended--> client --> its idle connection, or a new one --> Action --> driver --> network
+//!   (arrivals)             (clients)  (pool; else backlog)                                          |
+//!                                                                                                   |
+//!   tally <-- RequestRecord, ConnectionEnd <-- http1 reads the response <-- handle_bytes <-- driver-+
+//! ```
+//!
+//! The open loop never waits for the server: an arrival that finds no free connection of its client opens one, up to
+//! the cap, and behind the cap it waits in the backlog with its intended moment unchanged. So a stall of the server
+//! is in the response times in full.
+//!
+//! Read [`engine`] first (the contract with the driver), then [`spec`], then [`http1`]. [`Tally`] turns records into
+//! figures and runs wherever the driver likes, usually on another thread. [`LevelSampler`] samples the live counters.
+
+pub mod arrivals;
+mod client_order;
+mod connection;
+pub mod engine;
+mod error;
+pub mod http1;
+mod idle;
+mod levels;
+mod live;
+mod phase;
+mod pool;
+mod queues;
+mod request;
+pub mod spec;
+mod tally;
+mod target;
+
+pub use arrivals::Arrivals;
+pub use connection::{ConnectionEnd, ConnectionKey};
+pub use engine::{Action, Load};
+pub use error::LoadError;
+pub use levels::{LevelSampler, LevelStatistics, Levels, SecondLevels};
+pub use live::Live;
+pub use spec::{HttpVersion, LoadSpec, Reuse, parse_header};
+pub use tally::{Ending, Histograms, LittleTerms, Outcome, Tally, TallySpec};
+pub use target::Target;

@@ -1,1 +1,14 @@
 //! Terminal and page output. Reads the book, never a running experiment.
+//!
+//! [`terminal::render`] turns a run's document into one screen of text, [`terminal::runs`] a list of runs,
+//! [`terminal::profile`] a path profile. All are pure: a document in, text out; whether there is a terminal, how wide
+//! it is and whether it has colours is the caller's to say ([`Style`]).
+//!
+//! Text in a document may come from a server or a URL. Everything printed goes through [`figures::plain`], so that no
+//! control character of theirs reaches the terminal.
+
+pub mod figures;
+pub mod json;
+pub mod terminal;
+
+pub use terminal::{ProfileView, Style};

@@ -1,1 +1,107 @@
-//! The static server.
+//! The static server: files of one directory, over HTTP/1.1 and 1.0.
+//!
+//! ```text
+//!   listener ──accept──▶ Connection ──bytes──▶ request::parse ──path──▶ Files (one directory, small files in memory)
+//!                            ▲                                              │
+//!                            └───────────── response head, body ◀───────────┘
+//! ```
+//!
+//! One worker a thread, each with an epoll set of its own, sharing nothing but the listening socket. A worker
+//! owns one read buffer and one write buffer for all its connections; a connection keeps bytes of its own only while
+//! a request is incomplete or the kernel takes no more of a response. So an idle connection costs its descriptor and
+//! some hundred bytes, and a request for a file in memory allocates nothing.
+//!
+//! Read `connection.rs` first: it is one connection from accept to close.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod date;
+mod files;
+mod media;
+mod request;
+mod response;
+mod spec;
+mod target;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+pub use spec::{Limits, ServeError, ServeSpec};
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::sockopt::TcpNoDelay;
+use nix::sys::socket::{Backlog, listen, setsockopt};
+
+use crate::files::Files;
+use crate::spec::system;
+use crate::worker::Worker;
+
+/// Serves until `stop` becomes readable (it is never read, so an eventfd, a signalfd or a pipe's end all do), then
+/// closes every connection and returns.
+///
+/// `on_listening` is called once with the bound address (of interest when the port asked for was 0), before the
+/// first accept. The soft limit on descriptors of this process is raised to the hard one.
+///
+/// # Errors
+/// The root cannot be opened, the address cannot be bound, or a system call that never should fail did.
+pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
+    let threads = spec.threads.max(1);
+    let cap = connections_per_worker(threads)?;
+    let bind = |source| ServeError::Listen { address: spec.listen, source };
+    let listener = TcpListener::bind(spec.listen).map_err(bind)?;
+    listener.set_nonblocking(true).map_err(system("ioctl FIONBIO"))?;
+    // Accepted sockets inherit this: one system call less for each connection.
+    setsockopt(&listener, TcpNoDelay, &true).map_err(system("setsockopt TCP_NODELAY"))?;
+    // std asks for 128; a volley of clients that start together needs what the kernel allows (net.core.somaxconn).
+    listen(&listener, Backlog::MAXALLOWABLE).map_err(system("listen"))?;
+    let bound = listener.local_addr().map_err(system("getsockname"))?;
+
+    let mut roots = Vec::with_capacity(threads);
+    for _ in 0..threads {
+        roots.push(spec::open_root(&spec.root)?);
+    }
+    on_listening(bound);
+
+    // One worker that fails takes the others with it instead of leaving a server at half strength.
+    let failed = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(system("eventfd"))?;
+    let run = |root| {
+        let stops = [stop, failed.as_fd()];
+        let outcome = Worker::new(Files::new(root), &listener, stops, &spec.limits, cap).and_then(Worker::run);
+        if outcome.is_err() {
+            // The counter cannot overflow with one write a worker, so the write cannot fail.
+            let _ = failed.write(1);
+        }
+        outcome
+    };
+    let own = roots.pop();
+    thread::scope(|scope| {
+        let others: Vec<_> = roots.into_iter().map(|root| scope.spawn(|| run(root))).collect();
+        let first = own.map_or(Ok(()), run);
+        others.into_iter().fold(first, |outcome, other| {
+            outcome.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    })
+}
+
+/// Descriptors that one worker may use for connections, after what it and the program need otherwise.
+fn connections_per_worker(threads: usize) -> Result<usize, ServeError> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(system("getrlimit RLIMIT_NOFILE"))?;
+    let limit = if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let each = limit.saturating_sub(RESERVED) / threads;
+    match each.saturating_sub(files::OPEN_MAX + RESERVED_PER_WORKER) {
+        0 => Err(ServeError::Descriptors { limit, threads }),
+        cap => Ok(cap),
+    }
+}
+
+/// Descriptors left to the rest of the program.
+const RESERVED: usize = 32;
+/// An epoll set, the root, and files that are being opened.
+const RESERVED_PER_WORKER: usize = 8;

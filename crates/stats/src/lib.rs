@@ -2,7 +2,23 @@
 //!
 //! Nothing here reads a clock or a global generator: every random choice comes from a [`Rng`] that the caller seeds,
 //! so a seed repeats a run exactly.
+//!
+//! [`Histogram`] is what hot paths record into, [`quantiles_of`] its exact counterpart. [`mser5`] finds the end of a
+//! warm-up, [`batch_means`] and [`mean_interval`] say how well a mean is known, [`trend`](fn@trend) whether a level rises. Each
+//! estimator states its bias and its source.
 
+pub mod histogram;
+pub mod interval;
+pub mod mser;
+pub mod normal;
 pub mod rng;
+pub mod sample;
+mod student;
+pub mod trend;
 
+pub use histogram::Histogram;
+pub use interval::{Interval, batch_means, mean_interval};
+pub use mser::{Truncation, mser5};
 pub use rng::Rng;
+pub use sample::{quantiles_of, quantiles_of_sorted};
+pub use trend::{Trend, trend};

@@ -18,9 +18,9 @@ impl Rng {
 
     /// A stream named by a label, for the few long-lived consumers ("arrivals", "loss"): FNV-1a of the label.
     pub fn named(seed: u64, label: &str) -> Self {
-        let stream = label.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        let stream = label
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         Rng::new(seed, stream)
     }
 
@@ -50,6 +50,7 @@ impl Rng {
     }
 
     /// The next 64 bits.
+    #[allow(clippy::should_implement_trait, reason = "an endless source of bits is no iterator")]
     pub fn next(&mut self) -> u64 {
         let Ok(bits) = self.0.try_next_u64();
         bits

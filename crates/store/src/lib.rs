@@ -1,1 +1,43 @@
 //! The book: a run on disk, and the list of runs.
+//!
+//! ```text
+//!   RequestRecord ──> TableWriter ──> requests/000001.parquet ..  ──finish──>  requests.parquet
+//!   SecondRecord  ──> TableWriter ──> series/000001.parquet ..    ──finish──>  series.parquet
+//!   Histogram     ──────────────────────────────────────────────────────────>  response_time.hlog ..
+//!   plan (text)   ──────────────────────────────────────────────────────────>  plan.toml
+//!   Document      ──────────────────────────────────────────────────────────>  summary.json
+//! ```
+//!
+//! A Parquet file without its footer cannot be read, so while a run goes each table is a folder of closed parts. They
+//! become one file when the run ends; the folder goes only after that file is safely on disk. Whatever kills a run,
+//! every closed part stays readable, and [`RunEntry::state`] says how much there is.
+//!
+//! Nothing here may run on a thread that must be on time: closing a part encodes and writes. Records are handed over
+//! in batches; see [`TableWriter`].
+//!
+//! Read [`book`] first, then [`table`] for what the columns mean.
+
+pub mod book;
+mod calendar;
+mod decode;
+mod encode;
+mod entry;
+mod error;
+mod files;
+mod folder;
+mod hlog;
+mod merge;
+mod reader;
+pub mod table;
+mod writer;
+
+pub use book::Book;
+pub use calendar::rfc3339;
+pub use entry::{RunEntry, RunState};
+pub use error::{Result, StoreError};
+pub use folder::{RunFolder, read_plan, read_summary};
+pub use hlog::read_histogram;
+pub use merge::FinishedTable;
+pub use reader::{Rows, read_requests, read_series};
+pub use table::{Column, Kind, Table, columns, columns_page};
+pub use writer::{ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, TableWriter};

@@ -1,1 +1,299 @@
-//! (being written)
+//! A control group for the server: a bound on its processor time, and a count of what it used.
+//!
+//! ```text
+//! Cgroup::create("server", limits)  ->  Place::start(PlaceSpec { cgroup: Some(&group), .. })  ->  usage()  ->  drop
+//! ```
+//!
+//! Version 2 is used where it offers the controller, version 1 (`cpu`, `cpuacct`, `memory`) otherwise, and a subtree
+//! delegated to this user where there is one. The directory goes when the [`Cgroup`] is dropped, after its processes;
+//! what a SIGKILL left behind is removed by [`sweep`] at the next start. On version 1 kernels with
+//! CONFIG_RT_GROUP_SCHED a real-time process may not join; a place is started before the loop becomes real-time.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use units::CpuShare;
+
+use crate::error::{Error, Result};
+
+pub use sweep::sweep;
+
+use hierarchy::Hierarchies;
+
+mod hierarchy;
+mod sweep;
+
+/// What a group may use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Processor time, as a share of one core; unbounded when absent.
+    pub cpu: Option<CpuShare>,
+    /// How often the share is dealt out, 1 ms to 1 s. Shorter is smoother: with the kernel's default of 100 ms a
+    /// server at 50 % stands still for 50 ms at a time. Lengthened for small shares, since the kernel deals out no
+    /// less than 1 ms at once: see [`Cgroup::period`].
+    pub period: Duration,
+}
+
+impl Default for Limits {
+    /// No bound; 5 ms.
+    fn default() -> Self {
+        Limits { cpu: None, period: Duration::from_millis(5) }
+    }
+}
+
+/// A control group, removed on drop.
+#[derive(Debug)]
+pub struct Cgroup {
+    version: Version,
+    /// Every directory made, without repeats.
+    directories: Vec<PathBuf>,
+    period: Duration,
+}
+
+/// What a group used since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CgroupUsage {
+    /// Processor time in user mode. The sum with `system` is exact; the split is by the kernel's tick.
+    pub user: Duration,
+    /// Processor time in the kernel on behalf of the group's tasks. Receive work done in interrupts is not in it.
+    pub system: Duration,
+    /// How long its tasks, summed over cores, were held back by the bound. Absent where no bound can be set.
+    pub throttled: Option<Duration>,
+    /// The most memory it had at once, page cache included, in bytes. Absent without the memory controller.
+    pub memory_max: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Version {
+    One { cpu: PathBuf, cpuacct: PathBuf, memory: Option<PathBuf> },
+    Two { directory: PathBuf },
+}
+
+impl Cgroup {
+    /// Makes an empty group named `yamabiko-<pid>-<start time>-<label>`.
+    ///
+    /// # Errors
+    /// No control groups here, the controller is missing, or no right to make one: each says what to do.
+    pub fn create(label: &str, limits: Limits) -> Result<Cgroup> {
+        Cgroup::create_in(&Hierarchies::read()?, &sweep::own_name(label)?, limits)
+    }
+
+    fn create_in(hierarchies: &Hierarchies, name: &str, limits: Limits) -> Result<Cgroup> {
+        let period = limits.cpu.map_or(limits.period, |share| dealing_period(share, limits.period));
+        let mut group = hierarchies.place(name, limits.cpu.is_some(), period)?;
+        for directory in group.directories_to_make() {
+            match fs::create_dir(&directory) {
+                Ok(()) => group.directories.push(directory),
+                Err(source) => return Err(not_allowed(Error::of(format!("mkdir {}", directory.display()))(source))),
+            }
+        }
+        if let Some(share) = limits.cpu {
+            group.limit(share)?;
+        }
+        Ok(group)
+    }
+
+    /// The files that a process writes "0" to, one after the other, to join.
+    pub fn procs_paths(&self) -> Vec<PathBuf> {
+        self.directories.iter().map(|directory| directory.join("cgroup.procs")).collect()
+    }
+
+    /// How often the share is dealt out: as asked, or longer where the share is small.
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// What the group used since it was made, living and dead processes alike.
+    ///
+    /// # Errors
+    /// A file of the group could not be read or understood.
+    pub fn usage(&self) -> Result<CgroupUsage> {
+        match &self.version {
+            Version::Two { directory } => {
+                let stat = read(&directory.join("cpu.stat"))?;
+                let micros = |key| keyed(&stat, key).map(Duration::from_micros);
+                Ok(CgroupUsage {
+                    user: micros("user_usec").unwrap_or_default(),
+                    system: micros("system_usec").unwrap_or_default(),
+                    throttled: micros("throttled_usec"),
+                    memory_max: number(&directory.join("memory.peak")),
+                })
+            }
+            Version::One { cpu, cpuacct, memory } => {
+                let total = number(&cpuacct.join("cpuacct.usage")).ok_or_else(|| Error::Unexpected {
+                    call: format!("read {}", cpuacct.join("cpuacct.usage").display()),
+                    answer: "not a number".to_owned(),
+                })?;
+                let ticks = read(&cpuacct.join("cpuacct.stat"))?;
+                let (user, system) =
+                    split_by_ticks(total, keyed(&ticks, "user").unwrap_or(0), keyed(&ticks, "system").unwrap_or(0));
+                let throttled = keyed(&read(&cpu.join("cpu.stat"))?, "throttled_time").map(Duration::from_nanos);
+                let memory_max = memory.as_ref().and_then(|m| number(&m.join("memory.max_usage_in_bytes")));
+                Ok(CgroupUsage { user, system, throttled, memory_max })
+            }
+        }
+    }
+
+    /// The files of [`Cgroup::procs_paths`], opened for writing; the right to join is checked here and not later.
+    pub(crate) fn open_procs(&self) -> Result<Vec<File>> {
+        self.procs_paths()
+            .iter()
+            .map(|path| {
+                let opened = OpenOptions::new().write(true).open(path);
+                opened.map_err(|source| not_allowed(Error::of(format!("open {}", path.display()))(source)))
+            })
+            .collect()
+    }
+
+    fn directories_to_make(&self) -> Vec<PathBuf> {
+        let mut directories = match &self.version {
+            Version::Two { directory } => vec![directory.clone()],
+            Version::One { cpu, cpuacct, memory } => {
+                [Some(cpu), Some(cpuacct), memory.as_ref()].into_iter().flatten().cloned().collect()
+            }
+        };
+        // cpu and cpuacct are often one hierarchy.
+        directories.dedup();
+        directories
+    }
+
+    fn limit(&self, share: CpuShare) -> Result<()> {
+        let period = self.period.as_micros();
+        let quota = (self.period.as_micros() as f64 * share.cores()).round() as u64;
+        match &self.version {
+            Version::Two { directory } => write(&directory.join("cpu.max"), &format!("{quota} {period}")),
+            Version::One { cpu, .. } => {
+                write(&cpu.join("cpu.cfs_period_us"), &period.to_string())?;
+                write(&cpu.join("cpu.cfs_quota_us"), &quota.to_string())
+            }
+        }
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for directory in &self.directories {
+            // Busy while the last process is being torn down. Should it stay busy, the next sweep has it.
+            for _ in 0..REMOVAL_CHECKS {
+                match fs::remove_dir(directory) {
+                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    _ => break,
+                }
+            }
+        }
+    }
+}
+
+/// The period in which `share` comes to at least the kernel's least quota, not shorter than `asked`.
+fn dealing_period(share: CpuShare, asked: Duration) -> Duration {
+    let least = QUOTA_MIN.as_secs_f64() / share.cores();
+    // Rounded up to a whole microsecond, the unit the kernel is told in.
+    let least = Duration::from_micros((least * 1e6).ceil() as u64);
+    asked.max(least).clamp(PERIOD_MIN, PERIOD_MAX)
+}
+
+/// Splits an exact total as the kernel does for version 2: by the share of ticks, all user when there were none.
+fn split_by_ticks(total_ns: u64, user_ticks: u64, system_ticks: u64) -> (Duration, Duration) {
+    let ticks = u128::from(user_ticks) + u128::from(system_ticks);
+    let system = (u128::from(total_ns) * u128::from(system_ticks)).checked_div(ticks).unwrap_or(0) as u64;
+    (Duration::from_nanos(total_ns - system), Duration::from_nanos(system))
+}
+
+fn not_allowed(error: Error) -> Error {
+    error.mend(
+        &[Errno::EACCES, Errno::EPERM, Errno::EROFS],
+        "a bound on the server's CPU needs root, or a delegated control group (systemd-run --user --scope -p Delegate=yes)",
+    )
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).map_err(Error::of(format!("read {}", path.display())))
+}
+
+fn write(path: &Path, value: &str) -> Result<()> {
+    fs::write(path, value)
+        .map_err(|source: io::Error| not_allowed(Error::of(format!("write {value:?} to {}", path.display()))(source)))
+}
+
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The figure after `key` in a file of `key figure` lines.
+fn keyed(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.split_once(' ').filter(|(k, _)| *k == key)?.1.trim().parse().ok())
+}
+
+/// The kernel refuses to deal out less than this at once (min_cfs_quota_period).
+const QUOTA_MIN: Duration = Duration::from_millis(1);
+const PERIOD_MIN: Duration = Duration::from_millis(1);
+/// And to deal out less often than this (max_cfs_quota_period).
+const PERIOD_MAX: Duration = Duration::from_secs(1);
+
+/// Milliseconds to wait for a group to become empty.
+const REMOVAL_CHECKS: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(text: &str) -> CpuShare {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_small_share_lengthens_the_period() {
+        let asked = Duration::from_millis(5);
+        assert_eq!(dealing_period(share("50%"), asked), asked);
+        assert_eq!(dealing_period(share("20%"), asked), asked);
+        assert_eq!(dealing_period(share("19%"), asked), Duration::from_micros(5264));
+        assert_eq!(dealing_period(share("1%"), asked), Duration::from_millis(100));
+        assert_eq!(dealing_period(share("100%"), Duration::ZERO), PERIOD_MIN);
+        assert_eq!(dealing_period(share("100%"), Duration::from_secs(5)), PERIOD_MAX);
+    }
+
+    #[test]
+    fn the_split_keeps_the_total() {
+        let ns = Duration::from_nanos;
+        assert_eq!(split_by_ticks(1000, 0, 0), (ns(1000), ns(0)));
+        assert_eq!(split_by_ticks(1000, 1, 3), (ns(250), ns(750)));
+        assert_eq!(split_by_ticks(u64::MAX, 1, 1), (ns(u64::MAX / 2 + 1), ns(u64::MAX / 2)));
+    }
+
+    #[test]
+    fn keyed_figures_match_whole_keys() {
+        let stat = "usage_usec 3\nuser_usec 1\nsystem_usec 2\n";
+        assert_eq!(keyed(stat, "user_usec"), Some(1));
+        assert_eq!(keyed(stat, "user"), None);
+        assert_eq!(keyed(stat, "throttled_usec"), None);
+    }
+
+    #[test]
+    fn version_two_is_told_and_asked_in_its_own_files() {
+        let mount = tempfile::tempdir().unwrap();
+        let session = mount.path().join("user.slice/session.scope");
+        fs::create_dir_all(&session).unwrap();
+        for (folder, controllers) in [(mount.path(), "cpuset cpu io"), (session.as_path(), "")] {
+            fs::write(folder.join("cgroup.subtree_control"), controllers).unwrap();
+            fs::write(folder.join("cgroup.procs"), "").unwrap();
+        }
+        let hierarchies = Hierarchies::two_for_tests(mount.path(), &session);
+        let limits = Limits { cpu: Some(share("50%")), ..Limits::default() };
+        let group = Cgroup::create_in(&hierarchies, "yamabiko-1-2-server", limits).unwrap();
+        // The session hands out nothing, so the group stands beside what does.
+        let directory = mount.path().join("yamabiko-1-2-server");
+        assert_eq!(group.procs_paths(), [directory.join("cgroup.procs")]);
+        assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), "2500 5000");
+        let stat = "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_throttled 1\nthrottled_usec 7\n";
+        fs::write(directory.join("cpu.stat"), stat).unwrap();
+        fs::write(directory.join("memory.peak"), "4096\n").unwrap();
+        let us = Duration::from_micros;
+        let wanted = CgroupUsage { user: us(3), system: us(2), throttled: Some(us(7)), memory_max: Some(4096) };
+        assert_eq!(group.usage().unwrap(), wanted);
+    }
+}

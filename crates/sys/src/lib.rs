@@ -9,6 +9,9 @@ pub mod accounting;
 pub mod cgroup;
 pub mod clock;
 pub mod epoll;
+mod error;
+pub mod file;
+pub mod limits;
 pub mod namespace;
 pub mod netlink;
 pub mod place;
@@ -17,3 +20,5 @@ pub mod signal;
 pub mod socket;
 pub mod timer;
 pub mod tun;
+
+pub use error::{Error, Result};

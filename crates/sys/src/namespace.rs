@@ -1,1 +1,162 @@
-//! (being written)
+//! Network namespaces held by descriptor, and the user namespace that lets an ordinary user make them.
+//!
+//! ```text
+//! root:      NetNamespace::create()                     the caller stays where it is
+//! rootless:  enter_user_namespace(), then the same      the process becomes "root" of its own user namespace
+//! ```
+//!
+//! No namespace has a name on disk: when the last descriptor and the last process are gone, so is the namespace,
+//! with its devices and routes. Entering one for a while is done on a short-lived thread ([`NetNamespace::run`]) and
+//! not by entering and going back, because going back into the host's namespace is refused to a rootless process.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::panic::resume_unwind;
+use std::thread;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::{getgid, getuid};
+
+use crate::error::{Error, Result};
+
+pub use privilege::{Privilege, in_user_namespace, privilege};
+
+mod privilege;
+
+/// A network namespace, alive for as long as this descriptor (or a process in it) is.
+#[derive(Debug)]
+pub struct NetNamespace(OwnedFd);
+
+impl NetNamespace {
+    /// The namespace of the calling thread.
+    ///
+    /// # Errors
+    /// /proc is not mounted.
+    pub fn current() -> Result<Self> {
+        let file = File::open(OWN_NET).map_err(Error::of(format!("open {OWN_NET}")))?;
+        Ok(NetNamespace(file.into()))
+    }
+
+    /// A new namespace, with nothing in it but a loopback device that is down. The caller stays where it is.
+    ///
+    /// # Errors
+    /// No CAP_SYS_ADMIN ([`privilege`] says what to do), or the limit on namespaces is reached.
+    pub fn create() -> Result<Self> {
+        on_own_thread(|| {
+            unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| {
+                Error::of("unshare CLONE_NEWNET")(errno)
+                    .mend(&[Errno::EPERM], "run as root, or let ordinary users make user namespaces")
+                    .mend(&[Errno::ENOSPC], "raise sysctl user.max_net_namespaces")
+            })?;
+            NetNamespace::current()
+        })
+    }
+
+    /// Moves the calling thread into this namespace, for good.
+    ///
+    /// # Errors
+    /// No CAP_SYS_ADMIN over the namespace.
+    pub fn enter(&self) -> Result<()> {
+        setns(self, CloneFlags::CLONE_NEWNET).map_err(Error::of("setns CLONE_NEWNET"))
+    }
+
+    /// Runs `work` in this namespace, on a thread of its own that ends with it; the caller stays where it is.
+    /// Sockets and TUN devices opened by `work` belong to this namespace for ever.
+    ///
+    /// # Errors
+    /// The namespace could not be entered. What `work` returns is passed on as it is; so is its panic.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        on_own_thread(|| {
+            self.enter()?;
+            Ok(work())
+        })
+    }
+
+    /// A second descriptor of the same namespace.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn try_clone(&self) -> Result<Self> {
+        Ok(NetNamespace(self.0.try_clone().map_err(Error::of("fcntl F_DUPFD_CLOEXEC"))?))
+    }
+
+    /// The number the kernel knows it by: two descriptors with the same number are the same namespace.
+    ///
+    /// # Errors
+    /// fstat failed.
+    pub fn inode(&self) -> Result<u64> {
+        let file = File::from(self.0.try_clone().map_err(Error::of("fcntl F_DUPFD_CLOEXEC"))?);
+        Ok(file.metadata().map_err(Error::of("fstat network namespace"))?.ino())
+    }
+}
+
+impl AsFd for NetNamespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Moves this process into a user namespace of its own, in which it is root (uid 0) and holds every capability over
+/// the namespaces it makes from now on. Files and other processes still see its real identity. For good; children
+/// inherit it.
+///
+/// # Errors
+/// The process has more than one thread, or this machine does not let ordinary users make user namespaces (the
+/// message says which setting).
+pub fn enter_user_namespace() -> Result<()> {
+    require_single_thread()?;
+    let (uid, gid) = (getuid(), getgid());
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(|errno| {
+        Error::of("unshare CLONE_NEWUSER")(errno)
+            .mend(&[Errno::EPERM, Errno::EACCES], USERNS_REFUSED)
+            .mend(&[Errno::ENOSPC, Errno::EUSERS], "raise sysctl user.max_user_namespaces")
+    })?;
+    map_identity(0, uid.as_raw(), 0, gid.as_raw())
+}
+
+/// Writes the maps of a user namespace just entered: one user and one group, which is all an ordinary user may map.
+pub(crate) fn map_identity(inside_uid: u32, outside_uid: u32, inside_gid: u32, outside_gid: u32) -> Result<()> {
+    write("/proc/self/setgroups", "deny")?;
+    write("/proc/self/uid_map", &format!("{inside_uid} {outside_uid} 1"))?;
+    write("/proc/self/gid_map", &format!("{inside_gid} {outside_gid} 1"))
+}
+
+/// Waits a moment for threads that were joined to leave the kernel's count, then insists that there is one.
+pub(crate) fn require_single_thread() -> Result<()> {
+    let mut threads = 0;
+    for _ in 0..JOINED_THREAD_CHECKS {
+        threads = fs::read_dir("/proc/self/task").map_err(Error::of("read /proc/self/task"))?.count();
+        if threads == 1 {
+            return Ok(());
+        }
+        thread::sleep(std::time::Duration::from_millis(1));
+    }
+    Err(Error::Threads { threads })
+}
+
+/// Runs `work` on a thread that nobody else will use: what it does to its namespaces ends with it.
+pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    thread::scope(|scope| {
+        let worker = thread::Builder::new()
+            .name("namespace".to_owned())
+            .spawn_scoped(scope, work)
+            .map_err(Error::of("create a thread"))?;
+        worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+fn write(path: &str, value: &str) -> Result<()> {
+    fs::write(path, value).map_err(|source: io::Error| Error::of(format!("write {value:?} to {path}"))(source))
+}
+
+const OWN_NET: &str = "/proc/thread-self/ns/net";
+
+/// A joined thread leaves /proc/self/task within microseconds; a quarter of a second is ample on a loaded machine.
+const JOINED_THREAD_CHECKS: usize = 250;
+
+pub(crate) const USERNS_REFUSED: &str = "ordinary users may not make user namespaces here: run as root, or set sysctl \
+                                         kernel.unprivileged_userns_clone=1 and \
+                                         kernel.apparmor_restrict_unprivileged_userns=0 where they exist";

@@ -1,1 +1,270 @@
-//! (being written)
+//! A place: a PID namespace in which one command, and everything it starts, lives and dies.
+//!
+//! ```text
+//! main process --clone--> init (pid 1 of the place) --fork--> command --> its daemons, workers, set-uid children ..
+//!       |  ^                 |
+//!       +--+--- one socket --+     commands to init, reports from it; its hang-up means that main is dead
+//! ```
+//!
+//! When init dies the kernel kills everything in the namespace, whatever it did to escape (setsid, setuid, double
+//! fork). Init dies when main dies, for two reasons, since one alone is not enough: PR_SET_PDEATHSIG, and the hang-up
+//! of the socket, looked at right after the prctl for the case that main died before it and polled ever after.
+//!
+//! Read [`PlaceSpec`] first, then [`Place`]; `init.rs` is the other side of the socket, `command.rs` the last steps
+//! before exec.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+
+use crate::accounting::{self, ProcessUsage};
+use crate::error::{Error, Result};
+use crate::namespace::{NetNamespace, require_single_thread};
+use crate::netlink::{Netlink, sysctl};
+
+pub use spec::{Net, PlaceSpec, Stdio, Stdio3};
+
+use message::{Order, Report};
+
+mod command;
+mod init;
+mod message;
+mod mounts;
+mod program;
+mod spec;
+
+/// A running place. Dropping it kills all that is in it.
+#[derive(Debug)]
+pub struct Place {
+    program: String,
+    control: OwnedFd,
+    init: Pid,
+    net: NetNamespace,
+    /// Whether init was waited for: nothing of the place is left.
+    reaped: bool,
+    started: bool,
+    exit: Option<Exit>,
+    empty: bool,
+}
+
+/// How the command of a place ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It returned this code, 0 to 255.
+    Code(i32),
+    /// It was killed by this signal.
+    Signal(i32),
+}
+
+impl Place {
+    /// Makes the namespaces and the init of a place; the command waits for [`Place::go`], so that devices can be
+    /// put into [`Place::net`] first. Takes 2 to 10 ms.
+    ///
+    /// Call it from a thread that lives as long as the place (init dies with the thread that made it), while that is
+    /// the only thread of the process, and before the process becomes real-time.
+    ///
+    /// # Errors
+    /// The program is not on the PATH; the process has other threads; a namespace, mount or control group was refused.
+    pub fn start(spec: PlaceSpec<'_>) -> Result<Place> {
+        let program = spec.argv.first().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default();
+        let command = command::Command::prepare(&spec)?;
+        let net = match spec.net {
+            Net::New => new_net(spec.rootless)?,
+            Net::Existing(net) => net,
+        };
+        // Rootless, the host's own namespace may be stayed in but not entered.
+        let enter_net = net.inode()? != NetNamespace::current()?.inode()?;
+        let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
+            .map_err(Error::of("socketpair"))?;
+        require_single_thread()?;
+        let setup = init::Setup { control: theirs, main_side: ours, net, enter_net, hosts: spec.hosts, command };
+        let (init, setup) = init::start(setup)?;
+        // From here on init is killed by the drop of the place.
+        let mut place = Place {
+            program,
+            control: setup.main_side,
+            init,
+            net: setup.net,
+            reaped: false,
+            started: false,
+            exit: None,
+            empty: false,
+        };
+        drop(setup.control);
+        match place.wait_report()? {
+            Report::Ready => Ok(place),
+            Report::Failed { call, errno } => Err(Error::of(call)(Errno::from_raw(errno))),
+            other => Err(Error::Unexpected { call: "start a place".to_owned(), answer: format!("{other:?}") }),
+        }
+    }
+
+    /// The network namespace of the place.
+    pub fn net(&self) -> &NetNamespace {
+        &self.net
+    }
+
+    /// The number of the place's init as seen from here: the root of its process tree.
+    pub fn init_pid(&self) -> i32 {
+        self.init.as_raw()
+    }
+
+    /// Starts the command; returns when its exec succeeded.
+    ///
+    /// # Errors
+    /// The exec, or one of the steps before it, failed: the message says which, as in `nginx: Permission denied`.
+    /// It was started before.
+    pub fn go(&mut self) -> Result<()> {
+        if self.started {
+            return Err(Error::Unexpected {
+                call: format!("start {}", self.program),
+                answer: "started before".to_owned(),
+            });
+        }
+        message::send(&self.control, &Order::Go.encode()).map_err(Error::of("send to the place"))?;
+        match self.wait_report()? {
+            Report::Started => {
+                self.started = true;
+                Ok(())
+            }
+            Report::ExecFailed { errno } => {
+                Err(Error::Exec { program: self.program.clone(), source: Errno::from_raw(errno).into() })
+            }
+            Report::Failed { call, errno } => Err(Error::of(call)(Errno::from_raw(errno))),
+            other => Err(Error::Unexpected { call: format!("start {}", self.program), answer: format!("{other:?}") }),
+        }
+    }
+
+    /// Readable when [`Place::try_exit`] or [`Place::alive`] has something new to say: for an event loop.
+    pub fn status_fd(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// How the command itself ended, if it did. A program that daemonises ends with code 0 while its children live on:
+    /// ask [`Place::alive`] too. Never waits.
+    ///
+    /// # Errors
+    /// The place was killed from outside.
+    pub fn try_exit(&mut self) -> Result<Option<Exit>> {
+        self.take_reports()?;
+        Ok(self.exit)
+    }
+
+    /// Whether any process besides init is left of a command that was started. Never waits.
+    ///
+    /// # Errors
+    /// The place was killed from outside.
+    pub fn alive(&mut self) -> Result<bool> {
+        self.take_reports()?;
+        Ok(self.started && !self.empty)
+    }
+
+    /// What all processes of the place used so far, the dead ones included.
+    pub fn usage(&self) -> ProcessUsage {
+        if self.reaped { ProcessUsage::default() } else { accounting::tree_usage(self.init.as_raw()) }
+    }
+
+    /// The processes of the place as seen from here, init not among them.
+    pub fn pids(&self) -> Vec<i32> {
+        if self.reaped { Vec::new() } else { accounting::descendants(self.init.as_raw()) }
+    }
+
+    /// Sends a signal to every process of the place but init.
+    ///
+    /// # Errors
+    /// The place was killed from outside.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        message::send(&self.control, &Order::Signal(signal as i32).encode()).map_err(|_| Error::PlaceLost)
+    }
+
+    /// Ends the place: TERM to all in it, up to `grace` for them to go, then KILL. Returns when nothing is left.
+    pub fn stop(mut self, grace: Duration) {
+        if self.started && !self.empty && !grace.is_zero() {
+            self.ask_to_end(grace);
+        }
+        self.kill();
+    }
+
+    /// TERM, and CONT so that a stopped process can hear it; then waits for the place to be empty.
+    fn ask_to_end(&mut self, grace: Duration) {
+        let deadline = Instant::now() + grace;
+        if self.signal(Signal::SIGTERM).and_then(|()| self.signal(Signal::SIGCONT)).is_err() {
+            return;
+        }
+        while matches!(self.alive(), Ok(true)) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            // Rounded up, so that the last wait does not become a spin.
+            let timeout = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+            let _ = poll(&mut [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)], timeout);
+        }
+    }
+
+    /// Kills init, and with it everything; waits until the kernel has torn it all down.
+    fn kill(&mut self) {
+        if self.reaped {
+            return;
+        }
+        // Neither can fail in a way that leaves something: init is our child and not waited for yet.
+        let _ = kill(self.init, Signal::SIGKILL);
+        while waitpid(self.init, None) == Err(Errno::EINTR) {}
+        self.reaped = true;
+    }
+
+    /// Waits for the next report of init.
+    fn wait_report(&mut self) -> Result<Report> {
+        message::receive(&self.control, true)
+            .map_err(Error::of("receive from the place"))?
+            .and_then(|bytes| Report::decode(&bytes))
+            .ok_or(Error::PlaceLost)
+    }
+
+    fn take_reports(&mut self) -> Result<()> {
+        loop {
+            match message::receive(&self.control, false) {
+                Err(Errno::EAGAIN) => return Ok(()),
+                Err(errno) => return Err(Error::of("receive from the place")(errno)),
+                Ok(None) => return Err(Error::PlaceLost),
+                Ok(Some(bytes)) => match Report::decode(&bytes) {
+                    Some(Report::Ended(exit)) => self.exit = Some(exit),
+                    Some(Report::Empty) => self.empty = true,
+                    other => {
+                        return Err(Error::Unexpected {
+                            call: "receive from the place".to_owned(),
+                            answer: format!("{other:?}"),
+                        });
+                    }
+                },
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A namespace with its loopback up. Rootless, ports below 1024 and ping are opened to the command, which has no
+/// capabilities of its own.
+fn new_net(rootless: bool) -> Result<NetNamespace> {
+    let net = NetNamespace::create()?;
+    net.run(|| {
+        Netlink::open()?.link_up("lo")?;
+        if rootless {
+            sysctl("net/ipv4/ip_unprivileged_port_start", "0")?;
+            // Group 0 here is the one group that is mapped: the user's own.
+            sysctl("net/ipv4/ping_group_range", "0 0")?;
+        }
+        Ok(())
+    })??;
+    Ok(net)
+}

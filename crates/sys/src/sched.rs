@@ -1,1 +1,138 @@
-//! (being written)
+//! Where and how urgently a thread runs.
+
+use std::fmt;
+use std::io;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+/// A set of cores by number, in ascending order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cores(Vec<usize>);
+
+impl Cores {
+    /// From any list of core numbers.
+    pub fn new(mut cores: Vec<usize>) -> Self {
+        cores.sort_unstable();
+        cores.dedup();
+        Cores(cores)
+    }
+
+    /// The cores the calling thread may run on.
+    ///
+    /// # Errors
+    /// Those of sched_getaffinity(2).
+    pub fn allowed() -> io::Result<Self> {
+        let set = sched_getaffinity(Pid::from_raw(0))?;
+        Ok(Cores((0..CpuSet::count()).filter(|&core| set.is_set(core).unwrap_or(false)).collect()))
+    }
+
+    /// The numbers, ascending.
+    pub fn list(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// Lets the calling thread run only on these cores.
+    ///
+    /// # Errors
+    /// Those of sched_setaffinity(2): none of the cores exists or is allowed.
+    pub fn pin_this_thread(&self) -> io::Result<()> {
+        let mut set = CpuSet::new();
+        for &core in &self.0 {
+            set.set(core)?;
+        }
+        Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
+    }
+}
+
+impl fmt::Display for Cores {
+    /// `0`, `1,3`, `2-5,7`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_slice();
+        let mut separator = "";
+        while let [first, ..] = rest {
+            let run = rest.iter().enumerate().take_while(|&(i, &core)| core == first + i).count();
+            match run {
+                1 => write!(f, "{separator}{first}")?,
+                _ => write!(f, "{separator}{first}-{}", first + run - 1)?,
+            }
+            separator = ",";
+            rest = &rest[run..];
+        }
+        Ok(())
+    }
+}
+
+/// How urgently a thread is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// SCHED_FIFO, priority 1: before every ordinary task. Never for a thread that can be busy without end: the
+    /// kernel takes 50 ms of every second from it.
+    RealTime,
+    /// SCHED_OTHER at nice -20.
+    High,
+    /// SCHED_OTHER, nice unchanged, timer slack 1 ns.
+    Ordinary,
+    /// SCHED_OTHER at nice 10: recording and progress.
+    Low,
+}
+
+impl Urgency {
+    /// For reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Urgency::RealTime => "real-time (SCHED_FIFO)",
+            Urgency::High => "nice -20",
+            Urgency::Ordinary => "ordinary",
+            Urgency::Low => "nice 10",
+        }
+    }
+
+    /// Applies to the calling thread as much of `self` as is allowed, falling from real-time to high to ordinary,
+    /// and returns what it became. Timer slack becomes 1 ns except for `Low`.
+    pub fn apply_to_this_thread(self) -> Urgency {
+        let given = match self {
+            Urgency::RealTime if set_fifo() => Urgency::RealTime,
+            Urgency::RealTime | Urgency::High if set_nice(-20) => Urgency::High,
+            Urgency::Low if set_nice(10) => return Urgency::Low,
+            _ => Urgency::Ordinary,
+        };
+        // SAFETY: PR_SET_TIMERSLACK takes a number; it cannot fail for the calling thread.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+        given
+    }
+}
+
+fn set_fifo() -> bool {
+    // SAFETY: an all-zero sched_param is valid on every libc.
+    let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameter.sched_priority = 1;
+    // SCHED_RESET_ON_FORK: what this thread starts must not inherit the class.
+    // SAFETY: `parameter` outlives the call; pid 0 is the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameter) == 0 }
+}
+
+fn set_nice(nice: i32) -> bool {
+    // On Linux setpriority with PRIO_PROCESS and 0 acts on the calling thread alone.
+    // SAFETY: no pointers.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_print_as_ranges() {
+        assert_eq!(Cores::new(vec![3, 1]).to_string(), "1,3");
+        assert_eq!(Cores::new(vec![7, 2, 3, 4, 5]).to_string(), "2-5,7");
+        assert_eq!(Cores::new(vec![]).to_string(), "");
+    }
+
+    #[test]
+    fn this_thread_may_run_somewhere() {
+        let cores = Cores::allowed().unwrap();
+        assert!(!cores.list().is_empty());
+        cores.pin_this_thread().unwrap();
+    }
+}

@@ -1,1 +1,117 @@
-//! (being written)
+//! Ctrl-C and SIGTERM as a counter and a descriptor, so that loops notice at once and nothing runs inside a handler.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+/// How often the user asked to stop. Installed once per process.
+#[derive(Debug)]
+pub struct Interrupts {
+    wake: OwnedFd,
+}
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+static WAKE: AtomicI32 = AtomicI32::new(-1);
+
+impl Interrupts {
+    /// Takes over SIGINT and SIGTERM.
+    ///
+    /// # Errors
+    /// No descriptor left for the eventfd, or sigaction(2) failed.
+    pub fn install() -> io::Result<Self> {
+        let wake: OwnedFd = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?.into();
+        WAKE.store(wake.as_raw_fd(), Ordering::SeqCst);
+        let action = SigAction::new(SigHandler::Handler(note), SaFlags::SA_RESTART, SigSet::empty());
+        for signal in [Signal::SIGINT, Signal::SIGTERM] {
+            // SAFETY: the handler only touches atomics and write(2), which are async-signal-safe.
+            unsafe { sigaction(signal, &action)? };
+        }
+        Ok(Interrupts { wake })
+    }
+
+    /// How often the user asked to stop so far.
+    pub fn count(&self) -> u32 {
+        COUNT.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the user asks, at most `timeout`.
+    pub fn wait(&self, timeout: Duration) {
+        wait_readable(self.wake.as_fd(), timeout);
+        // Drained, so that the next wait waits again; the counter keeps what was asked.
+        let _ = nix::unistd::read(&self.wake, &mut [0u8; 8]);
+    }
+}
+
+/// A way for one thread to end another's wait: readable from the first [`Wake::wake`] on.
+#[derive(Debug)]
+pub struct Wake(OwnedFd);
+
+impl Wake {
+    /// Not woken yet.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Wake(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?.into()))
+    }
+
+    /// Makes it readable; each call is a new edge.
+    pub fn wake(&self) {
+        // The counter cannot overflow within a run; a failed write could only delay a stop until the next look.
+        let _ = nix::unistd::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Waits until `fd` is readable, at most `timeout`; true if it is.
+pub fn wait_readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+    matches!(poll(&mut fds, timeout), Ok(1..))
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        WAKE.store(-1, Ordering::SeqCst);
+    }
+}
+
+impl AsFd for Interrupts {
+    /// Readable from the first interrupt on, unless [`Interrupts::wait`] took note of it.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+/// Ignores SIGINT and SIGQUIT in this process while a foreground program has the terminal, as a shell does.
+///
+/// # Errors
+/// Those of sigaction(2).
+pub fn leave_terminal_signals_to_child() -> io::Result<()> {
+    let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+    for signal in [Signal::SIGINT, Signal::SIGQUIT] {
+        // SAFETY: ignoring a signal installs no handler.
+        unsafe { sigaction(signal, &ignore)? };
+    }
+    Ok(())
+}
+
+extern "C" fn note(_signal: libc::c_int) {
+    COUNT.fetch_add(1, Ordering::SeqCst);
+    let wake = WAKE.load(Ordering::SeqCst);
+    if wake >= 0 {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: the buffer is eight bytes; a failed write only delays the loop's notice of the counter.
+        unsafe { libc::write(wake, one.as_ptr().cast(), one.len()) };
+    }
+}

@@ -1,1 +1,37 @@
-//! Checked views of packet bytes: IPv4, IPv6, TCP, UDP, checksums.
+//! Checked views of packet bytes: IPv4, IPv6, TCP, UDP, checksums, and the header a TUN device puts before a packet.
+//!
+//! Two faces of a packet: these are the bytes; what they mean is the business of the rooms above (`path` sends them
+//! on, `watch` reads connections out of them). A view is made by `new_checked`, which is the only place that can
+//! fail; after it every accessor stays inside the bytes it was given, whatever they hold. Nothing here copies,
+//! allocates or panics on any input, and there is no unsafe code.
+//!
+//! ```text
+//!   vnet header (10 bytes) | IPv4 or IPv6 header | TCP or UDP header | payload
+//!   vnet::Header             ipv4 / ipv6           tcp / udp
+//! ```
+//!
+//! Read [`ipv4`] first: the other views are made the same way. Byte offsets have names in each file's private
+//! `field` module, and numbers are in network byte order unless a type says otherwise.
+
+pub mod checksum;
+mod error;
+pub mod ipv4;
+pub mod ipv6;
+mod octets;
+pub mod tcp;
+pub mod udp;
+pub mod vnet;
+
+pub use error::Error;
+
+/// Protocol numbers as IPv4's protocol and IPv6's next header carry them (IANA).
+pub mod protocol {
+    /// ICMP for IPv4.
+    pub const ICMP: u8 = 1;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// ICMP for IPv6.
+    pub const ICMPV6: u8 = 58;
+}

@@ -1,1 +1,34 @@
-fn main() {}
+//! yamabiko: how a web-serving system performs for users who are far away.
+//!
+//! This crate is the command: arguments as typed become a plan as meant, one match over the verbs does it, and what
+//! comes out is printed. One file per verb in [`verb`]; start with [`verb::bench`].
+
+mod args;
+mod exit;
+mod progress;
+mod terminal;
+mod verb;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Arguments, Verb};
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return exit::usage(&error),
+    };
+    let outcome = match arguments.verb {
+        Verb::Demo(demo) => verb::demo::run(&demo),
+        Verb::Bench(bench) => verb::bench::run(&bench),
+        Verb::Run(run) => verb::run::run(&run),
+        Verb::Net(net) => verb::net::run(&net),
+        Verb::Profile(profile) => verb::profile::run(&profile),
+        Verb::Serve(serve) => verb::serve::run(&serve),
+        Verb::Runs(runs) => verb::runs::run(&runs),
+        Verb::Report(report) => verb::report::run(&report),
+    };
+    exit::code(outcome)
+}

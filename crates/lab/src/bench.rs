@@ -1,0 +1,406 @@
+//! A run of load, from plan to document.
+
+mod document;
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ledger::Document;
+use load::{Arrivals, HttpVersion, LevelSampler, Load, LoadSpec, Reuse, Tally, TallySpec, Target, parse_header};
+use stats::{Histogram, Rng};
+use store::{Book, RunFolder};
+use sys::clock::Clock;
+use sys::sched::{Cores, Urgency};
+use sys::signal::{Interrupts, Wake};
+use units::Timestamp;
+
+use crate::drive::load_io::LoadIo;
+use crate::drive::progress::{Phase, Progress, Snapshot};
+use crate::drive::{Drive, Driven, Loading};
+use crate::error::LabError;
+use crate::handshakes::Handshakes;
+use crate::host::CorePlan;
+use crate::places::{self, Places};
+use crate::plan::{ArrivalKind, Plan};
+use crate::recorder::{Recorded, Recorder};
+use crate::server::{self, Account};
+use crate::distances;
+
+/// The main thread looks at the run this often.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// And tells the observer this often.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+/// Memory of the server is read this often.
+const MEMORY_EVERY: Duration = Duration::from_millis(500);
+/// The load starts so long after everything is ready, so that threads are in place.
+const LEAD: Duration = Duration::from_millis(50);
+/// Descriptors kept for everything that is not a connection.
+const DESCRIPTORS_KEPT: u64 = 128;
+
+/// Watches a run go by.
+pub trait Observer {
+    /// The load starts now.
+    fn started(&mut self, facts: &RunFacts);
+    /// Some five times a second. `elapsed` is since the run's zero.
+    fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot);
+    /// No more ticks.
+    fn ended(&mut self);
+}
+
+/// What an observer may want to know beforehand.
+#[derive(Clone, Debug)]
+pub struct RunFacts {
+    /// Length of the measured phase, where it has one.
+    pub duration: Option<Duration>,
+    /// Warm-up before it.
+    pub warmup: Duration,
+    /// Requests that end it, where it has a count.
+    pub requests: Option<u64>,
+    /// What the user should know before the result.
+    pub notes: Vec<String>,
+}
+
+/// A run that was made.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Everything known about it.
+    pub document: Document,
+    /// Response times of the measured phase.
+    pub response_time: Histogram,
+    /// Its folder in the book.
+    pub folder: Option<PathBuf>,
+}
+
+/// Makes a run. Must be called while this process has one thread, since the lab forks.
+///
+/// # Errors
+/// A plan that cannot be carried out, or a machine that lacks something. A run whose figures are not to be trusted is
+/// not an error: its document says so.
+pub fn bench(
+    plan: &Plan,
+    command: &str,
+    book: Option<&Book>,
+    interrupts: &Interrupts,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, LabError> {
+    plan.check()?;
+    let target = Target::parse(&plan.load.url).map_err(LabError::plan)?;
+    let clients = match &plan.path {
+        Some(path) => Some(distances::clients(path, plan.load.clients)?),
+        None => None,
+    };
+    let body = read_body(plan)?;
+    let headers = plan.load.headers.iter().map(|line| parse_header(line)).collect::<Result<_, _>>().map_err(LabError::plan)?;
+
+    let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
+    // Without a server of the lab nobody knows where the server runs: nothing is pinned.
+    let cores = if plan.server.is_some() { CorePlan::new(plan.host.placement, &allowed) } else { CorePlan::default() };
+    // A user namespace, where one is needed, comes before the first file: files belong to whoever makes them.
+    let mut rootless = false;
+    if plan.path.is_some() {
+        rootless = places::gain_privilege()?;
+    }
+    let folder = match book {
+        None => None,
+        Some(book) => Some(create_folder(book, plan)?),
+    };
+    let log = folder.as_ref().map(|folder| folder.path().join("server.log"));
+
+    let mut places = None;
+    let mut path_io = None;
+    if let (Some(path), Some(server), Some(clients)) = (&plan.path, &plan.server, &clients) {
+        let mut made = Places::new(Some(server), &cores, log.as_deref(), rootless)?;
+        path_io = Some(made.connect(clients, path.offload, &server.tcp, &cores, plan.seed)?);
+        server::start(&mut made, server, target.port, log.as_deref())?;
+        places = Some(made);
+    }
+    let address = match &places {
+        Some(_) => places::resolve(&target.host, target.port)?,
+        None => resolve(&target)?,
+    };
+
+    let descriptors = sys::limits::raise_open_files();
+    let connections_max = connections_max(plan, descriptors)?;
+    let clock = Clock::start();
+    let start = clock.now() + LEAD;
+    let load = Load::new(load_spec(plan, target, body, headers, connections_max), start);
+    let (measured_from, _) = load.measured();
+    let sampler = LevelSampler::new(plan.seed, start, measured_from);
+    let rtts_ns = clients.as_ref().map(|clients| {
+        clients.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect::<Vec<u64>>()
+    });
+    let tally = Tally::new(TallySpec {
+        open_loop: plan.load.rate.is_some(),
+        measured: load.measured(),
+        clients_rtt_ns: rtts_ns.clone(),
+        urls: vec![plan.load.url.clone()],
+    });
+    let handshakes = rtts_ns.map(|rtts_ns| Handshakes::new(measured_from, rtts_ns));
+    let (handover, recorder) = Recorder::start(tally, folder, handshakes, cores.client.clone())
+        .map_err(LabError::system("start the recorder"))?;
+
+    let has_path = path_io.is_some();
+    let source: crate::drive::load_io::SourceAddress =
+        if has_path { Box::new(|client| Some(places::client_address(client))) } else { Box::new(|_| None) };
+    let progress = Arc::new(Progress::default());
+    let stop = Wake::new().map_err(LabError::system("eventfd"))?;
+    let before = Before { devices: device_statistics(places.as_ref()), cpu: sys::accounting::cpu_times().ok() };
+    observer.started(&RunFacts {
+        duration: plan.load.duration,
+        warmup: plan.load.warmup,
+        requests: plan.load.requests,
+        notes: notes(plan, &places, connections_max),
+    });
+
+    let mut watch = Watched::default();
+    let (driven, urgency) = std::thread::scope(|scope| {
+        let drive = Drive {
+            clock,
+            wait: plan.host.wait,
+            path: path_io,
+            load: Some(Loading { io: LoadIo::new(load, vec![address], source, handover), sampler }),
+            progress: Arc::clone(&progress),
+            stop: stop.as_fd(),
+            drain: plan.load.connect_timeout + plan.load.timeout,
+        };
+        let net = match &places {
+            Some(places) => Some(places.client_net.try_clone().map_err(LabError::environment)?),
+            None => None,
+        };
+        let core = cores.loop_core();
+        let thread = std::thread::Builder::new()
+            .name("loop".into())
+            .spawn_scoped(scope, move || loop_thread(drive, net, core))
+            .map_err(LabError::system("start the loop"))?;
+        watch.until_done(&progress, interrupts, &stop, &clock, places.as_mut(), observer);
+        thread.join().expect("the loop does not panic")
+    })?;
+    observer.ended();
+
+    let after = Before { devices: device_statistics(places.as_ref()), cpu: sys::accounting::cpu_times().ok() };
+    let Driven { path, load, loop_health } = driven;
+    let Loading { io, sampler } = load.expect("the loop gives the load back");
+    let (load, records_lost) = io.into_load();
+    let Recorded { tally, folder, handshakes, store_error } = recorder.join();
+    let ended = document::Ended {
+        plan,
+        command,
+        clock,
+        cores: &cores,
+        urgency,
+        load,
+        sampler,
+        path,
+        clients: clients.as_deref(),
+        handshakes,
+        loop_health,
+        records_lost,
+        store_error,
+        folder,
+        places,
+        before,
+        after,
+        watch,
+        descriptors,
+    };
+    document::finish(tally, ended)
+}
+
+/// Counters of the machine at one end of the run.
+struct Before {
+    devices: Option<[sys::netlink::LinkStats; 2]>,
+    cpu: Option<Vec<(usize, sys::accounting::CpuTimes)>>,
+}
+
+/// What the main thread saw while the loop ran.
+#[derive(Default)]
+struct Watched {
+    server_from: Option<Account>,
+    server_to: Option<Account>,
+    rss_bytes_max: u64,
+    server_ended: Option<String>,
+    interrupted: bool,
+    gave_up: bool,
+}
+
+impl Watched {
+    fn until_done(
+        &mut self,
+        progress: &Progress,
+        interrupts: &Interrupts,
+        stop: &Wake,
+        clock: &Clock,
+        mut places: Option<&mut Places>,
+        observer: &mut dyn Observer,
+    ) {
+        let asked_before = interrupts.count();
+        let (mut asked, mut told, mut memory_read) = (0, Timestamp::ZERO, Timestamp::ZERO);
+        loop {
+            let phase = progress.phase();
+            if phase == Phase::Done {
+                self.gave_up = progress.gave_up();
+                return;
+            }
+            let now = clock.now();
+            if let Some(places) = places.as_deref_mut() {
+                if phase == Phase::Measured && self.server_from.is_none() {
+                    self.server_from = server::account(places);
+                }
+                if phase > Phase::Measured && self.server_to.is_none() {
+                    self.server_to = server::account(places);
+                }
+                if now.since(memory_read) >= MEMORY_EVERY {
+                    memory_read = now;
+                    if let Some(account) = server::account(places) {
+                        self.rss_bytes_max = self.rss_bytes_max.max(account.rss_bytes());
+                    }
+                }
+                if self.server_ended.is_none()
+                    && phase < Phase::Drain
+                    && let Some(place) = &mut places.server
+                {
+                    self.server_ended = server::ended(place);
+                }
+            }
+            let count = interrupts.count() - asked_before;
+            if count > asked {
+                asked = count;
+                self.interrupted |= phase < Phase::Drain;
+                progress.ask(asked);
+                stop.wake();
+            }
+            if now.since(told) >= TELL_EVERY {
+                told = now;
+                observer.tick(now.since(Timestamp::ZERO), &progress.snapshot());
+            }
+            interrupts.wait(LOOK_EVERY);
+        }
+    }
+}
+
+fn loop_thread(
+    drive: Drive<'_>,
+    net: Option<sys::namespace::NetNamespace>,
+    core: Option<Cores>,
+) -> Result<(Driven, Urgency), LabError> {
+    // Dropped also when the loop panics: the main thread waits for this.
+    let _done = Done(Arc::clone(&drive.progress));
+    (|| {
+        if let Some(net) = net {
+            net.enter().map_err(LabError::environment)?;
+        }
+        if let Some(core) = core {
+            core.pin_this_thread().map_err(LabError::system("sched_setaffinity"))?;
+        }
+        // One loop for path and load can be busy without end, so never the real-time class: see Urgency::RealTime.
+        let urgency = Urgency::High.apply_to_this_thread();
+        Ok((drive.run().map_err(LabError::system("the loop"))?, urgency))
+    })()
+}
+
+/// Says that the loop has ended, however it did.
+struct Done(Arc<Progress>);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.0.enter(Phase::Done);
+    }
+}
+
+fn load_spec(
+    plan: &Plan,
+    target: Target,
+    body: Vec<u8>,
+    headers: Vec<(String, String)>,
+    connections_max: u32,
+) -> LoadSpec {
+    let load = &plan.load;
+    LoadSpec {
+        targets: vec![target],
+        method: load.method,
+        body,
+        headers,
+        version: match load.http {
+            crate::plan::HttpVersion::Http10 => HttpVersion::Http10,
+            crate::plan::HttpVersion::Http11 => HttpVersion::Http11,
+        },
+        reuse: if load.close { Reuse::Close } else { Reuse::KeepAlive },
+        arrivals: match (load.rate, load.arrivals) {
+            (None, _) => Arrivals::Closed,
+            (Some(rate), ArrivalKind::Constant) => Arrivals::Constant(rate),
+            (Some(rate), ArrivalKind::Poisson) => Arrivals::Poisson(rate),
+        },
+        connections_max,
+        requests_max: load.requests,
+        clients: load.clients,
+        connect_timeout: load.connect_timeout,
+        response_timeout: load.timeout,
+        seed: plan.seed,
+        warmup: load.warmup,
+        duration: load.duration,
+    }
+}
+
+fn connections_max(plan: &Plan, descriptors: u64) -> Result<u32, LabError> {
+    let possible = u32::try_from(descriptors.saturating_sub(DESCRIPTORS_KEPT)).unwrap_or(u32::MAX);
+    match plan.load.connections {
+        Some(asked) if asked > possible => Err(LabError::Environment(format!(
+            "-c {asked}: this process may have {descriptors} open files, {possible} of them connections: raise the \
+             limit (ulimit -n, or LimitNOFILE= of a service) or lower -c"
+        ))),
+        Some(asked) => Ok(asked),
+        None => Ok(possible),
+    }
+}
+
+fn read_body(plan: &Plan) -> Result<Vec<u8>, LabError> {
+    match &plan.load.body {
+        None => Ok(Vec::new()),
+        Some(file) => std::fs::read(file).map_err(|error| LabError::Plan(format!("--body {}: {error}", file.display()))),
+    }
+}
+
+fn create_folder(book: &Book, plan: &Plan) -> Result<RunFolder, LabError> {
+    let now = std::time::SystemTime::now();
+    // The letters only keep two runs of one second apart: not part of what the seed repeats.
+    let letters = Rng::new(sys::clock::monotonic_ns(), u64::from(std::process::id())).next();
+    let folder = book.create(&plan.name, now, letters).map_err(LabError::environment)?;
+    folder.write_plan(&plan.to_toml()).map_err(LabError::environment)?;
+    Ok(folder)
+}
+
+fn resolve(target: &Target) -> Result<SocketAddr, LabError> {
+    (target.host.as_str(), target.port)
+        .to_socket_addrs()
+        .ok()
+        .and_then(|mut addresses| addresses.next())
+        .ok_or_else(|| LabError::Plan(format!("`{}` has no address here: is the name right?", target.host)))
+}
+
+fn device_statistics(places: Option<&Places>) -> Option<[sys::netlink::LinkStats; 2]> {
+    places.and_then(|places| places.device_statistics().ok())
+}
+
+fn notes(plan: &Plan, places: &Option<Places>, connections_max: u32) -> Vec<String> {
+    let mut notes = Vec::new();
+    if plan.load.rate.is_none() && plan.load.clients > connections_max && !plan.load.close {
+        notes.push(format!(
+            "only {connections_max} of {} clients take part: a closed loop has one client a connection",
+            plan.load.clients
+        ));
+    }
+    if let (Some(path), Some(places)) = (&plan.path, places)
+        && path.loss.is_some_and(|loss| loss.value() > 0.0)
+        && places.tcp.contains("bbr")
+    {
+        notes.push(
+            "the server's congestion control is bbr, which hides loss; --server-tcp cc=cubic is what most servers use"
+                .into(),
+        );
+    }
+    notes
+}
+

@@ -1,0 +1,206 @@
+//! From what a run left behind to its document, its files and the gate's verdict.
+
+use ledger::{Document, SecondRecord};
+use ledger::document::{self, Run, SCHEMA, Validity};
+use load::{Ending, LevelSampler, Load, Tally};
+use path::ClientPath;
+use store::RunFolder;
+use sys::accounting::CpuTimes;
+use sys::clock::Clock;
+use sys::sched::Urgency;
+use units::{Limit, Timestamp};
+
+use super::{Before, Outcome, Watched};
+use crate::drive::LoopHealth;
+use crate::drive::path_io::PathIo;
+use crate::error::LabError;
+use crate::gate::{self, Evidence};
+use crate::handshakes::Handshakes;
+use crate::host::{self, CorePlan};
+use crate::places::{Places, Steering};
+use crate::plan::Plan;
+use crate::{distances, path_part};
+
+/// A run that has ended, in parts.
+pub struct Ended<'a> {
+    pub plan: &'a Plan,
+    pub command: &'a str,
+    pub clock: Clock,
+    pub cores: &'a CorePlan,
+    pub urgency: Urgency,
+    pub load: Load,
+    pub sampler: LevelSampler,
+    pub path: Option<PathIo>,
+    pub clients: Option<&'a [ClientPath]>,
+    pub handshakes: Option<Handshakes>,
+    pub loop_health: LoopHealth,
+    pub records_lost: u64,
+    pub store_error: Option<String>,
+    pub folder: Option<RunFolder>,
+    pub places: Option<Places>,
+    pub before: Before,
+    pub after: Before,
+    pub watch: Watched,
+    pub descriptors: u64,
+}
+
+/// Puts the document together, judges it, and keeps it.
+pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
+    let (measured_from, measured_to) = ended.load.measured();
+    let measured_end = measured_to.unwrap_or_else(|| ended.clock.now());
+    let live = ended.load.live();
+    let levels = ended.sampler.finish();
+    let ending = Ending {
+        measured_end,
+        offered: live.offered_measured,
+        unfinished: ended.load.unfinished_measured(),
+        levels: levels.clone(),
+    };
+    let counted = tally.finish(ending);
+
+    let mut host = host::facts(ended.cores)?;
+    host.steal_share = steal_share(ended.before.cpu.as_deref(), ended.after.cpu.as_deref());
+    let settings = &mut host.settings;
+    settings.insert("wait".into(), ended.plan.host.wait.name().into());
+    settings.insert("loop_scheduling".into(), ended.urgency.name().into());
+    settings.insert("open_files_max".into(), ended.descriptors.to_string());
+    if let Some(places) = &ended.places {
+        settings.insert("privilege".into(), if places.rootless { "user namespace" } else { "root" }.into());
+        settings.insert("server_tcp".into(), places.tcp.clone());
+        settings.insert(
+            "server_receive_work".into(),
+            match &places.steering {
+                Steering::ServerCores => "on the server's cores (RPS)".into(),
+                Steering::PathCore => "on the path's core, not in the server's CPU".into(),
+                Steering::Failed(why) => format!("on the path's core, not in the server's CPU ({why})"),
+            },
+        );
+    }
+
+    let path = match (&ended.path, ended.clients, &ended.plan.path) {
+        (Some(path), Some(clients), Some(plan)) => {
+            Some(path_part::document(distances::name(plan), clients, path, ended.handshakes.as_ref()))
+        }
+        _ => None,
+    };
+    let server = server_part(&ended, counted.load.completed);
+    let series_error = ended.folder.as_ref().and_then(|folder| keep_series(folder, &counted.seconds).err());
+    let folder_text = |of: fn(&RunFolder) -> String| ended.folder.as_ref().map(of).unwrap_or_default();
+    let mut document = Document {
+        schema: SCHEMA.into(),
+        run: Run {
+            id: folder_text(|folder| folder.id().to_owned()),
+            dir: folder_text(|folder| folder.path().display().to_string()),
+            command: ended.command.to_owned(),
+            seed: ended.plan.seed,
+            started_at: store::rfc3339(ended.clock.started()),
+            duration_s: measured_end.since(measured_from).as_secs_f64(),
+            warmup_s: ended.plan.load.warmup.as_secs_f64(),
+            interrupted: ended.watch.interrupted,
+            host,
+        },
+        validity: Validity::from_checks(Vec::new()),
+        load: Some(counted.load),
+        path,
+        server,
+        slo: None,
+    };
+    let store_error = ended.store_error.clone().or_else(|| series_error.map(|error| error.to_string()));
+    let in_flight_by_second: Vec<f64> = counted
+        .seconds
+        .iter()
+        .filter(|second| second.measured)
+        .map(|second| second.in_flight_mean)
+        .collect();
+    let evidence = Evidence {
+        plan: ended.plan,
+        loop_health: &ended.loop_health,
+        little: &counted.little,
+        levels: &levels,
+        in_flight_by_second: &in_flight_by_second,
+        mistaken_drops: ended
+            .path
+            .as_ref()
+            .and_then(|path| path_part::mistaken_drops(ended.before.devices, ended.after.devices, path)),
+        path_overflow: ended.path.as_ref().map_or(0, path_part::overflowed),
+        cap_hits: live.cap_hits,
+        records_lost: ended.records_lost,
+        store_error: store_error.as_deref(),
+        server_ended: ended.watch.server_ended.as_deref(),
+        gave_up: ended.watch.gave_up,
+        has_rate: ended.clients.is_some_and(has_rate),
+    };
+    document.validity = Validity::from_checks(gate::checks(&document, &evidence));
+    document.slo = ended.plan.slo.as_ref().map(|slo| slo.judge(&document));
+
+    let mut folder_path = None;
+    if let Some(folder) = &ended.folder {
+        folder_path = Some(folder.path().to_owned());
+        if let Err(error) = keep_rest(folder, &document, &counted.histograms, measured_from, measured_end) {
+            // The result is printed all the same; what is missing on disk is said.
+            eprintln!("yamabiko: the run's files are not complete: {error}");
+        }
+    }
+    // The server is told to end before its place is torn down, so that it can write what it wants to.
+    if let Some(place) = ended.places.as_mut().and_then(|places| places.server.take()) {
+        place.stop(std::time::Duration::from_millis(200));
+    }
+    Ok(Outcome { document, response_time: counted.histograms.response_time, folder: folder_path })
+}
+
+fn server_part(ended: &Ended<'_>, completed: u64) -> Option<document::Server> {
+    let (places, plan) = (ended.places.as_ref()?, ended.plan.server.as_ref()?);
+    let (from, to) = (ended.watch.server_from.as_ref()?, ended.watch.server_to.as_ref()?);
+    let steered = match places.steering {
+        Steering::ServerCores => ended.cores.server.as_ref(),
+        _ => None,
+    };
+    Some(to.since(from, plan, &places.tcp, steered, completed, ended.watch.rss_bytes_max))
+}
+
+fn has_rate(clients: &[ClientPath]) -> bool {
+    clients.iter().any(|client| client.up.rate != Limit::Unlimited || client.down.rate != Limit::Unlimited)
+}
+
+/// Share of all cores' time that the hypervisor took, between two readings.
+fn steal_share(before: Option<&[(usize, CpuTimes)]>, after: Option<&[(usize, CpuTimes)]>) -> Option<f64> {
+    let (before, after) = (before?, after?);
+    let (mut stolen, mut total) = (0.0, 0.0);
+    for (core, times) in after {
+        let (_, earlier) = before.iter().find(|(other, _)| other == core)?;
+        let spent = times.since(earlier);
+        stolen += spent.steal.as_secs_f64();
+        total += (spent.busy() + spent.idle + spent.iowait).as_secs_f64();
+    }
+    (total > 0.0).then(|| stolen / total)
+}
+
+/// The exact series replaces the provisional rows that were written while the run went.
+fn keep_series(folder: &RunFolder, seconds: &[SecondRecord]) -> store::Result<()> {
+    // What stands there is gone after a full disk, too.
+    let _ = std::fs::remove_dir_all(folder.path().join("series"));
+    let mut writer = folder.series();
+    writer.push(seconds)?;
+    writer.finish().map(drop)
+}
+
+fn keep_rest(
+    folder: &RunFolder,
+    document: &Document,
+    histograms: &load::Histograms,
+    from: Timestamp,
+    to: Timestamp,
+) -> store::Result<()> {
+    folder.write_summary(document)?;
+    for (name, histogram) in [
+        ("response_time", &histograms.response_time),
+        ("service_time", &histograms.service_time),
+        ("send_lag", &histograms.send_lag),
+        ("connect", &histograms.connect),
+        ("first_byte", &histograms.first_byte),
+        ("connection_duration", &histograms.connection_duration),
+    ] {
+        folder.write_hlog(name, &[(from.as_nanos(), to.as_nanos(), histogram)])?;
+    }
+    Ok(())
+}

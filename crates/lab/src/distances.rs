@@ -1,0 +1,73 @@
+//! From the plan's path to one [`path::ClientPath`] for each virtual client.
+
+use path::{ClientPath, Override, Profile, ProfileError, QueueLimit};
+
+use crate::plan::{PathPlan, Queue};
+
+/// The name under which the path is reported: the profile's, or how it was given.
+pub fn name(plan: &PathPlan) -> String {
+    let mut name = match (&plan.profile, plan.rtt) {
+        (Some(profile), _) => profile.clone(),
+        (None, Some(rtt)) => format!("constant {}", units::format_duration(rtt)),
+        (None, None) => "constant 0s".into(),
+    };
+    let mut add = |what: &str, value: Option<String>| {
+        if let Some(value) = value {
+            name.push_str(&format!(", {what} {value}"));
+        }
+    };
+    if plan.profile.is_some() {
+        add("rtt", plan.rtt.map(units::format_duration));
+    }
+    add("variation", plan.variation.map(units::format_duration));
+    add("loss", plan.loss.map(|loss| format!("{}%", loss.value() * 100.0)));
+    add("up", plan.up.map(|rate| rate.to_string()));
+    add("down", plan.down.map(|rate| rate.to_string()));
+    add("queue", plan.queue.map(|queue| queue.to_string()));
+    name
+}
+
+/// The profile itself, without what the plan replaces.
+///
+/// # Errors
+/// No such profile, or a file that cannot be read or does not parse.
+pub fn profile(plan: &PathPlan) -> Result<Profile, ProfileError> {
+    match &plan.profile {
+        Some(profile) => named(profile),
+        None => Ok(Profile::constant(plan.rtt.unwrap_or_default())),
+    }
+}
+
+/// A built-in profile by name, or one from a file.
+///
+/// # Errors
+/// No such profile, or a file that cannot be read or does not parse.
+pub fn named(profile: &str) -> Result<Profile, ProfileError> {
+    match Profile::builtin(profile) {
+        Some(builtin) => Ok(builtin),
+        None => Profile::read(std::path::Path::new(profile)),
+    }
+}
+
+/// Every client's path, in client order.
+///
+/// # Errors
+/// Those of [`profile`].
+pub fn clients(plan: &PathPlan, clients: u32) -> Result<Vec<ClientPath>, ProfileError> {
+    let mut paths = profile(plan)?.clients(clients);
+    let replace = Override {
+        rtt: plan.rtt,
+        variation: plan.variation,
+        loss: plan.loss,
+        up_rate: plan.up,
+        down_rate: plan.down,
+        queue: plan.queue.map(|queue| match queue {
+            Queue::Bytes(bytes) => QueueLimit::Bytes(bytes),
+            Queue::Time(time) => QueueLimit::Time(time),
+        }),
+    };
+    for path in &mut paths {
+        replace.apply(path);
+    }
+    Ok(paths)
+}

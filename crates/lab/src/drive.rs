@@ -1,0 +1,351 @@
+//! The loop: one thread that moves packets through the path and requests through the load engine.
+//!
+//! ```text
+//!              +------------------------- one turn --------------------------+
+//!   due packets -> TUN      due arrivals, timeouts -> connect, send     sample levels
+//!              |                                                             |
+//!              +-- wait: epoll, with a timer for the earliest due moment ----+
+//!   TUN readable -> path    socket readable -> load    stop, interrupt
+//! ```
+//!
+//! The cores own no clock; this loop reads it and hands the moment in. Both cores may be absent: `net` has a path and
+//! no load, `--path none` a load and no path. Read [`path_io`] and [`load_io`] for the two sides.
+
+pub mod load_io;
+pub mod path_io;
+pub mod progress;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use load::LevelSampler;
+use stats::Histogram;
+use sys::clock::Clock;
+use sys::epoll::{Epoll, Event, Interest};
+use sys::timer::Timer;
+use units::Timestamp;
+
+use self::load_io::LoadIo;
+use self::path_io::PathIo;
+use self::progress::{Phase, Progress};
+use crate::plan::Wait;
+
+/// Tokens below this belong to the load's connections.
+const TOKEN_OWN: u64 = u64::MAX - 8;
+const TOKEN_TIMER: u64 = TOKEN_OWN;
+const TOKEN_STOP: u64 = TOKEN_OWN + 1;
+const TOKEN_CLIENT_TUN: u64 = TOKEN_OWN + 2;
+const TOKEN_SERVER_TUN: u64 = TOKEN_OWN + 3;
+
+/// With [`Wait::Hybrid`] the loop wakes this much before the due moment and spins the rest: the median wake-up error
+/// of a pinned thread on the reference platform (docs/notes/lateness.md).
+const SPIN: Duration = Duration::from_micros(5);
+
+/// A turn handles at most so many ready descriptors before it looks at what is due again.
+const EVENTS_PER_TURN: usize = 64;
+
+/// Finished records are handed over at least this often.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
+/// With so many arrivals waiting the rate is beyond anything this run could show: it ends early and says why, before
+/// it takes all memory.
+const BACKLOG_MAX: u64 = 2_000_000;
+
+/// Everything the loop runs on.
+pub struct Drive<'a> {
+    /// The run's clock.
+    pub clock: Clock,
+    /// How to wait.
+    pub wait: Wait,
+    /// The path, if there is one.
+    pub path: Option<PathIo>,
+    /// The load, if there is one.
+    pub load: Option<Loading>,
+    /// What the main thread sees.
+    pub progress: Arc<Progress>,
+    /// Becomes readable when the loop must look at [`Progress::asked`].
+    pub stop: BorrowedFd<'a>,
+    /// After the measured phase has ended, requests in flight may take this long.
+    pub drain: Duration,
+}
+
+/// The load and the sampler of its levels.
+pub struct Loading {
+    /// The load over real sockets.
+    pub io: LoadIo,
+    /// Samples its levels.
+    pub sampler: LevelSampler,
+}
+
+/// What is left when the loop has ended.
+pub struct Driven {
+    /// The path, with its counters.
+    pub path: Option<PathIo>,
+    /// The load, with its counters.
+    pub load: Option<Loading>,
+    /// The loop's own health.
+    pub loop_health: LoopHealth,
+}
+
+/// How the loop itself fared in the measured phase.
+#[derive(Clone, Debug)]
+pub struct LoopHealth {
+    /// Moment of waking less the moment it was to wake at, where that had passed: ns.
+    pub overdue: Histogram,
+    /// Time the loop spent waiting, sleeping or spinning.
+    pub idle: Duration,
+    /// Length of the measured phase as the loop saw it.
+    pub wall: Duration,
+    /// CPU time of the loop's thread.
+    pub cpu: Duration,
+}
+
+impl LoopHealth {
+    /// Share of the time in which the loop had work, 0 to 1. Time stolen while it had work counts as work.
+    pub fn busy_share(&self) -> f64 {
+        if self.wall.is_zero() { 0.0 } else { 1.0 - (self.idle.as_secs_f64() / self.wall.as_secs_f64()).min(1.0) }
+    }
+}
+
+impl Drive<'_> {
+    /// Runs until the load is finished, or, without a load, until a stop is asked.
+    ///
+    /// # Errors
+    /// Only what leaves no way on: epoll, the timer, or a TUN device failing.
+    pub fn run(mut self) -> io::Result<Driven> {
+        let epoll = Epoll::new()?;
+        let mut timer = Timer::new()?;
+        epoll.add(timer.as_fd(), Interest::READ.edge(), TOKEN_TIMER)?;
+        epoll.add(self.stop, Interest::READ.edge(), TOKEN_STOP)?;
+        if let Some(path) = &self.path {
+            epoll.add(path.client_tun(), Interest::READ, TOKEN_CLIENT_TUN)?;
+            epoll.add(path.server_tun(), Interest::READ, TOKEN_SERVER_TUN)?;
+        }
+        let mut events = vec![Event::EMPTY; EVENTS_PER_TURN];
+        let mut health = Health::new();
+        let mut flush_at = Timestamp::ZERO;
+
+        loop {
+            let now = self.clock.now();
+            if let Some(path) = &mut self.path {
+                path.release(&self.clock)?;
+            }
+            if let Some(Loading { io, sampler }) = &mut self.load {
+                // The levels until now are those of the last turn, so they are sampled before this one.
+                sampler.sample(now, io.live());
+                io.turn(&epoll, &self.clock);
+                if now >= flush_at {
+                    io.flush(sampler, now);
+                    self.progress.store(io.live());
+                    flush_at = now + FLUSH_EVERY;
+                }
+            }
+            if self.advance(now, &mut health) {
+                break;
+            }
+
+            let next = self.next_wake(flush_at);
+            let ready = self.wait_until(next, &epoll, &mut timer, &mut events, &mut health)?;
+            for event in ready {
+                match event.token() {
+                    TOKEN_TIMER => timer.fired(),
+                    TOKEN_STOP => {}
+                    TOKEN_CLIENT_TUN | TOKEN_SERVER_TUN => {
+                        if let Some(path) = &mut self.path {
+                            path.read(event.token() == TOKEN_CLIENT_TUN, &self.clock)?;
+                        }
+                    }
+                    _ => {
+                        if let Some(Loading { io, sampler }) = &mut self.load {
+                            // Until now the levels were those before this event.
+                            sampler.sample(self.clock.now(), io.live());
+                            io.ready(event, &epoll, &self.clock);
+                        }
+                        // One response may take microseconds to read; what is due meanwhile must not wait for the
+                        // whole batch.
+                        if let Some(path) = &mut self.path {
+                            path.release(&self.clock)?;
+                        }
+                    }
+                }
+            }
+        }
+
+        if let Some(load) = &mut self.load {
+            load.io.abort(self.clock.now());
+            load.io.turn(&epoll, &self.clock);
+            self.progress.store(load.io.live());
+        }
+        if let Some(path) = &mut self.path {
+            path.shut_down();
+        }
+        self.progress.enter(Phase::Done);
+        let loop_health = health.finish(self.clock.now());
+        Ok(Driven { path: self.path, load: self.load, loop_health })
+    }
+
+    /// Moves on through the phases; true when the run is over.
+    fn advance(&mut self, now: Timestamp, health: &mut Health) -> bool {
+        let asked = self.progress.asked();
+        let Some(Loading { io: load, sampler }) = &mut self.load else {
+            health.measure(now);
+            return asked > 0;
+        };
+        let hopeless = load.live().backlog > BACKLOG_MAX;
+        if (asked >= 1 || hopeless) && !health.stop_taken {
+            health.stop_taken = true;
+            self.progress.give_up(hopeless);
+            load.stop(now);
+        }
+        let (from, to) = load.measured();
+        if now >= from && !health.measuring() {
+            health.measure(now);
+            self.progress.enter(Phase::Measured);
+            if let Some(path) = &mut self.path {
+                path.reset_lateness();
+            }
+        }
+        if let Some(to) = to {
+            sampler.set_measured_end(to);
+        }
+        if let Some(to) = to
+            && now >= to
+        {
+            if !health.ended() {
+                health.end(now);
+                if let Some(path) = &mut self.path {
+                    path.keep_lateness();
+                }
+                self.progress.enter(Phase::Drain);
+            }
+            if asked >= 2 || now >= to + self.drain {
+                load.abort(now);
+            }
+        }
+        load.finished()
+    }
+
+    fn next_wake(&self, flush_at: Timestamp) -> Timestamp {
+        let mut next = Timestamp::MAX;
+        if let Some(path) = &self.path {
+            next = path.next_due().unwrap_or(next);
+        }
+        if let Some(Loading { io: load, .. }) = &self.load {
+            next = next.min(load.next_wake().unwrap_or(Timestamp::MAX)).min(flush_at);
+            if let (_, Some(to)) = load.measured() {
+                next = next.min(if self.clock.now() < to { to } else { to + self.drain });
+            }
+        }
+        next
+    }
+
+    /// Waits for `next` or for a descriptor, whichever comes first.
+    fn wait_until<'e>(
+        &self,
+        next: Timestamp,
+        epoll: &Epoll,
+        timer: &mut Timer,
+        events: &'e mut [Event],
+        health: &mut Health,
+    ) -> io::Result<&'e [Event]> {
+        let before = self.clock.now();
+        if next <= before {
+            health.overdue(before.since(next));
+            return epoll.wait(events, 0);
+        }
+        let spin = match self.wait {
+            Wait::Sleep => Duration::ZERO,
+            Wait::Hybrid => SPIN,
+            Wait::Spin => Duration::MAX,
+        };
+        let ready = if next == Timestamp::MAX && self.wait != Wait::Spin {
+            epoll.wait(events, -1)?.len()
+        } else if next.since(before) > spin {
+            timer.arm(self.clock.absolute(next - spin))?;
+            let ready = epoll.wait(events, -1)?.len();
+            if ready == 1 && events[0].token() == TOKEN_TIMER {
+                timer.fired();
+                self.spin_until(next, epoll, events)?
+            } else {
+                ready
+            }
+        } else {
+            self.spin_until(next, epoll, events)?
+        };
+        let after = self.clock.now();
+        health.waited(after.since(before));
+        if after > next {
+            health.overdue(after.since(next));
+        }
+        Ok(&events[..ready])
+    }
+
+    fn spin_until(&self, next: Timestamp, epoll: &Epoll, events: &mut [Event]) -> io::Result<usize> {
+        loop {
+            let ready = epoll.wait(events, 0)?.len();
+            if ready > 0 || self.clock.now() >= next {
+                return Ok(ready);
+            }
+        }
+    }
+}
+
+/// Collects [`LoopHealth`] over the measured phase.
+struct Health {
+    overdue: Histogram,
+    idle: Duration,
+    from: Option<(Timestamp, Duration)>,
+    to: Option<(Timestamp, Duration)>,
+    stop_taken: bool,
+}
+
+impl Health {
+    fn new() -> Self {
+        Health { overdue: Histogram::new(), idle: Duration::ZERO, from: None, to: None, stop_taken: false }
+    }
+
+    fn measuring(&self) -> bool {
+        self.from.is_some()
+    }
+
+    fn ended(&self) -> bool {
+        self.to.is_some()
+    }
+
+    fn measure(&mut self, now: Timestamp) {
+        if self.from.is_none() {
+            self.from = Some((now, sys::clock::thread_cpu_time()));
+        }
+    }
+
+    fn end(&mut self, now: Timestamp) {
+        self.to = Some((now, sys::clock::thread_cpu_time()));
+    }
+
+    fn overdue(&mut self, by: Duration) {
+        if self.measuring() && !self.ended() {
+            self.overdue.record(units::time::saturating_nanos(by));
+        }
+    }
+
+    fn waited(&mut self, time: Duration) {
+        if self.measuring() && !self.ended() {
+            self.idle += time;
+        }
+    }
+
+    fn finish(mut self, now: Timestamp) -> LoopHealth {
+        if self.to.is_none() {
+            self.end(now);
+        }
+        let (from, to) = (self.from.unwrap_or_default(), self.to.unwrap_or_default());
+        LoopHealth {
+            overdue: self.overdue,
+            idle: self.idle,
+            wall: to.0.since(from.0),
+            cpu: to.1.saturating_sub(from.1),
+        }
+    }
+}

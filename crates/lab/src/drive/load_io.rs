@@ -1,0 +1,240 @@
+//! The load's hands: sockets for the load core's actions, and the socket's news back to it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use ledger::FailureCause;
+use load::{Action, ConnectionKey, LevelSampler, Live, Load};
+use sys::clock::Clock;
+use sys::epoll::{Epoll, Event, Interest};
+use sys::socket::{Read, TcpSocket};
+use units::Timestamp;
+
+use crate::recorder::Handover;
+
+/// One read takes at most so much: a response of usual size in one call.
+const READ_BUFFER: usize = 256 << 10;
+/// Reads of one connection before the others have their turn.
+const READS_PER_VISIT: usize = 4;
+
+/// Chooses a client's source address.
+pub type SourceAddress = Box<dyn Fn(u32) -> Option<IpAddr> + Send>;
+
+/// The load over real sockets.
+pub struct LoadIo {
+    load: Load,
+    servers: Vec<SocketAddr>,
+    source: SourceAddress,
+    sockets: Vec<Option<Socket>>,
+    buffer: Box<[u8]>,
+    handover: Option<Handover>,
+    again: Vec<ConnectionKey>,
+}
+
+struct Socket {
+    key: ConnectionKey,
+    tcp: TcpSocket,
+    connecting: bool,
+}
+
+impl LoadIo {
+    /// The load against `servers` (one a target), with each client's address from `source`.
+    pub fn new(load: Load, servers: Vec<SocketAddr>, source: SourceAddress, handover: Handover) -> Self {
+        LoadIo {
+            load,
+            servers,
+            source,
+            sockets: Vec::new(),
+            buffer: vec![0; READ_BUFFER].into_boxed_slice(),
+            handover: Some(handover),
+            again: Vec::new(),
+        }
+    }
+
+    /// Lets the core act on the time, and does what it asks.
+    pub fn turn(&mut self, epoll: &Epoll, clock: &Clock) {
+        self.load.handle_time(clock.now());
+        self.act(epoll, clock);
+        // Connections that had more to read than one visit allows: edge-triggered readiness would not come again.
+        for key in std::mem::take(&mut self.again) {
+            self.read(key, clock);
+            self.act(epoll, clock);
+        }
+    }
+
+    /// A connection's descriptor is ready.
+    pub fn ready(&mut self, event: &Event, epoll: &Epoll, clock: &Clock) {
+        let key = ConnectionKey::from_token(event.token());
+        let Some(socket) = self.socket(key) else { return };
+        if event.writable() {
+            if socket.connecting {
+                match socket.tcp.take_error() {
+                    Ok(()) => {
+                        socket.connecting = false;
+                        self.load.handle_connected(clock.now(), key);
+                    }
+                    Err(error) => return self.fail(key, connect_cause(&error), epoll, clock),
+                }
+            } else {
+                self.send_rest(key, clock);
+            }
+            self.act(epoll, clock);
+        }
+        if event.readable() {
+            self.read(key, clock);
+            self.act(epoll, clock);
+        }
+    }
+
+    /// When the core next wants to be asked.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        if self.again.is_empty() { self.load.next_wake() } else { Some(Timestamp::ZERO) }
+    }
+
+    /// The core's live counters.
+    pub fn live(&self) -> Live {
+        self.load.live()
+    }
+
+    /// The measured phase as it stands.
+    pub fn measured(&self) -> (Timestamp, Option<Timestamp>) {
+        self.load.measured()
+    }
+
+    /// Ends the measured phase.
+    pub fn stop(&mut self, now: Timestamp) {
+        self.load.stop(now);
+    }
+
+    /// Ends everything in flight.
+    pub fn abort(&mut self, now: Timestamp) {
+        self.load.abort(now);
+    }
+
+    /// Whether the schedule is over and nothing is left in flight.
+    pub fn finished(&self) -> bool {
+        self.load.finished()
+    }
+
+    /// Hands finished records to the recorder.
+    pub fn flush(&mut self, sampler: &LevelSampler, now: Timestamp) {
+        if let Some(handover) = &mut self.handover {
+            handover.pass(&mut self.load, sampler, now);
+        }
+    }
+
+    /// Hands over the rest and lets the recorder end; returns the core and how many records were lost.
+    pub fn into_load(mut self) -> (Load, u64) {
+        let lost = self.handover.take().map_or(0, |handover| handover.finish(&mut self.load));
+        (self.load, lost)
+    }
+
+    fn act(&mut self, epoll: &Epoll, clock: &Clock) {
+        loop {
+            let now = clock.now();
+            let Some(action) = self.load.poll_action(now) else { return };
+            match action {
+                Action::Connect { key, client, target } => {
+                    let outcome = TcpSocket::connect((self.source)(client), self.servers[target]).and_then(|tcp| {
+                        epoll.add(std::os::fd::AsFd::as_fd(&tcp), Interest::READ_WRITE.edge(), key.token())?;
+                        Ok(tcp)
+                    });
+                    match outcome {
+                        Ok(tcp) => self.open(key, tcp),
+                        // The core answers with a Close, as for every connection it asked for.
+                        Err(error) => self.load.handle_failure(clock.now(), key, connect_cause(&error)),
+                    }
+                }
+                Action::Send { key, bytes } => {
+                    let Some(Some(socket)) = self.sockets.get(key.index()) else { continue };
+                    match socket.tcp.send(bytes) {
+                        Ok(sent) => self.load.handle_sent(clock.now(), key, sent.unwrap_or(0)),
+                        Err(error) => self.drop_failed(key, stream_cause(&error), clock),
+                    }
+                }
+                Action::Close { key } => self.forget(key),
+            }
+        }
+    }
+
+    fn send_rest(&mut self, key: ConnectionKey, clock: &Clock) {
+        let Some(Some(socket)) = self.sockets.get(key.index()) else { return };
+        let rest = self.load.unsent(key);
+        if rest.is_empty() {
+            return;
+        }
+        match socket.tcp.send(rest) {
+            Ok(sent) => self.load.handle_sent(clock.now(), key, sent.unwrap_or(0)),
+            Err(error) => self.drop_failed(key, stream_cause(&error), clock),
+        }
+    }
+
+    fn read(&mut self, key: ConnectionKey, clock: &Clock) {
+        for _ in 0..READS_PER_VISIT {
+            let Some(Some(socket)) = self.sockets.get(key.index()).filter(|s| s.as_ref().is_some_and(|s| s.key == key))
+            else {
+                return;
+            };
+            match socket.tcp.read(&mut self.buffer) {
+                Ok(Read::Bytes(length)) => {
+                    self.load.handle_bytes(clock.now(), key, &self.buffer[..length]);
+                }
+                Ok(Read::End) => return self.load.handle_eof(clock.now(), key),
+                Ok(Read::Later) => return,
+                Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
+            }
+        }
+        self.again.push(key);
+    }
+
+    fn fail(&mut self, key: ConnectionKey, cause: FailureCause, epoll: &Epoll, clock: &Clock) {
+        self.drop_failed(key, cause, clock);
+        self.act(epoll, clock);
+    }
+
+    fn drop_failed(&mut self, key: ConnectionKey, cause: FailureCause, clock: &Clock) {
+        self.forget(key);
+        self.load.handle_failure(clock.now(), key, cause);
+    }
+
+    /// Closes the socket, if it is still there.
+    fn forget(&mut self, key: ConnectionKey) {
+        if let Some(slot) = self.sockets.get_mut(key.index())
+            && slot.as_ref().is_some_and(|socket| socket.key == key)
+        {
+            *slot = None;
+        }
+    }
+
+    fn open(&mut self, key: ConnectionKey, tcp: TcpSocket) {
+        if self.sockets.len() <= key.index() {
+            self.sockets.resize_with(key.index() + 1, || None);
+        }
+        self.sockets[key.index()] = Some(Socket { key, tcp, connecting: true });
+    }
+
+    fn socket(&mut self, key: ConnectionKey) -> Option<&mut Socket> {
+        self.sockets.get_mut(key.index())?.as_mut().filter(|socket| socket.key == key)
+    }
+}
+
+/// Why a connect failed.
+fn connect_cause(error: &io::Error) -> FailureCause {
+    match error.raw_os_error() {
+        Some(libc::ECONNREFUSED) => FailureCause::ConnectRefused,
+        Some(libc::ETIMEDOUT) => FailureCause::ConnectTimeout,
+        Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE) => FailureCause::NoPorts,
+        Some(libc::EMFILE | libc::ENFILE) => FailureCause::NoDescriptors,
+        Some(libc::ENOBUFS | libc::ENOMEM) => FailureCause::LocalError,
+        _ => FailureCause::ConnectFailed,
+    }
+}
+
+/// Why an established connection failed.
+fn stream_cause(error: &io::Error) -> FailureCause {
+    match error.raw_os_error() {
+        Some(libc::ECONNRESET | libc::EPIPE | libc::ECONNREFUSED) => FailureCause::Reset,
+        Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH) => FailureCause::Reset,
+        _ => FailureCause::LocalError,
+    }
+}

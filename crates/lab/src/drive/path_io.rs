@@ -1,0 +1,123 @@
+//! The path's hands: packets between the two TUN devices and the path core.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use ledger::Direction;
+use path::{Lateness, Network};
+use sys::clock::Clock;
+use sys::tun::Tun;
+use units::Timestamp;
+
+/// Packets read from one device before the loop looks at what is due.
+const READS_PER_VISIT: usize = 8;
+/// Packets written before the loop looks at what has arrived.
+const WRITES_PER_VISIT: usize = 32;
+
+/// The path between two TUN devices.
+pub struct PathIo {
+    network: Network,
+    client: Tun,
+    server: Tun,
+    refused_writes: u64,
+    measured_lateness: Option<Lateness>,
+}
+
+impl PathIo {
+    /// The path `network` between the device at the clients' end and the one at the server's.
+    pub fn new(network: Network, client: Tun, server: Tun) -> Self {
+        PathIo {
+            network,
+            client,
+            server,
+            refused_writes: 0,
+            measured_lateness: None,
+        }
+    }
+
+    /// The device at the clients' end.
+    pub fn client_tun(&self) -> BorrowedFd<'_> {
+        self.client.as_fd()
+    }
+
+    /// The device at the server's end.
+    pub fn server_tun(&self) -> BorrowedFd<'_> {
+        self.server.as_fd()
+    }
+
+    /// Takes in what waits at one end, at most a batch.
+    ///
+    /// # Errors
+    /// Those of reading a TUN device other than EAGAIN.
+    pub fn read(&mut self, from_clients: bool, clock: &Clock) -> io::Result<()> {
+        let (tun, direction) =
+            if from_clients { (&self.client, Direction::Up) } else { (&self.server, Direction::Down) };
+        for _ in 0..READS_PER_VISIT {
+            match tun.read(self.network.read_buffer()) {
+                Ok(length) => self.network.handle_read(clock.now(), direction, length),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is due, at most a batch.
+    ///
+    /// # Errors
+    /// None today: a packet that the kernel refuses is counted, and the run is declared invalid by the gate.
+    pub fn release(&mut self, clock: &Clock) -> io::Result<()> {
+        if self.network.next_due().is_none() {
+            return Ok(());
+        }
+        for _ in 0..WRITES_PER_VISIT {
+            let now = clock.now();
+            let Some(departure) = self.network.poll_due(now) else { break };
+            let tun = match departure.direction {
+                Direction::Up => &self.server,
+                Direction::Down => &self.client,
+            };
+            match tun.write(departure.frame) {
+                Ok(_) => self.network.handle_written(now),
+                // The core counts a departure that was not written as dropped.
+                Err(_) => self.refused_writes += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// When the next packet is due.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.network.next_due()
+    }
+
+    /// The measured phase begins: lateness counts from here.
+    pub fn reset_lateness(&mut self) {
+        self.network.reset_lateness();
+    }
+
+    /// The measured phase ends: keeps the lateness as it is now.
+    pub fn keep_lateness(&mut self) {
+        self.measured_lateness = Some(self.network.lateness().clone());
+    }
+
+    /// Lateness over the measured phase (over the whole run where no phase was kept).
+    pub fn lateness(&self) -> &Lateness {
+        self.measured_lateness.as_ref().unwrap_or_else(|| self.network.lateness())
+    }
+
+    /// Ends the path: what is on the way becomes drops of cause shutdown.
+    pub fn shut_down(&mut self) {
+        self.network.shut_down();
+    }
+
+    /// The core, for its counters.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Packets that the kernel refused to take.
+    pub fn refused_writes(&self) -> u64 {
+        self.refused_writes
+    }
+}

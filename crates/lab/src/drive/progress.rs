@@ -1,0 +1,112 @@
+//! What the main thread may see of a running loop, and how it asks the loop to stop.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use load::Live;
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Load is offered but not counted.
+    Warmup,
+    /// The measured phase.
+    Measured,
+    /// No more load is offered; what is in flight may finish.
+    Drain,
+    /// The loop has ended.
+    Done,
+}
+
+/// Shared between the loop and the main thread. The loop stores ten times a second; nothing here is in the results.
+#[derive(Debug, Default)]
+pub struct Progress {
+    phase: AtomicU32,
+    asked: AtomicU32,
+    gave_up: AtomicBool,
+    offered: AtomicU64,
+    completed: AtomicU64,
+    failed: AtomicU64,
+    in_flight: AtomicU64,
+    connections: AtomicU64,
+    backlog: AtomicU64,
+}
+
+/// A reading of [`Progress`]. Counts are since the run's zero, warm-up included.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot {
+    /// Where the run stands.
+    pub phase: Phase,
+    /// Requests intended.
+    pub offered: u64,
+    /// Requests completed.
+    pub completed: u64,
+    /// Requests failed.
+    pub failed: u64,
+    /// Requests started and not done.
+    pub in_flight: u64,
+    /// Connections in process.
+    pub connections: u64,
+    /// Requests intended and not started.
+    pub backlog: u64,
+}
+
+impl Progress {
+    /// The loop enters a phase.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u32, Ordering::Release);
+    }
+
+    /// Where the run stands.
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Warmup,
+            1 => Phase::Measured,
+            2 => Phase::Drain,
+            _ => Phase::Done,
+        }
+    }
+
+    /// Asks the loop to end: 1 ends the measured phase, 2 and more everything at once. Make the loop's stop
+    /// descriptor readable afterwards.
+    pub fn ask(&self, times: u32) {
+        self.asked.fetch_max(times, Ordering::Release);
+    }
+
+    /// What was asked.
+    pub fn asked(&self) -> u32 {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    /// Notes whether the loop ended the measured phase by itself because the backlog had grown beyond hope.
+    pub fn give_up(&self, hopeless: bool) {
+        self.gave_up.store(hopeless, Ordering::Release);
+    }
+
+    /// Whether it did.
+    pub fn gave_up(&self) -> bool {
+        self.gave_up.load(Ordering::Acquire)
+    }
+
+    /// The loop's counters.
+    pub fn store(&self, live: Live) {
+        self.offered.store(live.offered, Ordering::Relaxed);
+        self.completed.store(live.completed, Ordering::Relaxed);
+        self.failed.store(live.failed, Ordering::Relaxed);
+        self.in_flight.store(live.in_flight, Ordering::Relaxed);
+        self.connections.store(live.connections, Ordering::Relaxed);
+        self.backlog.store(live.backlog, Ordering::Relaxed);
+    }
+
+    /// All of it.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            phase: self.phase(),
+            offered: self.offered.load(Ordering::Relaxed),
+            completed: self.completed.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            connections: self.connections.load(Ordering::Relaxed),
+            backlog: self.backlog.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! The validity gate: whether the figures of a run may be believed, and if not, why not.
+//!
+//! Every check is a figure against a limit with one sentence for a person. The gate sees only evidence; it never
+//! repairs a figure. docs/concepts/validity.md explains each check.
+
+use ledger::document::{Check, CheckState, Document, Weight};
+use load::{LevelStatistics, Levels, LittleTerms};
+
+use crate::drive::LoopHealth;
+use crate::plan::Plan;
+
+/// The 99th percentile of send lag and of path lateness may be this large: one fiftieth of a 48 ms RTT, and below
+/// what any user-facing objective resolves.
+const ON_TIME_NS: f64 = 1e6;
+/// The loop may not be away for longer: a pause that a p99 of thousands of packets would hide.
+const STALL_NS: f64 = 20e6;
+/// Little's law must hold within this share at each witness.
+const LITTLE_SHARE: f64 = 0.02;
+/// Where the sampled mean's own standard error is larger than that, so many of them.
+const LITTLE_ERRORS: f64 = 3.0;
+/// A loop with work for more of the time than this is the limit of the run.
+const BUSY_SHARE: f64 = 0.95;
+/// Stolen CPU time above this share casts doubt on every time measured.
+const STEAL_SHARE: f64 = 0.10;
+/// The median handshake may differ from the asked RTT by so much.
+const RTT_ERROR_NS: f64 = 1e6;
+/// In flight may grow by this share of its mean from the second quarter to the last.
+const GROWTH_SHARE: f64 = 0.25;
+
+/// What the gate judges by, besides the document itself.
+pub struct Evidence<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The loop's own health.
+    pub loop_health: &'a LoopHealth,
+    /// Little's law from the records.
+    pub little: &'a LittleTerms,
+    /// Little's law as sampled.
+    pub levels: &'a Levels,
+    /// In-flight means, one a second of the measured phase.
+    pub in_flight_by_second: &'a [f64],
+    /// Packets lost at the TUN devices and refused by the kernel; `None` if the counters could not be read.
+    pub mistaken_drops: Option<u64>,
+    /// Packets the path had no memory for.
+    pub path_overflow: u64,
+    /// Arrivals that found every connection busy and the cap reached.
+    pub cap_hits: u64,
+    /// Records that did not reach the recorder.
+    pub records_lost: u64,
+    /// First error of writing the run to disk.
+    pub store_error: Option<&'a str>,
+    /// What became of the lab's server during the run, if it ended.
+    pub server_ended: Option<&'a str>,
+    /// Whether the run ended itself because too many arrivals were waiting.
+    pub gave_up: bool,
+    /// Whether any link has a rate, so that handshakes queue.
+    pub has_rate: bool,
+}
+
+/// Every check, in the order in which a person should read them.
+pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
+    vec![
+        generator_on_time(document, evidence),
+        path_on_time(document),
+        never_stalled(evidence),
+        rtt_as_asked(document, evidence),
+        nothing_dropped_by_mistake(document, evidence),
+        client_cpu(evidence),
+        client_descriptors_and_ports(document),
+        connection_cap(evidence),
+        little("littles_law_requests", "in flight", evidence, &evidence.levels.in_flight, evidence.little.in_flight),
+        little(
+            "littles_law_connections",
+            "connections in process",
+            evidence,
+            &evidence.levels.connections,
+            evidence.little.connections,
+        ),
+        witnesses_agree(),
+        conservation(document),
+        steady_state(document, evidence),
+        responses_whole(document),
+        server_alive(evidence),
+        records_kept(evidence),
+        machine_undisturbed(document),
+    ]
+}
+
+fn generator_on_time(document: &Document, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("generator_on_time", Weight::Invalid, "ns");
+    let Some(load) = &document.load else { return check.not_applicable("there is no load") };
+    if evidence.plan.load.rate.is_none() {
+        return check.not_applicable("a closed loop has no schedule to be late for");
+    }
+    if evidence.gave_up {
+        return check.failed(
+            "the run ended early, with two million arrivals waiting to start: the rate is beyond what this machine, the \
+             cap on connections or the server allows; lower it or raise -c",
+        );
+    }
+    let late = load.send_lag_ns.p99 as f64;
+    check.at_most(
+        late,
+        ON_TIME_NS,
+        "99th percentile of send lag: requests start when the schedule says",
+        "the generator started requests late (its core is busy, the connection cap was reached, or the machine was \
+         taken away): lower the rate, raise -c, or free a core",
+    )
+}
+
+fn path_on_time(document: &Document) -> Check {
+    let check = Draft::new("path_on_time", Weight::Invalid, "ns");
+    let Some(path) = &document.path else { return check.not_applicable("no path was asked for") };
+    check.at_most(
+        path.lateness_ns.p99 as f64,
+        ON_TIME_NS,
+        "99th percentile of lateness: packets leave the path when they are due",
+        "packets left the path late, so distances were longer than asked: lower the rate, or free a core",
+    )
+}
+
+fn never_stalled(evidence: &Evidence<'_>) -> Check {
+    Draft::new("loop_never_stalled", Weight::Suspect, "ns").at_most(
+        evidence.loop_health.overdue.quantiles().max as f64,
+        STALL_NS,
+        "longest time for which generator and path stood still",
+        "generator and path stood still for this long (stopped, or the machine was taken away); what was due then \
+         came late: repeat the run on a quieter machine",
+    )
+}
+
+fn rtt_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("rtt_as_asked", Weight::Invalid, "ns");
+    let Some(path) = &document.path else { return check.not_applicable("no path was asked for") };
+    if evidence.has_rate {
+        return check.not_applicable("handshakes wait behind data on links with a rate");
+    }
+    match &path.rtt_error_ns {
+        None => check.could_not_run("no connection was established in the measured phase, so no handshake was timed"),
+        Some(error) => check.at_most(
+            error.p50 as f64,
+            RTT_ERROR_NS,
+            "median difference between each handshake and its client's asked RTT",
+            "handshakes took longer than the distances asked: the path or the server's host was too busy",
+        ),
+    }
+}
+
+fn nothing_dropped_by_mistake(document: &Document, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("nothing_dropped_by_mistake", Weight::Invalid, "packets");
+    if document.path.is_none() {
+        return check.not_applicable("no path was asked for");
+    }
+    match evidence.mistaken_drops {
+        None => check.could_not_run("the TUN devices' drop counters could not be read"),
+        Some(drops) => check.at_most(
+            (drops + evidence.path_overflow) as f64,
+            0.0,
+            "packets lost in the instrument itself",
+            "the instrument lost packets that no link asked to lose (TUN queue full, or no memory for packets on the \
+             way): lower the rate or the number of connections opened at once",
+        ),
+    }
+}
+
+fn client_cpu(evidence: &Evidence<'_>) -> Check {
+    Draft::new("client_cpu", Weight::Invalid, "ratio").at_most(
+        evidence.loop_health.busy_share(),
+        BUSY_SHARE,
+        "share of the time in which generator and path had work",
+        "generator and path were busy all the time: what was measured is this program's limit, not the server's",
+    )
+}
+
+fn client_descriptors_and_ports(document: &Document) -> Check {
+    let check = Draft::new("client_descriptors_and_ports", Weight::Invalid, "requests");
+    let Some(load) = &document.load else { return check.not_applicable("there is no load") };
+    let count = |cause: &str| load.failed.get(cause).copied().unwrap_or(0);
+    let (ports, descriptors, other) = (count("no_ports"), count("no_descriptors"), count("local_error"));
+    check.at_most(
+        (ports + descriptors + other) as f64,
+        0.0,
+        "requests that this machine's own limits made impossible",
+        &format!(
+            "requests failed on this machine, not at the server: {ports} without a free port (use more --clients), \
+             {descriptors} without a descriptor (raise the open-file limit, or lower -c), {other} by other local errors"
+        ),
+    )
+}
+
+fn connection_cap(evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("connection_cap", Weight::Suspect, "arrivals");
+    if evidence.plan.load.rate.is_none() {
+        return check.not_applicable("in a closed loop the number of connections is the load");
+    }
+    check.at_most(
+        evidence.cap_hits as f64,
+        0.0,
+        "arrivals that had to wait because every connection was busy",
+        "arrivals waited because the cap on open connections was reached; the wait is in the response times: raise -c \
+         unless the cap is meant",
+    )
+}
+
+fn little(name: &str, what: &str, evidence: &Evidence<'_>, sampled: &LevelStatistics, from_records: f64) -> Check {
+    let check = Draft::new(name, Weight::Invalid, "ratio");
+    if evidence.levels.samples == 0 {
+        return check.could_not_run("the measured phase was too short to sample");
+    }
+    let larger = from_records.max(sampled.level.mean);
+    if larger == 0.0 {
+        return check.not_applicable(&format!("nothing was ever {what}"));
+    }
+    let difference = (sampled.level.mean - from_records).abs() / larger;
+    let resolution = LITTLE_ERRORS * sampled.standard_error / larger;
+    let limit = LITTLE_SHARE.max(resolution);
+    let held = if limit > LITTLE_SHARE {
+        format!(
+            "mean {what} sampled live against rate times mean time; the limit is widened to {LITTLE_ERRORS} standard \
+             errors of the sampling, since so few were ever {what}"
+        )
+    } else {
+        format!("mean {what} sampled live against rate times mean time (Little's law)")
+    };
+    check.at_most(
+        difference,
+        limit,
+        &held,
+        &format!("mean {what} sampled live differs from rate times mean time: the bookkeeping is wrong, or time was lost"),
+    )
+}
+
+fn witnesses_agree() -> Check {
+    Draft::new("witnesses_agree", Weight::Invalid, "ns").not_applicable("no second witness was asked for")
+}
+
+fn conservation(document: &Document) -> Check {
+    let check = Draft::new("conservation", Weight::Invalid, "requests");
+    let Some(load) = &document.load else { return check.not_applicable("there is no load") };
+    let failed: u64 = load.failed.values().sum();
+    let accounted = load.completed + failed + load.in_flight_at_end;
+    check.at_most(
+        load.offered_requests.abs_diff(accounted) as f64,
+        0.0,
+        "offered less completed, failed and in flight at the end",
+        "requests are missing from the books: records were lost, or the run was killed",
+    )
+}
+
+/// In flight must not grow through the measured phase. Compared are the second quarter and the last: the first may
+/// still be filling. Only growth beyond what the seconds scatter by counts.
+fn steady_state(document: &Document, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("steady_state", Weight::Suspect, "ratio");
+    if document.load.is_none() {
+        return check.not_applicable("there is no load");
+    }
+    if evidence.plan.load.rate.is_none() {
+        return check.not_applicable("a closed loop holds its own number in flight");
+    }
+    let seconds = evidence.in_flight_by_second;
+    if seconds.len() < 8 {
+        return check.not_applicable("the measured phase is under 8 s: too short to tell growth from scatter");
+    }
+    let quarter = seconds.len() / 4;
+    let (early, late) = (&seconds[quarter..2 * quarter], &seconds[seconds.len() - quarter..]);
+    let (early_mean, early_error) = mean_and_error(early);
+    let (late_mean, late_error) = mean_and_error(late);
+    let scatter = 3.0 * (early_error.powi(2) + late_error.powi(2)).sqrt();
+    let growth = (late_mean - early_mean - scatter).max(0.0) / early_mean.max(1.0);
+    check.at_most(
+        growth,
+        GROWTH_SHARE,
+        "growth of the number in flight from the second quarter to the last, beyond its scatter",
+        "the number in flight was still growing: the server is overloaded or the warm-up too short, so means depend on \
+         when the run ended; run longer (-d, --warmup) or at a lower rate",
+    )
+}
+
+fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    (mean, (variance / n).sqrt())
+}
+
+fn responses_whole(document: &Document) -> Check {
+    let check = Draft::new("responses_whole", Weight::Suspect, "requests");
+    let Some(load) = &document.load else { return check.not_applicable("there is no load") };
+    let count = |cause: &str| load.failed.get(cause).copied().unwrap_or(0);
+    let (early, before, malformed) = (
+        count("closed_early"),
+        count("closed_before_response"),
+        count("malformed") + count("head_too_large"),
+    );
+    check.at_most(
+        (early + before + malformed) as f64,
+        0.0,
+        "responses cut short or not understood",
+        &format!(
+            "the server closed {early} times in mid-response and {before} times before one, and sent {malformed} \
+             responses that break HTTP: its figures are those of a server that fails"
+        ),
+    )
+}
+
+fn server_alive(evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("server_alive", Weight::Invalid, "");
+    match (evidence.plan.server.is_some(), evidence.server_ended) {
+        (false, _) => check.not_applicable("the server is not the lab's"),
+        (true, None) => check.ok("the server command ran to the end"),
+        (true, Some(how)) => check.failed(&format!("the server command ended during the run: {how}")),
+    }
+}
+
+fn records_kept(evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("records_kept", Weight::Suspect, "records");
+    match evidence.store_error {
+        Some(error) => check.failed(&format!("the counts are exact, but the run's files are not complete: {error}")),
+        None => check.at_most(
+            evidence.records_lost as f64,
+            0.0,
+            "request records lost between the loop and the disk",
+            "the recorder could not keep up: counts and percentiles miss these requests; lower the rate",
+        ),
+    }
+}
+
+fn machine_undisturbed(document: &Document) -> Check {
+    let check = Draft::new("machine_undisturbed", Weight::Suspect, "ratio");
+    match document.run.host.steal_share {
+        None => check.could_not_run("/proc/stat could not be read"),
+        Some(share) => check.at_most(
+            share,
+            STEAL_SHARE,
+            "share of CPU time taken away by the hypervisor",
+            "the hypervisor took CPU time away: times measured then are the neighbours', not the server's",
+        ),
+    }
+}
+
+/// A check on its way to an outcome.
+struct Draft {
+    name: String,
+    weight: Weight,
+    unit: String,
+}
+
+impl Draft {
+    fn new(name: &str, weight: Weight, unit: &str) -> Self {
+        Draft { name: name.into(), weight, unit: unit.into() }
+    }
+
+    fn at_most(self, value: f64, limit: f64, held: &str, broken: &str) -> Check {
+        let ok = value <= limit;
+        let state = if ok { CheckState::Ok } else { CheckState::Failed };
+        self.end(state, Some(value), Some(limit), if ok { held } else { broken })
+    }
+
+    fn ok(self, why: &str) -> Check {
+        self.end(CheckState::Ok, None, None, why)
+    }
+
+    fn failed(self, why: &str) -> Check {
+        self.end(CheckState::Failed, None, None, why)
+    }
+
+    fn could_not_run(self, why: &str) -> Check {
+        self.end(CheckState::CouldNotRun, None, None, why)
+    }
+
+    fn not_applicable(self, why: &str) -> Check {
+        self.end(CheckState::NotApplicable, None, None, why)
+    }
+
+    fn end(self, state: CheckState, value: Option<f64>, limit: Option<f64>, why: &str) -> Check {
+        Check { name: self.name, state, weight: self.weight, value, limit, unit: self.unit, why: why.into() }
+    }
+}

@@ -1,0 +1,52 @@
+//! Handshakes as a witness of the path: connect called to connection established, by the load's own clock.
+//!
+//! The clock reads before connect(2) and after the loop has seen the socket writable, so a handshake contains the
+//! path both ways, the kernel of both ends, and the loop's own delay in seeing it.
+
+use ledger::RequestRecord;
+use stats::Histogram;
+use units::Timestamp;
+
+/// A SYN or SYN-ACK that was lost is sent again after a second (RFC 6298): a handshake this much longer than asked
+/// says nothing about the path's delay.
+const RETRANSMITTED_NS: u64 = 900_000_000;
+
+/// Collects handshakes of the measured phase.
+#[derive(Debug)]
+pub struct Handshakes {
+    measured_from: Timestamp,
+    asked_ns: Vec<u64>,
+    got: Histogram,
+    error: Histogram,
+}
+
+impl Handshakes {
+    /// `asked_ns`: each client's asked RTT.
+    pub fn new(measured_from: Timestamp, asked_ns: Vec<u64>) -> Self {
+        Handshakes { measured_from, asked_ns, got: Histogram::new(), error: Histogram::new() }
+    }
+
+    /// Takes a request's handshake, if it had one.
+    pub fn add(&mut self, request: &RequestRecord) {
+        if request.intended_at < self.measured_from {
+            return;
+        }
+        let (Some(got), Some(&asked)) = (request.connect_ns(), self.asked_ns.get(request.client as usize)) else {
+            return;
+        };
+        self.got.record(got);
+        if got < asked + RETRANSMITTED_NS {
+            self.error.record(got.abs_diff(asked));
+        }
+    }
+
+    /// Every handshake.
+    pub fn got(&self) -> &Histogram {
+        &self.got
+    }
+
+    /// Absolute difference from the client's asked RTT, of handshakes that lost no packet.
+    pub fn error(&self) -> &Histogram {
+        &self.error
+    }
+}

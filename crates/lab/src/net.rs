@@ -1,0 +1,195 @@
+//! Any program at the far end of a path.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ledger::document::{Check, CheckState, Document, Run, SCHEMA, Validity, Weight};
+use sys::clock::Clock;
+use sys::place::{Exit, Net, Place, PlaceSpec};
+use sys::sched::{Cores, Urgency};
+use sys::signal::Wake;
+
+use crate::drive::Drive;
+use crate::drive::progress::Progress;
+use crate::error::LabError;
+use crate::host::{self, CorePlan};
+use crate::path_part;
+use crate::places::{self, Places};
+use crate::plan::{HostPlan, PathPlan, Placement, ServerPlan, ServerTcp};
+use crate::{distances, server};
+
+/// The server command of `net` is given so long to begin listening on any port.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// A network for a program, as meant.
+#[derive(Clone, Debug)]
+pub struct NetPlan {
+    /// The distances.
+    pub path: PathPlan,
+    /// The server, if one is to be started.
+    pub server: Option<ServerPlan>,
+    /// TCP of the server's end, with or without a server.
+    pub server_tcp: ServerTcp,
+    /// Number of client addresses.
+    pub clients: u32,
+    /// How the path waits and where things run.
+    pub host: HostPlan,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub struct NetOutcome {
+    /// The program's exit status; 128 and the signal's number if one ended it, as in a shell.
+    pub status: u8,
+    /// What the path did.
+    pub document: Document,
+}
+
+/// Runs `command` at the clients' end. `tell` gets one line about the network before it starts.
+///
+/// # Errors
+/// A plan that cannot be carried out, a machine that lacks something, a program that cannot be started.
+pub fn net(plan: &NetPlan, command: &[OsString], tell: impl FnOnce(&str)) -> Result<NetOutcome, LabError> {
+    if plan.clients == 0 || plan.clients > path::AddressPlan::CLIENTS_MAX {
+        return Err(LabError::Plan(format!(
+            "--clients {}: from 1 to {} are possible",
+            plan.clients,
+            path::AddressPlan::CLIENTS_MAX
+        )));
+    }
+    let clients = distances::clients(&plan.path, plan.clients)?;
+    let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
+    // Here the program is the client, and it belongs with the server, not with the path.
+    let cores = if plan.host.placement == Placement::Split {
+        CorePlan::new(Placement::Split, &allowed)
+    } else {
+        CorePlan::default()
+    };
+    let rootless = places::gain_privilege()?;
+    let mut program = Place::start(PlaceSpec {
+        hosts: vec![(places::SERVER.into(), places::SERVER_NAME.to_owned())],
+        net: Net::New,
+        rootless,
+        ..PlaceSpec::new(command.to_vec())
+    })
+    .map_err(|error| match error {
+        sys::Error::Exec { .. } => LabError::plan(error),
+        other => LabError::environment(other),
+    })?;
+    let mut places = Places::new(plan.server.as_ref(), &CorePlan::default(), None, rootless)?;
+    places.client_net = program.net().try_clone().map_err(LabError::environment)?;
+    let tcp = plan.server.as_ref().map_or(&plan.server_tcp, |server| &server.tcp);
+    let path_io = places.connect(&clients, plan.path.offload, tcp, &CorePlan::default(), plan.seed)?;
+    if let Some(place) = &mut places.server {
+        place.go().map_err(LabError::plan)?;
+        // Nobody said which port it listens on; a server that cannot start is told apart from one that can.
+        if sys::signal::wait_readable(place.status_fd(), SETTLE)
+            && let Some(how) = server::ended(place)
+        {
+            return Err(LabError::Plan(format!("the server command ended at once ({how})")));
+        }
+    }
+
+    let clock = Clock::start();
+    let progress = Arc::new(Progress::default());
+    let stop = Wake::new().map_err(LabError::system("eventfd"))?;
+    let last = clients.len() as u32 - 1;
+    tell(&format!(
+        "client addresses {} to {}; the server's end is {} (`{}`); {}",
+        places::client_address(0),
+        places::client_address(last),
+        places::SERVER,
+        places::SERVER_NAME,
+        distances::name(&plan.path),
+    ));
+    let before = places.device_statistics().ok();
+    program.go().map_err(LabError::plan)?;
+    sys::signal::leave_terminal_signals_to_child().map_err(LabError::system("sigaction"))?;
+
+    let (exit, driven) = std::thread::scope(|scope| {
+        let drive = Drive {
+            clock,
+            wait: plan.host.wait,
+            path: Some(path_io),
+            load: None,
+            progress: Arc::clone(&progress),
+            stop: stop.as_fd(),
+            drain: Duration::ZERO,
+        };
+        let core = cores.loop_core();
+        let thread = std::thread::Builder::new()
+            .name("path".into())
+            .spawn_scoped(scope, move || {
+                if let Some(core) = core {
+                    // Not being pinned costs precision, which the lateness shows.
+                    let _ = core.pin_this_thread();
+                }
+                // The path alone sleeps between packets, so the real-time class is safe, and it keeps the path on time
+                // beside a program that is busy.
+                let urgency = Urgency::RealTime.apply_to_this_thread();
+                (drive.run(), urgency)
+            })
+            .map_err(LabError::system("start the path"))?;
+        let exit = wait_for(&mut program);
+        progress.ask(1);
+        stop.wake();
+        let (driven, urgency) = thread.join().expect("the path does not panic");
+        Ok::<_, LabError>((exit, (driven.map_err(LabError::system("the path"))?, urgency)))
+    })?;
+    let after = places.device_statistics().ok();
+    let (driven, urgency) = driven;
+    let path = driven.path.expect("the loop gives the path back");
+
+    let mut host = host::facts(&cores)?;
+    host.settings.insert("wait".into(), plan.host.wait.name().into());
+    host.settings.insert("loop_scheduling".into(), urgency.name().into());
+    host.settings.insert("server_tcp".into(), places.tcp.clone());
+    let drops = path_part::mistaken_drops(before, after, &path);
+    let check = Check {
+        name: "nothing_dropped_by_mistake".into(),
+        state: match drops {
+            None => CheckState::CouldNotRun,
+            Some(0) => CheckState::Ok,
+            Some(_) => CheckState::Failed,
+        },
+        weight: Weight::Invalid,
+        value: drops.map(|drops| drops as f64),
+        limit: Some(0.0),
+        unit: "packets".into(),
+        why: "packets lost in the instrument itself".into(),
+    };
+    let document = Document {
+        schema: SCHEMA.into(),
+        run: Run {
+            command: command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
+            seed: plan.seed,
+            started_at: store::rfc3339(clock.started()),
+            duration_s: driven.loop_health.wall.as_secs_f64(),
+            host,
+            ..Run::default()
+        },
+        validity: Validity::from_checks(vec![check]),
+        load: None,
+        path: Some(path_part::document(distances::name(&plan.path), &clients, &path, None)),
+        server: None,
+        slo: None,
+    };
+    let status = match exit? {
+        Exit::Code(code) => code as u8,
+        Exit::Signal(signal) => (128 + signal) as u8,
+    };
+    Ok(NetOutcome { status, document })
+}
+
+fn wait_for(program: &mut Place) -> Result<Exit, LabError> {
+    loop {
+        if let Some(exit) = program.try_exit().map_err(LabError::environment)? {
+            return Ok(exit);
+        }
+        sys::signal::wait_readable(program.status_fd(), Duration::from_secs(3600));
+    }
+}

@@ -1,0 +1,76 @@
+//! The path's part of a document, from its counters.
+
+use std::collections::BTreeMap;
+
+use ledger::document::{self, PathDirection};
+use ledger::{Direction, DropCause};
+use path::{ClientPath, Counters};
+use sys::netlink::LinkStats;
+use units::time::saturating_nanos;
+
+use crate::drive::path_io::PathIo;
+use crate::handshakes::Handshakes;
+
+/// The path's part. `handshakes`: what the load saw of it from outside, where there was a load.
+pub fn document(
+    profile: String,
+    clients: &[ClientPath],
+    path: &PathIo,
+    handshakes: Option<&Handshakes>,
+) -> document::Path {
+    let rtts_ns: Vec<u64> = clients.iter().map(|client| saturating_nanos(client.rtt())).collect();
+    let network = path.network();
+    let [up, down] = Direction::BOTH.map(|direction| self::direction(network.counters(direction)));
+    let mut drops = up.drops.clone();
+    for (cause, count) in &down.drops {
+        *drops.entry(cause.clone()).or_default() += count;
+    }
+    let lateness = path.lateness();
+    let seen = handshakes.filter(|handshakes| handshakes.got().len() > 0);
+    document::Path {
+        profile,
+        clients: clients.len() as u64,
+        asked_rtt_ns: stats::quantiles_of(&rtts_ns),
+        got_rtt_ns: seen.map(|handshakes| handshakes.got().quantiles()),
+        rtt_error_ns: seen.filter(|handshakes| handshakes.error().len() > 0).map(|handshakes| handshakes.error().quantiles()),
+        got_rtt_from: if seen.is_some() { "handshakes, by the load's clock" } else { "not measured" }.into(),
+        lateness_ns: lateness.all.quantiles(),
+        lateness_spread_ns: lateness.spread.quantiles(),
+        lateness_volley_ns: lateness.volley.quantiles(),
+        read_delay_ns: None,
+        packets: up.packets + down.packets,
+        bytes: up.bytes + down.bytes,
+        drops,
+        up,
+        down,
+    }
+}
+
+/// Packets that the instrument itself lost: what the devices' queues dropped between two readings, and what the
+/// kernel refused to take. `None` if the counters could not be read.
+pub fn mistaken_drops(before: Option<[LinkStats; 2]>, after: Option<[LinkStats; 2]>, path: &PathIo) -> Option<u64> {
+    let (before, after) = (before?, after?);
+    let lost = |stats: &LinkStats| stats.tx_dropped + stats.rx_dropped + stats.tx_errors + stats.rx_errors;
+    let devices: u64 = before.iter().zip(&after).map(|(before, after)| lost(after).saturating_sub(lost(before))).sum();
+    Some(devices + path.refused_writes())
+}
+
+fn direction(counters: &Counters) -> PathDirection {
+    PathDirection {
+        packets: counters.accepted,
+        bytes: counters.accepted_bytes,
+        delivered: counters.delivered,
+        delivered_bytes: counters.delivered_bytes,
+        held: counters.held,
+        drops: DropCause::ALL
+            .iter()
+            .map(|&cause| (cause.name().to_owned(), counters.drops[cause.index()]))
+            .filter(|&(_, count)| count > 0)
+            .collect::<BTreeMap<_, _>>(),
+    }
+}
+
+/// Packets the path had no memory for.
+pub fn overflowed(path: &PathIo) -> u64 {
+    Direction::BOTH.iter().map(|&direction| path.network().counters(direction).overflowed).sum()
+}

@@ -1,0 +1,87 @@
+//! Whether the server listens yet, read from the kernel's socket table: nothing is sent to the server, so its first
+//! connection is the load's.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What listens on a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listening {
+    /// Something that `address` reaches.
+    Yes,
+    /// Something, but on this address alone.
+    Elsewhere(IpAddr),
+    /// Nothing.
+    No,
+}
+
+/// Looks for a listener on `port` that `address` reaches, in the namespace of process `pid`.
+pub fn look(pid: i32, address: IpAddr, port: u16) -> Listening {
+    let mut outcome = Listening::No;
+    for (file, parse) in [("tcp", parse_v4 as fn(&str) -> Option<IpAddr>), ("tcp6", parse_v6)] {
+        let table = std::fs::read_to_string(format!("/proc/{pid}/net/{file}")).unwrap_or_default();
+        for (listener, listener_port) in table.lines().filter_map(|line| listener(line, parse)) {
+            if listener_port != port {
+                continue;
+            }
+            if listener == address || listener.is_unspecified() {
+                return Listening::Yes;
+            }
+            outcome = Listening::Elsewhere(listener);
+        }
+    }
+    outcome
+}
+
+/// The local address and port of a line in state LISTEN (0A).
+fn listener(line: &str, parse: fn(&str) -> Option<IpAddr>) -> Option<(IpAddr, u16)> {
+    let mut fields = line.split_whitespace().skip(1);
+    let (local, state) = (fields.next()?, fields.nth(1)?);
+    if state != "0A" {
+        return None;
+    }
+    let (address, port) = local.split_once(':')?;
+    Some((parse(address)?, u16::from_str_radix(port, 16).ok()?))
+}
+
+fn parse_v4(text: &str) -> Option<IpAddr> {
+    // Printed as one host-order number of the four network-order bytes.
+    let number = u32::from_str_radix(text, 16).ok()?;
+    Some(IpAddr::V4(Ipv4Addr::from(number.to_ne_bytes())))
+}
+
+fn parse_v6(text: &str) -> Option<IpAddr> {
+    let mut bytes = [0u8; 16];
+    for (i, word) in bytes.chunks_exact_mut(4).enumerate() {
+        let number = u32::from_str_radix(text.get(8 * i..8 * i + 8)?, 16).ok()?;
+        word.copy_from_slice(&number.to_ne_bytes());
+    }
+    Some(IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_socket_table_are_read() {
+        let line = "   0: 010012C6:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1";
+        assert_eq!(listener(line, parse_v4), Some(("198.18.0.1".parse().unwrap(), 8080)));
+        let established = line.replace(" 0A ", " 01 ");
+        assert_eq!(listener(&established, parse_v4), None);
+        let any = "  1: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0:0 0:0 0";
+        assert_eq!(listener(any, parse_v6), Some(("::".parse().unwrap(), 80)));
+        assert_eq!(listener("  sl  local_address rem_address   st", parse_v4), None);
+    }
+
+    #[test]
+    fn this_process_can_be_looked_at() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let pid = std::process::id() as i32;
+        assert_eq!(look(pid, "127.0.0.1".parse().unwrap(), port), Listening::Yes);
+        let other = "127.0.0.2".parse().unwrap();
+        assert_eq!(look(pid, other, port), Listening::Elsewhere("127.0.0.1".parse().unwrap()));
+        drop(socket);
+        assert_eq!(look(pid, other, port), Listening::No);
+    }
+}

@@ -1,0 +1,400 @@
+//! The plan: a run as meant, complete, so that the same file gives the same run.
+//!
+//! The command line and a plan file both end here. Every field has its default written out when a plan is printed,
+//! and unknown keys are errors: a misspelt option must not become a run that measured something else.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ledger::Method;
+use serde::{Deserialize, Serialize};
+use units::{BitRate, Bytes, CpuShare, Probability, RequestRate};
+
+use crate::slo::Slo;
+
+/// A run as meant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Becomes part of the run folder's name: letters, digits, `-` and `_`.
+    #[serde(default = "default_name")]
+    pub name: String,
+    /// Seed of every random choice.
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    /// What is offered, and to whom.
+    pub load: LoadPlan,
+    /// The distances; absent: no path, the generator talks to the URL directly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathPlan>,
+    /// The server that the lab starts; absent: it is there already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerPlan>,
+    /// How the loop waits and where things run.
+    #[serde(default)]
+    pub host: HostPlan,
+    /// The objective the run is judged by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<Slo>,
+}
+
+/// What is offered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadPlan {
+    /// `http://host[:port]/path`. With a server of the lab the host is `server`.
+    pub url: String,
+    /// Request method.
+    #[serde(default)]
+    pub method: Method,
+    /// File sent as the body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<PathBuf>,
+    /// Extra header lines, `Name: value`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<String>,
+    /// `1.1` or `1.0`.
+    #[serde(default)]
+    pub http: HttpVersion,
+    /// One connection per request.
+    #[serde(default)]
+    pub close: bool,
+    /// Open loop at this rate; absent: closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RequestRate>,
+    /// How arrivals are spaced in the open loop.
+    #[serde(default)]
+    pub arrivals: ArrivalKind,
+    /// Closed loop: number of connections. Open loop: most connections open at once; absent: as many as this
+    /// process may have descriptors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+    /// Virtual clients, each with its own address where there is a path.
+    #[serde(default = "default_clients")]
+    pub clients: u32,
+    /// The measured phase ends after so many requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u64>,
+    /// Length of the measured phase.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
+    pub duration: Option<Duration>,
+    /// Load before the measured phase that is not in the results.
+    #[serde(with = "units::time::text", default)]
+    pub warmup: Duration,
+    /// Bound on establishing a connection.
+    #[serde(with = "units::time::text", default = "default_connect_timeout")]
+    pub connect_timeout: Duration,
+    /// Bound from the request's start to the last byte of its response.
+    #[serde(with = "units::time::text", default = "default_response_timeout")]
+    pub timeout: Duration,
+}
+
+/// HTTP version of the requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HttpVersion {
+    /// HTTP/1.0
+    #[serde(rename = "1.0")]
+    Http10,
+    /// HTTP/1.1
+    #[default]
+    #[serde(rename = "1.1")]
+    Http11,
+}
+
+/// How arrivals are spaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ArrivalKind {
+    /// Equal gaps.
+    #[default]
+    Constant,
+    /// Exponential gaps: independent users.
+    Poisson,
+}
+
+/// The distances between the clients and the server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathPlan {
+    /// Name of a built-in profile, or a profile file; absent: constant, by `rtt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// RTT of every client; replaces the profile's.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
+    pub rtt: Option<Duration>,
+    /// Variation of the delay per packet, each way; replaces the profile's.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
+    pub variation: Option<Duration>,
+    /// Loss probability per packet, each way; replaces the profile's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Probability>,
+    /// Rate of each client's link to the server; replaces the profile's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up: Option<BitRate>,
+    /// Rate of each client's link from the server; replaces the profile's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down: Option<BitRate>,
+    /// Queue limit in front of each rate; replaces the profile's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
+    /// Whether big segments may pass the TUN devices whole. They are split wherever a link has a rate or a loss,
+    /// whatever is said here.
+    #[serde(default = "yes")]
+    pub offload: bool,
+}
+
+/// A queue limit as typed: an amount or a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// At most so many bytes wait.
+    Bytes(Bytes),
+    /// At most what the link sends in this time waits.
+    Time(Duration),
+}
+
+impl std::str::FromStr for Queue {
+    type Err = units::ParseError;
+
+    fn from_str(typed: &str) -> Result<Self, Self::Err> {
+        match units::parse_duration(typed) {
+            Ok(time) => Ok(Queue::Time(time)),
+            Err(_) => typed.parse().map(Queue::Bytes),
+        }
+    }
+}
+
+impl std::fmt::Display for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Queue::Bytes(bytes) => bytes.fmt(f),
+            Queue::Time(time) => f.write_str(&units::time::text::exact(*time)),
+        }
+    }
+}
+
+impl Serialize for Queue {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Queue {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let typed = String::deserialize(deserializer)?;
+        typed.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The server that the lab starts in its own namespace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerPlan {
+    /// Shell command; it must listen on 198.18.0.1 or on every address.
+    pub command: String,
+    /// Holds it to a share of one core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CpuShare>,
+    /// Its TCP.
+    #[serde(default)]
+    pub tcp: ServerTcp,
+    /// How long it may take until it listens.
+    #[serde(with = "units::time::text", default = "default_server_start")]
+    pub start_timeout: Duration,
+}
+
+/// The server's TCP, set on its route to the clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerTcp {
+    /// Initial congestion window in segments; absent: the kernel's (10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initcwnd: Option<u32>,
+    /// Congestion control; absent: the host's default, which the result names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cc: Option<String>,
+}
+
+impl std::str::FromStr for ServerTcp {
+    type Err = String;
+
+    /// `initcwnd=2,cc=reno`, either or both.
+    fn from_str(typed: &str) -> Result<Self, String> {
+        let mut tcp = ServerTcp::default();
+        for part in typed.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            match part.split_once('=') {
+                Some(("initcwnd", value)) => match value.parse() {
+                    Ok(segments @ 1..=1000) => tcp.initcwnd = Some(segments),
+                    _ => return Err(format!("initcwnd={value}: a number of segments from 1 to 1000 is wanted")),
+                },
+                Some(("cc", value)) if !value.is_empty() => tcp.cc = Some(value.to_owned()),
+                _ => return Err(format!("`{part}` is not understood; write initcwnd=2,cc=reno")),
+            }
+        }
+        Ok(tcp)
+    }
+}
+
+/// How the loop waits and where things run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostPlan {
+    /// How the loop waits for the next due moment.
+    #[serde(default)]
+    pub wait: Wait,
+    /// Which cores are whose.
+    #[serde(default)]
+    pub placement: Placement,
+}
+
+/// How the loop waits for the next due moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wait {
+    /// Sleep until the moment itself.
+    Sleep,
+    /// Sleep until 5 us before, then spin.
+    #[default]
+    Hybrid,
+    /// Never sleep. Costs a core.
+    Spin,
+}
+
+impl Wait {
+    /// As in the plan.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Wait::Sleep => "sleep",
+            Wait::Hybrid => "hybrid",
+            Wait::Spin => "spin",
+        }
+    }
+}
+
+/// Which cores are whose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// The server on its own cores, generator and path on one of the others (with one core: float).
+    #[default]
+    Split,
+    /// Wherever the kernel puts them.
+    Float,
+}
+
+/// Why a plan was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// Not TOML, an unknown key, a value without its unit.
+    #[error("{origin}: {source}")]
+    Unreadable {
+        /// The file.
+        origin: String,
+        /// Where and what.
+        source: Box<toml::de::Error>,
+    },
+    /// The parts contradict each other.
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+impl Plan {
+    /// Reads a plan from TOML; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// Syntax, unknown keys, values out of range, and what [`Plan::check`] refuses.
+    pub fn from_toml(text: &str, origin: &str) -> Result<Self, PlanError> {
+        let plan: Plan = toml::from_str(text)
+            .map_err(|source| PlanError::Unreadable { origin: origin.to_owned(), source: Box::new(source) })?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// The plan as TOML, every field that is set, readable by [`Plan::from_toml`].
+    pub fn to_toml(&self) -> String {
+        toml::to_string_pretty(self).expect("a plan is plain tables of text and numbers")
+    }
+
+    /// Refuses what cannot be meant.
+    ///
+    /// # Errors
+    /// One sentence that says which parts contradict each other and what to write instead.
+    pub fn check(&self) -> Result<(), PlanError> {
+        let refuse = |why: String| Err(PlanError::Contradiction(why));
+        let load = &self.load;
+        if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
+            return refuse(format!("name `{}`: letters, digits, - and _ are wanted", self.name));
+        }
+        if load.clients == 0 || load.clients > path::AddressPlan::CLIENTS_MAX {
+            return refuse(format!(
+                "clients = {}: from 1 to {} are possible",
+                load.clients,
+                path::AddressPlan::CLIENTS_MAX
+            ));
+        }
+        if load.connections == Some(0) {
+            return refuse("connections = 0: at least one is needed".into());
+        }
+        if load.requests == Some(0) || load.duration == Some(Duration::ZERO) {
+            return refuse("the measured phase is empty: -n and -d must be above zero".into());
+        }
+        if load.requests.is_none() && load.duration.is_none() {
+            return refuse("neither requests nor duration is given: the run would have no end".into());
+        }
+        if load.timeout.is_zero() || load.connect_timeout.is_zero() {
+            return refuse("a timeout of zero fails every request: give one above zero".into());
+        }
+        if load.rate.is_none() && load.arrivals == ArrivalKind::Poisson {
+            return refuse("arrivals = \"poisson\" needs a rate: without one the loop is closed".into());
+        }
+        if load.method == Method::Post && load.body.is_none() {
+            return refuse("POST needs a body file (--body)".into());
+        }
+        if let Some(path) = &self.path
+            && path.queue.is_some()
+            && path.profile.is_none()
+            && path.up.is_none()
+            && path.down.is_none()
+        {
+            return refuse("a queue limit needs a rate to queue for: give up or down as well".into());
+        }
+        if self.server.is_some() && self.path.is_none() {
+            return refuse("a server of the lab is behind a path: give one (rtt = \"0ms\" for none at all)".into());
+        }
+        if self.path.is_some() && self.server.is_none() {
+            return refuse(
+                "a path to a server that is running already is not built yet: start it with --server, \
+                 or leave the path options out (--path none)"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn default_name() -> String {
+    "run".into()
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+fn default_clients() -> u32 {
+    1
+}
+
+fn default_connect_timeout() -> Duration {
+    Duration::from_secs(10)
+}
+
+fn default_response_timeout() -> Duration {
+    Duration::from_secs(30)
+}
+
+fn default_server_start() -> Duration {
+    Duration::from_secs(10)
+}
+
+fn yes() -> bool {
+    true
+}

@@ -1,0 +1,184 @@
+//! The server of the lab: waiting for it to listen, and what it used.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ledger::document;
+use sys::accounting::{CpuTimes, cpu_times, tree_usage};
+use sys::place::{Exit, Place};
+use sys::sched::Cores;
+
+use crate::error::LabError;
+use crate::places::listening::{Listening, look};
+use crate::places::{Places, SERVER};
+use crate::plan::ServerPlan;
+
+/// How often it is asked whether the server listens.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// So much of the server's own words goes into an error.
+const LAST_WORDS_BYTES: usize = 400;
+
+/// Starts the server's command and waits until it listens on `port`.
+///
+/// # Errors
+/// It cannot be started, ends before it listens, listens where nobody reaches it, or never listens: its last words
+/// are in the message.
+pub fn start(places: &mut Places, plan: &ServerPlan, port: u16, log: Option<&Path>) -> Result<(), LabError> {
+    let Some(place) = &mut places.server else { return Ok(()) };
+    place.go().map_err(LabError::plan)?;
+    let words = |log: Option<&Path>| last_words(log);
+    let mut waited = Duration::ZERO;
+    let mut seen = Listening::No;
+    loop {
+        match look(place.init_pid(), SERVER.into(), port) {
+            Listening::Yes => return Ok(()),
+            other => {
+                if other != Listening::No {
+                    seen = other;
+                }
+            }
+        }
+        // A launcher may end and leave a daemon behind; only when nobody is left has the server ended.
+        if let Some(exit) = place.try_exit().map_err(LabError::environment)?
+            && !place.alive().map_err(LabError::environment)?
+        {
+            return Err(LabError::Plan(format!(
+                "the server command ended ({}) before it listened on port {port}: {}{}",
+                how(exit),
+                plan.command,
+                words(log)
+            )));
+        }
+        if waited >= plan.start_timeout {
+            let where_ = match seen {
+                Listening::Elsewhere(address) => format!(
+                    "the server listens on {address} only, which no client reaches: let it listen on 0.0.0.0 or {SERVER}"
+                ),
+                _ => format!(
+                    "the server did not listen on port {port} within {}: is the URL's port the server's?",
+                    units::format_duration(plan.start_timeout)
+                ),
+            };
+            return Err(LabError::Plan(format!("{where_}{}", words(log))));
+        }
+        std::thread::sleep(LOOK_EVERY);
+        waited += LOOK_EVERY;
+    }
+}
+
+/// What the server has used up to one moment.
+#[derive(Clone, Debug)]
+pub struct Account {
+    user: Duration,
+    system: Duration,
+    throttled: Option<Duration>,
+    rss_bytes: u64,
+    from_cgroup: bool,
+    cores: Vec<(usize, CpuTimes)>,
+}
+
+/// Reads the server's account now.
+pub fn account(places: &Places) -> Option<Account> {
+    let place = places.server.as_ref()?;
+    let tree = tree_usage(place.init_pid());
+    let group = places.cgroup.as_ref().and_then(|group| group.usage().ok());
+    let cores = cpu_times().unwrap_or_default();
+    Some(match group {
+        Some(usage) => Account {
+            user: usage.user,
+            system: usage.system,
+            throttled: usage.throttled,
+            rss_bytes: tree.rss_bytes.max(usage.memory_max.unwrap_or(0).min(tree.rss_bytes)),
+            from_cgroup: true,
+            cores,
+        },
+        None => Account {
+            user: tree.user,
+            system: tree.system,
+            throttled: None,
+            rss_bytes: tree.rss_bytes,
+            from_cgroup: false,
+            cores,
+        },
+    })
+}
+
+impl Account {
+    /// Resident memory of all its processes at that moment, in bytes.
+    pub fn rss_bytes(&self) -> u64 {
+        self.rss_bytes
+    }
+
+    /// What was used from `earlier` to `self`, as the document states it.
+    pub fn since(
+        &self,
+        earlier: &Account,
+        plan: &ServerPlan,
+        tcp: &str,
+        steered: Option<&Cores>,
+        completed: u64,
+        rss_bytes_max: u64,
+    ) -> document::Server {
+        let user = self.user.saturating_sub(earlier.user).as_secs_f64();
+        let system = self.system.saturating_sub(earlier.system).as_secs_f64();
+        // Interrupt work on the server's cores while nothing else of ours runs there is work for the server.
+        let receive = steered.map(|cores| {
+            self.cores
+                .iter()
+                .filter(|(core, _)| cores.list().contains(core))
+                .filter_map(|(core, times)| {
+                    let before = earlier.cores.iter().find(|(other, _)| other == core)?;
+                    Some(times.since(&before.1).softirq.as_secs_f64())
+                })
+                .sum::<f64>()
+        });
+        let total = user + system + receive.unwrap_or(0.0);
+        document::Server {
+            command: plan.command.clone(),
+            cpu_user_s: user,
+            cpu_system_s: system,
+            cpu_receive_s: receive,
+            cpu_us_per_request: (completed > 0).then(|| total * 1e6 / completed as f64),
+            rss_bytes_max,
+            throttled_s: match (plan.cpu, self.throttled, earlier.throttled) {
+                (Some(_), Some(now), Some(before)) => Some(now.saturating_sub(before).as_secs_f64()),
+                _ => None,
+            },
+            source: if self.from_cgroup { "cgroup" } else { "/proc" }.into(),
+            tcp: tcp.into(),
+        }
+    }
+}
+
+/// How the server's command ended, if nobody is left of it.
+pub fn ended(place: &mut Place) -> Option<String> {
+    match place.try_exit() {
+        Ok(Some(exit)) => match place.alive() {
+            Ok(true) => None,
+            Ok(false) => Some(how(exit)),
+            Err(error) => Some(error.to_string()),
+        },
+        Ok(None) => None,
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn how(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("exit status {code}"),
+        Exit::Signal(signal) => format!("killed by signal {signal}"),
+    }
+}
+
+fn last_words(log: Option<&Path>) -> String {
+    let Some(text) = log.and_then(|path| std::fs::read(path).ok()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    else {
+        return String::new();
+    };
+    let text = text.trim();
+    if text.is_empty() {
+        return String::new();
+    }
+    let start = text.char_indices().rev().nth(LAST_WORDS_BYTES).map_or(0, |(at, _)| at);
+    format!("; it said: {}", text[start..].replace('\n', " | "))
+}

@@ -1,0 +1,136 @@
+//! What the engine itself costs: one kept-alive request, from its arrival to its record, without any I/O.
+//!
+//! `cargo run --release -p load --example cost`
+//!
+//! Each request goes through everything a real one goes through in the engine: arrival, client, idle connection, Send,
+//! timeouts, the reading of a response as nginx writes it, the record. The network is this loop.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use ledger::Method;
+use load::http1::Response;
+use load::{
+    Action, Arrivals, ConnectionKey, HttpVersion, LevelSampler, Load, LoadSpec, Reuse, Tally, TallySpec, Target,
+};
+use units::{RequestRate, Timestamp};
+
+const REQUESTS: u64 = 1_000_000;
+const ROUNDS: usize = 5;
+
+fn main() {
+    let response = response();
+    println!("requests {REQUESTS}, response of {} bytes, median of {ROUNDS} rounds", response.len());
+    report("parsing alone", || parse(&response));
+    report("open loop, constant, 100 clients", || run(constant(), 100, false, &response));
+    report("open loop, constant, 10000 clients", || run(constant(), 10_000, false, &response));
+    report("open loop, Poisson, 10000 clients", || run(poisson(), 10_000, false, &response));
+    report("closed loop, 64 connections", || run(Arrivals::Closed, 64, false, &response));
+    report("open loop, 10000 clients, and the tally", || run(constant(), 10_000, true, &response));
+}
+
+fn report(what: &str, mut once: impl FnMut() -> Duration) {
+    let mut rounds: Vec<Duration> = (0..ROUNDS).map(|_| once()).collect();
+    rounds.sort_unstable();
+    println!("{what:45} {:6.0} ns a request", rounds[ROUNDS / 2].as_nanos() as f64 / REQUESTS as f64);
+}
+
+fn response() -> Vec<u8> {
+    let mut response = b"HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat, 01 Aug 2026 12:00:00 GMT\r\n\
+        Content-Type: application/octet-stream\r\nContent-Length: 1024\r\n\
+        Last-Modified: Sat, 01 Aug 2026 11:00:00 GMT\r\nConnection: keep-alive\r\nETag: \"66ab5b30-400\"\r\n\
+        Accept-Ranges: bytes\r\n\r\n"
+        .to_vec();
+    response.resize(response.len() + 1024, b'x');
+    response
+}
+
+fn parse(bytes: &[u8]) -> Duration {
+    let mut response = Response::new(Method::Get);
+    let begin = now();
+    for _ in 0..REQUESTS {
+        response.reset(Method::Get);
+        black_box(response.feed(black_box(bytes)).expect("a good response"));
+    }
+    begin.elapsed()
+}
+
+/// Each arrival is answered one interval later, so that a request is in flight while the next one arrives.
+fn run(arrivals: Arrivals, clients: u32, tallied: bool, response: &[u8]) -> Duration {
+    let mut load = Load::new(spec(arrivals, clients), Timestamp::ZERO);
+    let measured = load.measured();
+    let urls = vec!["http://server/1k".to_owned()];
+    let mut tally = Tally::new(TallySpec { open_loop: true, measured, clients_rtt_ns: None, urls });
+    let mut sampler = LevelSampler::new(1, Timestamp::ZERO, Timestamp::ZERO);
+    let (mut sent, mut connecting) = (Vec::<ConnectionKey>::new(), Vec::<ConnectionKey>::new());
+    let (mut answering, mut records) = (Vec::<ConnectionKey>::new(), Vec::new());
+    let mut at = Timestamp::ZERO;
+    let begin = now();
+    while !load.finished() {
+        at = load.next_wake().map_or(at, |wake| wake.min(at + STEP).max(at));
+        sampler.sample(at, load.live());
+        load.handle_time(at);
+        for key in connecting.drain(..) {
+            load.handle_connected(at, key);
+        }
+        std::mem::swap(&mut sent, &mut answering);
+        for key in answering.drain(..) {
+            load.handle_bytes(at, key, response);
+        }
+        while let Some(action) = load.poll_action(at) {
+            match action {
+                Action::Connect { key, .. } => connecting.push(key),
+                Action::Send { key, bytes } => {
+                    let length = bytes.len();
+                    load.handle_sent(at, key, length);
+                    sent.push(key);
+                }
+                Action::Close { .. } => {}
+            }
+        }
+        load.take_records(&mut records);
+        if tallied {
+            records.iter().for_each(|record| tally.add_request(record));
+        }
+        black_box(&records);
+        records.clear();
+    }
+    let took = begin.elapsed();
+    assert_eq!((load.live().completed, load.live().failed), (REQUESTS, 0));
+    took
+}
+
+const STEP: Duration = Duration::from_micros(10);
+
+fn constant() -> Arrivals {
+    Arrivals::Constant(RequestRate::from_per_second(100_000.0).expect("a rate in range"))
+}
+
+fn poisson() -> Arrivals {
+    Arrivals::Poisson(RequestRate::from_per_second(100_000.0).expect("a rate in range"))
+}
+
+fn spec(arrivals: Arrivals, clients: u32) -> LoadSpec {
+    LoadSpec {
+        targets: vec![Target::parse("http://server/1k").expect("a URL")],
+        method: Method::Get,
+        body: Vec::new(),
+        headers: Vec::new(),
+        version: HttpVersion::Http11,
+        reuse: Reuse::KeepAlive,
+        arrivals,
+        connections_max: if arrivals.is_open() { 20_000 } else { clients },
+        requests_max: Some(REQUESTS),
+        clients,
+        connect_timeout: Duration::from_secs(10),
+        response_timeout: Duration::from_secs(30),
+        seed: 1,
+        warmup: Duration::ZERO,
+        duration: None,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "an example measures the library from outside")]
+fn now() -> Instant {
+    Instant::now()
+}

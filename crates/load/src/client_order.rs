@@ -1,0 +1,97 @@
+//! Which client an arrival belongs to.
+
+use stats::Rng;
+
+use crate::Arrivals;
+
+/// The clients of an open loop's arrivals, or of a closed loop's connections.
+#[derive(Clone, Debug)]
+pub(crate) enum ClientOrder {
+    /// One shuffled order, taken in turn again and again: every client gets its share exactly, and neighbours in
+    /// address (which may be neighbours in distance) are not neighbours in time.
+    Shuffled { order: Vec<u32>, at: usize },
+    /// A uniform draw for each, which makes every client's own arrivals a Poisson process too.
+    Drawn { clients: u32, rng: Rng },
+    /// 0, 1, 2 .. in turn.
+    InTurn { clients: u32, next: u32 },
+}
+
+impl ClientOrder {
+    /// `clients` must be at least 1.
+    pub(crate) fn new(arrivals: Arrivals, clients: u32, seed: u64) -> Self {
+        let mut rng = Rng::named(seed, "clients");
+        match arrivals {
+            Arrivals::Closed => ClientOrder::InTurn { clients, next: 0 },
+            Arrivals::Poisson(_) => ClientOrder::Drawn { clients, rng },
+            Arrivals::Constant(_) => {
+                let mut order: Vec<u32> = (0..clients).collect();
+                for last in (1..order.len()).rev() {
+                    order.swap(last, rng.below(last as u64 + 1) as usize);
+                }
+                ClientOrder::Shuffled { order, at: 0 }
+            }
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> u32 {
+        match self {
+            ClientOrder::Shuffled { order, at } => {
+                let client = order[*at];
+                *at += 1;
+                if *at == order.len() {
+                    *at = 0;
+                }
+                client
+            }
+            ClientOrder::Drawn { clients, rng } => rng.below(u64::from(*clients)) as u32,
+            ClientOrder::InTurn { clients, next } => {
+                let client = *next;
+                *next = if client + 1 == *clients { 0 } else { client + 1 };
+                client
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::RequestRate;
+
+    use super::*;
+
+    fn take(arrivals: Arrivals, clients: u32, n: usize) -> Vec<u32> {
+        let mut order = ClientOrder::new(arrivals, clients, 3);
+        (0..n).map(|_| order.take()).collect()
+    }
+
+    #[test]
+    fn a_round_of_the_shuffled_order_has_every_client_once() {
+        let rate = RequestRate::from_per_second(1.0).unwrap();
+        let mut round = take(Arrivals::Constant(rate), 100, 200);
+        assert_eq!(round[..100], round[100..]);
+        let mut first = round.split_off(100);
+        assert_ne!(first, (0..100).collect::<Vec<_>>());
+        first.sort_unstable();
+        assert_eq!(first, (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_drawn_order_is_uniform() {
+        let rate = RequestRate::from_per_second(1.0).unwrap();
+        let mut counts = [0u32; 4];
+        for client in take(Arrivals::Poisson(rate), 4, 40_000) {
+            counts[client as usize] += 1;
+        }
+        // Standard deviation of each count is 87: five of them.
+        assert!(counts.iter().all(|count| count.abs_diff(10_000) < 435), "{counts:?}");
+    }
+
+    #[test]
+    fn one_client_is_always_itself() {
+        let rate = RequestRate::from_per_second(1.0).unwrap();
+        for arrivals in [Arrivals::Closed, Arrivals::Constant(rate), Arrivals::Poisson(rate)] {
+            assert_eq!(take(arrivals, 1, 3), [0, 0, 0]);
+        }
+        assert_eq!(take(Arrivals::Closed, 2, 5), [0, 1, 0, 1, 0]);
+    }
+}

@@ -1,0 +1,149 @@
+//! One connection, from the wish for it to its end.
+
+use ledger::{Method, RequestRecord};
+use units::Timestamp;
+
+use crate::http1::Response;
+
+/// Names a connection between [`Load`](crate::Load) and its driver. A key outlives its connection harmlessly: calls
+/// with a key whose connection is gone are ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionKey {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl ConnectionKey {
+    /// As an epoll or io_uring token. Bit 31 is always 0, so tokens with it set are the driver's own.
+    pub const fn token(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// Back from [`Self::token`].
+    pub const fn from_token(token: u64) -> Self {
+        ConnectionKey { index: token as u32, generation: (token >> 32) as u32 }
+    }
+
+    /// Position in an array of connections. Indices are taken again after a Close, and stay below the largest number
+    /// of connections that were ever open at once.
+    pub const fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// A connection that has ended, whether it was established or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionEnd {
+    /// Sequence number of the connection in the run, from 0, in order of opening.
+    pub connection: u64,
+    /// Index of its client.
+    pub client: u32,
+    /// Connect called.
+    pub opened_at: Timestamp,
+    /// Established; `None` if it never was.
+    pub connected_at: Option<Timestamp>,
+    /// Closed by us, which is after the server's FIN or RST where there was one.
+    pub closed_at: Timestamp,
+    /// Requests sent on it.
+    pub requests: u32,
+    /// Bytes read from it.
+    pub bytes_received: u64,
+}
+
+/// Where a connection is in its life. Each state but Free, Wanted, Ready and Closing has its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The slot is unused.
+    Free,
+    /// Connect is in the action queue, not handed out: not in process yet.
+    Wanted,
+    /// Connect was handed out.
+    Connecting,
+    /// Established; Send is in the action queue.
+    Ready,
+    /// Send was handed out.
+    Awaiting,
+    /// Kept open, no request.
+    Idle,
+    /// The last response announced the end; the server's FIN is awaited.
+    Lingering,
+    /// Close is in the action queue.
+    Closing,
+}
+
+/// A slot of the pool.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) generation: u32,
+    pub(crate) state: State,
+    pub(crate) client: u32,
+    /// Closed loop: which of the connections it stands for.
+    pub(crate) worker: u32,
+    pub(crate) endpoint: u16,
+    pub(crate) number: u64,
+    pub(crate) opened_at: Timestamp,
+    pub(crate) connected_at: Option<Timestamp>,
+    pub(crate) requests: u32,
+    pub(crate) bytes_received: u64,
+    /// Present in Wanted, Connecting, Ready and Awaiting.
+    pub(crate) request: Option<RequestRecord>,
+    /// The request was sent before, on a connection that the server had closed.
+    pub(crate) retried: bool,
+    /// Bytes of the request handed to the kernel.
+    pub(crate) sent: usize,
+    pub(crate) response: Response,
+}
+
+impl Connection {
+    pub(crate) fn new() -> Self {
+        Connection {
+            generation: 0,
+            state: State::Free,
+            client: 0,
+            worker: 0,
+            endpoint: 0,
+            number: 0,
+            opened_at: Timestamp::ZERO,
+            connected_at: None,
+            requests: 0,
+            bytes_received: 0,
+            request: None,
+            retried: false,
+            sent: 0,
+            response: Response::new(Method::Get),
+        }
+    }
+
+    /// Whether connect was called and the connection is not closed.
+    pub(crate) fn is_in_process(&self) -> bool {
+        match self.state {
+            State::Free | State::Wanted => false,
+            State::Connecting | State::Ready | State::Awaiting | State::Idle | State::Lingering | State::Closing => {
+                true
+            }
+        }
+    }
+
+    pub(crate) fn end(&self, closed_at: Timestamp) -> ConnectionEnd {
+        ConnectionEnd {
+            connection: self.number,
+            client: self.client,
+            opened_at: self.opened_at,
+            connected_at: self.connected_at,
+            closed_at,
+            requests: self.requests,
+            bytes_received: self.bytes_received,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_comes_back_from_its_token() {
+        let key = ConnectionKey { index: 7, generation: u32::MAX };
+        assert_eq!(ConnectionKey::from_token(key.token()), key);
+    }
+}

@@ -1,0 +1,171 @@
+//! What happened on a connection. Keys of connections that are gone are ignored: events may have been under way.
+
+use ledger::{FailureCause, Method};
+use units::Timestamp;
+
+use super::Load;
+use super::output::What;
+use crate::connection::{ConnectionKey, State};
+use crate::http1::{AtClose, Fault, Progress};
+
+impl Load {
+    /// The connection is established.
+    pub fn handle_connected(&mut self, now: Timestamp, key: ConnectionKey) {
+        if self.state(key) != State::Connecting {
+            return;
+        }
+        self.queues.remove(key.index);
+        let connection = self.pool.at(key.index);
+        connection.state = State::Ready;
+        connection.connected_at = Some(now);
+        if let Some(request) = &mut connection.request
+            && !connection.retried
+        {
+            request.connected_at = Some(now);
+        }
+        self.act(key.index, What::Send);
+    }
+
+    /// The kernel took the next `bytes` bytes of the request. `sent_at` is when it took the last.
+    pub fn handle_sent(&mut self, now: Timestamp, key: ConnectionKey, bytes: usize) {
+        if self.state(key) != State::Awaiting {
+            return;
+        }
+        let connection = self.pool.at(key.index);
+        let Some(request) = &mut connection.request else { return };
+        let whole = self.requests[usize::from(request.url)].len();
+        let bytes = bytes.min(whole - connection.sent);
+        connection.sent += bytes;
+        request.bytes_sent += bytes as u64;
+        self.live.bytes_sent += bytes as u64;
+        if connection.sent == whole && request.sent_at.is_none() {
+            request.sent_at = Some(now);
+        }
+    }
+
+    /// These bytes were read. More than the response in one read makes the request malformed: its framing and its
+    /// body disagree. Surplus that comes in a later read closes the connection and is counted in
+    /// [`Live::surplus`](crate::Live::surplus); the request before it has ended well by then.
+    pub fn handle_bytes(&mut self, now: Timestamp, key: ConnectionKey, bytes: &[u8]) {
+        if bytes.is_empty() || !self.count_received(key, bytes.len() as u64) {
+            return;
+        }
+        let connection = self.pool.at(key.index);
+        match connection.state {
+            State::Awaiting => {
+                let Some(request) = &mut connection.request else { return };
+                request.first_byte_at.get_or_insert(now);
+                let fed = connection.response.feed(bytes);
+                let taken = if let Ok(Progress::Whole { consumed }) = fed { consumed } else { bytes.len() };
+                request.bytes_received += taken as u64;
+                request.status = connection.response.status();
+                match fed {
+                    Ok(Progress::More) => {}
+                    Ok(Progress::Whole { consumed }) if consumed == bytes.len() => {
+                        self.response_whole(now, key.index, false)
+                    }
+                    Ok(Progress::Whole { .. }) => {
+                        self.live.surplus += 1;
+                        self.fail(now, now, key.index, FailureCause::Malformed);
+                    }
+                    Err(Fault::Malformed) => self.fail(now, now, key.index, FailureCause::Malformed),
+                    Err(Fault::HeadTooLarge) => self.fail(now, now, key.index, FailureCause::HeadTooLarge),
+                }
+            }
+            // Nothing was asked for on it. Its last request has ended well, as far as anyone could know.
+            State::Ready | State::Idle | State::Lingering => {
+                self.live.surplus += 1;
+                self.drop_connection(now, key.index, FailureCause::Malformed);
+            }
+            State::Free | State::Wanted | State::Connecting | State::Closing => {}
+        }
+    }
+
+    /// So many body bytes were thrown away unread, at most [`Self::discardable`].
+    pub fn handle_discarded(&mut self, now: Timestamp, key: ConnectionKey, bytes: u64) {
+        if self.state(key) != State::Awaiting || !self.count_received(key, bytes) {
+            return;
+        }
+        let connection = self.pool.at(key.index);
+        let Some(request) = &mut connection.request else { return };
+        request.bytes_received += bytes;
+        if let Progress::Whole { .. } = connection.response.discard(bytes) {
+            self.response_whole(now, key.index, false);
+        }
+    }
+
+    /// The server closed its side: a read returned 0.
+    pub fn handle_eof(&mut self, now: Timestamp, key: ConnectionKey) {
+        match self.state(key) {
+            State::Awaiting => match self.pool.at(key.index).response.close() {
+                AtClose::Whole => self.response_whole(now, key.index, true),
+                AtClose::Nothing => self.closed_without_answer(now, key.index, FailureCause::ClosedBeforeResponse),
+                AtClose::Short => self.fail(now, now, key.index, FailureCause::ClosedEarly),
+                AtClose::Malformed => self.fail(now, now, key.index, FailureCause::Malformed),
+            },
+            State::Ready | State::Idle | State::Lingering => {
+                self.drop_connection(now, key.index, FailureCause::ClosedBeforeResponse);
+            }
+            State::Connecting => self.fail(now, now, key.index, FailureCause::ConnectFailed),
+            State::Free | State::Wanted | State::Closing => {}
+        }
+    }
+
+    /// Connecting failed, or the connection broke: reset, no descriptor, no port.
+    pub fn handle_failure(&mut self, now: Timestamp, key: ConnectionKey, cause: FailureCause) {
+        match self.state(key) {
+            State::Connecting => self.fail(now, now, key.index, cause),
+            State::Awaiting => {
+                let answered =
+                    self.pool.at(key.index).request.as_ref().is_some_and(|request| request.first_byte_at.is_some());
+                if answered || cause != FailureCause::Reset {
+                    self.fail(now, now, key.index, cause);
+                } else {
+                    self.closed_without_answer(now, key.index, cause);
+                }
+            }
+            State::Ready | State::Idle | State::Lingering => self.drop_connection(now, key.index, cause),
+            State::Free | State::Wanted | State::Closing => {}
+        }
+    }
+
+    /// The server closed, by FIN or RST, before the first byte of the response to a request that was sent. On a
+    /// connection that had served requests before, the close and the request may have crossed.
+    fn closed_without_answer(&mut self, now: Timestamp, index: u32, cause: FailureCause) {
+        let repeatable = matches!(self.spec.method, Method::Get | Method::Head);
+        let connection = self.pool.at(index);
+        let kept = connection.requests > 1;
+        if kept && repeatable {
+            self.retry(index);
+        } else if kept {
+            self.fail(now, now, index, FailureCause::ClosedBeforeResponse);
+        } else {
+            self.fail(now, now, index, cause);
+        }
+    }
+
+    /// A connection on which no answer is awaited has ended, for `cause`.
+    fn drop_connection(&mut self, now: Timestamp, index: u32, cause: FailureCause) {
+        let connection = self.pool.at(index);
+        match &connection.request {
+            None => self.close_and_go_on(now, index),
+            // Its Send had not been handed out: nothing was lost, another connection takes it.
+            Some(request) if request.started_at.is_none() => self.reopen(index, false),
+            Some(_) => self.fail(now, now, index, cause),
+        }
+    }
+
+    fn state(&self, key: ConnectionKey) -> State {
+        self.pool.find(key).map_or(State::Free, |connection| connection.state)
+    }
+
+    /// False if the connection is gone.
+    fn count_received(&mut self, key: ConnectionKey, bytes: u64) -> bool {
+        if matches!(self.state(key), State::Free | State::Closing) {
+            return false;
+        }
+        self.pool.at(key.index).bytes_received += bytes;
+        self.live.bytes_received += bytes;
+        true
+    }
+}

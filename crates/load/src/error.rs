@@ -1,0 +1,51 @@
+//! What this library refuses.
+
+/// A target or header as typed was refused. The message says what to type instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// Nothing was typed.
+    #[error("the URL is empty; write it like http://server:8080/index.html")]
+    EmptyUrl,
+    /// `https://`.
+    #[error("`{url}` asks for TLS, which comes with a later version; use the http:// URL of the same server")]
+    Https {
+        /// As typed.
+        url: String,
+    },
+    /// No scheme in front.
+    #[error("`{url}` does not begin with a scheme; did you mean http://{url}")]
+    NoScheme {
+        /// As typed.
+        url: String,
+    },
+    /// A scheme other than http.
+    #[error("`{url}` has scheme `{scheme}`; only http:// is spoken here")]
+    UnknownScheme {
+        /// As typed.
+        url: String,
+        /// What stands before `://`.
+        scheme: String,
+    },
+    /// A user name or password in the URL.
+    #[error("`{url}` carries a user name; send it as a header instead: -H 'Authorization: Basic ..'")]
+    UserInUrl {
+        /// As typed.
+        url: String,
+    },
+    /// Anything else that is not a URL.
+    #[error("`{url}` is not a URL that can be read: {why}; write it like http://server:8080/index.html")]
+    UnreadableUrl {
+        /// As typed.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A header without a colon, or with characters that a header cannot hold.
+    #[error("`{header}` is not a header: {why}; write it like 'Accept: text/html'")]
+    BadHeader {
+        /// As typed, control characters escaped.
+        header: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}

@@ -1,0 +1,202 @@
+//! One response, from its first byte to its last.
+
+use ledger::Method;
+
+use super::chunked::Chunked;
+use super::head::{self, Framing, HEAD_BYTES_MAX};
+
+/// The reader of one response; [`Response::reset`] makes it ready for the next without giving its memory back.
+#[derive(Debug)]
+pub struct Response {
+    method: Method,
+    stage: Stage,
+    status: u16,
+    keep_alive: bool,
+    interim: u8,
+    /// The part of a head that has come so far, when it did not come in one piece.
+    partial: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Head,
+    Length(u64),
+    Chunked(Chunked),
+    UntilClose,
+    Whole,
+}
+
+/// How far a response has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All bytes were taken and more must follow.
+    More,
+    /// The response is whole; its last byte was `consumed` bytes into what was fed.
+    Whole {
+        /// Bytes of the feed that belonged to it.
+        consumed: usize,
+    },
+}
+
+/// Why what came is not a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Not HTTP/1, or its framing is broken.
+    Malformed,
+    /// The head is over [`HEAD_BYTES_MAX`] or has too many headers, or interim responses do not end.
+    HeadTooLarge,
+}
+
+/// What the server's closing makes of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtClose {
+    /// The close ended the body: the response is whole.
+    Whole,
+    /// Not a byte had come.
+    Nothing,
+    /// The close came too early.
+    Short,
+    /// What had come was no response at all.
+    Malformed,
+}
+
+/// Interim responses before a final one. A server that sends more is not going to answer.
+const INTERIM_MAX: u8 = 32;
+
+impl Response {
+    /// Ready for the response to a request with `method`.
+    pub fn new(method: Method) -> Self {
+        Response { method, stage: Stage::Head, status: 0, keep_alive: false, interim: 0, partial: Vec::new() }
+    }
+
+    /// Ready for the next response.
+    pub fn reset(&mut self, method: Method) {
+        self.method = method;
+        self.stage = Stage::Head;
+        self.status = 0;
+        self.keep_alive = false;
+        self.interim = 0;
+        self.partial.clear();
+    }
+
+    /// Status of the final response; 0 until its head is whole.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Whether the connection may serve another request after this response, as far as the response says.
+    pub fn keep_alive(&self) -> bool {
+        self.keep_alive
+    }
+
+    /// Body bytes that can be thrown away unread because they are certain to come: the rest of a Content-Length.
+    pub fn discardable(&self) -> u64 {
+        match self.stage {
+            Stage::Length(left) => left,
+            Stage::Head | Stage::Chunked(_) | Stage::UntilClose | Stage::Whole => 0,
+        }
+    }
+
+    /// Takes note of `bytes` body bytes thrown away unread, at most [`Self::discardable`].
+    pub fn discard(&mut self, bytes: u64) -> Progress {
+        if let Stage::Length(left) = &mut self.stage {
+            *left = left.saturating_sub(bytes);
+            if *left == 0 {
+                self.stage = Stage::Whole;
+            }
+        }
+        if matches!(self.stage, Stage::Whole) { Progress::Whole { consumed: 0 } } else { Progress::More }
+    }
+
+    /// Reads the next bytes.
+    ///
+    /// # Errors
+    /// What came is not a response; the connection is of no further use.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Progress, Fault> {
+        let mut consumed = 0;
+        loop {
+            let rest = &bytes[consumed..];
+            match &mut self.stage {
+                Stage::Head => match self.feed_head(rest)? {
+                    Some(taken) => consumed += taken,
+                    None => return Ok(Progress::More),
+                },
+                Stage::Length(left) => {
+                    let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
+                    *left -= taken as u64;
+                    consumed += taken;
+                    if *left > 0 {
+                        return Ok(Progress::More);
+                    }
+                    self.stage = Stage::Whole;
+                }
+                Stage::Chunked(chunked) => match chunked.feed(rest)? {
+                    Some(taken) => {
+                        consumed += taken;
+                        self.stage = Stage::Whole;
+                    }
+                    None => return Ok(Progress::More),
+                },
+                Stage::UntilClose => return Ok(Progress::More),
+                Stage::Whole => return Ok(Progress::Whole { consumed }),
+            }
+        }
+    }
+
+    /// The server has closed its side.
+    pub fn close(&self) -> AtClose {
+        match self.stage {
+            Stage::Head if self.partial.is_empty() && self.interim == 0 => AtClose::Nothing,
+            Stage::Head if head::parse(&self.partial, self.method).is_err() => AtClose::Malformed,
+            Stage::Head | Stage::Length(_) | Stage::Chunked(_) => AtClose::Short,
+            Stage::UntilClose | Stage::Whole => AtClose::Whole,
+        }
+    }
+
+    /// Bytes taken when the head is whole; `None` when all were taken and it is not.
+    fn feed_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
+        if self.partial.is_empty() {
+            // Nearly every head comes in one piece and is read where it lies.
+            let within_limit = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+            if let Some(head) = head::parse(within_limit, self.method)? {
+                return self.begin_body(&head).map(|()| Some(head.length));
+            }
+            return self.keep_partial(bytes);
+        }
+        let had = self.partial.len();
+        let room = HEAD_BYTES_MAX - had;
+        let added = &bytes[..bytes.len().min(room)];
+        self.partial.extend_from_slice(added);
+        // Only a line's end can end a head, so that a trickle is parsed once a line and not once a byte.
+        let worth_parsing = had < head::PREFIX.len() || added.contains(&b'\n') || self.partial.len() == HEAD_BYTES_MAX;
+        if worth_parsing && let Some(head) = head::parse(&self.partial, self.method)? {
+            self.partial.clear();
+            return self.begin_body(&head).map(|()| Some(head.length - had));
+        }
+        if self.partial.len() == HEAD_BYTES_MAX { Err(Fault::HeadTooLarge) } else { Ok(None) }
+    }
+
+    fn keep_partial(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
+        if bytes.len() >= HEAD_BYTES_MAX {
+            return Err(Fault::HeadTooLarge);
+        }
+        self.partial.extend_from_slice(bytes);
+        Ok(None)
+    }
+
+    fn begin_body(&mut self, head: &head::Head) -> Result<(), Fault> {
+        if head.is_interim() {
+            self.interim += 1;
+            return if self.interim > INTERIM_MAX { Err(Fault::HeadTooLarge) } else { Ok(()) };
+        }
+        self.status = head.status;
+        self.keep_alive = head.keep_alive;
+        self.stage = match head.framing {
+            Framing::None | Framing::Length(0) => Stage::Whole,
+            Framing::Length(length) => Stage::Length(length),
+            Framing::Chunked => Stage::Chunked(Chunked::new()),
+            Framing::UntilClose => Stage::UntilClose,
+        };
+        Ok(())
+    }
+}

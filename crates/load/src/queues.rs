@@ -1,0 +1,141 @@
+//! First-in, first-out queues of connections, threaded through one array.
+//!
+//! Every timeout is a constant, so deadlines come in the order in which they are set, and a queue in that order needs
+//! no heap. A connection is in at most one queue at a time (its state says which), so one pair of links serves all.
+//! Removal from the middle is immediate: at 100,000 requests a second with a timeout of 30 s, entries left behind for
+//! lazy removal would be three million.
+
+use units::Timestamp;
+
+/// The queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// By connect deadline.
+    Connecting,
+    /// By response deadline.
+    Awaiting,
+    /// By the deadline of the wait for the server's FIN.
+    Lingering,
+    /// By the moment they became idle.
+    Idle,
+}
+
+/// All queues over all connection slots.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    nodes: Vec<Node>,
+    ends: [Ends; 4],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    at: Timestamp,
+    previous: u32,
+    next: u32,
+    queue: Option<Queue>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    first: u32,
+    last: u32,
+}
+
+/// No slot: ends of a list.
+const NONE: u32 = u32::MAX;
+
+impl Queues {
+    pub(crate) fn new() -> Self {
+        Queues { nodes: Vec::new(), ends: [Ends { first: NONE, last: NONE }; 4] }
+    }
+
+    /// Appends slot `index`, which must be in no queue. `at` must not be before the last one's.
+    pub(crate) fn push(&mut self, queue: Queue, index: u32, at: Timestamp) {
+        if self.nodes.len() <= index as usize {
+            let empty = Node { at: Timestamp::ZERO, previous: NONE, next: NONE, queue: None };
+            self.nodes.resize(index as usize + 1, empty);
+        }
+        debug_assert!(self.nodes[index as usize].queue.is_none(), "slot {index} is in a queue already");
+        let ends = &mut self.ends[queue as usize];
+        let previous = std::mem::replace(&mut ends.last, index);
+        if previous == NONE {
+            ends.first = index;
+        } else {
+            debug_assert!(self.nodes[previous as usize].at <= at, "deadlines of one queue are set in order");
+            self.nodes[previous as usize].next = index;
+        }
+        self.nodes[index as usize] = Node { at, previous, next: NONE, queue: Some(queue) };
+    }
+
+    /// Takes slot `index` out of the queue it is in, if any.
+    pub(crate) fn remove(&mut self, index: u32) {
+        let Some(node) = self.nodes.get_mut(index as usize) else { return };
+        let Some(queue) = node.queue.take() else { return };
+        let (previous, next) = (node.previous, node.next);
+        if previous == NONE {
+            self.ends[queue as usize].first = next;
+        } else {
+            self.nodes[previous as usize].next = next;
+        }
+        if next == NONE {
+            self.ends[queue as usize].last = previous;
+        } else {
+            self.nodes[next as usize].previous = previous;
+        }
+    }
+
+    /// The first of a queue and its moment.
+    pub(crate) fn first(&self, queue: Queue) -> Option<(u32, Timestamp)> {
+        let first = self.ends[queue as usize].first;
+        (first != NONE).then(|| (first, self.nodes[first as usize].at))
+    }
+
+    /// Earliest deadline of all queues that have one (Idle has none).
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        [Queue::Connecting, Queue::Awaiting, Queue::Lingering]
+            .into_iter()
+            .filter_map(|queue| Some(self.first(queue)?.1))
+            .min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Against plain deques: same order, whatever is pushed and removed.
+        #[test]
+        fn queues_agree_with_a_plain_model(steps in prop::collection::vec((0u32..16, 0usize..5), 1..300)) {
+            let names = [Queue::Connecting, Queue::Awaiting, Queue::Lingering, Queue::Idle];
+            let mut queues = Queues::new();
+            let mut model: [VecDeque<(u32, Timestamp)>; 4] = Default::default();
+            for (now, (index, what)) in steps.into_iter().enumerate() {
+                let at = Timestamp::from_nanos(now as u64);
+                queues.remove(index);
+                for queue in &mut model {
+                    queue.retain(|&(other, _)| other != index);
+                }
+                if what < 4 {
+                    queues.push(names[what], index, at);
+                    model[what].push_back((index, at));
+                }
+                for (queue, plain) in names.iter().zip(&model) {
+                    prop_assert_eq!(queues.first(*queue), plain.front().copied());
+                }
+                prop_assert_eq!(queues.next_deadline(), model[..3].iter().filter_map(|q| Some(q.front()?.1)).min());
+            }
+            for (queue, plain) in names.iter().zip(&mut model) {
+                while let Some((index, at)) = queues.first(*queue) {
+                    prop_assert_eq!(plain.pop_front(), Some((index, at)));
+                    queues.remove(index);
+                }
+                prop_assert!(plain.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Results by the distance of the client.
+
+use std::collections::BTreeMap;
+
+use ledger::RequestRecord;
+use ledger::document::DistanceBand;
+
+use super::Part;
+
+/// Bands of asked RTT at 1, 2, 5, 10, 20, 50 .. us; only those that have clients.
+#[derive(Debug)]
+pub(super) struct Distances {
+    /// Position in `bands` for each client.
+    band_of_client: Vec<u16>,
+    bands: Vec<Band>,
+}
+
+#[derive(Debug)]
+struct Band {
+    from: u64,
+    to: u64,
+    clients: u64,
+    part: Part,
+}
+
+impl Distances {
+    pub(super) fn new(clients_rtt_ns: &[u64]) -> Self {
+        let mut clients = BTreeMap::<(u64, u64), u64>::new();
+        for &rtt_ns in clients_rtt_ns {
+            *clients.entry(edges(rtt_ns)).or_default() += 1;
+        }
+        let bands: Vec<Band> = clients
+            .into_iter()
+            .map(|((from, to), clients)| Band { from, to, clients, part: Part::default() })
+            .collect();
+        let position = |rtt_ns: u64| bands.partition_point(|band| band.to <= rtt_ns) as u16;
+        Distances { band_of_client: clients_rtt_ns.iter().map(|&rtt_ns| position(rtt_ns)).collect(), bands }
+    }
+
+    pub(super) fn add(&mut self, record: &RequestRecord) {
+        if let Some(&band) = self.band_of_client.get(record.client as usize) {
+            self.bands[usize::from(band)].part.add(record);
+        }
+    }
+
+    pub(super) fn bands(&self) -> Vec<DistanceBand> {
+        self.bands
+            .iter()
+            .map(|band| DistanceBand {
+                rtt_ns_from: band.from,
+                rtt_ns_to: band.to,
+                clients: band.clients,
+                completed: band.part.completed,
+                failed: band.part.failed,
+                response_time_ns: band.part.response_time.quantiles(),
+            })
+            .collect()
+    }
+}
+
+/// Below this all is one band: a distance of under a microsecond is none.
+const LOWEST_EDGE_NS: u64 = 1_000;
+
+/// The band `[from, to)` of an RTT.
+fn edges(rtt_ns: u64) -> (u64, u64) {
+    if rtt_ns < LOWEST_EDGE_NS {
+        return (0, LOWEST_EDGE_NS);
+    }
+    let decade = 10u64.pow(rtt_ns.ilog10());
+    match rtt_ns / decade {
+        1 => (decade, 2 * decade),
+        2..=4 => (2 * decade, 5 * decade),
+        _ => (5 * decade, decade.saturating_mul(10)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_are_at_1_2_5() {
+        assert_eq!(edges(0), (0, 1_000));
+        assert_eq!(edges(999), (0, 1_000));
+        assert_eq!(edges(1_000), (1_000, 2_000));
+        assert_eq!(edges(1_999), (1_000, 2_000));
+        assert_eq!(edges(2_000), (2_000, 5_000));
+        assert_eq!(edges(4_999), (2_000, 5_000));
+        assert_eq!(edges(48_000_000), (20_000_000, 50_000_000));
+        assert_eq!(edges(50_000_000), (50_000_000, 100_000_000));
+        assert_eq!(edges(99_999_999), (50_000_000, 100_000_000));
+    }
+
+    #[test]
+    fn only_bands_with_clients_and_each_client_in_one() {
+        let distances = Distances::new(&[48_000_000, 0, 50_000_000, 48_000_001, 3_000_000_000]);
+        let bands = distances.bands();
+        let brief: Vec<_> = bands.iter().map(|band| (band.rtt_ns_from, band.clients)).collect();
+        assert_eq!(brief, [(0, 1), (20_000_000, 2), (50_000_000, 1), (2_000_000_000, 1)]);
+        assert_eq!(distances.band_of_client, [1, 0, 2, 1, 3]);
+    }
+}

@@ -1,0 +1,67 @@
+//! The side of Little's law that comes from records: the mean number present is the time they spent, summed, over the
+//! length of the phase.
+
+use std::time::Duration;
+
+use units::Timestamp;
+
+/// Means over the measured phase by summing each one's time *inside* the phase, so that what began before it or ended
+/// after it neither adds too much nor is missing: no edge error, whatever the length. To be held against the sampled
+/// [`Levels`](crate::Levels).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LittleTerms {
+    /// Mean number of requests in flight.
+    pub in_flight: f64,
+    /// Mean number of connections in process.
+    pub connections: f64,
+    /// Requests that were in flight at some moment of the phase.
+    pub requests_seen: u64,
+    /// Connections that were in process at some moment of the phase.
+    pub connections_seen: u64,
+    /// Length of the phase.
+    pub phase: Duration,
+}
+
+/// The sums, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Integrals {
+    requests: Sum,
+    connections: Sum,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    nanos: u128,
+    seen: u64,
+}
+
+impl Integrals {
+    pub(super) fn add_request(&mut self, from: Timestamp, to: Timestamp, phase: (Timestamp, Option<Timestamp>)) {
+        self.requests.add(from, to, phase);
+    }
+
+    pub(super) fn add_connection(&mut self, from: Timestamp, to: Timestamp, phase: (Timestamp, Option<Timestamp>)) {
+        self.connections.add(from, to, phase);
+    }
+
+    pub(super) fn terms(&self, phase: Duration) -> LittleTerms {
+        let mean = |sum: Sum| if phase.is_zero() { 0.0 } else { sum.nanos as f64 / phase.as_nanos() as f64 };
+        LittleTerms {
+            in_flight: mean(self.requests),
+            connections: mean(self.connections),
+            requests_seen: self.requests.seen,
+            connections_seen: self.connections.seen,
+            phase,
+        }
+    }
+}
+
+impl Sum {
+    fn add(&mut self, from: Timestamp, to: Timestamp, (start, end): (Timestamp, Option<Timestamp>)) {
+        let (from, to) = (from.max(start), end.map_or(to, |end| to.min(end)));
+        if from < to {
+            self.nanos += to.since(from).as_nanos();
+            self.seen += 1;
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Where the load goes: a URL taken apart.
+
+use std::fmt;
+
+use crate::LoadError;
+
+/// One URL to ask for. Names are not resolved here: the driver knows in which namespace a name means what.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// Name or address, an IPv6 address without its brackets.
+    pub host: String,
+    /// Port, 80 where the URL names none.
+    pub port: u16,
+    /// What follows the authority, beginning with `/`; without the fragment.
+    pub path_and_query: String,
+    /// Value of the Host header: host and port as typed.
+    pub authority: String,
+    url: String,
+}
+
+impl Target {
+    /// Takes `http://host:port/path?query` apart.
+    ///
+    /// # Errors
+    /// Not a URL, no scheme, a scheme other than http (https is refused by name), a user name, a port outside 1 to
+    /// 65535, a space or a character outside ASCII.
+    pub fn parse(typed: &str) -> Result<Target, LoadError> {
+        let url = typed.trim();
+        if url.is_empty() {
+            return Err(LoadError::EmptyUrl);
+        }
+        let unreadable =
+            |why: &str| LoadError::UnreadableUrl { url: url.escape_debug().to_string(), why: why.to_owned() };
+        if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(unreadable("it contains a space or control character (write %20 for a space)"));
+        }
+        if !url.is_ascii() {
+            return Err(unreadable("it contains a character outside ASCII (percent-encode it)"));
+        }
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Err(LoadError::NoScheme { url: url.to_owned() });
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "http" => {}
+            "https" => return Err(LoadError::Https { url: url.to_owned() }),
+            _ => return Err(LoadError::UnknownScheme { url: url.to_owned(), scheme: scheme.to_owned() }),
+        }
+        let without_fragment = rest.split('#').next().unwrap_or_default();
+        let path_at = without_fragment.find(['/', '?']).unwrap_or(without_fragment.len());
+        let (authority, path) = without_fragment.split_at(path_at);
+        if authority.contains('@') {
+            return Err(LoadError::UserInUrl { url: url.to_owned() });
+        }
+        let (host, port) = split_authority(authority).map_err(unreadable)?;
+        let path_and_query = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        // The http crate knows which characters a path may hold; a request line with others would be refused.
+        path_and_query
+            .parse::<http::uri::PathAndQuery>()
+            .map_err(|_| unreadable("its path contains a character that must be percent-encoded"))?;
+        Ok(Target { host, port, path_and_query, authority: authority.to_owned(), url: url.to_owned() })
+    }
+
+    /// The URL as typed, spaces around it removed.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether a connection to `other` can carry a request to this one.
+    pub fn same_endpoint(&self, other: &Target) -> bool {
+        self.port == other.port && self.host.eq_ignore_ascii_case(&other.host)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+/// `host`, `host:port`, `[v6]` or `[v6]:port`.
+fn split_authority(authority: &str) -> Result<(String, u16), &'static str> {
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let (address, after) = rest.split_once(']').ok_or("the `[` of an IPv6 address is not closed")?;
+        address.parse::<std::net::Ipv6Addr>().map_err(|_| "what stands between [ and ] is not an IPv6 address")?;
+        match after {
+            "" => (address, None),
+            _ => (address, Some(after.strip_prefix(':').ok_or("after `]` only a port can follow")?)),
+        }
+    } else {
+        match authority.split_once(':') {
+            Some((_, port)) if port.contains(':') => {
+                return Err("an IPv6 address goes in brackets: http://[2001:2::1]/");
+            }
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        }
+    };
+    if host.is_empty() {
+        return Err("it names no host");
+    }
+    if !authority.starts_with('[')
+        && !host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
+    {
+        return Err("its host contains a character that no host name has");
+    }
+    let port = match port {
+        None => 80,
+        Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => {
+            port.parse::<u16>().ok().filter(|&port| port != 0).ok_or("its port is not within 1 to 65535")?
+        }
+        Some(_) => return Err("its port is not a number"),
+    };
+    Ok((host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(url: &str) -> (String, u16, String, String) {
+        let target = Target::parse(url).unwrap();
+        (target.host, target.port, target.path_and_query, target.authority)
+    }
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        let owned = |host: &str, port, path: &str, authority: &str| (host.into(), port, path.into(), authority.into());
+        assert_eq!(parts("http://server:8080/10k.bin"), owned("server", 8080, "/10k.bin", "server:8080"));
+        assert_eq!(parts(" http://server "), owned("server", 80, "/", "server"));
+        assert_eq!(parts("HTTP://a.example/b?c=d&e#f"), owned("a.example", 80, "/b?c=d&e", "a.example"));
+        assert_eq!(parts("http://h?q=1"), owned("h", 80, "/?q=1", "h"));
+        assert_eq!(parts("http://[2001:2::1]:81/"), owned("2001:2::1", 81, "/", "[2001:2::1]:81"));
+        assert_eq!(parts("http://h:65535/").1, 65535);
+    }
+
+    #[test]
+    fn what_is_not_a_url_is_refused_with_the_mend() {
+        let message = |url: &str| Target::parse(url).unwrap_err().to_string();
+        assert!(message("").contains("http://server:8080"));
+        assert!(message("https://server/").contains("TLS, which comes with"));
+        assert!(message("server/x").contains("did you mean http://server/x"));
+        assert!(message("ftp://server/").contains("only http://"));
+        assert!(message("http://user:pw@server/").contains("Authorization"));
+        assert!(message("http://").contains("names no host"));
+        assert!(message("http://:80/").contains("names no host"));
+        assert!(message("http://h:0/").contains("1 to 65535"));
+        assert!(message("http://h:65536/").contains("1 to 65535"));
+        assert!(message("http://h:/").contains("1 to 65535"));
+        assert!(message("http://h:http/").contains("not a number"));
+        assert!(message("http://2001:2::1/").contains("brackets"));
+        assert!(message("http://[2001:2::1/").contains("not closed"));
+        assert!(message("http://[x]/").contains("not an IPv6"));
+        assert!(message("http://h/a b").contains("%20"));
+        assert!(message("http://h/\u{5c71}").contains("percent-encode"));
+        assert!(message("http://h/\r\nX: y").contains("control"));
+        assert!(message("http://h^/").contains("host name"));
+    }
+
+    #[test]
+    fn endpoints_compare_by_host_and_port() {
+        let target = |url| Target::parse(url).unwrap();
+        assert!(target("http://A:80/x").same_endpoint(&target("http://a/y")));
+        assert!(!target("http://a:81/x").same_endpoint(&target("http://a/x")));
+    }
+}

@@ -1,0 +1,174 @@
+//! Servers and sockets that fail: every request ends once, with one cause.
+
+use std::time::Duration;
+
+use ledger::{FailureCause, Method};
+use load::{Action, Load};
+use units::Timestamp;
+
+use crate::world::*;
+
+/// One request to a server that answers with `replies`.
+fn one(replies: &[(u64, Reply)]) -> World<impl Server + use<>> {
+    let mut spec = spec(constant(1.0));
+    spec.requests_max = Some(1);
+    let replies: Vec<_> = replies.iter().map(|(after, reply)| (ms(*after), reply.clone())).collect();
+    World::new(spec, move |_: Timestamp, _: u32| replies.clone()).run()
+}
+
+fn bytes(text: &str) -> Reply {
+    Reply::Bytes(text.as_bytes().to_vec())
+}
+
+#[test]
+fn each_way_to_fail_has_its_cause() {
+    let short = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello";
+    let cases: [(&[(u64, Reply)], FailureCause); 10] = [
+        (&[(1, Reply::Fin)], FailureCause::ClosedBeforeResponse),
+        (&[(1, Reply::Reset)], FailureCause::Reset),
+        (&[(1, bytes(short)), (2, Reply::Fin)], FailureCause::ClosedEarly),
+        (&[(1, bytes(short)), (2, Reply::Reset)], FailureCause::Reset),
+        (&[(1, bytes("HTTP/1.1 100 Continue\r\n\r\n")), (2, Reply::Fin)], FailureCause::ClosedEarly),
+        (&[(1, bytes("SSH-2.0-OpenSSH_9.2\r\n"))], FailureCause::Malformed),
+        (&[(1, bytes("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello!"))], FailureCause::Malformed),
+        (&[(1, bytes("HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\n"))], FailureCause::Malformed),
+        (&[(1, bytes(&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(65536))))], FailureCause::HeadTooLarge),
+        (&[(1, bytes("HTTP/1.1 200 OK\r\nContent-Len")), (2, Reply::Fin)], FailureCause::ClosedEarly),
+    ];
+    for (replies, cause) in cases {
+        let world = one(replies);
+        assert_eq!(world.records.len(), 1);
+        assert_eq!(world.records[0].failure, Some(cause), "{replies:?}");
+        assert_eq!(world.ends.len(), 1);
+    }
+}
+
+#[test]
+fn a_status_is_kept_when_the_body_is_cut_off() {
+    let world = one(&[(1, bytes("HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nnope")), (5, Reply::Fin)]);
+    assert_eq!((world.records[0].status, world.records[0].failure), (404, Some(FailureCause::ClosedEarly)));
+    let load = world.outcome(true, None, &["u"]).load;
+    assert_eq!(load.status.get("404"), None, "status counts whole responses");
+    assert_eq!(load.failed["closed_early"], 1);
+}
+
+#[test]
+fn an_error_status_is_a_whole_response() {
+    let world = one(&[(1, bytes("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"))]);
+    assert_eq!((world.records[0].status, world.records[0].failure), (503, None));
+}
+
+#[test]
+fn bytes_nobody_asked_for_close_the_connection() {
+    let mut spec = spec(constant(10.0));
+    spec.clients = 1;
+    spec.requests_max = Some(3);
+    let server = |_: Timestamp, _: u32| vec![(ms(1), Reply::Bytes(OK.to_vec())), (ms(20), bytes("surprise"))];
+    let world = World::new(spec, server).run();
+    let live = world.load.live();
+    assert_eq!((live.completed, live.surplus), (3, 3), "the responses were whole when they ended");
+    assert_eq!(world.connects.len(), 3);
+}
+
+#[test]
+fn a_request_written_in_pieces_is_sent_when_the_last_is() {
+    let mut spec = spec(constant(1.0));
+    spec.requests_max = Some(1);
+    spec.method = Method::Post;
+    spec.body = vec![b'x'; 100];
+    let mut load = Load::new(spec, Timestamp::ZERO);
+    let now = |nanos| Timestamp::from_nanos(nanos);
+    load.handle_time(now(0));
+    let Some(Action::Connect { key, .. }) = load.poll_action(now(0)) else { panic!("a connect comes first") };
+    load.handle_connected(now(10), key);
+    let Some(Action::Send { bytes, .. }) = load.poll_action(now(11)) else { panic!("then a send") };
+    let whole = bytes.to_vec();
+    load.handle_sent(now(12), key, whole.len() - 100);
+    assert_eq!(load.unsent(key), vec![b'x'; 100]);
+    load.handle_sent(now(20), key, 99);
+    assert_eq!(load.unsent(key), b"x");
+    load.handle_sent(now(30), key, 1);
+    assert!(load.unsent(key).is_empty());
+    load.handle_bytes(now(40), key, OK);
+    let mut records = Vec::new();
+    load.take_records(&mut records);
+    assert_eq!((records[0].sent_at, records[0].bytes_sent), (Some(now(30)), whole.len() as u64));
+}
+
+/// 413 before the body was read: the answer counts, the connection does not stay.
+#[test]
+fn an_answer_before_the_request_was_written_ends_the_connection() {
+    let mut spec = spec(constant(1.0));
+    spec.requests_max = Some(1);
+    spec.method = Method::Post;
+    spec.body = vec![b'x'; 100];
+    let mut load = Load::new(spec, Timestamp::ZERO);
+    load.handle_time(Timestamp::ZERO);
+    let Some(Action::Connect { key, .. }) = load.poll_action(Timestamp::ZERO) else { panic!("a connect comes first") };
+    load.handle_connected(at(ms(1)), key);
+    assert!(matches!(load.poll_action(at(ms(1))), Some(Action::Send { .. })));
+    load.handle_sent(at(ms(1)), key, 50);
+    load.handle_bytes(at(ms(2)), key, OK);
+    assert_eq!(load.poll_action(at(ms(2))), Some(Action::Close { key }));
+    assert_eq!(load.live().completed, 1);
+}
+
+#[test]
+fn a_long_body_can_be_thrown_away_unread() {
+    let mut spec = spec(constant(1.0));
+    spec.requests_max = Some(1);
+    let mut load = Load::new(spec, Timestamp::ZERO);
+    load.handle_time(Timestamp::ZERO);
+    let Some(Action::Connect { key, .. }) = load.poll_action(Timestamp::ZERO) else { panic!("a connect comes first") };
+    load.handle_connected(at(ms(1)), key);
+    assert_eq!(load.discardable(key), 0);
+    assert!(matches!(load.poll_action(at(ms(1))), Some(Action::Send { .. })));
+    let length = load.unsent(key).len();
+    load.handle_sent(at(ms(1)), key, length);
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nabc";
+    load.handle_bytes(at(ms(2)), key, head);
+    assert_eq!(load.discardable(key), 999_997);
+    load.handle_discarded(at(ms(3)), key, 999_990);
+    assert_eq!(load.live().completed, 0);
+    load.handle_discarded(at(ms(4)), key, 7);
+    let mut records = Vec::new();
+    load.take_records(&mut records);
+    assert_eq!(records[0].bytes_received, head.len() as u64 - 3 + 1_000_000);
+    assert_eq!((records[0].done_at, records[0].failure), (at(ms(4)), None));
+}
+
+#[test]
+fn failures_of_this_machine_are_told_apart() {
+    for cause in
+        [FailureCause::NoPorts, FailureCause::NoDescriptors, FailureCause::LocalError, FailureCause::ConnectFailed]
+    {
+        let mut spec = spec(constant(1.0));
+        spec.requests_max = Some(1);
+        let mut load = Load::new(spec, Timestamp::ZERO);
+        load.handle_time(Timestamp::ZERO);
+        let Some(Action::Connect { key, .. }) = load.poll_action(Timestamp::ZERO) else {
+            panic!("a connect comes first")
+        };
+        load.handle_failure(Timestamp::ZERO, key, cause);
+        assert_eq!(load.poll_action(Timestamp::ZERO), Some(Action::Close { key }));
+        let mut records = Vec::new();
+        load.take_records(&mut records);
+        assert_eq!(records[0].failure, Some(cause));
+        // The key is void now: whatever still comes is ignored.
+        load.handle_connected(at(ms(1)), key);
+        load.handle_bytes(at(ms(1)), key, b"x");
+        load.handle_eof(at(ms(1)), key);
+        load.handle_failure(at(ms(1)), key, cause);
+        assert_eq!(load.poll_action(at(ms(1))), None);
+        assert_eq!((load.live().failed, load.live().connections), (1, 0));
+    }
+}
+
+#[test]
+fn a_server_that_closes_every_connection_does_not_stop_the_schedule() {
+    let mut spec = spec(constant(100.0));
+    spec.connections_max = 5;
+    let world = World::new(spec, |_: Timestamp, _: u32| vec![(Duration::ZERO, Reply::Fin)]).run();
+    assert_eq!(world.failures(FailureCause::ClosedBeforeResponse), 1000);
+    assert_eq!(world.load.live().cap_hits, 0);
+}

@@ -1,0 +1,166 @@
+//! The tally's figures, against queueing theory and against sums done another way.
+
+use std::time::Duration;
+
+use load::{Ending, Reuse, Tally, TallySpec};
+use stats::Rng;
+use units::Timestamp;
+
+use crate::world::*;
+
+/// One server with a queue: M/M/1 under Poisson arrivals.
+fn single_queue(mean_service: Duration, seed: u64) -> impl Server {
+    let mut rng = Rng::named(seed, "service");
+    let mut free_at = Timestamp::ZERO;
+    move |now: Timestamp, _: u32| {
+        free_at = free_at.max(now) + Duration::from_secs_f64(mean_service.as_secs_f64() * rng.exponential());
+        vec![(free_at.since(now), Reply::Bytes(OK_CLOSE.to_vec())), (free_at.since(now), Reply::Fin)]
+    }
+}
+
+#[test]
+fn littles_law_holds_on_an_m_m_1_queue() {
+    let mut spec = spec(poisson(70.0));
+    spec.reuse = Reuse::Close;
+    spec.warmup = Duration::from_secs(20);
+    spec.duration = Some(Duration::from_secs(1000));
+    spec.response_timeout = Duration::from_secs(60);
+    let mut world = World::new(spec, single_queue(ms(10), 8));
+    world.one_way = Duration::from_micros(500);
+    world.sampler.set_measured_end(at(Duration::from_secs(1020)));
+    let world = world.run();
+    let outcome = world.outcome(true, None, &["u"]);
+    let levels = world.sampler.finish();
+    let (load, little) = (&outcome.load, outcome.little);
+
+    // Sampled against summed: two counts of the same thing by different means, so they agree within sampling error.
+    let sampled = load.in_flight.mean;
+    assert!((sampled / little.in_flight - 1.0).abs() < 0.01, "{sampled} sampled, {} summed", little.in_flight);
+    assert!((load.connections.mean / little.connections - 1.0).abs() < 0.01);
+    // Rate times mean time.
+    let by_law = load.carried_rate_per_s * load.service_time_ns.mean / 1e9;
+    assert!((by_law / little.in_flight - 1.0).abs() < 0.005, "{by_law} against {}", little.in_flight);
+    // M/M/1 at 70 %: 33.3 ms in the server (standard error about 1.3 ms over 1000 s), and 2 ms of round trips.
+    let mean_ms = load.service_time_ns.mean / 1e6;
+    assert!((mean_ms - 35.3).abs() < 5.0, "{mean_ms}");
+    assert!((levels.in_flight.standard_error / sampled) < 0.1);
+    assert_eq!(load.send_lag_ns.max, 0);
+    assert!((load.offered_rate_per_s - 70.0).abs() < 5.0 * 0.265);
+    assert_eq!(load.in_flight_at_end, 0);
+}
+
+#[test]
+fn seconds_add_up_to_the_whole() {
+    let mut spec = spec(poisson(200.0));
+    spec.warmup = Duration::from_millis(1500);
+    let world = World::new(spec, single_queue(ms(3), 3)).run();
+    let outcome = world.outcome(true, None, &["u"]);
+    let sum = |field: fn(&ledger::SecondRecord) -> u64| outcome.seconds.iter().map(field).sum::<u64>();
+    let live = world.load.live();
+    assert_eq!(sum(|second| second.offered), live.offered);
+    assert_eq!(sum(|second| second.started), live.started);
+    assert_eq!(sum(|second| second.completed), live.completed);
+    assert_eq!(sum(|second| second.failed), live.failed);
+    assert_eq!(sum(|second| second.connections_opened), live.connections_opened);
+    assert_eq!(sum(|second| second.bytes_received), live.bytes_received);
+    // [1.5 s, 11.5 s): whole seconds are 2 to 10.
+    let measured: Vec<u32> =
+        outcome.seconds.iter().filter(|second| second.measured).map(|second| second.second).collect();
+    assert_eq!(measured, (2..=10).collect::<Vec<_>>());
+    let fifth = &outcome.seconds[5];
+    assert!(fifth.response_p50_ns > 0 && fifth.response_p50_ns <= fifth.response_p99_ns);
+    assert!(fifth.response_p99_ns <= fifth.response_max_ns);
+    assert!(fifth.in_flight_mean > 0.0 && fifth.connections_mean > 0.0);
+}
+
+#[test]
+fn results_are_broken_down_by_distance() {
+    let mut spec = spec(constant(100.0));
+    spec.clients = 4;
+    let world = World::new(spec, answering(ms(1))).run();
+    let load = world.outcome(true, Some(vec![0, 48_000_000, 48_000_000, 120_000_000]), &["u"]).load;
+    let brief: Vec<_> = load.by_distance.iter().map(|band| (band.rtt_ns_to, band.clients, band.completed)).collect();
+    assert_eq!(brief, [(1_000, 1, 250), (50_000_000, 2, 500), (200_000_000, 1, 250)]);
+    assert!(load.by_url.is_empty(), "one URL needs no breakdown");
+    assert!(world.outcome(true, None, &["u"]).load.by_distance.is_empty());
+}
+
+#[test]
+fn failed_requests_are_in_the_response_times() {
+    let mut spec = spec(constant(10.0));
+    spec.duration = Some(Duration::from_secs(10));
+    let mut answered = 0;
+    let server = move |_: Timestamp, _: u32| {
+        answered += 1;
+        if answered % 10 == 0 { Vec::new() } else { vec![(ms(1), Reply::Bytes(OK.to_vec()))] }
+    };
+    let load = World::new(spec, server).run().outcome(true, None, &["u"]).load;
+    assert_eq!((load.completed, load.failed["response_timeout"]), (90, 10));
+    assert_eq!(load.response_time_ns.count, 100);
+    assert!(load.response_time_ns.p95 >= 5_000_000_000, "{:?}", load.response_time_ns);
+    assert_eq!(load.status["200"], 90);
+}
+
+/// What began before the phase or ended after it counts for the part inside.
+#[test]
+fn the_edges_of_the_phase_are_corrected() {
+    let mut spec = spec(constant(1.0));
+    spec.warmup = ms(2500);
+    spec.duration = Some(ms(5000));
+    spec.clients = 100;
+    // 2 s in the server, and 4 ms of round trips: two in flight on average at 1/s, less the 4 ms.
+    let world = World::new(spec, answering(ms(1996))).run();
+    let outcome = world.outcome(true, None, &["u"]);
+    assert!((outcome.little.in_flight - 2.0).abs() < 1e-9, "{:?}", outcome.little);
+    assert_eq!(outcome.little.requests_seen, 7);
+    // Of the completions at 2, 3 .. 9 s, those in [2.5, 7.5): five.
+    assert_eq!(outcome.load.carried_rate_per_s, 1.0);
+}
+
+#[test]
+fn a_phase_of_no_length_has_no_rate() {
+    let mut spec = spec(constant(10.0));
+    spec.warmup = Duration::from_secs(5);
+    let mut world = World::new(spec, answering(ms(1)));
+    world.run_until(at(Duration::from_secs(2)));
+    world.load.stop(world.now);
+    let world = world.run();
+    let load = world.outcome(true, None, &["u"]).load;
+    assert_eq!((load.offered_requests, load.offered_rate_per_s, load.carried_rate_per_s), (0, 0.0, 0.0));
+}
+
+/// As the program does it: records go to the tally while the load runs, and the end is told when it is known.
+#[test]
+fn an_end_learnt_on_the_way_gives_the_same_figures() {
+    let stop = at(ms(1234));
+    let spec =
+        || TallySpec { open_loop: true, measured: (Timestamp::ZERO, None), clients_rtt_ns: None, urls: Vec::new() };
+    let mut world = World::new(
+        {
+            let mut spec = crate::world::spec(poisson(300.0));
+            spec.duration = None;
+            spec
+        },
+        single_queue(ms(2), 5),
+    );
+    let mut tally = Tally::new(spec());
+    world.run_until(stop);
+    world.records.iter().for_each(|record| tally.add_request(record));
+    world.ends.iter().for_each(|end| tally.add_connection(end));
+    let (requests, connections) = (world.records.len(), world.ends.len());
+    world.load.stop(stop);
+    tally.set_measured_end(world.load.measured().1.unwrap());
+    let world = world.run();
+    world.records[requests..].iter().for_each(|record| tally.add_request(record));
+    world.ends[connections..].iter().for_each(|end| tally.add_connection(end));
+    let streamed = tally.finish(Ending {
+        measured_end: stop,
+        offered: world.load.live().offered_measured,
+        unfinished: 0,
+        levels: world.sampler.finish(),
+    });
+    let whole = world.outcome(true, None, &[]);
+    assert!(world.records.len() > requests, "some were in flight");
+    assert_eq!((streamed.load, streamed.little), (whole.load, whole.little));
+    assert_eq!(streamed.seconds, whole.seconds);
+}

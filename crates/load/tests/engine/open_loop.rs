@@ -1,0 +1,253 @@
+//! The open loop does not wait for the server, and says so when it must.
+
+use std::time::Duration;
+
+use load::Reuse;
+use proptest::prelude::*;
+use stats::Rng;
+use units::Timestamp;
+
+use crate::world::*;
+
+#[test]
+fn a_constant_rate_is_exact_to_the_nanosecond() {
+    let world = World::new(spec(constant(1000.0)), answering(ms(3))).run();
+    assert_eq!(world.records.len(), 10_000);
+    for record in &world.records {
+        assert_eq!(record.intended_at.as_nanos(), record.sequence * 1_000_000);
+        assert_eq!(record.started_at, Some(record.intended_at));
+        assert!(record.failure.is_none());
+    }
+    let (start, end) = world.load.measured();
+    assert_eq!((start, end), (Timestamp::ZERO, Some(at(Duration::from_secs(10)))));
+}
+
+/// The whole reason for an open loop: two seconds of silence are in the response times in full, for each request that
+/// would have been sent in them.
+#[test]
+fn a_stall_shows_in_full() {
+    let (from, to) = (at(Duration::from_secs(3)), at(Duration::from_secs(5)));
+    let server = move |now: Timestamp, _: u32| {
+        let stalled = if now >= from && now < to { to.since(now) } else { Duration::ZERO };
+        vec![(stalled, Reply::Bytes(OK.to_vec()))]
+    };
+    let mut spec = spec(constant(1000.0));
+    spec.connections_max = 10_000;
+    let world = World::new(spec, server).run();
+    for record in &world.records {
+        // New connections first take a round trip to open.
+        let opening = if record.connected_at.is_some() { ms(2) } else { Duration::ZERO };
+        let reaches_server = record.intended_at + opening + ms(1);
+        let expected =
+            if reaches_server >= from && reaches_server < to { to.since(reaches_server) } else { Duration::ZERO };
+        assert_eq!(record.done_at.since(record.intended_at), opening + ms(2) + expected, "{record:?}");
+        assert_eq!(record.send_lag_ns(), Some(0));
+    }
+    let outcome = world.outcome(true, None, &["http://server/"]);
+    let response = outcome.load.response_time_ns;
+    // A fifth of the requests fell into the stall, evenly: p90 half way down it, p99 near its length.
+    assert!((0.99e9..1.01e9).contains(&(response.p90 as f64)), "{response:?}");
+    assert!((1.88e9..1.92e9).contains(&(response.p99 as f64)), "{response:?}");
+    assert_eq!(response.count, 10_000);
+}
+
+#[test]
+fn a_server_that_never_answers_does_not_slow_the_arrivals() {
+    let world = World::new(spec(constant(100.0)), |_: Timestamp, _: u32| Vec::new()).run();
+    assert_eq!(world.records.len(), 1000);
+    assert!(world.records.iter().all(|record| record.send_lag_ns() == Some(0)));
+    // Five seconds of timeout (and a round trip to connect) at 100/s.
+    assert!((500..=501).contains(&world.open_max), "{}", world.open_max);
+}
+
+#[test]
+fn the_cap_shows_as_backlog() {
+    let mut spec = spec(constant(200.0));
+    spec.connections_max = 10;
+    spec.clients = 1;
+    spec.duration = Some(Duration::from_secs(2));
+    let mut world = World::new(spec, answering(ms(98)));
+    world.run_until(at(Duration::from_secs(2)));
+    let live = world.load.live();
+    // Ten connections at 100 ms each carry 100/s, half of what is offered.
+    assert!((195..=205).contains(&live.backlog), "{live:?}");
+    assert_eq!(live.in_flight, 10);
+    assert!(live.cap_hits >= 380, "{live:?}");
+    let world = world.run();
+    assert_eq!(world.open_max, 10);
+    let started: Vec<_> = {
+        let mut records = world.records.clone();
+        records.sort_by_key(|record| record.sequence);
+        records.iter().map(|record| record.started_at).collect()
+    };
+    assert!(started.is_sorted(), "first come, first served");
+    let last = world.records.iter().find(|record| record.sequence == 399).unwrap();
+    assert!(last.send_lag_ns().unwrap() > 1_900_000_000, "the wait is send lag: {last:?}");
+}
+
+#[test]
+fn below_the_cap_nothing_waits() {
+    let mut at_limit = spec(constant(100.0));
+    // 10 ms of service and 2 of round trip at 100/s: two at once when open, three while opening.
+    at_limit.clients = 1;
+    at_limit.connections_max = 2;
+    let world = World::new(at_limit.clone(), answering(ms(10))).run();
+    assert_eq!(world.load.live().cap_hits, 0);
+    at_limit.connections_max = 1;
+    let world = World::new(at_limit, answering(ms(10))).run();
+    assert!(world.load.live().cap_hits > 0);
+}
+
+#[test]
+fn a_late_generator_keeps_the_moments_it_meant() {
+    let mut world = World::new(spec(constant(1000.0)), answering(ms(1)));
+    world.run_until(at(ms(100)));
+    // The process was stopped for half a second.
+    world.now = at(ms(600));
+    let world = world.run();
+    assert_eq!(world.records.len(), 10_000);
+    let late = world.records.iter().find(|record| record.sequence == 200).unwrap();
+    assert_eq!((late.intended_at, late.started_at), (at(ms(200)), Some(at(ms(600)))));
+    assert_eq!(late.send_lag_ns(), Some(400_000_000));
+}
+
+#[test]
+fn more_arrivals_than_one_call_makes_still_all_come() {
+    let mut spec = spec(constant(1e6));
+    spec.duration = Some(ms(50));
+    spec.connections_max = 100;
+    let mut world = World::new(spec, answering(Duration::ZERO));
+    world.now = at(ms(50));
+    let world = world.run();
+    assert_eq!(world.records.len(), 50_000);
+}
+
+#[test]
+fn the_warm_up_is_offered_but_not_measured() {
+    let mut spec = spec(constant(100.0));
+    spec.warmup = Duration::from_secs(2);
+    let world = World::new(spec, answering(ms(1))).run();
+    let live = world.load.live();
+    assert_eq!((live.offered, live.offered_measured), (1200, 1000));
+    assert_eq!(world.load.measured(), (at(Duration::from_secs(2)), Some(at(Duration::from_secs(12)))));
+    let load = world.outcome(true, None, &["u"]).load;
+    assert_eq!((load.offered_requests, load.completed, load.offered_rate_per_s), (1000, 1000, 100.0));
+}
+
+#[test]
+fn a_number_of_requests_ends_the_phase_where_the_next_would_have_come() {
+    let mut spec = spec(constant(100.0));
+    spec.warmup = Duration::from_secs(1);
+    spec.requests_max = Some(250);
+    let world = World::new(spec.clone(), answering(ms(1))).run();
+    assert_eq!(world.load.live().offered_measured, 250);
+    assert_eq!(world.load.measured().1, Some(at(ms(3500))));
+    // The duration wins where it is shorter.
+    spec.duration = Some(Duration::from_secs(2));
+    let world = World::new(spec.clone(), answering(ms(1))).run();
+    assert_eq!(world.load.live().offered_measured, 200);
+    spec.requests_max = Some(0);
+    let world = World::new(spec, answering(ms(1))).run();
+    assert_eq!(world.load.live().offered_measured, 0);
+}
+
+#[test]
+fn stopping_ends_the_phase_and_keeps_the_books() {
+    let mut spec = spec(constant(200.0));
+    spec.connections_max = 10;
+    spec.clients = 1;
+    let mut world = World::new(spec, answering(ms(98)));
+    world.run_until(at(Duration::from_secs(1)));
+    let waiting = world.load.live().backlog;
+    assert!(waiting > 80);
+    world.load.stop(world.now);
+    let world = world.run();
+    assert_eq!(world.load.measured().1, Some(at(Duration::from_secs(1))));
+    assert_eq!(world.failures(ledger::FailureCause::Aborted) as u64, waiting);
+    assert!(world.records.iter().filter(|record| record.started_at.is_some()).all(|record| record.failure.is_none()));
+}
+
+#[test]
+fn an_abort_ends_everything_at_once() {
+    let mut world = World::new(spec(constant(100.0)), |_: Timestamp, _: u32| Vec::new());
+    world.run_until(at(Duration::from_secs(1)));
+    let world = world.end();
+    assert_eq!(world.failures(ledger::FailureCause::Aborted), world.records.len());
+    assert!(world.load.finished());
+}
+
+#[test]
+fn a_seed_repeats_a_run() {
+    let run = |seed| {
+        let mut spec = spec(poisson(300.0));
+        spec.seed = seed;
+        let mut rng = Rng::named(seed, "server");
+        let server = move |_: Timestamp, _: u32| {
+            vec![(Duration::from_secs_f64(rng.exponential() * 0.01), Reply::Bytes(OK.to_vec()))]
+        };
+        World::new(spec, server).run().records
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+/// A server that does anything: whatever comes back, the books balance (checked by `World` at every step), nothing
+/// panics and nothing hangs.
+fn erratic(seed: u64) -> impl Server {
+    let mut rng = Rng::named(seed, "erratic");
+    move |_: Timestamp, _: u32| {
+        (0..1 + rng.below(3))
+            .map(|_| {
+                let reply = match rng.below(9) {
+                    0 => Reply::Fin,
+                    1 => Reply::Reset,
+                    2 => Reply::Bytes(OK_CLOSE.to_vec()),
+                    3 => Reply::Bytes(OK[..rng.below(OK.len() as u64) as usize].to_vec()),
+                    4 => Reply::Bytes((0..rng.below(50)).map(|_| rng.next() as u8).collect()),
+                    _ => Reply::Bytes(OK.to_vec()),
+                };
+                (Duration::from_micros(rng.below(300_000)), reply)
+            })
+            .collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    #[test]
+    fn the_books_balance_whatever_the_server_does(
+        seed: u64,
+        per_second in 1.0f64..400.0,
+        connections_max in 1u32..40,
+        clients in 1u32..20,
+        close: bool,
+        shape in 0u8..3,
+        write_max in 1usize..200,
+        stop_after_ms in prop::option::of(0u64..3000),
+    ) {
+        let arrivals = match shape {
+            0 => load::Arrivals::Closed,
+            1 => constant(per_second),
+            _ => poisson(per_second),
+        };
+        let mut spec = spec(arrivals);
+        spec.seed = seed;
+        spec.connections_max = connections_max;
+        spec.clients = clients;
+        spec.reuse = if close { Reuse::Close } else { Reuse::KeepAlive };
+        spec.response_timeout = ms(400);
+        spec.warmup = ms(200);
+        spec.duration = Some(Duration::from_secs(2));
+        let mut world = World::new(spec, erratic(seed));
+        world.write_max = write_max;
+        if let Some(stop) = stop_after_ms {
+            world.run_until(at(ms(stop)));
+            world.load.stop(world.now);
+        }
+        let world = world.run();
+        prop_assert!(world.open_max <= connections_max as usize);
+        let outcome = world.outcome(shape != 0, None, &["u"]);
+        let failed: u64 = outcome.load.failed.values().sum();
+        prop_assert_eq!(outcome.load.offered_requests, outcome.load.completed + failed);
+    }
+}

@@ -1,0 +1,196 @@
+//! Which connection a request takes, how connections end, and the race with the server's idle timeout.
+
+use std::time::Duration;
+
+use ledger::{FailureCause, Method};
+use load::{HttpVersion, Reuse, Target};
+use units::Timestamp;
+
+use crate::world::*;
+
+#[test]
+fn a_request_takes_an_idle_connection_of_its_own_client() {
+    let mut spec = spec(constant(100.0));
+    spec.clients = 5;
+    let world = World::new(spec, answering(ms(1))).run();
+    assert_eq!(world.connects.len(), 5, "one connection a client is enough");
+    for record in &world.records {
+        let end = world.ends.iter().find(|end| Some(end.connection) == record.connection).unwrap();
+        assert_eq!(end.client, record.client);
+        assert_eq!(record.connected_at.is_some(), record.intended_at == end.opened_at);
+    }
+    assert!(world.ends.iter().all(|end| end.requests == 200 && end.bytes_received == 200 * OK.len() as u64));
+}
+
+#[test]
+fn at_the_cap_the_longest_idle_connection_of_another_client_makes_room() {
+    let mut spec = spec(constant(10.0));
+    spec.clients = 4;
+    spec.connections_max = 3;
+    spec.duration = Some(Duration::from_secs(4));
+    let world = World::new(spec, answering(ms(1))).run();
+    // In a fixed order of four clients with room for three, the next one's connection has always just been closed.
+    assert_eq!(world.connects.len(), 40);
+    assert_eq!(world.open_max, 3);
+    assert_eq!(world.load.live().cap_hits, 0);
+    let mut ends = world.ends.clone();
+    ends.sort_by_key(|end| end.connection);
+    assert!(ends[..37].iter().zip(&ends[3..]).all(|(old, new)| old.closed_at == new.opened_at));
+}
+
+#[test]
+fn with_close_the_server_closes_first() {
+    let mut spec = spec(constant(10.0));
+    spec.reuse = Reuse::Close;
+    let server = |_: Timestamp, _: u32| vec![(ms(1), Reply::Bytes(OK_CLOSE.to_vec())), (ms(300), Reply::Fin)];
+    let world = World::new(spec.clone(), server).run();
+    assert_eq!(world.ends.len(), 100);
+    assert!(world.ends.iter().all(|end| end.closed_at.since(end.opened_at) == ms(4 + 300)));
+    assert!(world.records.iter().all(|record| record.done_at.since(record.intended_at) == ms(5)));
+    // A server that does not close although told to: a second is enough.
+    let world = World::new(spec, answering(ms(1))).run();
+    assert!(world.ends.iter().all(|end| end.closed_at.since(end.opened_at) == ms(5 + 1000)));
+    assert_eq!(world.load.live().failed, 0);
+}
+
+#[test]
+fn http_1_0_connections_stay_only_where_the_server_agrees() {
+    let mut spec = spec(constant(10.0));
+    spec.version = HttpVersion::Http10;
+    spec.clients = 1;
+    let silent = |_: Timestamp, _: u32| {
+        vec![(ms(1), Reply::Bytes(b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx".to_vec())), (ms(1), Reply::Fin)]
+    };
+    assert_eq!(World::new(spec.clone(), silent).run().connects.len(), 100);
+    let agreeing = |_: Timestamp, _: u32| {
+        let response = b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\nx";
+        vec![(ms(1), Reply::Bytes(response.to_vec()))]
+    };
+    assert_eq!(World::new(spec, agreeing).run().connects.len(), 1);
+}
+
+#[test]
+fn a_body_may_end_with_the_connection() {
+    let server = |_: Timestamp, _: u32| {
+        let head = b"HTTP/1.1 200 OK\r\n\r\nsome".to_vec();
+        vec![(ms(1), Reply::Bytes(head)), (ms(50), Reply::Bytes(b" more".to_vec())), (ms(80), Reply::Fin)]
+    };
+    let world = World::new(spec(constant(10.0)), server).run();
+    assert!(world.records.iter().all(|record| record.failure.is_none() && record.bytes_received == 28));
+    assert!(world.records.iter().all(|record| record.done_at.since(record.intended_at) == ms(84)));
+}
+
+/// Answers at once, and closes connections that have been idle for 100 ms.
+struct Impatient;
+
+impl Server for Impatient {
+    fn request(&mut self, _now: Timestamp, _nth: u32) -> Vec<(Duration, Reply)> {
+        vec![(Duration::ZERO, Reply::Bytes(OK.to_vec()))]
+    }
+
+    fn idle_timeout(&self) -> Option<Duration> {
+        Some(ms(100))
+    }
+}
+
+#[test]
+fn an_idle_connection_closed_by_the_server_is_simply_dropped() {
+    let mut spec = spec(constant(5.0));
+    spec.clients = 1;
+    let world = World::new(spec, Impatient).run();
+    let live = world.load.live();
+    assert_eq!((live.completed, live.failed, live.retried), (50, 0, 0));
+    assert_eq!(world.connects.len(), 50);
+}
+
+/// The server closes 100 ms after its answer; one way is 20 ms, so a request sent 90 ms after the answer arrived
+/// crosses the FIN and meets RST.
+#[test]
+fn a_request_that_crosses_the_servers_close_is_sent_once_more() {
+    let mut spec = spec(constant(1000.0 / 210.0));
+    spec.clients = 1;
+    spec.requests_max = Some(2);
+    let race = |spec| {
+        let mut world = World::new(spec, Impatient);
+        world.one_way = ms(20);
+        // First: connect 40 ms, answer at 80. The server closes at 160, which arrives at 180.
+        world.run()
+    };
+    // Second intended at 210 ms: after the FIN arrived, a plain new connection.
+    assert_eq!(race(spec.clone()).load.live().retried, 0);
+    // At 170 ms: the FIN is on its way.
+    spec.arrivals = constant(1000.0 / 170.0);
+    let world = race(spec.clone());
+    assert_eq!(world.load.live().retried, 1);
+    let again = world.records.iter().find(|record| record.sequence == 1).unwrap();
+    assert_eq!(again.failure, None);
+    assert_eq!((again.intended_at, again.started_at), (at(ms(170)), Some(at(ms(170)))));
+    assert_eq!(again.connected_at, None, "connect times are those of single handshakes");
+    assert_eq!(again.connection, Some(1));
+    // FIN at 180, connect until 220, answer at 260.
+    assert_eq!(again.done_at, at(ms(260)));
+    let first = world.records.iter().find(|record| record.sequence == 0).unwrap();
+    assert_eq!(again.bytes_sent, 2 * first.bytes_sent);
+
+    // A POST may have been carried out: it is not repeated.
+    spec.method = Method::Post;
+    let world = race(spec);
+    assert_eq!(world.load.live().retried, 0);
+    assert_eq!(world.failures(FailureCause::ClosedBeforeResponse), 1);
+}
+
+#[test]
+fn a_request_is_sent_again_only_once() {
+    let mut spec = spec(constant(2.0));
+    spec.clients = 1;
+    spec.requests_max = Some(2);
+    let mut requests = 0;
+    // The first request is answered, every later one meets a reset.
+    let server = move |_: Timestamp, _: u32| {
+        requests += 1;
+        let reply = if requests == 1 { Reply::Bytes(OK.to_vec()) } else { Reply::Reset };
+        vec![(Duration::ZERO, reply)]
+    };
+    let world = World::new(spec, server).run();
+    assert_eq!(world.load.live().retried, 1);
+    assert_eq!(world.failures(FailureCause::Reset), 1);
+}
+
+#[test]
+fn a_close_seen_before_the_request_went_out_costs_nothing() {
+    let mut spec = spec(constant(2.0));
+    spec.clients = 1;
+    spec.requests_max = Some(2);
+    let mut world = World::new(spec, answering(ms(1)));
+    world.run_until(at(ms(400)));
+    let key = world.only_key();
+    world.happen_at(at(ms(500)), key, Reply::Fin);
+    let world = world.run();
+    let live = world.load.live();
+    assert_eq!((live.completed, live.retried), (2, 0));
+    let second = world.records.iter().find(|record| record.sequence == 1).unwrap();
+    assert_eq!((second.started_at, second.connected_at), (Some(at(ms(500))), Some(at(ms(502)))));
+}
+
+#[test]
+fn urls_are_taken_in_turn_and_connections_belong_to_one_host() {
+    let mut spec = spec(constant(100.0));
+    spec.clients = 2;
+    spec.targets = ["http://a/1", "http://a/2", "http://b/3"].map(|url| Target::parse(url).unwrap()).to_vec();
+    let world = World::new(spec, answering(ms(1))).run();
+    assert!(world.records.iter().all(|record| u64::from(record.url) == record.sequence % 3));
+    assert_eq!(world.connects.len(), 4, "one a client and host");
+    for end in &world.ends {
+        let mut urls: Vec<u16> = world
+            .records
+            .iter()
+            .filter(|record| record.connection == Some(end.connection))
+            .map(|record| record.url)
+            .collect();
+        urls.sort_unstable();
+        urls.dedup();
+        assert!(urls == [0, 1] || urls == [2], "{urls:?}");
+    }
+    let by_url = world.outcome(true, None, &["1", "2", "3"]).load.by_url;
+    assert_eq!(by_url.iter().map(|part| part.completed).sum::<u64>(), 1000);
+}

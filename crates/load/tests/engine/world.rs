@@ -1,0 +1,355 @@
+//! A network and a server in virtual time, driving the engine as a real driver would.
+//!
+//! ```text
+//!   Load --Connect/Send/Close--> World --one_way--> Server (a script: what it answers, and when)
+//!        <--handle_*------------       <--one_way--
+//! ```
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::time::Duration;
+
+use ledger::{FailureCause, Method, RequestRecord};
+use load::{
+    Action, Arrivals, ConnectionEnd, ConnectionKey, Ending, HttpVersion, LevelSampler, Live, Load, LoadSpec, Outcome,
+    Reuse, Tally, TallySpec, Target,
+};
+use units::{RequestRate, Timestamp};
+
+/// What the server does, as seen from where it stands.
+pub trait Server {
+    /// A connect arrives.
+    fn connect(&mut self, _now: Timestamp, _client: u32) -> Accept {
+        Accept::Yes
+    }
+
+    /// The `nth` whole request (from 0) arrives on a connection: what goes back, each after its time from now.
+    fn request(&mut self, now: Timestamp, nth: u32) -> Vec<(Duration, Reply)>;
+
+    /// Closes a connection that has been idle for so long.
+    fn idle_timeout(&self) -> Option<Duration> {
+        None
+    }
+}
+
+#[derive(Clone, Copy)]
+pub enum Accept {
+    Yes,
+    Refuse,
+    Ignore,
+}
+
+#[derive(Clone, Debug)]
+pub enum Reply {
+    Bytes(Vec<u8>),
+    Fin,
+    Reset,
+}
+
+impl<F: FnMut(Timestamp, u32) -> Vec<(Duration, Reply)>> Server for F {
+    fn request(&mut self, now: Timestamp, nth: u32) -> Vec<(Duration, Reply)> {
+        self(now, nth)
+    }
+}
+
+pub const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+pub const OK_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+
+/// Answers every request after `service`.
+pub fn answering(service: Duration) -> impl Server {
+    move |_: Timestamp, _: u32| vec![(service, Reply::Bytes(OK.to_vec()))]
+}
+
+pub struct World<S> {
+    pub load: Load,
+    pub server: S,
+    pub now: Timestamp,
+    /// Half the round trip.
+    pub one_way: Duration,
+    /// Bytes the kernel takes at a time.
+    pub write_max: usize,
+    pub records: Vec<RequestRecord>,
+    pub ends: Vec<ConnectionEnd>,
+    pub open_max: usize,
+    pub connects: Vec<(Timestamp, u32)>,
+    pub sampler: LevelSampler,
+    open: HashMap<ConnectionKey, Peer>,
+    events: BinaryHeap<Reverse<(Timestamp, u64, usize)>>,
+    happenings: Vec<Option<(ConnectionKey, Happening)>>,
+    order: u64,
+    seed: u64,
+}
+
+/// The server's end of a connection.
+#[derive(Default)]
+struct Peer {
+    requests: u32,
+    busy: u32,
+    activity: u64,
+    closed: bool,
+}
+
+enum Happening {
+    ConnectArrives { client: u32 },
+    Accepted,
+    Refused,
+    RequestArrives,
+    ServerSends(Reply),
+    Arrives(Reply),
+    IdleCheck { activity: u64 },
+}
+
+impl<S: Server> World<S> {
+    pub fn new(spec: LoadSpec, server: S) -> Self {
+        let sampler = LevelSampler::new(spec.seed, Timestamp::ZERO, Timestamp::ZERO + spec.warmup);
+        World {
+            seed: spec.seed,
+            load: Load::new(spec, Timestamp::ZERO),
+            server,
+            now: Timestamp::ZERO,
+            one_way: Duration::from_millis(1),
+            write_max: usize::MAX,
+            records: Vec::new(),
+            ends: Vec::new(),
+            open_max: 0,
+            connects: Vec::new(),
+            sampler,
+            open: HashMap::new(),
+            events: BinaryHeap::new(),
+            happenings: Vec::new(),
+            order: 0,
+        }
+    }
+
+    /// Until the load has finished, then closes what is left.
+    pub fn run(mut self) -> Self {
+        self.run_until(Timestamp::MAX);
+        assert!(
+            self.load.finished(),
+            "seed {}: nothing left to happen, yet not finished: {:?}",
+            self.seed,
+            self.load.live()
+        );
+        self.end()
+    }
+
+    /// Aborts, and checks the books.
+    pub fn end(mut self) -> Self {
+        self.load.abort(self.now);
+        self.act();
+        let live = self.load.live();
+        assert!(self.open.is_empty(), "every Connect has its Close");
+        assert_eq!((live.connections, live.in_flight, live.backlog), (0, 0, 0));
+        assert_eq!(live.connections_opened as usize, self.ends.len());
+        assert_eq!(live.offered as usize, self.records.len());
+        let started = self.records.iter().filter(|record| record.started_at.is_some()).count();
+        assert_eq!(live.started as usize, started);
+        let mut sequences: Vec<u64> = self.records.iter().map(|record| record.sequence).collect();
+        sequences.sort_unstable();
+        assert!(sequences.iter().copied().eq(0..live.offered), "each request has one record");
+        self.records.iter().for_each(check_moments);
+        self
+    }
+
+    /// Until the load has finished, nothing is left to happen, or `until`.
+    pub fn run_until(&mut self, until: Timestamp) {
+        while !self.load.finished() {
+            let event = self.events.peek().map(|Reverse((at, ..))| *at);
+            let Some(next) = [event, self.load.next_wake()].into_iter().flatten().min() else { return };
+            if next > until {
+                self.now = self.now.max(until);
+                return;
+            }
+            self.now = self.now.max(next);
+            self.sampler.sample(self.now, self.load.live());
+            self.load.handle_time(self.now);
+            while let Some(&Reverse((at, _, index))) = self.events.peek() {
+                if at > self.now {
+                    break;
+                }
+                self.events.pop();
+                let (key, what) = self.happenings[index].take().expect("happens once");
+                self.happen(key, what);
+            }
+            self.act();
+        }
+    }
+
+    pub fn happen_at(&mut self, at: Timestamp, key: ConnectionKey, reply: Reply) {
+        self.schedule(at, key, Happening::Arrives(reply));
+    }
+
+    /// Figures over the whole run, as the program would print them.
+    pub fn outcome(&self, open_loop: bool, clients_rtt_ns: Option<Vec<u64>>, urls: &[&str]) -> Outcome {
+        let measured = self.load.measured();
+        let urls = urls.iter().map(|&url| url.to_owned()).collect();
+        let mut tally = Tally::new(TallySpec { open_loop, measured, clients_rtt_ns, urls });
+        self.records.iter().for_each(|record| tally.add_request(record));
+        self.ends.iter().for_each(|end| tally.add_connection(end));
+        tally.finish(Ending {
+            measured_end: measured.1.expect("the run is over"),
+            offered: self.load.live().offered_measured,
+            unfinished: self.load.unfinished_measured(),
+            levels: self.sampler.finish(),
+        })
+    }
+
+    pub fn failures(&self, cause: FailureCause) -> usize {
+        self.records.iter().filter(|record| record.failure == Some(cause)).count()
+    }
+
+    /// The only open connection.
+    pub fn only_key(&self) -> ConnectionKey {
+        assert_eq!(self.open.len(), 1);
+        *self.open.keys().next().unwrap()
+    }
+
+    pub fn act(&mut self) {
+        let mut todo = Vec::new();
+        while let Some(action) = self.load.poll_action(self.now) {
+            match action {
+                Action::Connect { key, client, .. } => {
+                    self.open.insert(key, Peer::default());
+                    self.connects.push((self.now, client));
+                    todo.push((self.now + self.one_way, key, Happening::ConnectArrives { client }));
+                }
+                Action::Send { key, bytes } => {
+                    let (whole, mut sent) = (bytes.len(), 0);
+                    while sent < whole {
+                        let part = self.write_max.min(whole - sent);
+                        self.load.handle_sent(self.now, key, part);
+                        sent += part;
+                        assert_eq!(self.load.unsent(key).len(), whole - sent);
+                    }
+                    todo.push((self.now + self.one_way, key, Happening::RequestArrives));
+                }
+                Action::Close { key } => assert!(self.open.remove(&key).is_some(), "closed once"),
+            }
+            self.open_max = self.open_max.max(self.open.len());
+        }
+        for (at, key, what) in todo {
+            self.schedule(at, key, what);
+        }
+        self.load.take_records(&mut self.records);
+        self.load.take_connections(&mut self.ends);
+        self.check_conservation();
+    }
+
+    fn check_conservation(&self) {
+        let Live { offered, backlog, in_flight, completed, failed, connections, .. } = self.load.live();
+        assert_eq!(offered, backlog + in_flight + completed + failed, "seed {}", self.seed);
+        assert_eq!(self.records.len() as u64, completed + failed);
+        assert_eq!(connections as usize, self.open.len());
+    }
+
+    fn schedule(&mut self, at: Timestamp, key: ConnectionKey, what: Happening) {
+        self.happenings.push(Some((key, what)));
+        self.events.push(Reverse((at, self.order, self.happenings.len() - 1)));
+        self.order += 1;
+    }
+
+    fn happen(&mut self, key: ConnectionKey, what: Happening) {
+        let back = self.now + self.one_way;
+        match what {
+            Happening::ConnectArrives { client } => match self.server.connect(self.now, client) {
+                Accept::Yes => self.schedule(back, key, Happening::Accepted),
+                Accept::Refuse => self.schedule(back, key, Happening::Refused),
+                Accept::Ignore => {}
+            },
+            Happening::Accepted => self.load.handle_connected(self.now, key),
+            Happening::Refused => self.load.handle_failure(self.now, key, FailureCause::ConnectRefused),
+            Happening::RequestArrives => self.request_arrives(key),
+            Happening::ServerSends(reply) => self.server_sends(key, reply),
+            Happening::Arrives(Reply::Bytes(bytes)) => self.load.handle_bytes(self.now, key, &bytes),
+            Happening::Arrives(Reply::Fin) => self.load.handle_eof(self.now, key),
+            Happening::Arrives(Reply::Reset) => self.load.handle_failure(self.now, key, FailureCause::Reset),
+            Happening::IdleCheck { activity } => {
+                let idle = |peer: &&mut Peer| peer.activity == activity && peer.busy == 0 && !peer.closed;
+                if let Some(peer) = self.open.get_mut(&key).filter(idle) {
+                    peer.closed = true;
+                    self.schedule(back, key, Happening::Arrives(Reply::Fin));
+                }
+            }
+        }
+    }
+
+    fn request_arrives(&mut self, key: ConnectionKey) {
+        let back = self.now + self.one_way;
+        let Some(peer) = self.open.get_mut(&key) else { return };
+        if peer.closed {
+            self.schedule(back, key, Happening::Arrives(Reply::Reset));
+            return;
+        }
+        let nth = peer.requests;
+        peer.requests += 1;
+        peer.activity += 1;
+        let replies = self.server.request(self.now, nth);
+        peer.busy += replies.len() as u32;
+        for (after, reply) in replies {
+            self.schedule(self.now + after, key, Happening::ServerSends(reply));
+        }
+    }
+
+    fn server_sends(&mut self, key: ConnectionKey, reply: Reply) {
+        let Some(peer) = self.open.get_mut(&key) else { return };
+        peer.busy -= 1;
+        peer.activity += 1;
+        peer.closed |= !matches!(reply, Reply::Bytes(_));
+        let activity = peer.activity;
+        self.schedule(self.now + self.one_way, key, Happening::Arrives(reply));
+        if let Some(after) = self.server.idle_timeout() {
+            self.schedule(self.now + after, key, Happening::IdleCheck { activity });
+        }
+    }
+}
+
+/// intended <= started <= connected <= sent <= first byte <= done, as far as they happened.
+fn check_moments(record: &RequestRecord) {
+    let moments = [
+        Some(record.intended_at),
+        record.started_at,
+        record.connected_at,
+        record.sent_at,
+        record.first_byte_at,
+        Some(record.done_at),
+    ];
+    assert!(moments.into_iter().flatten().is_sorted(), "{record:?}");
+    assert!(record.failure.is_some() || record.first_byte_at.is_some(), "{record:?}");
+    assert!(record.failure.is_some() || record.status >= 200, "{record:?}");
+}
+
+pub fn spec(arrivals: Arrivals) -> LoadSpec {
+    LoadSpec {
+        targets: vec![Target::parse("http://server/").unwrap()],
+        method: Method::Get,
+        body: Vec::new(),
+        headers: Vec::new(),
+        version: HttpVersion::Http11,
+        reuse: Reuse::KeepAlive,
+        arrivals,
+        connections_max: 1000,
+        requests_max: None,
+        clients: 10,
+        connect_timeout: Duration::from_secs(3),
+        response_timeout: Duration::from_secs(5),
+        seed: 42,
+        warmup: Duration::ZERO,
+        duration: Some(Duration::from_secs(10)),
+    }
+}
+
+pub fn constant(per_second: f64) -> Arrivals {
+    Arrivals::Constant(RequestRate::from_per_second(per_second).unwrap())
+}
+
+pub fn poisson(per_second: f64) -> Arrivals {
+    Arrivals::Poisson(RequestRate::from_per_second(per_second).unwrap())
+}
+
+pub const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+pub fn at(after: Duration) -> Timestamp {
+    Timestamp::ZERO + after
+}

@@ -1,0 +1,6 @@
+//! The reader of responses, against a corpus of good and bad ones and against its own word that cutting the bytes
+//! differently changes nothing.
+
+mod corpus;
+mod outcome;
+mod properties;

@@ -1,0 +1,129 @@
+//! Responses of every framing, cut anywhere; and bytes that are no response at all.
+
+use ledger::Method;
+use load::http1::Response;
+use proptest::prelude::*;
+
+use crate::outcome::{Outcome, Read, read};
+
+/// A response as a server would write it.
+#[derive(Clone, Debug)]
+struct Written {
+    bytes: Vec<u8>,
+    status: u16,
+    keep_alive: bool,
+    framed: bool,
+}
+
+fn head(status: u16, interim: u8, padding: &str, framing: &str, close: bool) -> Vec<u8> {
+    let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(interim.into());
+    let close = if close { "Connection: close\r\n" } else { "" };
+    format!("{interim}HTTP/1.1 {status} Reason\r\nX-Padding: {padding}\r\n{framing}{close}\r\n").into_bytes()
+}
+
+prop_compose! {
+    fn written()(
+        status in prop::sample::select(vec![200u16, 206, 301, 404, 500, 503]),
+        interim in 0u8..3,
+        padding in "[ -~]{0,40}",
+        chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..60), 0..5),
+        extension in prop::option::of("[a-z]{1,8}=[a-z]{1,8}"),
+        trailers in prop::collection::vec("[A-Z][a-z]{0,8}: [a-z]{0,20}", 0..3),
+        framing in 0u8..3,
+        close: bool,
+    ) -> Written {
+        let body = chunks.concat();
+        let (framing_line, payload) = match framing {
+            0 => (format!("Content-Length: {}\r\n", body.len()), body),
+            1 => {
+                let mut payload = Vec::new();
+                for chunk in &chunks {
+                    let extension = extension.as_deref().map(|text| format!(";{text}")).unwrap_or_default();
+                    payload.extend_from_slice(format!("{:X}{extension}\r\n", chunk.len()).as_bytes());
+                    payload.extend_from_slice(chunk);
+                    payload.extend_from_slice(b"\r\n");
+                }
+                payload.extend_from_slice(b"0\r\n");
+                trailers.iter().for_each(|line| payload.extend_from_slice(format!("{line}\r\n").as_bytes()));
+                payload.extend_from_slice(b"\r\n");
+                ("Transfer-Encoding: chunked\r\n".to_owned(), payload)
+            }
+            _ => (String::new(), body),
+        };
+        let mut bytes = head(status, interim, &padding, &framing_line, close);
+        bytes.extend_from_slice(&payload);
+        Written { bytes, status, keep_alive: framing < 2 && !close, framed: framing < 2 }
+    }
+}
+
+/// Cuts at the given places, taken modulo the length.
+fn cut<'a>(bytes: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+    let mut ends: Vec<usize> = places.iter().map(|place| place.index(bytes.len() + 1)).chain([bytes.len()]).collect();
+    ends.sort_unstable();
+    let mut begin = 0;
+    ends.into_iter().map(|end| &bytes[std::mem::replace(&mut begin, end)..end]).collect()
+}
+
+fn places() -> impl Strategy<Value = Vec<prop::sample::Index>> {
+    prop::collection::vec(any::<prop::sample::Index>(), 0..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn a_response_is_read_as_written_however_it_is_cut(written in written(), places in places()) {
+        let mut response = Response::new(Method::Get);
+        let outcome = if written.framed { Outcome::Whole(written.bytes.len()) } else { Outcome::WholeAtClose };
+        let expected = Read { outcome, status: written.status, keep_alive: written.keep_alive };
+        prop_assert_eq!(read(&mut response, Method::Get, cut(&written.bytes, &places)), expected);
+        // The same reader again, and byte by byte.
+        prop_assert_eq!(read(&mut response, Method::Get, written.bytes.chunks(1)), expected);
+    }
+
+    #[test]
+    fn a_response_cut_off_is_never_whole(written in written(), at in any::<prop::sample::Index>(), places in places()) {
+        prop_assume!(written.framed);
+        let part = &written.bytes[..at.index(written.bytes.len())];
+        let mut response = Response::new(Method::Get);
+        let outcome = read(&mut response, Method::Get, cut(part, &places)).outcome;
+        prop_assert!(matches!(outcome, Outcome::Short | Outcome::Nothing), "{:?}", outcome);
+    }
+
+    #[test]
+    fn what_follows_is_not_taken(written in written(), rest in prop::collection::vec(any::<u8>(), 1..50)) {
+        prop_assume!(written.framed);
+        let mut bytes = written.bytes.clone();
+        bytes.extend_from_slice(&rest);
+        let mut response = Response::new(Method::Get);
+        prop_assert_eq!(read(&mut response, Method::Get, [&bytes[..]]).outcome, Outcome::Whole(written.bytes.len()));
+    }
+
+    /// A good response with some bytes changed: no panic, and the same answer however it is cut.
+    #[test]
+    fn garbled_responses_come_to_the_same_however_they_are_cut(
+        written in written(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), Just(b'\r'), Just(b'\n'), Just(b':'), Just(b'0')]), 1..6),
+        places in places(),
+        head: bool,
+    ) {
+        let mut bytes = written.bytes;
+        for (place, byte) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        let method = if head { Method::Head } else { Method::Get };
+        let mut response = Response::new(method);
+        let whole = read(&mut response, method, [&bytes[..]]);
+        prop_assert_eq!(read(&mut response, method, cut(&bytes, &places)), whole);
+        prop_assert_eq!(read(&mut response, method, bytes.chunks(1)), whole);
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), places in places(), prefix: bool) {
+        let bytes = if prefix { [&b"HTTP/1.1 200 OK\r\n"[..], &bytes].concat() } else { bytes };
+        let mut response = Response::new(Method::Get);
+        let whole = read(&mut response, Method::Get, [&bytes[..]]);
+        prop_assert_eq!(read(&mut response, Method::Get, cut(&bytes, &places)), whole);
+    }
+}

@@ -1,0 +1,70 @@
+//! What the path must know of a frame before it can send it on: whose it is, and what it is on the wire.
+
+use std::net::Ipv4Addr;
+
+use ledger::{Direction, DropCause};
+use wire::{ipv4, ipv6, vnet};
+
+use crate::split::SuperPacket;
+
+/// A frame as read from a TUN device, understood.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame<'a> {
+    /// The client's address: the source going up, the destination going down.
+    pub client: Ipv4Addr,
+    pub wire: OnWire,
+    /// Set when the kernel left the cutting into wire packets to whoever is next.
+    pub super_packet: Option<SuperPacket<'a>>,
+}
+
+/// How much a frame is, as wire packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OnWire {
+    pub packets: u32,
+    /// IP bytes.
+    pub bytes: u32,
+}
+
+/// The longest frame: a vnet header and the longest IPv4 packet.
+pub(crate) const FRAME_MAX: usize = vnet::LEN + 65_535;
+
+impl OnWire {
+    /// One wire packet.
+    #[inline]
+    pub(crate) fn one(bytes: usize) -> Self {
+        OnWire { packets: 1, bytes: bytes as u32 }
+    }
+
+    /// What a frame counts that cannot be understood: one packet of the bytes that came.
+    pub(crate) fn unknown(frame: &[u8]) -> Self {
+        OnWire::one(frame.len().saturating_sub(vnet::LEN))
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the headers of `frame`.
+    ///
+    /// # Errors
+    /// `Malformed` when it is no IP packet of at most [`FRAME_MAX`] bytes or not the super-packet that its vnet header
+    /// announces; `NoRoute` for IPv6, which has no place in the address plan yet.
+    #[inline]
+    pub(crate) fn parse(direction: Direction, frame: &'a [u8]) -> Result<Self, DropCause> {
+        let (vnet, packet) =
+            vnet::Header::split(frame).filter(|_| frame.len() <= FRAME_MAX).ok_or(DropCause::Malformed)?;
+        if packet.first().is_some_and(|byte| byte >> 4 == 6) {
+            ipv6::Packet::new_checked(packet).map_err(|_| DropCause::Malformed)?;
+            return Err(DropCause::NoRoute);
+        }
+        let ip = ipv4::Packet::new_checked(packet).map_err(|_| DropCause::Malformed)?;
+        let client = match direction {
+            Direction::Up => ip.source(),
+            Direction::Down => ip.destination(),
+        };
+        if vnet.gso() == vnet::GSO_NONE {
+            return Ok(Frame { client, wire: OnWire::one(ip.total_len()), super_packet: None });
+        }
+        let whole = SuperPacket::new_checked(vnet, packet).ok_or(DropCause::Malformed)?;
+        let wire = OnWire { packets: whole.segments(), bytes: whole.wire_bytes() };
+        Ok(Frame { client, wire, super_packet: Some(whole) })
+    }
+}

@@ -1,0 +1,202 @@
+//! Where the bytes of packets on the way are kept: buffers of four sizes, reused.
+
+use std::mem;
+
+use units::Bytes;
+
+/// Buffers by size. They are taken from blocks that are never given back: after the busiest moment of a run nothing
+/// is allocated any more. The buffer freed last is used first, since it is still in the processor's cache; how much
+/// memory a packet touches therefore depends on how many packets are on the way, not on how many clients there are.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    classes: [Class; 4],
+    /// Bytes of buffers in use, whole buffers counted.
+    used: u64,
+    limit: u64,
+}
+
+/// A buffer in use: its class in the two upper bits, its number within the class below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Buffer(u32);
+
+/// Buffers of one size.
+#[derive(Debug)]
+struct Class {
+    /// Bytes of one buffer.
+    size: usize,
+    /// 2^this many buffers make a block.
+    block_bits: u32,
+    blocks: Vec<Box<[u8]>>,
+    free: Vec<u32>,
+}
+
+/// Sizes in bytes, and how many of them (as a power of two) are allocated at once. The first holds SYNs, ACKs and
+/// small requests; the second a full packet of 1500 bytes; the third ten segments, the usual first flight of a
+/// response; the fourth any frame. None is a power of two: buffers at such distances would compete for the same few
+/// sets of the cache.
+const CLASSES: [(usize, u32); 4] = [(192, 10), (1_600, 6), (15_424, 3), (FRAME_MAX_ROUNDED, 0)];
+const LARGE: usize = 3;
+/// A vnet header and the longest IP packet, rounded up to a cache line.
+const FRAME_MAX_ROUNDED: usize = 65_600;
+const NUMBER_BITS: u32 = 30;
+
+impl Pool {
+    /// Up to this many bytes a frame is copied; a longer one is better taken over ([`Pool::adopt`]).
+    pub(crate) const COPIED_MAX: usize = CLASSES[LARGE - 1].0;
+
+    pub(crate) fn new(limit: Bytes) -> Self {
+        let class = |(size, block_bits)| Class { size, block_bits, blocks: Vec::new(), free: Vec::new() };
+        Pool { classes: CLASSES.map(class), used: 0, limit: limit.0 }
+    }
+
+    pub(crate) fn set_limit(&mut self, limit: Bytes) {
+        self.limit = limit.0;
+    }
+
+    /// An empty buffer of the largest size, to read a frame into.
+    pub(crate) fn staging() -> Box<[u8]> {
+        vec![0; FRAME_MAX_ROUNDED].into_boxed_slice()
+    }
+
+    /// A buffer for `length` bytes, with whatever was in it before; `None` where that would exceed the limit.
+    #[inline]
+    pub(crate) fn take(&mut self, length: usize) -> Option<Buffer> {
+        let class = CLASSES.iter().position(|&(size, _)| length <= size)?;
+        let size = CLASSES[class].0 as u64;
+        if self.used + size > self.limit {
+            return None;
+        }
+        self.used += size;
+        Some(Buffer::new(class, self.classes[class].take()))
+    }
+
+    /// A buffer that holds a copy of `bytes`.
+    #[inline]
+    pub(crate) fn copy(&mut self, bytes: &[u8]) -> Option<Buffer> {
+        let buffer = self.take(bytes.len())?;
+        self.bytes_mut(buffer, bytes.len()).copy_from_slice(bytes);
+        Some(buffer)
+    }
+
+    /// A buffer that holds what is in `staging` (made by [`Pool::staging`]), without copying; `staging` becomes another.
+    pub(crate) fn adopt(&mut self, staging: &mut Box<[u8]>) -> Option<Buffer> {
+        let buffer = self.take(FRAME_MAX_ROUNDED)?;
+        mem::swap(&mut self.classes[LARGE].blocks[buffer.number() as usize], staging);
+        Some(buffer)
+    }
+
+    /// Gives a buffer back.
+    #[inline]
+    pub(crate) fn release(&mut self, buffer: Buffer) {
+        self.used -= CLASSES[buffer.class()].0 as u64;
+        self.classes[buffer.class()].free.push(buffer.number());
+    }
+
+    /// The first `length` bytes of a buffer in use.
+    #[inline]
+    pub(crate) fn bytes(&self, buffer: Buffer, length: usize) -> &[u8] {
+        let class = &self.classes[buffer.class()];
+        let (block, start) = class.place(buffer.number());
+        &class.blocks[block][start..start + length]
+    }
+
+    /// The first `length` bytes of a buffer in use, to fill.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, buffer: Buffer, length: usize) -> &mut [u8] {
+        let class = &mut self.classes[buffer.class()];
+        let (block, start) = class.place(buffer.number());
+        &mut class.blocks[block][start..start + length]
+    }
+}
+
+impl Buffer {
+    fn new(class: usize, number: u32) -> Self {
+        Buffer((class as u32) << NUMBER_BITS | number)
+    }
+
+    fn class(self) -> usize {
+        (self.0 >> NUMBER_BITS) as usize
+    }
+
+    fn number(self) -> u32 {
+        self.0 & ((1 << NUMBER_BITS) - 1)
+    }
+}
+
+impl Class {
+    #[inline]
+    fn take(&mut self) -> u32 {
+        if self.free.is_empty() {
+            self.grow();
+        }
+        self.free.pop().expect("a block has just been added")
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let first = (self.blocks.len() as u32) << self.block_bits;
+        assert!(first < 1 << NUMBER_BITS, "the memory limit keeps the number of buffers far below 2^30");
+        self.blocks.push(vec![0; self.size << self.block_bits].into_boxed_slice());
+        // Highest first, so that they are used in order of address.
+        self.free.extend((first..first + (1 << self.block_bits)).rev());
+    }
+
+    #[inline]
+    fn place(&self, number: u32) -> (usize, usize) {
+        let within = number & ((1 << self.block_bits) - 1);
+        ((number >> self.block_bits) as usize, within as usize * self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_limit_is_a_boundary_and_released_buffers_count_no_more() {
+        let mut pool = Pool::new(Bytes(2 * 192));
+        let first = pool.copy(&[1; 192]).unwrap();
+        assert!(pool.copy(&[1; 193]).is_none());
+        assert!(pool.copy(&[2; 1]).is_some());
+        assert!(pool.copy(&[]).is_none());
+        pool.release(first);
+        assert_eq!(pool.copy(&[3; 9]), Some(first));
+    }
+
+    #[test]
+    fn the_longest_frame_fits_and_a_longer_one_does_not() {
+        let mut pool = Pool::new(Bytes(u64::MAX));
+        assert!(pool.take(10 + 65_535).is_some());
+        assert!(pool.take(FRAME_MAX_ROUNDED + 1).is_none());
+    }
+
+    proptest! {
+        /// No two buffers in use share a byte, whatever is taken, adopted and released. Only the ends are marked and
+        /// looked at, where neighbours would meet.
+        #[test]
+        fn buffers_do_not_overlap(
+            steps in prop::collection::vec((0usize..4, 0usize..4, any::<prop::sample::Index>()), 1..100),
+        ) {
+            let mut pool = Pool::new(Bytes(u64::MAX));
+            let mut staging = Pool::staging();
+            let mut used: Vec<(Buffer, usize, u8)> = Vec::new();
+            for (number, (action, class, which)) in steps.into_iter().enumerate() {
+                let (length, mark) = (CLASSES[class].0 - number, number as u8);
+                if action == 0 && !used.is_empty() {
+                    pool.release(used.swap_remove(which.index(used.len())).0);
+                    continue;
+                }
+                let buffer = if action == 1 { pool.adopt(&mut staging) } else { pool.take(length) }.unwrap();
+                let bytes = pool.bytes_mut(buffer, length);
+                (bytes[0], bytes[length - 1]) = (mark, mark);
+                used.push((buffer, length, mark));
+                for &(buffer, length, mark) in &used {
+                    let bytes = pool.bytes(buffer, length);
+                    prop_assert_eq!((bytes[0], bytes[length - 1]), (mark, mark));
+                }
+            }
+        }
+    }
+}

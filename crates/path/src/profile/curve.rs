@@ -1,0 +1,174 @@
+//! Distributions from files: quantile curves and samples.
+
+use std::path::Path;
+use std::time::Duration;
+
+use units::parse_duration;
+use units::time::saturating_nanos;
+
+use super::error::ProfileError;
+
+/// A distribution by its quantiles: straight lines between points, flat beyond the first and the last. So nothing is
+/// ever nearer or farther than what the file says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Curve {
+    /// (quantile, RTT in ns); quantiles rise, RTTs do not fall; at least one.
+    points: Vec<(f64, u64)>,
+}
+
+impl Curve {
+    pub(super) fn at(&self, q: f64) -> Duration {
+        let above = self.points.partition_point(|&(quantile, _)| quantile < q);
+        let nanos = match (above.checked_sub(1).map(|below| self.points[below]), self.points.get(above)) {
+            (Some((q0, rtt0)), Some(&(q1, rtt1))) => {
+                rtt0 + ((q - q0) / (q1 - q0) * (rtt1 - rtt0) as f64).round() as u64
+            }
+            (None, Some(&(_, rtt))) | (Some((_, rtt)), None) => rtt,
+            (None, None) => unreachable!("a curve has at least one point"),
+        };
+        Duration::from_nanos(nanos)
+    }
+
+    /// Number of points.
+    pub(super) fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// Reads the CSV form: header `quantile,rtt` or `quantile,rtt_ns`.
+    pub(super) fn read(file: &Path) -> Result<Self, ProfileError> {
+        Self::parse(&read("curve of quantiles", file)?, file)
+    }
+
+    fn parse(text: &str, file: &Path) -> Result<Self, ProfileError> {
+        let mut lines = content(text);
+        let header: Vec<&str> = lines.next().map(|(_, line)| cells(line).collect()).unwrap_or_default();
+        let rtt_of: fn(&str) -> Result<u64, String> = match header[..] {
+            ["quantile", "rtt"] => typed_rtt,
+            ["quantile", "rtt_ns"] => rtt_ns,
+            _ => return Err(line_error(file, 1, "the first line must be `quantile,rtt` or `quantile,rtt_ns`")),
+        };
+        let mut points: Vec<(f64, u64)> = Vec::new();
+        for (number, line) in lines {
+            let wrong = |message: String| line_error(file, number, message);
+            let [quantile, rtt] = cells(line).collect::<Vec<_>>()[..] else {
+                return Err(wrong(format!("`{line}` is not two values, a quantile and an RTT")));
+            };
+            let quantile = quantile
+                .parse()
+                .ok()
+                .filter(|quantile| (0.0..=1.0).contains(quantile))
+                .ok_or_else(|| wrong(format!("`{quantile}` is not a quantile, a number from 0 to 1")))?;
+            let rtt = rtt_of(rtt).map_err(wrong)?;
+            if let Some(&(before, nearer)) = points.last() {
+                if quantile <= before {
+                    return Err(wrong(format!("quantile {quantile} does not rise above the {before} before it")));
+                }
+                if rtt < nearer {
+                    return Err(wrong("the RTT is smaller than the one before it; sort the rows".to_owned()));
+                }
+            }
+            points.push((quantile, rtt));
+        }
+        if points.is_empty() {
+            return Err(content_error(file, "no rows follow the header; give at least one, such as `0.5,48ms`"));
+        }
+        Ok(Curve { points })
+    }
+}
+
+/// Reads a sample, one RTT a line; gives it in ns, sorted.
+pub(super) fn read_sample(file: &Path) -> Result<Vec<u64>, ProfileError> {
+    parse_sample(&read("sample of RTTs", file)?, file)
+}
+
+fn parse_sample(text: &str, file: &Path) -> Result<Vec<u64>, ProfileError> {
+    let mut sample: Vec<u64> = content(text)
+        .map(|(number, line)| typed_rtt(line).map_err(|message| line_error(file, number, message)))
+        .collect::<Result<_, _>>()?;
+    if sample.is_empty() {
+        return Err(content_error(file, "no RTT is in it; give one a line, such as `48ms`"));
+    }
+    sample.sort_unstable();
+    Ok(sample)
+}
+
+fn read(what: &'static str, file: &Path) -> Result<String, ProfileError> {
+    std::fs::read_to_string(file).map_err(|source| ProfileError::Read { what, file: file.to_owned(), source })
+}
+
+/// Lines with their numbers, without blank ones and comments.
+fn content(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn cells(line: &str) -> impl Iterator<Item = &str> {
+    line.split(',').map(str::trim)
+}
+
+fn typed_rtt(cell: &str) -> Result<u64, String> {
+    parse_duration(cell).map(saturating_nanos).map_err(|error| error.to_string())
+}
+
+fn rtt_ns(cell: &str) -> Result<u64, String> {
+    let longest = 3_600_000_000_000_000;
+    cell.parse()
+        .ok()
+        .filter(|&nanos| nanos <= longest)
+        .ok_or_else(|| format!("`{cell}` is not an RTT in whole nanoseconds, at most 1000h"))
+}
+
+fn line_error(file: &Path, line: usize, message: impl Into<String>) -> ProfileError {
+    ProfileError::Line { file: file.to_owned(), line, message: message.into() }
+}
+
+fn content_error(file: &Path, message: &str) -> ProfileError {
+    ProfileError::Content { file: file.to_owned(), message: message.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(text: &str) -> Result<Curve, String> {
+        Curve::parse(text, Path::new("c.csv")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn between_points_lines_are_straight_and_beyond_them_flat() {
+        let curve = curve("# measured\nquantile,rtt\n0.1,10ms\n0.5,48ms\n\n0.9, 88ms\n").unwrap();
+        let rtt = |q| curve.at(q).as_micros();
+        assert_eq!((rtt(0.001), rtt(0.1), rtt(0.3), rtt(0.5)), (10_000, 10_000, 29_000, 48_000));
+        assert_eq!((rtt(0.7), rtt(0.9), rtt(0.999)), (68_000, 88_000, 88_000));
+    }
+
+    #[test]
+    fn nanoseconds_are_another_header() {
+        assert_eq!(curve("quantile,rtt_ns\n0,7").unwrap().at(0.5), Duration::from_nanos(7));
+        assert!(curve("quantile,rtt_ns\n0,7ms").unwrap_err().starts_with("c.csv:2: `7ms` is not an RTT in whole"));
+        assert!(curve("quantile,rtt\n0,7").unwrap_err().contains("c.csv:2: `7` has no unit"));
+    }
+
+    #[test]
+    fn what_is_no_distribution_is_refused_with_its_line() {
+        let wrong = |text: &str| curve(text).unwrap_err();
+        assert!(wrong("0.5,48ms").starts_with("c.csv:1: the first line must be"));
+        assert!(wrong("quantile,rtt").contains("no rows"));
+        assert!(wrong("quantile,rtt\n0.5,2ms\n0.5,3ms").starts_with("c.csv:3: quantile 0.5 does not rise"));
+        assert!(wrong("quantile,rtt\n0.5,2ms\n0.6,1ms").starts_with("c.csv:3: the RTT is smaller"));
+        assert!(wrong("quantile,rtt\n1.01,2ms").starts_with("c.csv:2: `1.01` is not a quantile"));
+        assert!(wrong("quantile,rtt\nNaN,2ms").starts_with("c.csv:2: `NaN` is not a quantile"));
+        assert!(wrong("quantile,rtt\n0.5,-2ms").contains("out of range"));
+        assert!(wrong("quantile,rtt\n0.5").starts_with("c.csv:2: `0.5` is not two values"));
+    }
+
+    #[test]
+    fn a_sample_is_sorted_and_not_empty() {
+        assert_eq!(
+            parse_sample("3ms\n# far\n1s\n2ms\n", Path::new("s")).unwrap(),
+            [2_000_000, 3_000_000, 1_000_000_000]
+        );
+        assert!(parse_sample("\n", Path::new("s")).unwrap_err().to_string().contains("no RTT"));
+        assert!(parse_sample("3ms\n4\n", Path::new("s")).unwrap_err().to_string().starts_with("s:2: `4` has no unit"));
+    }
+}

@@ -1,0 +1,207 @@
+use proptest::prelude::*;
+use tcp::flags::{ACK, CWR, FIN, PSH};
+
+use super::*;
+
+/// How a super-packet is made.
+#[derive(Clone, Copy, Debug)]
+struct Recipe {
+    v6: bool,
+    payload: usize,
+    mss: u16,
+    options: usize,
+    sequence: u32,
+    identification: u16,
+    flags: u8,
+    partial: bool,
+}
+
+fn recipes() -> impl Strategy<Value = Recipe> {
+    let payload = prop_oneof![0usize..3000, 0usize..60_000];
+    let numbers = (any::<u32>(), any::<u16>(), any::<u8>());
+    (any::<bool>(), payload, 1u16..9000, 0usize..11, numbers, any::<bool>()).prop_map(
+        |(v6, payload, mss, options, (sequence, identification, flags), partial)| Recipe {
+            v6,
+            payload,
+            // Thousands of one-byte segments would only take time.
+            mss: mss.max((payload / 300) as u16).max(1),
+            options: options * 4,
+            sequence,
+            identification,
+            flags,
+            partial,
+        },
+    )
+}
+
+/// vnet header and packet; the checksum field is partial or complete, as the kernel would have left it.
+fn build(recipe: Recipe) -> (vnet::Header, Vec<u8>) {
+    let transport = if recipe.v6 { 40 } else { 20 };
+    let length = 20 + recipe.options + recipe.payload;
+    let mut packet = vec![0u8; transport];
+    if recipe.v6 {
+        packet[0] = 0x60;
+        packet[6..8].copy_from_slice(&[protocol::TCP, 64]);
+        packet[8..40].copy_from_slice(&[0x20; 32]);
+        packet[39] = 9;
+    } else {
+        packet[0] = 0x45;
+        packet[4..6].copy_from_slice(&recipe.identification.to_be_bytes());
+        packet[8..10].copy_from_slice(&[64, protocol::TCP]);
+        packet[12..20].copy_from_slice(&[198, 18, 0, 1, 198, 19, 3, 7]);
+    }
+    packet.resize(transport + length, 0);
+    let sum = if recipe.v6 {
+        ipv6::Packet::new_resized(&mut packet).unwrap().pseudo_sum(protocol::TCP, length as u32)
+    } else {
+        let mut ip = ipv4::Packet::new_resized(&mut packet).unwrap();
+        ip.fill_checksum();
+        ip.pseudo_sum(protocol::TCP, length as u16)
+    };
+    packet[transport + 12] = (((20 + recipe.options) / 4) << 4) as u8;
+    for (index, byte) in packet[transport + 20..].iter_mut().enumerate() {
+        *byte = (index * 31 + index / 256) as u8;
+    }
+    let mut segment = tcp::Segment::new_checked(&mut packet[transport..]).unwrap();
+    segment.set_source_port(80);
+    segment.set_sequence(recipe.sequence);
+    segment.set_flags(recipe.flags);
+    let checksum = if recipe.partial { sum.fold() } else { sum.bytes(&packet[transport..]).checksum() };
+    tcp::Segment::new_checked(&mut packet[transport..]).unwrap().set_checksum(checksum);
+    let vnet = vnet::Header {
+        flags: if recipe.partial { vnet::NEEDS_CSUM } else { 0 },
+        gso_type: if recipe.v6 { vnet::GSO_TCPV6 } else { vnet::GSO_TCPV4 },
+        hdr_len: 66,
+        gso_size: recipe.mss,
+        csum_start: if recipe.partial { transport as u16 } else { 0 },
+        csum_offset: if recipe.partial { 16 } else { 0 },
+    };
+    (vnet, packet)
+}
+
+fn cut(vnet: vnet::Header, packet: &[u8]) -> Vec<Vec<u8>> {
+    let whole = SuperPacket::new_checked(vnet, packet).expect("a super-packet");
+    let frames: Vec<Vec<u8>> = (0..whole.segments())
+        .map(|number| {
+            let mut frame = vec![0xAA; vnet::LEN + whole.segment_len(number)];
+            whole.write_segment(number, &mut frame);
+            frame
+        })
+        .collect();
+    let bytes: usize = frames.iter().map(|frame| frame.len() - vnet::LEN).sum();
+    assert_eq!(bytes, whole.wire_bytes() as usize);
+    frames
+}
+
+/// Does what the kernel does with a frame it is handed: completes the checksum where that was left undone.
+fn complete(frame: &[u8]) -> Vec<u8> {
+    let (vnet, packet) = vnet::Header::split(frame).unwrap();
+    let mut packet = packet.to_vec();
+    if vnet.needs_checksum() {
+        let start = usize::from(vnet.csum_start);
+        let at = start + usize::from(vnet.csum_offset);
+        let checksum = checksum::Sum::ZERO.bytes(&packet[start..]).checksum();
+        packet[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    }
+    packet
+}
+
+/// The sum over a whole TCP packet with its pseudo-header, which is 0xFFFF when every checksum is right.
+fn full_sum(packet: &[u8]) -> u16 {
+    if packet[0] >> 4 == 6 {
+        let ip = ipv6::Packet::new_checked(packet).unwrap();
+        ip.pseudo_sum(protocol::TCP, ip.payload_len() as u32).bytes(ip.payload()).fold()
+    } else {
+        let ip = ipv4::Packet::new_checked(packet).unwrap();
+        assert!(ip.is_header_intact());
+        ip.pseudo_sum(protocol::TCP, ip.payload().len() as u16).bytes(ip.payload()).fold()
+    }
+}
+
+proptest! {
+    /// The pieces, put together, are the original; each is a whole packet of its own with right checksums.
+    #[test]
+    fn cutting_loses_nothing_and_every_checksum_is_right(recipe in recipes()) {
+        let (vnet, packet) = build(recipe);
+        let transport = if recipe.v6 { 40 } else { 20 };
+        let headers = transport + 20 + recipe.options;
+        let frames = cut(vnet, &packet);
+        prop_assert_eq!(frames.len(), recipe.payload.div_ceil(usize::from(recipe.mss)).max(1));
+        let mut payload = Vec::new();
+        for (number, frame) in frames.iter().enumerate() {
+            let (header, _) = vnet::Header::split(frame).unwrap();
+            prop_assert_eq!((header.gso_type, header.gso_size), (vnet::GSO_NONE, 0));
+            prop_assert_eq!(header.needs_checksum(), recipe.partial);
+            let whole = complete(frame);
+            prop_assert_eq!(full_sum(&whole), 0xFFFF);
+            if !recipe.v6 {
+                let ip = ipv4::Packet::new_checked(&whole).unwrap();
+                prop_assert_eq!(ip.identification(), recipe.identification.wrapping_add(number as u16));
+                prop_assert_eq!(ip.total_len(), whole.len());
+            }
+            let segment = tcp::Segment::new_checked(&whole[transport..]).unwrap();
+            prop_assert_eq!(segment.sequence(), recipe.sequence.wrapping_add(payload.len() as u32));
+            prop_assert_eq!(segment.options(), &packet[transport + 20..headers]);
+            let (first, last) = (number == 0, number + 1 == frames.len());
+            let kept = (if last { 0 } else { FIN | PSH }) | (if first { 0 } else { CWR });
+            prop_assert_eq!(segment.flags(), recipe.flags & !kept);
+            prop_assert!(last || segment.payload().len() == usize::from(recipe.mss));
+            payload.extend_from_slice(segment.payload());
+        }
+        prop_assert_eq!(&payload[..], &packet[headers..]);
+    }
+
+    /// Any bytes behind any vnet header: refused, or cut, but never a panic and never more than the frame held.
+    #[test]
+    fn any_bytes_are_refused_or_cut(
+        recipe in recipes(), header: [u8; vnet::LEN], keep_header: bool,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+    ) {
+        let (mut vnet, mut packet) = build(Recipe { payload: recipe.payload % 5000, ..recipe });
+        if !keep_header {
+            vnet = vnet::Header::split(&header).unwrap().0;
+        }
+        for (at, byte) in damage {
+            // Half of the damage where it hurts, in the headers.
+            let length = if byte % 2 == 0 { packet.len() } else { packet.len().min(80) };
+            packet[at.index(length)] = byte;
+        }
+        if let Some(whole) = SuperPacket::new_checked(vnet, &packet) {
+            for number in [0, whole.segments() / 2, whole.segments() - 1] {
+                let mut frame = vec![0; vnet::LEN + whole.segment_len(number)];
+                whole.write_segment(number, &mut frame);
+                prop_assert!(frame.len() <= vnet::LEN + packet.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn only_tcp_super_packets_are_cut() {
+    let recipe = Recipe {
+        v6: false,
+        payload: 3000,
+        mss: 1448,
+        options: 12,
+        sequence: u32::MAX - 1000,
+        identification: u16::MAX,
+        flags: ACK | PSH,
+        partial: true,
+    };
+    let (vnet, packet) = build(recipe);
+    assert_eq!(cut(vnet, &packet).len(), 3);
+    let refused = |change: &dyn Fn(&mut vnet::Header, &mut Vec<u8>)| {
+        let (mut vnet, mut packet) = (vnet, packet.clone());
+        change(&mut vnet, &mut packet);
+        SuperPacket::new_checked(vnet, &packet).is_none()
+    };
+    assert!(!refused(&|vnet, _| vnet.gso_type |= vnet::GSO_ECN));
+    assert!(refused(&|vnet, _| vnet.gso_type = vnet::GSO_TCPV6));
+    assert!(refused(&|vnet, _| vnet.gso_type = 5), "UDP");
+    assert!(refused(&|vnet, _| vnet.gso_size = 0));
+    assert!(refused(&|vnet, _| vnet.csum_start = 24));
+    assert!(refused(&|vnet, _| vnet.csum_offset = 6));
+    assert!(refused(&|_, packet| packet[9] = protocol::UDP));
+    assert!(refused(&|_, packet| packet[6] = 0x20), "a fragment");
+    assert!(refused(&|_, packet| packet.truncate(3000)));
+}

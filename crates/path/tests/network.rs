@@ -1,0 +1,281 @@
+//! The path as its user sees it: frames in, departures out, every packet accounted for.
+
+#[path = "common/frames.rs"]
+mod frames;
+
+use std::time::Duration;
+
+use frames::{datagram, super_packet};
+use ledger::{Direction, DropCause};
+use path::{AddressPlan, ClientPath, Network, Override, QueueLimit};
+use units::{BitRate, Bytes, Probability, Timestamp};
+
+fn at(nanos: u64) -> Timestamp {
+    Timestamp::from_nanos(nanos)
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+fn plan(clients: u32) -> AddressPlan {
+    AddressPlan::new(clients).unwrap()
+}
+
+/// `clients` clients, all with the same path.
+fn network(clients: u32, path: ClientPath) -> Network {
+    Network::new(plan(clients), &vec![path; clients as usize], 1)
+}
+
+fn with(change: Override) -> ClientPath {
+    let mut path = ClientPath::constant(ms(48));
+    change.apply(&mut path);
+    path
+}
+
+/// Accepted = delivered + dropped + held, packets and bytes.
+fn assert_conserved(network: &Network) {
+    for direction in Direction::BOTH {
+        let counters = network.counters(direction);
+        assert_eq!(counters.accepted, counters.delivered + counters.dropped_in_all() + counters.held, "{counters:?}");
+        assert_eq!(
+            counters.accepted_bytes,
+            counters.delivered_bytes + counters.dropped_bytes + counters.held_bytes,
+            "{counters:?}"
+        );
+    }
+}
+
+#[test]
+fn a_packet_leaves_half_an_rtt_later_unchanged() {
+    let mut network = network(3, ClientPath::constant(ms(48)));
+    let frame = datagram(&plan(3), 2, Direction::Up, 60, 7);
+    network.handle_packet(at(1_000), Direction::Up, &frame);
+    assert_eq!(network.next_due(), Some(at(24_001_000)));
+    assert!(network.poll_due(at(24_000_999)).is_none());
+    let departure = network.poll_due(at(24_001_000)).unwrap();
+    assert_eq!((departure.direction, departure.client, departure.wire_packets), (Direction::Up, 2, 1));
+    assert_eq!((departure.arrived, departure.due), (at(1_000), at(24_001_000)));
+    assert_eq!(departure.frame, frame);
+    network.handle_written(at(24_003_000));
+    assert_eq!(network.counters(Direction::Up).delivered, 1);
+    assert_eq!(network.lateness().longest, Duration::from_micros(2));
+    assert_eq!(network.next_due(), None);
+    assert_conserved(&network);
+}
+
+#[test]
+fn both_ways_of_handing_in_do_the_same_for_every_size() {
+    let mut path = ClientPath::constant(ms(2));
+    path.down.delay = ms(3);
+    for length in [28, 182, 183, 1500, 15_414, 15_415, 65_535] {
+        let (mut copied, mut taken) = (network(1, path), network(1, path));
+        for (number, direction) in Direction::BOTH.into_iter().enumerate() {
+            let frame = datagram(&plan(1), 0, direction, length, number as u32);
+            copied.handle_packet(at(5), direction, &frame);
+            taken.read_buffer()[..frame.len()].copy_from_slice(&frame);
+            taken.handle_read(at(5), direction, frame.len());
+            taken.read_buffer().fill(0xEE);
+        }
+        for direction in Direction::BOTH {
+            let (one, other) = (copied.poll_due(at(3_000_005)).unwrap(), taken.poll_due(at(3_000_005)).unwrap());
+            assert_eq!((one.direction, one.due, one.frame), (other.direction, other.due, other.frame));
+            assert_eq!(one.direction, direction);
+        }
+        assert_eq!(copied.counters(Direction::Up), taken.counters(Direction::Up));
+    }
+}
+
+#[test]
+fn what_is_no_packet_of_a_client_is_dropped_with_its_cause() {
+    let mut network = network(2, ClientPath::constant(ms(48)));
+    let good = datagram(&plan(3), 1, Direction::Up, 100, 0);
+    let stranger = datagram(&plan(3), 2, Direction::Up, 100, 0);
+    let mut v6 = vec![0; 50];
+    v6[10] = 0x60;
+    let mut damaged = good.clone();
+    damaged[12] = 0xFF;
+    network.handle_packet(at(0), Direction::Up, &good);
+    network.handle_packet(at(0), Direction::Up, &stranger);
+    network.handle_packet(at(0), Direction::Up, &v6);
+    for frame in [&damaged[..], &good[..29], &[], &vec![0x45; 65_546]] {
+        network.handle_packet(at(0), Direction::Up, frame);
+    }
+    // Going down, the client is the destination; this one goes to the server.
+    network.handle_packet(at(0), Direction::Down, &good);
+    let counters = network.counters(Direction::Up);
+    assert_eq!((counters.accepted, counters.held, counters.held_bytes), (7, 1, 100));
+    assert_eq!(counters.dropped(DropCause::NoRoute), 2);
+    assert_eq!(counters.dropped(DropCause::Malformed), 4);
+    assert_eq!(network.counters(Direction::Down).dropped(DropCause::NoRoute), 1);
+    assert_conserved(&network);
+}
+
+#[test]
+fn super_packets_pass_whole_where_there_is_only_delay() {
+    let path = with(Override { variation: Some(ms(1)), ..Override::default() });
+    let mut network = network(1, path);
+    let frame = super_packet(&plan(1), 0, Direction::Down, 10_000, 1448);
+    network.handle_packet(at(0), Direction::Down, &frame);
+    let departure = network.poll_due(at(25_000_000)).unwrap();
+    assert_eq!((departure.wire_packets, departure.frame), (7, &frame[..]));
+    network.handle_written(at(25_000_000));
+    let counters = network.counters(Direction::Down);
+    assert_eq!((counters.delivered, counters.delivered_bytes), (7, 10_000 + 7 * 40));
+    assert_conserved(&network);
+}
+
+#[test]
+fn super_packets_are_cut_where_a_rate_or_a_loss_acts_and_paced_one_by_one() {
+    // 1250 bytes a millisecond.
+    let path = with(Override { down_rate: BitRate::from_bits_per_second(10_000_000), ..Override::default() });
+    let mut network = network(1, path);
+    network.handle_packet(at(0), Direction::Down, &super_packet(&plan(1), 0, Direction::Down, 3 * 1210, 1210));
+    for number in 1..=3 {
+        let due = at(24_000_000 + number * 1_000_000);
+        assert_eq!(network.next_due(), Some(due));
+        let departure = network.poll_due(due).unwrap();
+        assert_eq!((departure.wire_packets, departure.frame.len()), (1, 10 + 1250));
+        network.handle_written(due);
+    }
+    assert_eq!(network.counters(Direction::Down).delivered_bytes, 3 * 1250);
+    // Up there is no rate: whole.
+    network.handle_packet(at(0), Direction::Up, &super_packet(&plan(1), 0, Direction::Up, 3 * 1210, 1210));
+    assert_eq!(network.poll_due(at(24_000_000)).unwrap().wire_packets, 3);
+}
+
+#[test]
+fn loss_takes_single_wire_packets_of_a_super_packet() {
+    let path = with(Override { loss: Probability::new(0.1), ..Override::default() });
+    let mut network = network(1, path);
+    let frame = super_packet(&plan(1), 0, Direction::Down, 40 * 1448, 1448);
+    for number in 0..500 {
+        network.handle_packet(at(number * 1000), Direction::Down, &frame);
+    }
+    let lost = network.counters(Direction::Down).dropped(DropCause::Loss);
+    // 20,000 packets: 2000 expected, standard deviation 42: five of them.
+    assert!((1788..=2212).contains(&lost), "{lost}");
+    assert_conserved(&network);
+}
+
+#[test]
+fn a_delay_that_varies_has_the_asked_mean() {
+    let path = with(Override { variation: Some(ms(2)), ..Override::default() });
+    let mut network = network(1, path);
+    let frame = datagram(&plan(1), 0, Direction::Up, 60, 0);
+    let (packets, mut total_ns) = (20_000, 0);
+    for number in 0..packets {
+        // Far apart, so that none is held back by another.
+        let now = at(number * 100_000_000);
+        network.handle_packet(now, Direction::Up, &frame);
+        let due = network.next_due().unwrap();
+        assert!((ms(22)..=ms(26)).contains(&due.since(now)));
+        total_ns += due.since(now).as_nanos() as u64;
+        network.poll_due(due);
+        network.handle_written(due);
+    }
+    // Uniform over 4 ms: standard deviation 1.155 ms, standard error 8.2 us: five of them.
+    let mean_ns = total_ns as f64 / packets as f64;
+    assert!((mean_ns - 24e6).abs() < 41e3, "{mean_ns}");
+}
+
+#[test]
+fn every_link_has_its_own_luck() {
+    let path = with(Override { loss: Probability::new(0.5), ..Override::default() });
+    let mut network = network(2, path);
+    // Which of 64 packets get through, as a bit each, for both clients and directions.
+    let mut fates = Vec::new();
+    for (client, direction) in [(0, Direction::Up), (0, Direction::Down), (1, Direction::Up), (1, Direction::Down)] {
+        let frame = datagram(&plan(2), client, direction, 60, 0);
+        let passed = (0..64).fold(0u64, |passed, _| {
+            let before = network.counters(direction).held;
+            network.handle_packet(at(0), direction, &frame);
+            passed << 1 | u64::from(network.counters(direction).held > before)
+        });
+        fates.push(passed);
+    }
+    fates.sort_unstable();
+    fates.dedup();
+    assert_eq!(fates.len(), 4);
+}
+
+#[test]
+fn a_full_queue_drops_at_its_tail() {
+    let path = with(Override {
+        down_rate: BitRate::from_bits_per_second(10_000_000),
+        queue: Some(QueueLimit::Bytes(Bytes(5000))),
+        ..Override::default()
+    });
+    let mut network = network(1, path);
+    for mark in 0..6 {
+        network.handle_packet(at(0), Direction::Down, &datagram(&plan(1), 0, Direction::Down, 1250, mark));
+    }
+    let counters = network.counters(Direction::Down);
+    assert_eq!((counters.held, counters.dropped(DropCause::QueueFull), counters.overflowed), (4, 2, 0));
+}
+
+#[test]
+fn memory_is_bounded_and_running_out_of_it_shows() {
+    let mut network = network(1, ClientPath::constant(ms(48)));
+    network.set_memory_limit(Bytes(192));
+    let frame = datagram(&plan(1), 0, Direction::Up, 60, 0);
+    network.handle_packet(at(0), Direction::Up, &frame);
+    network.handle_packet(at(0), Direction::Up, &frame);
+    let counters = network.counters(Direction::Up);
+    assert_eq!((counters.held, counters.dropped(DropCause::QueueFull), counters.overflowed), (1, 1, 1));
+    network.handle_packet(at(0), Direction::Down, &super_packet(&plan(1), 0, Direction::Down, 3 * 1448, 1448));
+    assert_eq!(network.counters(Direction::Down).overflowed, 3, "in wire packets");
+    assert_conserved(&network);
+    assert!(network.poll_due(at(24_000_000)).is_some());
+    network.handle_written(at(24_000_000));
+    network.handle_packet(at(24_000_000), Direction::Up, &frame);
+    assert_eq!(network.counters(Direction::Up).held, 1, "what was delivered makes room");
+}
+
+#[test]
+fn a_write_that_the_device_refuses_is_a_drop() {
+    let mut network = network(1, ClientPath::constant(ms(48)));
+    let frame = datagram(&plan(1), 0, Direction::Up, 60, 0);
+    network.handle_packet(at(0), Direction::Up, &frame);
+    assert!(network.poll_due(at(24_000_000)).is_some());
+    assert_eq!(network.counters(Direction::Up).held, 1);
+    assert!(network.poll_due(at(24_000_000)).is_none());
+    assert_eq!(network.counters(Direction::Up).dropped(DropCause::Malformed), 1);
+    network.handle_written(at(24_000_000));
+    assert_eq!((network.counters(Direction::Up).delivered, network.lateness().all.len()), (0, 0));
+    assert_conserved(&network);
+}
+
+#[test]
+fn shutting_down_drops_what_is_on_the_way_and_all_that_follows() {
+    let mut network = network(1, ClientPath::constant(ms(48)));
+    let frame = datagram(&plan(1), 0, Direction::Up, 60, 0);
+    for moment in 0..3 {
+        network.handle_packet(at(moment), Direction::Up, &frame);
+    }
+    assert!(network.poll_due(at(24_000_000)).is_some());
+    network.shut_down();
+    network.handle_packet(at(24_000_001), Direction::Up, &frame);
+    let counters = network.counters(Direction::Up);
+    assert_eq!((counters.held, counters.dropped(DropCause::Shutdown)), (0, 3));
+    assert_eq!(network.next_due(), None);
+    assert_conserved(&network);
+}
+
+#[test]
+fn volleys_are_told_apart_and_a_reset_keeps_the_counters() {
+    let mut network = network(20, ClientPath::constant(ms(48)));
+    for client in 0..20 {
+        network.handle_packet(at(0), Direction::Up, &datagram(&plan(20), client, Direction::Up, 60, 0));
+    }
+    for write in 0..20 {
+        let now = at(24_000_000 + write * 5_000);
+        assert_eq!(network.poll_due(now).unwrap().client, write as u32, "in order of arrival");
+        network.handle_written(now);
+    }
+    let lateness = network.lateness();
+    assert_eq!((lateness.all.len(), lateness.spread.len(), lateness.volley.len()), (20, 7, 13));
+    network.reset_lateness();
+    assert_eq!((network.lateness().all.len(), network.lateness().longest), (0, Duration::ZERO));
+    assert_eq!(network.counters(Direction::Up).delivered, 20);
+}

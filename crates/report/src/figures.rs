@@ -1,0 +1,164 @@
+//! Numbers and texts as a person reads them: three digits that matter, a unit, nothing else.
+
+use std::fmt::Write;
+
+/// A duration in nanoseconds: `870 ns`, `12.3 us`, `148 ms`, `1.22 s`, `61.3 s`, `125 s`.
+pub fn duration(nanos: u64) -> String {
+    duration_f64(nanos as f64)
+}
+
+/// The same for a mean; a value that is not a number, or negative, reads as `0 ns`.
+pub fn duration_f64(nanos: f64) -> String {
+    // Thresholds lie where three digits would round up into the next unit.
+    match nanos {
+        n if n.is_nan() || n < 0.5 => "0 ns".to_owned(),
+        n if n < 999.5 => format!("{n:.0} ns"),
+        n if n < 999.5e3 => format!("{} us", digits(n / 1e3)),
+        n if n < 999.5e6 => format!("{} ms", digits(n / 1e6)),
+        n => format!("{} s", digits(n / 1e9)),
+    }
+}
+
+/// A duration that was chosen, not measured (an edge, a limit): `50 ms`, `1.5 s`, without zeros that say nothing.
+pub fn round_duration(nanos: u64) -> String {
+    let text = duration(nanos);
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => {
+            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
+    }
+}
+
+/// A count with its thousands apart: `6,600`.
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A level or rate: `0.42`, `23.3`, `110.0`, `52,310`.
+pub fn level(value: f64) -> String {
+    match value {
+        v if !v.is_finite() || v < 0.0 => "0".to_owned(),
+        v if v < 9.995 => format!("{v:.2}"),
+        v if v < 999.95 => format!("{v:.1}"),
+        v => count(v.round() as u64),
+    }
+}
+
+/// A rate a second: `110.0/s`.
+pub fn rate(per_second: f64) -> String {
+    format!("{}/s", level(per_second))
+}
+
+/// Bytes in powers of 1000: `512 B`, `10.2 KB`, `72.1 MB`.
+pub fn bytes(value: u64) -> String {
+    scaled(value as f64, &["B", "KB", "MB", "GB", "TB", "PB", "EB"])
+}
+
+/// Bits a second: `8.87 Mbit/s`.
+pub fn bit_rate(bits_per_second: f64) -> String {
+    scaled(bits_per_second, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+}
+
+/// A share as a percentage: `0.18 %`, `51.7 %`, `100 %`.
+pub fn share(part: f64) -> String {
+    match part * 100.0 {
+        p if p.is_nan() || p <= 0.0 => "0 %".to_owned(),
+        p if p < 0.01 => "under 0.01 %".to_owned(),
+        p if p < 0.995 => format!("{p:.2} %"),
+        // Never rounded up to a whole: 99.97 % is not all of them.
+        p if p < 100.0 => format!("{:.1} %", p.min(99.9)),
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// Text that may come from outside, safe for a terminal: control characters, and the ones that turn the direction of
+/// writing, are shown as their code.
+pub fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(plain, "{}", c.escape_unicode());
+            }
+            c if c.is_control() => {
+                let _ = write!(plain, "{}", c.escape_default());
+            }
+            c => plain.push(c),
+        }
+    }
+    plain
+}
+
+/// Three significant digits of a number from 1 to 999; more before the point, none after it.
+fn digits(value: f64) -> String {
+    match value {
+        v if v < 9.995 => format!("{v:.2}"),
+        v if v < 99.95 => format!("{v:.1}"),
+        v => format!("{v:.0}"),
+    }
+}
+
+fn scaled(value: f64, units: &[&str]) -> String {
+    let mut value = if value.is_finite() { value.max(0.0) } else { 0.0 };
+    if value < 999.5 {
+        return format!("{value:.0} {}", units[0]);
+    }
+    let mut at = 0;
+    while value >= 999.5 && at + 1 < units.len() {
+        value /= 1000.0;
+        at += 1;
+    }
+    format!("{} {}", digits(value), units[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_keep_three_digits_and_never_read_1000() {
+        let read: Vec<_> =
+            [0, 870, 999, 1_000, 12_345, 999_499, 999_500, 148_000_000, 999_500_000, 61_300_000_000, 125_000_000_000]
+                .into_iter()
+                .map(duration)
+                .collect();
+        let wanted = [
+            "0 ns", "870 ns", "999 ns", "1.00 us", "12.3 us", "999 us", "1.00 ms", "148 ms", "1.00 s", "61.3 s",
+            "125 s",
+        ];
+        assert_eq!(read, wanted);
+        assert_eq!(duration_f64(f64::NAN), "0 ns");
+        assert_eq!(duration_f64(999.6), "1.00 us");
+        assert_eq!([50_000_000, 1_500_000_000, 100_000, 7].map(round_duration), ["50 ms", "1.5 s", "100 us", "7 ns"]);
+    }
+
+    #[test]
+    fn counts_levels_and_shares() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(
+            [0.424, 9.999, 110.0, 999.96, 52_310.4, f64::NAN].map(level),
+            ["0.42", "10.0", "110.0", "1,000", "52,310", "0"]
+        );
+        assert_eq!(
+            [0.0, 0.000_01, 0.001_8, 0.517, 0.999_7, 1.0].map(share),
+            ["0 %", "under 0.01 %", "0.18 %", "51.7 %", "99.9 %", "100 %"]
+        );
+        assert_eq!([0, 999, 10_240, 999_600].map(bytes), ["0 B", "999 B", "10.2 KB", "1.00 MB"]);
+        assert_eq!(bit_rate(8_870_000.0), "8.87 Mbit/s");
+    }
+
+    #[test]
+    fn nothing_that_moves_the_cursor_passes() {
+        assert_eq!(plain("a\u{1b}[31mb\r\n\u{9b}x\u{202e}"), "a\\u{1b}[31mb\\r\\n\\u{9b}x\\u{202e}");
+        assert_eq!(plain("山彦 é"), "山彦 é");
+    }
+}

@@ -1,0 +1,133 @@
+//! What verbs other than a run's own print under `--json`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ledger::{Quantiles, Verdict};
+use serde::Serialize;
+use store::{RunEntry, RunState};
+
+/// The list of runs as one JSON document: `{ "schema": "yamabiko.runs/1", "runs": [ .. ] }`, in the order given. Each
+/// run has `id`, `dir` and `state` (`finished`, `running`, `unfinished`, `unreadable`); what a state does not have is
+/// absent.
+///
+/// # Errors
+/// None with entries read from a book: their figures were JSON before.
+pub fn runs(entries: &[RunEntry]) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(&List { schema: "yamabiko.runs/1", runs: entries.iter().map(one).collect() })
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    schema: &'static str,
+    runs: Vec<One<'a>>,
+}
+
+#[derive(Default, Serialize)]
+struct One<'a> {
+    id: &'a str,
+    dir: Option<&'a Path>,
+    state: &'static str,
+    #[serde(flatten)]
+    finished: Option<Finished<'a>>,
+    #[serde(flatten)]
+    load: Option<Carried<'a>>,
+    #[serde(flatten)]
+    parts: Option<Parts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Finished<'a> {
+    started_at: &'a str,
+    duration_s: f64,
+    command: &'a str,
+    verdict: Verdict,
+}
+
+#[derive(Serialize)]
+struct Carried<'a> {
+    offered_rate_per_s: f64,
+    carried_rate_per_s: f64,
+    failed: &'a BTreeMap<String, u64>,
+    response_time_ns: &'a Quantiles,
+}
+
+/// Closed parts of the requests, and requests in them.
+#[derive(Serialize)]
+struct Parts {
+    parts: usize,
+    rows: u64,
+}
+
+fn one(entry: &RunEntry) -> One<'_> {
+    let mut one = One { id: &entry.id, dir: Some(&entry.dir), ..One::default() };
+    match &entry.state {
+        RunState::Finished(document) => {
+            one.state = "finished";
+            one.finished = Some(Finished {
+                started_at: &document.run.started_at,
+                duration_s: document.run.duration_s,
+                command: &document.run.command,
+                verdict: document.validity.verdict,
+            });
+            one.load = document.load.as_ref().map(|load| Carried {
+                offered_rate_per_s: load.offered_rate_per_s,
+                carried_rate_per_s: load.carried_rate_per_s,
+                failed: &load.failed,
+                response_time_ns: &load.response_time_ns,
+            });
+        }
+        RunState::Running { parts, rows } => {
+            one.state = "running";
+            one.parts = Some(Parts { parts: *parts, rows: *rows });
+        }
+        RunState::Unfinished { parts, rows } => {
+            one.state = "unfinished";
+            one.parts = Some(Parts { parts: *parts, rows: *rows });
+        }
+        RunState::Unreadable { why } => {
+            one.state = "unreadable";
+            one.why = Some(why);
+        }
+        // States of a later version of the book.
+        _ => one.state = "unknown",
+    }
+    one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::document::{Document, Load, Run, SCHEMA, Validity};
+
+    #[test]
+    fn each_state_has_its_own_fields() {
+        let document = Document {
+            schema: SCHEMA.into(),
+            run: Run { started_at: "2026-11-20T09:30:05.000Z".into(), ..Run::default() },
+            validity: Validity::from_checks(Vec::new()),
+            load: Some(Load { offered_rate_per_s: 110.0, ..Load::default() }),
+            path: None,
+            server: None,
+            slo: None,
+        };
+        let entry = |state| RunEntry { id: "a".into(), dir: "/runs/a".into(), state };
+        let text = runs(&[
+            entry(RunState::Finished(Box::new(document))),
+            entry(RunState::Unfinished { parts: 3, rows: 30 }),
+            entry(RunState::Unreadable { why: "x\u{1b}".into() }),
+        ])
+        .unwrap();
+        let list: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(list["schema"], "yamabiko.runs/1");
+        assert_eq!(list["runs"][0]["verdict"], "valid");
+        assert_eq!(list["runs"][0]["offered_rate_per_s"], 110.0);
+        assert_eq!(list["runs"][0].get("parts"), None);
+        assert_eq!((&list["runs"][1]["state"], &list["runs"][1]["rows"]), (&"unfinished".into(), &30.into()));
+        assert_eq!(list["runs"][1].get("verdict"), None);
+        assert_eq!(list["runs"][2]["why"], "x\u{1b}");
+        assert!(!text.contains('\u{1b}'));
+    }
+}

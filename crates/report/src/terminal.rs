@@ -1,0 +1,79 @@
+//! One screen of text.
+//!
+//! ```text
+//!   Document ──> headline  verdict, and every check that is not green
+//!                load      offered and carried, times, bars, by distance, levels, failures
+//!                places    path, server, host
+//!                footer    where it is kept, how to repeat it
+//! ```
+//!
+//! Read `page` first: every line goes through it.
+
+mod bars;
+mod headline;
+mod load;
+mod page;
+mod places;
+mod profile;
+mod runs;
+
+use ledger::Document;
+use stats::Histogram;
+
+use page::Page;
+pub use profile::{ProfileView, profile};
+pub use runs::runs;
+
+/// What the terminal can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Whether to use colours. The caller heeds NO_COLOR.
+    pub color: bool,
+    /// Columns of the terminal; below 60 is taken as 60, above 120 as 120.
+    pub width: u16,
+    /// Whether bars may be drawn with block characters. Names from outside are shown as they are in any case.
+    pub unicode: bool,
+}
+
+impl Style {
+    /// No colours, 100 columns, ASCII: for a file or a pipe.
+    pub const PLAIN: Style = Style { color: false, width: 100, unicode: false };
+}
+
+/// A run on one screen. `response_times`, if at hand (`store::read_histogram(dir, "response_time")`), adds a small histogram.
+pub fn render(document: &Document, response_times: Option<&Histogram>, style: Style) -> String {
+    let mut page = Page::new(style);
+    headline::print(&mut page, document);
+    if let Some(load) = &document.load {
+        load::print(&mut page, load, &document.run, response_times);
+    }
+    if let Some(path) = &document.path {
+        places::path(&mut page, path);
+    }
+    if let Some(server) = &document.server {
+        places::server(&mut page, server);
+    }
+    places::host(&mut page, &document.run.host);
+    footer(&mut page, document);
+    page.into_text()
+}
+
+/// A small table: the first cell of each row stands left, the others right under their heads.
+pub fn table(head: &[&str], rows: &[Vec<String>], style: Style) -> String {
+    let mut page = Page::new(style);
+    page.table(head, rows);
+    page.into_text()
+}
+
+fn footer(page: &mut Page, document: &Document) {
+    let run = &document.run;
+    page.blank();
+    if run.dir.is_empty() {
+        page.entry("kept", "nothing was kept of this run");
+    } else {
+        page.verbatim("kept in", &run.dir);
+    }
+    if !run.command.is_empty() {
+        page.verbatim("again", &run.command);
+    }
+}

@@ -1,0 +1,175 @@
+//! What the load measured.
+
+use std::collections::BTreeMap;
+
+use ledger::Quantiles;
+use ledger::document::{DistanceBand, Level, Load, Run, UrlPart};
+use stats::Histogram;
+
+use super::bars;
+use super::headline::span;
+use super::page::{Ink, Page, shortened};
+use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
+
+pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Option<&Histogram>) {
+    totals(page, load, run);
+    page.blank();
+    times(page, load);
+    if let Some(values) = response_times.filter(|values| !values.is_empty()) {
+        page.blank();
+        bars::print(page, values);
+    }
+    if !load.by_distance.is_empty() {
+        page.blank();
+        by_distance(page, &load.by_distance);
+    }
+    if load.by_url.len() > 1 {
+        page.blank();
+        by_url(page, &load.by_url);
+    }
+    page.blank();
+    levels(page, load);
+}
+
+fn totals(page: &mut Page, load: &Load, run: &Run) {
+    let seconds = run.duration_s;
+    let warmup = if run.warmup_s > 0.0 { format!(" after a warm-up of {}", span(run.warmup_s)) } else { String::new() };
+    let kind = match load.loop_kind.as_str() {
+        "" => String::new(),
+        kind => format!(", {kind} loop"),
+    };
+    page.entry(
+        "offered",
+        &format!(
+            "{}: {} requests in {}{warmup}{kind}",
+            rate(load.offered_rate_per_s),
+            count(load.offered_requests),
+            span(seconds)
+        ),
+    );
+    let received = if seconds > 0.0 { bit_rate(load.bytes_received as f64 * 8.0 / seconds) } else { bytes(0) };
+    // Short of what was asked: an open loop that is not carried is the finding of many a run.
+    let short = load.loop_kind == "open" && load.carried_rate_per_s < 0.99 * load.offered_rate_per_s;
+    page.entry_in(
+        "carried",
+        &format!(
+            "{}: {} whole responses, {} received ({received}), {} sent",
+            rate(load.carried_rate_per_s),
+            count(load.completed),
+            bytes(load.bytes_received),
+            bytes(load.bytes_sent)
+        ),
+        if short { Ink::Doubtful } else { Ink::Plain },
+    );
+    if !load.status.is_empty() {
+        page.entry("status", &counted(&load.status));
+    }
+    let failed = total(&load.failed);
+    if failed > 0 {
+        let part = share(failed as f64 / load.offered_requests.max(1) as f64);
+        page.entry_in("failed", &format!("{} ({part}): {}", count(failed), counted(&load.failed)), Ink::Bad);
+    }
+    if load.in_flight_at_end > 0 {
+        page.entry_in(
+            "left",
+            &format!("{} neither done nor failed at the end", count(load.in_flight_at_end)),
+            Ink::Doubtful,
+        );
+    }
+}
+
+/// Name and `Q` of each time that has values.
+fn times(page: &mut Page, load: &Load) {
+    distributions(
+        page,
+        "",
+        &[
+            ("response time", &load.response_time_ns),
+            ("service time", &load.service_time_ns),
+            ("connect", &load.connect_ns),
+            ("first byte", &load.first_byte_ns),
+            ("send lag", &load.send_lag_ns),
+            ("connection duration", &load.connection_duration_ns),
+        ],
+    );
+}
+
+/// One row a distribution of nanoseconds; those without values are left out.
+pub(super) fn distributions(page: &mut Page, name: &str, rows: &[(&str, &Quantiles)]) {
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .filter(|(_, q)| q.count > 0)
+        .map(|(name, q)| {
+            let mut row = vec![(*name).to_owned(), duration_f64(q.mean)];
+            row.extend([q.p50, q.p90, q.p99, q.p99_9, q.max].map(duration));
+            row
+        })
+        .collect();
+    if !rows.is_empty() {
+        page.table(&[name, "mean", "p50", "p90", "p99", "p99.9", "max"], &rows);
+    }
+}
+
+fn by_distance(page: &mut Page, bands: &[DistanceBand]) {
+    let rows: Vec<Vec<String>> = bands
+        .iter()
+        .map(|band| {
+            let name = match (band.rtt_ns_from, band.rtt_ns_to) {
+                (from, to) if to > Histogram::HIGHEST => format!("RTT from {}", round_duration(from)),
+                (0, to) => format!("RTT under {}", round_duration(to)),
+                (from, to) => format!("RTT {} to {}", round_duration(from), round_duration(to)),
+            };
+            let mut row = vec![name, count(band.clients), count(band.completed), count(band.failed)];
+            row.extend(percentiles(&band.response_time_ns));
+            row
+        })
+        .collect();
+    page.table(&["by distance", "clients", "done", "failed", "p50", "p90", "p99", "max"], &rows);
+}
+
+fn by_url(page: &mut Page, parts: &[UrlPart]) {
+    let room = page.width().saturating_sub(60).max(20);
+    let mut rows: Vec<Vec<String>> = parts
+        .iter()
+        .take(URLS)
+        .map(|part| {
+            let mut row = vec![shortened(&part.url, room), count(part.completed), count(part.failed)];
+            row.extend(percentiles(&part.response_time_ns));
+            row
+        })
+        .collect();
+    if parts.len() > URLS {
+        rows.push(vec![format!("and {} more", parts.len() - URLS)]);
+    }
+    page.table(&["by URL", "done", "failed", "p50", "p90", "p99", "max"], &rows);
+}
+
+/// p50, p90, p99 and max, or dashes where there is nothing.
+fn percentiles(q: &Quantiles) -> [String; 4] {
+    [q.p50, q.p90, q.p99, q.max].map(|value| if q.count == 0 { "-".to_owned() } else { duration(value) })
+}
+
+fn levels(page: &mut Page, load: &Load) {
+    let row = |name: &str, l: &Level| vec![name.to_owned(), level(l.mean), count(l.p50), count(l.max)];
+    let mut rows = vec![row("requests in flight", &load.in_flight), row("connections in process", &load.connections)];
+    if load.backlog.max > 0 {
+        rows.push(row("backlog", &load.backlog));
+    }
+    rows[1].push(format!("  {} opened", count(load.connections_opened)));
+    page.table(&["", "mean", "median", "max", ""], &rows);
+}
+
+/// `200 x 6,588, 503 x 12`, the most frequent first.
+pub(super) fn counted(counts: &BTreeMap<String, u64>) -> String {
+    let mut counts: Vec<_> = counts.iter().filter(|&(_, &n)| n > 0).collect();
+    counts.sort_by_key(|&(_, &n)| std::cmp::Reverse(n));
+    let texts: Vec<String> = counts.iter().map(|(name, n)| format!("{name} x {}", count(**n))).collect();
+    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
+}
+
+pub(super) fn total(counts: &BTreeMap<String, u64>) -> u64 {
+    counts.values().fold(0, |sum, &count| sum.saturating_add(count))
+}
+
+/// URLs shown before the rest is only counted.
+const URLS: usize = 10;

@@ -1,0 +1,87 @@
+//! Path, server and host.
+
+use ledger::document::{Host, Path, Server};
+
+use super::load::{counted, distributions, total};
+use super::page::{Ink, Page};
+use crate::figures::{bytes, count, duration_f64, share};
+
+pub(super) fn path(page: &mut Page, path: &Path) {
+    page.blank();
+    let from =
+        if path.got_rtt_from.is_empty() { String::new() } else { format!("; RTT got from {}", path.got_rtt_from) };
+    page.entry("path", &format!("{}, {} clients{from}", path.profile, count(path.clients)));
+    let drops = match total(&path.drops) {
+        0 => "none dropped".to_owned(),
+        dropped => format!(
+            "{} dropped ({}; {} up, {} down): {}",
+            count(dropped),
+            share(dropped as f64 / path.packets.max(1) as f64),
+            count(total(&path.up.drops)),
+            count(total(&path.down.drops)),
+            counted(&path.drops)
+        ),
+    };
+    page.entry("packets", &format!("{} ({}), {drops}", count(path.packets), bytes(path.bytes)));
+    let mut rows = vec![("RTT asked", &path.asked_rtt_ns)];
+    rows.extend(path.got_rtt_ns.as_ref().map(|q| ("RTT got", q)));
+    rows.extend(path.rtt_error_ns.as_ref().map(|q| ("got less asked", q)));
+    rows.push(("lateness, spread", &path.lateness_spread_ns));
+    rows.push(("lateness, volleys", &path.lateness_volley_ns));
+    rows.extend(path.read_delay_ns.as_ref().map(|q| ("read delay", q)));
+    distributions(page, "", &rows);
+}
+
+pub(super) fn server(page: &mut Page, server: &Server) {
+    page.blank();
+    if !server.command.is_empty() {
+        page.entry("server", &server.command);
+    }
+    let mut cpu =
+        server.cpu_us_per_request.map(|us| format!("{} a request; ", duration_f64(us * 1e3))).unwrap_or_default();
+    cpu += &format!("user {}, system {}", seconds(server.cpu_user_s), seconds(server.cpu_system_s));
+    match server.cpu_receive_s {
+        Some(receive) => cpu += &format!(", receive processing {}", seconds(receive)),
+        None => cpu += "; receive processing outside its processes not told apart",
+    }
+    if !server.source.is_empty() {
+        cpu += &format!(" (from {})", server.source);
+    }
+    page.entry("CPU", &cpu);
+    if let Some(throttled) = server.throttled_s {
+        let ink = if throttled > 0.0 { Ink::Doubtful } else { Ink::Plain };
+        page.entry_in("", &format!("held back by its share for {}", seconds(throttled)), ink);
+    }
+    let tcp = if server.tcp.is_empty() { String::new() } else { format!("; TCP {}", server.tcp) };
+    page.entry("memory", &format!("{} at most{tcp}", bytes(server.rss_bytes_max)));
+}
+
+pub(super) fn host(page: &mut Page, host: &Host) {
+    if host.kernel.is_empty() && host.cpu.is_empty() {
+        return;
+    }
+    page.blank();
+    let mut parts = vec![host.cpu.clone(), cores(host), bytes(host.memory_bytes), format!("Linux {}", host.kernel)];
+    parts.extend(
+        host.steal_share.filter(|&share| share > 0.0).map(|stolen| format!("{} of its CPU stolen", share(stolen))),
+    );
+    parts.extend(host.settings.iter().map(|(name, value)| format!("{} {value}", name.replace('_', " "))));
+    parts.retain(|part| !part.is_empty());
+    page.entry("host", &parts.join(", "));
+}
+
+fn cores(host: &Host) -> String {
+    let unit = if host.cores == 1 { "core" } else { "cores" };
+    match (&host.client_cores, &host.server_cores) {
+        (Some(client), Some(server)) => {
+            format!("{} {unit} (load and path on {client}, server on {server})", host.cores)
+        }
+        (Some(client), None) => format!("{} {unit} (load on {client})", host.cores),
+        (None, Some(server)) => format!("{} {unit} (server on {server})", host.cores),
+        (None, None) => format!("{} {unit}", host.cores),
+    }
+}
+
+fn seconds(value: f64) -> String {
+    duration_f64(value * 1e9)
+}

@@ -1,0 +1,245 @@
+//! Whatever a document holds, a page comes out, and nothing in it moves the terminal's cursor.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use ledger::document::*;
+use proptest::prelude::*;
+use report::{ProfileView, Style, terminal};
+use stats::{Histogram, Rng};
+use store::{RunEntry, RunState};
+
+/// Draws values that are likely to break a page: extremes, and text full of control characters.
+struct Wild(Rng);
+
+impl Wild {
+    fn number(&mut self) -> u64 {
+        let small = self.0.below(2_000_000_000);
+        [0, 1, small, small, u64::MAX, 1 << 53][self.0.below(6) as usize]
+    }
+
+    fn float(&mut self) -> f64 {
+        let any = f64::from_bits(self.0.next());
+        [0.0, -1.0, 110.0, any, f64::NAN, f64::INFINITY, f64::MAX, 1e-300][self.0.below(8) as usize]
+    }
+
+    fn text(&mut self) -> String {
+        const PIECES: [&str; 10] =
+            ["ok", " ", "\u{1b}[2J", "\n", "\r", "\u{9b}31m", "\u{202e}", "山彦", "\0", "a-long-word-that-wraps"];
+        (0..self.0.below(12)).map(|_| PIECES[self.0.below(PIECES.len() as u64) as usize]).collect()
+    }
+
+    fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        (self.0.below(2) == 0).then(|| make(self))
+    }
+
+    fn many<T>(&mut self, make: impl Fn(&mut Self) -> T) -> Vec<T> {
+        (0..self.0.below(14)).map(|_| make(self)).collect()
+    }
+
+    fn counts(&mut self) -> BTreeMap<String, u64> {
+        self.many(|w| (w.text(), w.number())).into_iter().collect()
+    }
+
+    fn quantiles(&mut self) -> Quantiles {
+        Quantiles {
+            count: self.number(),
+            mean: self.float(),
+            stddev: self.float(),
+            min: self.number(),
+            p50: self.number(),
+            p75: self.number(),
+            p90: self.number(),
+            p95: self.number(),
+            p99: self.number(),
+            p99_9: self.number(),
+            p99_99: self.number(),
+            max: self.number(),
+        }
+    }
+
+    fn level(&mut self) -> Level {
+        Level { mean: self.float(), p50: self.number(), max: self.number() }
+    }
+
+    fn check(&mut self) -> Check {
+        const STATES: [CheckState; 4] =
+            [CheckState::Ok, CheckState::Failed, CheckState::CouldNotRun, CheckState::NotApplicable];
+        Check {
+            name: self.text(),
+            state: STATES[self.0.below(4) as usize],
+            weight: if self.0.below(2) == 0 { Weight::Invalid } else { Weight::Suspect },
+            value: self.maybe(Wild::float),
+            limit: self.maybe(Wild::float),
+            unit: if self.0.below(2) == 0 { "ns".into() } else { self.text() },
+            why: self.text(),
+        }
+    }
+
+    fn load(&mut self) -> Load {
+        Load {
+            loop_kind: if self.0.below(2) == 0 { "open".into() } else { self.text() },
+            offered_requests: self.number(),
+            offered_rate_per_s: self.float(),
+            completed: self.number(),
+            carried_rate_per_s: self.float(),
+            failed: self.counts(),
+            in_flight_at_end: self.number(),
+            status: self.counts(),
+            response_time_ns: self.quantiles(),
+            service_time_ns: self.quantiles(),
+            send_lag_ns: self.quantiles(),
+            connect_ns: self.quantiles(),
+            first_byte_ns: self.quantiles(),
+            connection_duration_ns: self.quantiles(),
+            bytes_received: self.number(),
+            bytes_sent: self.number(),
+            in_flight: self.level(),
+            connections: self.level(),
+            connections_opened: self.number(),
+            backlog: self.level(),
+            by_distance: self.many(|w| DistanceBand {
+                rtt_ns_from: w.number(),
+                rtt_ns_to: w.number(),
+                clients: w.number(),
+                completed: w.number(),
+                failed: w.number(),
+                response_time_ns: w.quantiles(),
+            }),
+            by_url: self.many(|w| UrlPart {
+                url: w.text(),
+                completed: w.number(),
+                failed: w.number(),
+                response_time_ns: w.quantiles(),
+            }),
+        }
+    }
+
+    fn path(&mut self) -> Path {
+        Path {
+            profile: self.text(),
+            clients: self.number(),
+            asked_rtt_ns: self.quantiles(),
+            got_rtt_ns: self.maybe(Wild::quantiles),
+            rtt_error_ns: self.maybe(Wild::quantiles),
+            got_rtt_from: self.text(),
+            lateness_spread_ns: self.quantiles(),
+            lateness_volley_ns: self.quantiles(),
+            read_delay_ns: self.maybe(Wild::quantiles),
+            packets: self.number(),
+            bytes: self.number(),
+            drops: self.counts(),
+            up: PathDirection { drops: self.counts(), ..PathDirection::default() },
+            ..Path::default()
+        }
+    }
+
+    fn server(&mut self) -> Server {
+        Server {
+            command: self.text(),
+            cpu_user_s: self.float(),
+            cpu_system_s: self.float(),
+            cpu_receive_s: self.maybe(Wild::float),
+            cpu_us_per_request: self.maybe(Wild::float),
+            rss_bytes_max: self.number(),
+            throttled_s: self.maybe(Wild::float),
+            source: self.text(),
+            tcp: self.text(),
+        }
+    }
+
+    fn run(&mut self) -> Run {
+        Run {
+            id: self.text(),
+            dir: self.text(),
+            command: self.text(),
+            seed: self.number(),
+            started_at: self.text(),
+            duration_s: self.float(),
+            warmup_s: self.float(),
+            interrupted: self.0.below(2) == 0,
+            host: Host {
+                kernel: self.text(),
+                cpu: self.text(),
+                cores: self.number() as u32,
+                memory_bytes: self.number(),
+                client_cores: self.maybe(Wild::text),
+                server_cores: self.maybe(Wild::text),
+                settings: self.many(|w| (w.text(), w.text())).into_iter().collect(),
+                steal_share: self.maybe(Wild::float),
+            },
+        }
+    }
+
+    fn document(&mut self) -> Document {
+        let checks = self.many(Wild::check);
+        Document {
+            schema: self.text(),
+            run: self.run(),
+            validity: Validity::from_checks(checks),
+            load: self.maybe(Wild::load),
+            path: self.maybe(Wild::path),
+            server: self.maybe(Wild::server),
+            slo: self.maybe(|w| Slo {
+                objective: w.text(),
+                met: w.0.below(2) == 0,
+                terms: w.many(|w| SloTerm {
+                    term: w.text(),
+                    value: w.float(),
+                    limit: w.float(),
+                    unit: w.text(),
+                    met: w.0.below(2) == 0,
+                }),
+            }),
+        }
+    }
+}
+
+fn harmless(text: &str) -> bool {
+    text.ends_with('\n') && text.chars().all(|c| c == '\n' || !(c.is_control() || c == '\u{202e}'))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_page_comes_out_and_is_harmless(seed: u64, width: u16, unicode: bool) {
+        let mut wild = Wild(Rng::new(seed, 0));
+        let document = wild.document();
+        let mut times = Histogram::new();
+        wild.many(Wild::number).into_iter().for_each(|value| times.record(value));
+        let style = Style { color: false, width, unicode };
+        prop_assert!(harmless(&terminal::render(&document, Some(&times), style)));
+        // Colours must not panic either; they are control characters of our own.
+        terminal::render(&document, None, Style { color: true, ..style });
+        let (id, why) = (wild.text(), wild.text());
+        let entry = |state| RunEntry { id: id.clone(), dir: "/runs".into(), state };
+        let entries = [
+            entry(RunState::Finished(Box::new(document))),
+            entry(RunState::Unreadable { why }),
+            entry(RunState::Unfinished { parts: 0, rows: u64::MAX }),
+        ];
+        prop_assert!(harmless(&terminal::runs(&entries, style)));
+        let view =
+            ProfileView { name: wild.text(), about: wild.text(), rtts_ns: wild.many(Wild::number), lines: wild.many(Wild::text) };
+        prop_assert!(harmless(&terminal::profile(&view, style)));
+    }
+}
+
+#[test]
+fn a_document_with_nothing_measured() {
+    let document = Document {
+        schema: SCHEMA.into(),
+        run: Run::default(),
+        validity: Validity::from_checks(Vec::new()),
+        load: Some(Load::default()),
+        path: Some(Path::default()),
+        server: Some(Server::default()),
+        slo: None,
+    };
+    let text = terminal::render(&document, Some(&Histogram::new()), Style::PLAIN);
+    assert!(text.contains("nothing was answered"), "{text}");
+    assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    assert!(terminal::runs(&[], Style::PLAIN).contains("yamabiko demo"));
+}

@@ -1,0 +1,132 @@
+//! The date as HTTP writes it, and the `Date` field that all responses of one second share.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use units::Timestamp;
+
+/// `Date: Sun, 06 Nov 1994 08:49:37 GMT` and its line end, made anew once a second.
+#[derive(Debug)]
+pub(crate) struct DateField {
+    line: [u8; 37],
+    made_at_s: u64,
+}
+
+impl DateField {
+    /// The field as of now.
+    pub(crate) fn new(now: Timestamp) -> Self {
+        let mut field = DateField { line: *b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n", made_at_s: 0 };
+        field.make(now);
+        field
+    }
+
+    /// Reads the wall clock if a second of the monotonic clock has begun since the last time.
+    pub(crate) fn refresh(&mut self, now: Timestamp) {
+        if seconds(now) != self.made_at_s {
+            self.make(now);
+        }
+    }
+
+    /// The field with its CR LF.
+    pub(crate) fn line(&self) -> &[u8] {
+        &self.line
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "HTTP wants the wall clock in Date; no duration is taken from it")]
+    fn make(&mut self, now: Timestamp) {
+        self.made_at_s = seconds(now);
+        self.line[6..35].copy_from_slice(&http_date(SystemTime::now()));
+    }
+}
+
+/// Whole seconds of a timestamp.
+pub(crate) fn seconds(at: Timestamp) -> u64 {
+    at.as_nanos() / 1_000_000_000
+}
+
+/// RFC 9110, section 5.6.7: IMF-fixdate. A moment before 1970 is written as 1970, one after 9999 as the end of 9999.
+pub(crate) fn http_date(at: SystemTime) -> [u8; 29] {
+    let unix = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()).min(END_OF_9999);
+    let (days, second_of_day) = (unix / 86_400, unix % 86_400);
+    let (year, month, day) = civil(days);
+    let mut text = *b"Thu, 01 Jan 1970 00:00:00 GMT";
+    // 1 January 1970 was a Thursday.
+    text[..3].copy_from_slice(WEEKDAYS[((days + 4) % 7) as usize]);
+    two_digits(&mut text[5..7], day);
+    text[8..11].copy_from_slice(MONTHS[month as usize - 1]);
+    two_digits(&mut text[12..14], year / 100);
+    two_digits(&mut text[14..16], year % 100);
+    two_digits(&mut text[17..19], second_of_day / 3600);
+    two_digits(&mut text[20..22], second_of_day / 60 % 60);
+    two_digits(&mut text[23..25], second_of_day % 60);
+    text
+}
+
+/// Year, month and day of a day count since 1970. Years are counted from March, so that a leap day comes last in its
+/// year, and in eras of 400 years, after which the calendar repeats.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let since_0000_03_01 = days + 719_468;
+    let era = since_0000_03_01 / DAYS_PER_ERA;
+    let day_of_era = since_0000_03_01 % DAYS_PER_ERA;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+fn two_digits(at: &mut [u8], value: u64) {
+    at[0] = b'0' + (value / 10) as u8;
+    at[1] = b'0' + (value % 10) as u8;
+}
+
+const WEEKDAYS: [&[u8; 3]; 7] = [b"Sun", b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat"];
+const MONTHS: [&[u8; 3]; 12] =
+    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+/// 400 years with 97 leap days.
+const DAYS_PER_ERA: u64 = 146_097;
+/// The format has four digits for the year.
+const END_OF_9999: u64 = 253_402_300_799;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn date(unix: u64) -> String {
+        String::from_utf8(http_date(UNIX_EPOCH + Duration::from_secs(unix)).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn known_moments() {
+        assert_eq!(date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+        // The example of RFC 9110.
+        assert_eq!(date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        // Either side of leap days: 2000 is one although 1900 and 2100 are not.
+        assert_eq!(date(951_782_399), "Mon, 28 Feb 2000 23:59:59 GMT");
+        assert_eq!(date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
+        assert_eq!(date(4_107_542_399), "Sun, 28 Feb 2100 23:59:59 GMT");
+        assert_eq!(date(4_107_542_400), "Mon, 01 Mar 2100 00:00:00 GMT");
+        assert_eq!(date(END_OF_9999), "Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(date(END_OF_9999 + 1), date(END_OF_9999));
+    }
+
+    #[test]
+    fn days_follow_one_another() {
+        let mut before = civil(0);
+        for day in 1..200_000 {
+            let now = civil(day);
+            let next_day = (now.0, now.1) == (before.0, before.1) && now.2 == before.2 + 1;
+            let next_month = now.2 == 1 && before.2 >= 28 && (now.0 * 12 + now.1) == (before.0 * 12 + before.1) + 1;
+            assert!(next_day || next_month, "{before:?} then {now:?}");
+            before = now;
+        }
+    }
+
+    #[test]
+    fn the_field_has_its_place_in_the_line() {
+        let field = DateField::new(Timestamp::ZERO);
+        let line = std::str::from_utf8(field.line()).unwrap();
+        assert!(line.starts_with("Date: ") && line.ends_with(" GMT\r\n"), "{line:?}");
+    }
+}

@@ -1,0 +1,145 @@
+//! Keeping, pipelining, closing.
+
+use super::*;
+
+const GET: &str = "GET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\n";
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let server = Running::start();
+    // Copied, held and stored bodies in turn, more than the buffers hold.
+    let sizes = [10usize, 20_000, 70_000, 300_000, 0];
+    for size in sizes {
+        fs::write(server.root().join(size.to_string()), vec![b'0' + (size % 7) as u8; size]).unwrap();
+    }
+    let mut client = server.connect();
+    let mut sender = client.stream.try_clone().unwrap();
+    let rounds = 60;
+    // A thread of its own: the server stops reading while nobody reads what it sends.
+    let writer = thread::spawn(move || {
+        for round in 0..rounds * sizes.len() {
+            let size = sizes[round % sizes.len()];
+            sender.write_all(format!("GET /{size} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+        }
+    });
+    for round in 0..rounds * sizes.len() {
+        let size = sizes[round % sizes.len()];
+        let response = client.response(true);
+        assert_eq!(response.body.len(), size);
+        assert!(response.body.iter().all(|&byte| byte == b'0' + (size % 7) as u8));
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn ten_thousand_small_ones_at_once() {
+    let server = Running::start();
+    let mut client = server.connect();
+    let mut sender = client.stream.try_clone().unwrap();
+    let writer = thread::spawn(move || sender.write_all(GET.repeat(10_000).as_bytes()).unwrap());
+    for _ in 0..10_000 {
+        assert_eq!(client.response(true).body, b"hello\n");
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn a_request_cut_anywhere_is_still_one() {
+    let server = Running::start();
+    let mut client = server.connect();
+    client.stream.set_nodelay(true).unwrap();
+    for cut in 1..GET.len() {
+        let (first, second) = GET.split_at(cut);
+        client.send(first.as_bytes());
+        client.send(second.as_bytes());
+        assert_eq!(client.response(true).body, b"hello\n");
+    }
+    // One and a half requests, then the other half.
+    let (first, second) = GET.split_at(9);
+    client.send(format!("{GET}{first}").as_bytes());
+    assert_eq!(client.response(true).body, b"hello\n");
+    client.send(second.as_bytes());
+    assert_eq!(client.response(true).body, b"hello\n");
+}
+
+#[test]
+fn the_connection_ends_when_asked() {
+    let server = Running::start();
+    let closing = server.ask("GET /hello.txt HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(closing.contains("\r\nConnection: close\r\n") && closing.ends_with("\r\n\r\nhello\n"));
+    let old = server.ask("GET /hello.txt HTTP/1.0\r\n\r\n");
+    assert!(old.contains("\r\nConnection: close\r\n") && old.ends_with("hello\n"));
+    let mut kept = server.connect();
+    for _ in 0..2 {
+        kept.send(b"GET /hello.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+        assert_eq!(kept.response(true).field("Connection"), Some("keep-alive"));
+    }
+}
+
+#[test]
+fn a_stored_file_arrives_whole_before_the_connection_ends() {
+    let server = Running::start();
+    fs::write(server.root().join("big"), vec![b'x'; 5_000_000]).unwrap();
+    // Requests after the last are not answered, and do not turn the end into a reset.
+    let request = "GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let answer = server.ask(&format!("{request}{}", GET.repeat(2000)));
+    assert_eq!(answer.split_once("\r\n\r\n").unwrap().1.len(), 5_000_000);
+}
+
+#[test]
+fn bodies_of_requests_are_passed_over() {
+    let server = Running::start();
+    let mut client = server.connect();
+    let body = "GET /nothing HTTP/1.1\r\n\r\n".repeat(10_000);
+    let request = format!("GET /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}{GET}", body.len());
+    client.send(request.as_bytes());
+    assert_eq!(client.response(true).body, b"hello\n");
+    assert_eq!(client.response(true).body, b"hello\n");
+    // One of unknown length ends the connection, cleanly.
+    let chunked = "GET /hello.txt HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let answer = server.ask(&format!("{chunked}{GET}"));
+    assert!(answer.contains("\r\nConnection: close\r\n") && answer.ends_with("hello\n"), "{answer}");
+    assert_eq!(answer.matches("200 OK").count(), 1);
+}
+
+#[test]
+fn a_client_that_sent_its_last_byte_gets_all_answers() {
+    let server = Running::start();
+    fs::write(server.root().join("big"), vec![b'x'; 3_000_000]).unwrap();
+    let mut client = server.connect();
+    client.send(format!("GET /big HTTP/1.1\r\nHost: x\r\n\r\n{GET}GET /hel").as_bytes());
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.response(true).body.len(), 3_000_000);
+    assert_eq!(client.response(true).body, b"hello\n");
+    assert!(client.rest().is_empty());
+}
+
+#[test]
+fn a_file_cut_short_while_it_is_sent_breaks_the_connection_off() {
+    let server = Running::start();
+    let path = server.root().join("big");
+    // More than the socket buffers of both ends can hold.
+    fs::write(&path, vec![b'x'; 64 << 20]).unwrap();
+    let mut client = server.connect();
+    client.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.more();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1000).unwrap();
+    // Read to whatever end: FIN or reset, but fewer bytes than announced, and no hang.
+    let mut rest = Vec::new();
+    let _ = client.stream.read_to_end(&mut rest);
+    assert!(rest.len() < 64 << 20);
+    assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");
+}
+
+#[test]
+fn stopping_closes_what_is_open() {
+    let server = Running::with(2, Limits::default());
+    let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.get("/hello.txt");
+    }
+    drop(server);
+    for client in &mut clients {
+        assert!(client.rest().is_empty());
+    }
+}

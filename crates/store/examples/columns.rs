@@ -1,0 +1,5 @@
+//! Prints docs/concepts/columns.md.
+
+fn main() {
+    print!("{}", store::columns_page());
+}

@@ -1,0 +1,152 @@
+//! Parquet back to rows.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{BoolType, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, RowGroupReader};
+use parquet::file::serialized_reader::SerializedFileReader;
+
+use crate::table::{Cell, Field, Row};
+use crate::{Result, StoreError};
+
+/// An open Parquet file of one table.
+pub(crate) struct Input {
+    path: PathBuf,
+    /// Of the file, in bytes.
+    length: u64,
+    reader: SerializedFileReader<File>,
+}
+
+impl Input {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|source| StoreError::io("open", path, source))?;
+        let length = file.metadata().map_err(|source| StoreError::io("stat", path, source))?.len();
+        let reader = SerializedFileReader::new(file).map_err(|source| StoreError::parquet(path, source))?;
+        Ok(Input { path: path.to_owned(), length, reader })
+    }
+
+    /// Rows in the whole file.
+    pub(crate) fn rows(&self) -> u64 {
+        u64::try_from(self.reader.metadata().file_metadata().num_rows()).unwrap_or(0)
+    }
+
+    pub(crate) fn groups(&self) -> usize {
+        self.reader.num_row_groups()
+    }
+
+    /// All rows of one row group, added to `rows`. On an error `rows` is as before.
+    pub(crate) fn read_group<R: Row>(&self, index: usize, rows: &mut Vec<R>) -> Result<()> {
+        let before = rows.len();
+        let outcome = self.fill_group(index, rows, before);
+        if outcome.is_err() {
+            rows.truncate(before);
+        }
+        outcome
+    }
+
+    fn fill_group<R: Row>(&self, index: usize, rows: &mut Vec<R>, before: usize) -> Result<()> {
+        let group = self.reader.get_row_group(index).map_err(|source| self.broken(source))?;
+        let count = self.checked_rows(&*group)?;
+        rows.resize(before + count, R::BLANK);
+        R::FIELDS.iter().try_for_each(|field| self.fill_column(&*group, field, &mut rows[before..]))
+    }
+
+    /// Number of rows of a group whose footer makes sense. The crate trusts a footer: a garbled one would make it
+    /// assert or ask for memory without end.
+    fn checked_rows(&self, group: &dyn RowGroupReader) -> Result<usize> {
+        let metadata = group.metadata();
+        let rows = metadata.num_rows();
+        let sane = (0..=ROWS_A_GROUP_MAX).contains(&rows)
+            && metadata.columns().iter().all(|chunk| {
+                let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
+                let end = start.checked_add(chunk.compressed_size());
+                start >= 0
+                    && chunk.data_page_offset() >= 0
+                    && chunk.compressed_size() >= 0
+                    && end.is_some_and(|end| end.unsigned_abs() <= self.length)
+                    && chunk.num_values() == rows
+            });
+        if sane {
+            return Ok(rows as usize);
+        }
+        Err(self.broken(ParquetError::General("its footer does not match its length".to_owned())))
+    }
+
+    fn fill_column<R: Row>(&self, group: &dyn RowGroupReader, field: &Field<R>, rows: &mut [R]) -> Result<()> {
+        // By name, not by position: a later version may add columns.
+        let schema = group.metadata().schema_descr();
+        let Some(at) = schema.columns().iter().position(|column| column.path().string() == field.column.name) else {
+            return if field.column.nullable { Ok(()) } else { Err(self.wrong_column(field)) };
+        };
+        let nullable = schema.column(at).max_def_level() > 0;
+        let reader = group.get_column_reader(at).map_err(|source| self.broken(source))?;
+        match (&field.cell, reader) {
+            (Cell::Integer(_, put), ColumnReader::Int64ColumnReader(reader)) => {
+                self.put::<Int64Type, R>(reader, nullable, rows, |row, value| {
+                    put(row, value);
+                    Ok(())
+                })
+            }
+            (Cell::Float(_, put), ColumnReader::DoubleColumnReader(reader)) => {
+                self.put::<DoubleType, R>(reader, nullable, rows, |row, value| {
+                    put(row, value);
+                    Ok(())
+                })
+            }
+            (Cell::Flag(_, put), ColumnReader::BoolColumnReader(reader)) => {
+                self.put::<BoolType, R>(reader, nullable, rows, |row, value| {
+                    put(row, value);
+                    Ok(())
+                })
+            }
+            (Cell::Text(_, put), ColumnReader::ByteArrayColumnReader(reader)) => {
+                self.put::<ByteArrayType, R>(reader, nullable, rows, |row, value| {
+                    let text = String::from_utf8_lossy(value.data());
+                    if put(row, &text) {
+                        return Ok(());
+                    }
+                    Err(StoreError::Value {
+                        path: self.path.clone(),
+                        column: field.column.name,
+                        value: text.into_owned(),
+                    })
+                })
+            }
+            _ => Err(self.wrong_column(field)),
+        }
+    }
+
+    /// Reads a whole column chunk and hands each value to its row, skipping rows that have none.
+    fn put<D: DataType, R>(
+        &self,
+        mut reader: ColumnReaderImpl<D>,
+        nullable: bool,
+        rows: &mut [R],
+        mut put: impl FnMut(&mut R, D::T) -> Result<()>,
+    ) -> Result<()> {
+        let (mut values, mut levels) = (Vec::with_capacity(rows.len()), Vec::new());
+        let (records, _, _) = reader
+            .read_records(rows.len(), nullable.then_some(&mut levels), None, &mut values)
+            .map_err(|source| self.broken(source))?;
+        if records != rows.len() {
+            return Err(self.broken(ParquetError::EOF(format!("{records} of {} rows are there", rows.len()))));
+        }
+        let present = |at: usize| !nullable || levels[at] > 0;
+        let filled = rows.iter_mut().enumerate().filter(|&(at, _)| present(at));
+        filled.zip(values).try_for_each(|((_, row), value)| put(row, value))
+    }
+
+    fn broken(&self, source: ParquetError) -> StoreError {
+        StoreError::parquet(&self.path, source)
+    }
+
+    fn wrong_column<R>(&self, field: &Field<R>) -> StoreError {
+        StoreError::Column { path: self.path.clone(), column: field.column.name, wanted: field.column.kind.sql() }
+    }
+}
+
+/// A hundred times what this crate writes into one group: about 2 GB of rows.
+const ROWS_A_GROUP_MAX: i64 = 13_107_200;

@@ -1,0 +1,116 @@
+//! One run's folder.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use ledger::{Document, RequestRecord, SecondRecord};
+use stats::Histogram;
+
+use crate::reader::count_parts;
+use crate::table::Row;
+use crate::{RequestsWriter, Result, SeriesWriter, StoreError, TableWriter, files, hlog};
+
+/// The folder of a run that goes on. While this lives, the folder is locked (flock), so that a list of runs can tell
+/// a run that goes on from one that was killed.
+#[derive(Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+    started: SystemTime,
+    /// Held for its lock, which the kernel drops with the process, however it ends.
+    _lock: File,
+}
+
+impl RunFolder {
+    pub(crate) fn new(path: PathBuf, started: SystemTime) -> Result<Self> {
+        let lock = File::open(&path).map_err(|source| StoreError::io("open", &path, source))?;
+        match lock.lock() {
+            // Some network file systems have no locks: a run there is listed as unfinished while it goes on.
+            Err(source) if source.kind() != io::ErrorKind::Unsupported => {
+                return Err(StoreError::io("flock", &path, source));
+            }
+            _ => {}
+        }
+        Ok(RunFolder { path, started, _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The run's id: the folder's name.
+    pub fn id(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).expect("the book names folders in ASCII")
+    }
+
+    /// Writes plan.toml, whole or not at all.
+    ///
+    /// # Errors
+    /// A full disk or another failure of the file system.
+    pub fn write_plan(&self, plan: &str) -> Result<()> {
+        files::write_whole(&self.path.join(PLAN), plan.as_bytes())
+    }
+
+    /// Writes summary.json, whole or not at all. It is the last file of a run: its presence means the run ended.
+    ///
+    /// # Errors
+    /// A full disk or another failure of the file system; [`StoreError::Summary`] if the document could not be read
+    /// back, as with a figure that is not a number.
+    pub fn write_summary(&self, document: &Document) -> Result<()> {
+        let path = self.path.join(SUMMARY);
+        let mut text = serde_json::to_string_pretty(document).map_err(|source| StoreError::summary(&path, source))?;
+        text.push('\n');
+        // JSON has no NaN: serde writes null, which no reader would accept. Better said now than found later.
+        serde_json::from_str::<Document>(&text).map_err(|source| StoreError::summary(&path, source))?;
+        files::write_whole(&path, text.as_bytes())
+    }
+
+    /// Begins requests.parquet.
+    pub fn requests(&self) -> RequestsWriter {
+        TableWriter::<RequestRecord>::new(&self.path)
+    }
+
+    /// Begins series.parquet.
+    pub fn series(&self) -> SeriesWriter {
+        TableWriter::<SecondRecord>::new(&self.path)
+    }
+
+    /// Writes `<name>.hlog`: `(from, to, values)` for each interval, in nanoseconds since the run's zero, rising.
+    ///
+    /// # Errors
+    /// A full disk or another failure of the file system.
+    pub fn write_hlog(&self, name: &str, intervals: &[(u64, u64, &Histogram)]) -> Result<()> {
+        hlog::write(&self.path, name, self.started, intervals)
+    }
+}
+
+/// The document of the run in `dir`.
+///
+/// # Errors
+/// [`StoreError::Unfinished`] if it has none, which says what can be read instead; or it is not one of this version.
+pub fn read_summary(dir: &Path) -> Result<Document> {
+    let path = dir.join(SUMMARY);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(source) if source.kind() == io::ErrorKind::NotFound && dir.is_dir() => {
+            let (parts, rows) = count_parts(dir, RequestRecord::TABLE)?;
+            return Err(StoreError::Unfinished { dir: dir.to_owned(), parts, rows });
+        }
+        Err(source) => return Err(StoreError::io("read", &path, source)),
+    };
+    serde_json::from_slice(&text).map_err(|source| StoreError::summary(&path, source))
+}
+
+/// The plan of the run in `dir`, as text.
+///
+/// # Errors
+/// There is none, or it cannot be read.
+pub fn read_plan(dir: &Path) -> Result<String> {
+    let path = dir.join(PLAN);
+    fs::read_to_string(&path).map_err(|source| StoreError::io("read", &path, source))
+}
+
+pub(crate) const PLAN: &str = "plan.toml";
+pub(crate) const SUMMARY: &str = "summary.json";

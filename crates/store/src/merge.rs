@@ -1,0 +1,79 @@
+//! Parts become one file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::decode::Input;
+use crate::encode::{Encoder, Output};
+use crate::reader::part_paths;
+use crate::table::Row;
+use crate::{Result, StoreError, files};
+
+/// A table in its final form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FinishedTable {
+    /// The Parquet file.
+    pub path: PathBuf,
+    /// Rows in it.
+    pub rows: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// Joins the parts of table `R` under `dir` into `dir/<table>.parquet` and then removes them. Rows are encoded anew
+/// into row groups of a size that analysis programs like; memory is bounded by one such group. A table without parts
+/// becomes an empty file.
+///
+/// # Errors
+/// Parts stay as they are, and no half-written file remains.
+pub(crate) fn join_parts<R: Row>(dir: &Path, encoder: &mut Encoder<R>) -> Result<FinishedTable> {
+    let path = dir.join(format!("{}.parquet", R::TABLE));
+    let folder = dir.join(R::TABLE);
+    let unfinished = files::unfinished(&path);
+    let outcome = write_joined(&folder, &path, &unfinished, encoder);
+    if outcome.is_err() {
+        files::discard(&unfinished);
+        return outcome;
+    }
+    // Only now, with the joined file durable under its own name, are the parts superfluous.
+    match fs::remove_dir_all(&folder) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(StoreError::io("rmdir", &folder, source)),
+        _ => outcome,
+    }
+}
+
+fn write_joined<R: Row>(
+    folder: &Path,
+    path: &Path,
+    unfinished: &Path,
+    encoder: &mut Encoder<R>,
+) -> Result<FinishedTable> {
+    let parts = part_paths(folder)?;
+    let mut output = encoder.begin(unfinished)?;
+    let mut rows = 0;
+    let mut pending = Vec::new();
+    for part in &parts {
+        let input = Input::open(part)?;
+        for group in 0..input.groups() {
+            input.read_group(group, &mut pending)?;
+            while pending.len() >= ROWS_A_GROUP {
+                let rest = pending.split_off(ROWS_A_GROUP);
+                rows += append(encoder, &mut output, unfinished, &pending)?;
+                pending = rest;
+            }
+        }
+    }
+    rows += append(encoder, &mut output, unfinished, &pending)?;
+    let file = Encoder::<R>::end(output, unfinished)?;
+    files::publish(&file, unfinished, path)?;
+    let bytes = file.metadata().map_err(|source| StoreError::io("stat", path, source))?.len();
+    Ok(FinishedTable { path: path.to_owned(), rows, bytes })
+}
+
+fn append<R: Row>(encoder: &mut Encoder<R>, output: &mut Output, path: &Path, rows: &[R]) -> Result<u64> {
+    encoder.append(output, path, rows)?;
+    Ok(rows.len() as u64)
+}
+
+/// Rows a row group: at least the 122,880 that DuckDB hands to one thread.
+const ROWS_A_GROUP: usize = 131_072;

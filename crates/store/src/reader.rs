@@ -1,0 +1,113 @@
+//! Reading tables back: the joined file, or the parts of a run that did not end.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ledger::{RequestRecord, SecondRecord};
+
+use crate::decode::Input;
+use crate::table::Row;
+use crate::{Result, StoreError};
+
+/// The requests of a run, in the order in which they were written.
+///
+/// # Errors
+/// The folder cannot be read. A table that is not there at all reads as no rows.
+pub fn read_requests(dir: &Path) -> Result<Rows<RequestRecord>> {
+    Rows::open(dir)
+}
+
+/// The seconds of a run.
+///
+/// # Errors
+/// Those of [`read_requests`].
+pub fn read_series(dir: &Path) -> Result<Rows<SecondRecord>> {
+    Rows::open(dir)
+}
+
+/// Rows of one table, read one row group at a time. A file that cannot be read yields one error, and the rows of the
+/// next file follow.
+pub struct Rows<R: Row> {
+    files: VecDeque<PathBuf>,
+    open: Option<(Input, usize)>,
+    ready: Vec<R>,
+    at: usize,
+}
+
+impl<R: Row> Rows<R> {
+    fn open(dir: &Path) -> Result<Self> {
+        Ok(Rows { files: table_files(dir, R::TABLE)?.into(), open: None, ready: Vec::new(), at: 0 })
+    }
+
+    /// Reads the next row group, of this file or the next. `None` at the end.
+    fn advance(&mut self) -> Option<Result<()>> {
+        self.ready.clear();
+        self.at = 0;
+        let (input, group) = match self.open.take() {
+            Some(open) => open,
+            None => match Input::open(&self.files.pop_front()?) {
+                Ok(input) => (input, 0),
+                Err(error) => return Some(Err(error)),
+            },
+        };
+        if group < input.groups() {
+            let outcome = input.read_group(group, &mut self.ready);
+            self.open = Some((input, group + 1));
+            return Some(outcome);
+        }
+        Some(Ok(()))
+    }
+}
+
+impl<R: Row> Iterator for Rows<R> {
+    type Item = Result<R>;
+
+    fn next(&mut self) -> Option<Result<R>> {
+        loop {
+            if let Some(&row) = self.ready.get(self.at) {
+                self.at += 1;
+                return Some(Ok(row));
+            }
+            if let Err(error) = self.advance()? {
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+/// The files that hold a table, in order. Once the joined file exists, parts beside it are left-overs of a crash
+/// between joining and removing, and would count every row twice.
+pub(crate) fn table_files(dir: &Path, table: &str) -> Result<Vec<PathBuf>> {
+    let joined = dir.join(format!("{table}.parquet"));
+    match joined.try_exists() {
+        Ok(true) => Ok(vec![joined]),
+        Ok(false) => part_paths(&dir.join(table)),
+        Err(source) => Err(StoreError::io("stat", &joined, source)),
+    }
+}
+
+/// The closed parts in a table's folder, in order; none where there is no folder.
+pub(crate) fn part_paths(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(StoreError::io("opendir", folder, source)),
+    };
+    let mut paths = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<Vec<_>>>()
+        .map_err(|source| StoreError::io("readdir", folder, source))?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "parquet"));
+    // By number: a run longer than 999,999 parts has names of seven digits.
+    paths.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
+    Ok(paths)
+}
+
+/// Closed parts of a table and the rows in them; a part whose footer cannot be read counts no rows.
+pub(crate) fn count_parts(dir: &Path, table: &str) -> Result<(usize, u64)> {
+    let files = table_files(dir, table)?;
+    let rows = files.iter().filter_map(|path| Input::open(path).ok()).map(|input| input.rows()).sum();
+    Ok((files.len(), rows))
+}

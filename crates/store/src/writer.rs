@@ -1,0 +1,131 @@
+//! A table while its run goes: a folder of closed parts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ledger::{RequestRecord, SecondRecord};
+
+use crate::encode::Encoder;
+use crate::merge::{self, FinishedTable};
+use crate::table::Row;
+use crate::{Result, StoreError, files};
+
+/// Writes requests.parquet.
+pub type RequestsWriter = TableWriter<RequestRecord>;
+/// Writes series.parquet.
+pub type SeriesWriter = TableWriter<SecondRecord>;
+
+/// Collects rows of one table and writes them as parts.
+///
+/// [`push`](Self::push) copies rows into memory and returns; [`close_part`](Self::close_part) encodes what was
+/// collected (some 10 ms for 50,000 rows) and writes it as one readable file. Call both from a
+/// thread that need not be on time, close_part every second or two: that is what a crash can cost.
+///
+/// After the first error nothing more is written and every call returns that error again; parts closed before it
+/// stay as they are.
+pub struct TableWriter<R: Row> {
+    /// The run's folder.
+    dir: PathBuf,
+    encoder: Encoder<R>,
+    pending: Vec<R>,
+    parts: u32,
+    rows: u64,
+    failed: Option<StoreError>,
+}
+
+impl<R: Row> TableWriter<R> {
+    pub(crate) fn new(dir: &Path) -> Self {
+        TableWriter {
+            dir: dir.to_owned(),
+            encoder: Encoder::new(),
+            pending: Vec::new(),
+            parts: 0,
+            rows: 0,
+            failed: None,
+        }
+    }
+
+    /// Adds rows to the part that is being collected. A part that has grown to [`ROWS_A_PART_MAX`] is closed at once,
+    /// so that memory stays bounded whatever the caller does.
+    ///
+    /// # Errors
+    /// The first error of this writer; the rows are then dropped.
+    pub fn push(&mut self, rows: &[R]) -> Result<()> {
+        self.still_good()?;
+        let mut rest = rows;
+        while self.pending.len() + rest.len() >= ROWS_A_PART_MAX {
+            let (now, later) = rest.split_at(ROWS_A_PART_MAX - self.pending.len());
+            self.pending.extend_from_slice(now);
+            self.close_part()?;
+            rest = later;
+        }
+        self.pending.extend_from_slice(rest);
+        Ok(())
+    }
+
+    /// Writes the collected rows as one part; nothing where there are none.
+    ///
+    /// # Errors
+    /// The first error of this writer: [`StoreError::DiskFull`] or another failure of the file system.
+    pub fn close_part(&mut self) -> Result<()> {
+        self.still_good()?;
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let outcome = self.write_part();
+        if let Err(error) = &outcome {
+            self.failed = Some(error.clone());
+            self.pending = Vec::new();
+        }
+        outcome
+    }
+
+    /// Closes the last part, joins all parts into one file and removes them. See [`FinishedTable`].
+    ///
+    /// # Errors
+    /// The first error of this writer. The parts are then still there.
+    pub fn finish(mut self) -> Result<FinishedTable> {
+        self.close_part()?;
+        merge::join_parts::<R>(&self.dir, &mut self.encoder)
+    }
+
+    /// Rows in closed parts.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    fn still_good(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn write_part(&mut self) -> Result<()> {
+        let folder = self.dir.join(R::TABLE);
+        if self.parts == 0 {
+            fs::create_dir_all(&folder).map_err(|source| StoreError::io("mkdir", &folder, source))?;
+        }
+        let path = folder.join(format!("{:06}.parquet", self.parts + 1));
+        let unfinished = files::unfinished(&path);
+        let written = self.encode_part(&unfinished).and_then(|()| {
+            // Not synced: a killed program loses nothing that was written, and a sync every second would cost the
+            // run more than a power cut costs it.
+            fs::rename(&unfinished, &path).map_err(|source| StoreError::io("rename", &unfinished, source))
+        });
+        if written.is_err() {
+            files::discard(&unfinished);
+            return written;
+        }
+        self.parts += 1;
+        self.rows += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn encode_part(&mut self, unfinished: &Path) -> Result<()> {
+        let mut output = self.encoder.begin(unfinished)?;
+        self.encoder.append(&mut output, unfinished, &self.pending)?;
+        Encoder::<R>::end(output, unfinished).map(drop)
+    }
+}
+
+/// Rows at which a part closes by itself: about 18 MB of requests.
+pub const ROWS_A_PART_MAX: usize = 131_072;

@@ -1,0 +1,112 @@
+//! Processor time of each core, by what it was spent on.
+
+use std::time::Duration;
+
+use super::read;
+use crate::error::{Error, Result};
+
+/// Where one core's time went since boot. Receive processing done for a server on another task's time shows as
+/// `softirq`, or not at all when it ran inside that task's own system call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// Programs, at ordinary priority.
+    pub user: Duration,
+    /// Programs, niced.
+    pub nice: Duration,
+    /// The kernel, for programs.
+    pub system: Duration,
+    /// Nothing to do.
+    pub idle: Duration,
+    /// Nothing to do but wait for a disk.
+    pub iowait: Duration,
+    /// Hardware interrupts.
+    pub irq: Duration,
+    /// Software interrupts: packets received, timers.
+    pub softirq: Duration,
+    /// Taken by the hypervisor for other guests.
+    pub steal: Duration,
+}
+
+impl CpuTimes {
+    /// Time that was neither idle nor stolen.
+    pub fn busy(&self) -> Duration {
+        self.user + self.nice + self.system + self.irq + self.softirq
+    }
+
+    /// What passed since `earlier`; zero where a counter went back, as `iowait` may.
+    pub fn since(&self, earlier: &CpuTimes) -> CpuTimes {
+        CpuTimes {
+            user: self.user.saturating_sub(earlier.user),
+            nice: self.nice.saturating_sub(earlier.nice),
+            system: self.system.saturating_sub(earlier.system),
+            idle: self.idle.saturating_sub(earlier.idle),
+            iowait: self.iowait.saturating_sub(earlier.iowait),
+            irq: self.irq.saturating_sub(earlier.irq),
+            softirq: self.softirq.saturating_sub(earlier.softirq),
+            steal: self.steal.saturating_sub(earlier.steal),
+        }
+    }
+}
+
+/// The time of each core that is online, by its number: `(core, times)`, in rising order. Resolution 10 ms.
+///
+/// # Errors
+/// /proc/stat could not be read or understood.
+pub fn cpu_times() -> Result<Vec<(usize, CpuTimes)>> {
+    let cores = parse(&read("/proc/stat")?);
+    if cores.is_empty() {
+        return Err(Error::Unexpected { call: "read /proc/stat".to_owned(), answer: "no core".to_owned() });
+    }
+    Ok(cores)
+}
+
+fn parse(stat: &str) -> Vec<(usize, CpuTimes)> {
+    stat.lines()
+        .filter_map(|line| {
+            // The first line, "cpu " without a number, is the sum.
+            let mut fields = line.strip_prefix("cpu")?.split_whitespace();
+            let core = fields.next().filter(|_| !line.starts_with("cpu "))?.parse().ok()?;
+            // USER_HZ is 100 on every platform Rust's Linux targets run on.
+            let mut time = || Duration::from_millis(10 * fields.next().and_then(|f| f.parse().ok()).unwrap_or(0));
+            let times = CpuTimes {
+                user: time(),
+                nice: time(),
+                system: time(),
+                idle: time(),
+                iowait: time(),
+                irq: time(),
+                softirq: time(),
+                steal: time(),
+            };
+            Some((core, times))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_entry_a_core() {
+        let ms = Duration::from_millis;
+        let cores = parse("cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu3 10 0 0 0\nintr 1 2\n");
+        assert_eq!(cores.iter().map(|(core, _)| *core).collect::<Vec<_>>(), [0, 3]);
+        let first = cores[0].1;
+        assert_eq!((first.user, first.iowait, first.steal), (ms(10), ms(50), ms(80)));
+        assert_eq!(first.busy(), ms(10 + 20 + 30 + 60 + 70));
+        assert_eq!(cores[1].1.steal, ms(0));
+    }
+
+    #[test]
+    fn a_counter_that_went_back_is_zero() {
+        let (now, earlier) =
+            (CpuTimes::default(), CpuTimes { iowait: Duration::from_millis(10), ..Default::default() });
+        assert_eq!(now.since(&earlier), CpuTimes::default());
+    }
+
+    #[test]
+    fn this_machine_has_cores() {
+        assert!(!cpu_times().unwrap().is_empty());
+    }
+}

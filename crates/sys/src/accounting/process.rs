@@ -1,0 +1,157 @@
+//! Processor time and memory of a process and of all that descend from it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::time::Duration;
+
+use nix::unistd::{SysconfVar, sysconf};
+
+/// What a tree of processes used. Biases: times are counted in ticks of 10 ms a process (the kernel scales them to
+/// what the scheduler measured); a dead process counts only once its parent has waited for it; memory that processes
+/// share is counted once for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessUsage {
+    /// Processor time in user mode.
+    pub user: Duration,
+    /// Processor time in the kernel.
+    pub system: Duration,
+    /// Resident memory now, in bytes.
+    pub rss_bytes: u64,
+    /// Living processes, the root not counted.
+    pub processes: usize,
+}
+
+/// The fields of /proc/PID/stat that matter here: see proc_pid_stat(5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// Its number, as seen from here.
+    pub pid: i32,
+    /// One letter: R running, S sleeping, T stopped, Z dead and not yet waited for ..
+    pub state: char,
+    /// Its parent's number.
+    pub parent: i32,
+    /// Own user and system time, in clock ticks.
+    pub own_ticks: (u64, u64),
+    /// User and system time of children it has waited for, and of theirs, in clock ticks.
+    pub reaped_ticks: (u64, u64),
+    /// Start, in clock ticks since boot.
+    pub start_ticks: u64,
+    /// Resident memory, in pages.
+    pub rss_pages: u64,
+}
+
+impl ProcessStat {
+    /// Of one process; `None` when there is no such process (any more).
+    pub fn read(pid: i32) -> Option<ProcessStat> {
+        ProcessStat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn parse(line: &str) -> Option<ProcessStat> {
+        // The name in parentheses may hold spaces and parentheses of its own: the last one ends it.
+        let (pid, rest) = line.split_once(" (")?;
+        let (_, rest) = rest.rsplit_once(") ")?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        // Field n of the manual, whose state is field 3, is fields[n - 3].
+        let number = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
+        Some(ProcessStat {
+            pid: pid.parse().ok()?,
+            state: fields.first()?.chars().next()?,
+            parent: fields.get(1)?.parse().ok()?,
+            own_ticks: (number(14)?, number(15)?),
+            // cutime and cstime are signed in the kernel, and never negative.
+            reaped_ticks: (number(16)?, number(17)?),
+            start_ticks: number(22)?,
+            rss_pages: number(24)?,
+        })
+    }
+}
+
+/// What the descendants of process `root` used, living and waited for; of `root` itself only what it has reaped. All
+/// zero when there is no such process.
+pub fn tree_usage(root: i32) -> ProcessUsage {
+    let mut usage = ProcessUsage::default();
+    let (mut user, mut system) = (0, 0);
+    let Some(root_stat) = ProcessStat::read(root) else { return usage };
+    let mut add = |ticks: (u64, u64)| {
+        user += ticks.0;
+        system += ticks.1;
+    };
+    add(root_stat.reaped_ticks);
+    let mut pages = 0;
+    for stat in living_descendants(root) {
+        add(stat.own_ticks);
+        add(stat.reaped_ticks);
+        pages += stat.rss_pages;
+        usage.processes += usize::from(stat.state != 'Z');
+    }
+    usage.user = ticks_to_duration(user);
+    usage.system = ticks_to_duration(system);
+    usage.rss_bytes = pages * page_bytes();
+    usage
+}
+
+/// The numbers of all processes that descend from `root`, zombies included, `root` not.
+pub fn descendants(root: i32) -> Vec<i32> {
+    living_descendants(root).into_iter().map(|stat| stat.pid).collect()
+}
+
+/// One pass over /proc. Processes that come or go meanwhile are in it or not.
+fn living_descendants(root: i32) -> Vec<ProcessStat> {
+    let mut children: HashMap<i32, Vec<ProcessStat>> = HashMap::new();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        if let Some(stat) = ProcessStat::read(pid) {
+            children.entry(stat.parent).or_default().push(stat);
+        }
+    }
+    let mut found = children.remove(&root).unwrap_or_default();
+    let mut next = 0;
+    while next < found.len() {
+        found.extend(children.remove(&found[next].pid).unwrap_or_default());
+        next += 1;
+    }
+    found
+}
+
+/// Rounds down to the nanosecond.
+fn ticks_to_duration(ticks: u64) -> Duration {
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as u64;
+    Duration::from_nanos((u128::from(ticks) * 1_000_000_000 / u128::from(per_second)) as u64)
+}
+
+fn page_bytes() -> u64 {
+    sysconf(SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str =
+        "77 (a) (b c) S 5 77 77 0 -1 4194560 1 2 3 4 11 12 13 14 20 0 1 0 4242 1000 33 18446744073709551615";
+
+    #[test]
+    fn a_name_may_hold_parentheses() {
+        let stat = ProcessStat::parse(LINE).unwrap();
+        assert_eq!((stat.pid, stat.state, stat.parent), (77, 'S', 5));
+        assert_eq!((stat.own_ticks, stat.reaped_ticks), ((11, 12), (13, 14)));
+        assert_eq!((stat.start_ticks, stat.rss_pages), (4242, 33));
+        assert_eq!(ProcessStat::parse("77 (cut) S 5"), None);
+        assert_eq!(ProcessStat::parse(""), None);
+    }
+
+    #[test]
+    fn this_process_is_among_the_descendants_of_its_parent() {
+        let own = std::process::id() as i32;
+        let parent = ProcessStat::read(own).unwrap().parent;
+        assert!(descendants(parent).contains(&own));
+        let usage = tree_usage(parent);
+        assert!(usage.processes >= 1);
+        assert!(usage.rss_bytes > 100_000, "{usage:?}");
+    }
+
+    #[test]
+    fn nobody_uses_nothing() {
+        assert_eq!(tree_usage(i32::MAX), ProcessUsage::default());
+    }
+}

@@ -1,0 +1,191 @@
+//! Where control groups are mounted here, and where in them this process may make one.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use super::{Cgroup, Version};
+use crate::error::{Error, Result};
+
+/// The control group mounts of this machine and this process's own place in each.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Hierarchies {
+    /// Version 2: mount point and this process's directory under it.
+    two: Option<Mounted>,
+    /// Version 1, one entry a controller.
+    one: Vec<(String, Mounted)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Mounted {
+    mount: PathBuf,
+    own: PathBuf,
+}
+
+impl Hierarchies {
+    pub(super) fn read() -> Result<Hierarchies> {
+        let file = |path: &str| fs::read_to_string(path).map_err(Error::of(format!("read {path}")));
+        Ok(Hierarchies::parse(&file("/proc/self/mountinfo")?, &file("/proc/self/cgroup")?))
+    }
+
+    /// From the text of /proc/self/mountinfo and /proc/self/cgroup: see cgroups(7).
+    fn parse(mountinfo: &str, own: &str) -> Hierarchies {
+        let own_path = |wanted: &dyn Fn(&str, &str) -> bool| {
+            own.lines().find_map(|line| {
+                let mut fields = line.splitn(3, ':');
+                let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+                wanted(id, controllers).then(|| path.to_owned())
+            })
+        };
+        let mut found = Hierarchies::default();
+        for line in mountinfo.lines() {
+            // 36 35 98:0 /root /mount/point options optional.. - type source super,options
+            let Some((before, after)) = line.split_once(" - ") else { continue };
+            let before: Vec<&str> = before.split(' ').collect();
+            let after: Vec<&str> = after.split(' ').collect();
+            let (Some(root), Some(mount), Some(kind)) = (before.get(3), before.get(4), after.first()) else { continue };
+            let mounted =
+                |path: String| Mounted { mount: PathBuf::from(mount), own: Path::new(mount).join(below(&path, root)) };
+            match *kind {
+                "cgroup2" => {
+                    if let Some(path) = own_path(&|id, _| id == "0") {
+                        found.two.get_or_insert_with(|| mounted(path));
+                    }
+                }
+                "cgroup" => {
+                    for controller in after.get(2).unwrap_or(&"").split(',') {
+                        let here = |_: &str, names: &str| names.split(',').any(|name| name == controller);
+                        let known = found.one.iter().any(|(name, _)| name == controller);
+                        if let (true, false, Some(path)) = (CONTROLLERS.contains(&controller), known, own_path(&here)) {
+                            found.one.push((controller.to_owned(), mounted(path)));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// Chooses where a group called `name` is to be made; makes nothing.
+    pub(super) fn place(&self, name: &str, with_limit: bool, period: Duration) -> Result<Cgroup> {
+        let group = |version| Cgroup { version, directories: Vec::new(), period };
+        if let Some(two) = &self.two
+            && let Some(parent) = two.parent_with_cpu()
+        {
+            return Ok(group(Version::Two { directory: parent.join(name) }));
+        }
+        let one = |controller: &str| self.one.iter().find(|(c, _)| c == controller).map(|(_, m)| m.own.join(name));
+        if let (Some(cpu), Some(cpuacct)) = (one("cpu"), one("cpuacct")) {
+            return Ok(group(Version::One { cpu, cpuacct, memory: one("memory") }));
+        }
+        match &self.two {
+            // Counting needs no controller in version 2: cpu.stat is always there.
+            Some(two) if !with_limit => Ok(group(Version::Two { directory: two.own.join(name) })),
+            Some(two) => Err(Error::Missing {
+                what: format!(
+                    "no control group at or above {} may hand out the cpu controller: run as root outside a container, \
+                     or in a delegated group (systemd-run --user --scope -p Delegate=yes)",
+                    two.own.display()
+                ),
+            }),
+            None => Err(Error::Missing {
+                what: "no control groups are mounted here: mount -t cgroup2 none /sys/fs/cgroup".to_owned(),
+            }),
+        }
+    }
+
+    /// Version 2 alone, mounted at `mount`, this process in `own`.
+    #[cfg(test)]
+    pub(super) fn two_for_tests(mount: &Path, own: &Path) -> Hierarchies {
+        Hierarchies { two: Some(Mounted { mount: mount.into(), own: own.into() }), one: Vec::new() }
+    }
+
+    /// The top of every hierarchy in which a group of ours may have been made.
+    pub(super) fn mounts(&self) -> impl Iterator<Item = &Path> {
+        self.two.iter().chain(self.one.iter().map(|(_, mounted)| mounted)).map(|mounted| mounted.mount.as_path())
+    }
+}
+
+impl Mounted {
+    /// Own directory first, then upward to the mount point.
+    fn ancestors(&self) -> impl Iterator<Item = &Path> {
+        self.own.ancestors().take_while(|directory| directory.starts_with(&self.mount))
+    }
+
+    /// The nearest directory at or above our own whose children get the cpu controller. Where none does yet, one is
+    /// told to, if it holds no process itself (the kernel's rule) and this user may write to it.
+    fn parent_with_cpu(&self) -> Option<PathBuf> {
+        let has = |directory: &Path, file: &str| {
+            fs::read_to_string(directory.join(file)).is_ok_and(|names| names.split_whitespace().any(|n| n == "cpu"))
+        };
+        let writable = |directory: &Path| {
+            nix::unistd::access(directory, nix::unistd::AccessFlags::W_OK).is_ok()
+                && nix::unistd::access(&directory.join("cgroup.procs"), nix::unistd::AccessFlags::W_OK).is_ok()
+        };
+        let ready = self.ancestors().find(|d| has(d, "cgroup.subtree_control") && writable(d));
+        let told = || {
+            self.ancestors().find(|d| {
+                has(d, "cgroup.controllers")
+                    && writable(d)
+                    && fs::write(d.join("cgroup.subtree_control"), "+cpu +memory").is_ok()
+            })
+        };
+        ready.or_else(told).map(Path::to_path_buf)
+    }
+}
+
+/// The part of a process's path that a mount of the subtree `root` shows; the mount point itself where it does not
+/// show it (a container's view of a process outside).
+fn below<'a>(path: &'a str, root: &str) -> &'a Path {
+    let relative = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
+    if relative.components().any(|part| part == Component::ParentDir) { Path::new("") } else { relative }
+}
+
+/// The version 1 controllers of interest.
+const CONTROLLERS: [&str; 3] = ["cpu", "cpuacct", "memory"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mounted(mount: &str, own: &str) -> Mounted {
+        Mounted { mount: mount.into(), own: own.into() }
+    }
+
+    #[test]
+    fn version_two_in_a_user_session() {
+        let found = Hierarchies::parse(
+            "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n",
+            "0::/user.slice/user-1000.slice/session-1.scope\n",
+        );
+        let own = "/sys/fs/cgroup/user.slice/user-1000.slice/session-1.scope";
+        assert_eq!(found.two, Some(mounted("/sys/fs/cgroup", own)));
+        assert_eq!(found.two.as_ref().unwrap().ancestors().count(), 4);
+        assert_eq!(found.mounts().collect::<Vec<_>>(), [Path::new("/sys/fs/cgroup")]);
+    }
+
+    #[test]
+    fn version_one_separate_joined_and_in_a_container() {
+        let found = Hierarchies::parse(
+            "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
+             35 31 0:32 /docker/ab /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n\
+             36 31 0:33 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n\
+             41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+            "4:memory:/docker/ab\n2:cpu,cpuacct:/\n0::/\n",
+        );
+        let joined = mounted("/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct");
+        let memory = mounted("/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory");
+        assert_eq!(
+            found.one,
+            [("cpu".to_owned(), joined.clone()), ("cpuacct".to_owned(), joined), ("memory".to_owned(), memory)]
+        );
+        assert_eq!(found.two, Some(mounted("/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified")));
+    }
+
+    #[test]
+    fn nothing_mounted_says_what_to_do() {
+        let error = Hierarchies::parse("", "").place("x", true, Duration::ZERO).unwrap_err();
+        assert!(error.to_string().contains("mount -t cgroup2"), "{error}");
+    }
+}

@@ -1,0 +1,147 @@
+//! Files that are served: opened beneath one directory and nowhere else, and sent to a socket by the kernel.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::Mode;
+
+/// A directory below which files may be opened. Neither `..`, nor a symbolic link, nor a rename that races with the
+/// lookup leads out of it: the kernel itself refuses (RESOLVE_BENEATH of openat2(2), Linux 5.6).
+#[derive(Debug)]
+pub struct Root(OwnedFd);
+
+impl Root {
+    /// Opens `directory` and makes sure that this kernel knows openat2.
+    ///
+    /// # Errors
+    /// Those of open(2); ENOSYS or EPERM when openat2 is missing or filtered.
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let root = Root(open(directory, flags, Mode::empty())?);
+        root.beneath(b".", OFlag::O_PATH)?;
+        Ok(root)
+    }
+
+    /// Opens `relative` for reading. A FIFO does not block and a terminal is not taken over; the caller checks the
+    /// kind of what it got.
+    ///
+    /// # Errors
+    /// Those of openat2(2): EXDEV when the path leads out of the root, ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG, EACCES,
+    /// EMFILE; EINVAL for a path with a NUL byte.
+    pub fn open_file(&self, relative: &[u8]) -> io::Result<File> {
+        self.beneath(relative, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
+    }
+
+    /// What `relative` is now, without opening it for reading.
+    ///
+    /// # Errors
+    /// Those of [`Root::open_file`] and of fstat(2).
+    pub fn metadata(&self, relative: &[u8]) -> io::Result<Metadata> {
+        self.beneath(relative, OFlag::O_PATH)?.metadata()
+    }
+
+    fn beneath(&self, relative: &[u8], flags: OFlag) -> io::Result<File> {
+        let how = OpenHow::new()
+            .flags(flags | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        // EAGAIN: a rename elsewhere raced with a `..` in the path, so the kernel could not tell. openat2(2) says try
+        // again; a bounded number of times, because someone may rename for ever.
+        let mut last = Errno::EAGAIN;
+        for _ in 0..ATTEMPTS {
+            match openat2(&self.0, relative, how) {
+                Ok(fd) => return Ok(File::from(fd)),
+                Err(errno @ (Errno::EAGAIN | Errno::EINTR)) => last = errno,
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Err(last.into())
+    }
+}
+
+/// Sends up to `count` bytes of `file`, from `offset` on, to `socket`, by sendfile(2): how many the socket took,
+/// `Some(0)` at the end of the file, `None` if the socket takes none now. The file's own position is not used.
+///
+/// # Errors
+/// Those of sendfile(2); EPIPE raises SIGPIPE as well, which every Rust program ignores unless it asked otherwise.
+pub fn send_file(socket: BorrowedFd<'_>, file: BorrowedFd<'_>, offset: u64, count: usize) -> io::Result<Option<usize>> {
+    let mut offset = libc::off64_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+    // SAFETY: both descriptors are open for the call, and `offset` outlives it.
+    let sent = unsafe { libc::sendfile64(socket.as_raw_fd(), file.as_raw_fd(), &raw mut offset, count) };
+    if sent >= 0 {
+        return Ok(Some(sent as usize));
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+        _ => Err(error),
+    }
+}
+
+/// Lookups that raced with a rename are tried this often.
+const ATTEMPTS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd as _;
+    use std::os::unix::fs::symlink;
+
+    fn error_of(outcome: io::Result<File>) -> i32 {
+        outcome.unwrap_err().raw_os_error().unwrap()
+    }
+
+    #[test]
+    fn nothing_leads_out_of_the_root() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), "x").unwrap();
+        let inside = outside.path().join("root");
+        std::fs::create_dir_all(inside.join("a")).unwrap();
+        std::fs::write(inside.join("here"), "y").unwrap();
+        symlink("../secret", inside.join("relative")).unwrap();
+        symlink(outside.path().join("secret"), inside.join("absolute")).unwrap();
+        symlink("..", inside.join("up")).unwrap();
+        symlink("../here", inside.join("a/back")).unwrap();
+        let root = Root::open(&inside).unwrap();
+        for path in ["../secret", "a/../../secret", "relative", "absolute", "up/secret", "/etc/passwd", "a/../.."] {
+            assert_eq!(error_of(root.open_file(path.as_bytes())), libc::EXDEV, "{path}");
+        }
+        // Inside, both `..` and links work.
+        for path in ["here", "a/../here", "a/back"] {
+            assert_eq!(root.open_file(path.as_bytes()).unwrap().metadata().unwrap().len(), 1, "{path}");
+        }
+        assert_eq!(root.metadata(b"here").unwrap().len(), 1);
+        assert_eq!(error_of(root.open_file(b"absent")), libc::ENOENT);
+        assert_eq!(error_of(root.open_file(b"here\0")), libc::EINVAL);
+    }
+
+    #[test]
+    fn a_fifo_does_not_block() {
+        let directory = tempfile::tempdir().unwrap();
+        nix::unistd::mkfifo(&directory.path().join("pipe"), Mode::S_IRUSR).unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        assert!(!root.open_file(b"pipe").unwrap().metadata().unwrap().is_file());
+    }
+
+    #[test]
+    fn sends_from_an_offset_and_sees_the_end() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("f"), "0123456789").unwrap();
+        let file = Root::open(directory.path()).unwrap().open_file(b"f").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        assert_eq!(send_file(server.as_fd(), file.as_fd(), 4, 100).unwrap(), Some(6));
+        assert_eq!(send_file(server.as_fd(), file.as_fd(), 10, 100).unwrap(), Some(0));
+        assert!(send_file(server.as_fd(), file.as_fd(), u64::MAX, 1).is_err());
+        drop(server);
+        let mut got = String::new();
+        client.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "456789");
+    }
+}

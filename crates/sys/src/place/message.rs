@@ -1,0 +1,159 @@
+//! What main and init say to each other, one datagram each.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv, send as send_bytes};
+
+use super::Exit;
+
+/// From main to init.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Start the command.
+    Go,
+    /// Send this signal to every process of the place but init.
+    Signal(i32),
+}
+
+/// From init to main.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    /// The place is set up.
+    Ready,
+    /// A step of setting up, or of preparing the command, failed.
+    Failed { call: String, errno: i32 },
+    /// The command is running.
+    Started,
+    /// Its exec failed.
+    ExecFailed { errno: i32 },
+    /// The command ended.
+    Ended(Exit),
+    /// No process but init is left.
+    Empty,
+}
+
+impl Order {
+    pub(super) fn encode(self) -> Vec<u8> {
+        match self {
+            Order::Go => encode(GO, 0, ""),
+            Order::Signal(signal) => encode(SIGNAL, signal, ""),
+        }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Order> {
+        match split(bytes)? {
+            (GO, _, _) => Some(Order::Go),
+            (SIGNAL, signal, _) => Some(Order::Signal(signal)),
+            _ => None,
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        match self {
+            Report::Ready => encode(READY, 0, ""),
+            Report::Failed { call, errno } => encode(FAILED, *errno, call),
+            Report::Started => encode(STARTED, 0, ""),
+            Report::ExecFailed { errno } => encode(EXEC_FAILED, *errno, ""),
+            Report::Ended(Exit::Code(code)) => encode(ENDED_BY_CODE, *code, ""),
+            Report::Ended(Exit::Signal(signal)) => encode(ENDED_BY_SIGNAL, *signal, ""),
+            Report::Empty => encode(EMPTY, 0, ""),
+        }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Report> {
+        match split(bytes)? {
+            (READY, _, _) => Some(Report::Ready),
+            (FAILED, errno, call) => Some(Report::Failed { call: String::from_utf8_lossy(call).into_owned(), errno }),
+            (STARTED, _, _) => Some(Report::Started),
+            (EXEC_FAILED, errno, _) => Some(Report::ExecFailed { errno }),
+            (ENDED_BY_CODE, code, _) => Some(Report::Ended(Exit::Code(code))),
+            (ENDED_BY_SIGNAL, signal, _) => Some(Report::Ended(Exit::Signal(signal))),
+            (EMPTY, _, _) => Some(Report::Empty),
+            _ => None,
+        }
+    }
+}
+
+/// Sends one message. The kernel's buffer holds many more than are ever under way.
+pub(super) fn send(socket: &impl AsFd, message: &[u8]) -> Result<(), Errno> {
+    loop {
+        match send_bytes(socket.as_fd().as_raw_fd(), message, MsgFlags::MSG_NOSIGNAL) {
+            Err(Errno::EINTR) => continue,
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// Receives one message; `None` when the other side is gone, EAGAIN when there is none and `wait` is false.
+pub(super) fn receive(socket: &impl AsFd, wait: bool) -> Result<Option<Vec<u8>>, Errno> {
+    let mut buffer = vec![0; LONGEST];
+    let flags = if wait { MsgFlags::empty() } else { MsgFlags::MSG_DONTWAIT };
+    loop {
+        match recv(socket.as_fd().as_raw_fd(), &mut buffer, flags) {
+            Err(Errno::EINTR) => continue,
+            // The other side died with something of ours unread.
+            Ok(0) | Err(Errno::ECONNRESET) => return Ok(None),
+            Ok(length) => {
+                buffer.truncate(length);
+                return Ok(Some(buffer));
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Tag, one number, and text for the rest; text too long is cut.
+fn encode(tag: u8, number: i32, text: &str) -> Vec<u8> {
+    let mut bytes = vec![tag];
+    bytes.extend(number.to_ne_bytes());
+    bytes.extend(text.bytes().take(LONGEST - bytes.len()));
+    bytes
+}
+
+fn split(bytes: &[u8]) -> Option<(u8, i32, &[u8])> {
+    let (tag, rest) = bytes.split_first()?;
+    let (number, text) = rest.split_first_chunk::<4>()?;
+    Some((*tag, i32::from_ne_bytes(*number), text))
+}
+
+/// Longer than any path the kernel accepts.
+const LONGEST: usize = 8192;
+
+const GO: u8 = 1;
+const SIGNAL: u8 = 2;
+const READY: u8 = 11;
+const FAILED: u8 = 12;
+const STARTED: u8 = 13;
+const EXEC_FAILED: u8 = 14;
+const ENDED_BY_CODE: u8 = 15;
+const ENDED_BY_SIGNAL: u8 = 16;
+const EMPTY: u8 = 17;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_message_is_read_as_it_was_written() {
+        for order in [Order::Go, Order::Signal(15)] {
+            assert_eq!(Order::decode(&order.encode()), Some(order));
+        }
+        for report in [
+            Report::Ready,
+            Report::Failed { call: "mount /é".to_owned(), errno: 13 },
+            Report::Started,
+            Report::ExecFailed { errno: 2 },
+            Report::Ended(Exit::Code(255)),
+            Report::Ended(Exit::Signal(9)),
+            Report::Empty,
+        ] {
+            assert_eq!(Report::decode(&report.encode()), Some(report));
+        }
+        assert_eq!(Report::decode(&[]), None);
+        assert_eq!(Report::decode(&[READY, 0, 0, 0]), None);
+        assert_eq!(Order::decode(&Report::Ready.encode()), None);
+    }
+}

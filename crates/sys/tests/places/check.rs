@@ -1,0 +1,75 @@
+//! What several cases use: short commands in places, waiting for something to become true, one HTTP request.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use sys::place::{Exit, Place, PlaceSpec, Stdio, Stdio3};
+
+/// A shell script as a spec, silent, in a new network.
+pub fn shell(script: &str) -> PlaceSpec<'static> {
+    let mut spec = command(&["sh", "-c", script]);
+    spec.stdio = Stdio3 { stdin: Stdio::Null, stdout: Stdio::Inherit, stderr: Stdio::Inherit };
+    spec
+}
+
+pub fn command(argv: &[&str]) -> PlaceSpec<'static> {
+    PlaceSpec::new(argv.iter().map(OsString::from).collect())
+}
+
+/// Starts a place and its command.
+pub fn start(spec: PlaceSpec<'_>) -> Place {
+    let mut place = Place::start(spec).expect("place");
+    place.go().expect("command");
+    place
+}
+
+/// Runs a command to its end; its exit and what it wrote to standard output.
+pub fn output(mut spec: PlaceSpec<'_>) -> (Exit, String) {
+    let (mut reading, writing) = std::io::pipe().expect("pipe");
+    spec.stdio.stdout = Stdio::File(OwnedFd::from(writing));
+    let mut place = start(spec);
+    let mut text = String::new();
+    reading.read_to_string(&mut text).expect("output");
+    (ended(&mut place), text)
+}
+
+/// Waits for the command to end.
+pub fn ended(place: &mut Place) -> Exit {
+    wait_for("the command ends", || place.try_exit().expect("status"))
+}
+
+/// Asks every 2 ms, for up to 20 s.
+pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "waited 20 s in vain until {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+pub fn wait_until(what: &str, mut ask: impl FnMut() -> bool) {
+    wait_for(what, || ask().then_some(()));
+}
+
+/// Whether a process of this number lives (a zombie does not).
+pub fn lives(pid: i32) -> bool {
+    sys::accounting::ProcessStat::read(pid).is_some_and(|stat| stat.state != 'Z')
+}
+
+/// The first line of the answer to a GET of `/`, asked inside the place's network until somebody listens.
+pub fn http_status(place: &Place, port: u16) -> String {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut stream =
+        wait_for("the server listens", || place.net().run(|| TcpStream::connect(address).ok()).expect("enter"));
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("answer");
+    answer.lines().next().unwrap_or_default().to_owned()
+}

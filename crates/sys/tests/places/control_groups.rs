@@ -1,0 +1,88 @@
+//! Control groups hold a command to its share, count what it used, and go.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use sys::cgroup::{Cgroup, Limits, sweep};
+use sys::place::{Exit, Place};
+
+use crate::check::{ended, shell, start, wait_until};
+
+pub fn holds_its_share() {
+    let limits = Limits { cpu: Some("20%".parse().unwrap()), ..Limits::default() };
+    let group = Cgroup::create("burner", limits).unwrap();
+    assert_eq!(group.period(), Duration::from_millis(5));
+    let started = Instant::now();
+    let place = burner(&group);
+    std::thread::sleep(Duration::from_secs(2));
+    let usage = group.usage().unwrap();
+    let elapsed = started.elapsed().as_secs_f64();
+    place.stop(Duration::ZERO);
+    let used = (usage.user + usage.system).as_secs_f64();
+    let share = used / elapsed;
+    println!("note: share asked 20 %, got {:.1} %, throttled {:?}", share * 100.0, usage.throttled.unwrap());
+    // Two burners that want two cores: one core's fifth, and what one slice on each core may overrun.
+    assert!(share < 0.24, "{share}");
+    assert!(usage.throttled.unwrap() > Duration::ZERO);
+    assert!(usage.memory_max.is_none_or(|bytes| bytes > 4096));
+}
+
+pub fn counts_the_dead() {
+    let group = Cgroup::create("dead", Limits::default()).unwrap();
+    let mut spec = shell("(ulimit -t 1; while :; do :; done); exit 3");
+    spec.cgroup = Some(&group);
+    let mut place = start(spec);
+    assert_eq!(ended(&mut place), Exit::Code(3));
+    let by_group = group.usage().unwrap();
+    let by_group = by_group.user + by_group.system;
+    let by_proc = place.usage();
+    let by_proc = by_proc.user + by_proc.system;
+    println!("note: the same work by control group {by_group:?}, by /proc {by_proc:?}");
+    assert!(by_group > Duration::from_millis(900));
+    assert!(by_group.abs_diff(by_proc) < Duration::from_millis(40), "{by_group:?} {by_proc:?}");
+}
+
+pub fn is_removed() {
+    let group = Cgroup::create("gone", Limits { cpu: Some("1%".parse().unwrap()), ..Limits::default() }).unwrap();
+    assert_eq!(group.period(), Duration::from_millis(100));
+    let directories = directories(&group);
+    assert!(!directories.is_empty() && directories.iter().all(|d| d.is_dir()));
+    let same = Cgroup::create("gone", Limits::default()).unwrap_err().to_string();
+    assert!(same.starts_with("mkdir ") && same.ends_with("File exists"), "{same}");
+    assert!(directories.iter().all(|d| d.is_dir()), "the failed second one took nothing with it");
+    burner(&group).stop(Duration::ZERO);
+    drop(group);
+    assert!(directories.iter().all(|d| !d.exists()));
+}
+
+pub fn sweeps_the_dead_only() {
+    let group = Cgroup::create("living", Limits::default()).unwrap();
+    let directory = directories(&group).remove(0);
+    let dead = directory.with_file_name("yamabiko-4194999-1-server");
+    fs::create_dir(&dead).unwrap();
+    // Started at another time: the number is ours, but of an earlier life.
+    let earlier = directory.with_file_name(format!("yamabiko-{}-1-server", std::process::id()));
+    fs::create_dir(&earlier).unwrap();
+    // A run of another session, which had its own place in the hierarchy.
+    let session = directory.with_file_name("a-session");
+    let elsewhere = session.join("yamabiko-4194999-1-server");
+    fs::create_dir_all(&elsewhere).unwrap();
+    assert!(sweep().unwrap() >= 3);
+    assert!(!dead.exists() && !earlier.exists() && !elsewhere.exists() && directory.exists());
+    fs::remove_dir(session).unwrap();
+}
+
+fn burner(group: &Cgroup) -> Place {
+    let mut spec = shell("while :; do :; done & while :; do :; done");
+    spec.cgroup = Some(group);
+    let place = start(spec);
+    wait_until("it is in the group", || {
+        group.procs_paths().iter().all(|file| fs::read_to_string(file).unwrap().lines().count() >= 2)
+    });
+    place
+}
+
+fn directories(group: &Cgroup) -> Vec<PathBuf> {
+    group.procs_paths().iter().map(|file| file.parent().map(Path::to_path_buf).unwrap()).collect()
+}

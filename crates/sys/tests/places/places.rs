@@ -1,0 +1,234 @@
+//! A place starts, is what its spec says, and ends.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sys::Error;
+use sys::place::{Exit, Net, Place, Stdio};
+
+use crate::check::{command, ended, lives, output, shell, start, wait_until};
+
+pub fn ends_with_its_code() {
+    let mut place = Place::start(shell("exit 7")).unwrap();
+    assert_eq!(place.try_exit().unwrap(), None);
+    assert!(!place.alive().unwrap(), "nothing runs before go");
+    place.go().unwrap();
+    assert!(matches!(place.go(), Err(Error::Unexpected { .. })), "a second go is refused");
+    let readable =
+        poll(&mut [PollFd::new(place.status_fd(), PollFlags::POLLIN)], PollTimeout::from(10_000u16)).unwrap();
+    assert_eq!(readable, 1, "status_fd tells an event loop");
+    assert_eq!(ended(&mut place), Exit::Code(7));
+    wait_until("the place is empty", || !place.alive().unwrap());
+    assert!(lives(place.init_pid()), "the place itself stays until it is stopped");
+    let init = place.init_pid();
+    place.stop(Duration::from_secs(5));
+    assert!(!lives(init));
+}
+
+pub fn ends_by_a_signal() {
+    assert_eq!(ended(&mut start(shell("kill -KILL $$"))), Exit::Signal(9));
+}
+
+pub fn reports_a_failed_exec() {
+    let error = Place::start(command(&["no-such-server"])).unwrap_err().to_string();
+    assert!(error.starts_with("no-such-server: no such program on the PATH"), "{error}");
+
+    let mut place = Place::start(command(&["/nowhere/nginx"])).unwrap();
+    assert_eq!(place.go().unwrap_err().to_string(), "/nowhere/nginx: No such file or directory");
+    assert!(!place.alive().unwrap());
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("server");
+    fs::write(&file, "#!/nowhere/interpreter\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let path = file.to_str().unwrap();
+    let error = Place::start(command(&[path])).unwrap().go().unwrap_err().to_string();
+    assert_eq!(error, format!("{path}: Permission denied"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let error = Place::start(command(&[path])).unwrap().go().unwrap_err().to_string();
+    assert_eq!(error, format!("{path}: No such file or directory"));
+}
+
+pub fn reports_a_failed_step() {
+    let mut spec = shell("true");
+    spec.cwd = Some("/nowhere".into());
+    let error = Place::start(spec).unwrap().go().unwrap_err().to_string();
+    assert_eq!(error, "chdir /nowhere: No such file or directory");
+
+    let mut spec = shell("true");
+    spec.cpus = Some(vec![1000]);
+    let error = Place::start(spec).unwrap().go().unwrap_err().to_string();
+    assert!(error.contains("sched_setaffinity") && error.contains("Invalid argument"), "{error}");
+
+    let error = Place::start(command(&["sh", "a\0b"])).unwrap_err().to_string();
+    assert!(error.contains("NUL"), "{error}");
+}
+
+pub fn refuses_other_threads() {
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::spawn(move || stopped.recv());
+    let error = Place::start(shell("true")).unwrap_err();
+    assert!(matches!(error, Error::Threads { threads: 2 }), "{error}");
+    drop(stop);
+    let _ = other.join();
+    Place::start(shell("true")).expect("one thread again");
+}
+
+pub fn has_its_own_processes() {
+    let (exit, text) = output(shell("ls /proc | grep -c '^[0-9]'; echo $$"));
+    assert_eq!(exit, Exit::Code(0));
+    let numbers: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();
+    // init, sh, ls, grep; and the shell is the second process of its world.
+    assert!(numbers[0] <= 4 && numbers[1] == 2, "{text}");
+}
+
+pub fn has_its_own_hosts() {
+    let before = fs::read("/etc/hosts").unwrap();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mut spec = shell("getent hosts server; getent hosts six; getent hosts localhost; ls /proc/self/stat");
+    let six: IpAddr = "2001:2:0:1::1".parse().unwrap();
+    spec.hosts = vec![("198.18.0.1".parse().unwrap(), "server".to_owned()), (six, "six".to_owned())];
+    let (exit, text) = output(spec);
+    assert_eq!(exit, Exit::Code(0), "{text}");
+    assert!(text.contains("198.18.0.1") && text.contains("2001:2:0:1::1") && text.contains("localhost"), "{text}");
+    assert_eq!(fs::read("/etc/hosts").unwrap(), before);
+    assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap(), mounts);
+}
+
+pub fn inherits_nothing_it_should_not() {
+    // Descriptors, ignored and blocked signals, exact timers: what main has, a server must not get.
+    let _open: Vec<File> = (0..20).map(|_| File::open("/dev/null").unwrap()).collect();
+    let mut blocked = nix::sys::signal::SigSet::empty();
+    blocked.add(Signal::SIGTERM);
+    blocked.thread_block().unwrap();
+    nix::sys::prctl::set_timerslack(1).unwrap();
+    let (exit, text) = output(shell(
+        "echo fds: $(ls /proc/self/fd); grep -E '^Sig(Ign|Blk)' /proc/self/status; cat /proc/self/timerslack_ns",
+    ));
+    assert_eq!(exit, Exit::Code(0));
+    let lines: Vec<&str> = text.lines().collect();
+    // ls itself opens the folder as 3.
+    assert_eq!((lines[0], lines[1], lines[3]), ("fds: 0 1 2 3", "SigBlk:\t0000000000000000", "50000"), "{text}");
+    // Signals 32 and 33 are glibc's own: its posix_spawn, by which this process came to be, ignores them.
+    let ignored = u64::from_str_radix(lines[2].strip_prefix("SigIgn:\t").unwrap(), 16).unwrap();
+    assert_eq!(ignored & !(0b11 << 31), 0, "{text}");
+}
+
+pub fn gets_what_the_spec_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spec = shell(
+        "echo $COLOUR; pwd; grep Cpus_allowed_list /proc/self/status; cut -d' ' -f6 /proc/$$/stat; echo $$; cat; \
+         echo oops >&2",
+    );
+    spec.env = vec![("COLOUR".into(), "green".into())];
+    spec.cwd = Some(folder.path().to_owned());
+    spec.cpus = Some(vec![0]);
+    spec.new_session = true;
+    let input = folder.path().join("input");
+    fs::write(&input, "typed\n").unwrap();
+    spec.stdio.stdin = Stdio::File(File::open(&input).unwrap().into());
+    let errors = folder.path().join("errors");
+    spec.stdio.stderr = Stdio::File(File::create(&errors).unwrap().into());
+    let (exit, text) = output(spec);
+    assert_eq!(exit, Exit::Code(0));
+    let here = folder.path().to_str().unwrap();
+    assert_eq!(text.lines().collect::<Vec<_>>(), ["green", here, "Cpus_allowed_list:\t0", "2", "2", "typed"], "{text}");
+    assert_eq!(fs::read_to_string(errors).unwrap(), "oops\n");
+}
+
+pub fn ends_its_pipe_when_it_ends() {
+    let (mut reading, writing) = std::io::pipe().unwrap();
+    let mut spec = shell("echo last words");
+    spec.stdio.stdout = Stdio::File(OwnedFd::from(writing));
+    let place = start(spec);
+    let mut text = String::new();
+    reading.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "last words\n");
+    assert!(lives(place.init_pid()), "init holds no end of the pipe");
+}
+
+pub fn outlives_its_launcher() {
+    let mut place = start(shell("setsid sleep 1000 & setsid sh -c 'sleep 1000' & exit 0"));
+    assert_eq!(ended(&mut place), Exit::Code(0));
+    wait_until("both sleep", || place.pids().len() >= 2);
+    assert!(place.alive().unwrap());
+    let pids = place.pids();
+    assert!(place.usage().processes >= 2);
+    place.signal(Signal::SIGKILL).unwrap();
+    wait_until("the place is empty", || !place.alive().unwrap());
+    assert!(pids.iter().all(|pid| !lives(*pid)));
+}
+
+pub fn stops_within_its_grace() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = folder.path().join("said");
+    let script = format!("trap 'echo bye > {}; exit 0' TERM; while :; do sleep 0.01; done", said.display());
+
+    // Hears TERM, even when it is stopped at that moment.
+    let mut place = start(shell(&script));
+    wait_until("it runs", || !place.pids().is_empty());
+    place.signal(Signal::SIGSTOP).unwrap();
+    let before = Instant::now();
+    // The trap may not be set yet; then TERM kills, which is an end too.
+    std::thread::sleep(Duration::from_millis(100));
+    place.stop(Duration::from_secs(20));
+    assert!(before.elapsed() < Duration::from_secs(10));
+    assert_eq!(fs::read_to_string(&said).unwrap(), "bye\n");
+
+    // Does not hear it: killed when the grace is over, not before.
+    let mut place = start(shell("trap '' TERM; echo ready; while :; do sleep 0.01; done"));
+    wait_until("it runs", || place.pids().len() >= 2);
+    let pids = place.pids();
+    assert!(place.alive().unwrap());
+    let before = Instant::now();
+    place.stop(Duration::from_millis(300));
+    assert!(before.elapsed() >= Duration::from_millis(300));
+    assert!(pids.iter().all(|pid| !lives(*pid)));
+
+    // No grace: at once.
+    let before = Instant::now();
+    start(shell("trap '' TERM; while :; do sleep 0.01; done")).stop(Duration::ZERO);
+    assert!(before.elapsed() < Duration::from_secs(10));
+}
+
+pub fn survives_no_drop() {
+    let place = start(shell("sleep 1000"));
+    wait_until("it sleeps", || !place.pids().is_empty());
+    let pids = [place.pids(), vec![place.init_pid()]].concat();
+    drop(place);
+    assert!(pids.iter().all(|pid| !lives(*pid)));
+}
+
+pub fn counts_its_usage() {
+    // One burner that is waited for, after a second of processor time; then one that lives on.
+    let place = start(shell("(ulimit -t 1; while :; do :; done); while :; do :; done & sleep 1000"));
+    let used = || place.usage().user + place.usage().system;
+    wait_until("the second burner runs", || used() > Duration::from_millis(1100));
+    let usage = place.usage();
+    assert!(usage.user > Duration::from_millis(500) && usage.rss_bytes > 100_000 && usage.processes == 3, "{usage:?}");
+    place.stop(Duration::ZERO);
+}
+
+pub fn notices_that_it_was_killed() {
+    let mut place = start(shell("sleep 1000"));
+    kill(Pid::from_raw(place.init_pid()), Signal::SIGKILL).unwrap();
+    wait_until("it is noticed", || matches!(place.try_exit(), Err(Error::PlaceLost)));
+    assert!(place.alive().is_err() && place.signal(Signal::SIGTERM).is_err());
+    place.stop(Duration::from_secs(5));
+}
+
+pub fn shares_a_network() {
+    let first = start(shell("sleep 1000"));
+    let mut spec = shell("readlink /proc/self/ns/net; ping -c1 -W5 127.0.0.1");
+    spec.net = Net::Existing(first.net().try_clone().unwrap());
+    let (exit, text) = output(spec);
+    assert_eq!(exit, Exit::Code(0), "{text}");
+    assert!(text.starts_with(&format!("net:[{}]", first.net().inode().unwrap())), "{text}");
+}

@@ -1,0 +1,116 @@
+//! UDP (RFC 768): a view of header and payload.
+
+use crate::Error;
+use crate::octets::{put_u16, u16_at};
+
+/// Bytes of the header.
+pub const HEADER: usize = 8;
+/// Offset of the checksum in the header, as a vnet header's `csum_offset` names it.
+pub const CHECKSUM_OFFSET: usize = field::CHECKSUM.start;
+
+mod field {
+    use std::ops::Range;
+
+    pub const SOURCE_PORT: Range<usize> = 0..2;
+    pub const DESTINATION_PORT: Range<usize> = 2..4;
+    pub const LENGTH: Range<usize> = 4..6;
+    pub const CHECKSUM: Range<usize> = 6..8;
+}
+
+/// A UDP datagram: bytes of which the header was checked. Bytes beyond its length field are not part of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<T> {
+    buffer: T,
+}
+
+impl<T: AsRef<[u8]>> Datagram<T> {
+    /// Takes `buffer` for a UDP datagram that starts at its first byte.
+    ///
+    /// # Errors
+    /// Fewer bytes than the header or its length field says, or a length shorter than the header.
+    pub fn new_checked(buffer: T) -> Result<Self, Error> {
+        let available = buffer.as_ref().len();
+        if available < HEADER {
+            return Err(Error::Truncated { header: "UDP", needed: HEADER, available });
+        }
+        let datagram = Datagram { buffer };
+        let length = datagram.len();
+        if length < HEADER || length > available {
+            return Err(Error::Length { field: "UDP length", value: length, available });
+        }
+        Ok(datagram)
+    }
+
+    /// Source port.
+    pub fn source_port(&self) -> u16 {
+        u16_at(self.bytes(), field::SOURCE_PORT)
+    }
+
+    /// Destination port.
+    pub fn destination_port(&self) -> u16 {
+        u16_at(self.bytes(), field::DESTINATION_PORT)
+    }
+
+    /// Bytes of header and payload.
+    #[allow(clippy::len_without_is_empty, reason = "a datagram always has its header; only its payload can be empty")]
+    pub fn len(&self) -> usize {
+        usize::from(u16_at(self.bytes(), field::LENGTH))
+    }
+
+    /// Checksum field as it stands; 0 means that none was sent (IPv4 only).
+    pub fn checksum(&self) -> u16 {
+        u16_at(self.bytes(), field::CHECKSUM)
+    }
+
+    /// What the datagram carries.
+    pub fn payload(&self) -> &[u8] {
+        self.bytes().get(HEADER..self.len()).unwrap_or(&[])
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.buffer.as_ref()
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Datagram<T> {
+    /// Sets the source port.
+    pub fn set_source_port(&mut self, port: u16) {
+        put_u16(self.buffer.as_mut(), field::SOURCE_PORT, port);
+    }
+
+    /// Sets the destination port.
+    pub fn set_destination_port(&mut self, port: u16) {
+        put_u16(self.buffer.as_mut(), field::DESTINATION_PORT, port);
+    }
+
+    /// Sets the bytes of header and payload. A value beyond the buffer makes the payload empty, nothing worse.
+    pub fn set_len(&mut self, length: u16) {
+        put_u16(self.buffer.as_mut(), field::LENGTH, length);
+    }
+
+    /// Sets the checksum field. A computed checksum of 0 is sent as 0xFFFF (RFC 768); that is the caller's to do.
+    pub fn set_checksum(&mut self, checksum: u16) {
+        put_u16(self.buffer.as_mut(), field::CHECKSUM, checksum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_is_read_and_lengths_are_boundaries() {
+        let mut bytes = [0u8; 12];
+        bytes[5] = 11;
+        let mut datagram = Datagram::new_checked(&mut bytes).unwrap();
+        datagram.set_source_port(53);
+        datagram.set_destination_port(4000);
+        datagram.set_checksum(7);
+        assert_eq!((datagram.source_port(), datagram.destination_port(), datagram.checksum()), (53, 4000, 7));
+        assert_eq!(datagram.payload().len(), 3);
+        for (length, fits) in [(7, false), (8, true), (12, true), (13, false)] {
+            bytes[5] = length;
+            assert_eq!(Datagram::new_checked(&bytes).is_ok(), fits, "length {length}");
+        }
+    }
+}

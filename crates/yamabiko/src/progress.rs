@@ -1,0 +1,109 @@
+//! What is shown while a run goes: a bar on a terminal, a plain line every few seconds elsewhere. Always on stderr.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use lab::drive::progress::{Phase, Snapshot};
+use lab::{Observer, RunFacts};
+
+/// Seconds between two plain lines.
+const PLAIN_EVERY: Duration = Duration::from_secs(5);
+
+/// Shows a run's progress.
+pub struct Display {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+    label: String,
+    total: Option<Duration>,
+    requests: Option<u64>,
+    last_plain: Duration,
+    last: Option<(Duration, u64)>,
+    rate_per_s: f64,
+}
+
+impl Display {
+    /// Shows nothing at all if `quiet`. `label` goes in front, where several runs follow each other.
+    pub fn new(label: &str, quiet: bool) -> Self {
+        Display {
+            bar: None,
+            quiet,
+            label: if label.is_empty() { String::new() } else { format!("{label}: ") },
+            total: None,
+            requests: None,
+            last_plain: Duration::ZERO,
+            last: None,
+            rate_per_s: 0.0,
+        }
+    }
+
+    fn line(&self, snapshot: &Snapshot) -> String {
+        let phase = match snapshot.phase {
+            Phase::Warmup => "warm-up, ",
+            Phase::Drain | Phase::Done => "waiting for the last responses, ",
+            Phase::Measured => "",
+        };
+        let backlog =
+            if snapshot.backlog > 0 { format!(", {} waiting to start", snapshot.backlog) } else { String::new() };
+        format!(
+            "{}{phase}{:.0}/s, {} in flight, {} connections, {} errors{backlog}",
+            self.label, self.rate_per_s, snapshot.in_flight, snapshot.connections, snapshot.failed
+        )
+    }
+}
+
+impl Observer for Display {
+    fn started(&mut self, facts: &RunFacts) {
+        if self.quiet {
+            return;
+        }
+        self.total = facts.duration.map(|duration| duration + facts.warmup);
+        self.requests = facts.requests;
+        for note in &facts.notes {
+            eprintln!("note: {note}");
+        }
+        if std::io::stderr().is_terminal() {
+            let bar = ProgressBar::new(1000);
+            bar.set_style(
+                ProgressStyle::with_template("[{elapsed_precise}] {bar:30} {msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
+            );
+            self.bar = Some(bar);
+        }
+    }
+
+    fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
+        if self.quiet {
+            return;
+        }
+        let done = snapshot.completed + snapshot.failed;
+        if let Some((at, before)) = self.last {
+            let seconds = elapsed.saturating_sub(at).as_secs_f64();
+            if seconds >= 0.9 {
+                self.rate_per_s = done.saturating_sub(before) as f64 / seconds;
+                self.last = Some((elapsed, done));
+            }
+        } else {
+            self.last = Some((elapsed, done));
+        }
+        match &self.bar {
+            Some(bar) => {
+                let by_time = self.total.map_or(0.0, |total| elapsed.as_secs_f64() / total.as_secs_f64());
+                let by_count = self.requests.map_or(0.0, |requests| done as f64 / requests as f64);
+                bar.set_position((by_time.max(by_count) * 1000.0).min(1000.0) as u64);
+                bar.set_message(self.line(snapshot));
+            }
+            None if elapsed.saturating_sub(self.last_plain) >= PLAIN_EVERY => {
+                self.last_plain = elapsed;
+                eprintln!("{:>5.0} s  {}", elapsed.as_secs_f64(), self.line(snapshot));
+            }
+            None => {}
+        }
+    }
+
+    fn ended(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}

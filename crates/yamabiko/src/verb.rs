@@ -1,0 +1,10 @@
+//! One file per verb.
+
+pub mod bench;
+pub mod demo;
+pub mod net;
+pub mod profile;
+pub mod report;
+pub mod run;
+pub mod runs;
+pub mod serve;

@@ -1,0 +1,102 @@
+//! `yamabiko bench`: offer load, through a path or not.
+
+use std::io::Write;
+
+use anyhow::Result;
+use lab::Outcome;
+use lab::plan::Plan;
+use store::Book;
+use sys::signal::Interrupts;
+
+use crate::args;
+use crate::args::plan;
+use crate::exit::{self, Exit};
+use crate::progress::Display;
+use crate::terminal;
+
+/// What to do with a plan and its result; shared by `bench` and `run`.
+pub struct Doing<'a> {
+    /// The plan's own text instead of its result.
+    pub print_plan: bool,
+    /// One JSON document and nothing else.
+    pub json: bool,
+    /// Suspect counts as invalid.
+    pub strict: bool,
+    /// Keep nothing.
+    pub no_save: bool,
+    /// The command that repeats it.
+    pub command: &'a str,
+}
+
+/// Makes the plan and does it.
+pub fn run(bench: &args::Bench) -> Result<Exit> {
+    let plan = plan::bench(bench)?;
+    do_plan(
+        &plan,
+        &Doing {
+            print_plan: bench.result.print_plan,
+            json: bench.result.json,
+            strict: bench.result.strict,
+            no_save: bench.result.no_save,
+            command: &command_line(),
+        },
+    )
+}
+
+/// Does a plan and prints its result.
+pub fn do_plan(plan: &Plan, doing: &Doing<'_>) -> Result<Exit> {
+    if doing.print_plan {
+        print(&plan.to_toml())?;
+        return Ok(Exit::Fine);
+    }
+    let interrupts = Interrupts::install()?;
+    let book = if doing.no_save { None } else { Some(Book::open()?) };
+    let mut display = Display::new("", doing.json);
+    let outcome = lab::bench(plan, doing.command, book.as_ref(), &interrupts, &mut display)?;
+    show(&outcome, doing.json)?;
+    Ok(exit::of_document(&outcome.document, doing.strict))
+}
+
+fn show(outcome: &Outcome, json: bool) -> Result<()> {
+    if json {
+        print(&(serde_json::to_string_pretty(&outcome.document)? + "\n"))
+    } else {
+        print(&report::terminal::render(&outcome.document, Some(&outcome.response_time), terminal::style()))
+    }
+}
+
+/// Writes to stdout; a reader that has gone away (`| head`) is no error.
+pub fn print(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// This process's command line, quoted so that a shell reads it back.
+pub fn command_line() -> String {
+    let mut words = std::env::args_os();
+    words.next();
+    std::iter::once("yamabiko".to_owned())
+        .chain(words.map(|word| quote(&word.to_string_lossy())))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quote;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(quote("--rate=110/s"), "--rate=110/s");
+        assert_eq!(quote("nginx -c x"), "'nginx -c x'");
+        assert_eq!(quote("it's"), "'it'\\''s'");
+        assert_eq!(quote(""), "''");
+    }
+}

@@ -1,0 +1,59 @@
+//! `yamabiko net`: any program at the far end of a path.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+
+use anyhow::{Context, Result};
+use lab::net::{NetOutcome, NetPlan};
+use units::format_duration;
+
+use crate::args;
+use crate::args::plan;
+use crate::exit::Exit;
+
+/// Runs the program and ends with its status.
+pub fn run(net: &args::Net) -> Result<Exit> {
+    let command: Vec<OsString> = if net.command.is_empty() {
+        vec![std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())]
+    } else {
+        net.command.clone()
+    };
+    let plan = NetPlan {
+        // Without any path option the two ends are simply connected.
+        path: plan::path_plan(&net.path, true).context("no path")?,
+        server: plan::server_plan(&net.server),
+        server_tcp: net.server.server_tcp.clone().unwrap_or_default(),
+        clients: net.clients,
+        host: plan::host_plan(&net.host),
+        seed: net.seed,
+    };
+    let outcome = lab::net(&plan, &command, |facts| {
+        if std::io::stderr().is_terminal() {
+            eprintln!("{facts}");
+        }
+    })?;
+    tell(&outcome);
+    if let Some(file) = &net.json {
+        let text = serde_json::to_string_pretty(&outcome.document)? + "\n";
+        std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
+    }
+    Ok(Exit::Program(outcome.status))
+}
+
+/// One line on stderr, and one more for each thing that went wrong: the program's own output is the result.
+fn tell(outcome: &NetOutcome) {
+    let Some(path) = &outcome.document.path else { return };
+    if std::io::stderr().is_terminal() {
+        let drops: u64 = path.drops.values().sum();
+        eprintln!(
+            "path: {} packets, {drops} dropped, lateness p99 {}",
+            path.packets,
+            format_duration(std::time::Duration::from_nanos(path.lateness_ns.p99)),
+        );
+    }
+    for check in &outcome.document.validity.checks {
+        if check.state == ledger::CheckState::Failed {
+            eprintln!("yamabiko: not to be trusted: {}", check.why);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! `yamabiko report`: a run from the book, printed again.
+
+use anyhow::Result;
+use store::Book;
+
+use super::bench::print;
+use crate::args;
+use crate::exit::{self, Exit};
+use crate::terminal;
+
+/// Prints the run. The exit status is the run's own: a script that reads an invalid run again is told again.
+pub fn run(arguments: &args::Report) -> Result<Exit> {
+    let dir = Book::open()?.find(&arguments.run)?;
+    let document = store::read_summary(&dir)?;
+    if arguments.json {
+        print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
+    } else {
+        let histogram = store::read_histogram(&dir, "response_time").ok();
+        print(&report::terminal::render(&document, histogram.as_ref(), terminal::style()))?;
+    }
+    Ok(exit::of_document(&document, false))
+}

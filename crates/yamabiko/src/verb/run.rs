@@ -1,0 +1,26 @@
+//! `yamabiko run`: do what a plan file says.
+
+use anyhow::{Context, Result};
+use lab::plan::Plan;
+
+use super::bench::{Doing, command_line, do_plan};
+use crate::args;
+use crate::exit::Exit;
+
+/// Reads the plan and does it.
+pub fn run(run: &args::Run) -> Result<Exit> {
+    let origin = run.plan.display().to_string();
+    // A plan that cannot be read is a plan at fault, not a machine at fault: its io::Error must not decide the status.
+    let text = std::fs::read_to_string(&run.plan).map_err(|error| anyhow::anyhow!("{origin}: {error}"))?;
+    let plan = Plan::from_toml(&text, &origin).context("the plan cannot be used")?;
+    do_plan(
+        &plan,
+        &Doing {
+            print_plan: run.print_plan,
+            json: run.json,
+            strict: run.strict,
+            no_save: run.no_save,
+            command: &command_line(),
+        },
+    )
+}
