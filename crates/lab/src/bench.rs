@@ -24,7 +24,7 @@ use crate::error::LabError;
 use crate::handshakes::Handshakes;
 use crate::host::CorePlan;
 use crate::places::{self, Places};
-use crate::plan::{ArrivalKind, Plan};
+use crate::plan::{ArrivalKind, Plan, Wait};
 use crate::recorder::{Recorded, Recorder};
 use crate::server::{self, Account};
 use crate::distances;
@@ -95,6 +95,10 @@ pub fn bench(
     let body = read_body(plan)?;
     let headers = plan.load.headers.iter().map(|line| parse_header(line)).collect::<Result<_, _>>().map_err(LabError::plan)?;
 
+    let address = if plan.server.is_some() { places::resolve(&target.host, target.port)? } else { resolve(&target)? };
+    let descriptors = sys::limits::raise_open_files();
+    let connections_max = connections_max(plan, descriptors)?;
+
     let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
     // Without a server of the lab nobody knows where the server runs: nothing is pinned.
     let cores = if plan.server.is_some() { CorePlan::new(plan.host.placement, &allowed) } else { CorePlan::default() };
@@ -112,18 +116,15 @@ pub fn bench(
     let mut places = None;
     let mut path_io = None;
     if let (Some(path), Some(server), Some(clients)) = (&plan.path, &plan.server, &clients) {
-        let mut made = Places::new(Some(server), &cores, log.as_deref(), rootless)?;
-        path_io = Some(made.connect(clients, path.offload, &server.tcp, &cores, plan.seed)?);
-        server::start(&mut made, server, target.port, log.as_deref())?;
-        places = Some(made);
+        let made = Places::new(Some(server), &cores, log.as_deref(), rootless).and_then(|mut made| {
+            let path_io = made.connect(clients, path.offload, &server.tcp, &cores, plan.seed)?;
+            server::start(&mut made, server, target.port)?;
+            Ok((made, path_io))
+        });
+        // Nothing was measured: a folder left behind would look like a run that was killed.
+        let (made, io) = made.inspect_err(|_| discard(folder.as_ref()))?;
+        (places, path_io) = (Some(made), Some(io));
     }
-    let address = match &places {
-        Some(_) => places::resolve(&target.host, target.port)?,
-        None => resolve(&target)?,
-    };
-
-    let descriptors = sys::limits::raise_open_files();
-    let connections_max = connections_max(plan, descriptors)?;
     let clock = Clock::start();
     let start = clock.now() + LEAD;
     let load = Load::new(load_spec(plan, target, body, headers, connections_max), start);
@@ -171,9 +172,10 @@ pub fn bench(
             None => None,
         };
         let core = cores.loop_core();
+        let urgency = urgency(plan, core.is_some());
         let thread = std::thread::Builder::new()
             .name("loop".into())
-            .spawn_scoped(scope, move || loop_thread(drive, net, core))
+            .spawn_scoped(scope, move || loop_thread(drive, net, core, urgency))
             .map_err(LabError::system("start the loop"))?;
         watch.until_done(&progress, interrupts, &stop, &clock, places.as_mut(), observer);
         thread.join().expect("the loop does not panic")
@@ -285,6 +287,7 @@ fn loop_thread(
     drive: Drive<'_>,
     net: Option<sys::namespace::NetNamespace>,
     core: Option<Cores>,
+    urgency: Urgency,
 ) -> Result<(Driven, Urgency), LabError> {
     // Dropped also when the loop panics: the main thread waits for this.
     let _done = Done(Arc::clone(&drive.progress));
@@ -295,10 +298,16 @@ fn loop_thread(
         if let Some(core) = core {
             core.pin_this_thread().map_err(LabError::system("sched_setaffinity"))?;
         }
-        // One loop for path and load can be busy without end, so never the real-time class: see Urgency::RealTime.
-        let urgency = Urgency::High.apply_to_this_thread();
+        let urgency = urgency.apply_to_this_thread();
         Ok((drive.run().map_err(LabError::system("the loop"))?, urgency))
     })()
+}
+
+/// An open loop on its own core sleeps between arrivals: the real-time class is safe there, and keeps it on time beside
+/// whatever else runs. A closed loop may be busy without end, and so is one that spins: the kernel would take 50 ms of
+/// every second from it. A loop without its own core must not starve the server.
+fn urgency(plan: &Plan, own_core: bool) -> Urgency {
+    if plan.load.rate.is_some() && own_core && plan.host.wait != Wait::Spin { Urgency::RealTime } else { Urgency::High }
 }
 
 /// Says that the loop has ended, however it did.
@@ -346,6 +355,12 @@ fn load_spec(
 
 fn connections_max(plan: &Plan, descriptors: u64) -> Result<u32, LabError> {
     let possible = u32::try_from(descriptors.saturating_sub(DESCRIPTORS_KEPT)).unwrap_or(u32::MAX);
+    if possible == 0 {
+        return Err(LabError::Environment(format!(
+            "this process may have {descriptors} open files, and needs {DESCRIPTORS_KEPT} before the first connection: \
+             raise the limit (ulimit -n, or LimitNOFILE= of a service)"
+        )));
+    }
     match plan.load.connections {
         Some(asked) if asked > possible => Err(LabError::Environment(format!(
             "-c {asked}: this process may have {descriptors} open files, {possible} of them connections: raise the \
@@ -372,12 +387,25 @@ fn create_folder(book: &Book, plan: &Plan) -> Result<RunFolder, LabError> {
     Ok(folder)
 }
 
+fn discard(folder: Option<&RunFolder>) {
+    if let Some(folder) = folder {
+        // What cannot be removed is listed as unfinished, which it is.
+        let _ = std::fs::remove_dir_all(folder.path());
+    }
+}
+
 fn resolve(target: &Target) -> Result<SocketAddr, LabError> {
     (target.host.as_str(), target.port)
         .to_socket_addrs()
         .ok()
         .and_then(|mut addresses| addresses.next())
-        .ok_or_else(|| LabError::Plan(format!("`{}` has no address here: is the name right?", target.host)))
+        .ok_or_else(|| {
+            LabError::Plan(if target.host.eq_ignore_ascii_case(places::SERVER_NAME) {
+                "`server` is the name of a server that the lab starts: give its command with --server".into()
+            } else {
+                format!("`{}` has no address here: is the name right, and can this machine resolve names?", target.host)
+            })
+        })
 }
 
 fn device_statistics(places: Option<&Places>) -> Option<[sys::netlink::LinkStats; 2]> {

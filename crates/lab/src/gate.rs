@@ -376,3 +376,6 @@ impl Draft {
         Check { name: self.name, state, weight: self.weight, value, limit, unit: self.unit, why: why.into() }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,10 +87,17 @@ pub fn net(plan: &NetPlan, command: &[OsString], tell: impl FnOnce(&str)) -> Res
     if let Some(place) = &mut places.server {
         place.go().map_err(LabError::plan)?;
         // Nobody said which port it listens on; a server that cannot start is told apart from one that can.
-        if sys::signal::wait_readable(place.status_fd(), SETTLE)
-            && let Some(how) = server::ended(place)
-        {
-            return Err(LabError::Plan(format!("the server command ended at once ({how})")));
+        let deadline = sys::clock::monotonic_ns() + SETTLE.as_nanos() as u64;
+        // Its end is told in two steps: the command's, then that nobody is left of it.
+        loop {
+            if let Some(how) = server::ended(place) {
+                let words = places.server_output.as_ref().map(server::last_words).unwrap_or_default();
+                return Err(LabError::Plan(format!("the server command ended at once ({how}){words}")));
+            }
+            let left = deadline.saturating_sub(sys::clock::monotonic_ns());
+            if left == 0 || !sys::signal::wait_readable(place.status_fd(), Duration::from_nanos(left)) {
+                break;
+            }
         }
     }
 
@@ -148,6 +155,7 @@ pub fn net(plan: &NetPlan, command: &[OsString], tell: impl FnOnce(&str)) -> Res
     host.settings.insert("wait".into(), plan.host.wait.name().into());
     host.settings.insert("loop_scheduling".into(), urgency.name().into());
     host.settings.insert("server_tcp".into(), places.tcp.clone());
+    host.settings.insert("loop_busy".into(), format!("{:.1}%", 100.0 * driven.loop_health.busy_share()));
     let drops = path_part::mistaken_drops(before, after, &path);
     let check = Check {
         name: "nothing_dropped_by_mistake".into(),

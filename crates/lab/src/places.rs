@@ -51,6 +51,8 @@ pub struct Places {
     pub server_net: NetNamespace,
     /// The server's processes.
     pub server: Option<Place>,
+    /// What the server prints: the run's server.log, or memory where nothing is kept.
+    pub server_output: Option<File>,
     /// The server's control group, where one could be made.
     pub cgroup: Option<Cgroup>,
     /// The server's TCP, in words.
@@ -116,12 +118,13 @@ impl Places {
                 Err(_) => None,
             },
         };
-        let (place, server_net) = match server {
-            None => (None, NetNamespace::create().map_err(LabError::environment)?),
+        let (place, server_output, server_net) = match server {
+            None => (None, None, NetNamespace::create().map_err(LabError::environment)?),
             Some(plan) => {
-                let place = start_server(plan, cores, cgroup.as_ref(), rootless, log)?;
+                let output = server_output(log)?;
+                let place = start_server(plan, cores, cgroup.as_ref(), rootless, &output)?;
                 let net = place.net().try_clone().map_err(LabError::environment)?;
-                (Some(place), net)
+                (Some(place), Some(output), net)
             }
         };
         let client_net = NetNamespace::create().map_err(LabError::environment)?;
@@ -129,6 +132,7 @@ impl Places {
             client_net,
             server_net,
             server: place,
+            server_output,
             cgroup,
             tcp: String::new(),
             steering: Steering::PathCore,
@@ -193,18 +197,28 @@ pub fn client_address(client: u32) -> IpAddr {
     IpAddr::V4(Ipv4Addr::from_bits(FIRST_CLIENT.to_bits() + client))
 }
 
+/// Where the server prints to; readable, for its last words.
+fn server_output(log: Option<&Path>) -> Result<File, LabError> {
+    match log {
+        Some(path) => File::options()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(LabError::system(&format!("open {}", path.display()))),
+        None => sys::limits::unnamed_file(c"server-output").map_err(LabError::system("memfd_create")),
+    }
+}
+
 fn start_server(
     plan: &ServerPlan,
     cores: &CorePlan,
     cgroup: Option<&Cgroup>,
     rootless: bool,
-    log: Option<&Path>,
+    output: &File,
 ) -> Result<Place, LabError> {
-    let output = match log {
-        Some(path) => File::create(path).map_err(LabError::system(&format!("create {}", path.display())))?,
-        None => sys::limits::unnamed_file(c"server-output").map_err(LabError::system("memfd_create"))?,
-    };
-    let errors = output.try_clone().map_err(LabError::system("dup"))?;
+    let [output, errors] = [output.try_clone(), output.try_clone()].map(|file| file.map_err(LabError::system("dup")));
+    let (output, errors) = (output?, errors?);
     Place::start(PlaceSpec {
         hosts: vec![(SERVER.into(), SERVER_NAME.to_owned())],
         stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::File(output.into()), stderr: Stdio::File(errors.into()) },

@@ -285,12 +285,14 @@ pub enum Placement {
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// Not TOML, an unknown key, a value without its unit.
-    #[error("{origin}: {source}")]
+    #[error("{origin}:{line}: {message}")]
     Unreadable {
         /// The file.
         origin: String,
-        /// Where and what.
-        source: Box<toml::de::Error>,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong there, on one line.
+        message: String,
     },
     /// The parts contradict each other.
     #[error("{0}")]
@@ -303,8 +305,11 @@ impl Plan {
     /// # Errors
     /// Syntax, unknown keys, values out of range, and what [`Plan::check`] refuses.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, PlanError> {
-        let plan: Plan = toml::from_str(text)
-            .map_err(|source| PlanError::Unreadable { origin: origin.to_owned(), source: Box::new(source) })?;
+        let plan: Plan = toml::from_str(text).map_err(|error| PlanError::Unreadable {
+            origin: origin.to_owned(),
+            line: 1 + error.span().map_or(0, |span| text.bytes().take(span.start).filter(|&byte| byte == b'\n').count()),
+            message: error.message().replace('\n', "; "),
+        })?;
         plan.check()?;
         Ok(plan)
     }
@@ -324,15 +329,15 @@ impl Plan {
         if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
             return refuse(format!("name `{}`: letters, digits, - and _ are wanted", self.name));
         }
+        if load.connections == Some(0) {
+            return refuse("connections = 0 (-c): at least one is needed".into());
+        }
         if load.clients == 0 || load.clients > path::AddressPlan::CLIENTS_MAX {
             return refuse(format!(
-                "clients = {}: from 1 to {} are possible",
+                "clients = {} (--clients): from 1 to {} are possible",
                 load.clients,
                 path::AddressPlan::CLIENTS_MAX
             ));
-        }
-        if load.connections == Some(0) {
-            return refuse("connections = 0: at least one is needed".into());
         }
         if load.requests == Some(0) || load.duration == Some(Duration::ZERO) {
             return refuse("the measured phase is empty: -n and -d must be above zero".into());

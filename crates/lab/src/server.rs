@@ -1,6 +1,7 @@
 //! The server of the lab: waiting for it to listen, and what it used.
 
-use std::path::Path;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use ledger::document;
@@ -16,17 +17,17 @@ use crate::plan::ServerPlan;
 /// How often it is asked whether the server listens.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// So much of the server's own words goes into an error.
-const LAST_WORDS_BYTES: usize = 400;
+const LAST_WORDS_BYTES: u64 = 400;
 
 /// Starts the server's command and waits until it listens on `port`.
 ///
 /// # Errors
 /// It cannot be started, ends before it listens, listens where nobody reaches it, or never listens: its last words
 /// are in the message.
-pub fn start(places: &mut Places, plan: &ServerPlan, port: u16, log: Option<&Path>) -> Result<(), LabError> {
+pub fn start(places: &mut Places, plan: &ServerPlan, port: u16) -> Result<(), LabError> {
     let Some(place) = &mut places.server else { return Ok(()) };
     place.go().map_err(LabError::plan)?;
-    let words = |log: Option<&Path>| last_words(log);
+    let words = || places.server_output.as_ref().map(last_words).unwrap_or_default();
     let mut waited = Duration::ZERO;
     let mut seen = Listening::No;
     loop {
@@ -46,7 +47,7 @@ pub fn start(places: &mut Places, plan: &ServerPlan, port: u16, log: Option<&Pat
                 "the server command ended ({}) before it listened on port {port}: {}{}",
                 how(exit),
                 plan.command,
-                words(log)
+                words()
             )));
         }
         if waited >= plan.start_timeout {
@@ -59,7 +60,7 @@ pub fn start(places: &mut Places, plan: &ServerPlan, port: u16, log: Option<&Pat
                     units::format_duration(plan.start_timeout)
                 ),
             };
-            return Err(LabError::Plan(format!("{where_}{}", words(log))));
+            return Err(LabError::Plan(format!("{where_}{}", words())));
         }
         std::thread::sleep(LOOK_EVERY);
         waited += LOOK_EVERY;
@@ -170,15 +171,18 @@ fn how(exit: Exit) -> String {
     }
 }
 
-fn last_words(log: Option<&Path>) -> String {
-    let Some(text) = log.and_then(|path| std::fs::read(path).ok()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-    else {
-        return String::new();
-    };
-    let text = text.trim();
-    if text.is_empty() {
+/// The end of what the server printed, on one line and unable to steer a terminal.
+pub fn last_words(output: &File) -> String {
+    let length = output.metadata().map_or(0, |metadata| metadata.len());
+    let from = length.saturating_sub(LAST_WORDS_BYTES);
+    let mut bytes = vec![0; (length - from) as usize];
+    // At an offset of its own: the server writes on through the same open file.
+    let read = output.read_at(&mut bytes, from).unwrap_or(0);
+    let text = String::from_utf8_lossy(&bytes[..read]).into_owned();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() {
         return String::new();
     }
-    let start = text.char_indices().rev().nth(LAST_WORDS_BYTES).map_or(0, |(at, _)| at);
-    format!("; it said: {}", text[start..].replace('\n', " | "))
+    let words: String = lines.join(" | ").chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    format!("; it said: {words}")
 }

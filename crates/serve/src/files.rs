@@ -101,7 +101,11 @@ impl Files {
             return Found::Nothing(status);
         }
         if let Some(page) = self.pages.get(path) {
-            let unchanged = self.root.metadata(&self.path).is_ok_and(|now| Stamp::of(&now) == page.stamp);
+            let unchanged = match self.root.metadata(&self.path) {
+                Ok(now) => Stamp::of(&now) == page.stamp,
+                // A shortage of descriptors says nothing about the file.
+                Err(error) => refusal(&error) == Status::Unavailable,
+            };
             if unchanged {
                 page.checked_at_s.set(now_s);
                 return Found::Page(Rc::clone(page));

@@ -1,14 +1,15 @@
 //! A server that runs out of descriptors. A file of its own, because the limit is the whole process's.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd as _;
+use std::net::{SocketAddrV4, TcpStream};
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use nix::sys::eventfd::EventFd;
 use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, socket};
 use serve::{ServeError, ServeSpec, serve};
 
 #[test]
@@ -18,32 +19,46 @@ fn connections_beyond_the_limit_wait_for_those_before_them() {
     let stop = EventFd::new().unwrap();
     let spec = ServeSpec::new(directory.path(), "127.0.0.1:0".parse().unwrap());
 
-    setrlimit(Resource::RLIMIT_NOFILE, 100, 250).unwrap();
-    thread::scope(|scope| {
+    let outcomes = thread::scope(|scope| {
         let (tell, told) = mpsc::channel();
-        // Clients and server share 250 descriptors: 180 clients, which connect before the first accept, leave the
-        // server some 60, fewer than its own cap.
-        let connect = move |bound: SocketAddr| {
-            tell.send((0..180).map(|_| TcpStream::connect(bound).unwrap()).collect()).unwrap();
-        };
-        let server = scope.spawn(|| serve(&spec, stop.as_fd(), connect));
-        let mut clients: Vec<TcpStream> = told.recv().unwrap();
-        for client in &mut clients {
-            client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            client.write_all(b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        }
-        // Every answered one makes room for another; none is refused or reset.
-        for client in &mut clients {
-            let mut answer = String::new();
-            client.read_to_string(&mut answer).unwrap();
-            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("hello"), "{answer:?}");
-        }
+        let server = scope.spawn(|| serve(&spec, stop.as_fd(), move |bound| tell.send(bound).unwrap()));
+        let address = told.recv().unwrap().to_string().parse::<SocketAddrV4>().unwrap();
+        let answers = scope.spawn(move || {
+            // The file is in memory before descriptors are short: opening it takes one.
+            let first = ask(&mut TcpStream::connect(address).unwrap());
+            let sockets: Vec<_> = (0..200)
+                .map(|_| socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap())
+                .collect();
+            // From here on the clients need no more descriptors, and the server finds some 40.
+            let next = EventFd::new().unwrap().as_fd().as_raw_fd() as u64;
+            setrlimit(Resource::RLIMIT_NOFILE, next + 40, next + 40).unwrap();
+            for socket in &sockets {
+                connect(socket.as_raw_fd(), &SockaddrIn::from(address)).unwrap();
+            }
+            let rest = sockets.into_iter().map(|socket| ask(&mut TcpStream::from(socket)));
+            std::iter::once(first).chain(rest).collect::<Vec<_>>()
+        });
+        let answers = answers.join();
         stop.write(1).unwrap();
-        server.join().unwrap().unwrap();
+        (answers, server.join().unwrap())
     });
+
+    outcomes.1.unwrap();
+    // Every answered one made room for another; none was refused or reset.
+    for answer in outcomes.0.unwrap() {
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("hello"), "{answer:?}");
+    }
 
     // Far too few is said at once.
     setrlimit(Resource::RLIMIT_NOFILE, 90, 90).unwrap();
     let outcome = serve(&spec, stop.as_fd(), |_| panic!("listening with too few descriptors"));
     assert!(matches!(outcome, Err(ServeError::Descriptors { limit: 90, .. })), "{outcome:?}");
+}
+
+fn ask(client: &mut TcpStream) -> String {
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    client.write_all(b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
 }

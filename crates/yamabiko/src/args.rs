@@ -14,7 +14,7 @@ use units::{BitRate, CpuShare, Probability, RequestRate, parse_duration};
 
 /// How does a web server perform for users who are far away?
 #[derive(Debug, Parser)]
-#[command(name = "yamabiko", version, about, propagate_version = true, max_term_width = 100)]
+#[command(name = "yamabiko", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Exit status: 0 valid result; 1 wrong usage or plan; 2 the environment lacks something; \
                         3 the measurement is invalid; 4 the objective (--slo) is not met.")]
 pub struct Arguments {
@@ -46,10 +46,10 @@ pub enum Verb {
 #[derive(Args, Debug)]
 pub struct Demo {
     /// Length of each of the three measured phases
-    #[arg(short, long, default_value = "15s", value_parser = parse_duration)]
+    #[arg(short, long, default_value = "15s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub duration: Duration,
     /// Seed of every random choice
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     /// Print one JSON document and nothing else
     #[arg(long)]
@@ -76,25 +76,25 @@ pub struct Bench {
 #[command(next_help_heading = "Load")]
 pub struct LoadOptions {
     /// Open loop: offer so many requests a second, such as 110/s, whatever the server does
-    #[arg(short, long)]
+    #[arg(short, long, allow_hyphen_values = true)]
     pub rate: Option<RequestRate>,
     /// How arrivals are spaced in the open loop
     #[arg(long, value_enum, default_value_t = Arrivals::Constant)]
     pub arrivals: Arrivals,
     /// Closed loop (no --rate): number of connections [default: 64]. Open loop: most connections open at once
-    #[arg(short, long)]
+    #[arg(short, long, allow_hyphen_values = true)]
     pub connections: Option<u32>,
     /// End the measured phase after so many requests
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, allow_hyphen_values = true)]
     pub requests: Option<u64>,
     /// End the measured phase after this time [default: 10s if -n is not given either]
-    #[arg(short, long, value_parser = parse_duration)]
+    #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true)]
     pub duration: Option<Duration>,
     /// Load before the measured phase, not in the results [default: with --rate, 1s and four of the longest RTTs]
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     pub warmup: Option<Duration>,
     /// Virtual clients, each with its own address and distance [default: 100 with --rate, else the connections]
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub clients: Option<u32>,
     /// One connection per request
     #[arg(long, overrides_with = "keepalive")]
@@ -115,10 +115,10 @@ pub struct LoadOptions {
     #[arg(long)]
     pub http1_0: bool,
     /// Fail a request whose response is not whole after this time
-    #[arg(long, default_value = "30s", value_parser = parse_duration)]
+    #[arg(long, default_value = "30s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub timeout: Duration,
     /// Fail a request whose connection is not established after this time
-    #[arg(long, default_value = "10s", value_parser = parse_duration)]
+    #[arg(long, default_value = "10s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub connect_timeout: Duration,
 }
 
@@ -130,22 +130,22 @@ pub struct PathOptions {
     #[arg(long, value_name = "PROFILE")]
     pub path: Option<String>,
     /// The same RTT for every client
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     pub rtt: Option<Duration>,
     /// Variation of the delay per packet, each way
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     pub variation: Option<Duration>,
     /// Loss probability per packet, each way, such as 1%
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub loss: Option<Probability>,
     /// Rate of each client's link to the server, such as 1Mbit
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub up: Option<BitRate>,
     /// Rate of each client's link from the server, such as 10Mbit
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub down: Option<BitRate>,
     /// Queue limit in front of each rate, such as 64KB or 100ms
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub queue: Option<Queue>,
     /// Switch segmentation and checksum offload of the TUN devices off
     #[arg(long)]
@@ -159,13 +159,13 @@ pub struct ServerOptions {
     #[arg(long, value_name = "COMMAND")]
     pub server: Option<String>,
     /// Hold it to a share of one core, such as 50%
-    #[arg(long, value_name = "SHARE", requires = "server")]
+    #[arg(long, value_name = "SHARE", requires = "server", allow_hyphen_values = true)]
     pub server_cpu: Option<CpuShare>,
     /// Its TCP, such as initcwnd=2,cc=reno
     #[arg(long, value_name = "SETTINGS")]
     pub server_tcp: Option<ServerTcp>,
     /// How long it may take until it listens
-    #[arg(long, default_value = "10s", value_parser = parse_duration, requires = "server")]
+    #[arg(long, default_value = "10s", value_parser = parse_duration, requires = "server", allow_hyphen_values = true)]
     pub server_start_timeout: Duration,
 }
 
@@ -175,9 +175,9 @@ pub struct HostOptions {
     /// How generator and path wait for the next due moment
     #[arg(long, value_enum, default_value_t = Wait::Hybrid)]
     pub wait: Wait,
-    /// Which cores are whose
-    #[arg(long, value_enum, default_value_t = Placement::Split)]
-    pub placement: Placement,
+    /// Which cores are whose [default: split for bench, float for net]
+    #[arg(long, value_enum)]
+    pub placement: Option<Placement>,
 }
 
 #[derive(Args, Debug)]
@@ -199,7 +199,7 @@ pub struct ResultOptions {
     #[arg(long)]
     pub no_save: bool,
     /// Seed of every random choice
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     /// Print the plan instead of doing it
     #[arg(long)]
@@ -231,12 +231,12 @@ pub struct Net {
     #[command(flatten)]
     pub server: ServerOptions,
     /// Virtual clients: addresses 198.19.0.1 onward, each with its own distance
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub clients: u32,
     #[command(flatten)]
     pub host: HostOptions,
     /// Seed of every random choice
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
     /// Write the path's figures as a JSON document to this file
     #[arg(long, value_name = "FILE")]
@@ -255,7 +255,7 @@ pub enum Profile {
         /// A built-in profile or a profile file
         name: String,
         /// Cut into so many clients
-        #[arg(long, default_value_t = 100)]
+        #[arg(long, default_value_t = 100, allow_hyphen_values = true)]
         clients: u32,
     },
 }
@@ -265,10 +265,10 @@ pub struct Serve {
     /// The folder
     pub dir: PathBuf,
     /// Address and port
-    #[arg(long, default_value = "127.0.0.1:8080")]
+    #[arg(long, default_value = "127.0.0.1:8080", value_parser = address)]
     pub listen: SocketAddr,
     /// Threads, each with its own share of the connections
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = threads)]
     pub threads: usize,
 }
 
@@ -277,6 +277,14 @@ pub struct Runs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(subcommand)]
+    pub what: Option<RunsWhat>,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum RunsWhat {
+    /// The columns of every Parquet file, with their units
+    Columns,
 }
 
 #[derive(Args, Debug)]
@@ -316,4 +324,15 @@ pub enum Wait {
 pub enum Placement {
     Split,
     Float,
+}
+
+fn address(typed: &str) -> Result<SocketAddr, String> {
+    typed.parse().map_err(|_| "an address and a port are written like 127.0.0.1:8080, 0.0.0.0:80 or [::]:80".to_owned())
+}
+
+fn threads(typed: &str) -> Result<usize, String> {
+    match typed.parse() {
+        Ok(threads @ 1..=1024) => Ok(threads),
+        _ => Err("a number from 1 to 1024 is wanted".to_owned()),
+    }
 }

@@ -2,8 +2,11 @@
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use lab::LabError;
 use ledger::{Document, Verdict};
+use serve::ServeError;
+use store::StoreError;
 
 /// How a verb ended, when it did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,30 +47,100 @@ pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
         Ok(Exit::ObjectiveMissed) => ExitCode::from(OBJECTIVE),
         Ok(Exit::Program(status)) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("yamabiko: {}", one_line(&error));
-            ExitCode::from(match error.downcast_ref::<LabError>() {
-                Some(LabError::Environment(_) | LabError::System { .. }) => ENVIRONMENT,
-                _ => match error.downcast_ref::<std::io::Error>() {
-                    Some(_) => ENVIRONMENT,
-                    None => USAGE,
-                },
-            })
+            tell(&one_line(&error));
+            ExitCode::from(status(&error))
         }
     }
 }
 
 /// Arguments that clap refused, or help and version.
 pub fn usage(error: &clap::Error) -> ExitCode {
-    // Nothing can be done about a terminal that is gone.
-    let _ = error.print();
+    if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        tell(&refusal(&error.to_string()));
+    } else {
+        // Nothing can be done about a terminal that is gone.
+        let _ = error.print();
+    }
     if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
+}
+
+/// One line on stderr. What a server or a file name brought along must not steer the terminal.
+fn tell(line: &str) {
+    eprintln!("yamabiko: {}", harmless(line));
+}
+
+fn status(error: &anyhow::Error) -> u8 {
+    // Contexts are looked through, sources are not: a profile that cannot be read is a plan at fault.
+    let lacking = match (
+        error.downcast_ref::<LabError>(),
+        error.downcast_ref::<StoreError>(),
+        error.downcast_ref::<ServeError>(),
+    ) {
+        (Some(error), ..) => matches!(error, LabError::Environment(_) | LabError::System { .. }),
+        (_, Some(error), _) => matches!(error, StoreError::Io { .. } | StoreError::DiskFull { .. }),
+        (.., Some(error)) => !matches!(error, ServeError::Root { .. }),
+        _ => error.is::<std::io::Error>(),
+    };
+    if lacking { ENVIRONMENT } else { USAGE }
+}
+
+/// What clap says over several lines, on one: the refusal, its tip, and where to read more.
+fn refusal(text: &str) -> String {
+    let mut line = String::new();
+    let mut usage = String::new();
+    for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
+        if let Some(rest) = part.strip_prefix("Usage: ") {
+            // The words before the first option are the verb.
+            usage = rest.split_whitespace().take_while(|word| !word.starts_with(['[', '<', '-'])).collect::<Vec<_>>().join(" ");
+        } else if let Some(tip) = part.strip_prefix("tip: ") {
+            line.push_str(&format!("; {tip}"));
+        } else if !part.starts_with("For more information") {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(part.strip_prefix("error: ").unwrap_or(part));
+        }
+    }
+    if !usage.is_empty() {
+        line.push_str(&format!(" ({usage} --help shows what there is)"));
+    }
+    line
+}
+
+/// Control characters escaped, line breaks as ` | `.
+fn harmless(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.trim().chars() {
+        match c {
+            '\n' => plain.push_str(" | "),
+            '\t' => plain.push(' '),
+            c if c.is_control() => plain.extend(c.escape_default()),
+            c => plain.push(c),
+        }
+    }
+    plain
+}
+
+/// Rust's own "(os error 2)" after the system's words tells a user nothing.
+fn without_numbers(text: &str) -> String {
+    let mut rest = text;
+    let mut plain = String::new();
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        let Some((number, tail)) = after.split_once(')') else { break };
+        if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            break;
+        }
+        plain.push_str(before);
+        rest = tail;
+    }
+    plain + rest
 }
 
 /// The chain of causes on one line, each said once.
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
-        let text = cause.to_string();
+        let text = without_numbers(&cause.to_string());
         if !line.contains(&text) {
             if !line.is_empty() {
                 line.push_str(": ");
@@ -76,4 +149,30 @@ fn one_line(error: &anyhow::Error) -> String {
         }
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_one_line() {
+        let text = "error: unexpected argument '--frob' found\n\n  tip: to pass it, use '-- --frob'\n\n\
+                    Usage: yamabiko bench [OPTIONS] <URL>\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            refusal(text),
+            "unexpected argument '--frob' found; to pass it, use '-- --frob' (yamabiko bench --help shows what there is)"
+        );
+    }
+
+    #[test]
+    fn what_others_said_cannot_steer_the_terminal() {
+        assert_eq!(harmless("a\u{1b}[31mb\r\nc\td\u{9b}"), "a\\u{1b}[31mb\\r | c d\\u{9b}");
+    }
+
+    #[test]
+    fn numbers_of_errors_are_left_out() {
+        assert_eq!(without_numbers("x: No such file (os error 2); y (os error 13)"), "x: No such file; y");
+        assert_eq!(without_numbers("a (os error is odd)"), "a (os error is odd)");
+    }
 }

@@ -63,6 +63,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     let settings = &mut host.settings;
     settings.insert("wait".into(), ended.plan.host.wait.name().into());
     settings.insert("loop_scheduling".into(), ended.urgency.name().into());
+    settings.insert("loop_busy".into(), format!("{:.1}%", 100.0 * ended.loop_health.busy_share()));
     settings.insert("open_files_max".into(), ended.descriptors.to_string());
     if let Some(places) = &ended.places {
         settings.insert("privilege".into(), if places.rootless { "user namespace" } else { "root" }.into());

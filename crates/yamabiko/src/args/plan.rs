@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use lab::plan::{ArrivalKind, HostPlan, HttpVersion, LoadPlan, PathPlan, Placement, Plan, ServerPlan, Wait};
 use ledger::Method;
 
@@ -36,7 +36,10 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         MethodName::Head => Method::Head,
         MethodName::Post => Method::Post,
     };
-    let path = path_plan(&bench.path, bench.server.server.is_some());
+    if bench.server.server.is_none() && bench.server.server_tcp.is_some() {
+        bail!("--server-tcp is the TCP of a server that the lab starts: give --server as well, or leave it out");
+    }
+    let path = path_plan(&bench.path, bench.server.server.is_some())?;
     let mut plan = Plan {
         name: bench.result.name.clone(),
         seed: bench.result.seed,
@@ -62,7 +65,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         },
         path,
         server: server_plan(&bench.server),
-        host: host_plan(&bench.host),
+        host: host_plan(&bench.host, Placement::Split),
         slo: bench.result.slo.clone(),
     };
     plan.check()?;
@@ -74,20 +77,30 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
     Ok(plan)
 }
 
-/// The path as meant; `None` for none. `with_server`: a server of the lab is behind a path even when none was asked.
-pub fn path_plan(options: &PathOptions, with_server: bool) -> Option<PathPlan> {
-    let asked = options.rtt.is_some()
-        || options.variation.is_some()
-        || options.loss.is_some()
-        || options.up.is_some()
-        || options.down.is_some()
-        || options.queue.is_some();
-    let profile = options.path.clone().filter(|name| name != "none");
-    if profile.is_none() && !asked && !with_server {
-        return None;
+/// The path as meant; `None` for none. `with_ends`: the lab makes both ends, so there is a path even if none was asked
+/// for.
+///
+/// # Errors
+/// `--path none` beside something that only a path has.
+pub fn path_plan(options: &PathOptions, with_ends: bool) -> Result<Option<PathPlan>> {
+    let asked = options.asked();
+    let profile = match options.path.as_deref() {
+        Some("none") => {
+            if let Some(option) = asked.first() {
+                bail!("--path none means no path at all, but {option} asks for one: leave one of the two out");
+            }
+            if with_ends {
+                bail!("--path none means no path at all, but the lab makes both ends of one here: --rtt 0ms is the shortest");
+            }
+            return Ok(None);
+        }
+        profile => profile.map(str::to_owned),
+    };
+    if profile.is_none() && asked.is_empty() && !with_ends {
+        return Ok(None);
     }
     let rtt = if profile.is_none() { options.rtt.or(Some(Duration::ZERO)) } else { options.rtt };
-    Some(PathPlan {
+    Ok(Some(PathPlan {
         profile,
         rtt,
         variation: options.variation,
@@ -96,7 +109,23 @@ pub fn path_plan(options: &PathOptions, with_server: bool) -> Option<PathPlan> {
         down: options.down,
         queue: options.queue,
         offload: !options.no_offload,
-    })
+    }))
+}
+
+impl PathOptions {
+    /// The options given, besides `--path` itself.
+    fn asked(&self) -> Vec<&'static str> {
+        let options = [
+            ("--rtt", self.rtt.is_some()),
+            ("--variation", self.variation.is_some()),
+            ("--loss", self.loss.is_some()),
+            ("--up", self.up.is_some()),
+            ("--down", self.down.is_some()),
+            ("--queue", self.queue.is_some()),
+            ("--no-offload", self.no_offload),
+        ];
+        options.into_iter().filter(|&(_, given)| given).map(|(option, _)| option).collect()
+    }
 }
 
 /// The lab's server as meant.
@@ -110,7 +139,7 @@ pub fn server_plan(options: &ServerOptions) -> Option<ServerPlan> {
 }
 
 /// This machine's part as meant.
-pub fn host_plan(options: &HostOptions) -> HostPlan {
+pub fn host_plan(options: &HostOptions, unless_said: Placement) -> HostPlan {
     HostPlan {
         wait: match options.wait {
             super::Wait::Sleep => Wait::Sleep,
@@ -118,8 +147,9 @@ pub fn host_plan(options: &HostOptions) -> HostPlan {
             super::Wait::Spin => Wait::Spin,
         },
         placement: match options.placement {
-            super::Placement::Split => Placement::Split,
-            super::Placement::Float => Placement::Float,
+            None => unless_said,
+            Some(super::Placement::Split) => Placement::Split,
+            Some(super::Placement::Float) => Placement::Float,
         },
     }
 }

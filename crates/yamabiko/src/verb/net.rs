@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 
 use anyhow::{Context, Result};
 use lab::net::{NetOutcome, NetPlan};
+use lab::plan::Placement;
 use units::format_duration;
 
 use crate::args;
@@ -20,11 +21,12 @@ pub fn run(net: &args::Net) -> Result<Exit> {
     };
     let plan = NetPlan {
         // Without any path option the two ends are simply connected.
-        path: plan::path_plan(&net.path, true).context("no path")?,
+        path: plan::path_plan(&net.path, true)?.context("no path")?,
         server: plan::server_plan(&net.server),
         server_tcp: net.server.server_tcp.clone().unwrap_or_default(),
         clients: net.clients,
-        host: plan::host_plan(&net.host),
+        // Programs run where they like; a real-time path that may go where it is quiet disturbs them least.
+        host: plan::host_plan(&net.host, Placement::Float),
         seed: net.seed,
     };
     let outcome = lab::net(&plan, &command, |facts| {

@@ -1,0 +1,218 @@
+//! Each check just inside its limit and just outside, on documents made by hand.
+
+use std::time::Duration;
+
+use ledger::Verdict;
+use ledger::document::{CheckState, Document, Host, Load, Path, Quantiles, Run, SCHEMA, Validity};
+use load::{LevelStatistics, Levels, LittleTerms};
+use stats::Histogram;
+
+use super::{Evidence, checks};
+use crate::drive::LoopHealth;
+use crate::plan::Plan;
+
+/// A run without fault; tests spoil one thing each.
+struct Case {
+    document: Document,
+    plan: Plan,
+    health: LoopHealth,
+    little: LittleTerms,
+    levels: Levels,
+    seconds: Vec<f64>,
+    mistaken_drops: Option<u64>,
+    path_overflow: u64,
+    cap_hits: u64,
+    records_lost: u64,
+    store_error: Option<&'static str>,
+    server_ended: Option<&'static str>,
+    gave_up: bool,
+    has_rate: bool,
+}
+
+impl Case {
+    fn good() -> Self {
+        let plan = "[load]\nurl = \"http://server/\"\nrate = \"100/s\"\nduration = \"10s\"\n[path]\nrtt = \"48ms\"\n[server]\n\
+                    command = \"true\"\n";
+        let quantiles = |p50, p99| Quantiles { count: 1000, p50, p99, ..Quantiles::default() };
+        let level = |mean| LevelStatistics {
+            level: ledger::Level { mean, p50: mean as u64, max: 12 },
+            standard_error: 0.001,
+        };
+        Case {
+            document: Document {
+                schema: SCHEMA.into(),
+                run: Run { host: Host { steal_share: Some(0.0), ..Host::default() }, ..Run::default() },
+                validity: Validity::from_checks(vec![]),
+                load: Some(Load {
+                    offered_requests: 1000,
+                    completed: 1000,
+                    send_lag_ns: quantiles(1_000, 1_000_000),
+                    ..Load::default()
+                }),
+                path: Some(Path {
+                    lateness_ns: quantiles(2_000, 1_000_000),
+                    rtt_error_ns: Some(quantiles(1_000_000, 2_000_000)),
+                    ..Path::default()
+                }),
+                server: None,
+                slo: None,
+            },
+            plan: Plan::from_toml(plan, "test").unwrap(),
+            health: LoopHealth {
+                overdue: histogram(20_000_000),
+                idle: Duration::from_secs(5),
+                wall: Duration::from_secs(100),
+                cpu: Duration::ZERO,
+            },
+            little: LittleTerms { in_flight: 10.0, connections: 10.0, ..LittleTerms::default() },
+            levels: Levels { in_flight: level(10.0), connections: level(10.0), backlog: level(0.0), samples: 9000, seconds: vec![] },
+            seconds: vec![10.0; 10],
+            mistaken_drops: Some(0),
+            path_overflow: 0,
+            cap_hits: 0,
+            records_lost: 0,
+            store_error: None,
+            server_ended: None,
+            gave_up: false,
+            has_rate: false,
+        }
+    }
+
+    fn judge(&self) -> Validity {
+        Validity::from_checks(checks(
+            &self.document,
+            &Evidence {
+                plan: &self.plan,
+                loop_health: &self.health,
+                little: &self.little,
+                levels: &self.levels,
+                in_flight_by_second: &self.seconds,
+                mistaken_drops: self.mistaken_drops,
+                path_overflow: self.path_overflow,
+                cap_hits: self.cap_hits,
+                records_lost: self.records_lost,
+                store_error: self.store_error,
+                server_ended: self.server_ended,
+                gave_up: self.gave_up,
+                has_rate: self.has_rate,
+            },
+        ))
+    }
+
+    fn load(&mut self) -> &mut Load {
+        self.document.load.as_mut().unwrap()
+    }
+
+    fn path(&mut self) -> &mut Path {
+        self.document.path.as_mut().unwrap()
+    }
+}
+
+fn histogram(value: u64) -> Histogram {
+    let mut histogram = Histogram::new();
+    histogram.record(value);
+    histogram
+}
+
+/// What the verdict becomes when `spoil` is done to a good run, and the one check that is to say so.
+fn spoilt(name: &str, spoil: impl FnOnce(&mut Case)) -> Verdict {
+    let mut case = Case::good();
+    spoil(&mut case);
+    let validity = case.judge();
+    let failed: Vec<&str> = validity
+        .checks
+        .iter()
+        .filter(|check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun))
+        .map(|check| check.name.as_str())
+        .collect();
+    assert_eq!(failed, [name]);
+    assert!(validity.checks.iter().all(|check| !check.why.is_empty()), "every check says why");
+    validity.verdict
+}
+
+#[test]
+fn a_run_at_every_limit_is_valid() {
+    let validity = Case::good().judge();
+    assert_eq!(validity.verdict, Verdict::Valid, "{validity:?}");
+}
+
+#[test]
+fn just_past_a_limit_is_invalid() {
+    let invalid = |name, spoil: fn(&mut Case)| assert_eq!(spoilt(name, spoil), Verdict::Invalid, "{name}");
+    invalid("generator_on_time", |case| case.load().send_lag_ns.p99 += 1);
+    invalid("generator_on_time", |case| case.gave_up = true);
+    invalid("path_on_time", |case| case.path().lateness_ns.p99 += 1);
+    invalid("rtt_as_asked", |case| case.path().rtt_error_ns.as_mut().unwrap().p50 += 1);
+    invalid("nothing_dropped_by_mistake", |case| case.mistaken_drops = Some(1));
+    invalid("nothing_dropped_by_mistake", |case| case.path_overflow = 1);
+    invalid("client_cpu", |case| case.health.idle = Duration::from_millis(4_999));
+    for cause in ["no_ports", "no_descriptors", "local_error"] {
+        let verdict = spoilt("client_descriptors_and_ports", |case| {
+            case.load().completed -= 1;
+            case.load().failed.insert(cause.into(), 1);
+        });
+        assert_eq!(verdict, Verdict::Invalid);
+    }
+    invalid("littles_law_requests", |case| case.little.in_flight = 10.21);
+    invalid("littles_law_connections", |case| case.little.connections = 9.79);
+    invalid("conservation", |case| case.load().completed -= 1);
+    invalid("server_alive", |case| case.server_ended = Some("exit status 1"));
+}
+
+#[test]
+fn what_only_casts_doubt_is_suspect() {
+    let suspect = |name, spoil: fn(&mut Case)| assert_eq!(spoilt(name, spoil), Verdict::Suspect, "{name}");
+    suspect("loop_never_stalled", |case| case.health.overdue = histogram(21_000_000));
+    suspect("connection_cap", |case| case.cap_hits = 1);
+    suspect("steady_state", |case| case.seconds = (0..12).map(|second| f64::from(second) * 10.0).collect());
+    suspect("responses_whole", |case| {
+        case.load().completed -= 1;
+        case.load().failed.insert("closed_early".into(), 1);
+    });
+    suspect("records_kept", |case| case.records_lost = 1);
+    suspect("records_kept", |case| case.store_error = Some("write: No space left on device"));
+    suspect("machine_undisturbed", |case| case.document.run.host.steal_share = Some(0.101));
+}
+
+#[test]
+fn what_could_not_run_is_suspect() {
+    assert_eq!(spoilt("nothing_dropped_by_mistake", |case| case.mistaken_drops = None), Verdict::Suspect);
+    assert_eq!(spoilt("rtt_as_asked", |case| case.path().rtt_error_ns = None), Verdict::Suspect);
+    assert_eq!(spoilt("machine_undisturbed", |case| case.document.run.host.steal_share = None), Verdict::Suspect);
+}
+
+#[test]
+fn without_a_path_its_checks_do_not_apply() {
+    let mut case = Case::good();
+    case.document.path = None;
+    case.mistaken_drops = None;
+    let validity = case.judge();
+    assert_eq!(validity.verdict, Verdict::Valid);
+    for check in &validity.checks {
+        let of_the_path = ["path_on_time", "rtt_as_asked", "nothing_dropped_by_mistake"].contains(&check.name.as_str());
+        assert!(!of_the_path || check.state == CheckState::NotApplicable, "{check:?}");
+    }
+}
+
+/// Where so little was in flight that sampling cannot resolve 2 %, the limit widens by the sampling error and says so.
+#[test]
+fn littles_law_knows_its_own_resolution() {
+    let mut case = Case::good();
+    case.levels.in_flight.level.mean = 0.010;
+    case.levels.in_flight.standard_error = 0.0004;
+    case.little.in_flight = 0.0110;
+    let validity = case.judge();
+    let check = validity.checks.iter().find(|check| check.name == "littles_law_requests").unwrap();
+    assert_eq!(check.state, CheckState::Ok);
+    assert!(check.limit.unwrap() > 0.02 && check.why.contains("widened"), "{check:?}");
+    case.little.in_flight = 0.0115;
+    assert_eq!(case.judge().verdict, Verdict::Invalid);
+}
+
+/// Scatter alone is not growth.
+#[test]
+fn a_noisy_level_is_steady() {
+    let mut case = Case::good();
+    case.seconds = vec![8.0, 30.0, 5.0, 14.0, 9.0, 21.0, 6.0, 12.0, 28.0, 7.0, 16.0, 25.0];
+    assert_eq!(case.judge().verdict, Verdict::Valid);
+}

@@ -1,0 +1,1 @@
+//! Flows, handshake RTT, HTTP pairing, live series: packets in, records out.

@@ -1,0 +1,8 @@
+//! What the real-network tests share.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+pub mod capture;
+pub mod document;
+pub mod lab;
+pub mod processes;
+pub mod servers;

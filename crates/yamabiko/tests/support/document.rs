@@ -1,0 +1,113 @@
+//! Reading a run's JSON document as another program would: by the names of its fields.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+/// What the design promises, part by part; `_ns` parts of type Q and L are looked into as well.
+const PROMISED: [(&str, &str); 8] = [
+    ("", "schema run validity load path server"),
+    ("run", "id dir command seed started_at duration_s host"),
+    ("validity", "verdict checks"),
+    ("validity.checks.*", "name state unit why"),
+    (
+        "load",
+        "offered_requests offered_rate_per_s completed carried_rate_per_s failed status response_time_ns \
+         service_time_ns send_lag_ns connect_ns first_byte_ns connection_duration_ns bytes_received bytes_sent \
+         in_flight connections by_distance",
+    ),
+    ("load.by_distance.*", "rtt_ns_from rtt_ns_to clients completed response_time_ns"),
+    ("path", "profile clients asked_rtt_ns got_rtt_ns lateness_ns packets bytes drops"),
+    ("server", "cpu_user_s cpu_system_s cpu_us_per_request rss_bytes_max"),
+];
+
+/// What the document has beyond that, and no more: a field that nobody wrote down is a mistake.
+const BESIDE: [(&str, &str); 8] = [
+    ("", ""),
+    ("run", "warmup_s interrupted"),
+    ("validity", ""),
+    ("validity.checks.*", "weight value limit"),
+    ("load", "loop in_flight_at_end connections_opened backlog"),
+    ("load.by_distance.*", "failed"),
+    (
+        "path",
+        "rtt_error_ns got_rtt_from lateness_spread_ns lateness_volley_ns read_delay_ns up down",
+    ),
+    ("server", "command cpu_receive_s throttled_s source tcp"),
+];
+
+const QUANTILES: &str = "count mean stddev min p50 p75 p90 p95 p99 p99_9 p99_99 max";
+const LEVEL: &str = "mean p50 max";
+
+/// Asserts that the document of a run through a path to the lab's server has the promised fields and no unknown ones.
+pub fn assert_fields(document: &Value) {
+    for ((part, promised), (_, beside)) in PROMISED.iter().zip(BESIDE) {
+        for object in parts(document, part) {
+            let has: BTreeSet<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+            let promised: BTreeSet<&str> = words(promised);
+            let missing: Vec<_> = promised.difference(&has).collect();
+            let unknown: Vec<_> = has.iter().filter(|name| !promised.contains(**name) && !words(beside).contains(**name)).collect();
+            assert!(missing.is_empty() && unknown.is_empty(), "`{part}`: missing {missing:?}, unknown {unknown:?}");
+        }
+    }
+    for part in ["load", "path"] {
+        for (name, value) in document[part].as_object().unwrap() {
+            let expected = match name.as_str() {
+                "in_flight" | "connections" | "backlog" => LEVEL,
+                name if name.ends_with("_ns") => QUANTILES,
+                _ => continue,
+            };
+            let has: BTreeSet<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+            assert_eq!(has, words(expected), "{part}.{name}");
+        }
+    }
+    assert_eq!(document["schema"], "yamabiko.run/1");
+}
+
+/// A number by its path, such as `load.response_time_ns.p99`.
+pub fn number(document: &Value, path: &str) -> f64 {
+    let found = path.split('.').fold(document, |value, name| &value[name]);
+    found.as_f64().unwrap_or_else(|| panic!("`{path}` is {found}"))
+}
+
+/// A count by its path.
+pub fn count(document: &Value, path: &str) -> u64 {
+    let found = path.split('.').fold(document, |value, name| &value[name]);
+    found.as_u64().unwrap_or_else(|| panic!("`{path}` is {found}"))
+}
+
+/// Asserts that these checks ran and held.
+pub fn assert_held(document: &Value, names: &[&str]) {
+    for name in names {
+        let check = check(document, name);
+        assert_eq!(check["state"], "ok", "{check}");
+    }
+}
+
+/// One check by its name.
+pub fn check<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let checks = document["validity"]["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no check `{name}`"))
+}
+
+/// Names of the checks that did not hold or could not run.
+pub fn broken(document: &Value) -> Vec<&str> {
+    let checks = document["validity"]["checks"].as_array().unwrap();
+    let bad = checks.iter().filter(|check| check["state"] == "failed" || check["state"] == "could_not_run");
+    bad.map(|check| check["name"].as_str().unwrap()).collect()
+}
+
+fn parts<'a>(document: &'a Value, path: &str) -> Vec<&'a Value> {
+    let mut found = vec![document];
+    for name in path.split('.').filter(|name| !name.is_empty()) {
+        found = match name {
+            "*" => found.into_iter().flat_map(|value| value.as_array().unwrap()).collect(),
+            name => found.into_iter().map(|value| &value[name]).collect(),
+        };
+    }
+    found
+}
+
+fn words(text: &str) -> BTreeSet<&str> {
+    text.split_whitespace().collect()
+}

@@ -1,0 +1,354 @@
+//! A web server that misbehaves on request: the path of the URL says how.
+//!
+//! | path | what it does |
+//! |---|---|
+//! | `/ok/SIZE` | 200, Content-Length, SIZE bytes; keeps the connection |
+//! | `/chunked/SIZE` | the same in chunks of 1000 bytes, with an extension |
+//! | `/trailers` | chunked, with two trailer fields |
+//! | `/close-delimited/SIZE` | no length: the body ends with the connection |
+//! | `/http10` | an HTTP/1.0 response of five bytes, closed |
+//! | `/continue` | 100, 103, then 200 |
+//! | `/switching` | 101, then bytes of another protocol |
+//! | `/204`, `/304` | no body, though the 304 names a length |
+//! | `/status/CODE` | that status, seven bytes |
+//! | `/truncated` | announces 1000 bytes, sends 500, FIN |
+//! | `/rst` | announces 1000 bytes, sends 500, RST |
+//! | `/early-close` | FIN right after the request |
+//! | `/silent` | reads the request and never answers |
+//! | `/stall` | announces 1000 bytes, sends 500, then nothing, connection open |
+//! | `/slow` | 30 bytes of body, one every 100 ms |
+//! | `/trickle-head` | a head, one byte every 100 ms |
+//! | `/garbage` | bytes that are no HTTP at all |
+//! | `/endless-head` | header fields without end |
+//! | `/endless-body` | chunks without end |
+//! | `/huge-headers` | a complete head with 1 MiB of fields |
+//! | `/conflicting-length` | two Content-Length fields that differ |
+//! | `/bad-chunk` | a chunk size that is no number |
+//! | `/extra-bytes` | five bytes announced, more sent, nobody asked |
+//!
+//! Anything else is a 404. HEAD is answered without the body. It listens on loopback, with a thread for each
+//! connection, and ends, connections and all, when dropped.
+
+use std::collections::HashMap;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// The running server.
+pub struct Hostile {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl Hostile {
+    /// Listens on a port of 127.0.0.1 that the kernel chooses.
+    pub fn start() -> Self {
+        Self::listen("127.0.0.1:0")
+    }
+
+    /// Listens on `address`, in the network namespace of the calling thread.
+    pub fn listen(address: &str) -> Self {
+        let listener = TcpListener::bind(address).expect("bind the hostile server");
+        let address = listener.local_addr().expect("getsockname of the hostile server");
+        let shared = Arc::new(Shared::default());
+        let acceptor = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || accept(&listener, &shared)
+        });
+        Hostile { address, shared, acceptor: Some(acceptor) }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://ADDRESS/path`; `path` begins with a slash.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Requests read so far, answered or not.
+    pub fn requests(&self) -> usize {
+        self.shared.requests.load(Ordering::SeqCst)
+    }
+
+    /// Connections accepted so far.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        let threads = {
+            let mut live = self.shared.live();
+            live.ended = true;
+            for stream in live.streams.values() {
+                // Fails when the peer reset it: then it has ended already.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+            std::mem::take(&mut live.threads)
+        };
+        self.shared.end.notify_all();
+        // Wakes the acceptor, which then sees that this is the end.
+        let _ = TcpStream::connect(self.address);
+        let acceptor = self.acceptor.take();
+        for thread in acceptor.into_iter().chain(threads) {
+            if thread.join().is_err() && !thread::panicking() {
+                panic!("a thread of the hostile server panicked");
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    live: Mutex<Live>,
+    end: Condvar,
+    requests: AtomicUsize,
+    connections: AtomicUsize,
+}
+
+/// What has to be ended.
+#[derive(Default)]
+struct Live {
+    ended: bool,
+    streams: HashMap<usize, TcpStream>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Shared {
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits, but not beyond the end of the server.
+    fn pause(&self, length: Duration) -> io::Result<()> {
+        let (live, _) = self
+            .end
+            .wait_timeout_while(self.live(), length, |live| !live.ended)
+            .unwrap_or_else(PoisonError::into_inner);
+        if live.ended { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for stream in listener.incoming() {
+        let mut live = shared.live();
+        if live.ended {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        let Ok(copy) = stream.try_clone() else { continue };
+        let number = shared.connections.fetch_add(1, Ordering::SeqCst);
+        live.streams.insert(number, copy);
+        live.threads.retain(|thread| !thread.is_finished());
+        let shared = Arc::clone(shared);
+        live.threads.push(thread::spawn(move || {
+            // An error is the client going away, or the end: both expected.
+            let _ = converse(&stream, &shared);
+            // Both copies go, the last one closing the connection: with a FIN, or with a RST if input was left.
+            shared.live().streams.remove(&number);
+        }));
+    }
+}
+
+struct Request {
+    path: String,
+    head_only: bool,
+}
+
+enum Then {
+    Keep,
+    Close,
+}
+
+fn converse(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    while let Some(line) = read_line(stream)? {
+        let mut words = line.split(' ');
+        let method = words.next().unwrap_or_default();
+        let request = Request { path: words.next().unwrap_or_default().to_owned(), head_only: method == "HEAD" };
+        if request.path == "/rst" {
+            shared.requests.fetch_add(1, Ordering::SeqCst);
+            return reset(stream);
+        }
+        let mut body_length = 0;
+        while let Some(field) = read_line(stream)?.filter(|field| !field.is_empty()) {
+            if let Some((name, value)) = field.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                body_length = value.trim().parse().unwrap_or(0);
+            }
+        }
+        shared.requests.fetch_add(1, Ordering::SeqCst);
+        io::copy(&mut stream.take(body_length), &mut io::sink())?;
+        if let Then::Close = play(&request, stream, shared)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Plays what the path asks for.
+fn play(request: &Request, stream: &TcpStream, shared: &Shared) -> io::Result<Then> {
+    let mut out = stream;
+    let path = request.path.strip_prefix('/').unwrap_or_default();
+    let (name, argument) = path.split_once('/').unwrap_or((path, ""));
+    let size = argument.parse().unwrap_or(0);
+    let body = |length: usize| if request.head_only { Vec::new() } else { vec![b'x'; length] };
+    match name {
+        "ok" => {
+            out.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n").as_bytes())?;
+            out.write_all(&body(size))?;
+        }
+        "chunked" | "trailers" => {
+            let size = if name == "trailers" { 2500 } else { size };
+            let mut text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+            if !request.head_only {
+                for chunk in vec![b'x'; size].chunks(1000) {
+                    text.extend_from_slice(format!("{:X};extension=\"a\"\r\n", chunk.len()).as_bytes());
+                    text.extend_from_slice(chunk);
+                    text.extend_from_slice(b"\r\n");
+                }
+                text.extend_from_slice(b"0\r\n");
+                if name == "trailers" {
+                    text.extend_from_slice(b"Checksum: 1\r\nServer-Timing: a;dur=1\r\n");
+                }
+                text.extend_from_slice(b"\r\n");
+            }
+            out.write_all(&text)?;
+        }
+        "close-delimited" => {
+            out.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
+            out.write_all(&body(size))?;
+            return Ok(Then::Close);
+        }
+        "http10" => {
+            out.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n")?;
+            out.write_all(&body(5))?;
+            return Ok(Then::Close);
+        }
+        "continue" => {
+            out.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+            out.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n")?;
+            out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")?;
+            out.write_all(&body(5))?;
+        }
+        "switching" => {
+            out.write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n")?;
+            out.write_all(b"\x01\x02other protocol\x03")?;
+            until_closed(stream)?;
+            return Ok(Then::Close);
+        }
+        "204" => out.write_all(b"HTTP/1.1 204 No Content\r\n\r\n")?,
+        "304" => out.write_all(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 1000\r\n\r\n")?,
+        "status" => {
+            out.write_all(format!("HTTP/1.1 {argument} As Asked\r\nContent-Length: 7\r\n\r\n").as_bytes())?;
+            out.write_all(&body(7))?;
+        }
+        "truncated" | "stall" => {
+            out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")?;
+            out.write_all(&body(500))?;
+            if name == "stall" {
+                until_closed(stream)?;
+            }
+            return Ok(Then::Close);
+        }
+        "early-close" => return Ok(Then::Close),
+        "silent" => {
+            until_closed(stream)?;
+            return Ok(Then::Close);
+        }
+        "slow" => {
+            out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\n")?;
+            trickle(&body(30), stream, shared)?;
+        }
+        "trickle-head" => {
+            trickle(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", stream, shared)?;
+            out.write_all(&body(5))?;
+        }
+        "garbage" => {
+            out.write_all(b"\x16\x03\x01 what \x00 is \xff this\r\n\r\n\r\nHTTP/9 blah\r\n")?;
+            return Ok(Then::Close);
+        }
+        "endless-head" => {
+            out.write_all(b"HTTP/1.1 200 OK\r\n")?;
+            loop {
+                out.write_all(b"Again: and again\r\n")?;
+            }
+        }
+        "endless-body" => {
+            out.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+            let chunk = [&b"1000\r\n"[..], &[b'x'; 0x1000], b"\r\n"].concat();
+            loop {
+                out.write_all(&chunk)?;
+            }
+        }
+        "huge-headers" => {
+            let field = format!("Large: {}\r\n", "x".repeat(1015));
+            let fields = field.repeat((1 << 20) / field.len());
+            out.write_all(format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 5\r\n\r\n").as_bytes())?;
+            out.write_all(&body(5))?;
+        }
+        "conflicting-length" => {
+            out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 9\r\n\r\n")?;
+            out.write_all(&body(9))?;
+            return Ok(Then::Close);
+        }
+        "bad-chunk" => {
+            out.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nxxxxx\r\nzz\r\nxx\r\n0\r\n\r\n")?;
+            return Ok(Then::Close);
+        }
+        "extra-bytes" => {
+            out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nxxxxxand some more that nobody asked for")?;
+        }
+        _ => {
+            out.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 8\r\n\r\n")?;
+            out.write_all(&body(8))?;
+        }
+    }
+    Ok(Then::Keep)
+}
+
+/// Sends half a response and resets. std cannot set SO_LINGER, but closing a socket with unread input resets the
+/// connection too (RFC 2525, section 2.17): so the header fields of the request are left where they are.
+fn reset(stream: &TcpStream) -> io::Result<()> {
+    stream.peek(&mut [0])?;
+    let mut out = stream;
+    out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")?;
+    out.write_all(&[b'x'; 500])
+}
+
+fn trickle(bytes: &[u8], stream: &TcpStream, shared: &Shared) -> io::Result<()> {
+    let mut out = stream;
+    for byte in bytes {
+        shared.pause(Duration::from_millis(100))?;
+        out.write_all(&[*byte])?;
+    }
+    Ok(())
+}
+
+/// Reads and ignores until the client, or the end of the server, closes the connection.
+fn until_closed(mut stream: &TcpStream) -> io::Result<()> {
+    io::copy(&mut stream, &mut io::sink()).map(drop)
+}
+
+/// A line without its end, `None` when the connection ended before it. Byte by byte, so that nothing after it is
+/// taken out of the socket.
+fn read_line(mut stream: &TcpStream) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while stream.read(&mut byte)? == 1 {
+        match byte[0] {
+            b'\n' => return Ok(Some(String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned())),
+            other => line.push(other),
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,262 @@
+//! A room for one test: a folder, a book, and the program under test started in it.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Tests of one file would disturb each other's figures: a room is had by one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Far more than anything here takes, far less than a person waits.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The program under test.
+pub fn yamabiko() -> PathBuf {
+    std::env::var_os("YAMABIKO_BIN").map_or_else(|| env!("CARGO_BIN_EXE_yamabiko").into(), PathBuf::from)
+}
+
+/// A folder that any user may read, with pages to serve, a place for servers to write, and a book of its own.
+pub struct Room {
+    folder: TempDir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Room {
+    /// Waits for its turn.
+    pub fn new() -> Room {
+        assert!(Uid::effective().is_root(), "these tests make namespaces: run them as root");
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = tempfile::Builder::new().prefix("yamabiko-real-").tempdir().unwrap();
+        let room = Room { folder, _alone: alone };
+        set_mode(room.path(), 0o755);
+        for (name, mode) in [("www", 0o755), ("var", 0o777), ("runs", 0o777), ("out", 0o777)] {
+            fs::create_dir(room.path().join(name)).unwrap();
+            set_mode(&room.path().join(name), mode);
+        }
+        fs::write(room.www().join("10k.bin"), page(10 * 1024)).unwrap();
+        fs::write(room.www().join("100k.bin"), page(100 * 1024)).unwrap();
+        room
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The pages: `10k.bin` and `100k.bin`.
+    pub fn www(&self) -> PathBuf {
+        self.path().join("www")
+    }
+
+    /// The book.
+    pub fn runs(&self) -> PathBuf {
+        self.path().join("runs")
+    }
+
+    /// A file in the folder that anyone may write.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path().join("out").join(name)
+    }
+
+    /// The program with these arguments, not started yet.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(yamabiko());
+        command.args(arguments);
+        command
+    }
+
+    /// Starts the program.
+    pub fn start(&self, arguments: &[&str]) -> Running {
+        self.start_command(self.command(arguments))
+    }
+
+    /// Starts a command in the room, with the room's book; its output is kept in files. Ends with the test.
+    pub fn start_command(&self, mut command: Command) -> Running {
+        let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        let said = format!("{command:?}");
+        let child = command
+            .env("YAMABIKO_RUNS", self.runs())
+            .env("NO_COLOR", "1")
+            .current_dir(self.path())
+            .stdout(out.try_clone().unwrap())
+            .stderr(err.try_clone().unwrap())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{said}: {error}"));
+        Running { child, out, err, said, started: Instant::now() }
+    }
+
+    /// Runs the program to its end without input.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::null());
+        self.start_command(command).finish()
+    }
+
+    /// Runs `bench`, `run` or `report` with `--json`; the status may be 0 or 3, as the machine's noise may make a
+    /// result invalid that is right. What must hold is for the test to say.
+    pub fn run_json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(arguments);
+        assert!(matches!(output.code, Some(0 | 3)), "{output}");
+        output.json()
+    }
+}
+
+/// A process that ends with the test.
+pub struct Running {
+    child: Child,
+    out: File,
+    err: File,
+    said: String,
+    started: Instant,
+}
+
+impl Running {
+    /// Its process number.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
+    }
+
+    /// What it has said on stderr so far.
+    pub fn stderr(&self) -> String {
+        text(&self.err)
+    }
+
+    /// Whether it has ended.
+    pub fn ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for its end.
+    pub fn finish(mut self) -> Output {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "still running after {PATIENCE:?}: {}\n{}",
+                self.said,
+                text(&self.err)
+            );
+            sleep(Duration::from_millis(5));
+        };
+        self.output(status)
+    }
+
+    fn output(&self, status: ExitStatus) -> Output {
+        Output {
+            code: status.code(),
+            signal: status.signal(),
+            stdout: text(&self.out),
+            stderr: text(&self.err),
+            said: self.said.clone(),
+            lasted: self.started.elapsed(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Already ended is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How a process ended.
+pub struct Output {
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+    pub said: String,
+    pub lasted: Duration,
+}
+
+impl Output {
+    /// It ended well.
+    pub fn success(self) -> Output {
+        assert_eq!(self.code, Some(0), "{self}");
+        self
+    }
+
+    /// Its stdout is one JSON document and nothing else.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}\n{self}"))
+    }
+
+    /// It printed nothing, and one line of error, which has all of `words`.
+    pub fn refused(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self}");
+        assert_eq!(self.stderr.trim_end().lines().count(), 1, "one clear line\n{self}");
+        assert_eq!(self.stdout, "", "{self}");
+        for word in words {
+            assert!(self.stderr.contains(word), "`{word}` is not in\n{self}");
+        }
+    }
+}
+
+impl std::fmt::Display for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}\nstatus {:?}, signal {:?}\nstdout: {}\nstderr: {}",
+            self.said, self.code, self.signal, self.stdout, self.stderr
+        )
+    }
+}
+
+/// Waits until `done` says yes; `what` is for the one who reads that it never did.
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sets a file's permissions.
+pub fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A path as text.
+pub fn str_of(path: &(impl AsRef<OsStr> + ?Sized)) -> &str {
+    path.as_ref().to_str().expect("temporary folders have plain names")
+}
+
+/// Bytes that do not repeat with any short period.
+fn page(size: usize) -> Vec<u8> {
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 56) as u8
+    };
+    (0..size).map(|_| next()).collect()
+}
+
+/// All of a file that another process writes through the same description: the position is left alone.
+fn text(file: &File) -> String {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+    let read = file.read_at(&mut bytes, 0).unwrap();
+    bytes.truncate(read);
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,109 @@
+//! Looking at processes from outside, by /proc alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::lab::{Output, Room, Running, wait_until};
+
+/// Every process number of this machine.
+pub fn all() -> impl Iterator<Item = i32> {
+    fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// A process's command line, its arguments joined by spaces; empty if there is none.
+pub fn command_line(pid: i32) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\0', " ").trim().to_owned()
+}
+
+/// Direct children of a process.
+pub fn children(pid: i32) -> Vec<i32> {
+    all().filter(|other| stat(*other).is_some_and(|stat| stat.parent == pid)).collect()
+}
+
+/// Children, their children, and so on.
+pub fn descendants(pid: i32) -> Vec<i32> {
+    let mut found = children(pid);
+    let mut at = 0;
+    while let Some(&next) = found.get(at) {
+        found.extend(children(next));
+        at += 1;
+    }
+    found
+}
+
+/// What /proc/PID/stat says.
+pub struct Stat {
+    pub parent: i32,
+    pub state: char,
+    /// User and system CPU time.
+    pub cpu: Duration,
+}
+
+/// `None` once the process is gone.
+pub fn stat(pid: i32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in brackets and may hold anything, brackets included.
+    let mut fields = text[text.rfind(')')? + 2..].split(' ');
+    let state = fields.next()?.chars().next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let mut ticks = fields.skip(9).take(2).map(|field| field.parse::<u64>().unwrap_or(0));
+    let ticks = ticks.next()? + ticks.next()?;
+    Some(Stat { parent, state, cpu: Duration::from_millis(1000 * ticks / TICKS_PER_SECOND) })
+}
+
+/// The processes of the server that `running` has started, once `wanted` of them carry `word` in their command line.
+pub fn wait_for_server(running: &mut Running, word: &str, wanted: usize) -> Vec<i32> {
+    let mut found = Vec::new();
+    wait_until(&format!("{wanted} processes with `{word}`"), || {
+        assert!(!running.ended(), "it ended early: {}", running.stderr());
+        // Init is a copy of the program and has its command line, with the server's command in it.
+        let own = command_line(running.pid());
+        let is_server = |pid: &i32| {
+            let line = command_line(*pid);
+            line != own && line.contains(word) && !line.starts_with("/bin/sh")
+        };
+        found = descendants(running.pid()).into_iter().filter(is_server).collect();
+        found.len() >= wanted
+    });
+    found
+}
+
+/// Which network a process is in.
+pub fn network(pid: i32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/ns/net")).ok()
+}
+
+/// Sends a signal to all of them.
+pub fn signal_all(pids: &[i32], signal: Signal) {
+    for &pid in pids {
+        kill(Pid::from_raw(pid), signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
+    }
+}
+
+/// Starts a program in the network of process `pid`, by the kernel's own tool.
+pub fn start_in_network(room: &Room, pid: i32, command: &[&str]) -> Running {
+    let mut nsenter = Command::new("nsenter");
+    nsenter.args(["-t", &pid.to_string(), "-n", "--"]).args(command);
+    room.start_command(nsenter)
+}
+
+/// Runs a program of this machine to its end.
+pub fn run(room: &Room, command: &[&str]) -> Output {
+    let mut process = Command::new(command[0]);
+    process.args(&command[1..]);
+    room.start_command(process).finish()
+}
+
+/// Whether a path is there, be it a dangling link.
+pub fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// USER_HZ, part of the kernel's interface on every platform this runs on.
+const TICKS_PER_SECOND: u64 = 100;

@@ -1,0 +1,56 @@
+//! Real servers for the lab to start, each with a configuration of its own in the room.
+
+use std::fs;
+
+use super::lab::{Room, str_of, yamabiko};
+
+/// The port of every server here: each is alone in its namespace.
+pub const PORT: u16 = 8080;
+
+/// Where its 10 KB page is.
+pub const PAGE: &str = "http://server:8080/10k.bin";
+
+/// The command that starts nginx with one worker.
+pub fn nginx(room: &Room) -> String {
+    let (here, www) = (room.path().display(), room.www());
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("    {kind}_temp_path {here}/var/{kind};\n"))
+        .concat();
+    // A stalled server must not lose connections: they wait in its backlog.
+    let text = format!(
+        "worker_processes 1;\nworker_rlimit_nofile 8192;\npid {here}/var/nginx.pid;\nerror_log stderr;\n\
+         events {{ worker_connections 8000; }}\n\
+         http {{\n    access_log off;\n    keepalive_requests 1000000;\n{temporary}    \
+         server {{ listen {PORT} backlog=4096; root {}; }}\n}}\n",
+        www.display()
+    );
+    fs::write(room.path().join("nginx.conf"), text).unwrap();
+    format!("exec nginx -p {here} -c {here}/nginx.conf -g 'daemon off;'")
+}
+
+/// The command that starts Apache with one process of threads (mpm_event).
+pub fn apache(room: &Room) -> String {
+    let here = room.path().display();
+    let modules = ["mpm_event", "authz_core", "unixd"]
+        .map(|name| (name, format!("/usr/lib/apache2/modules/mod_{name}.so")))
+        .map(|(name, file)| {
+            // Where a module is built in, there is no file of it.
+            if fs::exists(&file).unwrap() { format!("LoadModule {name}_module {file}\n") } else { String::new() }
+        })
+        .concat();
+    let text = format!(
+        "{modules}ServerName server\nServerRoot {here}/var\nDefaultRuntimeDir {here}/var\nPidFile {here}/var/apache.pid\n\
+         ErrorLog /dev/stderr\nLogLevel error\nListen {PORT}\nUser www-data\nGroup www-data\n\
+         StartServers 1\nServerLimit 1\nThreadsPerChild 64\nMaxRequestWorkers 64\n\
+         DocumentRoot {}\n<Directory {}>\n    Require all granted\n</Directory>\n",
+        room.www().display(),
+        room.www().display()
+    );
+    fs::write(room.path().join("apache.conf"), text).unwrap();
+    format!("exec apache2 -f {here}/apache.conf -DFOREGROUND")
+}
+
+/// The command that starts the program's own server.
+pub fn own(room: &Room) -> String {
+    format!("exec {} serve {} --listen 0.0.0.0:{PORT}", yamabiko().display(), str_of(&room.www()))
+}

@@ -1,0 +1,144 @@
+//! `cargo xtask bench path`: how exact the path is, and what it costs.
+//!
+//! 1. Precision, from outside: 25,000 UDP packets/s of Poisson arrivals up and their echoes down (50,000 packets/s)
+//!    over 10,000 clients, with RTTs spread log-normally about 48 ms, and with 48 ms for all.
+//! 2. Volleys: a closed loop of 64 connections at 48 ms, whose packets fall due together.
+//! 3. Throughput: wrk to nginx through the path without delay, against direct, turn and turn about, with an A/A pair.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ledger::{Document, Quantiles};
+
+use super::rounds::{line, ratio};
+use super::servers::{PORT, Running, Site, need, output, wrk_figures, yamabiko};
+use super::udp::UdpResult;
+
+const CLIENTS: u32 = 10_000;
+const PACKETS_PER_S_UP: u32 = 25_000;
+const SECONDS: u64 = 10;
+const PRECISION_ROUNDS: usize = 3;
+const THROUGHPUT_ROUNDS: usize = 7;
+const UDP_PORT: u16 = 18081;
+
+const SPREAD: &str = "name = \"spread\"\nabout = \"bench: log-normal, median 48 ms, sigma 0.8\"\n[[clients]]\nshare = 1.0\n\
+                      rtt = { lognormal = { median = \"48ms\", sigma = 0.8, min = \"2ms\", max = \"2s\" } }\n";
+const CONSTANT: &str = "name = \"constant\"\nabout = \"bench: 48 ms for all\"\n[[clients]]\nshare = 1.0\nrtt = \"48ms\"\n";
+
+/// Runs the bench and prints it.
+pub fn run() -> Result<()> {
+    for program in ["wrk", "nginx", "taskset"] {
+        need(program)?;
+    }
+    let yamabiko = yamabiko()?;
+    let site = Site::new()?;
+    println!("path: {PACKETS_PER_S_UP}/s up and as many echoes down, Poisson, {CLIENTS} clients, {SECONDS} s a round");
+    println!("  us: median / p99 / p99.9");
+    for (label, profile) in [("spread", SPREAD), ("48 ms for all", CONSTANT)] {
+        let file = site.path("profile.toml");
+        fs::write(&file, profile)?;
+        for _ in 0..PRECISION_ROUNDS {
+            precision(&yamabiko, &site, label, &file)?;
+        }
+    }
+    volleys(&yamabiko, &site)?;
+    throughput(&yamabiko, &site)
+}
+
+fn precision(yamabiko: &Path, site: &Site, label: &str, profile: &Path) -> Result<()> {
+    let xtask = std::env::current_exe()?;
+    let json = site.path("net.json");
+    let text = output(
+        Command::new(yamabiko)
+            .args(["net", "--clients", &CLIENTS.to_string(), "--path"])
+            .arg(profile)
+            .arg("--server")
+            .arg(format!("exec taskset -c 0 '{}' udp-echo {UDP_PORT}", xtask.display()))
+            .arg("--json")
+            .arg(&json)
+            .args(["--", "taskset", "-c", "0"])
+            .arg(&xtask)
+            .arg("udp-send")
+            .arg(profile)
+            .args([CLIENTS.to_string(), PACKETS_PER_S_UP.to_string(), SECONDS.to_string(), UDP_PORT.to_string()]),
+    )?;
+    let udp: UdpResult = serde_json::from_str(text.trim()).with_context(|| text.clone())?;
+    let document: Document = serde_json::from_slice(&fs::read(&json)?)?;
+    let path = document.path.context("the document has no path part")?;
+    println!(
+        "  {label:<14} |RTT got - asked| {}; lateness: spread {}, volleys {} ({:.1} % of packets); up, from outside {}; \
+         send lag {}; {} sent, {} back; path busy {}",
+        three(&udp.rtt_error_ns),
+        three(&path.lateness_spread_ns),
+        three(&path.lateness_volley_ns),
+        100.0 * path.lateness_volley_ns.count as f64 / path.lateness_ns.count.max(1) as f64,
+        three(&udp.up_error_ns),
+        three(&udp.send_lag_ns),
+        udp.sent,
+        udp.received,
+        document.run.host.settings.get("loop_busy").map_or("?", String::as_str),
+    );
+    Ok(())
+}
+
+fn volleys(yamabiko: &Path, site: &Site) -> Result<()> {
+    let text = output(
+        Command::new(yamabiko)
+            .args(["bench", &format!("http://server:{PORT}/1k.bin"), "--server", &site.nginx()])
+            .args(["--rtt", "48ms", "-c", "64", "-d", "5s", "--json", "--no-save"]),
+    )?;
+    let path = serde_json::from_str::<Document>(&text)?.path.context("the document has no path part")?;
+    println!(
+        "volleys: closed loop, 64 connections, 48 ms for all: lateness of volleys {}, of the rest {}",
+        three(&path.lateness_volley_ns),
+        three(&path.lateness_spread_ns)
+    );
+    Ok(())
+}
+
+fn throughput(yamabiko: &Path, site: &Site) -> Result<()> {
+    for (file, connections, label) in [("1k.bin", "64", "1 KB"), ("1m.bin", "16", "1 MB")] {
+        let wrk = |url: String| {
+            let mut wrk = Command::new("wrk");
+            wrk.args(["-t1", "-c", connections, "-d2s", &url]);
+            wrk
+        };
+        let direct = || -> Result<(f64, f64)> {
+            let _nginx = Running::start(&site.nginx(), None)?;
+            wrk_figures(&output(&mut wrk(format!("http://127.0.0.1:{PORT}/{file}")))?)
+        };
+        let through = || -> Result<(f64, f64)> {
+            let inner = wrk(format!("http://server:{PORT}/{file}"));
+            let mut net = Command::new(yamabiko);
+            net.args(["net", "--rtt", "0ms", "--server", &site.nginx(), "--"]).arg(inner.get_program()).args(inner.get_args());
+            wrk_figures(&output(&mut net)?)
+        };
+        let (mut a, mut b, mut again) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..THROUGHPUT_ROUNDS {
+            a.push(direct()?);
+            b.push(through()?);
+            again.push(direct()?);
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let requests = |rounds: &[(f64, f64)]| rounds.iter().map(|&(requests, _)| requests).collect::<Vec<_>>();
+        let megabytes = |rounds: &[(f64, f64)]| rounds.iter().map(|&(_, bytes)| bytes / 1e6).collect::<Vec<_>>();
+        println!("throughput, {label}, wrk -c {connections} to nginx, no delay, nothing pinned");
+        println!("{}", line("direct", "req/s", &requests(&a)));
+        println!("{}", line("through the path", "req/s", &requests(&b)));
+        println!("{}", line("through the path", "MB/s", &megabytes(&b)));
+        println!(
+            "  through / direct {:.3}; direct / direct again {:.3}",
+            ratio(&requests(&b), &requests(&a)),
+            ratio(&requests(&a), &requests(&again))
+        );
+    }
+    Ok(())
+}
+
+fn three(quantiles: &Quantiles) -> String {
+    let us = |ns: u64| ns as f64 / 1e3;
+    format!("{:.1} / {:.1} / {:.1}", us(quantiles.p50), us(quantiles.p99), us(quantiles.p99_9))
+}
