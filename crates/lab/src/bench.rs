@@ -17,6 +17,7 @@ use sys::sched::{Cores, Urgency};
 use sys::signal::{Interrupts, Wake};
 use units::Timestamp;
 
+use crate::distances;
 use crate::drive::load_io::LoadIo;
 use crate::drive::progress::{Phase, Progress, Snapshot};
 use crate::drive::{Drive, Driven, Loading};
@@ -27,7 +28,6 @@ use crate::places::{self, Places};
 use crate::plan::{ArrivalKind, Plan, Wait};
 use crate::recorder::{Recorded, Recorder};
 use crate::server::{self, Account};
-use crate::distances;
 
 /// The main thread looks at the run this often.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -93,7 +93,8 @@ pub fn bench(
         None => None,
     };
     let body = read_body(plan)?;
-    let headers = plan.load.headers.iter().map(|line| parse_header(line)).collect::<Result<_, _>>().map_err(LabError::plan)?;
+    let headers =
+        plan.load.headers.iter().map(|line| parse_header(line)).collect::<Result<_, _>>().map_err(LabError::plan)?;
 
     let address = if plan.server.is_some() { places::resolve(&target.host, target.port)? } else { resolve(&target)? };
     let descriptors = sys::limits::raise_open_files();
@@ -130,16 +131,16 @@ pub fn bench(
     let load = Load::new(load_spec(plan, target, body, headers, connections_max), start);
     let (measured_from, _) = load.measured();
     let sampler = LevelSampler::new(plan.seed, start, measured_from);
-    let rtts_ns = clients.as_ref().map(|clients| {
-        clients.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect::<Vec<u64>>()
-    });
+    let rtts_ns = clients
+        .as_ref()
+        .map(|clients| clients.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect::<Vec<u64>>());
     let tally = Tally::new(TallySpec {
         open_loop: plan.load.rate.is_some(),
         measured: load.measured(),
         clients_rtt_ns: rtts_ns.clone(),
         urls: vec![plan.load.url.clone()],
     });
-    let handshakes = rtts_ns.map(|rtts_ns| Handshakes::new(measured_from, rtts_ns));
+    let handshakes = rtts_ns.map(Handshakes::new);
     let (handover, recorder) = Recorder::start(tally, folder, handshakes, cores.client.clone())
         .map_err(LabError::system("start the recorder"))?;
 
@@ -157,6 +158,10 @@ pub fn bench(
     });
 
     let mut watch = Watched::default();
+    if plan.load.warmup.is_zero() {
+        // Measured from the start: the first look at a short run may come when it is over.
+        watch.server_from = places.as_ref().and_then(server::account);
+    }
     let (driven, urgency) = std::thread::scope(|scope| {
         let drive = Drive {
             clock,
@@ -244,6 +249,10 @@ impl Watched {
             let phase = progress.phase();
             if phase == Phase::Done {
                 self.gave_up = progress.gave_up();
+                if self.server_to.is_none() {
+                    // Nothing was in flight at the end, so that the drain was over between two looks.
+                    self.server_to = places.as_deref().and_then(server::account);
+                }
                 return;
             }
             let now = clock.now();
@@ -374,7 +383,9 @@ fn connections_max(plan: &Plan, descriptors: u64) -> Result<u32, LabError> {
 fn read_body(plan: &Plan) -> Result<Vec<u8>, LabError> {
     match &plan.load.body {
         None => Ok(Vec::new()),
-        Some(file) => std::fs::read(file).map_err(|error| LabError::Plan(format!("--body {}: {error}", file.display()))),
+        Some(file) => {
+            std::fs::read(file).map_err(|error| LabError::Plan(format!("--body {}: {error}", file.display())))
+        }
     }
 }
 
@@ -395,17 +406,15 @@ fn discard(folder: Option<&RunFolder>) {
 }
 
 fn resolve(target: &Target) -> Result<SocketAddr, LabError> {
-    (target.host.as_str(), target.port)
-        .to_socket_addrs()
-        .ok()
-        .and_then(|mut addresses| addresses.next())
-        .ok_or_else(|| {
+    (target.host.as_str(), target.port).to_socket_addrs().ok().and_then(|mut addresses| addresses.next()).ok_or_else(
+        || {
             LabError::Plan(if target.host.eq_ignore_ascii_case(places::SERVER_NAME) {
                 "`server` is the name of a server that the lab starts: give its command with --server".into()
             } else {
                 format!("`{}` has no address here: is the name right, and can this machine resolve names?", target.host)
             })
-        })
+        },
+    )
 }
 
 fn device_statistics(places: Option<&Places>) -> Option<[sys::netlink::LinkStats; 2]> {
@@ -431,4 +440,3 @@ fn notes(plan: &Plan, places: &Option<Places>, connections_max: u32) -> Vec<Stri
     }
     notes
 }
-

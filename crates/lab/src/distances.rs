@@ -45,7 +45,7 @@ pub fn profile(plan: &PathPlan) -> Result<Profile, ProfileError> {
 pub fn named(profile: &str) -> Result<Profile, ProfileError> {
     match Profile::builtin(profile) {
         Some(builtin) => Ok(builtin),
-        None => Profile::read(std::path::Path::new(profile)),
+        None => Profile::read(std::path::Path::new(profile), &|file| std::fs::read_to_string(file)),
     }
 }
 

@@ -133,9 +133,7 @@ impl Drive<'_> {
                 path.release(&self.clock)?;
             }
             if let Some(Loading { io, sampler }) = &mut self.load {
-                // The levels until now are those of the last turn, so they are sampled before this one.
-                sampler.sample(now, io.live());
-                io.turn(&epoll, &self.clock);
+                io.turn(sampler, &epoll, &self.clock);
                 if now >= flush_at {
                     io.flush(sampler, now);
                     self.progress.store(io.live());
@@ -159,9 +157,7 @@ impl Drive<'_> {
                     }
                     _ => {
                         if let Some(Loading { io, sampler }) = &mut self.load {
-                            // Until now the levels were those before this event.
-                            sampler.sample(self.clock.now(), io.live());
-                            io.ready(event, &epoll, &self.clock);
+                            io.ready(event, sampler, &epoll, &self.clock);
                         }
                         // One response may take microseconds to read; what is due meanwhile must not wait for the
                         // whole batch.
@@ -175,7 +171,7 @@ impl Drive<'_> {
 
         if let Some(load) = &mut self.load {
             load.io.abort(self.clock.now());
-            load.io.turn(&epoll, &self.clock);
+            load.io.turn(&mut load.sampler, &epoll, &self.clock);
             self.progress.store(load.io.live());
         }
         if let Some(path) = &mut self.path {

@@ -7,6 +7,7 @@ use ledger::document::{Check, CheckState, Document, Weight};
 use load::{LevelStatistics, Levels, LittleTerms};
 
 use crate::drive::LoopHealth;
+use crate::path_part::Mistaken;
 use crate::plan::Plan;
 
 /// The 99th percentile of send lag and of path lateness may be this large: one fiftieth of a 48 ms RTT, and below
@@ -40,9 +41,7 @@ pub struct Evidence<'a> {
     /// In-flight means, one a second of the measured phase.
     pub in_flight_by_second: &'a [f64],
     /// Packets lost at the TUN devices and refused by the kernel; `None` if the counters could not be read.
-    pub mistaken_drops: Option<u64>,
-    /// Packets the path had no memory for.
-    pub path_overflow: u64,
+    pub mistaken_drops: Option<Mistaken>,
     /// Arrivals that found every connection busy and the cap reached.
     pub cap_hits: u64,
     /// Records that did not reach the recorder.
@@ -60,6 +59,7 @@ pub struct Evidence<'a> {
 /// Every check, in the order in which a person should read them.
 pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     vec![
+        server_answers(document),
         generator_on_time(document, evidence),
         path_on_time(document),
         never_stalled(evidence),
@@ -84,6 +84,31 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         records_kept(evidence),
         machine_undisturbed(document),
     ]
+}
+
+fn server_answers(document: &Document) -> Check {
+    let check = Draft::new("server_answers", Weight::Invalid, "requests");
+    let Some(load) = &document.load else { return check.not_applicable("there is no load") };
+    if load.offered_requests == 0 {
+        return check
+            .failed("not one request was offered in the measured phase: it was cut short, or is shorter than 1/rate");
+    }
+    let answers = load.completed as f64;
+    if load.completed > 0 {
+        return check.end(CheckState::Ok, Some(answers), None, "whole responses");
+    }
+    let causes: Vec<String> =
+        load.failed.iter().map(|(cause, count)| format!("{} {count} times", cause.replace('_', " "))).collect();
+    let causes = if causes.is_empty() { "none had ended".to_owned() } else { causes.join(", ") };
+    check.end(
+        CheckState::Failed,
+        Some(answers),
+        None,
+        &format!(
+            "not one request got a whole response ({causes}), so nothing here says how the server performs: is it \
+             running, and is the URL right?"
+        ),
+    )
 }
 
 fn generator_on_time(document: &Document, evidence: &Evidence<'_>) -> Check {
@@ -136,7 +161,7 @@ fn rtt_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
         return check.not_applicable("handshakes wait behind data on links with a rate");
     }
     match &path.rtt_error_ns {
-        None => check.could_not_run("no connection was established in the measured phase, so no handshake was timed"),
+        None => check.could_not_run("no connection was established, so no handshake was timed"),
         Some(error) => check.at_most(
             error.p50 as f64,
             RTT_ERROR_NS,
@@ -147,18 +172,27 @@ fn rtt_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
 }
 
 fn nothing_dropped_by_mistake(document: &Document, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("nothing_dropped_by_mistake", Weight::Invalid, "packets");
     if document.path.is_none() {
-        return check.not_applicable("no path was asked for");
+        return Draft::new("nothing_dropped_by_mistake", Weight::Invalid, "packets")
+            .not_applicable("no path was asked for");
     }
-    match evidence.mistaken_drops {
+    mistaken(evidence.mistaken_drops.as_ref())
+}
+
+/// The same check for any path, with a load or without.
+pub fn mistaken(drops: Option<&Mistaken>) -> Check {
+    let check = Draft::new("nothing_dropped_by_mistake", Weight::Invalid, "packets");
+    match drops {
         None => check.could_not_run("the TUN devices' drop counters could not be read"),
         Some(drops) => check.at_most(
-            (drops + evidence.path_overflow) as f64,
+            drops.packets as f64,
             0.0,
             "packets lost in the instrument itself",
-            "the instrument lost packets that no link asked to lose (TUN queue full, or no memory for packets on the \
-             way): lower the rate or the number of connections opened at once",
+            &format!(
+                "the instrument lost packets that no link asked to lose ({}): lower the rate or the number of \
+                 connections opened at once",
+                drops.places
+            ),
         ),
     }
 }
@@ -197,8 +231,16 @@ fn connection_cap(evidence: &Evidence<'_>) -> Check {
         evidence.cap_hits as f64,
         0.0,
         "arrivals that had to wait because every connection was busy",
-        "arrivals waited because the cap on open connections was reached; the wait is in the response times: raise -c \
-         unless the cap is meant",
+        match evidence.plan.load.connections {
+            Some(_) => {
+                "arrivals waited because the cap on open connections was reached; the wait is in the response times: \
+                 raise -c unless the cap is meant"
+            }
+            None => {
+                "arrivals waited because as many connections were open as this process may have open files; the wait is \
+                 in the response times: raise the limit (ulimit -n), or lower the rate"
+            }
+        },
     )
 }
 
@@ -226,7 +268,9 @@ fn little(name: &str, what: &str, evidence: &Evidence<'_>, sampled: &LevelStatis
         difference,
         limit,
         &held,
-        &format!("mean {what} sampled live differs from rate times mean time: the bookkeeping is wrong, or time was lost"),
+        &format!(
+            "mean {what} sampled live differs from rate times mean time: the bookkeeping is wrong, or time was lost"
+        ),
     )
 }
 
@@ -287,18 +331,19 @@ fn responses_whole(document: &Document) -> Check {
     let check = Draft::new("responses_whole", Weight::Suspect, "requests");
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
     let count = |cause: &str| load.failed.get(cause).copied().unwrap_or(0);
-    let (early, before, malformed) = (
+    let (early, before, reset, malformed) = (
         count("closed_early"),
         count("closed_before_response"),
+        count("reset"),
         count("malformed") + count("head_too_large"),
     );
     check.at_most(
-        (early + before + malformed) as f64,
+        (early + before + reset + malformed) as f64,
         0.0,
         "responses cut short or not understood",
         &format!(
-            "the server closed {early} times in mid-response and {before} times before one, and sent {malformed} \
-             responses that break HTTP: its figures are those of a server that fails"
+            "the server closed {early} times in mid-response and {before} times before one, reset {reset} connections, \
+             and sent {malformed} responses that break HTTP: its figures are those of a server that fails"
         ),
     )
 }

@@ -5,16 +5,15 @@
 
 use ledger::RequestRecord;
 use stats::Histogram;
-use units::Timestamp;
 
 /// A SYN or SYN-ACK that was lost is sent again after a second (RFC 6298): a handshake this much longer than asked
 /// says nothing about the path's delay.
 const RETRANSMITTED_NS: u64 = 900_000_000;
 
-/// Collects handshakes of the measured phase.
+/// Collects handshakes, those of the warm-up included: kept connections are mostly opened there, and the path is the
+/// same from the run's zero to its end.
 #[derive(Debug)]
 pub struct Handshakes {
-    measured_from: Timestamp,
     asked_ns: Vec<u64>,
     got: Histogram,
     error: Histogram,
@@ -22,15 +21,12 @@ pub struct Handshakes {
 
 impl Handshakes {
     /// `asked_ns`: each client's asked RTT.
-    pub fn new(measured_from: Timestamp, asked_ns: Vec<u64>) -> Self {
-        Handshakes { measured_from, asked_ns, got: Histogram::new(), error: Histogram::new() }
+    pub fn new(asked_ns: Vec<u64>) -> Self {
+        Handshakes { asked_ns, got: Histogram::new(), error: Histogram::new() }
     }
 
     /// Takes a request's handshake, if it had one.
     pub fn add(&mut self, request: &RequestRecord) {
-        if request.intended_at < self.measured_from {
-            return;
-        }
         let (Some(got), Some(&asked)) = (request.connect_ns(), self.asked_ns.get(request.client as usize)) else {
             return;
         };

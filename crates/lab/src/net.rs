@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ledger::document::{Check, CheckState, Document, Run, SCHEMA, Validity, Weight};
+use ledger::document::{Document, Run, SCHEMA, Validity};
 use sys::clock::Clock;
 use sys::place::{Exit, Net, Place, PlaceSpec};
 use sys::sched::{Cores, Urgency};
@@ -18,7 +18,7 @@ use crate::host::{self, CorePlan};
 use crate::path_part;
 use crate::places::{self, Places};
 use crate::plan::{HostPlan, PathPlan, Placement, ServerPlan, ServerTcp};
-use crate::{distances, server};
+use crate::{distances, gate, server};
 
 /// The server command of `net` is given so long to begin listening on any port.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -156,20 +156,7 @@ pub fn net(plan: &NetPlan, command: &[OsString], tell: impl FnOnce(&str)) -> Res
     host.settings.insert("loop_scheduling".into(), urgency.name().into());
     host.settings.insert("server_tcp".into(), places.tcp.clone());
     host.settings.insert("loop_busy".into(), format!("{:.1}%", 100.0 * driven.loop_health.busy_share()));
-    let drops = path_part::mistaken_drops(before, after, &path);
-    let check = Check {
-        name: "nothing_dropped_by_mistake".into(),
-        state: match drops {
-            None => CheckState::CouldNotRun,
-            Some(0) => CheckState::Ok,
-            Some(_) => CheckState::Failed,
-        },
-        weight: Weight::Invalid,
-        value: drops.map(|drops| drops as f64),
-        limit: Some(0.0),
-        unit: "packets".into(),
-        why: "packets lost in the instrument itself".into(),
-    };
+    let check = gate::mistaken(path_part::mistaken_drops(before, after, &path).as_ref());
     let document = Document {
         schema: SCHEMA.into(),
         run: Run {

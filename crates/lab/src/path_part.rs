@@ -26,13 +26,15 @@ pub fn document(
         *drops.entry(cause.clone()).or_default() += count;
     }
     let lateness = path.lateness();
-    let seen = handshakes.filter(|handshakes| handshakes.got().len() > 0);
+    let seen = handshakes.filter(|handshakes| !handshakes.got().is_empty());
     document::Path {
         profile,
         clients: clients.len() as u64,
         asked_rtt_ns: stats::quantiles_of(&rtts_ns),
         got_rtt_ns: seen.map(|handshakes| handshakes.got().quantiles()),
-        rtt_error_ns: seen.filter(|handshakes| handshakes.error().len() > 0).map(|handshakes| handshakes.error().quantiles()),
+        rtt_error_ns: seen
+            .filter(|handshakes| !handshakes.error().is_empty())
+            .map(|handshakes| handshakes.error().quantiles()),
         got_rtt_from: if seen.is_some() { "handshakes, by the load's clock" } else { "not measured" }.into(),
         lateness_ns: lateness.all.quantiles(),
         lateness_spread_ns: lateness.spread.quantiles(),
@@ -46,13 +48,39 @@ pub fn document(
     }
 }
 
-/// Packets that the instrument itself lost: what the devices' queues dropped between two readings, and what the
-/// kernel refused to take. `None` if the counters could not be read.
-pub fn mistaken_drops(before: Option<[LinkStats; 2]>, after: Option<[LinkStats; 2]>, path: &PathIo) -> Option<u64> {
+/// Packets that the instrument itself lost, and where, in words. `None` if the counters could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mistaken {
+    /// How many in all.
+    pub packets: u64,
+    /// Where: empty if none.
+    pub places: String,
+}
+
+/// What the devices dropped between two readings, and what the kernel refused to take.
+pub fn mistaken_drops(
+    before: Option<[LinkStats; 2]>,
+    after: Option<[LinkStats; 2]>,
+    path: &PathIo,
+) -> Option<Mistaken> {
     let (before, after) = (before?, after?);
-    let lost = |stats: &LinkStats| stats.tx_dropped + stats.rx_dropped + stats.tx_errors + stats.rx_errors;
-    let devices: u64 = before.iter().zip(&after).map(|(before, after)| lost(after).saturating_sub(lost(before))).sum();
-    Some(devices + path.refused_writes())
+    let mut counts = vec![(path.refused_writes(), "refused by the kernel when written".to_owned())];
+    for ((before, after), device) in before.iter().zip(&after).zip(["the clients' device", "the server's device"]) {
+        for (was, is, what) in [
+            (before.tx_dropped, after.tx_dropped, "dropped on the way to the path (its queue was full)"),
+            (before.rx_dropped, after.rx_dropped, "dropped by the receiving kernel"),
+            (before.tx_errors, after.tx_errors, "failed on the way to the path"),
+            (before.rx_errors, after.rx_errors, "malformed for the receiving kernel"),
+        ] {
+            counts.push((is.saturating_sub(was), format!("{what} at {device}")));
+        }
+    }
+    counts.push((overflowed(path), "for which the path had no memory".into()));
+    counts.retain(|&(count, _)| count > 0);
+    Some(Mistaken {
+        packets: counts.iter().map(|(count, _)| count).sum(),
+        places: counts.iter().map(|(count, place)| format!("{count} {place}")).collect::<Vec<_>>().join(", "),
+    })
 }
 
 fn direction(counters: &Counters) -> PathDirection {
@@ -70,7 +98,6 @@ fn direction(counters: &Counters) -> PathDirection {
     }
 }
 
-/// Packets the path had no memory for.
-pub fn overflowed(path: &PathIo) -> u64 {
+fn overflowed(path: &PathIo) -> u64 {
     Direction::BOTH.iter().map(|&direction| path.network().counters(direction).overflowed).sum()
 }

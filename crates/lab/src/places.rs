@@ -89,7 +89,7 @@ pub fn gain_privilege() -> Result<bool, LabError> {
             Ok(true)
         }
         Privilege::None { why } => Err(LabError::Environment(format!(
-            "a path needs CAP_NET_ADMIN and CAP_SYS_ADMIN, or a user namespace: {why}; --path none needs neither"
+            "a path needs CAP_NET_ADMIN and CAP_SYS_ADMIN, or a user namespace: {why}"
         ))),
     }
 }
@@ -173,7 +173,9 @@ impl Places {
     /// The counters could not be read.
     pub fn device_statistics(&self) -> Result<[LinkStats; 2], LabError> {
         let read = |net: &NetNamespace, device: &'static str| {
-            net.run(|| Netlink::open()?.link_statistics(device)).and_then(|outcome| outcome).map_err(LabError::environment)
+            net.run(|| Netlink::open()?.link_statistics(device))
+                .and_then(|outcome| outcome)
+                .map_err(LabError::environment)
         };
         Ok([read(&self.client_net, CLIENT_DEVICE)?, read(&self.server_net, SERVER_DEVICE)?])
     }
@@ -258,11 +260,8 @@ fn server_end(offload: Offload, tcp: &ServerTcp) -> Result<Tun, LabError> {
     let tun = device(SERVER_DEVICE, offload)?;
     let mut netlink = Netlink::open().map_err(LabError::environment)?;
     netlink.add_address(SERVER_DEVICE, SERVER.into(), 32).map_err(LabError::environment)?;
-    let to_clients = Route {
-        initcwnd: tcp.initcwnd,
-        congestion: tcp.cc.as_deref(),
-        ..route(CLIENT_NETWORK, SERVER_DEVICE)
-    };
+    let to_clients =
+        Route { initcwnd: tcp.initcwnd, congestion: tcp.cc.as_deref(), ..route(CLIENT_NETWORK, SERVER_DEVICE) };
     netlink.add_route(&to_clients).map_err(|error| match &tcp.cc {
         Some(cc) => LabError::Environment(format!(
             "--server-tcp cc={cc}: {error}; this kernel has: {}",

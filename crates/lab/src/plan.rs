@@ -307,8 +307,10 @@ impl Plan {
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, PlanError> {
         let plan: Plan = toml::from_str(text).map_err(|error| PlanError::Unreadable {
             origin: origin.to_owned(),
-            line: 1 + error.span().map_or(0, |span| text.bytes().take(span.start).filter(|&byte| byte == b'\n').count()),
-            message: error.message().replace('\n', "; "),
+            line: 1 + error
+                .span()
+                .map_or(0, |span| text.bytes().take(span.start).filter(|&byte| byte == b'\n').count()),
+            message: explain(error.message()),
         })?;
         plan.check()?;
         Ok(plan)
@@ -362,6 +364,9 @@ impl Plan {
         {
             return refuse("a queue limit needs a rate to queue for: give up or down as well".into());
         }
+        if self.server.as_ref().is_some_and(|server| server.command.trim().is_empty()) {
+            return refuse("the server's command (--server) is empty".into());
+        }
         if self.server.is_some() && self.path.is_none() {
             return refuse("a server of the lab is behind a path: give one (rtt = \"0ms\" for none at all)".into());
         }
@@ -373,6 +378,16 @@ impl Plan {
             );
         }
         Ok(())
+    }
+}
+
+/// TOML's own message on one line, with what it cannot know.
+fn explain(message: &str) -> String {
+    let line = message.trim().replace('\n', "; ");
+    if line.starts_with("invalid type") && line.ends_with("expected a string") {
+        format!("{line}: a quantity is text with its unit, such as \"48ms\", \"110/s\" or \"10Mbit\"")
+    } else {
+        line
     }
 }
 

@@ -10,7 +10,7 @@ use sys::place::{Exit, Place};
 use sys::sched::Cores;
 
 use crate::error::LabError;
-use crate::places::listening::{Listening, look};
+use crate::places::listening::{self, Listening, look};
 use crate::places::{Places, SERVER};
 use crate::plan::ServerPlan;
 
@@ -55,10 +55,15 @@ pub fn start(places: &mut Places, plan: &ServerPlan, port: u16) -> Result<(), La
                 Listening::Elsewhere(address) => format!(
                     "the server listens on {address} only, which no client reaches: let it listen on 0.0.0.0 or {SERVER}"
                 ),
-                _ => format!(
-                    "the server did not listen on port {port} within {}: is the URL's port the server's?",
-                    units::format_duration(plan.start_timeout)
-                ),
+                _ => {
+                    let others: Vec<String> =
+                        listening::ports(place.init_pid()).iter().map(|port| format!("on {port}")).collect();
+                    let others = if others.is_empty() { "nowhere".into() } else { others.join(", ") };
+                    format!(
+                        "the server did not listen on port {port} within {}, but {others} (is the URL's port the server's?)",
+                        units::format_duration(plan.start_timeout)
+                    )
+                }
             };
             return Err(LabError::Plan(format!("{where_}{}", words())));
         }

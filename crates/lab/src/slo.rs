@@ -90,8 +90,12 @@ impl FromStr for Slo {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
-        let terms: Vec<Term> =
-            typed.split(',').map(str::trim).filter(|term| !term.is_empty()).map(Term::parse).collect::<Result<_, _>>()?;
+        let terms: Vec<Term> = typed
+            .split(',')
+            .map(str::trim)
+            .filter(|term| !term.is_empty())
+            .map(Term::parse)
+            .collect::<Result<_, _>>()?;
         if terms.is_empty() {
             return Err(format!("the objective is empty; {WANTED}"));
         }

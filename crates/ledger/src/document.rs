@@ -408,15 +408,7 @@ mod tests {
     use super::*;
 
     fn check(state: CheckState, weight: Weight) -> Check {
-        Check {
-            name: "x".into(),
-            state,
-            weight,
-            value: None,
-            limit: None,
-            unit: String::new(),
-            why: String::new(),
-        }
+        Check { name: "x".into(), state, weight, value: None, limit: None, unit: String::new(), why: String::new() }
     }
 
     #[test]
@@ -425,9 +417,18 @@ mod tests {
             Validity::from_checks(checks.iter().map(|&(state, weight)| check(state, weight)).collect()).verdict
         };
         assert_eq!(verdict(&[]), Verdict::Valid);
-        assert_eq!(verdict(&[(CheckState::Ok, Weight::Invalid), (CheckState::NotApplicable, Weight::Invalid)]), Verdict::Valid);
-        assert_eq!(verdict(&[(CheckState::Ok, Weight::Invalid), (CheckState::CouldNotRun, Weight::Invalid)]), Verdict::Suspect);
+        assert_eq!(
+            verdict(&[(CheckState::Ok, Weight::Invalid), (CheckState::NotApplicable, Weight::Invalid)]),
+            Verdict::Valid
+        );
+        assert_eq!(
+            verdict(&[(CheckState::Ok, Weight::Invalid), (CheckState::CouldNotRun, Weight::Invalid)]),
+            Verdict::Suspect
+        );
         assert_eq!(verdict(&[(CheckState::Failed, Weight::Suspect)]), Verdict::Suspect);
-        assert_eq!(verdict(&[(CheckState::Failed, Weight::Suspect), (CheckState::Failed, Weight::Invalid)]), Verdict::Invalid);
+        assert_eq!(
+            verdict(&[(CheckState::Failed, Weight::Suspect), (CheckState::Failed, Weight::Invalid)]),
+            Verdict::Invalid
+        );
     }
 }

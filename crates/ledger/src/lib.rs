@@ -1,20 +1,28 @@
 //! The records every part writes: one vocabulary, one schema.
 //!
 //! [`request::RequestRecord`] is one request as the load saw it, [`second::SecondRecord`] one second of the live
-//! series, [`document::Document`] the JSON document of a run. Writers (load, path, watch, server accounting) and
+//! series, [`document::Document`] the JSON document of a run.
+//! [`connection::ConnectionRecord`], [`wire_request::WireRequest`] and [`watch_second::WatchSecond`] are the same as
+//! the wire saw them. Writers (load, path, watch, server accounting) and
 //! readers (store, report, the gate) meet only here, so a word means the same thing in every file and on every page.
 //!
 //! Clocks: every `_at_ns` counts from the run's zero on the monotonic clock of the machine that measured.
 
 pub mod cause;
+pub mod connection;
 pub mod document;
 pub mod request;
 pub mod second;
+pub mod watch_second;
+pub mod wire_request;
 
 pub use cause::{DropCause, FailureCause};
+pub use connection::{ConnectionRecord, ConnectionState, RecordEnd, RttSummary, Sent};
 pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verdict};
 pub use request::{Method, RequestRecord};
 pub use second::SecondRecord;
+pub use watch_second::WatchSecond;
+pub use wire_request::{Framing, WireRequest};
 
 /// Which way a packet travels: up is from the client to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -38,6 +38,9 @@ pub use error::ProfileError;
 use crate::spec::{ClientPath, LinkSpec, QueueLimit};
 use rtt::Rtt;
 
+/// How the text of a file is had: this room opens none itself. `&std::fs::read_to_string` outside of tests.
+pub type Files<'a> = &'a dyn Fn(&Path) -> std::io::Result<String>;
+
 /// Classes of clients, and what each has in common.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
@@ -78,7 +81,8 @@ impl Profile {
     /// A built-in profile; `None` when there is none of that name.
     pub fn builtin(name: &str) -> Option<Self> {
         let (_, text) = BUILT_IN.into_iter().find(|&(known, _)| known == name)?;
-        Some(Self::parse(text, Path::new(name)).expect("built-in profiles are checked by a test"))
+        let no_files: Files<'_> = &|_| Err(std::io::ErrorKind::NotFound.into());
+        Some(Self::parse(text, Path::new(name), no_files).expect("built-in profiles are checked by a test"))
     }
 
     /// The same RTT for everyone, half of it each way.
@@ -102,21 +106,18 @@ impl Profile {
     ///
     /// # Errors
     /// A file that cannot be read, or is not a profile: which file, where possible which line, and what is wrong.
-    pub fn read(file: &Path) -> Result<Self, ProfileError> {
-        let text = std::fs::read_to_string(file).map_err(|source| ProfileError::Read {
-            what: "profile",
-            file: file.to_owned(),
-            source,
-        })?;
-        Self::parse(&text, file)
+    pub fn read(file: &Path, files: Files<'_>) -> Result<Self, ProfileError> {
+        let text =
+            files(file).map_err(|source| ProfileError::Read { what: "profile", file: file.to_owned(), source })?;
+        Self::parse(&text, file, files)
     }
 
     /// A profile from the text of `file`, which names it in errors and in whose folder other files are looked for.
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn parse(text: &str, file: &Path) -> Result<Self, ProfileError> {
-        document::parse(text, file)
+    pub fn parse(text: &str, file: &Path, files: Files<'_>) -> Result<Self, ProfileError> {
+        document::parse(text, file, files)
     }
 
     /// The name it goes by in reports.

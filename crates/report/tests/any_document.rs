@@ -1,5 +1,6 @@
 //! Whatever a document holds, a page comes out, and nothing in it moves the terminal's cursor.
 
+#[path = "support/documents.rs"]
 mod support;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! How the pages look. The figures are made up in `support`, so a change here is a change of layout and of nothing
 //! else; the arithmetic of each figure has its own test in `figures`.
 
+#[path = "support/documents.rs"]
 mod support;
 
 use std::path::PathBuf;

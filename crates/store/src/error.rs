@@ -15,7 +15,7 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum StoreError {
     /// A system call failed.
-    #[error("{operation} {path}: {source}{}", mend(source))]
+    #[error("{operation} {path}: {source}{}", mend(operation, source))]
     Io {
         /// The call, such as `open` or `rename`.
         operation: &'static str,
@@ -141,11 +141,12 @@ impl StoreError {
     }
 }
 
-fn mend(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "; point YAMABIKO_RUNS at a folder this user may write"
-        }
-        _ => "",
+fn mend(operation: &str, source: &io::Error) -> &'static str {
+    let refused = matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem);
+    // Whatever the reason, a book that cannot be made or listed is in the wrong place.
+    if refused || matches!(operation, "mkdir" | "opendir" | "realpath") {
+        "; point YAMABIKO_RUNS at a folder this user may write"
+    } else {
+        ""
     }
 }

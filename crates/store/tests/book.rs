@@ -1,5 +1,6 @@
 //! Runs are made, listed and found.
 
+#[path = "support/rows.rs"]
 mod support;
 
 use std::collections::BTreeMap;

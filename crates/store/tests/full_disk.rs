@@ -1,6 +1,7 @@
 //! A full disk loses nothing that was written before it. `/dev/full` answers every write with ENOSPC, so a link to it
 //! in the place of the file about to be written is a disk that is full at exactly that moment.
 
+#[path = "support/rows.rs"]
 mod support;
 
 use std::fs;

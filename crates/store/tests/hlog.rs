@@ -1,5 +1,6 @@
 //! Histogram logs come back, merged.
 
+#[path = "support/rows.rs"]
 mod support;
 
 use stats::Histogram;

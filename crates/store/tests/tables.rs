@@ -1,5 +1,6 @@
 //! Tables come back as they were written, whole or cut short.
 
+#[path = "support/rows.rs"]
 mod support;
 
 use std::fs;

@@ -100,6 +100,20 @@ impl TcpSocket {
         }
     }
 
+    /// Throws away at most `limit` bytes that are there, without copying them out of the kernel (MSG_TRUNC on TCP).
+    ///
+    /// # Errors
+    /// As for [`TcpSocket::read`].
+    pub fn discard(&self, limit: usize) -> io::Result<Read> {
+        // SAFETY: with MSG_TRUNC a TCP socket writes nothing to the buffer, so none is needed.
+        let got = unsafe { libc::recv(self.0.as_raw_fd(), std::ptr::null_mut(), limit, libc::MSG_TRUNC) };
+        match got {
+            1.. => Ok(Read::Bytes(got as usize)),
+            0 => Ok(Read::End),
+            _ => would_block().map(|()| Read::Later),
+        }
+    }
+
     fn set_option(&self, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
         // SAFETY: `value` outlives the call and its size is the one stated.
         check(unsafe {
@@ -188,7 +202,16 @@ mod tests {
         socket.take_error().unwrap();
         let mut buffer = [0u8; 16];
         assert_eq!(socket.read(&mut buffer).unwrap(), Read::Later);
-        peer.write_all(b"hello").unwrap();
+        assert_eq!(socket.discard(3).unwrap(), Read::Later);
+        peer.write_all(b"abchello").unwrap();
+        let discarded = (0..10_000).find_map(|_| match socket.discard(3).unwrap() {
+            Read::Later => {
+                std::thread::yield_now();
+                None
+            }
+            other => Some(other),
+        });
+        assert_eq!(discarded, Some(Read::Bytes(3)), "no more than asked for is thrown away");
         drop(peer);
         let mut got = Vec::new();
         // Bounded: each turn either reads, or waits for loopback to deliver.

@@ -115,6 +115,7 @@ impl Tun {
         check(result, "TUNSETIFF", &self.name).map_err(|error| {
             error
                 .mend(&[Errno::EPERM], "this needs CAP_NET_ADMIN over the network namespace: run as root, or rootless")
+                .mend(&[Errno::ENOTTY], "/dev/net/tun is not the TUN driver's device: mknod /dev/net/tun c 10 200")
                 .mend(&[Errno::EBUSY], "a device of this name exists already and is in use")
                 .mend(&[Errno::EINVAL], "a device of this name exists already and is not a TUN device")
         })

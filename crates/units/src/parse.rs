@@ -47,8 +47,7 @@ pub(crate) fn split<'a>(typed: &'a str, wanted: &'static str) -> Result<(f64, &'
         .find(|&(at, c)| !(c.is_ascii_digit() || c == '.' || c == '_' || (at == 0 && (c == '-' || c == '+'))))
         .map_or(text.len(), |(at, _)| at);
     let number: String = text[..end].chars().filter(|&c| c != '_').collect();
-    let value: f64 =
-        number.parse().map_err(|_| ParseError::NoNumber { typed: typed.to_owned(), wanted })?;
+    let value: f64 = number.parse().map_err(|_| ParseError::NoNumber { typed: typed.to_owned(), wanted })?;
     if !value.is_finite() || value < 0.0 || number.starts_with('-') {
         return Err(ParseError::OutOfRange { typed: typed.to_owned(), wanted });
     }

@@ -1,7 +1,11 @@
 //! TCP (RFC 9293): a view of header and payload.
 
+mod options;
+
 use crate::Error;
 use crate::octets::{put_u16, put_u32, u16_at, u32_at};
+
+pub use options::Options;
 
 /// Bytes of a header without options, the shortest there is.
 pub const HEADER_MIN: usize = 20;

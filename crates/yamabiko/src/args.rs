@@ -31,7 +31,7 @@ pub enum Verb {
     /// Do what a plan file says
     Run(Run),
     /// Run any program at the far end of a path
-    Net(Net),
+    Net(Box<Net>),
     /// Distances: built in or from a file
     #[command(subcommand)]
     Profile(Profile),
@@ -85,7 +85,7 @@ pub struct LoadOptions {
     #[arg(short, long, allow_hyphen_values = true)]
     pub connections: Option<u32>,
     /// End the measured phase after so many requests
-    #[arg(short = 'n', long, allow_hyphen_values = true)]
+    #[arg(short = 'n', long, value_parser = count, allow_hyphen_values = true)]
     pub requests: Option<u64>,
     /// End the measured phase after this time [default: 10s if -n is not given either]
     #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true)]
@@ -111,9 +111,9 @@ pub struct LoadOptions {
     /// Add a header line, `Name: value`; may be given more than once
     #[arg(short = 'H', long = "header", value_name = "LINE")]
     pub headers: Vec<String>,
-    /// Speak HTTP/1.0
-    #[arg(long)]
-    pub http1_0: bool,
+    /// HTTP version of the requests
+    #[arg(long, value_enum, default_value_t = Http::V11)]
+    pub http: Http,
     /// Fail a request whose response is not whole after this time
     #[arg(long, default_value = "30s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub timeout: Duration,
@@ -304,6 +304,14 @@ pub enum Arrivals {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Http {
+    #[value(name = "1.0")]
+    V10,
+    #[value(name = "1.1")]
+    V11,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum MethodName {
     #[value(name = "GET")]
     Get,
@@ -324,6 +332,10 @@ pub enum Wait {
 pub enum Placement {
     Split,
     Float,
+}
+
+fn count(typed: &str) -> Result<u64, String> {
+    typed.parse().map_err(|_| "a whole number is wanted, such as 1000".to_owned())
 }
 
 fn address(typed: &str) -> Result<SocketAddr, String> {

@@ -91,9 +91,16 @@ fn refusal(text: &str) -> String {
     for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
         if let Some(rest) = part.strip_prefix("Usage: ") {
             // The words before the first option are the verb.
-            usage = rest.split_whitespace().take_while(|word| !word.starts_with(['[', '<', '-'])).collect::<Vec<_>>().join(" ");
+            usage = rest
+                .split_whitespace()
+                .take_while(|word| !word.starts_with(['[', '<', '-']))
+                .collect::<Vec<_>>()
+                .join(" ");
         } else if let Some(tip) = part.strip_prefix("tip: ") {
-            line.push_str(&format!("; {tip}"));
+            // How to pass a misspelt option as a value is not what anyone wants to know.
+            if !tip.contains("as a value") {
+                line.push_str(&format!("; {tip}"));
+            }
         } else if !part.starts_with("For more information") {
             if !line.is_empty() {
                 line.push(' ');
@@ -157,11 +164,12 @@ mod tests {
 
     #[test]
     fn a_refusal_is_one_line() {
-        let text = "error: unexpected argument '--frob' found\n\n  tip: to pass it, use '-- --frob'\n\n\
-                    Usage: yamabiko bench [OPTIONS] <URL>\n\nFor more information, try '--help'.\n";
+        let text = "error: unexpected argument '--rat' found\n\n  tip: a similar argument exists: '--rate'\n\n\
+                    Usage: yamabiko bench --rate <RATE> <URL>\n\nFor more information, try '--help'.\n";
         assert_eq!(
             refusal(text),
-            "unexpected argument '--frob' found; to pass it, use '-- --frob' (yamabiko bench --help shows what there is)"
+            "unexpected argument '--rat' found; a similar argument exists: '--rate' (yamabiko bench --help shows what \
+             there is)"
         );
     }
 

@@ -8,7 +8,8 @@ use report::Style;
 pub fn style() -> Style {
     let is_terminal = std::io::stdout().is_terminal();
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).or_else(sys::limits::terminal_width);
+    let width =
+        std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).or_else(sys::limits::terminal_width);
     Style {
         color: is_terminal && !no_color && std::env::var("TERM").as_deref() != Ok("dumb"),
         width: u16::try_from(width.unwrap_or(100)).unwrap_or(u16::MAX),

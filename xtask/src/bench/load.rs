@@ -51,7 +51,7 @@ fn bench(yamabiko: &Path, url: &str, options: &[&str]) -> Result<ledger::documen
     command.args(["-c", "1"]).arg(yamabiko).args(["bench", url, "--json", "--no-save"]).args(options);
     // Status 3 (invalid) still prints the figures, which say why.
     let output = command.output().with_context(|| format!("{command:?}"))?;
-    let document: Document = serde_json::from_slice(&output.stdout)
-        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let document: Document =
+        serde_json::from_slice(&output.stdout).with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
     document.load.context("the document has no load part")
 }

@@ -26,7 +26,8 @@ const UDP_PORT: u16 = 18081;
 
 const SPREAD: &str = "name = \"spread\"\nabout = \"bench: log-normal, median 48 ms, sigma 0.8\"\n[[clients]]\nshare = 1.0\n\
                       rtt = { lognormal = { median = \"48ms\", sigma = 0.8, min = \"2ms\", max = \"2s\" } }\n";
-const CONSTANT: &str = "name = \"constant\"\nabout = \"bench: 48 ms for all\"\n[[clients]]\nshare = 1.0\nrtt = \"48ms\"\n";
+const CONSTANT: &str =
+    "name = \"constant\"\nabout = \"bench: 48 ms for all\"\n[[clients]]\nshare = 1.0\nrtt = \"48ms\"\n";
 
 /// Runs the bench and prints it.
 pub fn run() -> Result<()> {
@@ -113,7 +114,9 @@ fn throughput(yamabiko: &Path, site: &Site) -> Result<()> {
         let through = || -> Result<(f64, f64)> {
             let inner = wrk(format!("http://server:{PORT}/{file}"));
             let mut net = Command::new(yamabiko);
-            net.args(["net", "--rtt", "0ms", "--server", &site.nginx(), "--"]).arg(inner.get_program()).args(inner.get_args());
+            net.args(["net", "--rtt", "0ms", "--server", &site.nginx(), "--"])
+                .arg(inner.get_program())
+                .args(inner.get_args());
             wrk_figures(&output(&mut net)?)
         };
         let (mut a, mut b, mut again) = (Vec::new(), Vec::new(), Vec::new());

@@ -19,7 +19,8 @@ impl Site {
         use std::os::unix::fs::PermissionsExt;
         // nginx's worker is another user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
-        for (name, bytes) in [("1k.bin", 1 << 10), ("10k.bin", 10 << 10), ("100k.bin", 100 << 10), ("1m.bin", 1 << 20)] {
+        for (name, bytes) in [("1k.bin", 1 << 10), ("10k.bin", 10 << 10), ("100k.bin", 100 << 10), ("1m.bin", 1 << 20)]
+        {
             fs::write(folder.path().join(name), vec![b'y'; bytes])?;
         }
         let conf = format!(

@@ -54,7 +54,7 @@ pub fn echo(port: u16) -> Result<()> {
 
 /// Sends `rate_per_s` packets a second for `seconds`, each from a client drawn at random, and prints the result as JSON.
 pub fn send(profile: &Path, clients: u32, rate_per_s: f64, seconds: u64, port: u16) -> Result<()> {
-    let paths = Profile::read(profile)?.clients(clients);
+    let paths = Profile::read(profile, &|file| std::fs::read_to_string(file))?.clients(clients);
     let addresses = AddressPlan::new(clients).context("too many clients")?;
     let asked_ns: Vec<u64> = paths.iter().map(|path| path.rtt().as_nanos() as u64).collect();
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("bind the sender")?;
@@ -95,7 +95,7 @@ pub fn send(profile: &Path, clients: u32, rate_per_s: f64, seconds: u64, port: u
     std::thread::sleep(TAIL);
     stop.store(true, Ordering::Relaxed);
     let (rtt_error, up_error) = receiver.join().expect("the receiver does not panic")?;
-    ensure!(rtt_error.len() > 0, "no echo came back");
+    ensure!(!rtt_error.is_empty(), "no echo came back");
     let result = UdpResult {
         sent,
         received: rtt_error.len(),

@@ -1,7 +1,7 @@
 //! From what a run left behind to its document, its files and the gate's verdict.
 
-use ledger::{Document, SecondRecord};
 use ledger::document::{self, Run, SCHEMA, Validity};
+use ledger::{Document, SecondRecord};
 use load::{Ending, LevelSampler, Load, Tally};
 use path::ClientPath;
 use store::RunFolder;
@@ -67,7 +67,6 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     settings.insert("open_files_max".into(), ended.descriptors.to_string());
     if let Some(places) = &ended.places {
         settings.insert("privilege".into(), if places.rootless { "user namespace" } else { "root" }.into());
-        settings.insert("server_tcp".into(), places.tcp.clone());
         settings.insert(
             "server_receive_work".into(),
             match &places.steering {
@@ -107,12 +106,8 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         slo: None,
     };
     let store_error = ended.store_error.clone().or_else(|| series_error.map(|error| error.to_string()));
-    let in_flight_by_second: Vec<f64> = counted
-        .seconds
-        .iter()
-        .filter(|second| second.measured)
-        .map(|second| second.in_flight_mean)
-        .collect();
+    let in_flight_by_second: Vec<f64> =
+        counted.seconds.iter().filter(|second| second.measured).map(|second| second.in_flight_mean).collect();
     let evidence = Evidence {
         plan: ended.plan,
         loop_health: &ended.loop_health,
@@ -123,7 +118,6 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
             .path
             .as_ref()
             .and_then(|path| path_part::mistaken_drops(ended.before.devices, ended.after.devices, path)),
-        path_overflow: ended.path.as_ref().map_or(0, path_part::overflowed),
         cap_hits: live.cap_hits,
         records_lost: ended.records_lost,
         store_error: store_error.as_deref(),

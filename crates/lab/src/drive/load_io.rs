@@ -12,8 +12,10 @@ use units::Timestamp;
 
 use crate::recorder::Handover;
 
-/// One read takes at most so much: a response of usual size in one call.
-const READ_BUFFER: usize = 256 << 10;
+/// One read takes at most so much: a response of usual size in one call; the rest of a larger one is thrown away unread.
+const READ_BUFFER: usize = 64 << 10;
+/// From so many bytes on it is worth a system call of its own to throw a body away unread.
+const DISCARD_FROM: u64 = 4 << 10;
 /// Reads of one connection before the others have their turn.
 const READS_PER_VISIT: usize = 4;
 
@@ -51,19 +53,25 @@ impl LoadIo {
         }
     }
 
-    /// Lets the core act on the time, and does what it asks.
-    pub fn turn(&mut self, epoll: &Epoll, clock: &Clock) {
-        self.load.handle_time(clock.now());
-        self.act(epoll, clock);
+    /// Lets the core act on the time, and does what it asks. `sampler` sees the levels before each change: a request
+    /// may begin and end within one turn.
+    pub fn turn(&mut self, sampler: &mut LevelSampler, epoll: &Epoll, clock: &Clock) {
+        let now = clock.now();
+        sampler.sample(now, self.load.live());
+        self.load.handle_time(now);
+        self.act(sampler, epoll, clock);
         // Connections that had more to read than one visit allows: edge-triggered readiness would not come again.
         for key in std::mem::take(&mut self.again) {
+            sampler.sample(clock.now(), self.load.live());
             self.read(key, clock);
-            self.act(epoll, clock);
+            self.act(sampler, epoll, clock);
         }
     }
 
     /// A connection's descriptor is ready.
-    pub fn ready(&mut self, event: &Event, epoll: &Epoll, clock: &Clock) {
+    pub fn ready(&mut self, event: &Event, sampler: &mut LevelSampler, epoll: &Epoll, clock: &Clock) {
+        // Until now the levels were those before this event.
+        sampler.sample(clock.now(), self.load.live());
         let key = ConnectionKey::from_token(event.token());
         let Some(socket) = self.socket(key) else { return };
         if event.writable() {
@@ -73,16 +81,19 @@ impl LoadIo {
                         socket.connecting = false;
                         self.load.handle_connected(clock.now(), key);
                     }
-                    Err(error) => return self.fail(key, connect_cause(&error), epoll, clock),
+                    Err(error) => {
+                        self.drop_failed(key, connect_cause(&error), clock);
+                        return self.act(sampler, epoll, clock);
+                    }
                 }
             } else {
                 self.send_rest(key, clock);
             }
-            self.act(epoll, clock);
+            self.act(sampler, epoll, clock);
         }
         if event.readable() {
             self.read(key, clock);
-            self.act(epoll, clock);
+            self.act(sampler, epoll, clock);
         }
     }
 
@@ -129,9 +140,10 @@ impl LoadIo {
         (self.load, lost)
     }
 
-    fn act(&mut self, epoll: &Epoll, clock: &Clock) {
+    fn act(&mut self, sampler: &mut LevelSampler, epoll: &Epoll, clock: &Clock) {
         loop {
             let now = clock.now();
+            sampler.sample(now, self.load.live());
             let Some(action) = self.load.poll_action(now) else { return };
             match action {
                 Action::Connect { key, client, target } => {
@@ -175,21 +187,23 @@ impl LoadIo {
             else {
                 return;
             };
-            match socket.tcp.read(&mut self.buffer) {
-                Ok(Read::Bytes(length)) => {
-                    self.load.handle_bytes(clock.now(), key, &self.buffer[..length]);
-                }
+            // Bytes that are certainly a body's are counted, not copied.
+            let discardable = self.load.discardable(key);
+            let discard = discardable >= DISCARD_FROM;
+            let outcome = if discard {
+                socket.tcp.discard(usize::try_from(discardable).unwrap_or(usize::MAX))
+            } else {
+                socket.tcp.read(&mut self.buffer)
+            };
+            match outcome {
+                Ok(Read::Bytes(length)) if discard => self.load.handle_discarded(clock.now(), key, length as u64),
+                Ok(Read::Bytes(length)) => self.load.handle_bytes(clock.now(), key, &self.buffer[..length]),
                 Ok(Read::End) => return self.load.handle_eof(clock.now(), key),
                 Ok(Read::Later) => return,
                 Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
             }
         }
         self.again.push(key);
-    }
-
-    fn fail(&mut self, key: ConnectionKey, cause: FailureCause, epoll: &Epoll, clock: &Clock) {
-        self.drop_failed(key, cause, clock);
-        self.act(epoll, clock);
     }
 
     fn drop_failed(&mut self, key: ConnectionKey, cause: FailureCause, clock: &Clock) {

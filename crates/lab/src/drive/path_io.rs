@@ -26,13 +26,7 @@ pub struct PathIo {
 impl PathIo {
     /// The path `network` between the device at the clients' end and the one at the server's.
     pub fn new(network: Network, client: Tun, server: Tun) -> Self {
-        PathIo {
-            network,
-            client,
-            server,
-            refused_writes: 0,
-            measured_lateness: None,
-        }
+        PathIo { network, client, server, refused_writes: 0, measured_lateness: None }
     }
 
     /// The device at the clients' end.

@@ -9,6 +9,7 @@ use stats::Histogram;
 
 use super::{Evidence, checks};
 use crate::drive::LoopHealth;
+use crate::path_part::Mistaken;
 use crate::plan::Plan;
 
 /// A run without fault; tests spoil one thing each.
@@ -19,8 +20,7 @@ struct Case {
     little: LittleTerms,
     levels: Levels,
     seconds: Vec<f64>,
-    mistaken_drops: Option<u64>,
-    path_overflow: u64,
+    mistaken_drops: Option<Mistaken>,
     cap_hits: u64,
     records_lost: u64,
     store_error: Option<&'static str>,
@@ -34,10 +34,8 @@ impl Case {
         let plan = "[load]\nurl = \"http://server/\"\nrate = \"100/s\"\nduration = \"10s\"\n[path]\nrtt = \"48ms\"\n[server]\n\
                     command = \"true\"\n";
         let quantiles = |p50, p99| Quantiles { count: 1000, p50, p99, ..Quantiles::default() };
-        let level = |mean| LevelStatistics {
-            level: ledger::Level { mean, p50: mean as u64, max: 12 },
-            standard_error: 0.001,
-        };
+        let level =
+            |mean| LevelStatistics { level: ledger::Level { mean, p50: mean as u64, max: 12 }, standard_error: 0.001 };
         Case {
             document: Document {
                 schema: SCHEMA.into(),
@@ -65,10 +63,15 @@ impl Case {
                 cpu: Duration::ZERO,
             },
             little: LittleTerms { in_flight: 10.0, connections: 10.0, ..LittleTerms::default() },
-            levels: Levels { in_flight: level(10.0), connections: level(10.0), backlog: level(0.0), samples: 9000, seconds: vec![] },
+            levels: Levels {
+                in_flight: level(10.0),
+                connections: level(10.0),
+                backlog: level(0.0),
+                samples: 9000,
+                seconds: vec![],
+            },
             seconds: vec![10.0; 10],
-            mistaken_drops: Some(0),
-            path_overflow: 0,
+            mistaken_drops: Some(Mistaken::default()),
             cap_hits: 0,
             records_lost: 0,
             store_error: None,
@@ -87,8 +90,7 @@ impl Case {
                 little: &self.little,
                 levels: &self.levels,
                 in_flight_by_second: &self.seconds,
-                mistaken_drops: self.mistaken_drops,
-                path_overflow: self.path_overflow,
+                mistaken_drops: self.mistaken_drops.clone(),
                 cap_hits: self.cap_hits,
                 records_lost: self.records_lost,
                 store_error: self.store_error,
@@ -143,8 +145,9 @@ fn just_past_a_limit_is_invalid() {
     invalid("generator_on_time", |case| case.gave_up = true);
     invalid("path_on_time", |case| case.path().lateness_ns.p99 += 1);
     invalid("rtt_as_asked", |case| case.path().rtt_error_ns.as_mut().unwrap().p50 += 1);
-    invalid("nothing_dropped_by_mistake", |case| case.mistaken_drops = Some(1));
-    invalid("nothing_dropped_by_mistake", |case| case.path_overflow = 1);
+    invalid("nothing_dropped_by_mistake", |case| {
+        case.mistaken_drops = Some(Mistaken { packets: 1, places: "1 somewhere".into() });
+    });
     invalid("client_cpu", |case| case.health.idle = Duration::from_millis(4_999));
     for cause in ["no_ports", "no_descriptors", "local_error"] {
         let verdict = spoilt("client_descriptors_and_ports", |case| {
@@ -156,6 +159,10 @@ fn just_past_a_limit_is_invalid() {
     invalid("littles_law_requests", |case| case.little.in_flight = 10.21);
     invalid("littles_law_connections", |case| case.little.connections = 9.79);
     invalid("conservation", |case| case.load().completed -= 1);
+    invalid("server_answers", |case| {
+        case.load().completed = 0;
+        case.load().failed.insert("connect_refused".into(), 1000);
+    });
     invalid("server_alive", |case| case.server_ended = Some("exit status 1"));
 }
 
@@ -168,6 +175,10 @@ fn what_only_casts_doubt_is_suspect() {
     suspect("responses_whole", |case| {
         case.load().completed -= 1;
         case.load().failed.insert("closed_early".into(), 1);
+    });
+    suspect("responses_whole", |case| {
+        case.load().completed -= 1;
+        case.load().failed.insert("reset".into(), 1);
     });
     suspect("records_kept", |case| case.records_lost = 1);
     suspect("records_kept", |case| case.store_error = Some("write: No space left on device"));

@@ -14,22 +14,36 @@ pub enum Listening {
     No,
 }
 
+/// Every port something listens on in the namespace of process `pid`, in order.
+pub fn ports(pid: i32) -> Vec<u16> {
+    let mut ports: Vec<u16> = listeners(pid).into_iter().map(|(_, port)| port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
 /// Looks for a listener on `port` that `address` reaches, in the namespace of process `pid`.
 pub fn look(pid: i32, address: IpAddr, port: u16) -> Listening {
     let mut outcome = Listening::No;
-    for (file, parse) in [("tcp", parse_v4 as fn(&str) -> Option<IpAddr>), ("tcp6", parse_v6)] {
-        let table = std::fs::read_to_string(format!("/proc/{pid}/net/{file}")).unwrap_or_default();
-        for (listener, listener_port) in table.lines().filter_map(|line| listener(line, parse)) {
-            if listener_port != port {
-                continue;
-            }
-            if listener == address || listener.is_unspecified() {
-                return Listening::Yes;
-            }
-            outcome = Listening::Elsewhere(listener);
+    for (listener, listener_port) in listeners(pid) {
+        if listener_port != port {
+            continue;
         }
+        if listener == address || listener.is_unspecified() {
+            return Listening::Yes;
+        }
+        outcome = Listening::Elsewhere(listener);
     }
     outcome
+}
+
+fn listeners(pid: i32) -> Vec<(IpAddr, u16)> {
+    let mut found = Vec::new();
+    for (file, parse) in [("tcp", parse_v4 as fn(&str) -> Option<IpAddr>), ("tcp6", parse_v6)] {
+        let table = std::fs::read_to_string(format!("/proc/{pid}/net/{file}")).unwrap_or_default();
+        found.extend(table.lines().filter_map(|line| listener(line, parse)));
+    }
+    found
 }
 
 /// The local address and port of a line in state LISTEN (0A).

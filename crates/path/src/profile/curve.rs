@@ -6,6 +6,7 @@ use std::time::Duration;
 use units::parse_duration;
 use units::time::saturating_nanos;
 
+use super::Files;
 use super::error::ProfileError;
 
 /// A distribution by its quantiles: straight lines between points, flat beyond the first and the last. So nothing is
@@ -35,8 +36,8 @@ impl Curve {
     }
 
     /// Reads the CSV form: header `quantile,rtt` or `quantile,rtt_ns`.
-    pub(super) fn read(file: &Path) -> Result<Self, ProfileError> {
-        Self::parse(&read("curve of quantiles", file)?, file)
+    pub(super) fn read(file: &Path, files: Files<'_>) -> Result<Self, ProfileError> {
+        Self::parse(&read("curve of quantiles", file, files)?, file)
     }
 
     fn parse(text: &str, file: &Path) -> Result<Self, ProfileError> {
@@ -77,8 +78,8 @@ impl Curve {
 }
 
 /// Reads a sample, one RTT a line; gives it in ns, sorted.
-pub(super) fn read_sample(file: &Path) -> Result<Vec<u64>, ProfileError> {
-    parse_sample(&read("sample of RTTs", file)?, file)
+pub(super) fn read_sample(file: &Path, files: Files<'_>) -> Result<Vec<u64>, ProfileError> {
+    parse_sample(&read("sample of RTTs", file, files)?, file)
 }
 
 fn parse_sample(text: &str, file: &Path) -> Result<Vec<u64>, ProfileError> {
@@ -92,8 +93,8 @@ fn parse_sample(text: &str, file: &Path) -> Result<Vec<u64>, ProfileError> {
     Ok(sample)
 }
 
-fn read(what: &'static str, file: &Path) -> Result<String, ProfileError> {
-    std::fs::read_to_string(file).map_err(|source| ProfileError::Read { what, file: file.to_owned(), source })
+fn read(what: &'static str, file: &Path, files: Files<'_>) -> Result<String, ProfileError> {
+    files(file).map_err(|source| ProfileError::Read { what, file: file.to_owned(), source })
 }
 
 /// Lines with their numbers, without blank ones and comments.

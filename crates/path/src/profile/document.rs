@@ -12,7 +12,7 @@ use units::{BitRate, Bytes, Limit, Probability, parse_duration};
 use super::curve::{Curve, read_sample};
 use super::error::ProfileError;
 use super::rtt::Rtt;
-use super::{Access, Class, Profile};
+use super::{Access, Class, Files, Profile};
 use crate::spec::QueueLimit;
 
 #[derive(Deserialize)]
@@ -84,7 +84,7 @@ struct LossTyped(Probability);
 const SHARES_TOLERANCE: f64 = 1e-6;
 
 /// Reads `text` as the profile in `file`.
-pub(super) fn parse(text: &str, file: &Path) -> Result<Profile, ProfileError> {
+pub(super) fn parse(text: &str, file: &Path, files: Files<'_>) -> Result<Profile, ProfileError> {
     let document: Document = toml::from_str(text).map_err(|error| syntax(text, file, &error))?;
     let wrong = |message: String| ProfileError::Content { file: file.to_owned(), message };
     if document.shared.is_some() {
@@ -97,13 +97,18 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<Profile, ProfileError> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let classes = document.clients.into_iter().enumerate().map(|(index, class)| {
         let within = |message: String| wrong(format!("[[clients]] number {}: {message}", index + 1));
-        meaning(class, folder, within)
+        meaning(class, folder, files, within)
     });
     Ok(Profile { name: document.name, about: document.about, classes: classes.collect::<Result<_, _>>()? })
 }
 
 /// What one class means.
-fn meaning(typed: ClassTyped, folder: &Path, wrong: impl Fn(String) -> ProfileError) -> Result<Class, ProfileError> {
+fn meaning(
+    typed: ClassTyped,
+    folder: &Path,
+    files: Files<'_>,
+    wrong: impl Fn(String) -> ProfileError,
+) -> Result<Class, ProfileError> {
     let access = |direction: &str, typed: AccessTyped| {
         if typed.queue.is_some() && typed.rate.is_none() {
             return Err(wrong(format!("{direction}: a queue without a rate never fills; give a rate or leave it out")));
@@ -117,8 +122,10 @@ fn meaning(typed: ClassTyped, folder: &Path, wrong: impl Fn(String) -> ProfileEr
     let rtt = match typed.rtt {
         RttTyped::Constant(rtt) => Rtt::Constant(rtt),
         RttTyped::Distribution(Distribution::Lognormal(typed)) => log_normal(typed).map_err(&wrong)?,
-        RttTyped::Distribution(Distribution::Quantiles(file)) => Rtt::Quantiles(Curve::read(&folder.join(file))?),
-        RttTyped::Distribution(Distribution::File(file)) => Rtt::Sample(read_sample(&folder.join(file))?),
+        RttTyped::Distribution(Distribution::Quantiles(file)) => {
+            Rtt::Quantiles(Curve::read(&folder.join(file), files)?)
+        }
+        RttTyped::Distribution(Distribution::File(file)) => Rtt::Sample(read_sample(&folder.join(file), files)?),
     };
     Ok(Class {
         share: typed.share.value(),

@@ -3,8 +3,10 @@ use units::Bytes;
 
 use super::*;
 
+const DISK: Files<'static> = &|file| std::fs::read_to_string(file);
+
 fn parse(text: &str) -> Result<Profile, String> {
-    Profile::parse(text, Path::new("/profiles/p.toml")).map_err(|error| error.to_string())
+    Profile::parse(text, Path::new("/profiles/p.toml"), DISK).map_err(|error| error.to_string())
 }
 
 /// A profile of one class with the lines given.
@@ -98,8 +100,8 @@ fn curves_and_samples_are_found_beside_the_profile() {
     std::fs::write(folder.join("s.txt"), "3ms\n1ms\n2ms\n").unwrap();
     let text = "name = \"p\"\n[[clients]]\nshare = 0.5\nrtt = { quantiles = \"c.csv\" }\n[[clients]]\nshare = 0.5\nrtt = { file = \"s.txt\" }\n";
     std::fs::write(folder.join("p.toml"), text).unwrap();
-    let profile = Profile::read(&folder.join("p.toml"));
-    let missing = Profile::parse("name='p'\nclients=[{share=1,rtt={file='no.txt'}}]", &folder.join("q.toml"));
+    let profile = Profile::read(&folder.join("p.toml"), DISK);
+    let missing = Profile::parse("name='p'\nclients=[{share=1,rtt={file='no.txt'}}]", &folder.join("q.toml"), DISK);
     std::fs::remove_dir_all(&folder).unwrap();
     let rtts: Vec<u128> = profile.unwrap().clients(6).iter().map(|path| path.rtt().as_micros()).collect();
     assert_eq!(rtts, [13_333, 20_000, 26_666, 1_000, 2_000, 3_000]);
@@ -156,7 +158,7 @@ fn what_is_wrong_is_refused_with_file_line_and_reason() {
         assert!(!error.contains('\n'), "one line: {error}");
     }
     assert!(parse("clients = []").unwrap_err().contains("missing field `name`"));
-    let missing = Profile::read(Path::new("/nowhere/p.toml")).unwrap_err().to_string();
+    let missing = Profile::read(Path::new("/nowhere/p.toml"), DISK).unwrap_err().to_string();
     assert!(missing.starts_with("cannot read profile `/nowhere/p.toml`: No such file"), "{missing}");
 }
 

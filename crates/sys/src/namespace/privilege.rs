@@ -30,7 +30,16 @@ pub fn privilege() -> Privilege {
     }
     match try_user_namespace() {
         Ok(()) => Privilege::UserNamespace,
-        Err((step, errno)) => Privilege::None { why: format!("{step}: {}; {USERNS_REFUSED}", errno.desc()) },
+        Err((step, errno)) => {
+            let mend = match errno {
+                Errno::ENOSPC | Errno::EUSERS => {
+                    "no more user namespaces are allowed here: run as root, or raise sysctl \
+                                                  user.max_user_namespaces (and user.max_net_namespaces)"
+                }
+                _ => USERNS_REFUSED,
+            };
+            Privilege::None { why: format!("{step}: {}; {mend}", errno.desc()) }
+        }
     }
 }
 

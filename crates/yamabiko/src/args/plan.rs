@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use lab::plan::{ArrivalKind, HostPlan, HttpVersion, LoadPlan, PathPlan, Placement, Plan, ServerPlan, Wait};
 use ledger::Method;
 
-use super::{Arrivals, Bench, HostOptions, MethodName, PathOptions, ServerOptions};
+use super::{Arrivals, Bench, HostOptions, Http, MethodName, PathOptions, ServerOptions};
 
 const CLOSED_CONNECTIONS: u32 = 64;
 const OPEN_CLIENTS: u32 = 100;
@@ -48,7 +48,10 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
             method,
             body: load.body.clone(),
             headers: load.headers.clone(),
-            http: if load.http1_0 { HttpVersion::Http10 } else { HttpVersion::Http11 },
+            http: match load.http {
+                Http::V10 => HttpVersion::Http10,
+                Http::V11 => HttpVersion::Http11,
+            },
             close: load.close,
             rate: load.rate,
             arrivals: match load.arrivals {
@@ -90,7 +93,9 @@ pub fn path_plan(options: &PathOptions, with_ends: bool) -> Result<Option<PathPl
                 bail!("--path none means no path at all, but {option} asks for one: leave one of the two out");
             }
             if with_ends {
-                bail!("--path none means no path at all, but the lab makes both ends of one here: --rtt 0ms is the shortest");
+                bail!(
+                    "--path none means no path at all, but the lab makes both ends of one here: --rtt 0ms is the shortest"
+                );
             }
             return Ok(None);
         }

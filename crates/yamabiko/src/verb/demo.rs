@@ -144,8 +144,20 @@ fn table(outcomes: &[Outcome]) -> String {
     };
     let mut text = format!(
         "\n{:<20} {:>10} {:>10}   {:>23}   {:>10} {:>10}   {}\n{:<20} {:>10} {:>10}   {:>11} {:>11}   {:>10} {:>10}\n",
-        "", "asked RTT", "got RTT", "connections in process", "response", "time", "result", "", "median", "median",
-        "here", "paper 2001", "median", "p99"
+        "",
+        "asked RTT",
+        "got RTT",
+        "connections in process",
+        "response",
+        "time",
+        "result",
+        "",
+        "median",
+        "median",
+        "here",
+        "paper 2001",
+        "median",
+        "p99"
     );
     for (experiment, outcome) in EXPERIMENTS.iter().zip(outcomes) {
         let document = &outcome.document;
@@ -178,10 +190,7 @@ fn table(outcomes: &[Outcome]) -> String {
         }
     }
     if let Some(last) = outcomes.last().filter(|outcome| !outcome.document.run.dir.is_empty()) {
-        text.push_str(&format!(
-            "\nEach run whole: yamabiko runs; yamabiko report {}\n",
-            last.document.run.id
-        ));
+        text.push_str(&format!("\nEach run whole: yamabiko runs; yamabiko report {}\n", last.document.run.id));
     }
     text
 }

@@ -1,6 +1,6 @@
 //! `yamabiko report`: a run from the book, printed again.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use store::Book;
 
 use super::bench::print;
@@ -10,7 +10,11 @@ use crate::terminal;
 
 /// Prints the run. The exit status is the run's own: a script that reads an invalid run again is told again.
 pub fn run(arguments: &args::Report) -> Result<Exit> {
-    let dir = Book::open()?.find(&arguments.run)?;
+    let book = Book::open()?;
+    if arguments.run == "last" && book.list()?.is_empty() {
+        bail!("there is no run in {} yet; `yamabiko demo` makes the first", book.root().display());
+    }
+    let dir = book.find(&arguments.run)?;
     let document = store::read_summary(&dir)?;
     if arguments.json {
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;

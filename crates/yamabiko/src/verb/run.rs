@@ -11,7 +11,8 @@ use crate::exit::Exit;
 pub fn run(run: &args::Run) -> Result<Exit> {
     let origin = run.plan.display().to_string();
     // A plan that cannot be read is a plan at fault, not a machine at fault: its io::Error must not decide the status.
-    let text = std::fs::read_to_string(&run.plan).map_err(|error| anyhow::anyhow!("cannot read the plan {origin}: {error}"))?;
+    let text = std::fs::read_to_string(&run.plan)
+        .map_err(|error| anyhow::anyhow!("cannot read the plan {origin}: {error}"))?;
     let plan = Plan::from_toml(&text, &origin)?;
     do_plan(
         &plan,

@@ -29,10 +29,7 @@ const BESIDE: [(&str, &str); 8] = [
     ("validity.checks.*", "weight value limit"),
     ("load", "loop in_flight_at_end connections_opened backlog"),
     ("load.by_distance.*", "failed"),
-    (
-        "path",
-        "rtt_error_ns got_rtt_from lateness_spread_ns lateness_volley_ns read_delay_ns up down",
-    ),
+    ("path", "rtt_error_ns got_rtt_from lateness_spread_ns lateness_volley_ns read_delay_ns up down"),
     ("server", "command cpu_receive_s throttled_s source tcp"),
 ];
 
@@ -46,7 +43,8 @@ pub fn assert_fields(document: &Value) {
             let has: BTreeSet<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
             let promised: BTreeSet<&str> = words(promised);
             let missing: Vec<_> = promised.difference(&has).collect();
-            let unknown: Vec<_> = has.iter().filter(|name| !promised.contains(**name) && !words(beside).contains(**name)).collect();
+            let unknown: Vec<_> =
+                has.iter().filter(|name| !promised.contains(**name) && !words(beside).contains(**name)).collect();
             assert!(missing.is_empty() && unknown.is_empty(), "`{part}`: missing {missing:?}, unknown {unknown:?}");
         }
     }

@@ -149,12 +149,7 @@ impl Running {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(
-                Instant::now() < deadline,
-                "still running after {PATIENCE:?}: {}\n{}",
-                self.said,
-                text(&self.err)
-            );
+            assert!(Instant::now() < deadline, "still running after {PATIENCE:?}: {}\n{}", self.said, text(&self.err));
             sleep(Duration::from_millis(5));
         };
         self.output(status)

@@ -1,6 +1,7 @@
 //! Real servers for the lab to start, each with a configuration of its own in the room.
 
 use std::fs;
+use std::path::Path;
 
 use super::lab::{Room, str_of, yamabiko};
 
@@ -52,5 +53,10 @@ pub fn apache(room: &Room) -> String {
 
 /// The command that starts the program's own server.
 pub fn own(room: &Room) -> String {
-    format!("exec {} serve {} --listen 0.0.0.0:{PORT}", yamabiko().display(), str_of(&room.www()))
+    own_from(&yamabiko(), room)
+}
+
+/// The same from a copy of the program.
+pub fn own_from(program: &Path, room: &Room) -> String {
+    format!("exec {} serve {} --listen 0.0.0.0:{PORT}", program.display(), str_of(&room.www()))
 }

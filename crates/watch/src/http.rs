@@ -1,0 +1,463 @@
+//! HTTP/1 on one connection: messages of both directions framed, requests paired with responses in order.
+//!
+//! Bodies are passed over by length and never held; a head that comes in pieces is held until it ends. Where a head
+//! cannot be read in full the direction is *lost*: its message lasts until the other side speaks, and the next one is
+//! looked for where this side speaks again. Everything found that way is marked ([`Framing::ByDirection`]).
+//!
+//! ```text
+//!   up   --> framing --> request begins, ends  --\
+//!                                                 queue of exchanges --> WireRequest
+//!   down --> framing --> response begins, ends --/
+//! ```
+
+mod exchange;
+mod framing;
+mod head;
+
+use std::collections::VecDeque;
+
+use ledger::{Direction, Framing};
+
+use crate::out::Out;
+use exchange::Exchange;
+use framing::{ChunkStep, Chunks, Stage};
+use head::Body;
+
+/// Both directions of one connection.
+#[derive(Debug)]
+pub(crate) struct Http {
+    up: Reader,
+    down: Reader,
+    queue: VecDeque<Exchange>,
+    /// Who spoke last.
+    last: Option<Direction>,
+    /// Requests seen, for their index.
+    requests: u32,
+    /// The protocol was switched: what follows is not HTTP.
+    is_opaque: bool,
+}
+
+/// One direction's place.
+#[derive(Debug)]
+struct Reader {
+    stage: Stage,
+    /// A head in pieces.
+    held: Vec<u8>,
+    /// How far `held` was searched for its end.
+    searched: usize,
+    /// A message has begun and not ended.
+    is_open: bool,
+    /// How the end of the message in progress will be found.
+    framing: Framing,
+}
+
+impl Reader {
+    fn new(is_fresh: bool) -> Reader {
+        let stage = if is_fresh { Stage::Between } else { Stage::Lost };
+        Reader { stage, held: Vec::new(), searched: 0, is_open: false, framing: Framing::Exact }
+    }
+
+    fn lose(&mut self) {
+        self.stage = Stage::Lost;
+        self.framing = Framing::ByDirection;
+    }
+}
+
+/// Whether `bytes`, the first of what a client sent, may be HTTP/1.
+pub(crate) fn may_be_request(bytes: &[u8]) -> bool {
+    head::may_be_request(bytes)
+}
+
+/// Whether `bytes`, the first of what a server sent, may be HTTP/1.
+pub(crate) fn may_be_response(bytes: &[u8]) -> bool {
+    head::may_be_response(bytes)
+}
+
+impl Http {
+    /// A connection seen from its start, or (`is_fresh` false) one that may be in the middle of anything.
+    pub(crate) fn new(is_fresh: bool) -> Http {
+        Http {
+            up: Reader::new(is_fresh),
+            down: Reader::new(is_fresh),
+            queue: VecDeque::new(),
+            last: None,
+            requests: 0,
+            is_opaque: false,
+        }
+    }
+
+    /// Requests seen so far.
+    pub(crate) fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// Whether nothing more is to be read.
+    pub(crate) fn is_opaque(&self) -> bool {
+        self.is_opaque
+    }
+
+    /// How many of the next bytes of `direction` are passed over by length.
+    pub(crate) fn passed_over(&self, direction: Direction) -> u64 {
+        match self.reader(direction).stage {
+            Stage::Body { left, .. } => left,
+            Stage::UntilClose => u64::MAX,
+            _ => 0,
+        }
+    }
+
+    /// Takes in the next `length` bytes of a direction, of which only `bytes` can be read.
+    pub(crate) fn receive(&mut self, direction: Direction, mut bytes: &[u8], mut length: u64, out: &mut Out<'_>) {
+        let has_turned = self.last != Some(direction);
+        self.last = Some(direction);
+        if has_turned && self.reader(direction).stage == Stage::Lost {
+            self.look_for_start(direction, bytes, out);
+        }
+        while length > 0 && !self.is_opaque {
+            let used = self.step(direction, bytes, length, out);
+            bytes = bytes.get(used as usize..).unwrap_or(&[]);
+            length -= used;
+        }
+    }
+
+    /// A direction ended with a FIN.
+    pub(crate) fn end(&mut self, direction: Direction, out: &mut Out<'_>) {
+        if direction == Direction::Down && matches!(self.down.stage, Stage::UntilClose | Stage::Lost) && self.down.is_open
+        {
+            self.message_ended(direction, out);
+        }
+        if direction == Direction::Up && self.up.stage == Stage::Lost && self.up.is_open {
+            self.message_ended(direction, out);
+        }
+    }
+
+    /// Nothing more will come: what is open is recorded as it stands.
+    pub(crate) fn finish(&mut self, out: &mut Out<'_>) {
+        for exchange in std::mem::take(&mut self.queue) {
+            exchange.record(out);
+        }
+        for reader in [&mut self.up, &mut self.down] {
+            out.release(reader.held.len());
+            reader.held = Vec::new();
+            reader.is_open = false;
+        }
+        self.is_opaque = true;
+    }
+
+    /// Goes on by at least one byte; gives how many.
+    fn step(&mut self, direction: Direction, bytes: &[u8], length: u64, out: &mut Out<'_>) -> u64 {
+        match self.reader(direction).stage {
+            Stage::Body { left, is_chunk } => {
+                let used = left.min(length);
+                self.count(direction, used, out);
+                if used < left {
+                    self.reader_mut(direction).stage = Stage::Body { left: left - used, is_chunk };
+                } else if is_chunk {
+                    self.reader_mut(direction).stage = Stage::Chunks(Chunks::AfterChunk);
+                } else {
+                    self.message_ended(direction, out);
+                }
+                used
+            }
+            Stage::UntilClose | Stage::Lost => {
+                if self.reader(direction).is_open {
+                    self.count(direction, length, out);
+                }
+                length
+            }
+            _ if bytes.is_empty() => {
+                // Something that had to be read was not captured.
+                self.lose(direction, out);
+                0
+            }
+            Stage::Chunks(chunks) => match chunks.step(bytes) {
+                ChunkStep::On(used, next) => {
+                    self.count(direction, used as u64, out);
+                    self.reader_mut(direction).stage = next;
+                    used as u64
+                }
+                ChunkStep::End(used) => {
+                    self.count(direction, used as u64, out);
+                    self.message_ended(direction, out);
+                    used as u64
+                }
+                ChunkStep::Broken => {
+                    self.lose(direction, out);
+                    0
+                }
+            },
+            Stage::Between => {
+                // RFC 9112, section 2.2: an empty line before a request is ignored.
+                let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+                if blank > 0 {
+                    return blank as u64;
+                }
+                self.message_began(direction, out);
+                self.reader_mut(direction).stage = Stage::Head;
+                0
+            }
+            Stage::Head => self.read_head(direction, bytes, length, out),
+        }
+    }
+
+    /// Inside a head: reads it if its end is here, holds it if not.
+    fn read_head(&mut self, direction: Direction, bytes: &[u8], length: u64, out: &mut Out<'_>) -> u64 {
+        let reader = self.reader_mut(direction);
+        let before = reader.held.len();
+        if before == 0 {
+            if let Some(end) = head::end_of_head(bytes, 0) {
+                self.count(direction, end as u64, out);
+                self.head_ended(direction, &bytes[..end], out);
+                return end as u64;
+            }
+            let may_be = match direction {
+                Direction::Up => head::may_be_request(bytes),
+                Direction::Down => head::may_be_response(bytes),
+            };
+            if !may_be {
+                self.lose(direction, out);
+                return 0;
+            }
+        }
+        let reader = self.reader_mut(direction);
+        let room = out.limits.held_per_direction.saturating_sub(before);
+        if bytes.len() > room || !out.hold(bytes.len()) {
+            self.lose(direction, out);
+            return 0;
+        }
+        reader.held.extend_from_slice(bytes);
+        if before > 0
+            && let Some(end) = head::end_of_head(&reader.held, reader.searched)
+        {
+            let held = std::mem::take(&mut reader.held);
+            reader.searched = 0;
+            out.release(held.len());
+            let used = end - before;
+            self.count(direction, used as u64, out);
+            self.head_ended(direction, &held[..end], out);
+            return used as u64;
+        }
+        reader.searched = reader.held.len().saturating_sub(2);
+        if (bytes.len() as u64) < length {
+            // The rest of the head was cut off: what can be read of it is all there will be.
+            let held = std::mem::take(&mut reader.held);
+            reader.searched = 0;
+            out.release(held.len());
+            self.head_cut(direction, &held, out);
+        }
+        self.count(direction, bytes.len() as u64, out);
+        bytes.len() as u64
+    }
+
+    /// A whole head was read.
+    fn head_ended(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
+        match direction {
+            Direction::Up => self.request_head(bytes, out),
+            Direction::Down => self.response_head(bytes, out),
+        }
+    }
+
+    fn request_head(&mut self, bytes: &[u8], out: &mut Out<'_>) {
+        let Some(head) = head::request(bytes) else { return self.lose(Direction::Up, out) };
+        if head.method == b"PRI" {
+            // The preface of HTTP/2 (RFC 9113, section 3.4).
+            self.queue.pop_back();
+            out.series.request_ended();
+            return self.finish(out);
+        }
+        if let Some(exchange) = self.queue.back_mut() {
+            exchange.note_head(&head, out.words);
+        }
+        match head.body {
+            Body::Length(left @ 1..) => self.up.stage = Stage::Body { left, is_chunk: false },
+            Body::Chunked => self.up.stage = Chunks::FIRST,
+            Body::Unclear => self.lose(Direction::Up, out),
+            Body::Length(0) | Body::Unstated => self.message_ended(Direction::Up, out),
+        }
+    }
+
+    fn response_head(&mut self, bytes: &[u8], out: &mut Out<'_>) {
+        let Some(head) = head::response(bytes) else { return self.lose(Direction::Down, out) };
+        let Some(exchange) = self.queue.front_mut() else { return self.lose(Direction::Down, out) };
+        let is_interim = exchange.note_status(head.status);
+        if head.status == 101 || exchange.is_tunnel() {
+            // RFC 9110, sections 7.8 and 9.3.6: from here on it is another protocol.
+            self.message_ended(Direction::Down, out);
+            return self.finish(out);
+        }
+        if is_interim {
+            self.down.stage = Stage::Between;
+            self.down.is_open = false;
+            return;
+        }
+        // RFC 9112, section 6.3.
+        let has_no_body = exchange.is_head_request() || matches!(head.status, 204 | 304);
+        match head.body {
+            _ if has_no_body => self.message_ended(Direction::Down, out),
+            Body::Length(0) => self.message_ended(Direction::Down, out),
+            Body::Length(left) => self.down.stage = Stage::Body { left, is_chunk: false },
+            Body::Chunked => self.down.stage = Chunks::FIRST,
+            Body::Unstated | Body::Unclear => self.down.stage = Stage::UntilClose,
+        }
+    }
+
+    /// The first part of a head was read and the rest never will be.
+    fn head_cut(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
+        match direction {
+            Direction::Up => {
+                if let (Some(head), Some(exchange)) = (head::request(bytes), self.queue.back_mut()) {
+                    exchange.note_head(&head, out.words);
+                }
+            }
+            Direction::Down => {
+                if let (Some(head), Some(exchange)) = (head::response(bytes), self.queue.front_mut()) {
+                    exchange.note_status(head.status);
+                }
+            }
+        }
+        self.lose(direction, out);
+    }
+
+    fn message_began(&mut self, direction: Direction, out: &mut Out<'_>) {
+        match direction {
+            Direction::Up => {
+                self.end_lost_response(out);
+                if self.queue.len() >= out.limits.pipelined {
+                    return self.finish(out);
+                }
+                if self.requests == 0 {
+                    out.series.session_opened();
+                }
+                out.series.request_began();
+                self.queue.push_back(Exchange::of_request(self.requests, out.at));
+                self.requests += 1;
+            }
+            Direction::Down => {
+                self.end_lost_request(out);
+                // The front one may have its response already, while its request is still being sent.
+                if self.queue.front().is_none_or(|exchange| exchange.has_response()) {
+                    self.queue.push_front(Exchange::of_response(self.requests));
+                }
+                if let Some(exchange) = self.queue.front_mut() {
+                    exchange.response_began(out.at);
+                }
+            }
+        }
+        let reader = self.reader_mut(direction);
+        (reader.is_open, reader.framing) = (true, Framing::Exact);
+    }
+
+    fn message_ended(&mut self, direction: Direction, out: &mut Out<'_>) {
+        let reader = self.reader_mut(direction);
+        let framing = reader.framing;
+        reader.is_open = false;
+        if reader.stage != Stage::Lost {
+            reader.stage = Stage::Between;
+        }
+        match direction {
+            Direction::Up => {
+                if let Some(exchange) = self.queue.back_mut() {
+                    exchange.request_ended(framing);
+                }
+            }
+            Direction::Down => {
+                if let Some(exchange) = self.queue.front_mut() {
+                    exchange.response_ended(framing, out);
+                }
+            }
+        }
+        if self.queue.front().is_some_and(Exchange::is_done)
+            && let Some(exchange) = self.queue.pop_front()
+        {
+            exchange.record(out);
+        }
+    }
+
+    /// Counts bytes of the message in progress.
+    fn count(&mut self, direction: Direction, bytes: u64, out: &Out<'_>) {
+        match direction {
+            Direction::Up => {
+                if let Some(exchange) = self.queue.back_mut() {
+                    exchange.count_request(bytes, out.at);
+                }
+            }
+            Direction::Down => {
+                if let Some(exchange) = self.queue.front_mut() {
+                    exchange.count_response(bytes, out.at);
+                }
+            }
+        }
+    }
+
+    /// The end of the message in progress, and the start of the next, can no longer be told.
+    fn lose(&mut self, direction: Direction, out: &mut Out<'_>) {
+        let reader = self.reader_mut(direction);
+        out.release(reader.held.len());
+        let counted = std::mem::take(&mut reader.held).len() as u64;
+        reader.searched = 0;
+        reader.lose();
+        let _ = counted;
+        if direction == Direction::Up && self.requests <= 1 && self.queue.back().is_some_and(Exchange::is_unread) {
+            // What looked like a first request is none: this is another protocol.
+            if let Some(exchange) = self.queue.pop_back() {
+                exchange.forget(out);
+            }
+            self.requests = 0;
+            out.series.session_closed();
+            self.finish(out);
+        }
+    }
+
+    /// This side speaks again after the other, with its place lost: does a message start here?
+    fn look_for_start(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
+        match direction {
+            Direction::Up if head::may_be_request(bytes) => {
+                self.end_lost_request(out);
+                self.up.stage = Stage::Between;
+            }
+            Direction::Down if head::may_be_response(bytes) => {
+                if self.down.is_open {
+                    // An interim response, cut: the final one follows it.
+                    self.down.is_open = false;
+                }
+                self.down.stage = Stage::Between;
+            }
+            Direction::Down if !self.down.is_open && !self.queue.is_empty() => {
+                self.message_began(direction, out);
+                self.down.lose();
+            }
+            _ => {}
+        }
+    }
+
+    /// A request begins: a response without a known end is over.
+    fn end_lost_response(&mut self, out: &mut Out<'_>) {
+        if self.down.stage == Stage::Lost && self.down.is_open {
+            self.message_ended(Direction::Down, out);
+            // Whatever else waited was answered, unseen, in the same turn.
+            while let Some(exchange) = self.queue.pop_front() {
+                exchange.record(out);
+            }
+        }
+    }
+
+    /// A response begins: a request without a known end is over.
+    fn end_lost_request(&mut self, out: &mut Out<'_>) {
+        if self.up.stage == Stage::Lost && self.up.is_open {
+            self.message_ended(Direction::Up, out);
+        }
+    }
+
+    fn reader(&self, direction: Direction) -> &Reader {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        }
+    }
+
+    fn reader_mut(&mut self, direction: Direction) -> &mut Reader {
+        match direction {
+            Direction::Up => &mut self.up,
+            Direction::Down => &mut self.down,
+        }
+    }
+}

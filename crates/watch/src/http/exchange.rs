@@ -1,0 +1,171 @@
+//! One request and its response in the making.
+
+use std::sync::Arc;
+
+use ledger::{Framing, WireRequest};
+use units::Timestamp;
+
+use super::head::RequestHead;
+use crate::out::Out;
+use crate::words::Words;
+
+/// What will be a [`WireRequest`].
+#[derive(Debug)]
+pub(super) struct Exchange {
+    index: u32,
+    request_first_at: Option<u64>,
+    request_last_at: u64,
+    response_first_at: Option<u64>,
+    response_last_at: u64,
+    request_bytes: u64,
+    response_bytes: u64,
+    method: Option<Arc<[u8]>>,
+    host: Option<Arc<[u8]>>,
+    path: Option<Arc<[u8]>>,
+    status: u16,
+    framing: Framing,
+    has_request: bool,
+    has_response: bool,
+    /// Its place among the transactions in progress is given back.
+    is_counted_out: bool,
+}
+
+impl Exchange {
+    /// A request whose first byte came at `at`.
+    pub(super) fn of_request(index: u32, at: u64) -> Exchange {
+        Exchange {
+            index,
+            request_first_at: Some(at),
+            request_last_at: at,
+            response_first_at: None,
+            response_last_at: 0,
+            request_bytes: 0,
+            response_bytes: 0,
+            method: None,
+            host: None,
+            path: None,
+            status: 0,
+            framing: Framing::Exact,
+            has_request: false,
+            has_response: false,
+            is_counted_out: false,
+        }
+    }
+
+    /// A response to a request that was not seen.
+    pub(super) fn of_response(index: u32) -> Exchange {
+        Exchange { request_first_at: None, has_request: true, is_counted_out: true, ..Exchange::of_request(index, 0) }
+    }
+
+    pub(super) fn note_head(&mut self, head: &RequestHead<'_>, words: &mut Words) {
+        let mut cut = |word: &[u8], most: usize| words.share(&word[..word.len().min(most)]);
+        // Without the space after it a method may be cut.
+        self.method = head.target.map(|_| cut(head.method, METHOD_MAX)).or_else(|| self.method.take());
+        self.path = head.target.map(|target| cut(target, PATH_MAX));
+        self.host = head.host.map(|host| cut(host, HOST_MAX));
+    }
+
+    /// Takes a status; true when it is interim, so that another follows.
+    pub(super) fn note_status(&mut self, status: u16) -> bool {
+        if status / 100 == 1 && status != 101 {
+            self.response_first_at = None;
+            return true;
+        }
+        self.status = status;
+        false
+    }
+
+    /// The client asked for a tunnel and got it.
+    pub(super) fn is_tunnel(&self) -> bool {
+        self.method.as_deref() == Some(b"CONNECT") && self.status / 100 == 2
+    }
+
+    pub(super) fn is_head_request(&self) -> bool {
+        self.method.as_deref() == Some(b"HEAD")
+    }
+
+    /// Nothing of its head could be read.
+    pub(super) fn is_unread(&self) -> bool {
+        self.method.is_none() && self.request_first_at.is_some() && self.response_first_at.is_none()
+    }
+
+    pub(super) fn has_response(&self) -> bool {
+        self.has_response
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.has_request && self.has_response
+    }
+
+    pub(super) fn count_request(&mut self, bytes: u64, at: u64) {
+        if !self.has_request {
+            self.request_bytes = self.request_bytes.saturating_add(bytes);
+            self.request_last_at = at;
+        }
+    }
+
+    pub(super) fn count_response(&mut self, bytes: u64, at: u64) {
+        self.response_bytes = self.response_bytes.saturating_add(bytes);
+        self.response_last_at = at;
+    }
+
+    pub(super) fn request_ended(&mut self, framing: Framing) {
+        self.has_request = true;
+        self.framing = self.framing.max(framing);
+    }
+
+    pub(super) fn response_began(&mut self, at: u64) {
+        self.response_first_at = Some(at);
+        self.response_last_at = at;
+    }
+
+    pub(super) fn response_ended(&mut self, framing: Framing, out: &mut Out<'_>) {
+        self.has_response = true;
+        self.framing = self.framing.max(framing);
+        out.series.row.responses += 1;
+        self.count_out(out);
+    }
+
+    /// It was no request after all.
+    pub(super) fn forget(mut self, out: &mut Out<'_>) {
+        self.count_out(out);
+        out.series.row.requests = out.series.row.requests.saturating_sub(1);
+    }
+
+    /// Writes the record, complete or not.
+    pub(super) fn record(mut self, out: &mut Out<'_>) {
+        self.count_out(out);
+        let moment = Timestamp::from_nanos;
+        let record = WireRequest {
+            connection: out.connection,
+            index: self.index,
+            request_first_at: self.request_first_at.map(moment),
+            request_last_at: (self.has_request && self.request_first_at.is_some())
+                .then_some(moment(self.request_last_at)),
+            response_first_at: self.response_first_at.map(moment),
+            response_last_at: (self.response_bytes > 0).then_some(moment(self.response_last_at)),
+            method: self.method.take(),
+            host: self.host.take(),
+            path: self.path.take(),
+            status: (self.status != 0).then_some(self.status),
+            request_bytes: self.request_bytes,
+            response_bytes: self.response_bytes,
+            framing: self.framing,
+            complete: self.has_response,
+        };
+        if let Some(service) = record.service_time_ns() {
+            out.series.service_time.record(service);
+        }
+        out.requests.push(record);
+    }
+
+    fn count_out(&mut self, out: &mut Out<'_>) {
+        if !std::mem::replace(&mut self.is_counted_out, true) {
+            out.series.request_ended();
+        }
+    }
+}
+
+const METHOD_MAX: usize = 32;
+const HOST_MAX: usize = 255;
+const PATH_MAX: usize = 1024;

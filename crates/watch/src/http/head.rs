@@ -1,0 +1,204 @@
+//! Heads of HTTP/1 messages (RFC 9112), read as an observer reads them: leniently, and as far as they were captured.
+
+use memchr::{memchr, memchr2};
+
+/// What follows a head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Body {
+    /// Neither length nor coding was given.
+    #[default]
+    Unstated,
+    /// So many bytes.
+    Length(u64),
+    /// Chunks.
+    Chunked,
+    /// A coding that does not end itself, or fields that contradict each other.
+    Unclear,
+}
+
+/// The head of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RequestHead<'a> {
+    pub(super) method: &'a [u8],
+    /// Absent when it was cut.
+    pub(super) target: Option<&'a [u8]>,
+    pub(super) host: Option<&'a [u8]>,
+    pub(super) body: Body,
+}
+
+/// The head of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ResponseHead {
+    pub(super) status: u16,
+    pub(super) body: Body,
+}
+
+/// Where a head that begins at the start of `bytes` ends: the offset just past its empty line. Looks from `from` on.
+pub(super) fn end_of_head(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    while let Some(found) = memchr(b'\n', bytes.get(at..)?) {
+        at += found + 1;
+        match bytes.get(at..)? {
+            [b'\n', ..] => return Some(at + 1),
+            [b'\r', b'\n', ..] => return Some(at + 2),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether `bytes` may start a request: a token of capital letters, and a space if there are enough of them.
+pub(super) fn may_be_request(bytes: &[u8]) -> bool {
+    let letters = bytes.iter().take(METHOD_MAX + 1).take_while(|byte| is_method_byte(**byte)).count();
+    letters > 0 && letters <= METHOD_MAX && bytes.get(letters).is_none_or(|&byte| byte == b' ')
+}
+
+/// Whether `bytes` may start a response.
+pub(super) fn may_be_response(bytes: &[u8]) -> bool {
+    let length = bytes.len().min(VERSION.len());
+    length > 0 && bytes[..length] == VERSION[..length]
+}
+
+/// Reads a request's head from bytes of which the end may be missing. `None` when the first line is no request's.
+pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
+    let (line, fields) = first_line(bytes);
+    let space = memchr(b' ', line).unwrap_or(line.len());
+    let (method, rest) = (&line[..space], line.get(space + 1..).unwrap_or(&[]));
+    if method.is_empty() || method.len() > METHOD_MAX || !method.iter().all(|&byte| is_method_byte(byte)) {
+        return None;
+    }
+    let mut head = RequestHead { method, target: None, host: None, body: Body::Unstated };
+    let Some(fields) = fields else { return Some(head) };
+    // The last space parts target and version: some clients send spaces in the target.
+    let version = rest.iter().rposition(|&byte| byte == b' ')?;
+    if version == 0 || !rest[version + 1..].starts_with(VERSION) {
+        return None;
+    }
+    head.target = Some(&rest[..version]);
+    head.body = read_fields(fields, |name, value| {
+        if name.eq_ignore_ascii_case(b"host") && head.host.is_none() {
+            head.host = Some(value);
+        }
+    });
+    Some(head)
+}
+
+/// Reads a response's head from bytes of which the end may be missing. `None` when the status cannot be read or the
+/// first line is no response's.
+pub(super) fn response(bytes: &[u8]) -> Option<ResponseHead> {
+    let (line, fields) = first_line(bytes);
+    let rest = line.strip_prefix(VERSION)?.get(1..)?;
+    let digits = rest.strip_prefix(b" ")?.first_chunk::<3>()?;
+    if !digits.iter().all(u8::is_ascii_digit) || rest.get(4).is_some_and(|&byte| byte != b' ') {
+        return None;
+    }
+    let status = digits.iter().fold(0, |status, &digit| status * 10 + u16::from(digit - b'0'));
+    Some(ResponseHead { status, body: fields.map_or(Body::Unstated, |fields| read_fields(fields, |_, _| {})) })
+}
+
+/// The first line without its end, and what follows it; `None` for that when the line's end is missing.
+fn first_line(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr(b'\n', bytes) {
+        Some(end) => (trim_end(&bytes[..end]), Some(&bytes[end + 1..])),
+        None => (bytes, None),
+    }
+}
+
+/// Walks whole field lines, gives those that begin with an H to `other`, and finds out what follows the head.
+fn read_fields<'a>(mut bytes: &'a [u8], mut other: impl FnMut(&'a [u8], &'a [u8])) -> Body {
+    let (mut length, mut coding, mut contradicted) = (None, Coding::None, false);
+    while let Some(end) = memchr(b'\n', bytes) {
+        let line = trim_end(&bytes[..end]);
+        bytes = &bytes[end + 1..];
+        // Three names matter; their first letters spare the rest the comparison.
+        let Some(b'c' | b'C' | b't' | b'T' | b'h' | b'H') = line.first() else { continue };
+        let Some(colon) = memchr2(b':', b' ', line).filter(|&at| line[at] == b':') else { continue };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if name.eq_ignore_ascii_case(b"content-length") {
+            let number = number(value);
+            contradicted |= number.is_none() || length.is_some_and(|length| Some(length) != number);
+            length = number;
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            let last = value.rsplit(|&byte| byte == b',').next().unwrap_or(value).trim_ascii();
+            coding = if last.eq_ignore_ascii_case(b"chunked") { Coding::Chunked } else { Coding::Other };
+        } else if matches!(line[0], b'h' | b'H') {
+            other(name, value);
+        }
+    }
+    // RFC 9112, section 6.3: a transfer coding overrides the length.
+    match (coding, length) {
+        (Coding::Chunked, _) => Body::Chunked,
+        (Coding::Other, _) => Body::Unclear,
+        (Coding::None, _) if contradicted => Body::Unclear,
+        (Coding::None, Some(length)) => Body::Length(length),
+        (Coding::None, None) => Body::Unstated,
+    }
+}
+
+enum Coding {
+    None,
+    Chunked,
+    Other,
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    let fold = |number: u64, &digit: &u8| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    };
+    if digits.is_empty() { None } else { digits.iter().try_fold(0, fold) }
+}
+
+fn trim_end(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+fn is_method_byte(byte: u8) -> bool {
+    byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_')
+}
+
+const VERSION: &[u8] = b"HTTP/1.";
+/// The longest registered method has 16 letters.
+const METHOD_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read_whole_or_cut() {
+        let whole = b"POST /a b?c HTTP/1.1\r\nhOST:  x.org \r\nContent-Length: 12\r\n\r\n";
+        let head = request(whole).unwrap();
+        assert_eq!((head.method, head.target, head.host), (&b"POST"[..], Some(&b"/a b?c"[..]), Some(&b"x.org"[..])));
+        assert_eq!(head.body, Body::Length(12));
+        assert_eq!(request(b"GET /long").unwrap().target, None);
+        assert_eq!(request(b"GET / HTTP/1.1\r\nHost: x.o").unwrap().host, None, "a cut value is no value");
+        for wrong in [&b"get / HTTP/1.1\r\n"[..], b"GET /\r\n", b"GET / FTP/1.1\r\n", b"\x16\x03\x01", b""] {
+            assert_eq!(request(wrong), None);
+        }
+    }
+
+    #[test]
+    fn a_response_says_what_follows() {
+        let body = |fields: &str| response(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes()).unwrap().body;
+        assert_eq!(body(""), Body::Unstated);
+        assert_eq!(body("content-LENGTH: 0\r\n"), Body::Length(0));
+        assert_eq!(body("Content-Length: 5\r\nContent-Length: 5\r\n"), Body::Length(5));
+        assert_eq!(body("Content-Length: 5\r\nContent-Length: 6\r\n"), Body::Unclear);
+        assert_eq!(body("Content-Length: 99999999999999999999\r\n"), Body::Unclear);
+        assert_eq!(body("Content-Length: +5\r\n"), Body::Unclear);
+        assert_eq!(body("Content-Length: 5\r\nTransfer-Encoding: gzip, Chunked\r\n"), Body::Chunked);
+        assert_eq!(body("Transfer-Encoding: gzip\r\n"), Body::Unclear);
+        assert_eq!(response(b"HTTP/1.0 404").unwrap().status, 404);
+        assert_eq!(response(b"HTTP/1.1 20"), None);
+        assert_eq!(response(b"HTTP/1.1 2000 OK\r\n"), None);
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_an_empty_line() {
+        assert_eq!(end_of_head(b"a\r\n\r\nb", 0), Some(5));
+        assert_eq!(end_of_head(b"a\n\nb", 0), Some(3));
+        assert_eq!(end_of_head(b"a\r\nb\r\n", 0), None);
+        assert_eq!(end_of_head(b"a\r\n\r", 0), None);
+    }
+}

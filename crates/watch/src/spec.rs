@@ -1,0 +1,90 @@
+//! What an analysis is told before its first packet.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Where packets are captured, which decides what round-trip time a handshake shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CapturePoint {
+    /// Beside the server: the way to the client and back is ACK - SYN-ACK.
+    #[default]
+    AtServer,
+    /// Beside the client: the way to the server and back is SYN-ACK - SYN.
+    AtClient,
+    /// Somewhere between: the whole way is the sum of both, ACK - SYN.
+    Between,
+}
+
+impl CapturePoint {
+    /// The handshake's round-trip time over the network at this point, of the part towards the client (ACK -
+    /// SYN-ACK) and that towards the server (SYN-ACK - SYN).
+    pub fn handshake_rtt_ns(self, client_side: Option<u64>, server_side: Option<u64>) -> Option<u64> {
+        match self {
+            CapturePoint::AtServer => client_side,
+            CapturePoint::AtClient => server_side,
+            CapturePoint::Between => client_side?.checked_add(server_side?),
+        }
+    }
+}
+
+/// Bounds on memory. Every one holds whatever the packets say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections held at once, closed ones that wait for stragglers included. When a new one finds no room, a
+    /// closed one goes first, else one of the longest silent.
+    pub flows: usize,
+    /// Bytes held for one direction of one connection: heads in pieces, and segments beyond a hole.
+    pub held_per_direction: usize,
+    /// Bytes held so by all connections together. Beyond it a stream that would need more loses its framing.
+    pub held_in_all: usize,
+    /// Holes in one direction's sequence space that are remembered.
+    pub holes: usize,
+    /// Requests waiting for their responses on one connection. A connection with more is not analysed further.
+    pub pipelined: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            flows: 1 << 20,
+            held_per_direction: 256 * 1024,
+            held_in_all: 256 << 20,
+            holes: 64,
+            pipelined: 128,
+        }
+    }
+}
+
+/// How to look at the packets.
+#[derive(Clone, Debug)]
+pub struct WatchSpec {
+    /// Where they are captured.
+    pub capture_point: CapturePoint,
+    /// Ports that servers listen on: tells the ends apart where no SYN was seen. `None` takes the lower port.
+    pub server_ports: Option<Vec<u16>>,
+    /// Addresses of servers: comes before ports, after what a SYN says.
+    pub servers: Vec<IpAddr>,
+    /// A connection silent for so long is closed as idle. Checked each second; at least a second.
+    pub idle_timeout: Duration,
+    /// A closed connection is kept for so long, so that repetitions are counted with it. Whole seconds, as above.
+    pub linger: Duration,
+    /// Bounds on memory.
+    pub limits: Limits,
+    /// Seed of the hash over addresses: a random one keeps a hostile capture from making every look-up slow.
+    pub hash_seed: u64,
+}
+
+impl Default for WatchSpec {
+    /// Idle after 5 minutes and 5 seconds of linger, which are Zeek's.
+    fn default() -> WatchSpec {
+        WatchSpec {
+            capture_point: CapturePoint::AtServer,
+            server_ports: None,
+            servers: Vec::new(),
+            idle_timeout: Duration::from_secs(300),
+            linger: Duration::from_secs(5),
+            limits: Limits::default(),
+            hash_seed: 0x5961_6D61_6269_6B6F,
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The connections held: found by their key in constant time, aged by a wheel, bounded in number.
+//!
+//! Flows live in a slab of chunks, so that growing never moves them; a flat hash table holds their hashes and
+//! indices. Each flow is on exactly one list: that of the wheel's second in which it will be looked at again, or that
+//! of the closed ones. A packet touches no list; a flow whose second has come is asked when it was last heard of and
+//! put on as far as needed.
+
+use hashbrown::HashTable;
+
+use crate::key::Key;
+
+/// Index of a flow in the slab.
+pub(crate) type Index = u32;
+
+/// Flows by key. `F` is what is kept for each.
+pub(crate) struct Table<F> {
+    slots: HashTable<Slot>,
+    chunks: Vec<Vec<Entry<F>>>,
+    free: Vec<Index>,
+    /// First flow on each list: the wheel's seconds, then the closed ones' two ends.
+    heads: Vec<Index>,
+    closed_tail: Index,
+    /// The second the wheel has come to.
+    second: u64,
+    seed: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    hash: u32,
+    index: Index,
+}
+
+struct Entry<F> {
+    key: Key,
+    hash: u32,
+    previous: Index,
+    next: Index,
+    list: u32,
+    flow: F,
+}
+
+impl<F> Table<F> {
+    pub(crate) fn new(seed: u64) -> Table<F> {
+        Table {
+            slots: HashTable::new(),
+            chunks: Vec::new(),
+            free: Vec::new(),
+            heads: vec![NONE; LISTS],
+            closed_tail: NONE,
+            second: 0,
+            seed,
+        }
+    }
+
+    /// Number of flows held.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, key: &Key) -> u32 {
+        key.hash(self.seed)
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, key: &Key, hash: u32) -> Option<Index> {
+        let same = |slot: &Slot| slot.hash == hash && self.entry(slot.index).key == *key;
+        self.slots.find(spread(hash), same).map(|slot| slot.index)
+    }
+
+    /// Adds a flow that is to be looked at in `second`. The key must not be there already.
+    pub(crate) fn insert(&mut self, key: Key, hash: u32, second: u64, flow: F) -> Index {
+        let entry = Entry { key, hash, previous: NONE, next: NONE, list: 0, flow };
+        let index = match self.free.pop() {
+            Some(index) => {
+                *self.entry_mut(index) = entry;
+                index
+            }
+            None => {
+                if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+                    self.chunks.push(Vec::with_capacity(CHUNK));
+                }
+                let chunks = self.chunks.len();
+                let chunk = self.chunks.last_mut().expect("one was pushed if there was none");
+                chunk.push(entry);
+                ((chunks - 1) * CHUNK + chunk.len() - 1) as Index
+            }
+        };
+        self.slots.insert_unique(spread(hash), Slot { hash, index }, |slot| spread(slot.hash));
+        self.link(index, self.list_of(second));
+        index
+    }
+
+    /// Takes a flow out; `replacement` fills its place in the slab until it is used again.
+    pub(crate) fn remove(&mut self, index: Index, replacement: F) -> (Key, F) {
+        self.unlink(index);
+        let (key, hash) = (self.entry(index).key, self.entry(index).hash);
+        if let Ok(found) = self.slots.find_entry(spread(hash), |slot| slot.index == index) {
+            found.remove();
+        }
+        self.free.push(index);
+        (key, std::mem::replace(&mut self.entry_mut(index).flow, replacement))
+    }
+
+    #[inline]
+    pub(crate) fn flow(&mut self, index: Index) -> &mut F {
+        &mut self.entry_mut(index).flow
+    }
+
+    pub(crate) fn key(&self, index: Index) -> Key {
+        self.entry(index).key
+    }
+
+    /// Moves a flow to the end of the closed ones.
+    pub(crate) fn close(&mut self, index: Index) {
+        self.unlink(index);
+        let tail = std::mem::replace(&mut self.closed_tail, index);
+        let entry = self.entry_mut(index);
+        (entry.previous, entry.next, entry.list) = (tail, NONE, CLOSED as u32);
+        if tail == NONE {
+            self.heads[CLOSED] = index;
+        } else {
+            self.entry_mut(tail).next = index;
+        }
+    }
+
+    /// Puts a flow where it is looked at in `second`.
+    pub(crate) fn schedule(&mut self, index: Index, second: u64) {
+        self.unlink(index);
+        self.link(index, self.list_of(second));
+    }
+
+    /// The flow that was closed first among those held.
+    pub(crate) fn first_closed(&self) -> Option<Index> {
+        Some(self.heads[CLOSED]).filter(|&index| index != NONE)
+    }
+
+    /// Turns the wheel to `second` and gives the flows whose time to be looked at has come, by way of `due`. Each is
+    /// to be scheduled anew, closed or removed.
+    pub(crate) fn turn(&mut self, second: u64, due: &mut Vec<Index>) {
+        // One whole turn passes every list, however far the clock has jumped.
+        let steps = second.saturating_sub(self.second).min(WHEEL as u64);
+        for step in 0..steps {
+            let mut at = self.heads[((second - step) % WHEEL as u64) as usize];
+            while at != NONE {
+                due.push(at);
+                at = self.entry(at).next;
+            }
+        }
+        self.second = self.second.max(second);
+    }
+
+    /// Some flows, at most `count`, of those to be looked at soonest: the longest silent are among them.
+    pub(crate) fn soonest(&self, count: usize, into: &mut Vec<Index>) {
+        for step in 1..=WHEEL as u64 {
+            let mut at = self.heads[((self.second + step) % WHEEL as u64) as usize];
+            while at != NONE && into.len() < count {
+                into.push(at);
+                at = self.entry(at).next;
+            }
+            if into.len() >= count {
+                return;
+            }
+        }
+    }
+
+    /// Every flow held, in the order of the slab.
+    pub(crate) fn indices(&self) -> Vec<Index> {
+        let mut indices: Vec<Index> = self.slots.iter().map(|slot| slot.index).collect();
+        indices.sort_unstable();
+        indices
+    }
+
+    /// The list for flows to be looked at in `second`: at least the next, at most one turn ahead.
+    fn list_of(&self, second: u64) -> usize {
+        let second = second.clamp(self.second + 1, self.second + WHEEL as u64 - 1);
+        (second % WHEEL as u64) as usize
+    }
+
+    fn link(&mut self, index: Index, list: usize) {
+        let head = std::mem::replace(&mut self.heads[list], index);
+        let entry = self.entry_mut(index);
+        (entry.previous, entry.next, entry.list) = (NONE, head, list as u32);
+        if head != NONE {
+            self.entry_mut(head).previous = index;
+        }
+    }
+
+    fn unlink(&mut self, index: Index) {
+        let (previous, next, list) = {
+            let entry = self.entry(index);
+            (entry.previous, entry.next, entry.list as usize)
+        };
+        match previous {
+            NONE => self.heads[list] = next,
+            previous => self.entry_mut(previous).next = next,
+        }
+        match next {
+            NONE if list == CLOSED => self.closed_tail = previous,
+            NONE => {}
+            next => self.entry_mut(next).previous = previous,
+        }
+    }
+
+    #[inline]
+    fn entry(&self, index: Index) -> &Entry<F> {
+        &self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    #[inline]
+    fn entry_mut(&mut self, index: Index) -> &mut Entry<F> {
+        &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+}
+
+/// The table looks at the top bits and at the bottom ones; 32 bits are spread over both.
+#[inline]
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+const NONE: Index = Index::MAX;
+/// Seconds in a turn of the wheel. Longer timeouts are looked at once a turn.
+const WHEEL: usize = 1024;
+/// The list of closed flows, after those of the wheel.
+const CLOSED: usize = WHEEL;
+const LISTS: usize = WHEEL + 1;
+/// Flows in a chunk of the slab.
+const CHUNK: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::ip::Addresses;
+
+    fn key(number: u32) -> Key {
+        Key::new(Addresses::V4(number.to_be_bytes(), [0; 4]), 1, 80).0
+    }
+
+    fn add(table: &mut Table<u32>, number: u32, second: u64) -> Index {
+        let hash = table.hash(&key(number));
+        table.insert(key(number), hash, second, number)
+    }
+
+    #[test]
+    fn what_is_added_is_found_until_it_is_removed() {
+        let mut table = Table::new(1);
+        let indices: Vec<Index> = (1..5000).map(|number| add(&mut table, number, 5)).collect();
+        for (&index, number) in indices.iter().zip(1u32..) {
+            assert_eq!(table.find(&key(number), table.hash(&key(number))), Some(index));
+        }
+        assert_eq!(table.remove(indices[7], 0), (key(8), 8));
+        assert_eq!(table.find(&key(8), table.hash(&key(8))), None);
+        assert_eq!(add(&mut table, 9000, 5), indices[7], "its place is used again");
+        assert_eq!(table.len(), 4999);
+    }
+
+    #[test]
+    fn the_wheel_gives_each_flow_in_its_second_and_survives_jumps() {
+        let mut table = Table::new(1);
+        let (near, far) = (add(&mut table, 1, 3), add(&mut table, 2, 900));
+        let mut due = Vec::new();
+        table.turn(2, &mut due);
+        assert!(due.is_empty());
+        table.turn(3, &mut due);
+        assert_eq!(due, [near]);
+        table.schedule(near, 5);
+        due.clear();
+        table.turn(1_000_000_000, &mut due);
+        due.sort_unstable();
+        assert_eq!(due, [near, far]);
+    }
+
+    #[test]
+    fn closed_flows_go_in_the_order_of_closing() {
+        let mut table = Table::new(1);
+        let [a, b, c] = [1, 2, 3].map(|number| add(&mut table, number, 9));
+        table.close(b);
+        table.close(a);
+        table.close(c);
+        assert_eq!(table.first_closed(), Some(b));
+        table.remove(a, 0);
+        table.remove(b, 0);
+        assert_eq!(table.first_closed(), Some(c));
+        table.remove(c, 0);
+        assert_eq!(table.first_closed(), None);
+        let mut due = Vec::new();
+        table.turn(100, &mut due);
+        assert!(due.is_empty());
+    }
+}

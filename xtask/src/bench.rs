@@ -1,0 +1,55 @@
+//! Benches: each prints what it measured, the peer measured beside it, and the ratio. A bench reports; it judges
+//! nothing and fails only when it could not measure.
+//!
+//! To add one: write `bench/NAME.rs` with a function `run`, and give it a line in [`BENCHES`]. [`servers`] starts the
+//! peers, [`rounds`] puts figures side by side, [`udp`] is traffic for judging the path.
+
+mod load;
+mod path;
+mod rounds;
+mod servers;
+pub mod udp;
+
+use anyhow::{Result, bail};
+
+/// One bench.
+struct Bench {
+    name: &'static str,
+    /// What it measures, in a line.
+    about: &'static str,
+    /// Measures and prints.
+    run: fn() -> Result<()>,
+}
+
+/// All of them, in the order of the table in the design.
+const BENCHES: &[Bench] = &[
+    Bench { name: "load", about: "requests per second of one client core, beside wrk", run: load::run },
+    Bench { name: "path", about: "asked RTT against got, lateness, requests and bytes against direct", run: path::run },
+];
+
+/// Runs the bench called `name`.
+///
+/// # Errors
+/// There is none of that name, or it could not measure.
+pub fn run(name: &str) -> Result<()> {
+    match BENCHES.iter().find(|bench| bench.name == name) {
+        Some(bench) => (bench.run)(),
+        None => bail!("there is no bench `{name}`; there are:\n{}", list()),
+    }
+}
+
+/// A line for each bench.
+pub fn list() -> String {
+    BENCHES.iter().map(|bench| format!("  {:10} {}", bench.name, bench.about)).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let error = run("nonsense").unwrap_err().to_string();
+        assert!(error.contains("no bench `nonsense`") && error.contains("load") && error.contains("path"), "{error}");
+    }
+}

@@ -1,0 +1,201 @@
+//! Makes a fresh Debian ready for the tests: finds out which packages are missing and installs those.
+//!
+//! Web servers start themselves when Debian installs them. Here they must not: a policy file (policy-rc.d) forbids
+//! it while the installation runs, and is taken away again afterwards, whatever happens.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::rights::Rights;
+
+/// A Debian package, and what the tests do with it.
+struct Package(&'static str, &'static str);
+
+/// Everything the tests use that cargo does not bring.
+const PACKAGES: &[Package] = &[
+    Package("nginx-light", "a real server under test"),
+    Package("apache2", "the other real server under test"),
+    Package("apache2-utils", "ab: its requests through a path, and its output beside ours"),
+    Package("httperf", "an open-loop generator to compare with"),
+    Package("wrk", "a closed-loop generator to compare with, and to fill a path"),
+    Package("iperf3", "goodput of a link, measured independently"),
+    Package("tcpdump", "handshakes of a run, seen independently"),
+    Package("tcptrace", "RTT and retransmissions of a capture, computed independently"),
+    Package("iproute2", "ip and ss: what a run left behind, and what the kernel says of its sockets"),
+    Package("iputils-ping", "RTT and loss of a link, measured independently"),
+    Package("curl", "an ordinary client at the far end of a path"),
+    Package("ethtool", "offloads of a device on and off"),
+    Package("libcap2-bin", "capsh: runs without one capability"),
+    Package("procps", "ps and pgrep: what a killed run left running"),
+    Package("strace", "system calls of a run, counted independently"),
+    Package("chromium", "a browser at the far end of a path"),
+];
+
+/// Services that come with the packages and would start with the machine from now on.
+const SERVICES: &[(&str, &str)] = &[("nginx-light", "nginx"), ("apache2", "apache2")];
+
+/// Installs what is missing, if anything is.
+///
+/// # Errors
+/// Not a Debian; something is missing and this user may not install it; apt-get failed.
+pub fn make_ready(rights: Rights) -> Result<()> {
+    let missing = missing()?;
+    if missing.is_empty() {
+        println!("all {} packages are here", PACKAGES.len());
+        return Ok(());
+    }
+    for Package(name, purpose) in PACKAGES.iter().filter(|package| missing.contains(&package.0)) {
+        println!("missing: {name} ({purpose})");
+    }
+    let names = missing.join(" ");
+    if rights == Rights::Ordinary {
+        bail!("missing packages: {names}\nrun this as root, or first: sudo apt-get install -y {names}");
+    }
+    let services = SERVICES.iter().filter(|(package, _)| missing.contains(package)).map(|(_, service)| *service);
+    let status = rights
+        .command("sh")
+        .args(["-c", INSTALL, "install", POLICY, &services.collect::<Vec<_>>().join(" ")])
+        .args(&missing)
+        .stdin(Stdio::null())
+        .status()
+        .context("start sh to install packages")?;
+    if !status.success() {
+        bail!("apt-get could not install {names} ({status}); its own words are above");
+    }
+    Ok(())
+}
+
+/// Names of the packages that dpkg does not call installed.
+fn missing() -> Result<Vec<&'static str>> {
+    let names = PACKAGES.iter().map(|package| package.0);
+    let output = Command::new("dpkg-query")
+        .args(["--show", "--showformat", "${Package} ${db:Status-Status}\\n"])
+        .args(names.clone())
+        .stderr(Stdio::null())
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => bail!(
+            "dpkg-query: {error}; only a Debian can be made ready. Elsewhere install what provides these: {}",
+            names.collect::<Vec<_>>().join(" ")
+        ),
+    };
+    // It fails when it knows one of them not at all, and lists the others all the same.
+    let installed = installed(&String::from_utf8_lossy(&output.stdout));
+    Ok(names.filter(|name| !installed.iter().any(|known| known == name)).collect())
+}
+
+fn installed(listing: &str) -> Vec<String> {
+    listing.lines().filter_map(|line| line.strip_suffix(" installed")).map(str::to_owned).collect()
+}
+
+/// Where Debian looks whether a service may be started (invoke-rc.d(8)).
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// Run by sh with the policy's path, the services and the packages. An own policy file of the machine is set aside
+/// and put back; what a killed run left is put right by the next.
+const INSTALL: &str = r##"
+set -eu
+policy=$1 services=$2
+shift 2
+aside=$policy.set-aside
+mark='# Put here by cargo xtask test; it may be removed.'
+restore() {
+    rm -f "$policy"
+    if [ -e "$aside" ]; then mv "$aside" "$policy"; fi
+}
+if grep -qxF "$mark" "$policy" 2>/dev/null || { [ -e "$aside" ] && [ ! -e "$policy" ]; }; then restore; fi
+trap restore EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+if [ -e "$policy" ]; then mv "$policy" "$aside"; fi
+printf '#!/bin/sh\n%s\nexit 101\n' "$mark" > "$policy"
+chmod 755 "$policy"
+export DEBIAN_FRONTEND=noninteractive
+apt-get -o DPkg::Lock::Timeout=300 update
+apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@"
+if [ -d /run/systemd/system ]; then
+    for service in $services; do systemctl disable --now "$service"; done
+fi
+"##;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn only_what_is_installed_counts() {
+        let listing = "nginx-light installed\napache2 config-files\nwrk not-installed\ncurl installed\n";
+        assert_eq!(installed(listing), ["nginx-light", "curl"]);
+    }
+
+    #[test]
+    fn every_package_is_named_once_and_has_a_reason() {
+        for (at, Package(name, purpose)) in PACKAGES.iter().enumerate() {
+            assert!(!purpose.is_empty());
+            assert!(PACKAGES[..at].iter().all(|earlier| earlier.0 != *name), "{name}");
+        }
+        assert!(SERVICES.iter().all(|(package, _)| PACKAGES.iter().any(|known| known.0 == *package)));
+    }
+
+    /// Runs the script with an apt-get that notes what the policy said and ends with `code`.
+    fn install(folder: &tempfile::TempDir, code: i32) -> (bool, String) {
+        let at = |name: &str| folder.path().join(name);
+        let (log, policy) = (at("log"), at("policy"));
+        let apt = format!(
+            "#!/bin/sh\n{{ echo \"$*\"; {policy}; echo policy=$?; }} >> {log}\ncase $* in *update) ;; *) exit {code};; esac\n",
+            policy = policy.display(),
+            log = log.display(),
+        );
+        fs::write(at("apt-get"), apt).unwrap();
+        fs::set_permissions(at("apt-get"), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+        let status = Command::new("sh")
+            .args(["-c", INSTALL, "install", policy.to_str().unwrap(), "", "nginx-light", "curl"])
+            .env("PATH", path)
+            .status()
+            .unwrap();
+        (status.success(), fs::read_to_string(log).unwrap())
+    }
+
+    #[test]
+    fn services_are_forbidden_to_start_and_the_policy_is_gone_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let (succeeded, log) = install(&folder, 0);
+        assert!(
+            succeeded && log.contains("install -y --no-install-recommends nginx-light curl\npolicy=101\n"),
+            "{log}"
+        );
+        assert!(!folder.path().join("policy").exists());
+        let (succeeded, _) = install(&folder, 100);
+        assert!(!succeeded && !folder.path().join("policy").exists());
+    }
+
+    #[test]
+    fn a_policy_that_was_there_is_put_back_even_after_a_kill() {
+        let folder = tempfile::tempdir().unwrap();
+        let (policy, aside) = (folder.path().join("policy"), folder.path().join("policy.set-aside"));
+        let own = "#!/bin/sh\nexit 0\n";
+        let ours = "#!/bin/sh\n# Put here by cargo xtask test; it may be removed.\nexit 101\n";
+        // Nothing happened before; killed while ours was in place; killed between setting aside and writing.
+        for (before, set_aside) in [(Some(own), None), (Some(ours), Some(own)), (None, Some(own))] {
+            for (path, text) in [(&policy, before), (&aside, set_aside)] {
+                let _ = fs::remove_file(path);
+                if let Some(text) = text {
+                    fs::write(path, text).unwrap();
+                    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+                }
+            }
+            for code in [0, 100] {
+                let (succeeded, log) = install(&folder, code);
+                assert_eq!(succeeded, code == 0, "{log}");
+                assert!(log.ends_with("policy=101\n"), "{log}");
+                assert_eq!(fs::read_to_string(&policy).unwrap(), own);
+                assert!(!aside.exists());
+            }
+        }
+    }
+}

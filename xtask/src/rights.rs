@@ -1,0 +1,59 @@
+//! Whether this run may act as root.
+
+use std::process::{Command, Stdio};
+
+/// How to become root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// It is root.
+    Root,
+    /// `sudo` lets it, without a password.
+    Sudo,
+    /// Not at all.
+    Ordinary,
+}
+
+impl Rights {
+    /// Finds out.
+    pub fn find() -> Self {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        if effective_user(&status) == Some(0) {
+            return Rights::Root;
+        }
+        let quiet = |command: &mut Command| {
+            let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            quiet.status().is_ok_and(|status| status.success())
+        };
+        if quiet(Command::new("sudo").args(["-n", "true"])) { Rights::Sudo } else { Rights::Ordinary }
+    }
+
+    /// A command that runs `program` as root, or as whoever this is.
+    pub fn command(self, program: &str) -> Command {
+        match self {
+            Rights::Root | Rights::Ordinary => Command::new(program),
+            Rights::Sudo => {
+                let mut command = Command::new("sudo");
+                command.args(["-n", program]);
+                command
+            }
+        }
+    }
+}
+
+/// The second figure of the `Uid:` line of /proc/self/status.
+fn effective_user(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::effective_user;
+
+    #[test]
+    fn the_effective_user_counts() {
+        assert_eq!(effective_user("Name:\tx\nUid:\t1000\t0\t1000\t1000\nGid:\t1\t1\t1\t1\n"), Some(0));
+        assert_eq!(effective_user("Uid:\t0\t1000\t0\t0\n"), Some(1000));
+        assert_eq!(effective_user(""), None);
+    }
+}

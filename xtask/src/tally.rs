@@ -1,0 +1,75 @@
+//! Counting what passed and failed, from libtest's own summary lines.
+
+/// Tests counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Ran and passed.
+    pub passed: usize,
+    /// Ran and failed.
+    pub failed: usize,
+    /// Did not run although they are there.
+    pub ignored: usize,
+}
+
+impl Tally {
+    /// Adds what a line of output reports, if it is a summary line:
+    /// `test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.03s`.
+    pub fn take(&mut self, line: &str) {
+        let Some((_, summary)) = line.split_once("test result: ") else { return };
+        let words: Vec<&str> = summary.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+        for pair in words.windows(2) {
+            let Ok(count) = pair[0].parse::<usize>() else { continue };
+            match pair[1] {
+                "passed" => self.passed += count,
+                "failed" => self.failed += count,
+                "ignored" => self.ignored += count,
+                _ => {}
+            }
+        }
+    }
+
+    /// What a step counts for in the end. A test that did not run is not one that passed, and a step whose program
+    /// failed counts as a failure even when no single test did.
+    pub fn settle(self, succeeded: bool) -> Tally {
+        let failed = self.failed + self.ignored;
+        Tally { passed: self.passed, failed: if succeeded { failed } else { failed.max(1) }, ignored: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(lines: &[&str]) -> Tally {
+        let mut tally = Tally::default();
+        lines.iter().for_each(|line| tally.take(line));
+        tally
+    }
+
+    #[test]
+    fn summary_lines_add_up_and_others_do_not_count() {
+        let tally = counted(&[
+            "running 14 tests",
+            "test a::b ... ok",
+            "test result: ok. 12 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.03s",
+            "test result: FAILED. 3 passed; 4 failed; 0 ignored; 0 measured; 9 filtered out; finished in 0.03s",
+            "3 passed; 4 failed",
+        ]);
+        assert_eq!(tally, Tally { passed: 15, failed: 4, ignored: 2 });
+    }
+
+    #[test]
+    fn colours_do_not_hide_a_summary() {
+        let tally = counted(&["test result: \u{1b}[32mok\u{1b}[0m. 2 passed; 1 failed; 0 ignored; 0 measured"]);
+        assert_eq!(tally, Tally { passed: 2, failed: 1, ignored: 0 });
+    }
+
+    #[test]
+    fn nothing_that_did_not_run_passes() {
+        let clean = Tally { passed: 5, ..Tally::default() };
+        assert_eq!(clean.settle(true), clean);
+        assert_eq!(clean.settle(false).failed, 1);
+        assert_eq!(Tally { failed: 3, ..clean }.settle(false).failed, 3);
+        assert_eq!(Tally { ignored: 2, ..clean }.settle(true).failed, 2);
+    }
+}

@@ -1,0 +1,253 @@
+//! `cargo xtask test`: every check and every test, in the order in which a failure is cheapest to find.
+//!
+//! ```text
+//!   packages ▶ fetch ▶ format ▶ lint ▶ tidy ▶ build ▶ tests ▶ real-network tests
+//!      │ the only steps that use the network               │ serially, as root, with the binary just built
+//! ```
+//!
+//! Every step runs even when one before it failed, except when the machine cannot be made ready. The last line is
+//! `N passed, N failed`: tests and steps together.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::rights::Rights;
+use crate::tally::Tally;
+use crate::{packages, tidy};
+
+/// How much to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// What every change must pass.
+    Usual,
+    /// Also what takes longer: tests behind the feature `full`.
+    Full,
+}
+
+/// Runs all steps, then prints a table of them and the final line.
+///
+/// # Errors
+/// Anything failed.
+pub fn run(root: &Path, extent: Extent) -> Result<()> {
+    let mut run = Run { root, extent, rights: Rights::find(), steps: Vec::new() };
+    if run.step("packages", |run| packages::make_ready(run.rights).map(|()| ONE)) {
+        run.step("fetch", |run| run.check(&["fetch", "--locked"]));
+        run.step("format", |run| run.check(&["fmt", "--all", "--check"]));
+        // With all features, or the real-network tests would go unseen.
+        run.step("lint", |run| {
+            let what = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
+            run.check(&[&what[..], &["--", "-D", "warnings"]].concat())
+        });
+        run.step("tidy", |run| tidy::run(run.root).map(|()| ONE));
+        let built = run.step("build", |run| run.check(&["build", "--release", "--locked"]));
+        run.step("tests", Run::ordinary_tests);
+        run.step(
+            "real-network tests",
+            |run| if built { run.real_tests() } else { bail!("not run: nothing was built") },
+        );
+    }
+    run.conclude()
+}
+
+/// A run in progress.
+struct Run<'a> {
+    root: &'a Path,
+    extent: Extent,
+    rights: Rights,
+    steps: Vec<Step>,
+}
+
+/// A step that was taken.
+struct Step {
+    name: &'static str,
+    tally: Tally,
+    took: Duration,
+}
+
+impl<'a> Run<'a> {
+    /// Takes a step and notes how it went; whether nothing failed.
+    fn step(&mut self, name: &'static str, take: impl FnOnce(&Self) -> Result<Tally>) -> bool {
+        println!("\n== {name}");
+        let began = Instant::now();
+        let tally = take(self).unwrap_or_else(|error| {
+            println!("{name}: {error:#}");
+            Tally::default().settle(false)
+        });
+        let took = began.elapsed();
+        println!("== {name}: {} in {:.1} s", verdict(tally), took.as_secs_f64());
+        self.steps.push(Step { name, tally, took });
+        tally.failed == 0
+    }
+
+    /// The table and the final line.
+    fn conclude(self) -> Result<()> {
+        println!();
+        for Step { name, tally, took } in &self.steps {
+            println!("{name:20} {:>8.1} s  {}", took.as_secs_f64(), verdict(*tally));
+        }
+        let passed: usize = self.steps.iter().map(|step| step.tally.passed).sum();
+        let failed: usize = self.steps.iter().map(|step| step.tally.failed).sum();
+        println!("{passed} passed, {failed} failed");
+        if failed > 0 {
+            // The final line has said it all.
+            std::process::exit(1);
+        }
+        Ok(())
+    }
+
+    /// A cargo command that counts as one: it succeeds or it fails.
+    fn check(&self, arguments: &[&str]) -> Result<Tally> {
+        let status = self.cargo(arguments).status().context("start cargo")?;
+        if status.success() { Ok(ONE) } else { bail!("cargo {}: {status}", arguments.join(" ")) }
+    }
+
+    fn ordinary_tests(&self) -> Result<Tally> {
+        let mut arguments = vec!["test", "--workspace", "--locked", "--no-fail-fast"];
+        if self.extent == Extent::Full {
+            arguments.extend(["--features", "full"]);
+        }
+        self.tests(self.cargo(&arguments))
+    }
+
+    /// One after the other, because each has namespaces, cores and timing to itself.
+    fn real_tests(&self) -> Result<Tally> {
+        let binary = self.target_folder().join("release/yamabiko");
+        if !binary.is_file() {
+            bail!("{} is not there although the build succeeded", binary.display());
+        }
+        let targets = real_targets(&self.root.join("crates/yamabiko/tests"))?;
+        let features = if self.extent == Extent::Full { "real-network,full" } else { "real-network" };
+        let mut arguments = vec!["test", "--package", "yamabiko", "--locked", "--no-fail-fast", "--features", features];
+        for target in &targets {
+            arguments.extend(["--test", target]);
+        }
+        arguments.extend(["--", "--test-threads=1"]);
+        let mut cargo = self.cargo(&arguments);
+        cargo.env("YAMABIKO_BIN", &binary);
+        if self.rights == Rights::Sudo {
+            cargo.env(runner_variable(&host_triple()?), "sudo -n --preserve-env=YAMABIKO_BIN");
+        }
+        self.tests(cargo)
+    }
+
+    /// Runs cargo test, passing its output on and counting the tests.
+    fn tests(&self, mut cargo: Command) -> Result<Tally> {
+        let mut child = cargo.stdout(Stdio::piped()).spawn().context("start cargo test")?;
+        let output = child.stdout.take().context("the output of cargo test")?;
+        let mut tally = Tally::default();
+        let mut lines = BufReader::new(output);
+        let mut line = Vec::new();
+        // By bytes: a test may print what is not UTF-8.
+        while lines.read_until(b'\n', &mut line).context("read the output of cargo test")? > 0 {
+            let text = String::from_utf8_lossy(&line);
+            print!("{text}");
+            tally.take(&text);
+            line.clear();
+        }
+        let status = child.wait().context("wait for cargo test")?;
+        if tally.ignored > 0 {
+            println!("{} tests are there but did not run: they count as failed", tally.ignored);
+        }
+        if tally == Tally::default() && status.success() {
+            bail!("cargo test succeeded without a single test");
+        }
+        Ok(tally.settle(status.success()))
+    }
+
+    /// cargo, in the workspace, so that nothing but the step that fetches can reach the network.
+    fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(arguments).current_dir(self.root).stdin(Stdio::null());
+        if arguments.first() != Some(&"fetch") {
+            cargo.env("CARGO_NET_OFFLINE", "true");
+            // curl and the browser would send requests for the lab's own addresses to a proxy.
+            for name in PROXY_VARIABLES {
+                cargo.env_remove(name).env_remove(name.to_uppercase());
+            }
+        }
+        // Tests read what other programs print.
+        cargo.env("LC_ALL", "C.UTF-8");
+        cargo
+    }
+
+    fn target_folder(&self) -> PathBuf {
+        // Relative to where cargo runs, which is the root.
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.root.join("target"), |folder| self.root.join(folder))
+    }
+}
+
+/// The names of the real-network tests: `real_*.rs` in `folder`, in order.
+fn real_targets(folder: &Path) -> Result<Vec<String>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(|| format!("read {}", folder.display()))?.path();
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        if stem.starts_with("real_") && path.extension().is_some_and(|extension| extension == "rs") {
+            names.push(stem.to_owned());
+        }
+    }
+    if names.is_empty() {
+        bail!("no real_*.rs in {}: nothing would be tested", folder.display());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn host_triple() -> Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("start rustc -vV")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV names no host")?;
+    Ok(host.to_owned())
+}
+
+/// The variable that tells cargo how to run the test binaries of a target.
+fn runner_variable(triple: &str) -> String {
+    format!("CARGO_TARGET_{}_RUNNER", triple.to_uppercase().replace(['-', '.'], "_"))
+}
+
+fn verdict(tally: Tally) -> String {
+    match tally {
+        ONE => "ok".to_owned(),
+        Tally { passed: 0, failed: 1, .. } => "FAILED".to_owned(),
+        Tally { passed, failed: 0, .. } => format!("{passed} passed"),
+        Tally { passed, failed, .. } => format!("FAILED: {passed} passed, {failed} failed"),
+    }
+}
+
+/// What a step without tests counts for when it succeeds.
+const ONE: Tally = Tally { passed: 1, failed: 0, ignored: 0 };
+
+const PROXY_VARIABLES: &[&str] = &["http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn real_tests_are_found_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(real_targets(folder.path()).is_err());
+        for name in ["real_b.rs", "real_a.rs", "support.rs", "real_notes.md", "unreal_c.rs"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(real_targets(folder.path()).unwrap(), ["real_a", "real_b"]);
+    }
+
+    #[test]
+    fn the_runner_variable_is_cargos() {
+        assert_eq!(runner_variable("x86_64-unknown-linux-gnu"), "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER");
+        assert!(host_triple().unwrap().contains('-'));
+    }
+
+    #[test]
+    fn verdicts() {
+        assert_eq!(verdict(ONE), "ok");
+        assert_eq!(verdict(Tally::default().settle(false)), "FAILED");
+        assert_eq!(verdict(Tally { passed: 3, failed: 2, ignored: 0 }), "FAILED: 3 passed, 2 failed");
+    }
+}

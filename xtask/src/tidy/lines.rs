@@ -1,0 +1,242 @@
+//! Rules about one source file.
+
+use super::source::{code_only, has_word};
+use super::{CORES, Violation, crate_of};
+
+/// Everything `file` (relative to the workspace) does against the rules.
+pub fn check(file: &str, text: &str) -> Vec<Violation> {
+    let mut found = Found { file, violations: Vec::new() };
+    found.length(text.lines().count());
+    found.opening(text);
+    let code = code_only(text);
+    for (at, line) in text.lines().enumerate() {
+        for word in LEFT_OPEN {
+            if has_word(line, word) {
+                found.add(at, format!("{word}: finish it, or say in the plan that it is missing"));
+            }
+        }
+    }
+    for (at, line) in code.lines().enumerate() {
+        for name in ["todo", "unimplemented"] {
+            if has_word(line, name) && line.contains(&format!("{name}!")) {
+                found.add(at, format!("{name}!: a call that can only panic"));
+            }
+        }
+        if has_word(line, "unsafe") && !UNSAFE_ROOMS.contains(&crate_of(file)) {
+            found.add(at, "unsafe code lives in `sys` and `tap` only: wrap the call there".to_owned());
+        }
+        if line.replace(' ', "").contains("#[ignore") {
+            found.add(at, "an ignored test looks like one that passed: run it, or delete it".to_owned());
+        }
+    }
+    if CORES.contains(&crate_of(file)) && !stands_outside(file) {
+        found.core(&without_inline_tests(&code));
+    }
+    found.violations
+}
+
+struct Found<'a> {
+    file: &'a str,
+    violations: Vec<Violation>,
+}
+
+impl Found<'_> {
+    /// `at` counts from 0.
+    fn add(&mut self, at: usize, why: String) {
+        self.violations.push(Violation { file: self.file.to_owned(), line: at + 1, why });
+    }
+
+    fn length(&mut self, lines: usize) {
+        let allowed = RATCHET.iter().find(|(file, _)| *file == self.file).map(|(_, lines)| *lines);
+        match allowed {
+            None if lines > LINES_MAX => {
+                self.add(lines - 1, format!("{lines} lines, more than {LINES_MAX}: split it by what it is about"));
+            }
+            Some(allowed) if lines > allowed => {
+                self.add(lines - 1, format!("{lines} lines; it may only shrink from {allowed}"))
+            }
+            Some(allowed) if lines < allowed => {
+                self.add(0, format!("only {lines} lines now: lower its entry in the ratchet, or remove it"));
+            }
+            _ => {}
+        }
+    }
+
+    fn opening(&mut self, text: &str) {
+        if self.file.ends_with("/mod.rs") {
+            self.add(0, "named mod.rs: call it after the module, beside the folder".to_owned());
+        }
+        let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        if !first.starts_with("//!") && !self.file.ends_with("/tests.rs") {
+            self.add(0, "no `//!` at the top: say what this file is for".to_owned());
+        }
+    }
+
+    fn core(&mut self, code: &str) {
+        for (at, line) in code.lines().enumerate() {
+            for name in FORBIDDEN_TYPES.iter().filter(|name| has_word(line, name)) {
+                self.add(at, format!("{name} in a core: it is given what it needs as an argument"));
+            }
+        }
+        for (at, path) in std_paths(code) {
+            let module = path.split("::").next().unwrap_or_default();
+            let address = module == "net" && path.split("::").nth(1).is_some_and(|name| ADDRESSES.contains(&name));
+            if FORBIDDEN_MODULES.contains(&module) && !address {
+                self.add(at, format!("std::{path} in a core, which owns no descriptor, thread, clock or environment"));
+            }
+        }
+    }
+}
+
+/// Every path that begins with `std::`, without that beginning, groups in braces spread out to two levels: enough for
+/// a module and what is in it. With its line, from 0.
+fn std_paths(code: &str) -> Vec<(usize, String)> {
+    let mut paths = Vec::new();
+    for (at, _) in code.match_indices("std::") {
+        if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let line = code[..at].matches('\n').count();
+        spread("", &code[at + "std::".len()..], 0, &mut |path| paths.push((line, path)));
+    }
+    paths
+}
+
+/// Calls `take` with `prefix` and what `tail` begins with: a path, or each element of a group.
+fn spread(prefix: &str, tail: &str, depth: usize, take: &mut impl FnMut(String)) {
+    let Some(group) = tail.strip_prefix('{') else {
+        let end = tail.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | ':' | '*'))).unwrap_or(tail.len());
+        let path = tail[..end].trim_end_matches(':');
+        if depth < 2 && tail[end..].starts_with('{') {
+            return spread(&format!("{prefix}{path}::"), &tail[end..], depth + 1, take);
+        }
+        return take(format!("{prefix}{path}"));
+    };
+    let mut level = 0;
+    let mut begin = 0;
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => level += 1,
+            ',' if level == 0 => {
+                spread(prefix, group[begin..at].trim(), depth + 1, take);
+                begin = at + 1;
+            }
+            '}' if level == 0 => {
+                let last = group[begin..at].trim();
+                if !last.is_empty() {
+                    spread(prefix, last, depth + 1, take);
+                }
+                return;
+            }
+            '}' => level -= 1,
+            _ => {}
+        }
+    }
+}
+
+/// A file of a core that no other crate gets: tests, and programs that measure.
+fn stands_outside(file: &str) -> bool {
+    file.ends_with("/tests.rs") || ["/tests/", "/benches/", "/examples/"].iter().any(|folder| file.contains(folder))
+}
+
+/// The code without the test module at its end, where the project puts it.
+fn without_inline_tests(code: &str) -> String {
+    let lines: Vec<&str> = code.lines().collect();
+    let begin = lines.windows(2).position(|pair| {
+        pair[0].trim() == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].trim_end().ends_with('{')
+    });
+    lines[..begin.unwrap_or(lines.len())].join("\n")
+}
+
+/// Longer than this, a file is about more than one thing.
+const LINES_MAX: usize = 800;
+/// Files that are longer all the same, with the length that they may only shrink from.
+const RATCHET: &[(&str, usize)] = &[];
+/// Where unsafe code may be.
+const UNSAFE_ROOMS: &[&str] = &["sys", "tap"];
+/// Marks of unfinished work, in pieces so that this file passes its own rule.
+const LEFT_OPEN: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
+/// Clocks and sockets by name, however they were imported.
+const FORBIDDEN_TYPES: &[&str] = &["Instant", "SystemTime", "TcpStream", "TcpListener", "UdpSocket", "ToSocketAddrs"];
+const FORBIDDEN_MODULES: &[&str] = &["env", "fs", "net", "os", "process", "thread"];
+/// What of std::net is only a number with a name.
+const ADDRESSES: &[&str] =
+    &["AddrParseError", "IpAddr", "Ipv4Addr", "Ipv6Addr", "SocketAddr", "SocketAddrV4", "SocketAddrV6"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: [usize; 0] = [];
+
+    fn lines_of(file: &str, text: &str) -> Vec<usize> {
+        check(file, &format!("//! About.\n{text}")).iter().map(|violation| violation.line).collect()
+    }
+
+    #[test]
+    fn the_longest_file_is_a_boundary() {
+        let of = |lines: usize| format!("//! About.\n{}", "\n".repeat(lines - 1));
+        assert_eq!(check("crates/a/src/a.rs", &of(LINES_MAX)), []);
+        let found = check("crates/a/src/a.rs", &of(LINES_MAX + 1));
+        assert_eq!((found.len(), found[0].line), (1, LINES_MAX + 1));
+    }
+
+    #[test]
+    fn openings() {
+        assert_eq!(check("crates/a/src/a.rs", "\n//! About.\n"), []);
+        assert_eq!(check("crates/a/src/a.rs", "use b;\n").len(), 1);
+        // Its name says what it is for.
+        assert_eq!(check("crates/a/src/a/tests.rs", "use b;\n"), []);
+        assert_eq!(check("crates/a/src/a.rs", "").len(), 1);
+        assert_eq!(check("crates/a/src/b/mod.rs", "//! About.\n").len(), 1);
+    }
+
+    #[test]
+    fn unfinished_work_is_found_in_comments_and_in_code() {
+        let mark = LEFT_OPEN[0];
+        assert_eq!(lines_of("crates/a/src/a.rs", &format!("// {mark}: later\nlet {mark}S = 1;")), [2]);
+        assert_eq!(lines_of("crates/a/src/a.rs", "todo!()\n// todo!() is not for us\nlet todo = 1;"), [2]);
+        assert_eq!(lines_of("crates/a/src/a.rs", "unimplemented!(\"x\")"), [2]);
+    }
+
+    #[test]
+    fn unsafe_has_its_rooms() {
+        let text = "// not unsafe\nlet x = \"unsafe\";\nunsafe { f() }\n#![deny(unsafe_op_in_unsafe_fn)]";
+        assert_eq!(lines_of("crates/lab/src/a.rs", text), [4]);
+        assert_eq!(lines_of("xtask/src/a.rs", text), [4]);
+        assert_eq!(lines_of("crates/sys/src/a.rs", text), NONE);
+        assert_eq!(lines_of("crates/tap/src/a.rs", text), NONE);
+        assert_eq!(lines_of("crates/system/src/a.rs", text), [4]);
+    }
+
+    #[test]
+    fn ignored_tests() {
+        assert_eq!(
+            lines_of("crates/a/tests/a.rs", "#[ignore]\n#[ignore = \"slow\"]\n#[ ignore ]\n// #[ignore]"),
+            [2, 3, 4]
+        );
+    }
+
+    #[test]
+    fn cores_own_nothing() {
+        let wrong =
+            "use std::time::Instant;\nlet a = std::fs::read(b);\nuse std::{fmt, thread};\nuse std::{\n    env,\n};";
+        // The line of a group is where it begins.
+        assert_eq!(lines_of("crates/path/src/a.rs", wrong), [2, 3, 4, 5]);
+        assert_eq!(lines_of("crates/lab/src/a.rs", wrong), NONE);
+        assert_eq!(lines_of("crates/path/tests/a.rs", wrong), NONE);
+        assert_eq!(lines_of("crates/path/examples/a.rs", wrong), NONE);
+        assert_eq!(lines_of("crates/path/src/a/tests.rs", wrong), NONE);
+        assert_eq!(lines_of("crates/path/src/a.rs", &format!("#[cfg(test)]\nmod tests {{\n{wrong}\n}}")), NONE);
+        assert_eq!(lines_of("crates/path/src/a.rs", &format!("#[cfg(test)]\nmod tests;\n{wrong}")), [4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn addresses_are_numbers() {
+        let right = "use std::net::{IpAddr, Ipv4Addr};\nuse std::net::SocketAddr;\nuse std::{fmt, net::Ipv6Addr};";
+        assert_eq!(lines_of("crates/wire/src/a.rs", right), NONE);
+        let wrong = "use std::net;\nuse std::net::*;\nuse std::net::{IpAddr, Shutdown};\nuse std::{fmt, net::{self}};";
+        assert_eq!(lines_of("crates/wire/src/a.rs", wrong), [2, 3, 4, 5]);
+        assert_eq!(lines_of("crates/wire/src/a.rs", "use std::net::TcpStream;").len(), 2);
+    }
+}

@@ -1,0 +1,195 @@
+//! Rules about Cargo.toml files: which crate may depend on which.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use super::{CORES, Violation, crate_of};
+
+/// The rooms from top to bottom. A crate may use those below it, never those above.
+const ORDER: &[&str] = &[
+    "yamabiko", "report", "suites", "lab", "store", "load", "path", "watch", "serve", "tap", "stats", "wire", "sys",
+    "ledger", "units",
+];
+
+/// Arrows that would point down and are still wrong.
+const NEVER: &[(&str, &str, &str)] = &[
+    ("report", "suites", "it reads the book, never a running experiment"),
+    ("report", "lab", "it reads the book, never a running experiment"),
+];
+
+/// What brings descriptors, threads or clocks with it.
+const NOT_FOR_CORES: &[&str] = &["libc", "mio", "nix", "rustix", "socket2", "tokio"];
+
+/// Everything the manifest does against the rules.
+pub fn check(file: &str, text: &str) -> Vec<Violation> {
+    let own = crate_of(file);
+    if own == "xtask" {
+        return Vec::new();
+    }
+    let mut violations = Vec::new();
+    let mut add = |line, why| violations.push(Violation { file: file.to_owned(), line, why });
+    let Some(rank) = ORDER.iter().position(|name| *name == own) else {
+        add(1, format!("`{own}` has no place in the order of the rooms (xtask/src/tidy/manifests.rs)"));
+        return violations;
+    };
+    let core = CORES.contains(&own);
+    for Dependency { name, line, for_tests } in dependencies(text) {
+        if let Some((_, _, why)) = NEVER.iter().find(|(from, to, _)| *from == own && *to == name) {
+            add(line, format!("`{own}` must not use `{name}`: {why}"));
+        }
+        match ORDER.iter().position(|other| *other == name) {
+            Some(other) if other <= rank => add(line, format!("`{name}` is above `{own}`: arrows point down only")),
+            Some(_) if core && !CORES.contains(&name.as_str()) && !for_tests => {
+                add(line, format!("`{own}` is a core and `{name}` is not"));
+            }
+            None if core && !for_tests && NOT_FOR_CORES.contains(&name.as_str()) => {
+                add(line, format!("`{own}` is a core, which owns no descriptor, thread or clock: no `{name}`"));
+            }
+            _ => {}
+        }
+    }
+    violations
+}
+
+/// Real-network tests that plain `cargo test` would run, because no feature stands before them.
+pub fn undeclared_real_tests(root: &Path) -> Result<Vec<Violation>> {
+    let folder = root.join("crates/yamabiko");
+    let tests = folder.join("tests");
+    if !tests.is_dir() {
+        return Ok(Vec::new());
+    }
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).context("read crates/yamabiko/Cargo.toml")?;
+    let guarded = guarded_tests(&manifest);
+    let mut violations = Vec::new();
+    for entry in fs::read_dir(&tests).context("read crates/yamabiko/tests")? {
+        let name = entry.context("read crates/yamabiko/tests")?.file_name().to_string_lossy().into_owned();
+        let Some(target) = name.strip_suffix(".rs").filter(|name| name.starts_with("real_")) else { continue };
+        if !guarded.iter().any(|guarded| guarded == target) {
+            let why = format!("`{target}` needs a [[test]] with required-features = [\"real-network\"] in Cargo.toml");
+            violations.push(Violation { file: format!("crates/yamabiko/tests/{name}"), line: 1, why });
+        }
+    }
+    violations.sort_by(|a, b| a.file.cmp(&b.file));
+    Ok(violations)
+}
+
+struct Dependency {
+    name: String,
+    line: usize,
+    for_tests: bool,
+}
+
+/// The dependencies of all kinds, as this workspace writes them: `name.workspace = true`, `name = ..` or a section
+/// `[dependencies.name]`.
+fn dependencies(manifest: &str) -> Vec<Dependency> {
+    let mut found = Vec::new();
+    let mut inside = None;
+    for (at, line) in manifest.lines().enumerate() {
+        let (line, number) = (line.trim(), at + 1);
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            // A target's own sections end the same way: [target.'cfg(unix)'.dependencies].
+            let (table, name) = match section.rsplit_once('.') {
+                Some((table, name)) if is_table(table) => (table, Some(name)),
+                _ => (section, None),
+            };
+            inside = is_table(table).then_some(table.ends_with("dev-dependencies"));
+            if let (Some(for_tests), Some(name)) = (inside, name) {
+                found.push(Dependency { name: name.to_owned(), line: number, for_tests });
+                inside = None;
+            }
+        } else if let Some(for_tests) = inside
+            && !line.is_empty()
+            && !line.starts_with('#')
+        {
+            let end = line.find(['.', '=', ' ']).unwrap_or(line.len());
+            found.push(Dependency { name: line[..end].trim_matches('"').to_owned(), line: number, for_tests });
+        }
+    }
+    found
+}
+
+fn is_table(section: &str) -> bool {
+    ["dependencies", "dev-dependencies", "build-dependencies"]
+        .iter()
+        .any(|table| section == *table || section.ends_with(&format!(".{table}")))
+}
+
+/// Names of the [[test]] targets that require the feature `real-network`.
+fn guarded_tests(manifest: &str) -> Vec<String> {
+    let mut guarded = Vec::new();
+    for section in manifest.split("\n[") {
+        if !section.trim_start_matches('[').starts_with("test]]") {
+            continue;
+        }
+        let value = |key: &str| {
+            let line = section.lines().find_map(|line| line.trim().strip_prefix(key))?;
+            line.trim_start().strip_prefix('=').map(str::trim)
+        };
+        if let (Some(name), Some(features)) = (value("name"), value("required-features"))
+            && features.contains("\"real-network\"")
+        {
+            guarded.push(name.trim_matches('"').to_owned());
+        }
+    }
+    guarded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whys(own: &str, sections: &str) -> Vec<(usize, String)> {
+        let file = format!("crates/{own}/Cargo.toml");
+        check(&file, sections).into_iter().map(|violation| (violation.line, violation.why)).collect()
+    }
+
+    #[test]
+    fn arrows_point_down() {
+        assert_eq!(
+            whys("lab", "[dependencies]\nload.workspace = true\nsys = { path = \"../sys\" }\nanyhow = \"1\""),
+            []
+        );
+        let up = whys(
+            "path",
+            "[package]\nname = \"path\"\nlab = 1\n\n[dependencies]\nunits.workspace = true\n# store\nload.workspace = true",
+        );
+        assert_eq!(up, [(8, "`load` is above `path`: arrows point down only".to_owned())]);
+        assert_eq!(whys("units", "[dev-dependencies]\nlab.workspace = true").len(), 1);
+        assert_eq!(whys("units", "[build-dependencies.lab]\npath = \"../lab\"").len(), 1);
+        assert_eq!(whys("units", "[target.'cfg(unix)'.dependencies]\nunits.workspace = true").len(), 1);
+        assert_eq!(whys("newcomer", "").len(), 1);
+    }
+
+    #[test]
+    fn cores_use_cores() {
+        assert_eq!(whys("load", "[dependencies]\nsys.workspace = true")[0].1, "`load` is a core and `sys` is not");
+        assert_eq!(whys("watch", "[dependencies]\nnix.workspace = true").len(), 1);
+        assert_eq!(whys("watch", "[dev-dependencies]\nnix.workspace = true\ntempfile.workspace = true"), []);
+        assert_eq!(whys("serve", "[dependencies]\nnix.workspace = true\nsys.workspace = true"), []);
+    }
+
+    #[test]
+    fn reports_read_the_book() {
+        assert_eq!(whys("report", "[dependencies]\nstore.workspace = true\nledger.workspace = true"), []);
+        assert!(whys("report", "[dependencies]\nlab.workspace = true")[0].1.contains("reads the book"));
+    }
+
+    #[test]
+    fn real_tests_stand_behind_their_feature() {
+        let root = tempfile::tempdir().unwrap();
+        let tests = root.path().join("crates/yamabiko/tests");
+        fs::create_dir_all(&tests).unwrap();
+        for name in ["real_a.rs", "real_b.rs", "real_c.rs", "support.rs"] {
+            fs::write(tests.join(name), "").unwrap();
+        }
+        let manifest = "[features]\nreal-network = []\n\n[[test]]\nname = \"real_a\"\nrequired-features = [\"real-network\"]\n\n\
+                        [[test]]\nname = \"real_b\"\n\n[[bin]]\nname = \"real_c\"\nrequired-features = [\"real-network\"]\n";
+        fs::write(root.path().join("crates/yamabiko/Cargo.toml"), manifest).unwrap();
+        let found = undeclared_real_tests(root.path()).unwrap();
+        let files: Vec<_> = found.iter().map(|violation| violation.file.as_str()).collect();
+        assert_eq!(files, ["crates/yamabiko/tests/real_b.rs", "crates/yamabiko/tests/real_c.rs"]);
+    }
+}
