@@ -172,6 +172,9 @@ impl Drive<'_> {
         if let Some(load) = &mut self.load {
             load.io.abort(self.clock.now());
             load.io.turn(&mut load.sampler, &epoll, &self.clock);
+            while load.io.unfinished() {
+                load.io.turn(&mut load.sampler, &epoll, &self.clock);
+            }
             self.progress.store(load.io.live());
         }
         if let Some(path) = &mut self.path {
@@ -229,6 +232,10 @@ impl Drive<'_> {
             next = path.next_due().unwrap_or(next);
         }
         if let Some(Loading { io: load, .. }) = &self.load {
+            if load.unfinished() {
+                // Not overdue: the loop itself put it off.
+                return self.clock.now();
+            }
             next = next.min(load.next_wake().unwrap_or(Timestamp::MAX)).min(flush_at);
             if let (_, Some(to)) = load.measured() {
                 next = next.min(if self.clock.now() < to { to } else { to + self.drain });

@@ -100,14 +100,13 @@ fn server_answers(document: &Document) -> Check {
     let causes: Vec<String> =
         load.failed.iter().map(|(cause, count)| format!("{} {count} times", cause.replace('_', " "))).collect();
     let causes = if causes.is_empty() { "none had ended".to_owned() } else { causes.join(", ") };
+    let unreachable = load.failed.keys().any(|cause| cause.starts_with("connect"));
+    let mend = if unreachable { ": is it running, and is the URL right?" } else { "" };
     check.end(
         CheckState::Failed,
         Some(answers),
         None,
-        &format!(
-            "not one request got a whole response ({causes}), so nothing here says how the server performs: is it \
-             running, and is the URL right?"
-        ),
+        &format!("not one request got a whole response ({causes}), so nothing here says how the server performs{mend}"),
     )
 }
 
@@ -122,6 +121,14 @@ fn generator_on_time(document: &Document, evidence: &Evidence<'_>) -> Check {
             "the run ended early, with two million arrivals waiting to start: the rate is beyond what this machine, the \
              cap on connections or the server allows; lower it or raise -c",
         );
+    }
+    let never = load.offered_requests.saturating_sub(load.send_lag_ns.count);
+    if never * 100 > load.offered_requests {
+        return check.failed(&format!(
+            "{never} of {} requests were never started: the rate is beyond what this machine, the cap on connections or \
+             the server allows; lower it or raise -c",
+            load.offered_requests
+        ));
     }
     let late = load.send_lag_ns.p99 as f64;
     check.at_most(
@@ -237,8 +244,8 @@ fn connection_cap(evidence: &Evidence<'_>) -> Check {
                  raise -c unless the cap is meant"
             }
             None => {
-                "arrivals waited because as many connections were open as this process may have open files; the wait is \
-                 in the response times: raise the limit (ulimit -n), or lower the rate"
+                "arrivals waited because as many connections were open as this machine's limits on open files and ports \
+                 allow; the wait is in the response times: lower the rate, or raise the limits (ulimit -n)"
             }
         },
     )

@@ -1,7 +1,7 @@
 //! Prints every page of this crate from made-up figures, to be looked at while working on the layout:
 //! `cargo run -p report --example look`.
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/support/documents.rs"]
 mod support;
 
 use ledger::document::{CheckState, Slo, SloTerm, Validity, Weight};

@@ -35,6 +35,9 @@ pub(crate) struct Http {
     requests: u32,
     /// The protocol was switched: what follows is not HTTP.
     is_opaque: bool,
+    /// Counted among the HTTP sessions, now and ever.
+    is_session: bool,
+    was_session: bool,
 }
 
 /// One direction's place.
@@ -63,6 +66,14 @@ impl Reader {
     }
 }
 
+/// Whether a head whose first line is whole can be one of HTTP/1.
+fn is_first_line(direction: Direction, bytes: &[u8]) -> bool {
+    match direction {
+        Direction::Up => head::request(bytes).is_some(),
+        Direction::Down => head::response(bytes).is_some(),
+    }
+}
+
 /// Whether `bytes`, the first of what a client sent, may be HTTP/1.
 pub(crate) fn may_be_request(bytes: &[u8]) -> bool {
     head::may_be_request(bytes)
@@ -83,6 +94,8 @@ impl Http {
             last: None,
             requests: 0,
             is_opaque: false,
+            is_session: false,
+            was_session: false,
         }
     }
 
@@ -130,6 +143,13 @@ impl Http {
         }
     }
 
+    /// The connection is no longer in process.
+    pub(crate) fn close_session(&mut self, out: &mut Out<'_>) {
+        if std::mem::replace(&mut self.is_session, false) {
+            out.series.session_closed();
+        }
+    }
+
     /// Nothing more will come: what is open is recorded as it stands.
     pub(crate) fn finish(&mut self, out: &mut Out<'_>) {
         for exchange in std::mem::take(&mut self.queue) {
@@ -165,7 +185,11 @@ impl Http {
                 length
             }
             _ if bytes.is_empty() => {
-                // Something that had to be read was not captured.
+                // Something that had to be read was not captured. A response has begun all the same.
+                let is_between = self.reader(direction).stage == Stage::Between;
+                if is_between && direction == Direction::Down && !self.queue.is_empty() {
+                    self.message_began(direction, out);
+                }
                 self.lose(direction, out);
                 0
             }
@@ -224,7 +248,14 @@ impl Http {
             self.lose(direction, out);
             return 0;
         }
+        let had_line = memchr::memchr(b'\n', &reader.held).is_some();
         reader.held.extend_from_slice(bytes);
+        if !had_line && memchr::memchr(b'\n', bytes).is_some() && !is_first_line(direction, &reader.held) {
+            self.count(direction, bytes.len() as u64, out);
+            self.lose(direction, out);
+            return bytes.len() as u64;
+        }
+        let reader = self.reader_mut(direction);
         if before > 0
             && let Some(end) = head::end_of_head(&reader.held, reader.searched)
         {
@@ -239,10 +270,9 @@ impl Http {
         reader.searched = reader.held.len().saturating_sub(2);
         if (bytes.len() as u64) < length {
             // The rest of the head was cut off: what can be read of it is all there will be.
-            let held = std::mem::take(&mut reader.held);
-            reader.searched = 0;
-            out.release(held.len());
-            self.head_cut(direction, &held, out);
+            self.count(direction, bytes.len() as u64, out);
+            self.lose(direction, out);
+            return bytes.len() as u64;
         }
         self.count(direction, bytes.len() as u64, out);
         bytes.len() as u64
@@ -260,9 +290,7 @@ impl Http {
         let Some(head) = head::request(bytes) else { return self.lose(Direction::Up, out) };
         if head.method == b"PRI" {
             // The preface of HTTP/2 (RFC 9113, section 3.4).
-            self.queue.pop_back();
-            out.series.request_ended();
-            return self.finish(out);
+            return self.forget_request(out);
         }
         if let Some(exchange) = self.queue.back_mut() {
             exchange.note_head(&head, out.words);
@@ -314,7 +342,6 @@ impl Http {
                 }
             }
         }
-        self.lose(direction, out);
     }
 
     fn message_began(&mut self, direction: Direction, out: &mut Out<'_>) {
@@ -324,7 +351,8 @@ impl Http {
                 if self.queue.len() >= out.limits.pipelined {
                     return self.finish(out);
                 }
-                if self.requests == 0 {
+                if !self.is_session && !self.was_session {
+                    (self.is_session, self.was_session) = (true, true);
                     out.series.session_opened();
                 }
                 out.series.request_began();
@@ -391,18 +419,27 @@ impl Http {
     /// The end of the message in progress, and the start of the next, can no longer be told.
     fn lose(&mut self, direction: Direction, out: &mut Out<'_>) {
         let reader = self.reader_mut(direction);
-        out.release(reader.held.len());
-        let counted = std::mem::take(&mut reader.held).len() as u64;
+        let held = std::mem::take(&mut reader.held);
         reader.searched = 0;
         reader.lose();
-        let _ = counted;
-        if direction == Direction::Up && self.requests <= 1 && self.queue.back().is_some_and(Exchange::is_unread) {
-            // What looked like a first request is none: this is another protocol.
-            if let Some(exchange) = self.queue.pop_back() {
-                exchange.forget(out);
-            }
-            self.requests = 0;
-            out.series.session_closed();
+        out.release(held.len());
+        if !held.is_empty() {
+            self.head_cut(direction, &held, out);
+        }
+        if direction == Direction::Up && self.up.is_open && self.queue.back().is_some_and(Exchange::is_unread) {
+            self.forget_request(out);
+        }
+    }
+
+    /// What looked like a request is none. If it was the first, this is another protocol.
+    fn forget_request(&mut self, out: &mut Out<'_>) {
+        self.up.is_open = false;
+        if let Some(exchange) = self.queue.pop_back() {
+            exchange.forget(out);
+        }
+        self.requests = self.requests.saturating_sub(1);
+        if self.requests == 0 {
+            self.close_session(out);
             self.finish(out);
         }
     }

@@ -8,6 +8,8 @@ use ledger::{Document, Verdict};
 use serve::ServeError;
 use store::StoreError;
 
+use crate::terminal::say;
+
 /// How a verb ended, when it did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -66,7 +68,7 @@ pub fn usage(error: &clap::Error) -> ExitCode {
 
 /// One line on stderr. What a server or a file name brought along must not steer the terminal.
 fn tell(line: &str) {
-    eprintln!("yamabiko: {}", harmless(line));
+    say(format_args!("yamabiko: {}", harmless(line)));
 }
 
 fn status(error: &anyhow::Error) -> u8 {

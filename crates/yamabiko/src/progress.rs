@@ -7,6 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lab::drive::progress::{Phase, Snapshot};
 use lab::{Observer, RunFacts};
 
+use crate::terminal::say;
+
 /// Seconds between two plain lines.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
@@ -60,7 +62,7 @@ impl Observer for Display {
         self.total = facts.duration.map(|duration| duration + facts.warmup);
         self.requests = facts.requests;
         for note in &facts.notes {
-            eprintln!("note: {note}");
+            say(format_args!("note: {note}"));
         }
         if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(1000);
@@ -95,7 +97,7 @@ impl Observer for Display {
             }
             None if elapsed.saturating_sub(self.last_plain) >= PLAIN_EVERY => {
                 self.last_plain = elapsed;
-                eprintln!("{:>5.0} s  {}", elapsed.as_secs_f64(), self.line(snapshot));
+                say(format_args!("{:>5.0} s  {}", elapsed.as_secs_f64(), self.line(snapshot)));
             }
             None => {}
         }

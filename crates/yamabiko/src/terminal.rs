@@ -1,6 +1,7 @@
 //! What the terminal can show.
 
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
 
 use report::Style;
 
@@ -15,6 +16,12 @@ pub fn style() -> Style {
         width: u16::try_from(width.unwrap_or(100)).unwrap_or(u16::MAX),
         unicode: locale_is_utf8(),
     }
+}
+
+/// Writes a line to stderr. Where nobody reads it any more (`2>&1 | head`), or the disk behind it is full, the run goes
+/// on: `eprintln!` would panic.
+pub fn say(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn locale_is_utf8() -> bool {

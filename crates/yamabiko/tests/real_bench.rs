@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use support::document::{assert_fields, assert_held, broken, count, number};
 use support::lab::{Room, str_of};
-use support::servers::{PAGE, apache, nginx, own};
+use support::servers::{apache, bench, nginx, own};
 
 /// What noise on the machine cannot excuse.
 const MUST_HOLD: [&str; 9] = [
@@ -44,25 +44,9 @@ fn apache_across_koshiens_distances() {
 }
 
 /// The command as the issue has it, what it printed, what it kept, and what the kept says when asked.
-fn main_job(server: fn(&Room) -> String, seconds: u64) {
-    let room = Room::new();
-    let (server, duration) = (server(&room), format!("{seconds}s"));
-    let document = room.run_json(&[
-        "bench",
-        PAGE,
-        "--server",
-        &server,
-        "--path",
-        "koshien-2001",
-        "--clients",
-        "100",
-        "--rate",
-        "110/s",
-        "--close",
-        "-d",
-        &duration,
-        "--json",
-    ]);
+fn main_job(room: &Room, server: &str, seconds: u64) -> (Value, PathBuf) {
+    let options = format!("--path koshien-2001 --clients 100 --rate 110/s --close -d {seconds}s --json");
+    let document = room.run_json(&bench(server, &options));
 
     assert_held(&document, &MUST_HOLD);
     assert!(broken(&document).iter().all(|name| MACHINE.contains(name)), "{:?}", broken(&document));
@@ -95,18 +79,9 @@ fn main_job(server: fn(&Room) -> String, seconds: u64) {
 /// The run's folder and what must be in it.
 fn kept_files(document: &Value) -> PathBuf {
     let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
-    for name in [
-        "plan.toml",
-        "summary.json",
-        "requests.parquet",
-        "series.parquet",
-        "response_time.hlog",
-        "service_time.hlog",
-        "send_lag.hlog",
-        "connect.hlog",
-        "first_byte.hlog",
-        "connection_duration.hlog",
-    ] {
+    let hlogs = ["response_time", "service_time", "send_lag", "connect", "first_byte", "connection_duration"];
+    let others = ["plan.toml", "summary.json", "requests.parquet", "series.parquet"].map(str::to_owned);
+    for name in hlogs.map(|name| format!("{name}.hlog")).iter().chain(&others) {
         assert!(dir.join(name).is_file(), "{name} is not in {}", dir.display());
     }
     assert!(!dir.join("requests").exists() && !dir.join("series").exists(), "parts are left beside the whole");
@@ -214,7 +189,7 @@ fn a_server_without_a_path() {
 fn the_own_server_next_door() {
     let room = Room::new();
     let server = own(&room);
-    let document = room.run_json(&["bench", PAGE, "--server", &server, "-n", "3000", "-c", "4", "--json"]);
+    let document = room.run_json(&bench(&server, "-n 3000 -c 4 --json"));
     assert_held(&document, &["conservation", "responses_whole", "server_alive", "nothing_dropped_by_mistake"]);
     assert_eq!(count(&document, "load.completed"), 3000);
     let cpu = number(&document, "server.cpu_user_s") + number(&document, "server.cpu_system_s");

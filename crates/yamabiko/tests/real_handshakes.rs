@@ -12,7 +12,7 @@ use support::capture::{Handshake, handshakes};
 use support::document::{assert_held, count};
 use support::lab::{Room, str_of, wait_until};
 use support::processes::{start_in_network, wait_for_server};
-use support::servers::{PAGE, apache, nginx};
+use support::servers::{apache, bench, nginx};
 
 /// Half of the handshakes are within this of what was asked.
 const MEDIAN_ERROR_NS: u64 = 300_000;
@@ -21,14 +21,14 @@ const EARLY_NS: i64 = -20_000;
 
 #[test]
 fn a_hundred_clients_of_apache() {
-    let errors = errors_by_client(|room| apache(room), 100, 110, 4);
+    let errors = errors_by_client(apache, 100, 110, 4);
     // Each is seen four times or more, so that one moment of noise is not a client's distance.
     judge(&errors, 10_000_000);
 }
 
 #[test]
 fn ten_thousand_clients_of_nginx() {
-    let errors = errors_by_client(|room| nginx(room), 10_000, 2500, 4);
+    let errors = errors_by_client(nginx, 10_000, 2500, 4);
     // Most are seen once: a stall of the machine shows in all who were on their way, so the bound is wide, and nine in
     // ten must be well inside it.
     judge(&errors, 100_000_000);
@@ -44,30 +44,15 @@ fn errors_by_client(server: fn(&Room) -> String, clients: u32, rate: u32, second
     let room = Room::new();
     let (server, capture) = (server(&room), room.file("handshakes.pcap"));
     let word = if server.contains("nginx") { "nginx" } else { "apache2" };
-    let mut bench = room.start(&[
-        "bench",
-        PAGE,
-        "--server",
-        &server,
-        "--path",
-        "koshien-2001",
-        "--clients",
-        &clients.to_string(),
-        "--rate",
-        &format!("{rate}/s"),
-        "--close",
-        "--warmup",
-        "2s",
-        "-d",
-        &format!("{seconds}s"),
-        "--json",
-    ]);
+    let options =
+        format!("--path koshien-2001 --clients {clients} --rate {rate}/s --close --warmup 2s -d {seconds}s --json");
+    let mut bench = room.start(&bench(&server, &options));
     let server_pid = wait_for_server(&mut bench, word, 1)[0];
     let tcpdump = start_in_network(
         &room,
         server_pid,
         // A handshake's packets fit in 96 bytes; 32 MiB hold more than the whole run has.
-        &["tcpdump", "-i", "s0", "-w", str_of(&capture), "-s", "96", "-B", "32768", "-n", "-Z", "root", HANDSHAKE],
+        &["tcpdump", "-i", "s0", "-w", str_of(&capture), "-n", "-s96", "-B32768", "-Zroot", HANDSHAKE],
     );
     wait_until("tcpdump listens", || tcpdump.stderr().contains("listening on s0"));
     let output = bench.finish();

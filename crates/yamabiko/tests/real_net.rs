@@ -10,12 +10,12 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use support::lab::{Room, str_of};
-use support::servers::{PAGE, nginx, own};
+use support::servers::{PAGE, net, nginx, own};
 
 #[test]
 fn ping_sees_the_distance() {
     let room = Room::new();
-    let pinged = room.run(&["net", "--rtt", "48ms", "--", "ping", "-n", "-c", "10", "-i", "0.05", "server"]).success();
+    let pinged = room.run(&net("--rtt 48ms", "ping -n -c 10 -i 0.05 server")).success();
     let mut times: Vec<f64> = times_ms(&pinged.stdout);
     assert_eq!(times.len(), 10, "{pinged}");
     times.sort_by(f64::total_cmp);
@@ -28,26 +28,8 @@ fn ping_sees_the_distance() {
 fn ping_sees_the_loss() {
     let room = Room::new();
     let report = room.file("net.json");
-    let pinged = room.run(&[
-        "net",
-        "--rtt",
-        "2ms",
-        "--loss",
-        "5%",
-        "--json",
-        str_of(&report),
-        "--",
-        "ping",
-        "-n",
-        "-q",
-        "-c",
-        "400",
-        "-i",
-        "0.004",
-        "-W",
-        "1",
-        "server",
-    ]);
+    let options = format!("--rtt 2ms --loss 5% --json {}", report.display());
+    let pinged = room.run(&net(&options, "ping -n -q -c 400 -i 0.004 -W 1 server"));
     assert_eq!(pinged.code, Some(0), "some came back: {pinged}");
     let numbers = |word: &str| -> u64 {
         let before = pinged.stdout.split(word).next().unwrap().trim_end();
@@ -68,37 +50,27 @@ fn ping_sees_the_loss() {
 fn curl_wrk_and_httperf_run_unchanged() {
     let room = Room::new();
     let server = nginx(&room);
-    let net = |command: &[&str]| room.run(&[&["net", "--rtt", "20ms", "--server", &server, "--"], command].concat());
+    let net = |program: &str| {
+        let options = ["net", "--rtt", "20ms", "--server", &server, "--"];
+        room.run(&[&options[..], &program.split(' ').collect::<Vec<_>>()].concat())
+    };
 
     let page = room.file("page");
-    let curl = net(&["curl", "-s", "-o", str_of(&page), "-w", "%{http_code} %{time_connect} %{local_ip}", PAGE]);
-    let said: Vec<&str> = curl.stdout.split(' ').collect();
+    let said = "%{http_code},%{time_connect},%{local_ip}";
+    let curl = net(&format!("curl -s -o {} -w {said} {PAGE}", page.display()));
+    let said: Vec<&str> = curl.stdout.split(',').collect();
     assert_eq!((curl.code, said[0], said[2]), (Some(0), "200", "198.19.0.1"), "{curl}");
     let connect_s: f64 = said[1].parse().unwrap();
     assert!((0.020..0.040).contains(&connect_s), "{curl}");
     assert_eq!(fs::read(&page).unwrap(), fs::read(room.www().join("10k.bin")).unwrap());
 
-    let wrk = net(&["wrk", "-t1", "-c8", "-d1s", PAGE]).success();
+    let wrk = net(&format!("wrk -t1 -c8 -d1s {PAGE}")).success();
     let rate: f64 = after(&wrk.stdout, "Requests/sec:").parse().unwrap();
     // Eight at a time, each 20 ms: 400 a second at the very most.
     assert!((100.0..401.0).contains(&rate), "{wrk}");
     assert!(!wrk.stdout.contains("Socket errors") && !wrk.stdout.contains("Non-2xx"), "{wrk}");
 
-    let httperf = net(&[
-        "httperf",
-        "--hog",
-        "--server",
-        "server",
-        "--port",
-        "8080",
-        "--uri",
-        "/10k.bin",
-        "--num-conns",
-        "100",
-        "--rate",
-        "100",
-    ])
-    .success();
+    let httperf = net("httperf --hog --server server --port 8080 --uri /10k.bin --num-conns 100 --rate 100").success();
     let connect_ms: f64 = after(&httperf.stdout, "Connection time [ms]: connect").parse().unwrap();
     assert!((20.0..40.0).contains(&connect_ms), "{httperf}");
     assert!(httperf.stdout.contains("Errors: total 0 "), "{httperf}");
@@ -108,29 +80,9 @@ fn curl_wrk_and_httperf_run_unchanged() {
 #[test]
 fn iperf3_sees_the_rate() {
     let room = Room::new();
-    let iperf3 = room
-        .run(&[
-            "net",
-            "--rtt",
-            "20ms",
-            "--down",
-            "10Mbit",
-            "--server",
-            "exec iperf3 -s",
-            "--server-tcp",
-            "cc=cubic",
-            "--",
-            "iperf3",
-            "-c",
-            "server",
-            "-R",
-            "-t",
-            "4",
-            "-O",
-            "1",
-            "-J",
-        ])
-        .success();
+    let mut arguments = vec!["net", "--server", "exec iperf3 -s", "--server-tcp", "cc=cubic"];
+    arguments.extend("--rtt 20ms --down 10Mbit -- iperf3 -c server -R -t 4 -O 1 -J".split(' '));
+    let iperf3 = room.run(&arguments).success();
     let received = received_mbit_per_s(&iperf3.json());
     assert!((9.4..10.0).contains(&received), "{received} Mbit/s");
 }

@@ -13,26 +13,13 @@ use nix::sys::signal::Signal;
 use support::document::{assert_held, count, number};
 use support::lab::Room;
 use support::processes::{signal_all, stat, wait_for_server};
-use support::servers::{PAGE, nginx};
+use support::servers::{bench, nginx};
 
 #[test]
 fn a_fifth_of_a_core_is_what_nginx_gets() {
     let room = Room::new();
     let server = nginx(&room);
-    let mut bench = room.start(&[
-        "bench",
-        PAGE,
-        "--server",
-        &server,
-        "--server-cpu",
-        "20%",
-        "-c",
-        "64",
-        "--close",
-        "-d",
-        "4s",
-        "--json",
-    ]);
+    let mut bench = room.start(&bench(&server, "--server-cpu 20% -c 64 --close -d 4s --json"));
     let server_pids = wait_for_server(&mut bench, "nginx", 2);
     let cpu = || server_pids.iter().map(|&pid| stat(pid).map_or(Duration::ZERO, |stat| stat.cpu)).sum::<Duration>();
     sleep(Duration::from_secs(1));
@@ -56,10 +43,7 @@ fn a_fifth_of_a_core_is_what_nginx_gets() {
 fn a_stall_of_the_server_shows_in_full() {
     let room = Room::new();
     let server = nginx(&room);
-    let mut bench = room.start(&[
-        "bench", PAGE, "--server", &server, "--rtt", "20ms", "--rate", "200/s", "--warmup", "500ms", "-d", "6s",
-        "--json",
-    ]);
+    let mut bench = room.start(&bench(&server, "--rtt 20ms --rate 200/s --warmup 500ms -d 6s --json"));
     let server_pids = wait_for_server(&mut bench, "nginx", 2);
     sleep(Duration::from_millis(2500));
     signal_all(&server_pids, Signal::SIGSTOP);

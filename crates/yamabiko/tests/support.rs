@@ -5,4 +5,5 @@ pub mod capture;
 pub mod document;
 pub mod lab;
 pub mod processes;
+pub mod remains;
 pub mod servers;

@@ -1,5 +1,7 @@
 //! From what a run left behind to its document, its files and the gate's verdict.
 
+use std::io::Write;
+
 use ledger::document::{self, Run, SCHEMA, Validity};
 use ledger::{Document, SecondRecord};
 use load::{Ending, LevelSampler, Load, Tally};
@@ -133,7 +135,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         folder_path = Some(folder.path().to_owned());
         if let Err(error) = keep_rest(folder, &document, &counted.histograms, measured_from, measured_end) {
             // The result is printed all the same; what is missing on disk is said.
-            eprintln!("yamabiko: the run's files are not complete: {error}");
+            let _ = writeln!(std::io::stderr(), "yamabiko: the run's files are not complete: {error}");
         }
     }
     // The server is told to end before its place is torn down, so that it can write what it wants to.

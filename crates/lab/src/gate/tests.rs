@@ -143,6 +143,7 @@ fn just_past_a_limit_is_invalid() {
     let invalid = |name, spoil: fn(&mut Case)| assert_eq!(spoilt(name, spoil), Verdict::Invalid, "{name}");
     invalid("generator_on_time", |case| case.load().send_lag_ns.p99 += 1);
     invalid("generator_on_time", |case| case.gave_up = true);
+    invalid("generator_on_time", |case| case.load().send_lag_ns.count = 989);
     invalid("path_on_time", |case| case.path().lateness_ns.p99 += 1);
     invalid("rtt_as_asked", |case| case.path().rtt_error_ns.as_mut().unwrap().p50 += 1);
     invalid("nothing_dropped_by_mistake", |case| {

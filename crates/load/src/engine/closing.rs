@@ -36,6 +36,8 @@ impl Load {
             self.queues.push(Queue::Lingering, index, now + LINGER);
         } else if let Loop::Closed(_) = self.arrivals {
             self.issue_on(now, index);
+        } else if let Some(request) = self.waiting_for(index) {
+            self.send_on(index, request);
         } else {
             self.enter_idle(now, index);
             self.serve_backlog();

@@ -7,6 +7,10 @@ use super::{Load, Loop};
 use crate::connection::State;
 use crate::queues::Queue;
 
+/// Calls of `make_arrivals` by which a stopped phase is filled up to its end: four million arrivals. What is still
+/// missing then would take all memory.
+const CATCH_UP_CALLS_MAX: usize = 1024;
+
 impl Load {
     /// Makes the arrivals that are due intended, each at its own moment however late this call is, and ends what has
     /// timed out.
@@ -42,11 +46,16 @@ impl Load {
 
     fn end_phase(&mut self, now: Timestamp) {
         self.phase.end_at(now);
-        while let Loop::Open(schedule) = &self.arrivals
-            && schedule.next() < now
-            && self.phase.admits(schedule.next())
-        {
+        for _ in 0..CATCH_UP_CALLS_MAX {
+            let Loop::Open(schedule) = &self.arrivals else { break };
+            if schedule.next() >= now || !self.phase.admits(schedule.next()) {
+                break;
+            }
             self.make_arrivals(now);
+        }
+        // A generator hopelessly behind its schedule: the phase ends where its arrivals do.
+        if let Loop::Open(schedule) = &self.arrivals {
+            self.phase.end_at(schedule.next());
         }
         self.phase.stop(now);
     }

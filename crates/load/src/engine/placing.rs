@@ -42,6 +42,10 @@ impl Waiting {
 /// stop. The others keep their moments and come with the next call.
 const ARRIVALS_PER_CALL_MAX: usize = 4096;
 
+/// So far into the backlog a free connection looks for a request of its own client. It also bounds for how long the
+/// first in the queue can be passed over.
+const LOOK_AHEAD: usize = 512;
+
 impl Load {
     /// Makes the arrivals that are due by `now` intended, each at its own moment.
     pub(super) fn make_arrivals(&mut self, now: Timestamp) {
@@ -104,6 +108,18 @@ impl Load {
             }
             self.backlog.pop_front();
         }
+    }
+
+    /// The request that connection `index`, just become free, is to carry next: the oldest that waits for its own
+    /// client, if it is not far down the queue. Serving the very first instead would mean closing this connection and
+    /// opening another for every request while there is a backlog.
+    pub(super) fn waiting_for(&mut self, index: u32) -> Option<RequestRecord> {
+        let connection = self.pool.at(index);
+        let (client, endpoint) = (connection.client, connection.endpoint);
+        let fits =
+            |waiting: &Waiting| waiting.client == client && self.endpoints[usize::from(waiting.url)] == endpoint;
+        let at = self.backlog.iter().take(LOOK_AHEAD).position(fits)?;
+        self.backlog.remove(at).map(Waiting::record)
     }
 
     /// Opens a connection for a request.

@@ -59,8 +59,7 @@ impl Exchange {
 
     pub(super) fn note_head(&mut self, head: &RequestHead<'_>, words: &mut Words) {
         let mut cut = |word: &[u8], most: usize| words.share(&word[..word.len().min(most)]);
-        // Without the space after it a method may be cut.
-        self.method = head.target.map(|_| cut(head.method, METHOD_MAX)).or_else(|| self.method.take());
+        self.method = Some(cut(head.method, METHOD_MAX));
         self.path = head.target.map(|target| cut(target, PATH_MAX));
         self.host = head.host.map(|host| cut(host, HOST_MAX));
     }

@@ -20,7 +20,7 @@ pub(super) enum Body {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestHead<'a> {
     pub(super) method: &'a [u8],
-    /// Absent when it was cut.
+    /// Absent when the first line was cut.
     pub(super) target: Option<&'a [u8]>,
     pub(super) host: Option<&'a [u8]>,
     pub(super) body: Body,
@@ -62,13 +62,14 @@ pub(super) fn may_be_response(bytes: &[u8]) -> bool {
 /// Reads a request's head from bytes of which the end may be missing. `None` when the first line is no request's.
 pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
     let (line, fields) = first_line(bytes);
-    let space = memchr(b' ', line).unwrap_or(line.len());
-    let (method, rest) = (&line[..space], line.get(space + 1..).unwrap_or(&[]));
+    let space = memchr(b' ', line)?;
+    let (method, rest) = (&line[..space], &line[space + 1..]);
     if method.is_empty() || method.len() > METHOD_MAX || !method.iter().all(|&byte| is_method_byte(byte)) {
         return None;
     }
     let mut head = RequestHead { method, target: None, host: None, body: Body::Unstated };
-    let Some(fields) = fields else { return Some(head) };
+    // Without the version at the line's end only a method of HTTP's own makes it a request.
+    let Some(fields) = fields else { return METHODS.contains(&method).then_some(head) };
     // The last space parts target and version: some clients send spaces in the target.
     let version = rest.iter().rposition(|&byte| byte == b' ')?;
     if version == 0 || !rest[version + 1..].starts_with(VERSION) {
@@ -157,6 +158,9 @@ fn is_method_byte(byte: u8) -> bool {
     byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_')
 }
 
+/// RFC 9110, section 9.3, and PATCH.
+const METHODS: [&[u8]; 9] =
+    [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH"];
 const VERSION: &[u8] = b"HTTP/1.";
 /// The longest registered method has 16 letters.
 const METHOD_MAX: usize = 32;
@@ -172,8 +176,9 @@ mod tests {
         assert_eq!((head.method, head.target, head.host), (&b"POST"[..], Some(&b"/a b?c"[..]), Some(&b"x.org"[..])));
         assert_eq!(head.body, Body::Length(12));
         assert_eq!(request(b"GET /long").unwrap().target, None);
+        assert_eq!(request(b"EHLO /long"), None);
         assert_eq!(request(b"GET / HTTP/1.1\r\nHost: x.o").unwrap().host, None, "a cut value is no value");
-        for wrong in [&b"get / HTTP/1.1\r\n"[..], b"GET /\r\n", b"GET / FTP/1.1\r\n", b"\x16\x03\x01", b""] {
+        for wrong in [&b"get / HTTP/1.1\r\n"[..], b"GET /\r\n", b"GET / FTP/1.1\r\n", b"\x16\x03\x01", b"GET", b""] {
             assert_eq!(request(wrong), None);
         }
     }

@@ -106,9 +106,9 @@ impl Half {
         }
     }
 
-    /// Sequence number of its SYN, if that was seen.
+    /// Sequence number of its SYN, seen or told by what came after it.
     pub(crate) fn syn_sequence(&self) -> Option<u32> {
-        (self.syns > 0).then_some(self.isn)
+        self.is_started.then_some(self.isn)
     }
 
     /// How often its SYN was seen.
@@ -121,9 +121,9 @@ impl Half {
         self.syns > 0 && self.acknowledged > START
     }
 
-    /// Bytes held for it.
-    pub(crate) fn held(&self) -> usize {
-        self.trouble.as_ref().map_or(0, |trouble| trouble.pieces.held())
+    /// Whether its FIN was reached, with nothing missing before it.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// Takes in a segment this side sent.

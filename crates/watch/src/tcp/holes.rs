@@ -19,15 +19,12 @@ pub(super) struct Filled {
 }
 
 impl Holes {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Adds a hole above all others. With `limit` of them the last is stretched instead: what was seen between is
     /// then forgotten, which miscounts and never fails.
     pub(super) fn push(&mut self, start: u64, end: u64, limit: usize) {
+        let count = self.0.len();
         match self.0.last_mut() {
-            Some(last) if self.0.len() >= limit.max(1) => last.end = end,
+            Some(last) if count >= limit.max(1) => last.end = end,
             Some(last) if last.end == start => last.end = end,
             _ => self.0.push(Hole { start, end }),
         }
@@ -89,7 +86,7 @@ mod tests {
         assert_eq!(holes.first_above(0), Some(Hole { start: 10, end: 12 }));
         assert_eq!(holes.first_above(12), Some(Hole { start: 14, end: 20 }));
         assert_eq!(holes.fill(0, 100, 0, 64).bytes, 8);
-        assert!(holes.is_empty());
+        assert!(holes.0.is_empty());
     }
 
     #[test]

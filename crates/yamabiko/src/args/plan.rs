@@ -28,7 +28,9 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
     };
     let clients = load.clients.unwrap_or(match connections {
         Some(connections) if load.rate.is_none() => connections.min(path::AddressPlan::CLIENTS_MAX),
-        _ => OPEN_CLIENTS,
+        // More clients than connections would close one connection for each request of another client.
+        Some(connections) => connections.min(OPEN_CLIENTS),
+        None => OPEN_CLIENTS,
     });
     let method = match load.method {
         MethodName::Get if load.body.is_some() => Method::Post,

@@ -19,6 +19,7 @@ use super::bench::print;
 use crate::args;
 use crate::exit::Exit;
 use crate::progress::Display;
+use crate::terminal::say;
 
 const RATE_PER_S: f64 = 110.0;
 const CLIENTS: u32 = 100;
@@ -71,10 +72,10 @@ pub fn run(demo: &args::Demo) -> Result<Exit> {
 
     let book = Book::open()?;
     if !demo.json {
-        eprintln!(
+        say(format_args!(
             "One server, {RATE_PER_S:.0} requests/s of a 10 KB file, one connection each, {CLIENTS} clients; \
              only the distance changes."
-        );
+        ));
     }
     let mut outcomes = Vec::new();
     for experiment in &EXPERIMENTS {

@@ -11,6 +11,7 @@ use units::format_duration;
 use crate::args;
 use crate::args::plan;
 use crate::exit::Exit;
+use crate::terminal::say;
 
 /// Runs the program and ends with its status.
 pub fn run(net: &args::Net) -> Result<Exit> {
@@ -31,7 +32,7 @@ pub fn run(net: &args::Net) -> Result<Exit> {
     };
     let outcome = lab::net(&plan, &command, |facts| {
         if std::io::stderr().is_terminal() {
-            eprintln!("{facts}");
+            say(facts);
         }
     })?;
     tell(&outcome);
@@ -47,15 +48,15 @@ fn tell(outcome: &NetOutcome) {
     let Some(path) = &outcome.document.path else { return };
     if std::io::stderr().is_terminal() {
         let drops: u64 = path.drops.values().sum();
-        eprintln!(
+        say(format_args!(
             "path: {} packets, {drops} dropped, lateness p99 {}",
             path.packets,
             format_duration(std::time::Duration::from_nanos(path.lateness_ns.p99)),
-        );
+        ));
     }
     for check in &outcome.document.validity.checks {
         if check.state == ledger::CheckState::Failed {
-            eprintln!("yamabiko: not to be trusted: {}", check.why);
+            say(format_args!("yamabiko: not to be trusted: {}", check.why));
         }
     }
 }

@@ -7,6 +7,7 @@ use sys::signal::Interrupts;
 
 use crate::args;
 use crate::exit::Exit;
+use crate::terminal::say;
 
 /// Serves until interrupted.
 pub fn run(arguments: &args::Serve) -> Result<Exit> {
@@ -16,7 +17,7 @@ pub fn run(arguments: &args::Serve) -> Result<Exit> {
         ..serve::ServeSpec::new(arguments.dir.clone(), arguments.listen)
     };
     serve::serve(&spec, interrupts.as_fd(), |address| {
-        eprintln!("serving {} on http://{address}/ (Ctrl-C ends it)", arguments.dir.display());
+        say(format_args!("serving {} on http://{address}/ (Ctrl-C ends it)", arguments.dir.display()));
     })?;
     Ok(Exit::Fine)
 }

@@ -29,14 +29,22 @@ pub fn yamabiko() -> PathBuf {
 /// A folder that any user may read, with pages to serve, a place for servers to write, and a book of its own.
 pub struct Room {
     folder: TempDir,
-    _alone: MutexGuard<'static, ()>,
+    _alone: Option<MutexGuard<'static, ()>>,
 }
 
 impl Room {
     /// Waits for its turn.
     pub fn new() -> Room {
         assert!(Uid::effective().is_root(), "these tests make namespaces: run them as root");
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        Room::furnish(Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// A room for what any user can do beside others: no figure in it is to be relied upon.
+    pub fn shared() -> Room {
+        Room::furnish(None)
+    }
+
+    fn furnish(alone: Option<MutexGuard<'static, ()>>) -> Room {
         let folder = tempfile::Builder::new().prefix("yamabiko-real-").tempdir().unwrap();
         let room = Room { folder, _alone: alone };
         set_mode(room.path(), 0o755);
@@ -85,10 +93,12 @@ impl Room {
     pub fn start_command(&self, mut command: Command) -> Running {
         let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
         let said = format!("{command:?}");
+        if command.get_current_dir().is_none() {
+            command.current_dir(self.path());
+        }
         let child = command
             .env("YAMABIKO_RUNS", self.runs())
             .env("NO_COLOR", "1")
-            .current_dir(self.path())
             .stdout(out.try_clone().unwrap())
             .stderr(err.try_clone().unwrap())
             .spawn()

@@ -11,22 +11,38 @@ pub const PORT: u16 = 8080;
 /// Where its 10 KB page is.
 pub const PAGE: &str = "http://server:8080/10k.bin";
 
+/// Arguments of `bench` against the page of this server; more of them in one text.
+pub fn bench<'a>(server: &'a str, more: &'a str) -> Vec<&'a str> {
+    ["bench", PAGE, "--server", server].into_iter().chain(more.split_whitespace()).collect()
+}
+
+/// Arguments of `net` with these options, for this program and its arguments.
+pub fn net<'a>(options: &'a str, program: &'a str) -> Vec<&'a str> {
+    ["net"].into_iter().chain(options.split_whitespace()).chain(["--"]).chain(program.split_whitespace()).collect()
+}
+
 /// The command that starts nginx with one worker.
 pub fn nginx(room: &Room) -> String {
-    let (here, www) = (room.path().display(), room.www());
+    nginx_in(room, room.path())
+}
+
+/// The same with another folder to write in, which has a folder `var`.
+pub fn nginx_in(room: &Room, prefix: &Path) -> String {
+    // Relative names are relative to the prefix.
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|kind| format!("    {kind}_temp_path {here}/var/{kind};\n"))
+        .map(|kind| format!("    {kind}_temp_path var/{kind};\n"))
         .concat();
     // A stalled server must not lose connections: they wait in its backlog.
     let text = format!(
-        "worker_processes 1;\nworker_rlimit_nofile 8192;\npid {here}/var/nginx.pid;\nerror_log stderr;\n\
+        "worker_processes 1;\nworker_rlimit_nofile 8192;\npid var/nginx.pid;\nerror_log stderr;\n\
          events {{ worker_connections 8000; }}\n\
          http {{\n    access_log off;\n    keepalive_requests 1000000;\n{temporary}    \
          server {{ listen {PORT} backlog=4096; root {}; }}\n}}\n",
-        www.display()
+        room.www().display()
     );
-    fs::write(room.path().join("nginx.conf"), text).unwrap();
-    format!("exec nginx -p {here} -c {here}/nginx.conf -g 'daemon off;'")
+    let configuration = prefix.join("nginx.conf");
+    fs::write(&configuration, text).unwrap();
+    format!("exec nginx -p {} -c {} -g 'daemon off;'", prefix.display(), configuration.display())
 }
 
 /// The command that starts Apache with one process of threads (mpm_event).

@@ -1,0 +1,123 @@
+//! What the analysis costs: packets a second over a capture made in memory, and bytes a connection.
+//!
+//! `cargo run --release -p watch --example cost [CONNECTIONS [ROUNDS]]`: that many connections of five keep-alive
+//! requests each, interleaved, decoded from pcap bytes and analysed on one core. Headers and timestamps as Linux
+//! sends them, payload snapped to 128 bytes of frame.
+
+#![allow(clippy::disallowed_methods, reason = "a measurement of cost reads the clock; the library does not")]
+
+use std::time::Instant;
+
+use units::Timestamp;
+use watch::{Watch, WatchSpec};
+use wire::capture::{self, write};
+use wire::link::LinkType;
+
+const SNAP: usize = 128;
+
+fn main() {
+    let arguments: Vec<usize> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
+    let connections = arguments.first().copied().unwrap_or(20_000) as u32;
+    let rounds = arguments.get(1).copied().unwrap_or(5);
+    let (file, packets) = synthetic(connections);
+    println!("{connections} connections, {packets} packets, {} MB of pcap", file.len() >> 20);
+    println!("{} bytes of slab per connection, and up to {} for HTTP", Watch::FLOW_BYTES, Watch::HTTP_BYTES);
+    for _ in 0..rounds {
+        let began = Instant::now();
+        let mut decoded = 0u64;
+        for packet in capture::packets(&file) {
+            decoded += packet.expect("the file was just written").bytes.len() as u64;
+        }
+        let decoding = began.elapsed().as_secs_f64();
+        let began = Instant::now();
+        let mut watch = Watch::new(WatchSpec::default());
+        let (mut records, mut requests) = (Vec::new(), Vec::new());
+        let (mut seen, mut told, mut last) = (0, 0, Timestamp::ZERO);
+        for packet in capture::packets(&file) {
+            let packet = packet.expect("the file was just written");
+            last = packet.at;
+            watch.handle_packet(packet.at, LinkType::Ethernet, packet.bytes, packet.original_length);
+            if records.len() + requests.len() > 0 || watch.live().counts.packets % 4096 == 0 {
+                watch.take_connections(&mut records);
+                watch.take_requests(&mut requests);
+                (seen, told) = (seen + records.len(), told + requests.len());
+                records.clear();
+                requests.clear();
+            }
+        }
+        watch.finish(last);
+        watch.take_connections(&mut records);
+        watch.take_requests(&mut requests);
+        (seen, told) = (seen + records.len(), told + requests.len());
+        let took = began.elapsed().as_secs_f64();
+        println!(
+            "{:.2} M packets/s ({:.0} ns each, {:.0} of it decoding {decoded} bytes), {seen} connections, {told} requests",
+            packets as f64 / took / 1e6,
+            took / packets as f64 * 1e9,
+            decoding / packets as f64 * 1e9,
+        );
+    }
+}
+
+/// A pcap file: all connections open, then ask and are answered in turn, then close.
+fn synthetic(connections: u32) -> (Vec<u8>, u64) {
+    let mut maker = Maker { file: Vec::new(), packets: 0, at: 1_000_000_000 };
+    write::pcap_header(&mut maker.file, LinkType::Ethernet, SNAP as u32);
+    let request = b"GET /10k.bin HTTP/1.1\r\nHost: server\r\n\r\n";
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10240\r\n\r\n";
+    let mut first = head.to_vec();
+    first.resize(1448, b'x');
+    let rest = vec![b'x'; 10_240 + head.len() - 1448];
+    let (asked, answered) = (request.len() as u32, 10_240 + head.len() as u32);
+    for group in (0..connections).step_by(1000) {
+        let group = group..connections.min(group + 1000);
+        let mut all = |act: &dyn Fn(&mut Maker, u32)| group.clone().for_each(|client| act(&mut maker, client));
+        all(&|maker, client| maker.send(client, true, 0, 0, 0x02, b""));
+        all(&|maker, client| maker.send(client, false, 0, 1, 0x12, b""));
+        all(&|maker, client| maker.send(client, true, 1, 1, 0x10, b""));
+        for round in 0..5 {
+            let (up, down) = (1 + round * asked, 1 + round * answered);
+            all(&|maker, client| maker.send(client, true, up, down, 0x18, request));
+            all(&|maker, client| maker.send(client, false, down, up + asked, 0x10, &first));
+            all(&|maker, client| maker.send(client, false, down + 1448, up + asked, 0x18, &rest));
+            all(&|maker, client| maker.send(client, true, up + asked, down + answered, 0x10, b""));
+        }
+        let (up, down) = (1 + 5 * asked, 1 + 5 * answered);
+        all(&|maker, client| maker.send(client, true, up, down, 0x11, b""));
+        all(&|maker, client| maker.send(client, false, down, up + 1, 0x11, b""));
+        all(&|maker, client| maker.send(client, true, up + 1, down + 1, 0x10, b""));
+    }
+    (maker.file, maker.packets)
+}
+
+struct Maker {
+    file: Vec<u8>,
+    packets: u64,
+    at: u64,
+}
+
+impl Maker {
+    fn send(&mut self, client: u32, is_up: bool, sequence: u32, acknowledgement: u32, flags: u8, payload: &[u8]) {
+        self.at += 2_000;
+        self.packets += 1;
+        let ends = [(0xC613_0000 + client / 20_000, 10_000 + (client % 20_000) as u16), (0xC612_0001, 80u16)];
+        let [source, destination] = if is_up { ends } else { [ends[1], ends[0]] };
+        let mut frame = vec![0; 12];
+        frame.extend([8, 0, 0x45, 0]);
+        frame.extend((52 + payload.len() as u16).to_be_bytes());
+        frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+        frame.extend(source.0.to_be_bytes());
+        frame.extend(destination.0.to_be_bytes());
+        frame.extend(source.1.to_be_bytes());
+        frame.extend(destination.1.to_be_bytes());
+        frame.extend(sequence.to_be_bytes());
+        frame.extend(acknowledgement.to_be_bytes());
+        frame.extend([0x80, flags, 1, 0, 0, 0, 0, 0, 1, 1, 8, 10]);
+        frame.extend(((self.at / 1_000_000) as u32).to_be_bytes());
+        frame.extend(((self.at / 1_000_000) as u32).to_be_bytes());
+        frame.extend_from_slice(payload);
+        let original = frame.len() as u32;
+        frame.truncate(SNAP);
+        write::pcap_packet(&mut self.file, Timestamp::from_nanos(self.at), &frame, original);
+    }
+}

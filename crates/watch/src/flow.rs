@@ -1,0 +1,243 @@
+//! One connection: its handshake, both directions, what it carries, how it ends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ledger::{ConnectionRecord, Direction, RecordEnd};
+use units::Timestamp;
+use wire::tcp::flags::{ACK, RST, SYN};
+
+use crate::out::Out;
+use crate::spec::CapturePoint;
+use crate::stream::{Feed, Stream};
+use crate::tcp::Segment;
+use crate::tcp::half::{Half, NEVER};
+use crate::tcp::state::Endpoints;
+
+/// Everything kept of a connection.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    /// Sequence number in the capture.
+    pub(crate) number: u64,
+    /// Latest moment of the capture at which it was heard of: never steps back.
+    pub(crate) heard_at: u64,
+    /// Latest moment of the capture when it closed; [`NEVER`] before.
+    pub(crate) over_at: u64,
+    /// Whether the client is the second end of the key.
+    pub(crate) client_is_second: bool,
+    roles_seen: bool,
+    is_in_process: bool,
+    endpoints: Endpoints,
+    halves: [Half; 2],
+    stream: Stream,
+    first_at: u64,
+    last_at: u64,
+    first_data_at: u64,
+    last_data_at: u64,
+    syn_at: u64,
+    syn_ack_at: u64,
+    ack_at: u64,
+    closed_at: u64,
+    fragments: u32,
+    server_name: Option<Arc<[u8]>>,
+}
+
+impl Flow {
+    /// A connection whose first packet came at `at`.
+    pub(crate) fn new(number: u64, at: u64, client_is_second: bool, roles_seen: bool) -> Flow {
+        Flow {
+            number,
+            heard_at: at,
+            over_at: NEVER,
+            client_is_second,
+            roles_seen,
+            is_in_process: false,
+            endpoints: Endpoints::default(),
+            halves: [Half::new(), Half::new()],
+            stream: Stream::Unknown { is_fresh: false },
+            first_at: at,
+            last_at: at,
+            first_data_at: NEVER,
+            last_data_at: NEVER,
+            syn_at: NEVER,
+            syn_ack_at: NEVER,
+            ack_at: NEVER,
+            closed_at: NEVER,
+            fragments: 0,
+            server_name: None,
+        }
+    }
+
+    /// Whether a segment with SYN begins another connection between the same ends: its sequence number is not that of
+    /// the SYN seen, and it is not the other half of a simultaneous open. A SYN that a host would only challenge
+    /// (RFC 5961) is taken for a new connection too: one observer cannot tell.
+    pub(crate) fn is_replaced_by(&self, direction: Direction, segment: &Segment<'_>) -> bool {
+        if !segment.has(SYN) || segment.has(RST) {
+            return false;
+        }
+        let (own, peer) = (&self.halves[direction.index()], opposite(direction));
+        match own.syn_sequence() {
+            Some(sequence) if sequence == segment.sequence => false,
+            _ if self.over_at != NEVER => true,
+            Some(_) => !segment.has(ACK),
+            None => !segment.has(ACK) && !self.endpoints.is_calling(peer),
+        }
+    }
+
+    /// Takes in a segment. True when the connection has just stopped being in process.
+    #[inline]
+    pub(crate) fn receive(
+        &mut self,
+        direction: Direction,
+        segment: &Segment<'_>,
+        capture_point: CapturePoint,
+        is_fragment: bool,
+        out: &mut Out<'_>,
+    ) -> bool {
+        let at = segment.at;
+        self.heard_at = out.series.now().as_nanos();
+        (self.first_at, self.last_at) = (self.first_at.min(at), self.last_at.max(at));
+        self.fragments = self.fragments.saturating_add(u32::from(is_fragment));
+        if segment.length > 0 {
+            self.last_data_at = at;
+            self.first_data_at = self.first_data_at.min(at);
+            out.series.row.data_packets += 1;
+        }
+        if !self.is_in_process && self.over_at == NEVER && (segment.length > 0 || segment.has(SYN)) {
+            self.is_in_process = true;
+            out.series.connection_opened();
+        }
+        self.endpoints.packet(direction, segment.flags);
+        if segment.has(SYN) {
+            self.note_syn(direction, segment, out);
+        }
+        if segment.flags & (ACK | RST) == ACK {
+            let peer = opposite(direction);
+            let (half, mut feed) = self.half(peer, out);
+            let limits = feed.out.limits;
+            let missing = half.acknowledge(segment, limits, &mut feed);
+            out.series.row.missing_bytes += missing;
+            if self.ack_at == NEVER && direction == Direction::Up && !segment.has(SYN) {
+                self.note_handshake(at, capture_point, out);
+            }
+        }
+        let (half, mut feed) = self.half(direction, out);
+        let limits = feed.out.limits;
+        let receipt = half.receive(segment, limits, &mut feed);
+        if !segment.options.sack().is_empty() {
+            half.note_sack(segment);
+        }
+        out.series.row.retransmitted_packets += u64::from(receipt.is_retransmitted);
+        if self.over_at == NEVER && self.endpoints.is_over() {
+            self.close(segment, out);
+            return true;
+        }
+        false
+    }
+
+    /// The record as it stands, and an end to what is open. `key_ends` are the ends of the key, in its order.
+    pub(crate) fn into_record(
+        mut self,
+        key_ends: [SocketAddr; 2],
+        end: RecordEnd,
+        out: &mut Out<'_>,
+    ) -> ConnectionRecord {
+        self.leave_process(out);
+        self.stream.finish(out);
+        for direction in Direction::BOTH {
+            let (half, mut feed) = self.half(direction, out);
+            half.release(&mut feed);
+        }
+        let moment = |at: u64| (at != NEVER).then_some(Timestamp::from_nanos(at));
+        let [up, down] = [&self.halves[0], &self.halves[1]];
+        let (client_side, server_side) = self.handshake_rtts();
+        ConnectionRecord {
+            connection: self.number,
+            client: key_ends[usize::from(self.client_is_second)],
+            server: key_ends[usize::from(!self.client_is_second)],
+            roles_seen: self.roles_seen,
+            syn_at: moment(self.syn_at),
+            syn_ack_at: moment(self.syn_ack_at),
+            ack_at: moment(self.ack_at),
+            handshake_rtt_ns: client_side,
+            server_rtt_ns: server_side,
+            first_at: Timestamp::from_nanos(self.first_at),
+            last_at: Timestamp::from_nanos(self.last_at),
+            first_data_at: moment(self.first_data_at),
+            last_data_at: moment(self.last_data_at),
+            closed_at: moment(self.closed_at),
+            state: self.endpoints.name(),
+            end,
+            up: up.sent(),
+            down: down.sent(),
+            fragments: self.fragments,
+            requests: self.stream.requests(),
+            server_name: self.server_name.take(),
+        }
+    }
+
+    fn note_syn(&mut self, direction: Direction, segment: &Segment<'_>, out: &mut Out<'_>) {
+        match (direction, segment.has(ACK)) {
+            (Direction::Up, false) if self.syn_at == NEVER => {
+                self.syn_at = segment.at;
+                out.series.row.connections_opened += 1;
+                self.stream.starts(self.first_data_at == NEVER || segment.length > 0);
+            }
+            (Direction::Down, true) if self.syn_ack_at == NEVER => {
+                self.syn_ack_at = segment.at;
+                self.stream.starts(self.first_data_at == NEVER);
+            }
+            _ => {}
+        }
+    }
+
+    fn note_handshake(&mut self, at: u64, capture_point: CapturePoint, out: &mut Out<'_>) {
+        if self.syn_ack_at == NEVER || !self.halves[Direction::Down.index()].is_syn_acknowledged() {
+            return;
+        }
+        self.ack_at = at;
+        let (client_side, server_side) = self.handshake_rtts();
+        if let Some(rtt) = capture_point.handshake_rtt_ns(client_side, server_side) {
+            out.series.handshake(rtt);
+        }
+    }
+
+    /// ACK - SYN-ACK and SYN-ACK - SYN. Karn's rule: of a packet sent twice nobody knows which one was answered.
+    fn handshake_rtts(&self) -> (Option<u64>, Option<u64>) {
+        let between = |from: u64, to: u64| (from != NEVER && to != NEVER).then(|| to.saturating_sub(from));
+        let once = |direction: Direction| self.halves[direction.index()].syns() == 1;
+        (
+            between(self.syn_ack_at, self.ack_at).filter(|_| once(Direction::Down)),
+            between(self.syn_at, self.syn_ack_at).filter(|_| once(Direction::Up)),
+        )
+    }
+
+    fn close(&mut self, segment: &Segment<'_>, out: &mut Out<'_>) {
+        self.closed_at = segment.at;
+        self.over_at = out.series.now().as_nanos();
+        self.leave_process(out);
+        // With FINs from both sides and a hole below one of them, the rest may still come.
+        if segment.has(RST) || self.halves.iter().all(Half::has_ended) {
+            self.stream.finish(out);
+        }
+    }
+
+    fn leave_process(&mut self, out: &mut Out<'_>) {
+        if std::mem::replace(&mut self.is_in_process, false) {
+            out.series.connection_closed();
+        }
+        self.stream.close_session(out);
+    }
+
+    fn half<'a, 'b>(&'a mut self, direction: Direction, out: &'a mut Out<'b>) -> (&'a mut Half, Feed<'a, 'b>) {
+        let feed = Feed { stream: &mut self.stream, server_name: &mut self.server_name, direction, out };
+        (&mut self.halves[direction.index()], feed)
+    }
+}
+
+fn opposite(direction: Direction) -> Direction {
+    match direction {
+        Direction::Up => Direction::Down,
+        Direction::Down => Direction::Up,
+    }
+}

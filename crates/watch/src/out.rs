@@ -1,0 +1,37 @@
+//! What the analysis of one packet may write to.
+
+use ledger::WireRequest;
+
+use crate::series::Series;
+use crate::spec::Limits;
+use crate::words::Words;
+
+/// Lent to a flow for the time of one packet.
+pub(crate) struct Out<'a> {
+    /// Capture time of the packet, in nanoseconds.
+    pub(crate) at: u64,
+    /// The connection's sequence number.
+    pub(crate) connection: u64,
+    pub(crate) limits: &'a Limits,
+    pub(crate) series: &'a mut Series,
+    pub(crate) words: &'a mut Words,
+    pub(crate) requests: &'a mut Vec<WireRequest>,
+    /// Bytes held by all connections.
+    pub(crate) held: &'a mut usize,
+}
+
+impl Out<'_> {
+    /// Asks for room for bytes to be held; false when there is none.
+    pub(crate) fn hold(&mut self, bytes: usize) -> bool {
+        let fits = *self.held + bytes <= self.limits.held_in_all;
+        if fits {
+            *self.held += bytes;
+        }
+        fits
+    }
+
+    /// Gives room back.
+    pub(crate) fn release(&mut self, bytes: usize) {
+        *self.held = self.held.saturating_sub(bytes);
+    }
+}

@@ -1,0 +1,372 @@
+//! The analysis as a whole: packets in, records out.
+
+use ledger::{ConnectionRecord, Direction, Quantiles, RecordEnd, WatchSecond, WireRequest};
+use units::{Timestamp, time::saturating_nanos};
+use wire::ip;
+use wire::link::{LinkType, Payload};
+use wire::tcp::flags::{ACK, SYN};
+
+use crate::flow::Flow;
+use crate::key::Key;
+use crate::out::Out;
+use crate::series::Series;
+use crate::spec::WatchSpec;
+use crate::table::{Index, Table};
+use crate::tcp::Segment;
+use crate::words::Words;
+
+/// Follows every TCP connection in a capture.
+///
+/// Give it packets in the order of capture ([`Watch::handle_packet`]) and, live, the time now and then
+/// ([`Watch::handle_time`]); take the records that have been finished as often as memory asks for; call
+/// [`Watch::finish`] at the end and take the rest. Packets are borrowed for the call only. A time stamp before the
+/// latest is used for what is measured of the connection, while the series stays at the latest.
+pub struct Watch {
+    spec: WatchSpec,
+    table: Table<Flow>,
+    series: Series,
+    words: Words,
+    connections: Vec<ConnectionRecord>,
+    requests: Vec<WireRequest>,
+    /// Flows to be looked at; kept for its memory.
+    due: Vec<Index>,
+    counts: Counts,
+    held: usize,
+}
+
+/// What has passed since the start, in packets unless it says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All of them, as captured.
+    pub packets: u64,
+    /// Their bytes on the wire, link headers included.
+    pub bytes: u64,
+    /// Told to a connection.
+    pub tcp: u64,
+    /// Whole packets of another protocol than TCP, and frames that are not IP.
+    pub other: u64,
+    /// First fragments of TCP packets, told to a connection; they are among `tcp`.
+    pub first_fragments: u64,
+    /// Later fragments of any protocol, counted and left.
+    pub later_fragments: u64,
+    /// Headers that contradict themselves or were not captured.
+    pub malformed: u64,
+    /// Lost by the capturing system, as told to [`Watch::handle_capture_drops`].
+    pub capture_drops: u64,
+    /// Connections begun.
+    pub connections: u64,
+    /// Connections whose record was closed early for want of room.
+    pub evicted: u64,
+}
+
+/// How things stand: for a live screen, or to be sampled by a timer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchLive {
+    /// Connections in process: SYN seen (or data, where the capture came later), and neither both FINs nor a RST.
+    pub connections: u64,
+    /// HTTP sessions: those of them with a request.
+    pub sessions: u64,
+    /// Transactions in progress: first byte of a request seen, last byte of its response not.
+    pub in_flight: u64,
+    /// Connections held in memory, closed ones that wait for stragglers included.
+    pub flows_held: u64,
+    /// Bytes held of heads in pieces and of segments beyond holes, all connections together.
+    pub bytes_held: u64,
+    /// What has passed.
+    pub counts: Counts,
+}
+
+impl Watch {
+    /// An analysis that has seen nothing yet.
+    pub fn new(spec: WatchSpec) -> Watch {
+        Watch {
+            table: Table::new(spec.hash_seed),
+            series: Series::new(),
+            words: Words::new(),
+            connections: Vec::new(),
+            requests: Vec::new(),
+            due: Vec::new(),
+            counts: Counts::default(),
+            held: 0,
+            spec,
+        }
+    }
+
+    /// Takes in a packet captured at `at`, of which `captured` was kept and `original_length` bytes were on the wire,
+    /// both with the link header. Anything is accepted; what cannot be understood is counted.
+    #[inline]
+    pub fn handle_packet(&mut self, at: Timestamp, link: LinkType, captured: &[u8], original_length: u32) {
+        if self.series.advance(at) {
+            self.age();
+        }
+        let length = (original_length as usize).max(captured.len());
+        self.counts.packets += 1;
+        self.counts.bytes += length as u64;
+        self.series.row.packets += 1;
+        self.series.row.bytes += length as u64;
+        let start = match link.payload(captured) {
+            Ok(Payload::Ip(start)) => start,
+            Ok(Payload::Other(_)) => return self.counts.other += 1,
+            Err(_) => return self.counts.malformed += 1,
+        };
+        let packet = captured.get(start..).unwrap_or(&[]);
+        match ip::Packet::parse(packet, length - start) {
+            Ok(header) => self.handle_ip(at, &header, packet),
+            Err(_) => self.counts.malformed += 1,
+        }
+    }
+
+    /// Moves on to `now` without a packet: ends seconds, ages idle connections.
+    pub fn handle_time(&mut self, now: Timestamp) {
+        if self.series.advance(now) {
+            self.age();
+        }
+    }
+
+    /// Takes in that the capturing system lost packets since it last said so.
+    pub fn handle_capture_drops(&mut self, now: Timestamp, dropped: u64) {
+        self.handle_time(now);
+        self.counts.capture_drops += dropped;
+        self.series.row.capture_drops += dropped;
+    }
+
+    /// Ends the analysis at `at`: every connection still held is recorded as it stands, and the second in progress
+    /// with what was seen of it.
+    pub fn finish(&mut self, at: Timestamp) {
+        self.handle_time(at);
+        self.series.finish();
+        for index in self.table.indices() {
+            self.end(index, RecordEnd::CaptureEnd);
+        }
+    }
+
+    /// Appends the connections whose records were closed since the last call, in the order of closing.
+    pub fn take_connections(&mut self, into: &mut Vec<ConnectionRecord>) {
+        into.append(&mut self.connections);
+    }
+
+    /// Appends the requests that ended since the last call, in the order of ending.
+    pub fn take_requests(&mut self, into: &mut Vec<WireRequest>) {
+        into.append(&mut self.requests);
+    }
+
+    /// Appends the seconds that ended since the last call. Seconds in a silence of more than a minute are left out.
+    pub fn take_seconds(&mut self, into: &mut Vec<WatchSecond>) {
+        self.series.take(into);
+    }
+
+    /// How things stand now.
+    pub fn live(&self) -> WatchLive {
+        let [connections, sessions, in_flight] = self.series.levels();
+        WatchLive {
+            connections,
+            sessions,
+            in_flight,
+            flows_held: self.table.len() as u64,
+            bytes_held: self.held as u64,
+            counts: self.counts,
+        }
+    }
+
+    /// Round-trip times of all handshakes so far at this capture point, in ns.
+    pub fn handshake_rtt(&self) -> Quantiles {
+        self.series.handshake_rtt.quantiles()
+    }
+
+    /// Service times of all complete requests so far, in ns.
+    pub fn service_time(&self) -> Quantiles {
+        self.series.service_time.quantiles()
+    }
+
+    /// Bytes a connection takes in memory before anything is held for it: its place in the slab.
+    pub const FLOW_BYTES: usize = size_of::<Flow>();
+
+    /// Bytes an HTTP connection takes besides, before its queue and its words.
+    pub const HTTP_BYTES: usize = size_of::<crate::http::Http>();
+
+    #[inline]
+    fn handle_ip(&mut self, at: Timestamp, header: &ip::Packet, packet: &[u8]) {
+        if header.fragment.is_some_and(|fragment| fragment.offset > 0) {
+            return self.counts.later_fragments += 1;
+        }
+        if header.protocol != wire::protocol::TCP {
+            return self.counts.other += 1;
+        }
+        // Bytes beyond the packet are padding of a short frame.
+        let packet = &packet[..packet.len().min(header.total_len)];
+        let bytes = packet.get(header.transport_at..).unwrap_or(&[]);
+        let length = header.total_len - header.transport_at;
+        let Ok(tcp) = ip::TcpHeader::parse(bytes, length) else { return self.counts.malformed += 1 };
+        let options = bytes.get(wire::tcp::HEADER_MIN..tcp.header_len.min(bytes.len())).unwrap_or(&[]);
+        let segment = Segment {
+            at: at.as_nanos(),
+            sequence: tcp.sequence,
+            acknowledgement: tcp.acknowledgement,
+            flags: tcp.flags,
+            window: tcp.window,
+            payload: bytes.get(tcp.header_len..).unwrap_or(&[]),
+            length: (length - tcp.header_len) as u64,
+            ip_bytes: header.total_len as u64,
+            options: wire::tcp::Options::parse(options),
+        };
+        self.counts.tcp += 1;
+        self.counts.first_fragments += u64::from(header.fragment.is_some());
+        let (key, is_second) = Key::new(header.addresses, tcp.source_port, tcp.destination_port);
+        self.handle_segment(key, is_second, &segment, header.fragment.is_some());
+    }
+
+    #[inline]
+    fn handle_segment(&mut self, key: Key, is_second: bool, segment: &Segment<'_>, is_fragment: bool) {
+        let hash = self.table.hash(&key);
+        let index = match self.table.find(&key, hash) {
+            Some(index) => {
+                let flow = self.table.flow(index);
+                if segment.has(SYN) && flow.is_replaced_by(direction_of(flow, is_second), segment) {
+                    self.begin_again(index, is_second, segment);
+                }
+                index
+            }
+            None => self.begin(key, hash, is_second, segment),
+        };
+        let flow = self.table.flow(index);
+        let direction = direction_of(flow, is_second);
+        let mut out = Out {
+            at: segment.at,
+            connection: flow.number,
+            limits: &self.spec.limits,
+            series: &mut self.series,
+            words: &mut self.words,
+            requests: &mut self.requests,
+            held: &mut self.held,
+        };
+        if flow.receive(direction, segment, self.spec.capture_point, is_fragment, &mut out) {
+            self.table.close(index);
+        }
+    }
+
+    /// The first packet between two ends.
+    #[cold]
+    fn begin(&mut self, key: Key, hash: u32, is_second: bool, segment: &Segment<'_>) -> Index {
+        if self.table.len() >= self.spec.limits.flows.max(1) {
+            self.make_room();
+        }
+        let flow = self.new_flow(&key, is_second, segment);
+        let second = self.look_again(self.series.now().as_nanos());
+        self.table.insert(key, hash, second, flow)
+    }
+
+    /// A new connection between the ends of one that is held.
+    #[cold]
+    fn begin_again(&mut self, index: Index, is_second: bool, segment: &Segment<'_>) {
+        let key = self.table.key(index);
+        let flow = self.new_flow(&key, is_second, segment);
+        let second = self.look_again(self.series.now().as_nanos());
+        self.table.schedule(index, second);
+        let before = std::mem::replace(self.table.flow(index), flow);
+        self.record(&key, before, RecordEnd::Reused);
+    }
+
+    fn new_flow(&mut self, key: &Key, is_second: bool, segment: &Segment<'_>) -> Flow {
+        let source_is_client = match (segment.has(SYN), segment.has(ACK)) {
+            (true, false) => Some(true),
+            (true, true) => Some(false),
+            (false, _) => None,
+        };
+        let client_is_second = match source_is_client {
+            Some(is_client) => is_second == is_client,
+            None => self.server_is_first(key),
+        };
+        let number = self.counts.connections;
+        self.counts.connections += 1;
+        Flow::new(number, segment.at, client_is_second, source_is_client.is_some())
+    }
+
+    /// Which end of a connection seen from its middle is the server: told by address, by port, or the lower port.
+    fn server_is_first(&self, key: &Key) -> bool {
+        let [first, second] = [key.end(false), key.end(true)];
+        let told = [first, second].map(|end| self.spec.servers.contains(&end.ip()));
+        if told[0] != told[1] {
+            return told[0];
+        }
+        let ports = self.spec.server_ports.as_deref().unwrap_or(&[]);
+        let listens = [first, second].map(|end| ports.contains(&end.port()));
+        if listens[0] != listens[1] { listens[0] } else { first.port() <= second.port() }
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        self.counts.evicted += 1;
+        if let Some(index) = self.table.first_closed() {
+            return self.end(index, RecordEnd::Closed);
+        }
+        let mut due = std::mem::take(&mut self.due);
+        self.table.soonest(LOOK_AT, &mut due);
+        let silent = due.drain(..).min_by_key(|&index| self.table.flow(index).heard_at);
+        self.due = due;
+        if let Some(index) = silent {
+            self.end(index, RecordEnd::Evicted);
+        }
+    }
+
+    /// Records closed connections that have lingered and open ones that are idle.
+    #[cold]
+    fn age(&mut self) {
+        let now = self.series.now().as_nanos();
+        let linger = saturating_nanos(self.spec.linger);
+        while let Some(index) = self.table.first_closed() {
+            if now.saturating_sub(self.table.flow(index).over_at) < linger {
+                break;
+            }
+            self.end(index, RecordEnd::Closed);
+        }
+        let mut due = std::mem::take(&mut self.due);
+        self.table.turn(now / SECOND, &mut due);
+        for index in due.drain(..) {
+            let heard_at = self.table.flow(index).heard_at;
+            if now.saturating_sub(heard_at) >= self.idle_timeout() {
+                self.end(index, RecordEnd::Idle);
+            } else {
+                let second = self.look_again(heard_at);
+                self.table.schedule(index, second);
+            }
+        }
+        self.due = due;
+    }
+
+    /// The second in which a connection heard of at `heard_at` is to be looked at: when it will have been idle.
+    fn look_again(&self, heard_at: u64) -> u64 {
+        heard_at.saturating_add(self.idle_timeout()).div_ceil(SECOND)
+    }
+
+    fn idle_timeout(&self) -> u64 {
+        saturating_nanos(self.spec.idle_timeout).max(SECOND)
+    }
+
+    /// Takes a connection out and records it.
+    fn end(&mut self, index: Index, end: RecordEnd) {
+        let (key, flow) = self.table.remove(index, Flow::new(0, 0, false, false));
+        self.record(&key, flow, end);
+    }
+
+    fn record(&mut self, key: &Key, flow: Flow, end: RecordEnd) {
+        let mut out = Out {
+            at: self.series.now().as_nanos(),
+            connection: flow.number,
+            limits: &self.spec.limits,
+            series: &mut self.series,
+            words: &mut self.words,
+            requests: &mut self.requests,
+            held: &mut self.held,
+        };
+        self.connections.push(flow.into_record([key.end(false), key.end(true)], end, &mut out));
+    }
+}
+
+#[inline]
+fn direction_of(flow: &Flow, is_second: bool) -> Direction {
+    if is_second == flow.client_is_second { Direction::Up } else { Direction::Down }
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// Connections looked at for the longest silent one.
+const LOOK_AT: usize = 16;
