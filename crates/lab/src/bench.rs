@@ -13,7 +13,7 @@ use load::{Arrivals, HttpVersion, LevelSampler, Load, LoadSpec, Reuse, Tally, Ta
 use stats::{Histogram, Rng};
 use store::{Book, RunFolder};
 use sys::clock::Clock;
-use sys::sched::{Cores, Urgency};
+use sys::sched::{Cores, RealTimeRight, Urgency};
 use sys::signal::{Interrupts, Wake};
 use units::Timestamp;
 
@@ -177,13 +177,15 @@ pub fn bench(
             None => None,
         };
         let core = cores.loop_core();
-        let urgency = urgency(plan, core.is_some());
+        let (urgency, right) = urgency(plan, core.is_some());
         let thread = std::thread::Builder::new()
             .name("loop".into())
             .spawn_scoped(scope, move || loop_thread(drive, net, core, urgency))
             .map_err(LabError::system("start the loop"))?;
         watch.until_done(&progress, interrupts, &stop, &clock, places.as_mut(), observer);
-        thread.join().expect("the loop does not panic")
+        let joined = thread.join();
+        drop(right);
+        joined.expect("the loop does not panic")
     })?;
     observer.ended();
 
@@ -314,9 +316,13 @@ fn loop_thread(
 
 /// An open loop on its own core sleeps between arrivals: the real-time class is safe there, and keeps it on time beside
 /// whatever else runs. A closed loop may be busy without end, and so is one that spins: the kernel would take 50 ms of
-/// every second from it. A loop without its own core must not starve the server.
-fn urgency(plan: &Plan, own_core: bool) -> Urgency {
-    if plan.load.rate.is_some() && own_core && plan.host.wait != Wait::Spin { Urgency::RealTime } else { Urgency::High }
+/// every second from it. A loop without its own core must not starve the server, and two on one core would not take turns.
+fn urgency(plan: &Plan, own_core: bool) -> (Urgency, Option<RealTimeRight>) {
+    let sleeps = plan.load.rate.is_some() && own_core && plan.host.wait != Wait::Spin;
+    match sleeps.then(RealTimeRight::take).flatten() {
+        Some(right) => (Urgency::RealTime, Some(right)),
+        None => (Urgency::High, None),
+    }
 }
 
 /// Says that the loop has ended, however it did.

@@ -28,6 +28,9 @@ const RTT_ERROR_NS: f64 = 1e6;
 /// In flight may grow by this share of its mean from the second quarter to the last.
 const GROWTH_SHARE: f64 = 0.25;
 
+/// Such a share of the offered requests may be left over at the end of the phase.
+const SHORTFALL_SHARE: f64 = 0.02;
+
 /// What the gate judges by, besides the document itself.
 pub struct Evidence<'a> {
     /// The plan.
@@ -65,6 +68,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         never_stalled(evidence),
         rtt_as_asked(document, evidence),
         nothing_dropped_by_mistake(document, evidence),
+        server_host_receives(document, evidence),
         client_cpu(evidence),
         client_descriptors_and_ports(document),
         connection_cap(evidence),
@@ -79,6 +83,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         witnesses_agree(),
         conservation(document),
         steady_state(document, evidence),
+        carried_as_offered(document, evidence),
         responses_whole(document),
         server_alive(evidence),
         records_kept(evidence),
@@ -204,6 +209,25 @@ pub fn mistaken(drops: Option<&Mistaken>) -> Check {
     }
 }
 
+/// What the server's kernel had no time to receive is the server's loss, as at a network card whose ring is full; but
+/// the length of that queue is this machine's (net.core.netdev_max_backlog), not a real server's.
+fn server_host_receives(document: &Document, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("server_host_receives", Weight::Suspect, "packets");
+    if document.path.is_none() {
+        return check.not_applicable("no path was asked for");
+    }
+    match &evidence.mistaken_drops {
+        None => check.not_applicable("the counters could not be read, as nothing_dropped_by_mistake says"),
+        Some(drops) => check.at_most(
+            drops.not_received as f64,
+            0.0,
+            "packets that the server's core had no time to receive",
+            "the server's core had no time to receive packets and its queue (net.core.netdev_max_backlog) overflowed: \
+             the server is overloaded, and this loss is in its figures",
+        ),
+    }
+}
+
 fn client_cpu(evidence: &Evidence<'_>) -> Check {
     Draft::new("client_cpu", Weight::Invalid, "ratio").at_most(
         evidence.loop_health.busy_share(),
@@ -324,6 +348,30 @@ fn steady_state(document: &Document, evidence: &Evidence<'_>) -> Check {
         "growth of the number in flight from the second quarter to the last, beyond its scatter",
         "the number in flight was still growing: the server is overloaded or the warm-up too short, so means depend on \
          when the run ended; run longer (-d, --warmup) or at a lower rate",
+    )
+}
+
+/// What was offered must also have been carried: the rest was still waiting when the phase ended. The number in flight
+/// differs between the phase's two ends by chance too; three standard deviations of that (Poisson) are allowed.
+fn carried_as_offered(document: &Document, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("carried_as_offered", Weight::Suspect, "ratio");
+    let Some(load) = &document.load else { return check.not_applicable("there is no load") };
+    if evidence.plan.load.rate.is_none() {
+        return check.not_applicable("a closed loop offers what it carries");
+    }
+    if load.offered_requests == 0 {
+        return check.not_applicable("nothing was offered");
+    }
+    let failed: u64 = load.failed.values().sum();
+    let carried = load.carried_rate_per_s * document.run.duration_s;
+    let offered = load.offered_requests as f64;
+    let chance = 3.0 * (2.0 * load.in_flight.mean.max(1.0)).sqrt();
+    check.at_most(
+        (offered - carried - failed as f64) / offered,
+        SHORTFALL_SHARE + chance / offered,
+        "share of the offered requests that was neither carried nor failed when the phase ended",
+        "the server carried less than was offered, so requests piled up: response times grow with the length of the run \
+         and are no property of the server; offer less",
     )
 }
 

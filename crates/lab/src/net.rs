@@ -8,7 +8,7 @@ use std::time::Duration;
 use ledger::document::{Document, Run, SCHEMA, Validity};
 use sys::clock::Clock;
 use sys::place::{Exit, Net, Place, PlaceSpec};
-use sys::sched::{Cores, Urgency};
+use sys::sched::{Cores, RealTimeRight, Urgency};
 use sys::signal::Wake;
 
 use crate::drive::Drive;
@@ -128,6 +128,7 @@ pub fn net(plan: &NetPlan, command: &[OsString], tell: impl FnOnce(&str)) -> Res
             drain: Duration::ZERO,
         };
         let core = cores.loop_core();
+        let right = RealTimeRight::take();
         let thread = std::thread::Builder::new()
             .name("path".into())
             .spawn_scoped(scope, move || {
@@ -137,7 +138,8 @@ pub fn net(plan: &NetPlan, command: &[OsString], tell: impl FnOnce(&str)) -> Res
                 }
                 // The path alone sleeps between packets, so the real-time class is safe, and it keeps the path on time
                 // beside a program that is busy.
-                let urgency = Urgency::RealTime.apply_to_this_thread();
+                let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
+                let urgency = wanted.apply_to_this_thread();
                 (drive.run(), urgency)
             })
             .map_err(LabError::system("start the path"))?;
@@ -156,7 +158,7 @@ pub fn net(plan: &NetPlan, command: &[OsString], tell: impl FnOnce(&str)) -> Res
     host.settings.insert("loop_scheduling".into(), urgency.name().into());
     host.settings.insert("server_tcp".into(), places.tcp.clone());
     host.settings.insert("loop_busy".into(), format!("{:.1}%", 100.0 * driven.loop_health.busy_share()));
-    let check = gate::mistaken(path_part::mistaken_drops(before, after, &path).as_ref());
+    let check = gate::mistaken(path_part::mistaken_drops(before, after, &path, false).as_ref());
     let document = Document {
         schema: SCHEMA.into(),
         run: Run {

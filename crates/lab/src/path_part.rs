@@ -55,6 +55,8 @@ pub struct Mistaken {
     pub packets: u64,
     /// Where: empty if none.
     pub places: String,
+    /// Packets that the server's own cores had no time to receive: not counted above.
+    pub not_received: u64,
 }
 
 /// What the devices dropped between two readings, and what the kernel refused to take.
@@ -62,8 +64,11 @@ pub fn mistaken_drops(
     before: Option<[LinkStats; 2]>,
     after: Option<[LinkStats; 2]>,
     path: &PathIo,
+    steered: bool,
 ) -> Option<Mistaken> {
     let (before, after) = (before?, after?);
+    // Steered receive work is queued for the server's cores, and dropped where they are too busy.
+    let not_received = if steered { after[1].rx_dropped.saturating_sub(before[1].rx_dropped) } else { 0 };
     let mut counts = vec![(path.refused_writes(), "refused by the kernel when written".to_owned())];
     for ((before, after), device) in before.iter().zip(&after).zip(["the clients' device", "the server's device"]) {
         for (was, is, what) in [
@@ -76,10 +81,14 @@ pub fn mistaken_drops(
         }
     }
     counts.push((overflowed(path), "for which the path had no memory".into()));
+    if steered {
+        counts.retain(|(_, place)| place != "dropped by the receiving kernel at the server's device");
+    }
     counts.retain(|&(count, _)| count > 0);
     Some(Mistaken {
         packets: counts.iter().map(|(count, _)| count).sum(),
         places: counts.iter().map(|(count, place)| format!("{count} {place}")).collect::<Vec<_>>().join(", "),
+        not_received,
     })
 }
 

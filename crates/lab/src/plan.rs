@@ -84,7 +84,7 @@ pub struct LoadPlan {
     /// Bound on establishing a connection.
     #[serde(with = "units::time::text", default = "default_connect_timeout")]
     pub connect_timeout: Duration,
-    /// Bound from the request's start to the last byte of its response.
+    /// Bound from the request being handed to an open connection to the last byte of its response.
     #[serde(with = "units::time::text", default = "default_response_timeout")]
     pub timeout: Duration,
 }

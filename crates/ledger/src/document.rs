@@ -75,7 +75,7 @@ pub struct Host {
     /// What else bears on the figures: wait mode, scheduling class, RPS, privilege, congestion control.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
-    /// Share of CPU time stolen by the hypervisor during the measured phase, 0 to 1.
+    /// Share of all cores' time stolen by the hypervisor while the loop ran, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_share: Option<f64>,
 }
@@ -371,7 +371,7 @@ pub struct Server {
     /// Time for which its CPU share held it back, in seconds; absent without `--server-cpu`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled_s: Option<f64>,
-    /// Where the CPU figures come from: `cgroup v1`, `cgroup v2` or `/proc`.
+    /// Where the CPU figures come from: `cgroup` or `/proc`.
     pub source: String,
     /// Its TCP as set on the route.
     pub tcp: String,

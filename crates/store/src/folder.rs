@@ -53,7 +53,7 @@ impl RunFolder {
         files::write_whole(&self.path.join(PLAN), plan.as_bytes())
     }
 
-    /// Writes summary.json, whole or not at all. It is the last file of a run: its presence means the run ended.
+    /// Writes summary.json, whole or not at all. Its presence means that the run ended.
     ///
     /// # Errors
     /// A full disk or another failure of the file system; [`StoreError::Summary`] if the document could not be read

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -60,6 +62,20 @@ impl fmt::Display for Cores {
             rest = &rest[run..];
         }
         Ok(())
+    }
+}
+
+/// The right to run real-time on this machine. Two real-time loops on one core do not take turns: one would stand
+/// still for as long as the other has work. Given back when dropped, also by a process that is killed.
+#[derive(Debug)]
+pub struct RealTimeRight(#[expect(dead_code, reason = "held, not used")] UnixDatagram);
+
+impl RealTimeRight {
+    /// Takes the right, unless another process in this network namespace has it.
+    pub fn take() -> Option<Self> {
+        // An abstract address exists as long as a socket is bound to it, and leaves nothing behind.
+        let address = SocketAddr::from_abstract_name("yamabiko-real-time").ok()?;
+        UnixDatagram::bind_addr(&address).ok().map(RealTimeRight)
     }
 }
 
@@ -127,6 +143,14 @@ mod tests {
         assert_eq!(Cores::new(vec![3, 1]).to_string(), "1,3");
         assert_eq!(Cores::new(vec![7, 2, 3, 4, 5]).to_string(), "2-5,7");
         assert_eq!(Cores::new(vec![]).to_string(), "");
+    }
+
+    #[test]
+    fn only_one_at_a_time_has_the_right() {
+        // Another run on this machine may hold it: then the second try must fail as well.
+        let first = RealTimeRight::take();
+        assert!(RealTimeRight::take().is_none());
+        drop(first);
     }
 
     #[test]

@@ -134,7 +134,9 @@ impl Http {
 
     /// A direction ended with a FIN.
     pub(crate) fn end(&mut self, direction: Direction, out: &mut Out<'_>) {
-        if direction == Direction::Down && matches!(self.down.stage, Stage::UntilClose | Stage::Lost) && self.down.is_open
+        if direction == Direction::Down
+            && matches!(self.down.stage, Stage::UntilClose | Stage::Lost)
+            && self.down.is_open
         {
             self.message_ended(direction, out);
         }

@@ -45,13 +45,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits {
-            flows: 1 << 20,
-            held_per_direction: 256 * 1024,
-            held_in_all: 256 << 20,
-            holes: 64,
-            pipelined: 128,
-        }
+        Limits { flows: 1 << 20, held_per_direction: 256 * 1024, held_in_all: 256 << 20, holes: 64, pipelined: 128 }
     }
 }
 

@@ -13,9 +13,15 @@ fn a_handshake_has_its_three_moments() {
     talk.open().say(CLIENT, b"x").wait(5).close();
     let outcome = talk.outcome();
     let record = outcome.connection();
-    assert_eq!((record.syn_at, record.syn_ack_at, record.ack_at), (Some(millis(1000)), Some(millis(1002)), Some(millis(1050))));
+    assert_eq!(
+        (record.syn_at, record.syn_ack_at, record.ack_at),
+        (Some(millis(1000)), Some(millis(1002)), Some(millis(1050)))
+    );
     assert_eq!((record.handshake_rtt_ns, record.server_rtt_ns), (Some(48_000_000), Some(2_000_000)));
-    assert_eq!((record.client.to_string(), record.server.to_string()), ("198.19.0.1:40000".into(), "198.18.0.1:80".into()));
+    assert_eq!(
+        (record.client.to_string(), record.server.to_string()),
+        ("198.19.0.1:40000".into(), "198.18.0.1:80".into())
+    );
     assert!(record.roles_seen);
     assert_eq!((record.state, record.closed_at), (ConnectionState::SF, Some(millis(1066))));
     assert_eq!((record.duration_ns(), record.first_to_last_ns()), (66_000_000, 67_000_000));
@@ -57,7 +63,10 @@ fn every_state_has_its_packets() {
     let cases: [(ConnectionState, &[(bool, u8)]); 13] = [
         (ConnectionState::S0, &[(CLIENT, SYN)]),
         (ConnectionState::S1, &[(CLIENT, SYN), (SERVER, SYN | ACK), (CLIENT, ACK)]),
-        (ConnectionState::SF, &[(CLIENT, SYN), (SERVER, SYN | ACK), (CLIENT, FIN | ACK), (SERVER, FIN | ACK), (CLIENT, ACK)]),
+        (
+            ConnectionState::SF,
+            &[(CLIENT, SYN), (SERVER, SYN | ACK), (CLIENT, FIN | ACK), (SERVER, FIN | ACK), (CLIENT, ACK)],
+        ),
         (ConnectionState::Rej, &[(CLIENT, SYN), (SERVER, RST | ACK)]),
         (ConnectionState::S2, &[(CLIENT, SYN), (SERVER, SYN | ACK), (CLIENT, FIN | ACK), (SERVER, ACK)]),
         (ConnectionState::S3, &[(CLIENT, SYN), (SERVER, SYN | ACK), (SERVER, FIN | ACK), (CLIENT, ACK)]),

@@ -32,8 +32,13 @@ fn two_million_connections_stay_within_their_bound_and_are_all_recorded() {
     (bytes[32], bytes[34]) = (0x50, 1);
     let (mut records, mut closed, mut at, mut most) = (Vec::new(), 0u64, 0u64, 0);
     for connection in 0..CONNECTIONS {
-        let packets =
-            [(true, 0, 0, SYN), (false, 0, 1, SYN | ACK), (true, 1, 1, FIN | ACK), (false, 1, 2, FIN | ACK), (true, 2, 2, ACK)];
+        let packets = [
+            (true, 0, 0, SYN),
+            (false, 0, 1, SYN | ACK),
+            (true, 1, 1, FIN | ACK),
+            (false, 1, 2, FIN | ACK),
+            (true, 2, 2, ACK),
+        ];
         for (is_up, sequence, acknowledgement, flags) in packets {
             at += 1000;
             patch(&mut bytes, connection, is_up, sequence, acknowledgement, flags);
@@ -42,12 +47,16 @@ fn two_million_connections_stay_within_their_bound_and_are_all_recorded() {
         most = most.max(watch.live().flows_held);
         if connection % 1024 == 0 {
             watch.take_connections(&mut records);
-            closed += records.drain(..).filter(|record| record.state == ConnectionState::SF && record.up.packets == 3).count() as u64;
+            closed += records
+                .drain(..)
+                .filter(|record| record.state == ConnectionState::SF && record.up.packets == 3)
+                .count() as u64;
         }
     }
     watch.finish(Timestamp::from_nanos(at));
     watch.take_connections(&mut records);
-    closed += records.drain(..).filter(|record| record.state == ConnectionState::SF && record.up.packets == 3).count() as u64;
+    closed +=
+        records.drain(..).filter(|record| record.state == ConnectionState::SF && record.up.packets == 3).count() as u64;
     assert_eq!((closed, most), (u64::from(CONNECTIONS), 4096));
     assert_eq!(watch.handshake_rtt().count, u64::from(CONNECTIONS));
 }

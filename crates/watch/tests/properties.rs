@@ -22,7 +22,10 @@ fn script() -> Vec<(bool, Vec<u8>)> {
     vec![
         (CLIENT, b"GET /a HTTP/1.1\r\nHost: one\r\n\r\n".to_vec()),
         (SERVER, [&b"HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n"[..], &body].concat()),
-        (CLIENT, [&b"POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nBB8\r\n"[..], &body, b"\r\n0\r\n\r\n"].concat()),
+        (
+            CLIENT,
+            [&b"POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nBB8\r\n"[..], &body, b"\r\n0\r\n\r\n"].concat(),
+        ),
         (SERVER, b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n".to_vec()),
         (CLIENT, b"HEAD /c HTTP/1.1\r\n\r\nGET /d HTTP/1.1\r\n\r\n".to_vec()),
         (SERVER, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nHTTP/1.1 304 Same\r\n\r\n".to_vec()),
@@ -34,7 +37,12 @@ fn script() -> Vec<(bool, Vec<u8>)> {
 }
 
 const TOLD: [&str; 6] = [
-    "GET /a 200 exact", "POST /b 204 exact", "HEAD /c 200 exact", "GET /d 304 exact", "GET /e 200 exact", "GET /f 200 exact",
+    "GET /a 200 exact",
+    "POST /b 204 exact",
+    "HEAD /c 200 exact",
+    "GET /d 304 exact",
+    "GET /e 200 exact",
+    "GET /f 200 exact",
 ];
 
 /// The script in segments of the given sizes, in turn; acknowledged at the end of each part.

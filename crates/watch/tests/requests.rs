@@ -47,8 +47,16 @@ fn responses_end_as_http_says() {
     let no_content = b"HTTP/1.1 204 No Content\r\n\r\n";
     assert_eq!(
         told(&[
-            (CLIENT, GET), (SERVER, chunked), (CLIENT, head), (SERVER, long), (CLIENT, GET), (SERVER, not_modified),
-            (CLIENT, GET), (SERVER, no_content), (CLIENT, GET), (SERVER, OK),
+            (CLIENT, GET),
+            (SERVER, chunked),
+            (CLIENT, head),
+            (SERVER, long),
+            (CLIENT, GET),
+            (SERVER, not_modified),
+            (CLIENT, GET),
+            (SERVER, no_content),
+            (CLIENT, GET),
+            (SERVER, OK),
         ]),
         ["GET /a 200 exact", "HEAD /h 200 exact", "GET /a 304 exact", "GET /a 204 exact", "GET /a 200 exact"]
     );
@@ -68,7 +76,8 @@ fn a_response_may_end_with_the_connection_and_one_cut_short_is_incomplete() {
 #[test]
 fn interim_responses_are_part_of_the_final_one() {
     let post = b"POST /p HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
-    let outcome = talk(&[(CLIENT, post), (SERVER, b"HTTP/1.1 100 Continue\r\n\r\n"), (CLIENT, b"body"), (SERVER, OK)]).outcome();
+    let outcome =
+        talk(&[(CLIENT, post), (SERVER, b"HTTP/1.1 100 Continue\r\n\r\n"), (CLIENT, b"body"), (SERVER, OK)]).outcome();
     assert_eq!(outcome.told(), ["POST /p 200 exact"]);
     let request = &outcome.requests[0];
     assert_eq!((request.request_bytes, request.response_bytes), (post.len() as u64 + 4, 25 + OK.len() as u64));
@@ -78,15 +87,20 @@ fn interim_responses_are_part_of_the_final_one() {
 #[test]
 fn an_early_response_waits_for_its_request_to_end() {
     let post = b"POST /p HTTP/1.1\r\nContent-Length: 4\r\n\r\nbo";
-    assert_eq!(told(&[(CLIENT, post), (SERVER, OK), (CLIENT, b"dy"), (CLIENT, GET), (SERVER, OK)]),
-        ["POST /p 200 exact", "GET /a 200 exact"]);
+    assert_eq!(
+        told(&[(CLIENT, post), (SERVER, OK), (CLIENT, b"dy"), (CLIENT, GET), (SERVER, OK)]),
+        ["POST /p 200 exact", "GET /a 200 exact"]
+    );
 }
 
 #[test]
 fn pipelined_requests_pair_in_order() {
     let requests = [&GET[..], b"GET /b HTTP/1.1\r\n\r\n", b"GET /c HTTP/1.1\r\n\r\n"].concat();
     let responses = [&OK[..], b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", OK].concat();
-    assert_eq!(told(&[(CLIENT, &requests), (SERVER, &responses)]), ["GET /a 200 exact", "GET /b 404 exact", "GET /c 200 exact"]);
+    assert_eq!(
+        told(&[(CLIENT, &requests), (SERVER, &responses)]),
+        ["GET /a 200 exact", "GET /b 404 exact", "GET /c 200 exact"]
+    );
 }
 
 #[test]
@@ -105,15 +119,26 @@ fn after_a_switch_of_protocols_nothing_is_read() {
     assert_eq!(told(&[(CLIENT, upgrade), (SERVER, switch), (CLIENT, GET), (SERVER, OK)]), ["GET /chat 101 exact"]);
     let connect = b"CONNECT x.org:443 HTTP/1.1\r\n\r\n";
     let opened = b"HTTP/1.1 200 Opened\r\nContent-Length: 5\r\n\r\n";
-    assert_eq!(told(&[(CLIENT, connect), (SERVER, opened), (CLIENT, GET), (SERVER, OK)]), ["CONNECT x.org:443 200 exact"]);
+    assert_eq!(
+        told(&[(CLIENT, connect), (SERVER, opened), (CLIENT, GET), (SERVER, OK)]),
+        ["CONNECT x.org:443 200 exact"]
+    );
     let refused = b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n";
-    assert_eq!(told(&[(CLIENT, connect), (SERVER, refused), (CLIENT, GET), (SERVER, OK)]),
-        ["CONNECT x.org:443 403 exact", "GET /a 200 exact"]);
+    assert_eq!(
+        told(&[(CLIENT, connect), (SERVER, refused), (CLIENT, GET), (SERVER, OK)]),
+        ["CONNECT x.org:443 403 exact", "GET /a 200 exact"]
+    );
 }
 
 #[test]
 fn other_protocols_are_left_alone() {
-    for first in [&b"SSH-2.0-x\r\n"[..], b"EHLO there\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\x01\x02", b"get / HTTP/1.1\r\n\r\n"] {
+    for first in [
+        &b"SSH-2.0-x\r\n"[..],
+        b"EHLO there\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\0\x01\x02",
+        b"get / HTTP/1.1\r\n\r\n",
+    ] {
         let outcome = talk(&[(CLIENT, first), (SERVER, b"whatever"), (CLIENT, GET), (SERVER, OK)]).outcome();
         assert_eq!((outcome.told().len(), outcome.connection().requests), (0, 0), "{first:?}");
         assert_eq!(outcome.seconds.iter().map(|row| row.requests).sum::<u64>(), 0);
@@ -124,7 +149,8 @@ fn other_protocols_are_left_alone() {
 #[test]
 fn a_head_cut_by_the_snap_length_is_unknown_and_the_rest_is_still_paired() {
     let long = b"GET /a/path/that/is/longer/than/what/was/kept HTTP/1.1\r\nHost: x.org\r\n\r\n";
-    let body = [&b"HTTP/1.1 200 OK\r\nServer: one\r\nDate: now\r\nContent-Length: 3000\r\n\r\n"[..], &[b'x'; 800]].concat();
+    let body =
+        [&b"HTTP/1.1 200 OK\r\nServer: one\r\nDate: now\r\nContent-Length: 3000\r\n\r\n"[..], &[b'x'; 800]].concat();
     let rest = vec![b'x'; 2200];
     let said: [(bool, &[u8]); 6] =
         [(CLIENT, long), (SERVER, &body), (SERVER, &rest), (CLIENT, long), (SERVER, &body), (SERVER, &rest)];
@@ -136,7 +162,10 @@ fn a_head_cut_by_the_snap_length_is_unknown_and_the_rest_is_still_paired() {
     for (snapped, whole) in outcome.requests.iter().zip(&talk.outcome().requests) {
         assert_eq!(snapped.response_bytes, whole.response_bytes);
         assert_eq!(snapped.request_bytes, whole.request_bytes);
-        assert_eq!((snapped.request_last_at, snapped.response_last_at), (whole.request_last_at, whole.response_last_at));
+        assert_eq!(
+            (snapped.request_last_at, snapped.response_last_at),
+            (whole.request_last_at, whole.response_last_at)
+        );
     }
     // The heads fit: nothing is lost.
     let outcome = talk.outcome_with(WatchSpec::default(), 40 + long.len());

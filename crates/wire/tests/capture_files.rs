@@ -67,7 +67,10 @@ fn pcap_of_either_order_and_resolution_is_read() {
             let bytes = pcap(big, magic, &[(5, 7, b"one", 99), (u32::MAX, 999_999, b"", 0)]);
             let (found, error) = all(&bytes);
             assert_eq!(error, None);
-            assert_eq!((found[0].at, found[0].bytes, found[0].original_length), (nanos(5_000_000_000 + 7 * unit), &b"one"[..], 99));
+            assert_eq!(
+                (found[0].at, found[0].bytes, found[0].original_length),
+                (nanos(5_000_000_000 + 7 * unit), &b"one"[..], 99)
+            );
             assert_eq!((found[0].link, found.len()), (101, 2));
         }
     }
@@ -162,7 +165,8 @@ fn what_was_readable_comes_before_the_error_and_the_error_names_the_byte() {
     assert_eq!(found.len(), 1);
     assert!(matches!(error, Some(CaptureError::Corrupt { offset, .. }) if offset == third as u64));
     let unknown = block(false, 0x0BAD, &[7; 400]);
-    let (found, error) = all(&[&bytes[..third], &unknown[..200]].concat());
+    let cut = [&bytes[..third], &unknown[..200]].concat();
+    let (found, error) = all(&cut);
     assert!(found.len() == 1 && matches!(error, Some(CaptureError::Truncated { .. })), "{error:?}");
 }
 

@@ -110,6 +110,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     let store_error = ended.store_error.clone().or_else(|| series_error.map(|error| error.to_string()));
     let in_flight_by_second: Vec<f64> =
         counted.seconds.iter().filter(|second| second.measured).map(|second| second.in_flight_mean).collect();
+    let steered = ended.places.as_ref().is_some_and(|places| places.steering == Steering::ServerCores);
     let evidence = Evidence {
         plan: ended.plan,
         loop_health: &ended.loop_health,
@@ -119,7 +120,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         mistaken_drops: ended
             .path
             .as_ref()
-            .and_then(|path| path_part::mistaken_drops(ended.before.devices, ended.after.devices, path)),
+            .and_then(|path| path_part::mistaken_drops(ended.before.devices, ended.after.devices, path, steered)),
         cap_hits: live.cap_hits,
         records_lost: ended.records_lost,
         store_error: store_error.as_deref(),

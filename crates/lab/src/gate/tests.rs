@@ -39,11 +39,17 @@ impl Case {
         Case {
             document: Document {
                 schema: SCHEMA.into(),
-                run: Run { host: Host { steal_share: Some(0.0), ..Host::default() }, ..Run::default() },
+                run: Run {
+                    duration_s: 10.0,
+                    host: Host { steal_share: Some(0.0), ..Host::default() },
+                    ..Run::default()
+                },
                 validity: Validity::from_checks(vec![]),
                 load: Some(Load {
                     offered_requests: 1000,
                     completed: 1000,
+                    carried_rate_per_s: 96.67,
+                    in_flight: ledger::Level { mean: 10.0, p50: 10, max: 12 },
                     send_lag_ns: quantiles(1_000, 1_000_000),
                     ..Load::default()
                 }),
@@ -147,7 +153,7 @@ fn just_past_a_limit_is_invalid() {
     invalid("path_on_time", |case| case.path().lateness_ns.p99 += 1);
     invalid("rtt_as_asked", |case| case.path().rtt_error_ns.as_mut().unwrap().p50 += 1);
     invalid("nothing_dropped_by_mistake", |case| {
-        case.mistaken_drops = Some(Mistaken { packets: 1, places: "1 somewhere".into() });
+        case.mistaken_drops = Some(Mistaken { packets: 1, places: "1 somewhere".into(), not_received: 0 });
     });
     invalid("client_cpu", |case| case.health.idle = Duration::from_millis(4_999));
     for cause in ["no_ports", "no_descriptors", "local_error"] {
@@ -173,10 +179,16 @@ fn what_only_casts_doubt_is_suspect() {
     suspect("loop_never_stalled", |case| case.health.overdue = histogram(21_000_000));
     suspect("connection_cap", |case| case.cap_hits = 1);
     suspect("steady_state", |case| case.seconds = (0..12).map(|second| f64::from(second) * 10.0).collect());
+    suspect("server_host_receives", |case| case.mistaken_drops.as_mut().unwrap().not_received = 1);
+    // 2 % and three standard deviations of the number in flight: 33.4 of 1000.
+    suspect("carried_as_offered", |case| case.load().carried_rate_per_s = 96.65);
     suspect("responses_whole", |case| {
         case.load().completed -= 1;
         case.load().failed.insert("closed_early".into(), 1);
     });
+    suspect("server_host_receives", |case| case.mistaken_drops.as_mut().unwrap().not_received = 1);
+    // 2 % and three standard deviations of the number in flight: 33.4 of 1000.
+    suspect("carried_as_offered", |case| case.load().carried_rate_per_s = 96.65);
     suspect("responses_whole", |case| {
         case.load().completed -= 1;
         case.load().failed.insert("reset".into(), 1);

@@ -116,8 +116,7 @@ impl Load {
     pub(super) fn waiting_for(&mut self, index: u32) -> Option<RequestRecord> {
         let connection = self.pool.at(index);
         let (client, endpoint) = (connection.client, connection.endpoint);
-        let fits =
-            |waiting: &Waiting| waiting.client == client && self.endpoints[usize::from(waiting.url)] == endpoint;
+        let fits = |waiting: &Waiting| waiting.client == client && self.endpoints[usize::from(waiting.url)] == endpoint;
         let at = self.backlog.iter().take(LOOK_AHEAD).position(fits)?;
         self.backlog.remove(at).map(Waiting::record)
     }

@@ -134,8 +134,7 @@ impl Talk {
 
     /// A packet as it would be sent now, without sending it.
     pub fn make(&self, from_client: bool, flags: u8, payload: &[u8]) -> Packet {
-        let (source, destination) =
-            if from_client { (self.client, self.server) } else { (self.server, self.client) };
+        let (source, destination) = if from_client { (self.client, self.server) } else { (self.server, self.client) };
         Packet {
             source: source.address,
             destination: destination.address,
