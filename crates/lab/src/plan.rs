@@ -418,3 +418,6 @@ fn default_server_start() -> Duration {
 fn yes() -> bool {
     true
 }
+
+#[cfg(test)]
+mod tests;

@@ -149,6 +149,9 @@ pub struct Sent {
     pub missing_bytes: u64,
     /// SYN packets, repetitions included.
     pub syns: u32,
+    /// FIN packets, repetitions included. A bare SYN or FIN sent again is not among `retransmitted_packets`, which
+    /// counts payload; tcptrace counts it there.
+    pub fins: u32,
     /// Largest segment it takes, from its SYN, in bytes.
     pub mss: Option<u16>,
     /// Shift of its window, from its SYN.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::parse::{ParseError, serde_as_text, split, trim_number, unit_error};
+use crate::parse::{ParseError, serde_as_text, split, unit_error};
 
 /// An amount of data in bytes. `KB`, `MB`, `GB` are powers of 1000, `KiB`, `MiB`, `GiB` powers of 1024.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,7 +39,7 @@ impl FromStr for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// The largest decimal unit that keeps the number exact where possible, else five significant digits.
+    /// Exact: what is printed reads back to the same amount.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.0;
         for (factor, unit) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
@@ -49,9 +49,9 @@ impl fmt::Display for Bytes {
         }
         match bytes {
             0..1_000 => write!(f, "{bytes}B"),
-            1_000..1_000_000 => write!(f, "{}KB", trim_number(bytes as f64 / 1e3)),
-            1_000_000..1_000_000_000 => write!(f, "{}MB", trim_number(bytes as f64 / 1e6)),
-            _ => write!(f, "{}GB", trim_number(bytes as f64 / 1e9)),
+            1_000..1_000_000 => write!(f, "{}KB", bytes as f64 / 1e3),
+            1_000_000..1_000_000_000 => write!(f, "{}MB", bytes as f64 / 1e6),
+            _ => write!(f, "{}GB", bytes as f64 / 1e9),
         }
     }
 }
@@ -60,6 +60,8 @@ serde_as_text!(Bytes);
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -75,6 +77,13 @@ mod tests {
     fn printed_amounts_come_back() {
         for bytes in [0, 1, 999, 1000, 1024, 65_536, 64_000, 1_500_000, 10_240, 1 << 30] {
             assert_eq!(Bytes(bytes).to_string().parse(), Ok(Bytes(bytes)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_printed_amount_comes_back(bytes in 0u64..1_000_000_000_000_000) {
+            prop_assert_eq!(Bytes(bytes).to_string().parse(), Ok(Bytes(bytes)));
         }
     }
 }

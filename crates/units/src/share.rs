@@ -37,7 +37,10 @@ impl FromStr for CpuShare {
 
 impl fmt::Display for CpuShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}%", crate::parse::trim_number(self.0 * 100.0))
+        // The fewest digits that read back to the same share: 0.57 times 100 is not 57 to a float.
+        let printed = (0..=17).map(|digits| format!("{:.digits$}%", self.0 * 100.0));
+        let exact = |text: &String| text.parse() == Ok(*self);
+        f.write_str(&printed.clone().find(exact).or_else(|| printed.last()).unwrap_or_default())
     }
 }
 
@@ -53,6 +56,8 @@ mod tests {
         assert!("1%".parse::<CpuShare>().is_ok());
         assert!("0.9%".parse::<CpuShare>().is_err());
         assert!("0.5".parse::<CpuShare>().is_err());
-        assert_eq!("150%".parse::<CpuShare>().unwrap().to_string(), "150%");
+        for typed in ["150%", "57%", "33.333333%", "1%"] {
+            assert_eq!(typed.parse::<CpuShare>().unwrap().to_string(), typed);
+        }
     }
 }

@@ -37,7 +37,7 @@ fn main() {
             let packet = packet.expect("the file was just written");
             last = packet.at;
             watch.handle_packet(packet.at, LinkType::Ethernet, packet.bytes, packet.original_length);
-            if records.len() + requests.len() > 0 || watch.live().counts.packets % 4096 == 0 {
+            if records.len() + requests.len() > 0 || watch.live().counts.packets.is_multiple_of(4096) {
                 watch.take_connections(&mut records);
                 watch.take_requests(&mut requests);
                 (seen, told) = (seen + records.len(), told + requests.len());

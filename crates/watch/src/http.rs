@@ -13,6 +13,7 @@
 mod exchange;
 mod framing;
 mod head;
+mod reader;
 
 use std::collections::VecDeque;
 
@@ -22,6 +23,7 @@ use crate::out::Out;
 use exchange::Exchange;
 use framing::{ChunkStep, Chunks, Stage};
 use head::Body;
+use reader::Reader;
 
 /// Both directions of one connection.
 #[derive(Debug)]
@@ -38,32 +40,6 @@ pub(crate) struct Http {
     /// Counted among the HTTP sessions, now and ever.
     is_session: bool,
     was_session: bool,
-}
-
-/// One direction's place.
-#[derive(Debug)]
-struct Reader {
-    stage: Stage,
-    /// A head in pieces.
-    held: Vec<u8>,
-    /// How far `held` was searched for its end.
-    searched: usize,
-    /// A message has begun and not ended.
-    is_open: bool,
-    /// How the end of the message in progress will be found.
-    framing: Framing,
-}
-
-impl Reader {
-    fn new(is_fresh: bool) -> Reader {
-        let stage = if is_fresh { Stage::Between } else { Stage::Lost };
-        Reader { stage, held: Vec::new(), searched: 0, is_open: false, framing: Framing::Exact }
-    }
-
-    fn lose(&mut self) {
-        self.stage = Stage::Lost;
-        self.framing = Framing::ByDirection;
-    }
 }
 
 /// Whether a head whose first line is whole can be one of HTTP/1.

@@ -26,6 +26,7 @@ fn a_handshake_has_its_three_moments() {
     assert_eq!((record.state, record.closed_at), (ConnectionState::SF, Some(millis(1066))));
     assert_eq!((record.duration_ns(), record.first_to_last_ns()), (66_000_000, 67_000_000));
     assert_eq!((record.up.packets, record.down.packets), (5, 3));
+    assert_eq!((record.up.fins, record.down.fins, record.up.syns), (1, 1, 1));
     assert_eq!((record.up.payload_bytes, record.up.unique_bytes, record.down.payload_bytes), (1, 1, 0));
     assert_eq!((record.up.data_rtt.count, record.up.data_rtt.min_ns), (1, 10_000_000));
 }

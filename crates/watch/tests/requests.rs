@@ -95,8 +95,8 @@ fn an_early_response_waits_for_its_request_to_end() {
 
 #[test]
 fn pipelined_requests_pair_in_order() {
-    let requests = [&GET[..], b"GET /b HTTP/1.1\r\n\r\n", b"GET /c HTTP/1.1\r\n\r\n"].concat();
-    let responses = [&OK[..], b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", OK].concat();
+    let requests = [GET, b"GET /b HTTP/1.1\r\n\r\n", b"GET /c HTTP/1.1\r\n\r\n"].concat();
+    let responses = [OK, b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", OK].concat();
     assert_eq!(
         told(&[(CLIENT, &requests), (SERVER, &responses)]),
         ["GET /a 200 exact", "GET /b 404 exact", "GET /c 200 exact"]

@@ -257,78 +257,20 @@ fn a_printed_plan_reads_back() {
     let room = Room::shared();
     let body = room.path().join("body");
     fs::write(&body, "a body").unwrap();
-    let everything = [
-        "http://server:8080/a?b=c&d='e'",
-        "--server",
-        "exec my-server --root '/a b' \"$HOME\"",
-        "--server-cpu",
-        "37.5%",
-        "--server-tcp",
-        "initcwnd=2,cc=reno",
-        "--server-start-timeout",
-        "1500ms",
-        "--path",
-        "koshien-2001",
-        "--rtt",
-        "48.5ms",
-        "--variation",
-        "250us",
-        "--loss",
-        "0.1%",
-        "--up",
-        "512kbit",
-        "--down",
-        "8Mbit",
-        "--queue",
-        "100ms",
-        "--no-offload",
-        "-r",
-        "6000/m",
-        "--arrivals",
-        "poisson",
-        "-c",
-        "1000",
-        "-n",
-        "100000",
-        "-d",
-        "1m",
-        "--warmup",
-        "2s",
-        "--clients",
-        "1000",
-        "--close",
-        "-m",
-        "POST",
-        "--body",
-        "body",
-        "-H",
-        "Accept: \"text\"",
-        "-H",
-        "X: \\",
-        "--http1-0",
-        "--timeout",
-        "12s",
-        "--connect-timeout",
-        "3s",
-        "--wait",
-        "spin",
-        "--placement",
-        "float",
-        "--slo",
-        "p99.9 <= 200ms, errors < 0.1%",
-        "--seed",
-        "18446744073709551615",
-        "--name",
-        "all_of-it",
+    // One argument between two bars.
+    let plans = [
+        "http://server:8080/a?b=c&d='e'|--server|exec my-server --root '/a b' \"$HOME\"|--server-cpu|37.5%|--server-tcp|\
+         initcwnd=2,cc=reno|--server-start-timeout|1500ms|--path|koshien-2001|--rtt|48.5ms|--variation|250us|--loss|\
+         0.1%|--up|512kbit|--down|8Mbit|--queue|100ms|--no-offload|-r|6000/m|--arrivals|poisson|-c|1000|-n|100000|-d|\
+         1m|--warmup|2s|--clients|1000|--close|-m|POST|--body|body|-H|Accept: \"text\"|-H|X: \\|--http|1.0|--timeout|\
+         12s|--connect-timeout|3s|--wait|spin|--placement|float|--slo|p99.9 <= 200ms, errors < 0.1%|--seed|\
+         9223372036854775807|--name|all_of-it",
+        "http://127.0.0.1:8080/|-r|33333.333/s|-d|1ns",
+        URL,
+        "http://server/|--server|true|--queue|64KB|--up|1.5Mbit",
     ];
-    let some = ["http://127.0.0.1:8080/", "-r", "33333.333/s", "-d", "1ns"];
-    for arguments in [
-        &everything[..],
-        &some[..],
-        &[URL],
-        &["http://server/", "--server", "true", "--queue", "64KB", "--up", "1.5Mbit"],
-    ] {
-        let arguments: Vec<&str> = ["bench", "--print-plan"].iter().chain(arguments).copied().collect();
+    for plan in plans {
+        let arguments: Vec<&str> = ["bench", "--print-plan"].into_iter().chain(plan.split('|')).collect();
         let printed = room.run(&arguments).success();
         assert!(printed.stderr.is_empty(), "{printed}");
         fs::write(room.path().join("printed.toml"), &printed.stdout).unwrap();

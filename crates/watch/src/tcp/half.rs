@@ -40,6 +40,7 @@ pub(crate) struct Half {
     last_stamp: u32,
     isn: u32,
     syns: u32,
+    fins: u32,
     fin_at: u64,
     rst_at: u64,
     data_rtt: RttSummary,
@@ -92,6 +93,7 @@ impl Half {
             last_stamp: 0,
             isn: 0,
             syns: 0,
+            fins: 0,
             fin_at: NEVER,
             rst_at: NEVER,
             data_rtt: RttSummary::default(),
@@ -239,6 +241,7 @@ impl Half {
             duplicate_sacks: trouble.duplicate_sacks,
             missing_bytes: trouble.missing_bytes,
             syns: self.syns,
+            fins: self.fins,
             mss: (self.mss != 0).then_some(self.mss),
             window_scale: (self.window_scale != NO_SCALE).then_some(self.window_scale),
             fin_at: moment(self.fin_at),
@@ -345,6 +348,7 @@ impl Half {
 
     fn receive_fin(&mut self, at: u64, position: u64, limits: &Limits, sink: &mut impl Sink) {
         self.fin_at = self.fin_at.min(at);
+        self.fins = self.fins.saturating_add(1);
         if self.fin != NEVER || position < self.delivered {
             return;
         }

@@ -1,0 +1,33 @@
+//! Where one direction of an HTTP connection has come to.
+
+use ledger::Framing;
+
+use super::framing::Stage;
+
+/// One direction's place.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) stage: Stage,
+    /// A head in pieces.
+    pub(super) held: Vec<u8>,
+    /// How far `held` was searched for its end.
+    pub(super) searched: usize,
+    /// A message has begun and not ended.
+    pub(super) is_open: bool,
+    /// How the end of the message in progress will be found.
+    pub(super) framing: Framing,
+}
+
+impl Reader {
+    /// Before the first message, or in the middle of anything.
+    pub(super) fn new(is_fresh: bool) -> Reader {
+        let stage = if is_fresh { Stage::Between } else { Stage::Lost };
+        Reader { stage, held: Vec::new(), searched: 0, is_open: false, framing: Framing::Exact }
+    }
+
+    /// The end of the message in progress can no longer be told.
+    pub(super) fn lose(&mut self) {
+        self.stage = Stage::Lost;
+        self.framing = Framing::ByDirection;
+    }
+}
