@@ -1,5 +1,6 @@
 //! Connections: times, states, counts, roles.
 
+#[path = "support/packets.rs"]
 mod support;
 
 use ledger::{ConnectionState, RecordEnd};

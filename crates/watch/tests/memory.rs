@@ -1,5 +1,6 @@
 //! Bounds: two million connections pass through a table of a few thousand, and every one is recorded.
 
+#[path = "support/packets.rs"]
 mod support;
 
 use ledger::{ConnectionState, RecordEnd};

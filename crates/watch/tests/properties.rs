@@ -1,5 +1,6 @@
 //! What must hold whatever the packets are.
 
+#[path = "support/packets.rs"]
 mod support;
 
 use proptest::prelude::*;

@@ -1,5 +1,6 @@
 //! HTTP: framing, pairing, what is unknown, the TLS name.
 
+#[path = "support/packets.rs"]
 mod support;
 
 use support::*;
