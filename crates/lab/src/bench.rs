@@ -393,7 +393,7 @@ fn ports_easily_found() -> u32 {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let mut ends = range.split_whitespace().filter_map(|end| end.parse::<u32>().ok());
     match (ends.next(), ends.next()) {
-        (Some(first), Some(last)) if first <= last => ((last - first + 1) / 2 * 9 / 10).max(1),
+        (Some(first), Some(last)) if first <= last => ((last - first).div_ceil(2) * 9 / 10).max(1),
         _ => u32::MAX,
     }
 }

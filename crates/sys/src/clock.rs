@@ -52,6 +52,12 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// CLOCK_REALTIME in nanoseconds since 1970: the clock that stamps captured packets.
+pub fn realtime_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// CPU time of the calling thread.
 pub fn thread_cpu_time() -> Duration {
     let mut now = MaybeUninit::<libc::timespec>::uninit();

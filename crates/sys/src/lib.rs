@@ -2,10 +2,11 @@
 //!
 //! Two halves. Places: [`namespace`], [`place`], [`netlink`], [`tun`], [`cgroup`] build the lab and take it down.
 //! The loop: [`clock`], [`epoll`], [`timer`], [`socket`], [`sched`], [`signal`] are what the data path runs on.
-//! [`accounting`] reads what the kernel counted.
+//! [`accounting`] reads what the kernel counted, [`capture`] the packets that pass a device.
 #![allow(clippy::disallowed_methods, reason = "this room is where clocks and waiting are wrapped")]
 
 pub mod accounting;
+pub mod capture;
 pub mod cgroup;
 pub mod clock;
 pub mod epoll;

@@ -38,9 +38,9 @@ impl FromStr for CpuShare {
 impl fmt::Display for CpuShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The fewest digits that read back to the same share: 0.57 times 100 is not 57 to a float.
-        let printed = (0..=17).map(|digits| format!("{:.digits$}%", self.0 * 100.0));
+        let mut printed = (0..=17).map(|digits| format!("{:.digits$}%", self.0 * 100.0));
         let exact = |text: &String| text.parse() == Ok(*self);
-        f.write_str(&printed.clone().find(exact).or_else(|| printed.last()).unwrap_or_default())
+        f.write_str(&printed.clone().find(exact).or_else(|| printed.next_back()).unwrap_or_default())
     }
 }
 

@@ -7,9 +7,9 @@ use super::{Load, Loop};
 use crate::connection::State;
 use crate::queues::Queue;
 
-/// Calls of `make_arrivals` by which a stopped phase is filled up to its end: four million arrivals. What is still
+/// Calls of `make_arrivals` by which a stopped phase is filled up to its end: a million arrivals. What is still
 /// missing then would take all memory.
-const CATCH_UP_CALLS_MAX: usize = 1024;
+const CATCH_UP_CALLS_MAX: usize = 256;
 
 impl Load {
     /// Makes the arrivals that are due intended, each at its own moment however late this call is, and ends what has

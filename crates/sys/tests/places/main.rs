@@ -5,6 +5,7 @@
 //! give root away first.
 #![allow(clippy::disallowed_methods, reason = "these tests wait for real processes")]
 
+mod capture;
 mod check;
 mod control_groups;
 mod network;
@@ -39,6 +40,9 @@ const CASES: &[Case] = cases! {
     Root: network:
         creating_moves_nobody run_passes_values_and_panics configures_a_device binds_any_address
         sets_tcp_of_a_route carries_packets tells_what_is_wrong steers_receive_processing counts_from_birth;
+    Root: capture:
+        sees_loopback_once keeps_what_was_asked_for sees_a_tun_without_link_header loses_what_finds_no_block
+        says_what_is_wrong;
     Root: control_groups:
         holds_its_share counts_the_dead is_removed sweeps_the_dead_only;
     Root: servers: nginx_in_front nginx_as_a_daemon apache_as_a_daemon;

@@ -11,6 +11,7 @@
 //! | `/switching` | 101, then bytes of another protocol |
 //! | `/204`, `/304` | no body, though the 304 names a length |
 //! | `/status/CODE` | that status, seven bytes |
+//! | `/now-and-then` | 200 and 500 bytes, but every third response is cut short as by `/truncated` |
 //! | `/truncated` | announces 1000 bytes, sends 500, FIN |
 //! | `/rst` | announces 1000 bytes, sends 500, RST |
 //! | `/early-close` | FIN right after the request |
@@ -252,7 +253,11 @@ fn play(request: &Request, stream: &TcpStream, shared: &Shared) -> io::Result<Th
             out.write_all(format!("HTTP/1.1 {argument} As Asked\r\nContent-Length: 7\r\n\r\n").as_bytes())?;
             out.write_all(&body(7))?;
         }
-        "truncated" | "stall" => {
+        "now-and-then" if !shared.requests.load(Ordering::SeqCst).is_multiple_of(3) => {
+            out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n")?;
+            out.write_all(&body(500))?;
+        }
+        "truncated" | "stall" | "now-and-then" => {
             out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")?;
             out.write_all(&body(500))?;
             if name == "stall" {

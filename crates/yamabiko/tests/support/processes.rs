@@ -1,14 +1,14 @@
 //! Looking at processes from outside, by /proc alone.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::lab::{Output, Room, Running, wait_until};
+use super::lab::{Room, Running, wait_until};
 
 /// Every process number of this machine.
 pub fn all() -> impl Iterator<Item = i32> {
@@ -91,18 +91,6 @@ pub fn start_in_network(room: &Room, pid: i32, command: &[&str]) -> Running {
     let mut nsenter = Command::new("nsenter");
     nsenter.args(["-t", &pid.to_string(), "-n", "--"]).args(command);
     room.start_command(nsenter)
-}
-
-/// Runs a program of this machine to its end.
-pub fn run(room: &Room, command: &[&str]) -> Output {
-    let mut process = Command::new(command[0]);
-    process.args(&command[1..]);
-    room.start_command(process).finish()
-}
-
-/// Whether a path is there, be it a dangling link.
-pub fn exists(path: &Path) -> bool {
-    path.symlink_metadata().is_ok()
 }
 
 /// USER_HZ, part of the kernel's interface on every platform this runs on.

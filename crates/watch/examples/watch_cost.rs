@@ -1,6 +1,6 @@
 //! What the analysis costs: packets a second over a capture made in memory, and bytes a connection.
 //!
-//! `cargo run --release -p watch --example cost [CONNECTIONS [ROUNDS]]`: that many connections of five keep-alive
+//! `cargo run --release -p watch --example watch_cost [CONNECTIONS [ROUNDS]]`: that many connections of five keep-alive
 //! requests each, interleaved, decoded from pcap bytes and analysed on one core. Headers and timestamps as Linux
 //! sends them, payload snapped to 128 bytes of frame.
 

@@ -1,6 +1,6 @@
 //! Prints what the analysis makes of a capture file: one line a connection, one a request.
 //!
-//! `cargo run -p watch --example read FILE`: for comparing with other programs by hand.
+//! `cargo run -p watch --example watch_read FILE`: for comparing with other programs by hand.
 
 use std::sync::Arc;
 

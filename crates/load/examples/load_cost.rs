@@ -1,6 +1,6 @@
 //! What the engine itself costs: one kept-alive request, from its arrival to its record, without any I/O.
 //!
-//! `cargo run --release -p load --example cost`
+//! `cargo run --release -p load --example load_cost`
 //!
 //! Each request goes through everything a real one goes through in the engine: arrival, client, idle connection, Send,
 //! timeouts, the reading of a response as nginx writes it, the record. The network is this loop.

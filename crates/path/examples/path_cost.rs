@@ -3,7 +3,7 @@
 //!
 //! 200,000 packets a second, Poisson, small ones up and full ones down, each of a random client, half an RTT of the
 //! profile koshien-2001 each way: the same traffic and the same number of packets on the way for 1 client as for
-//! 60,000. What differs is which link each packet belongs to. `cargo run --release -p path --example cost`.
+//! 60,000. What differs is which link each packet belongs to. `cargo run --release -p path --example path_cost`.
 #![allow(clippy::disallowed_methods, reason = "an example that measures reads the clock")]
 
 use std::time::{Duration, Instant};

@@ -1,0 +1,174 @@
+//! The ring of blocks that the kernel writes packets into.
+
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nix::errno::Errno;
+use units::Timestamp;
+
+use super::{CaptureSpec, RETIRE, set};
+use crate::error::{Error, Result};
+
+/// Memory shared with the kernel: `blocks` of `block_bytes`, used in turn.
+#[derive(Debug)]
+pub(super) struct Ring {
+    memory: NonNull<u8>,
+    block_bytes: usize,
+    blocks: usize,
+    /// The block that the kernel hands over next.
+    next: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is reached through `&mut Ring` only.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Makes the ring of a socket that hears nothing yet.
+    pub(super) fn new(socket: &OwnedFd, spec: &CaptureSpec<'_>) -> Result<Ring> {
+        set(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &VERSION_3, "PACKET_VERSION")?;
+        let request = libc::tpacket_req3 {
+            tp_block_size: spec.block_bytes,
+            tp_block_nr: spec.blocks,
+            // Frames have no meaning in version 3; the numbers must agree all the same.
+            tp_frame_size: FRAME,
+            tp_frame_nr: (spec.block_bytes / FRAME).saturating_mul(spec.blocks),
+            tp_retire_blk_tov: RETIRE.as_millis() as libc::c_uint,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        let mend = "less memory may do: a smaller snap length takes smaller blocks";
+        set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request, "PACKET_RX_RING")
+            .map_err(|error| error.mend(&[Errno::ENOMEM], mend))?;
+        let length = spec.block_bytes as usize * spec.blocks as usize;
+        // SAFETY: a new mapping at an address of the kernel's choice; it overlaps nothing of ours.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                socket.as_raw_fd(),
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(Error::of("mmap of the capture ring")(Errno::last()).mend(&[Errno::ENOMEM], mend));
+        }
+        let memory = NonNull::new(memory.cast()).expect("mmap never maps address 0 unless asked to");
+        Ok(Ring { memory, block_bytes: spec.block_bytes as usize, blocks: spec.blocks as usize, next: 0 })
+    }
+
+    /// The next block, once the kernel has handed it over.
+    pub(super) fn next_block(&mut self) -> Option<Block<'_>> {
+        // SAFETY: `next` is below `blocks`, so the block lies within the mapping.
+        let start = unsafe { self.memory.add(self.next * self.block_bytes) };
+        if status(start).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: the block starts with its descriptor, and is ours until its status says otherwise.
+        let header = unsafe { (*start.cast::<libc::tpacket_block_desc>().as_ptr()).hdr.bh1 };
+        self.next = (self.next + 1) % self.blocks;
+        let filled = (header.blk_len as usize).min(self.block_bytes);
+        Some(Block {
+            start,
+            filled,
+            packets: header.num_pkts,
+            first: header.offset_to_first_pkt as usize,
+            ring: PhantomData,
+        })
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made by `new`; every block that borrowed from it is gone.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.block_bytes * self.blocks) };
+    }
+}
+
+/// A block of packets. Dropping it gives it back to the kernel.
+#[derive(Debug)]
+pub struct Block<'a> {
+    start: NonNull<u8>,
+    filled: usize,
+    packets: u32,
+    first: usize,
+    ring: PhantomData<&'a mut Ring>,
+}
+
+impl Block<'_> {
+    /// Its packets, in the order of capture. A block may be empty.
+    pub fn packets(&self) -> Packets<'_> {
+        // SAFETY: the kernel does not write to a block between handing it over and getting it back, which needs the
+        // block to be dropped; `filled` is at most the block's length.
+        let bytes = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.filled) };
+        Packets { bytes, at: self.first, left: self.packets }
+    }
+}
+
+impl Drop for Block<'_> {
+    fn drop(&mut self) {
+        status(self.start).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    }
+}
+
+/// The word by which a block changes hands.
+fn status<'a>(block: NonNull<u8>) -> &'a AtomicU32 {
+    // SAFETY: every block starts, at a multiple of the page size, with a descriptor, within a mapping that outlives
+    // the reference's use here. The kernel writes the word, so it is read as an atomic.
+    unsafe {
+        let descriptor = block.cast::<libc::tpacket_block_desc>().as_ptr();
+        AtomicU32::from_ptr(&raw mut (*descriptor).hdr.bh1.block_status)
+    }
+}
+
+/// One captured packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// When the kernel saw it: CLOCK_REALTIME, in nanoseconds since 1970.
+    pub at: Timestamp,
+    /// What was kept of it: see [`super::Framing`].
+    pub bytes: &'a [u8],
+    /// Bytes it had, link header included; a super-packet that the kernel had not yet cut may have 64 KB.
+    pub original_length: u32,
+}
+
+/// Goes through the packets of a [`Block`].
+#[derive(Clone, Debug)]
+pub struct Packets<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    left: u32,
+}
+
+impl<'a> Iterator for Packets<'a> {
+    type Item = Packet<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Packet<'a>> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        let rest = self.bytes.get(self.at..)?;
+        if rest.len() < size_of::<libc::tpacket3_hdr>() {
+            return None;
+        }
+        // SAFETY: the bytes are there, as just seen, and any bytes are a valid tpacket3_hdr; no alignment is assumed.
+        let header = unsafe { rest.as_ptr().cast::<libc::tpacket3_hdr>().read_unaligned() };
+        let start = usize::from(header.tp_mac);
+        let bytes = rest.get(start..start + header.tp_snaplen as usize)?;
+        match header.tp_next_offset {
+            0 => self.left = 0,
+            next => self.at += next as usize,
+        }
+        let nanos = u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec);
+        Some(Packet { at: Timestamp::from_nanos(nanos), bytes, original_length: header.tp_len })
+    }
+}
+
+const VERSION_3: libc::c_int = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
+/// Divides every block size; at least the longest header.
+const FRAME: u32 = 2048;

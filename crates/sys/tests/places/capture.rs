@@ -1,0 +1,178 @@
+//! Packets as they pass a device: the ring, the filter, the counters.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sys::capture::{Capture, CaptureSpec, Framing};
+use sys::namespace::NetNamespace;
+use sys::netlink::{Netlink, Route};
+use sys::signal::wait_readable;
+
+use crate::check::wait_for;
+use crate::network::net_with_tun;
+
+/// What was captured: time, bytes, length on the wire.
+type Captured = Vec<(u64, Vec<u8>, u32)>;
+
+pub fn sees_loopback_once() {
+    lo().run(|| {
+        let (mut capture, listener) = (open(&CaptureSpec::new("lo", 65_535)), listen("127.0.0.1"));
+        assert_eq!(capture.framing(), Framing::Ethernet);
+        let before = now_ns();
+        talk(listener.local_addr().unwrap(), &listener);
+        let packets = all_of(&mut capture);
+        let after = now_ns();
+        // Each packet passes a loopback device twice and is captured once.
+        assert_eq!(packets.iter().filter(|(_, bytes, _)| tcp_flags(bytes) == Some(SYN)).count(), 1);
+        assert!(packets.iter().any(|(_, bytes, _)| bytes.windows(5).any(|window| window == b"hello")));
+        let moments: Vec<u64> = packets.iter().map(|&(at, ..)| at).collect();
+        assert!(moments.is_sorted() && before <= moments[0] && *moments.last().unwrap() <= after);
+        assert!(packets.iter().all(|(_, bytes, length)| bytes.len() == *length as usize));
+        let counted = capture.statistics().unwrap();
+        assert_eq!((counted.packets, counted.drops), (packets.len() as u64, 0));
+        assert_eq!(capture.statistics().unwrap().packets, 0, "counted once");
+        capture.check().unwrap();
+    })
+    .unwrap();
+}
+
+pub fn keeps_what_was_asked_for() {
+    lo().run(|| {
+        for host in ["127.0.0.1", "::1"] {
+            let (asked, other) = (listen(host), listen(host));
+            let port = asked.local_addr().unwrap().port();
+            let hosts: [IpAddr; 1] = [host.parse().unwrap()];
+            let spec = CaptureSpec::new("lo", 60);
+            let mut capture = open(&CaptureSpec { ports: &[port], hosts: &hosts, ..spec });
+            let elsewhere: [IpAddr; 1] = ["192.0.2.1".parse().unwrap()];
+            let mut of_others = open(&CaptureSpec { hosts: &elsewhere, ..spec });
+            let datagrams = UdpSocket::bind((host, 0)).unwrap();
+            datagrams.send_to(b"not TCP", (host, port)).unwrap();
+            talk(other.local_addr().unwrap(), &other);
+            talk(asked.local_addr().unwrap(), &asked);
+            let packets = all_of(&mut capture);
+            assert_eq!(packets.iter().filter(|(_, bytes, _)| tcp_flags(bytes) == Some(SYN)).count(), 1, "{host}");
+            for (_, bytes, length) in &packets {
+                assert_eq!(bytes.len(), 60.min(*length as usize));
+            }
+            assert!(packets.iter().any(|(_, _, length)| *length > 60), "cut ones say what they had");
+            assert_eq!(all_of(&mut of_others), []);
+        }
+    })
+    .unwrap();
+}
+
+pub fn sees_a_tun_without_link_header() {
+    let (net, tun) = net_with_tun();
+    let mut netlink = net.run(Netlink::open).unwrap().unwrap();
+    netlink.add_route(&Route::new("198.18.0.0".parse().unwrap(), 16, "t0")).unwrap();
+    let packets = net
+        .run(|| {
+            let mut capture = open(&CaptureSpec { promiscuous: true, ..CaptureSpec::new("t0", 128) });
+            assert_eq!(capture.framing(), Framing::Ip);
+            let socket = UdpSocket::bind("198.19.0.1:5000").unwrap();
+            socket.send_to(b"on its way out", "198.18.0.1:9").unwrap();
+            all_of(&mut capture)
+        })
+        .unwrap();
+    let mine = packets.iter().find(|(_, bytes, _)| bytes.ends_with(b"on its way out")).expect("captured");
+    assert_eq!((mine.1[0], mine.2), (0x45, 42));
+    drop(tun);
+}
+
+pub fn loses_what_finds_no_block() {
+    lo().run(|| {
+        let spec = CaptureSpec { block_bytes: 1 << 16, blocks: 2, ..CaptureSpec::new("lo", 65_535) };
+        let mut capture = open(&spec);
+        let (to, from) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        for _ in 0..100 {
+            from.send_to(&[7; 8000], to.local_addr().unwrap()).unwrap();
+        }
+        let counted = capture.statistics().unwrap();
+        assert_eq!(counted.packets, 100);
+        let kept = all_of(&mut capture).len() as u64;
+        assert_eq!(kept + counted.drops, 100);
+        assert!(kept > 0 && counted.drops > 0, "{kept} kept");
+    })
+    .unwrap();
+}
+
+pub fn says_what_is_wrong() {
+    NetNamespace::create()
+        .unwrap()
+        .run(|| {
+            let error = Capture::open(&CaptureSpec::new("nodev", 128)).unwrap_err().to_string();
+            assert!(
+                error.starts_with("find device nodev: ")
+                    && error.ends_with("`ip link` lists the devices of this network"),
+                "{error}"
+            );
+            let ports: Vec<u16> = (1..5000).collect();
+            let error = Capture::open(&CaptureSpec { ports: &ports, ..CaptureSpec::new("lo", 128) }).unwrap_err();
+            assert!(error.to_string().contains("name fewer"), "{error}");
+            let error = Capture::open(&CaptureSpec::new("lo", 128)).unwrap_err().to_string();
+            assert_eq!(error, "capture on lo: Network is down; the device is down or gone: ip link set lo up");
+        })
+        .unwrap();
+}
+
+/// A network with nothing but a loopback device.
+fn lo() -> NetNamespace {
+    let net = NetNamespace::create().unwrap();
+    net.run(|| Netlink::open().unwrap().link_up("lo").unwrap()).unwrap();
+    net
+}
+
+fn open(spec: &CaptureSpec<'_>) -> Capture {
+    Capture::open(spec).unwrap()
+}
+
+fn listen(host: &str) -> TcpListener {
+    TcpListener::bind((host, 0)).unwrap()
+}
+
+/// One connection, `hello` and the other way `world`, both ends closed.
+fn talk(to: SocketAddr, listener: &TcpListener) {
+    let mut client = TcpStream::connect(to).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    client.write_all(b"hello").unwrap();
+    server.read_exact(&mut [0; 5]).unwrap();
+    server.write_all(b"world, at some more length").unwrap();
+    drop(server);
+    client.read_to_end(&mut Vec::new()).unwrap();
+}
+
+/// Ends the capture and takes what it has: done when the kernel says that it has no more.
+fn all_of(capture: &mut Capture) -> Captured {
+    capture.stop().unwrap();
+    let mut packets = Captured::new();
+    let mut quiet = 0;
+    wait_for("the capture is read", || {
+        wait_readable(std::os::fd::AsFd::as_fd(capture), Duration::from_millis(100));
+        quiet += 1;
+        while let Some(block) = capture.next_block() {
+            quiet = 0;
+            packets.extend(
+                block.packets().map(|packet| (packet.at.as_nanos(), packet.bytes.to_vec(), packet.original_length)),
+            );
+        }
+        (quiet == 4).then_some(())
+    });
+    packets
+}
+
+fn tcp_flags(frame: &[u8]) -> Option<u8> {
+    let ip = frame.get(14..)?;
+    match (ip.first()? >> 4, *ip.get(9)?, *ip.get(6)?) {
+        (4, 6, _) => ip.get(20 + 13).copied(),
+        (6, _, 6) => ip.get(40 + 13).copied(),
+        _ => None,
+    }
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
+}
+
+const SYN: u8 = 2;
