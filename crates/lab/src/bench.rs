@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ledger::Document;
 use load::{Arrivals, HttpVersion, LevelSampler, Load, LoadSpec, Reuse, Tally, TallySpec, Target, parse_header};
+use path::ClientPath;
 use stats::{Histogram, Rng};
 use store::{Book, RunFolder};
 use sys::clock::Clock;
@@ -154,7 +155,7 @@ pub fn bench(
         duration: plan.load.duration,
         warmup: plan.load.warmup,
         requests: plan.load.requests,
-        notes: notes(plan, &places, connections_max),
+        notes: notes(plan, &places, clients.as_deref().unwrap_or_default(), connections_max),
     });
 
     let mut watch = Watched::default();
@@ -444,12 +445,29 @@ fn device_statistics(places: Option<&Places>) -> Option<[sys::netlink::LinkStats
     places.and_then(|places| places.device_statistics().ok())
 }
 
-fn notes(plan: &Plan, places: &Option<Places>, connections_max: u32) -> Vec<String> {
+fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath], connections_max: u32) -> Vec<String> {
     let mut notes = Vec::new();
     if plan.load.rate.is_none() && plan.load.clients > connections_max && !plan.load.close {
         notes.push(format!(
             "only {connections_max} of {} clients take part: a closed loop has one client a connection",
             plan.load.clients
+        ));
+    }
+    if let (Some(cap), Some(_), false) = (plan.load.connections, plan.load.rate, plan.load.close)
+        && cap < plan.load.clients
+    {
+        notes.push(format!(
+            "fewer connections ({cap}) than clients ({}): one client's connection is closed to make room for another's, \
+             so few are kept alive; raise -c or lower --clients unless that is meant",
+            plan.load.clients
+        ));
+    }
+    let cut = |link: &path::LinkSpec| link.variation > link.delay;
+    let clients_cut = clients.iter().filter(|client| cut(&client.up) || cut(&client.down)).count();
+    if clients_cut > 0 {
+        notes.push(format!(
+            "{clients_cut} of {} clients are nearer than the variation of their delay: theirs is cut to the delay",
+            clients.len()
         ));
     }
     if let (Some(path), Some(places)) = (&plan.path, places)

@@ -285,7 +285,9 @@ fn little(name: &str, what: &str, evidence: &Evidence<'_>, sampled: &LevelStatis
         return check.not_applicable(&format!("nothing was ever {what}"));
     }
     let difference = (sampled.level.mean - from_records).abs() / larger;
-    let resolution = LITTLE_ERRORS * sampled.standard_error / larger;
+    // Even where no sample happened to see anything, sampling is no finer than counting: the square root of the hits.
+    let counting_error = (larger / evidence.levels.samples as f64).sqrt();
+    let resolution = LITTLE_ERRORS * sampled.standard_error.max(counting_error) / larger;
     let limit = LITTLE_SHARE.max(resolution);
     let held = if limit > LITTLE_SHARE {
         format!(

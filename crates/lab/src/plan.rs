@@ -364,6 +364,15 @@ impl Plan {
         {
             return refuse("a queue limit needs a rate to queue for: give up or down as well".into());
         }
+        if let Some(PathPlan { profile: None, rtt, variation: Some(variation), .. }) = &self.path
+            && *variation * 2 > rtt.unwrap_or_default()
+        {
+            return refuse(format!(
+                "variation = {} is more than half of rtt = {}: no packet can be that early",
+                units::format_duration(*variation),
+                units::format_duration(rtt.unwrap_or_default())
+            ));
+        }
         if self.server.as_ref().is_some_and(|server| server.command.trim().is_empty()) {
             return refuse("the server's command (--server) is empty".into());
         }

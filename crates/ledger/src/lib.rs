@@ -13,6 +13,7 @@ pub mod connection;
 pub mod document;
 pub mod request;
 pub mod second;
+pub mod watch_part;
 pub mod watch_second;
 pub mod wire_request;
 
@@ -21,6 +22,7 @@ pub use connection::{ConnectionRecord, ConnectionState, RecordEnd, RttSummary, S
 pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verdict};
 pub use request::{Method, RequestRecord};
 pub use second::SecondRecord;
+pub use watch_part::{WatchDocument, WatchPart};
 pub use watch_second::WatchSecond;
 pub use wire_request::{Framing, WireRequest};
 

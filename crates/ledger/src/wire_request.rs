@@ -1,5 +1,6 @@
 //! One HTTP request as seen on the wire.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use units::Timestamp;
@@ -30,6 +31,10 @@ impl Framing {
 pub struct WireRequest {
     /// The connection's sequence number: see [`crate::ConnectionRecord::connection`].
     pub connection: u64,
+    /// The end that sent the request.
+    pub client: SocketAddr,
+    /// The end that answered it.
+    pub server: SocketAddr,
     /// Place of the request on its connection, from 0.
     pub index: u32,
     /// First byte of the request.

@@ -16,6 +16,7 @@ mod page;
 mod places;
 mod profile;
 mod runs;
+mod watch;
 
 use ledger::Document;
 use stats::Histogram;
@@ -23,6 +24,7 @@ use stats::Histogram;
 use page::Page;
 pub use profile::{ProfileView, profile};
 pub use runs::runs;
+pub use watch::watch;
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -119,7 +119,7 @@ impl<R: Row> Columns<R> {
                 for row in rows {
                     let value = take(row);
                     self.present.push(i16::from(value.is_some()));
-                    self.texts.extend(value.map(ByteArray::from));
+                    self.texts.extend(value.map(|text| ByteArray::from(text.into_owned().into_bytes())));
                 }
                 let levels = field.column.nullable.then_some(&self.present[..]);
                 writer.typed::<ByteArrayType>().write_batch(&self.texts, levels, None)?;

@@ -5,12 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use ledger::{Document, RequestRecord, SecondRecord};
+use ledger::{ConnectionRecord, Document, RequestRecord, SecondRecord, WatchPart, WatchSecond, WireRequest};
 use stats::Histogram;
 
 use crate::reader::count_parts;
 use crate::table::Row;
-use crate::{RequestsWriter, Result, SeriesWriter, StoreError, TableWriter, files, hlog};
+use crate::{
+    ConnectionsWriter, RequestsWriter, Result, SeriesWriter, StoreError, TableWriter, WatchSeriesWriter,
+    WireRequestsWriter, files, hlog,
+};
 
 /// The folder of a run that goes on. While this lives, the folder is locked (flock), so that a list of runs can tell
 /// a run that goes on from one that was killed.
@@ -53,12 +56,12 @@ impl RunFolder {
         files::write_whole(&self.path.join(PLAN), plan.as_bytes())
     }
 
-    /// Writes summary.json, whole or not at all. Its presence means that the run ended.
+    /// Writes summary.json, whole or not at all: a [`Document`], or one with further parts. Its presence means that the run ended.
     ///
     /// # Errors
     /// A full disk or another failure of the file system; [`StoreError::Summary`] if the document could not be read
     /// back, as with a figure that is not a number.
-    pub fn write_summary(&self, document: &Document) -> Result<()> {
+    pub fn write_summary(&self, document: &impl serde::Serialize) -> Result<()> {
         let path = self.path.join(SUMMARY);
         let mut text = serde_json::to_string_pretty(document).map_err(|source| StoreError::summary(&path, source))?;
         text.push('\n');
@@ -75,6 +78,21 @@ impl RunFolder {
     /// Begins series.parquet.
     pub fn series(&self) -> SeriesWriter {
         TableWriter::<SecondRecord>::new(&self.path)
+    }
+
+    /// Begins connections.parquet.
+    pub fn connections(&self) -> ConnectionsWriter {
+        TableWriter::<ConnectionRecord>::new(&self.path)
+    }
+
+    /// Begins wire_requests.parquet.
+    pub fn wire_requests(&self) -> WireRequestsWriter {
+        TableWriter::<WireRequest>::new(&self.path)
+    }
+
+    /// Begins watch_series.parquet.
+    pub fn watch_series(&self) -> WatchSeriesWriter {
+        TableWriter::<WatchSecond>::new(&self.path)
     }
 
     /// Writes `<name>.hlog`: `(from, to, values)` for each interval, in nanoseconds since the run's zero, rising.
@@ -101,6 +119,21 @@ pub fn read_summary(dir: &Path) -> Result<Document> {
         Err(source) => return Err(StoreError::io("read", &path, source)),
     };
     serde_json::from_slice(&text).map_err(|source| StoreError::summary(&path, source))
+}
+
+/// The wire's part of the document of the run in `dir`, if it has one.
+///
+/// # Errors
+/// There is no document, or its part is not one of this version.
+pub fn read_watch_part(dir: &Path) -> Result<Option<WatchPart>> {
+    #[derive(serde::Deserialize)]
+    struct Part {
+        watch: Option<WatchPart>,
+    }
+    let path = dir.join(SUMMARY);
+    let text = fs::read(&path).map_err(|source| StoreError::io("read", &path, source))?;
+    let part: Part = serde_json::from_slice(&text).map_err(|source| StoreError::summary(&path, source))?;
+    Ok(part.watch)
 }
 
 /// The plan of the run in `dir`, as text.

@@ -3,6 +3,7 @@
 //! ```text
 //!   RequestRecord ──> TableWriter ──> requests/000001.parquet ..  ──finish──>  requests.parquet
 //!   SecondRecord  ──> TableWriter ──> series/000001.parquet ..    ──finish──>  series.parquet
+//!   ConnectionRecord, WireRequest, WatchSecond ──> the same, of what the wire showed
 //!   Histogram     ──────────────────────────────────────────────────────────>  response_time.hlog ..
 //!   plan (text)   ──────────────────────────────────────────────────────────>  plan.toml
 //!   Document      ──────────────────────────────────────────────────────────>  summary.json
@@ -35,9 +36,12 @@ pub use book::Book;
 pub use calendar::rfc3339;
 pub use entry::{RunEntry, RunState};
 pub use error::{Result, StoreError};
-pub use folder::{RunFolder, read_plan, read_summary};
+pub use folder::{RunFolder, read_plan, read_summary, read_watch_part};
 pub use hlog::read_histogram;
 pub use merge::FinishedTable;
-pub use reader::{Rows, read_requests, read_series};
+pub use reader::{Rows, read_connections, read_requests, read_series, read_watch_series, read_wire_requests};
 pub use table::{Column, Kind, Table, columns, columns_page};
-pub use writer::{ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, TableWriter};
+pub use writer::{
+    ConnectionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, TableWriter, WatchSeriesWriter,
+    WireRequestsWriter,
+};

@@ -56,8 +56,8 @@ fn write_joined<R: Row>(
         let input = Input::open(part)?;
         for group in 0..input.groups() {
             input.read_group(group, &mut pending)?;
-            while pending.len() >= ROWS_A_GROUP {
-                let rest = pending.split_off(ROWS_A_GROUP);
+            while pending.len() >= R::ROWS_A_PART {
+                let rest = pending.split_off(R::ROWS_A_PART);
                 rows += append(encoder, &mut output, unfinished, &pending)?;
                 pending = rest;
             }
@@ -74,6 +74,3 @@ fn append<R: Row>(encoder: &mut Encoder<R>, output: &mut Output, path: &Path, ro
     encoder.append(output, path, rows)?;
     Ok(rows.len() as u64)
 }
-
-/// Rows a row group: at least the 122,880 that DuckDB hands to one thread.
-const ROWS_A_GROUP: usize = 131_072;

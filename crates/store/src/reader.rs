@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ledger::{RequestRecord, SecondRecord};
+use ledger::{ConnectionRecord, RequestRecord, SecondRecord, WatchSecond, WireRequest};
 
 use crate::decode::Input;
 use crate::table::Row;
@@ -24,6 +24,30 @@ pub fn read_requests(dir: &Path) -> Result<Rows<RequestRecord>> {
 /// # Errors
 /// Those of [`read_requests`].
 pub fn read_series(dir: &Path) -> Result<Rows<SecondRecord>> {
+    Rows::open(dir)
+}
+
+/// The connections of a run, as the wire saw them.
+///
+/// # Errors
+/// Those of [`read_requests`].
+pub fn read_connections(dir: &Path) -> Result<Rows<ConnectionRecord>> {
+    Rows::open(dir)
+}
+
+/// The requests of a run, as the wire saw them.
+///
+/// # Errors
+/// Those of [`read_requests`].
+pub fn read_wire_requests(dir: &Path) -> Result<Rows<WireRequest>> {
+    Rows::open(dir)
+}
+
+/// The seconds of a run, as the wire saw them.
+///
+/// # Errors
+/// Those of [`read_requests`].
+pub fn read_watch_series(dir: &Path) -> Result<Rows<WatchSecond>> {
     Rows::open(dir)
 }
 
@@ -66,7 +90,7 @@ impl<R: Row> Iterator for Rows<R> {
 
     fn next(&mut self) -> Option<Result<R>> {
         loop {
-            if let Some(&row) = self.ready.get(self.at) {
+            if let Some(row) = self.ready.get(self.at).cloned() {
                 self.at += 1;
                 return Some(Ok(row));
             }

@@ -3,17 +3,31 @@
 //! The same definition writes the Parquet schema, reads it back, prints `docs/concepts/columns.md` and is stored
 //! inside each file under the key `yamabiko.columns`.
 
+mod connections;
 mod page;
 mod requests;
 mod series;
+mod watch_series;
+mod wire_requests;
+mod words;
 
-use ledger::{RequestRecord, SecondRecord};
+use std::borrow::Cow;
+
+use ledger::{ConnectionRecord, RequestRecord, SecondRecord, WatchSecond, WireRequest};
+
+use crate::writer::ROWS_A_PART_MAX;
 
 pub use page::columns_page;
 
 /// Every table of the book.
 pub fn columns() -> Vec<Table> {
-    vec![described::<RequestRecord>(), described::<SecondRecord>()]
+    vec![
+        described::<RequestRecord>(),
+        described::<SecondRecord>(),
+        described::<ConnectionRecord>(),
+        described::<WireRequest>(),
+        described::<WatchSecond>(),
+    ]
 }
 
 /// One table of a run, as a reader of its Parquet file meets it.
@@ -70,7 +84,7 @@ impl Kind {
 }
 
 /// A record that is a row of a table.
-pub trait Row: Copy + Send + 'static {
+pub trait Row: Clone + Send + 'static {
     /// Name of the table.
     const TABLE: &'static str;
     /// What one row is.
@@ -79,6 +93,9 @@ pub trait Row: Copy + Send + 'static {
     const FIELDS: &'static [Field<Self>];
     /// A row of which nothing is known yet; reading fills it column by column.
     const BLANK: Self;
+    /// Rows at which a part closes by itself, and rows of a row group in the joined file: bounds the memory of the
+    /// writer.
+    const ROWS_A_PART: usize = ROWS_A_PART_MAX;
 }
 
 /// A column and its place in the record.
@@ -100,7 +117,7 @@ pub enum Cell<R: 'static> {
     /// For [`Kind::Flag`].
     Flag(fn(&R) -> bool, fn(&mut R, bool)),
     /// For [`Kind::Text`].
-    Text(fn(&R) -> Option<&'static str>, fn(&mut R, &str) -> bool),
+    Text(fn(&R) -> Option<Cow<'_, str>>, fn(&mut R, &str) -> bool),
 }
 
 /// How a column's values run from row to row.
@@ -135,6 +152,16 @@ impl<R> Field<R> {
     ) -> Self {
         let column = Column { name, kind: Kind::Float, unit, nullable: false, about };
         Field { column, cell: Cell::Float(take, put), shape: Shape::Any }
+    }
+
+    pub(crate) const fn text(
+        name: &'static str,
+        about: &'static str,
+        take: fn(&R) -> Option<Cow<'_, str>>,
+        put: fn(&mut R, &str) -> bool,
+    ) -> Self {
+        let column = Column { name, kind: Kind::Text, unit: "", nullable: false, about };
+        Field { column, cell: Cell::Text(take, put), shape: Shape::Few }
     }
 
     pub(crate) const fn nullable(mut self) -> Self {

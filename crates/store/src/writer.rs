@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ledger::{RequestRecord, SecondRecord};
+use ledger::{ConnectionRecord, RequestRecord, SecondRecord, WatchSecond, WireRequest};
 
 use crate::encode::Encoder;
 use crate::merge::{self, FinishedTable};
@@ -14,6 +14,12 @@ use crate::{Result, StoreError, files};
 pub type RequestsWriter = TableWriter<RequestRecord>;
 /// Writes series.parquet.
 pub type SeriesWriter = TableWriter<SecondRecord>;
+/// Writes connections.parquet.
+pub type ConnectionsWriter = TableWriter<ConnectionRecord>;
+/// Writes wire_requests.parquet.
+pub type WireRequestsWriter = TableWriter<WireRequest>;
+/// Writes watch_series.parquet.
+pub type WatchSeriesWriter = TableWriter<WatchSecond>;
 
 /// Collects rows of one table and writes them as parts.
 ///
@@ -45,7 +51,7 @@ impl<R: Row> TableWriter<R> {
         }
     }
 
-    /// Adds rows to the part that is being collected. A part that has grown to [`ROWS_A_PART_MAX`] is closed at once,
+    /// Adds rows to the part that is being collected. A part that has grown to [`Row::ROWS_A_PART`] is closed at once,
     /// so that memory stays bounded whatever the caller does.
     ///
     /// # Errors
@@ -53,8 +59,8 @@ impl<R: Row> TableWriter<R> {
     pub fn push(&mut self, rows: &[R]) -> Result<()> {
         self.still_good()?;
         let mut rest = rows;
-        while self.pending.len() + rest.len() >= ROWS_A_PART_MAX {
-            let (now, later) = rest.split_at(ROWS_A_PART_MAX - self.pending.len());
+        while self.pending.len() + rest.len() >= R::ROWS_A_PART {
+            let (now, later) = rest.split_at(R::ROWS_A_PART - self.pending.len());
             self.pending.extend_from_slice(now);
             self.close_part()?;
             rest = later;
@@ -127,5 +133,6 @@ impl<R: Row> TableWriter<R> {
     }
 }
 
-/// Rows at which a part closes by itself: about 18 MB of requests.
+/// Rows at which a part of most tables closes by itself: about 18 MB of requests.
+/// In the joined file, a row group then has at least the 122,880 rows that DuckDB hands to one thread.
 pub const ROWS_A_PART_MAX: usize = 131_072;

@@ -24,10 +24,12 @@ mod out;
 mod series;
 mod spec;
 mod stream;
+mod summary;
 mod table;
 mod tcp;
 mod watch;
 mod words;
 
 pub use spec::{CapturePoint, Limits, WatchSpec};
+pub use summary::Summary;
 pub use watch::{Counts, Watch, WatchLive};

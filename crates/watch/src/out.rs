@@ -1,7 +1,10 @@
 //! What the analysis of one packet may write to.
 
+use std::net::SocketAddr;
+
 use ledger::WireRequest;
 
+use crate::key::Key;
 use crate::series::Series;
 use crate::spec::Limits;
 use crate::words::Words;
@@ -12,6 +15,9 @@ pub(crate) struct Out<'a> {
     pub(crate) at: u64,
     /// The connection's sequence number.
     pub(crate) connection: u64,
+    /// Its ends, and whether the second one is the client.
+    pub(crate) key: &'a Key,
+    pub(crate) client_is_second: bool,
     pub(crate) limits: &'a Limits,
     pub(crate) series: &'a mut Series,
     pub(crate) words: &'a mut Words,
@@ -21,6 +27,11 @@ pub(crate) struct Out<'a> {
 }
 
 impl Out<'_> {
+    /// Addresses and ports of client and server.
+    pub(crate) fn ends(&self) -> [SocketAddr; 2] {
+        [self.client_is_second, !self.client_is_second].map(|second| self.key.end(second))
+    }
+
     /// Asks for room for bytes to be held; false when there is none.
     pub(crate) fn hold(&mut self, bytes: usize) -> bool {
         let fits = *self.held + bytes <= self.limits.held_in_all;

@@ -16,6 +16,15 @@ pub enum CapturePoint {
 }
 
 impl CapturePoint {
+    /// As in JSON and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CapturePoint::AtServer => "server",
+            CapturePoint::AtClient => "client",
+            CapturePoint::Between => "between",
+        }
+    }
+
     /// The handshake's round-trip time over the network at this point, of the part towards the client (ACK -
     /// SYN-ACK) and that towards the server (SYN-ACK - SYN).
     pub fn handshake_rtt_ns(self, client_side: Option<u64>, server_side: Option<u64>) -> Option<u64> {

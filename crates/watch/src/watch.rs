@@ -233,6 +233,8 @@ impl Watch {
         let mut out = Out {
             at: segment.at,
             connection: flow.number,
+            key: &key,
+            client_is_second: flow.client_is_second,
             limits: &self.spec.limits,
             series: &mut self.series,
             words: &mut self.words,
@@ -352,6 +354,8 @@ impl Watch {
         let mut out = Out {
             at: self.series.now().as_nanos(),
             connection: flow.number,
+            key,
+            client_is_second: flow.client_is_second,
             limits: &self.spec.limits,
             series: &mut self.series,
             words: &mut self.words,

@@ -3,7 +3,7 @@
 pub mod plan;
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub enum Verb {
     Profile(Profile),
     /// Serve the files of a folder
     Serve(Serve),
+    /// Figures and logs from packets: of a device, or out of a capture file
+    Watch(Box<Watch>),
     /// List the runs in the book
     Runs(Runs),
     /// Print a run again
@@ -270,6 +272,64 @@ pub struct Serve {
     /// Threads, each with its own share of the connections
     #[arg(long, default_value_t = 1, value_parser = threads)]
     pub threads: usize,
+}
+
+#[derive(Args, Debug)]
+pub struct Watch {
+    /// Capture on this device until Ctrl-C
+    #[arg(short, long, value_name = "DEVICE", required_unless_present = "read", conflicts_with = "read")]
+    pub interface: Option<String>,
+    /// Read this pcap or pcapng file; `-` is standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub read: Option<PathBuf>,
+    /// Only TCP with this port at either end; where no SYN was seen, the end that has it is the server. May be given
+    /// more than once
+    #[arg(long = "port", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub ports: Vec<u16>,
+    /// Only TCP with this address at either end; may be given more than once
+    #[arg(long = "host", value_name = "ADDRESS")]
+    pub hosts: Vec<IpAddr>,
+    /// Address of a server, where no SYN tells; may be given more than once
+    #[arg(long = "server", value_name = "ADDRESS")]
+    pub servers: Vec<IpAddr>,
+    /// Where the packets are captured, which decides what round-trip time a handshake shows
+    #[arg(long, value_enum, default_value_t = At::Server)]
+    pub at: At,
+    /// End after this time
+    #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true, conflicts_with = "read")]
+    pub duration: Option<Duration>,
+    /// Bytes captured of each packet, link header included [default: 128, or whole packets with a log file]
+    #[arg(short, long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=262_144))]
+    #[arg(conflicts_with = "read")]
+    pub snap: Option<u32>,
+    /// Also packets that are not for this machine, as at a mirror port
+    #[arg(long, conflicts_with = "read")]
+    pub promiscuous: bool,
+    /// Write requests to this file in Combined Log Format, and their service time in microseconds
+    #[arg(long, value_name = "FILE")]
+    pub clf: Option<PathBuf>,
+    /// Write requests to this file as comma-separated values
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write requests to this file, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub jsonl: Option<PathBuf>,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    pub json: bool,
+    /// Name in the run's folder
+    #[arg(long, default_value = "watch")]
+    pub name: String,
+    /// Do not keep the run in the book
+    #[arg(long)]
+    pub no_save: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum At {
+    Server,
+    Client,
+    Between,
 }
 
 #[derive(Args, Debug)]

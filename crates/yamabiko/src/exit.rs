@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use lab::LabError;
-use ledger::{Document, Verdict};
+use ledger::{Document, Validity, Verdict};
 use serve::ServeError;
 use store::StoreError;
 
@@ -39,6 +39,11 @@ pub fn of_document(document: &Document, strict: bool) -> Exit {
         _ if document.slo.as_ref().is_some_and(|slo| !slo.met) => Exit::ObjectiveMissed,
         _ => Exit::Fine,
     }
+}
+
+/// What a capture's checks mean for the exit status.
+pub fn of_validity(validity: &Validity) -> Exit {
+    if validity.verdict == Verdict::Invalid { Exit::Invalid } else { Exit::Fine }
 }
 
 /// The process's exit status; an error is printed as one line.

@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Verb::Profile(profile) => verb::profile::run(&profile),
         Verb::Serve(serve) => verb::serve::run(&serve),
         Verb::Runs(runs) => verb::runs::run(&runs),
+        Verb::Watch(watch) => verb::watch::run(&watch),
         Verb::Report(report) => verb::report::run(&report),
     };
     exit::code(outcome)

@@ -8,3 +8,4 @@ pub mod report;
 pub mod run;
 pub mod runs;
 pub mod serve;
+pub mod watch;

@@ -91,6 +91,7 @@ fn what_cannot_be_meant() {
             (&[URL, "--path", "koshien-2001"], &["running already", "--server"]),
             (&[URL, "--rtt", "48ms"], &["running already", "--server", "--path none"]),
             (&[URL, "--queue", "64KB"], &["queue", "rate", "up or down"]),
+            (&["http://server/", "--server", "true", "--variation", "1ms"], &["variation = 1ms", "half of rtt"]),
             (&[URL, "--server-tcp", "cc=reno"], &["--server-tcp", "--server"]),
             (&["http://server/", "--server", " "], &["--server", "empty"]),
             (&[URL, "-m", "POST"], &["POST", "--body"]),

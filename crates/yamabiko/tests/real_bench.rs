@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use ledger::RequestRecord;
 use serde_json::Value;
 
-use support::document::{assert_fields, assert_held, broken, count, number};
+use support::document::{assert_fields, assert_held, broken, count, disturbed, number};
 use support::lab::{Room, str_of};
 use support::servers::{apache, bench, nginx, own};
 
@@ -26,9 +26,6 @@ const MUST_HOLD: [&str; 9] = [
     "server_alive",
     "records_kept",
 ];
-
-/// What only a machine that is taken away can break.
-const MACHINE: [&str; 4] = ["generator_on_time", "path_on_time", "loop_never_stalled", "machine_undisturbed"];
 
 #[test]
 fn nginx_across_koshiens_distances() {
@@ -49,8 +46,9 @@ fn main_job(room: &Room, server: &str, seconds: u64) -> (Value, PathBuf) {
     let document = room.run_json(&bench(server, &options));
 
     assert_held(&document, &MUST_HOLD);
-    assert!(broken(&document).iter().all(|name| MACHINE.contains(name)), "{:?}", broken(&document));
-    if broken(&document).is_empty() {
+    let disturbed = disturbed(&document);
+    if !disturbed {
+        assert_eq!(broken(&document), Vec::<&str>::new());
         assert_eq!(document["validity"]["verdict"], "valid");
     }
     let offered = 110 * seconds;
@@ -59,7 +57,9 @@ fn main_job(room: &Room, server: &str, seconds: u64) -> (Value, PathBuf) {
     assert_eq!(count(&document, "load.status.200"), offered);
     assert_eq!(document["load"]["failed"], serde_json::json!({}));
     let carried = number(&document, "load.carried_rate_per_s");
-    assert!((carried / 110.0 - 1.0).abs() < 0.01, "carried {carried} of 110/s");
+    // What was in flight at the end of the phase was carried after it: a pause just then would add to that.
+    let within = if disturbed { 0.1 } else { 0.01 };
+    assert!((carried / 110.0 - 1.0).abs() < within, "carried {carried} of 110/s");
     // A 10 KB page and its head, each time.
     let page_bytes = number(&document, "load.bytes_received") / offered as f64;
     assert!((10_240.0..10_240.0 + 1000.0).contains(&page_bytes), "{page_bytes}");

@@ -9,13 +9,15 @@ use lab::plan::PathPlan;
 use nix::sys::signal::Signal;
 
 use support::capture::{Handshake, handshakes};
-use support::document::{assert_held, count};
+use support::document::{assert_held, check, count, disturbed};
 use support::lab::{Room, str_of, wait_until};
 use support::processes::{start_in_network, wait_for_server};
 use support::servers::{apache, bench, nginx};
 
 /// Half of the handshakes are within this of what was asked.
 const MEDIAN_ERROR_NS: u64 = 300_000;
+/// And within this even where the run says that it could not keep its times.
+const MEDIAN_ERROR_DISTURBED_NS: u64 = 1_000_000;
 /// A packet leaves the path when it is due or later; tcpdump's clock reads in microseconds.
 const EARLY_NS: i64 = -20_000;
 
@@ -29,15 +31,19 @@ fn a_hundred_clients_of_apache() {
 #[test]
 fn ten_thousand_clients_of_nginx() {
     let errors = errors_by_client(nginx, 10_000, 2500, 4);
-    // Most are seen once: a stall of the machine shows in all who were on their way, so the bound is wide, and nine in
-    // ten must be well inside it.
+    // Each is seen once in the measured phase: a hiccup of the machine shows in all who were on their way.
     judge(&errors, 100_000_000);
 }
 
-/// The smallest error in magnitude of each client, in client order, and every error in `all`.
 struct Errors {
+    /// The smallest error in magnitude of each client, in client order.
     best: Vec<i64>,
+    /// Every error.
     all: Vec<i64>,
+    /// How long the run says that it stood still at the longest.
+    stall_ns: i64,
+    /// Whether it says that its times are not to be relied on.
+    disturbed: bool,
 }
 
 fn errors_by_client(server: fn(&Room) -> String, clients: u32, rate: u32, seconds: u32) -> Errors {
@@ -67,10 +73,13 @@ fn errors_by_client(server: fn(&Room) -> String, clients: u32, rate: u32, second
     let plan = PathPlan { profile: Some("koshien-2001".into()), ..PathPlan::default() };
     let asked_ns: Vec<i64> =
         lab::distances::clients(&plan, clients).unwrap().iter().map(|client| client.rtt().as_nanos() as i64).collect();
-    compare(&handshakes(&capture), &asked_ns)
+    let stall_ns = check(&document, "loop_never_stalled")["value"].as_f64().unwrap() as i64;
+    let (best, all) = compare(&handshakes(&capture), &asked_ns);
+    Errors { best, all, stall_ns, disturbed: disturbed(&document) }
 }
 
-fn compare(seen: &[Handshake], asked_ns: &[i64]) -> Errors {
+/// The smallest error of each client, and all errors.
+fn compare(seen: &[Handshake], asked_ns: &[i64]) -> (Vec<i64>, Vec<i64>) {
     let base = u32::from(lab::places::FIRST_CLIENT);
     let mut best: HashMap<usize, i64> = HashMap::new();
     let mut all = Vec::new();
@@ -85,7 +94,7 @@ fn compare(seen: &[Handshake], asked_ns: &[i64]) -> Errors {
     }
     let unseen = (0..asked_ns.len()).filter(|client| !best.contains_key(client)).count();
     assert_eq!(unseen, 0, "clients whose handshake tcpdump never saw, of {}", asked_ns.len());
-    Errors { best: (0..asked_ns.len()).map(|client| best[&client]).collect(), all }
+    ((0..asked_ns.len()).map(|client| best[&client]).collect(), all)
 }
 
 fn judge(errors: &Errors, worst_ns: i64) {
@@ -93,18 +102,24 @@ fn judge(errors: &Errors, worst_ns: i64) {
     sizes.sort_unstable();
     let at = |share: f64| sizes[(share * (sizes.len() - 1) as f64) as usize];
     let shown = format!(
-        "{} handshakes of {} clients: |error| p50 {} us, p90 {} us, p99 {} us, max {} us",
+        "{} handshakes of {} clients: |error| p50 {} us, p90 {} us, p99 {} us, max {} us, longest stall {} us",
         sizes.len(),
         errors.best.len(),
         at(0.5) / 1000,
         at(0.9) / 1000,
         at(0.99) / 1000,
-        at(1.0) / 1000
+        at(1.0) / 1000,
+        errors.stall_ns / 1000
     );
     println!("{shown}");
-    assert!(at(0.5) < MEDIAN_ERROR_NS, "{shown}");
-    assert!(at(0.9) < worst_ns as u64 / 5, "{shown}");
     assert!(errors.all.iter().all(|&error| error > EARLY_NS), "a packet came early: {shown}");
+    if errors.disturbed {
+        assert!(at(0.5) < MEDIAN_ERROR_DISTURBED_NS, "{shown}");
+        return;
+    }
+    assert!(at(0.5) < MEDIAN_ERROR_NS, "{shown}");
+    // Shorter pauses than a disturbance show too: in a SYN-ACK and in its ACK at the most.
+    let worst_ns = worst_ns + 2 * errors.stall_ns;
     let off = errors.best.iter().enumerate().find(|(_, error)| error.abs() > worst_ns);
     assert_eq!(off, None, "client and its error in ns; {shown}");
 }

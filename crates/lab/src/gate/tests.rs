@@ -224,12 +224,26 @@ fn littles_law_knows_its_own_resolution() {
     let mut case = Case::good();
     case.levels.in_flight.level.mean = 0.010;
     case.levels.in_flight.standard_error = 0.0004;
+    // So many that counting itself is not the limit.
+    case.levels.samples = 100_000_000;
     case.little.in_flight = 0.0110;
     let validity = case.judge();
     let check = validity.checks.iter().find(|check| check.name == "littles_law_requests").unwrap();
     assert_eq!(check.state, CheckState::Ok);
     assert!(check.limit.unwrap() > 0.02 && check.why.contains("widened"), "{check:?}");
     case.little.in_flight = 0.0115;
+    assert_eq!(case.judge().verdict, Verdict::Invalid);
+}
+
+/// One short request, seen by no sample at all: that says nothing.
+#[test]
+fn littles_law_does_not_judge_by_nothing() {
+    let mut case = Case::good();
+    case.levels.in_flight = LevelStatistics::default();
+    case.levels.samples = 1000;
+    case.little.in_flight = 0.000_35;
+    assert_eq!(case.judge().verdict, Verdict::Valid);
+    case.little.in_flight = 0.1;
     assert_eq!(case.judge().verdict, Verdict::Invalid);
 }
 

@@ -63,9 +63,14 @@ fn path() -> impl Strategy<Value = PathPlan> {
         any::<bool>(),
     )
         .prop_map(|(profile, rtt, variation, loss, up, down, queue, offload)| PathPlan {
+            // Without a profile a variation lies within the RTT.
+            variation: if profile.is_none() {
+                variation.map(|time| time.min(rtt.unwrap_or_default() / 2))
+            } else {
+                variation
+            },
             profile,
             rtt,
-            variation,
             loss,
             up,
             down: Some(down),

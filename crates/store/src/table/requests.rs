@@ -1,5 +1,7 @@
 //! requests.parquet: one row a request, as the load generator saw it.
 
+use std::borrow::Cow;
+
 use ledger::{FailureCause, RequestRecord};
 use units::Timestamp;
 
@@ -130,7 +132,7 @@ impl Row for RequestRecord {
                 nullable: true,
                 about: "Why it failed, such as response_timeout. Null if a whole response arrived, whatever its status.",
             },
-            cell: Cell::Text(|row| row.failure.map(FailureCause::name), put_cause),
+            cell: Cell::Text(|row| row.failure.map(|cause| Cow::Borrowed(cause.name())), put_cause),
             shape: Shape::Few,
         },
     ];

@@ -43,7 +43,7 @@ pub fn keeps_what_was_asked_for() {
             let (asked, other) = (listen(host), listen(host));
             let port = asked.local_addr().unwrap().port();
             let hosts: [IpAddr; 1] = [host.parse().unwrap()];
-            let spec = CaptureSpec::new("lo", 60);
+            let spec = CaptureSpec::new("lo", 80);
             let mut capture = open(&CaptureSpec { ports: &[port], hosts: &hosts, ..spec });
             let elsewhere: [IpAddr; 1] = ["192.0.2.1".parse().unwrap()];
             let mut of_others = open(&CaptureSpec { hosts: &elsewhere, ..spec });
@@ -54,9 +54,9 @@ pub fn keeps_what_was_asked_for() {
             let packets = all_of(&mut capture);
             assert_eq!(packets.iter().filter(|(_, bytes, _)| tcp_flags(bytes) == Some(SYN)).count(), 1, "{host}");
             for (_, bytes, length) in &packets {
-                assert_eq!(bytes.len(), 60.min(*length as usize));
+                assert_eq!(bytes.len(), 80.min(*length as usize));
             }
-            assert!(packets.iter().any(|(_, _, length)| *length > 60), "cut ones say what they had");
+            assert!(packets.iter().any(|(_, _, length)| *length > 80), "cut ones say what they had");
             assert_eq!(all_of(&mut of_others), []);
         }
     })

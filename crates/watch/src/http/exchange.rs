@@ -135,8 +135,11 @@ impl Exchange {
     pub(super) fn record(mut self, out: &mut Out<'_>) {
         self.count_out(out);
         let moment = Timestamp::from_nanos;
+        let [client, server] = out.ends();
         let record = WireRequest {
             connection: out.connection,
+            client,
+            server,
             index: self.index,
             request_first_at: self.request_first_at.map(moment),
             request_last_at: (self.has_request && self.request_first_at.is_some())

@@ -1,6 +1,7 @@
 //! `yamabiko report`: a run from the book, printed again.
 
 use anyhow::{Result, bail};
+use ledger::{Document, WatchDocument};
 use store::Book;
 
 use super::bench::print;
@@ -16,6 +17,12 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
     }
     let dir = book.find(&arguments.run)?;
     let document = store::read_summary(&dir)?;
+    if let Some(part) = store::read_watch_part(&dir)? {
+        let Document { schema, run, validity, .. } = document;
+        let document = WatchDocument { schema, run, validity, watch: part };
+        super::watch::show(&document, arguments.json)?;
+        return Ok(exit::of_validity(&document.validity));
+    }
     if arguments.json {
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
     } else {

@@ -95,6 +95,20 @@ pub fn broken(document: &Value) -> Vec<&str> {
     bad.map(|check| check["name"].as_str().unwrap()).collect()
 }
 
+/// Whether the run says that the machine was taken away from it for a while. What it then says of times is not to be
+/// relied on, which is what the run says too; what it counts is.
+pub fn disturbed(document: &Value) -> bool {
+    let broken = broken(document);
+    let disturbed = broken.iter().any(|name| MACHINE.contains(name));
+    if disturbed {
+        println!("the machine was disturbed, says the run: {broken:?}");
+    }
+    disturbed
+}
+
+/// What breaks when the machine is taken away, and others with it.
+const MACHINE: [&str; 4] = ["generator_on_time", "path_on_time", "loop_never_stalled", "machine_undisturbed"];
+
 fn parts<'a>(document: &'a Value, path: &str) -> Vec<&'a Value> {
     let mut found = vec![document];
     for name in path.split('.').filter(|name| !name.is_empty()) {

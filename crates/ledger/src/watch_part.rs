@@ -1,0 +1,94 @@
+//! The wire's part of a run's JSON document.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::document::{Level, Quantiles, Run, Validity};
+
+/// What a capture showed, from its first packet to its last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WatchPart {
+    /// Where the packets came from: a device or a file.
+    pub source: String,
+    /// Where they were captured: `server`, `client` or `between`.
+    pub capture_point: String,
+    /// Packets of any kind, as captured: a super-packet that the kernel had not yet cut counts once.
+    pub packets: u64,
+    /// Their bytes on the wire, link headers included.
+    pub bytes: u64,
+    /// Packets told to a TCP connection.
+    pub tcp_packets: u64,
+    /// Packets whose headers contradict themselves or were not captured.
+    pub malformed_packets: u64,
+    /// Later fragments, which cannot be told to a connection.
+    pub later_fragments: u64,
+    /// Packets that the capturing system says it lost.
+    pub capture_drops: u64,
+    /// Bytes that one end acknowledged and the capture never saw.
+    pub missing_bytes: u64,
+    /// Connections in process.
+    pub connections: WatchConnections,
+    /// Transactions in progress: first byte of the request seen, last byte of the response not.
+    pub in_flight: Level,
+    /// HTTP sessions: connections with a request, not closed.
+    pub sessions: Level,
+    /// HTTP requests whose first byte came.
+    pub requests: u64,
+    /// HTTP responses whose last byte came.
+    pub responses: u64,
+    /// HTTP requests a second.
+    pub request_rate_per_s: f64,
+    /// HTTP responses a second.
+    pub response_rate_per_s: f64,
+    /// Connections opened a second.
+    pub connection_rate_per_s: f64,
+    /// Round-trip times of handshakes, as the capture point implies them.
+    pub handshake_rtt_ns: Quantiles,
+    /// Last byte of a request to last byte of its response.
+    pub service_time_ns: Quantiles,
+    /// Responses by status code.
+    pub status: BTreeMap<String, u64>,
+    /// Requests whose response was not seen to its end.
+    pub incomplete: u64,
+    /// Requests whose ends were found by changes of direction, because their heads could not be read in full.
+    pub by_direction: u64,
+    /// Packets with payload.
+    pub data_packets: u64,
+    /// Those of them that repeated bytes seen before.
+    pub retransmitted: u64,
+    /// The same as a share.
+    pub retransmit_share: f64,
+    /// Packets that filled a hole.
+    pub out_of_order: u64,
+}
+
+/// Connections as the wire saw them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WatchConnections {
+    /// Connections seen, those open before the capture included.
+    pub count: u64,
+    /// Mean number in process, weighted by time.
+    pub mean: f64,
+    /// Median of the means of the seconds.
+    pub p50: u64,
+    /// Most in process at any moment.
+    pub max: u64,
+    /// By Zeek's names for how they stood at their end.
+    pub states: BTreeMap<String, u64>,
+    /// Those whose records were closed early for want of room.
+    pub evicted: u64,
+}
+
+/// The document of `watch`: that of a run, with this part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WatchDocument {
+    /// [`crate::document::SCHEMA`].
+    pub schema: String,
+    /// What was captured, where and when.
+    pub run: Run,
+    /// Whether to believe it.
+    pub validity: Validity,
+    /// What the wire showed.
+    pub watch: WatchPart,
+}

@@ -1,0 +1,108 @@
+//! What a capture showed, on one screen.
+
+use ledger::document::{Document, Level};
+use ledger::{WatchDocument, WatchPart};
+
+use super::headline::{self, span};
+use super::load::{counted, distributions};
+use super::page::{Ink, Page};
+use super::{Style, footer, places};
+use crate::figures::{bit_rate, bytes, count, level, rate, share};
+
+/// The document of `watch` on one screen.
+pub fn watch(document: &WatchDocument, style: Style) -> String {
+    let mut page = Page::new(style);
+    let plain = Document {
+        schema: document.schema.clone(),
+        run: document.run.clone(),
+        validity: document.validity.clone(),
+        load: None,
+        path: None,
+        server: None,
+        slo: None,
+    };
+    headline::print(&mut page, &plain);
+    print(&mut page, &document.watch, document.run.duration_s);
+    places::host(&mut page, &plain.run.host);
+    footer(&mut page, &plain);
+    page.into_text()
+}
+
+fn print(page: &mut Page, part: &WatchPart, seconds: f64) {
+    let point = match part.capture_point.as_str() {
+        "client" => "beside the client: RTT is SYN-ACK - SYN",
+        "between" => "between both: RTT is ACK - SYN",
+        _ => "beside the server: RTT is ACK - SYN-ACK",
+    };
+    page.entry("watched", &format!("{} for {}, {point}", part.source, span(seconds)));
+    let traffic =
+        if seconds > 0.0 { format!(", {}", bit_rate(part.bytes as f64 * 8.0 / seconds)) } else { String::new() };
+    page.entry(
+        "packets",
+        &format!("{} ({}{traffic}), {} of TCP", count(part.packets), bytes(part.bytes), count(part.tcp_packets)),
+    );
+    page.blank();
+    let connections = &part.connections;
+    page.entry(
+        "connections",
+        &format!("{} opened, {} seen in all", rate(part.connection_rate_per_s), count(connections.count)),
+    );
+    let in_process = Level { mean: connections.mean, p50: connections.p50, max: connections.max };
+    page.entry_in("in process", &of_level(&in_process), Ink::Strong);
+    page.entry("states", &counted(&connections.states));
+    page.blank();
+    page.entry(
+        "requests",
+        &format!(
+            "{} ({} in all), {} answered",
+            rate(part.request_rate_per_s),
+            count(part.requests),
+            rate(part.response_rate_per_s)
+        ),
+    );
+    page.entry("in flight", &of_level(&part.in_flight));
+    page.entry("sessions", &of_level(&part.sessions));
+    page.entry("statuses", &counted(&part.status));
+    if part.incomplete > 0 {
+        page.entry("", &format!("{} not seen to their end", count(part.incomplete)));
+    }
+    if part.by_direction > 0 {
+        let text = format!(
+            "{} told apart by change of direction: their heads were not captured in full",
+            count(part.by_direction)
+        );
+        page.entry("", &text);
+    }
+    page.blank();
+    distributions(page, "", &[("handshake RTT", &part.handshake_rtt_ns), ("service time", &part.service_time_ns)]);
+    page.blank();
+    page.entry(
+        "sent again",
+        &format!(
+            "{} of {} packets with payload ({}), {} out of order",
+            count(part.retransmitted),
+            count(part.data_packets),
+            share(part.retransmit_share),
+            count(part.out_of_order)
+        ),
+    );
+    let (loss, ink) = match (part.capture_drops, part.missing_bytes) {
+        (0, 0) => ("lost nothing, and nothing is missing".to_owned(), Ink::Plain),
+        (drops, missing) => {
+            (format!("lost {} packets; {} acknowledged but never seen", count(drops), bytes(missing)), Ink::Doubtful)
+        }
+    };
+    page.entry_in("capture", &loss, ink);
+    if part.malformed_packets > 0 || part.later_fragments > 0 {
+        let text = format!(
+            "{} malformed packets, {} later fragments",
+            count(part.malformed_packets),
+            count(part.later_fragments)
+        );
+        page.entry("", &text);
+    }
+}
+
+fn of_level(values: &Level) -> String {
+    format!("mean {}, median second {}, most {}", level(values.mean), count(values.p50), count(values.max))
+}

@@ -1,0 +1,193 @@
+//! What a capture as a whole showed: adds up seconds, connections and requests, in bounded memory.
+
+use std::collections::BTreeMap;
+
+use ledger::watch_part::{WatchConnections, WatchPart};
+use ledger::{ConnectionRecord, Direction, Framing, Level, WatchSecond, WireRequest};
+use stats::Histogram;
+
+use crate::{CapturePoint, Watch};
+
+/// Takes in what [`Watch`] hands out, as it comes, and keeps sums of it.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    watched_ns: u64,
+    totals: WatchSecond,
+    connections: LevelSum,
+    sessions: LevelSum,
+    in_flight: LevelSum,
+    states: BTreeMap<&'static str, u64>,
+    statuses: BTreeMap<u16, u64>,
+    incomplete: u64,
+    by_direction: u64,
+    out_of_order: u64,
+}
+
+impl Default for Summary {
+    fn default() -> Summary {
+        Summary::new()
+    }
+}
+
+impl Summary {
+    /// Of nothing yet.
+    pub fn new() -> Summary {
+        Summary {
+            watched_ns: 0,
+            totals: WatchSecond::default(),
+            connections: LevelSum::new(),
+            sessions: LevelSum::new(),
+            in_flight: LevelSum::new(),
+            states: BTreeMap::new(),
+            statuses: BTreeMap::new(),
+            incomplete: 0,
+            by_direction: 0,
+            out_of_order: 0,
+        }
+    }
+
+    /// Takes seconds in.
+    pub fn add_seconds(&mut self, seconds: &[WatchSecond]) {
+        for second in seconds {
+            let length = second.watched_ns;
+            self.watched_ns += length;
+            self.connections.add(second.connections_mean, second.connections_max, length);
+            self.sessions.add(second.sessions_mean, second.sessions_max, length);
+            self.in_flight.add(second.in_flight_mean, second.in_flight_max, length);
+            let totals = &mut self.totals;
+            totals.data_packets += second.data_packets;
+            totals.retransmitted_packets += second.retransmitted_packets;
+            totals.connections_opened += second.connections_opened;
+            totals.requests += second.requests;
+            totals.responses += second.responses;
+        }
+    }
+
+    /// Takes closed connections in.
+    pub fn add_connections(&mut self, records: &[ConnectionRecord]) {
+        for record in records {
+            *self.states.entry(record.state.as_str()).or_default() += 1;
+            for direction in Direction::BOTH {
+                let sent = record.sent(direction);
+                self.totals.missing_bytes = self.totals.missing_bytes.saturating_add(sent.missing_bytes);
+                self.out_of_order += sent.out_of_order_packets;
+            }
+        }
+    }
+
+    /// Takes ended requests in.
+    pub fn add_requests(&mut self, requests: &[WireRequest]) {
+        for request in requests {
+            // Status codes have three digits, so there are 1000 at most.
+            if let Some(status) = request.status {
+                *self.statuses.entry(status).or_default() += 1;
+            }
+            self.incomplete += u64::from(!request.complete);
+            self.by_direction += u64::from(request.framing == Framing::ByDirection);
+        }
+    }
+
+    /// Time that was watched, in nanoseconds; silences of more than a minute are not in it.
+    pub fn watched_ns(&self) -> u64 {
+        self.watched_ns
+    }
+
+    /// The figures, with those that `watch` itself keeps. Call it after [`Watch::finish`], when everything was taken.
+    pub fn part(&self, watch: &Watch, source: &str, capture_point: CapturePoint) -> WatchPart {
+        let counts = watch.live().counts;
+        let seconds = self.watched_ns as f64 / 1e9;
+        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let connections = self.connections.level(self.watched_ns);
+        WatchPart {
+            source: source.to_owned(),
+            capture_point: capture_point.name().to_owned(),
+            packets: counts.packets,
+            bytes: counts.bytes,
+            tcp_packets: counts.tcp,
+            malformed_packets: counts.malformed,
+            later_fragments: counts.later_fragments,
+            capture_drops: counts.capture_drops,
+            missing_bytes: self.totals.missing_bytes,
+            connections: WatchConnections {
+                count: counts.connections,
+                mean: connections.mean,
+                p50: connections.p50,
+                max: connections.max,
+                states: self.states.iter().map(|(name, &count)| ((*name).to_owned(), count)).collect(),
+                evicted: counts.evicted,
+            },
+            in_flight: self.in_flight.level(self.watched_ns),
+            sessions: self.sessions.level(self.watched_ns),
+            requests: self.totals.requests,
+            responses: self.totals.responses,
+            request_rate_per_s: rate(self.totals.requests),
+            response_rate_per_s: rate(self.totals.responses),
+            connection_rate_per_s: rate(self.totals.connections_opened),
+            handshake_rtt_ns: watch.handshake_rtt(),
+            service_time_ns: watch.service_time(),
+            status: self.statuses.iter().map(|(status, &count)| (status.to_string(), count)).collect(),
+            incomplete: self.incomplete,
+            by_direction: self.by_direction,
+            data_packets: self.totals.data_packets,
+            retransmitted: self.totals.retransmitted_packets,
+            retransmit_share: self.totals.retransmit_share(),
+            out_of_order: self.out_of_order,
+        }
+    }
+}
+
+/// A level over many seconds.
+#[derive(Clone, Debug)]
+struct LevelSum {
+    /// Mean times nanoseconds.
+    weighted: f64,
+    max: u64,
+    /// Means of the seconds, rounded.
+    means: Histogram,
+}
+
+impl LevelSum {
+    fn new() -> LevelSum {
+        LevelSum { weighted: 0.0, max: 0, means: Histogram::new() }
+    }
+
+    fn add(&mut self, mean: f64, max: u64, length_ns: u64) {
+        self.weighted += mean * length_ns as f64;
+        self.max = self.max.max(max);
+        self.means.record(mean.round() as u64);
+    }
+
+    fn level(&self, watched_ns: u64) -> Level {
+        let mean = if watched_ns == 0 { 0.0 } else { self.weighted / watched_ns as f64 };
+        Level { mean, p50: if self.means.is_empty() { 0 } else { self.means.value_at(0.5) }, max: self.max }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_weighted_by_the_length_of_their_seconds() {
+        let mut summary = Summary::new();
+        let second = |mean: f64, max, watched_ns| WatchSecond {
+            connections_mean: mean,
+            connections_max: max,
+            watched_ns,
+            requests: 5,
+            ..WatchSecond::default()
+        };
+        summary.add_seconds(&[second(10.0, 12, 1_000_000_000), second(4.0, 5, 500_000_000)]);
+        let part = summary.part(&Watch::new(crate::WatchSpec::default()), "x", CapturePoint::AtServer);
+        assert!((part.connections.mean - 8.0).abs() < 1e-9);
+        assert_eq!((part.connections.max, part.requests), (12, 10));
+        assert!((part.request_rate_per_s - 10.0 / 1.5).abs() < 1e-9);
+        assert_eq!(part.capture_point, "server");
+    }
+
+    #[test]
+    fn nothing_gives_no_division_by_nothing() {
+        let part = Summary::new().part(&Watch::new(crate::WatchSpec::default()), "", CapturePoint::Between);
+        assert_eq!((part.connections.mean, part.request_rate_per_s, part.retransmit_share), (0.0, 0.0, 0.0));
+    }
+}

@@ -1,0 +1,159 @@
+//! Packets out of a capture file or a pipe.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result, anyhow};
+use sys::signal::{Interrupts, wait_readable};
+use units::Timestamp;
+use watch::Watch;
+use wire::capture::{BLOCK_MAX, Captured, Decoder, Step};
+use wire::link::LinkType;
+
+use super::Ending;
+use super::sink::Sink;
+use crate::args;
+use crate::terminal::say;
+
+/// Opens the file; `-` is standard input.
+pub fn open(path: &Path) -> Result<File> {
+    if path == Path::new("-") {
+        return Ok(File::from(std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?));
+    }
+    // A file that is not there is a mistake of the one who named it: status 1, so no io::Error is passed on.
+    File::open(path).map_err(|error| anyhow!("opening {}: {error}", path.display()))
+}
+
+/// Analyses it to its end, to the first defect, or to Ctrl-C.
+pub fn watch(
+    mut input: File,
+    arguments: &args::Watch,
+    interrupts: &Interrupts,
+    watch: &mut Watch,
+    sink: &mut Sink,
+) -> Ending {
+    let mut reading = Reading { arguments, watch, sink, from: None, to: Timestamp::ZERO, packets: 0, unknown: None };
+    let mut decoder = Decoder::new();
+    let outcome = read(&mut input, &mut decoder, interrupts, &mut reading);
+    let Reading { from, to, packets, unknown, .. } = reading;
+    let (interrupted, mut failure) = match outcome {
+        Ok(interrupted) => (interrupted, None),
+        Err(error) => (false, Some(error)),
+    };
+    if decoder.drops() > 0 {
+        watch.handle_capture_drops(to, decoder.drops());
+    }
+    if let Some(number) = unknown {
+        let error = anyhow!("packets of link layer {number} (LINKTYPE), which is not known here, were left out");
+        match (&failure, packets) {
+            (None, 0) => failure = Some(error),
+            _ => say(format_args!("note: {error}")),
+        }
+    }
+    Ending { from: from.unwrap_or(to), to, interrupted, failure }
+}
+
+/// What the packets go through.
+struct Reading<'a> {
+    arguments: &'a args::Watch,
+    watch: &'a mut Watch,
+    sink: &'a mut Sink,
+    from: Option<Timestamp>,
+    to: Timestamp,
+    packets: u64,
+    /// A link layer that is not known.
+    unknown: Option<u16>,
+}
+
+impl Reading<'_> {
+    #[inline]
+    fn packet(&mut self, packet: &Captured<'_>) {
+        let Some(link) = LinkType::from_number(packet.link) else {
+            self.unknown = Some(packet.link);
+            return;
+        };
+        self.packets += 1;
+        self.from.get_or_insert(packet.at);
+        self.to = self.to.max(packet.at);
+        if is_asked_for(self.arguments, link, packet) {
+            self.watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
+        } else {
+            self.watch.handle_time(packet.at);
+        }
+        if self.packets.is_multiple_of(TAKE_EVERY) {
+            self.sink.take(self.watch);
+        }
+    }
+}
+
+/// Whether the file was left early, on request.
+fn read(
+    input: &mut File,
+    decoder: &mut Decoder,
+    interrupts: &Interrupts,
+    reading: &mut Reading<'_>,
+) -> Result<bool, Error> {
+    let mut buffer = vec![0; BLOCK_MAX + READ];
+    let (mut from, mut to) = (0, 0);
+    loop {
+        match decoder.decode(&buffer[from..to])? {
+            Step::Packet { packet, used } => {
+                reading.packet(&packet);
+                from += used;
+            }
+            Step::Skip { used } => from += used,
+            Step::More { .. } => {
+                buffer.copy_within(from..to, 0);
+                (from, to) = (0, to - from);
+                // A pipe may be silent for long; a file is always readable.
+                while interrupts.count() == 0 && !wait_readable(input.as_fd(), Duration::from_millis(200)) {}
+                if interrupts.count() > 0 {
+                    return Ok(true);
+                }
+                match input.read(&mut buffer[to..]) {
+                    Ok(0) => return decoder.finish(to).map(|()| false).map_err(Error::from),
+                    Ok(bytes) => to += bytes,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error).context(format!("byte {}: reading", decoder.offset() + to as u64)),
+                }
+            }
+        }
+    }
+}
+
+/// What the kernel's filter does for a device: one of the ports, and one of the hosts, at either end.
+fn is_asked_for(arguments: &args::Watch, link: LinkType, packet: &Captured<'_>) -> bool {
+    if arguments.ports.is_empty() && arguments.hosts.is_empty() {
+        return true;
+    }
+    let Ok(wire::link::Payload::Ip(start)) = link.payload(packet.bytes) else { return false };
+    let bytes = packet.bytes.get(start..).unwrap_or(&[]);
+    let length = (packet.original_length as usize).saturating_sub(start);
+    let Ok(header) = wire::ip::Packet::parse(bytes, length) else { return false };
+    if header.protocol != wire::protocol::TCP {
+        return false;
+    }
+    let ends: [std::net::IpAddr; 2] = match header.addresses {
+        wire::ip::Addresses::V4(source, destination) => [source.into(), destination.into()],
+        wire::ip::Addresses::V6(source, destination) => [source.into(), destination.into()],
+    };
+    if !arguments.hosts.is_empty() && !ends.iter().any(|end| arguments.hosts.contains(end)) {
+        return false;
+    }
+    if arguments.ports.is_empty() || header.fragment.is_some_and(|fragment| fragment.offset > 0) {
+        return true;
+    }
+    let port = |at: usize| bytes.get(header.transport_at + at..header.transport_at + at + 2);
+    [port(0), port(2)]
+        .into_iter()
+        .flatten()
+        .any(|port| arguments.ports.contains(&u16::from_be_bytes([port[0], port[1]])))
+}
+
+/// Bytes asked for at once.
+const READ: usize = 1 << 20;
+/// Packets between two looks for finished records.
+const TAKE_EVERY: u64 = 4096;

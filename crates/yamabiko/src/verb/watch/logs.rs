@@ -1,0 +1,281 @@
+//! Requests as lines of text: Combined Log Format, CSV, JSON lines.
+//!
+//! What packets brought along is escaped: no quote, line break or control character of theirs ends a field.
+
+use std::fmt::{Display, Write as _};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use ledger::WireRequest;
+use serde_json::json;
+use units::Timestamp;
+
+use super::create;
+use crate::args;
+
+/// The log files that were asked for.
+pub struct Logs(Vec<Log>);
+
+struct Log {
+    name: String,
+    file: BufWriter<File>,
+    line: Line,
+}
+
+/// Adds one request's line to a text.
+type Line = fn(&mut String, &WireRequest);
+
+impl Logs {
+    /// Creates them.
+    ///
+    /// # Errors
+    /// One cannot be created.
+    pub fn create(arguments: &args::Watch) -> Result<Logs> {
+        let kinds: [(_, &str, Line); 3] = [
+            (&arguments.clf, "", combined),
+            (&arguments.csv, CSV_HEAD, comma_separated),
+            (&arguments.jsonl, "", json_line),
+        ];
+        let mut logs = Vec::new();
+        for (path, head, line) in kinds {
+            let Some(path) = path else { continue };
+            let name = path.display().to_string();
+            let mut file = BufWriter::new(create(path)?);
+            file.write_all(head.as_bytes()).with_context(|| format!("writing {name}"))?;
+            logs.push(Log { name, file, line });
+        }
+        Ok(Logs(logs))
+    }
+
+    /// Adds requests to each.
+    ///
+    /// # Errors
+    /// A full disk or another failure of the file system.
+    pub fn write(&mut self, requests: &[WireRequest]) -> Result<()> {
+        let mut text = String::new();
+        for log in &mut self.0 {
+            for request in requests {
+                text.clear();
+                (log.line)(&mut text, request);
+                log.file.write_all(text.as_bytes()).with_context(|| format!("writing {}", log.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands everything to the kernel.
+    ///
+    /// # Errors
+    /// As for [`Logs::write`].
+    pub fn flush(&mut self) -> Result<()> {
+        self.0.iter_mut().try_for_each(|log| log.file.flush().with_context(|| format!("writing {}", log.name)))
+    }
+}
+
+/// Combined Log Format, and behind it the service time in microseconds, as Apache's `%D`. The wire's log has no user,
+/// referer or agent; the version is not kept either, and written as `HTTP/1.x`. Bytes include the head, as Apache's
+/// `%O`. The time is that of the request's first byte.
+fn combined(line: &mut String, request: &WireRequest) {
+    let at = request.request_first_at.or(request.response_first_at).unwrap_or(Timestamp::ZERO);
+    let _ = write!(line, "{} - - [{}] \"", request.client.ip(), clf_time(at));
+    quoted(line, request.method.as_deref().unwrap_or(b"-"));
+    line.push(' ');
+    quoted(line, request.path.as_deref().unwrap_or(b"-"));
+    line.push_str(" HTTP/1.x\" ");
+    match request.status {
+        Some(status) => put(line, status),
+        None => line.push('-'),
+    }
+    let _ = write!(line, " {} \"-\" \"-\" ", request.response_bytes);
+    match request.service_time_ns() {
+        Some(time) => put(line, format_args!("{}\n", time / 1000)),
+        None => line.push_str("-\n"),
+    }
+}
+
+fn comma_separated(line: &mut String, request: &WireRequest) {
+    let _ = write!(line, "{},{},{},{}", request.connection, request.index, request.client, request.server);
+    let moments =
+        [request.request_first_at, request.request_last_at, request.response_first_at, request.response_last_at];
+    for number in moments.map(|moment| moment.map(Timestamp::as_nanos)).into_iter().chain([request.service_time_ns()]) {
+        line.push(',');
+        number.iter().for_each(|number| put(line, number));
+    }
+    for word in [&request.method, &request.host, &request.path] {
+        line.push(',');
+        csv_field(line, word);
+    }
+    line.push(',');
+    request.status.iter().for_each(|status| put(line, status));
+    let _ = writeln!(
+        line,
+        ",{},{},{},{}",
+        request.request_bytes,
+        request.response_bytes,
+        request.framing.as_str(),
+        request.complete
+    );
+}
+
+fn json_line(line: &mut String, request: &WireRequest) {
+    let word = |word: &Option<Arc<[u8]>>| word.as_deref().map(text);
+    let moment = |moment: Option<Timestamp>| moment.map(Timestamp::as_nanos);
+    let value = json!({
+        "connection": request.connection,
+        "index": request.index,
+        "client": request.client.to_string(),
+        "server": request.server.to_string(),
+        "request_first_at_ns": moment(request.request_first_at),
+        "request_last_at_ns": moment(request.request_last_at),
+        "response_first_at_ns": moment(request.response_first_at),
+        "response_last_at_ns": moment(request.response_last_at),
+        "service_time_ns": request.service_time_ns(),
+        "method": word(&request.method),
+        "host": word(&request.host),
+        "path": word(&request.path),
+        "status": request.status,
+        "request_bytes": request.request_bytes,
+        "response_bytes": request.response_bytes,
+        "framing": request.framing.as_str(),
+        "complete": request.complete,
+    });
+    let _ = writeln!(line, "{value}");
+}
+
+/// Adds to a text, which cannot fail.
+fn put(text: &mut String, value: impl Display) {
+    let _ = write!(text, "{value}");
+}
+
+/// Text as it is, other bytes as `\xNN`; a backslash too, so that both can be told apart.
+fn text(word: &[u8]) -> String {
+    let mut text = String::with_capacity(word.len());
+    for chunk in word.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => text.push_str("\\x5c"),
+                c if c.is_control() => {
+                    c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| put(&mut text, format_args!("\\x{byte:02x}")));
+                }
+                c => text.push(c),
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| put(&mut text, format_args!("\\x{byte:02x}")));
+    }
+    text
+}
+
+/// As Apache does inside quotes: `\"` and `\\`, other bytes that are not printable as `\xNN`.
+fn quoted(line: &mut String, word: &[u8]) {
+    for &byte in word {
+        match byte {
+            b'"' => line.push_str("\\\""),
+            b'\\' => line.push_str("\\\\"),
+            b' '..=b'~' => line.push(char::from(byte)),
+            _ => put(line, format_args!("\\x{byte:02x}")),
+        }
+    }
+}
+
+/// RFC 4180: in quotes where it must be.
+fn csv_field(line: &mut String, word: &Option<Arc<[u8]>>) {
+    let Some(word) = word else { return };
+    let text = text(word);
+    if text.contains(['"', ',', '\n', '\r']) {
+        let _ = write!(line, "\"{}\"", text.replace('"', "\"\""));
+    } else {
+        line.push_str(&text);
+    }
+}
+
+/// `20/Nov/2026:09:30:05 +0000`.
+fn clf_time(at: Timestamp) -> String {
+    let moment = store::rfc3339(UNIX_EPOCH + Duration::from_nanos(at.as_nanos()));
+    let mut parts = moment.split(['-', 'T', '.']);
+    let mut part = || parts.next().unwrap_or_default();
+    let (year, month, day, time) = (part(), part(), part(), part());
+    let month = month.parse().ok().and_then(|month: usize| MONTHS.get(month.wrapping_sub(1))).unwrap_or(&"Jan");
+    format!("{day}/{month}/{year}:{time} +0000")
+}
+
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const CSV_HEAD: &str = "connection,index,client,server,request_first_at_ns,request_last_at_ns,response_first_at_ns,\
+                        response_last_at_ns,service_time_ns,method,host,path,status,request_bytes,response_bytes,\
+                        framing,complete\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::Framing;
+
+    fn request() -> WireRequest {
+        let at = |micros: u64| Some(Timestamp::from_nanos(1_795_167_005_000_000_000 + micros * 1000));
+        WireRequest {
+            connection: 3,
+            client: "198.19.0.7:50000".parse().unwrap(),
+            server: "[2001:2::1]:80".parse().unwrap(),
+            index: 1,
+            request_first_at: at(0),
+            request_last_at: at(5),
+            response_first_at: at(100),
+            response_last_at: at(255),
+            method: Some(b"GET"[..].into()),
+            host: Some(b"server"[..].into()),
+            path: Some(b"/a,\"b\"\\\xFF\x1b"[..].into()),
+            status: Some(200),
+            request_bytes: 80,
+            response_bytes: 10_400,
+            framing: Framing::Exact,
+            complete: true,
+        }
+    }
+
+    fn line(of: fn(&mut String, &WireRequest), request: &WireRequest) -> String {
+        let mut line = String::new();
+        of(&mut line, request);
+        line
+    }
+
+    #[test]
+    fn a_line_of_each_kind() {
+        let combined = line(combined, &request());
+        assert_eq!(
+            combined,
+            "198.19.0.7 - - [20/Nov/2026:09:30:05 +0000] \"GET /a,\\\"b\\\"\\\\\\xff\\x1b HTTP/1.x\" 200 10400 \"-\" \
+             \"-\" 250\n"
+        );
+        let csv = line(comma_separated, &request());
+        assert!(csv.starts_with("3,1,198.19.0.7:50000,[2001:2::1]:80,1795167005000000000,"), "{csv}");
+        assert!(csv.ends_with(",250000,GET,server,\"/a,\"\"b\"\"\\x5c\\xff\\x1b\",200,80,10400,exact,true\n"), "{csv}");
+        let json: serde_json::Value = serde_json::from_str(&line(json_line, &request())).unwrap();
+        assert_eq!(
+            (json["path"].as_str(), json["service_time_ns"].as_u64()),
+            (Some("/a,\"b\"\\x5c\\xff\\x1b"), Some(250_000))
+        );
+        assert_eq!(CSV_HEAD.trim().split(',').count(), line(comma_separated, &nothing()).trim().split(',').count());
+    }
+
+    fn nothing() -> WireRequest {
+        WireRequest {
+            request_first_at: None,
+            request_last_at: None,
+            response_first_at: None,
+            response_last_at: None,
+            method: None,
+            host: None,
+            path: None,
+            status: None,
+            complete: false,
+            ..request()
+        }
+    }
+
+    #[test]
+    fn what_was_not_seen_is_not_made_up() {
+        let line = line(combined, &nothing());
+        assert!(line.ends_with("\"- - HTTP/1.x\" - 10400 \"-\" \"-\" -\n"), "{line}");
+    }
+}
