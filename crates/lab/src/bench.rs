@@ -141,7 +141,7 @@ pub fn bench(
         clients_rtt_ns: rtts_ns.clone(),
         urls: vec![plan.load.url.clone()],
     });
-    let handshakes = rtts_ns.map(Handshakes::new);
+    let handshakes = rtts_ns.map(|rtts_ns| Handshakes::new(measured_from, rtts_ns));
     let (handover, recorder) = Recorder::start(tally, folder, handshakes, cores.client.clone())
         .map_err(LabError::system("start the recorder"))?;
 

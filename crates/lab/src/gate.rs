@@ -25,6 +25,10 @@ const BUSY_SHARE: f64 = 0.95;
 const STEAL_SHARE: f64 = 0.10;
 /// The median handshake may differ from the asked RTT by so much.
 const RTT_ERROR_NS: f64 = 1e6;
+/// And the 99th percentile by so much: it sees what the path cannot see of itself, packets that it read late.
+const RTT_ERROR_P99_NS: f64 = 5e6;
+/// Fewer handshakes in the measured phase have no 99th percentile.
+const HANDSHAKES_MIN: u64 = 100;
 /// In flight may grow by this share of its mean from the second quarter to the last.
 const GROWTH_SHARE: f64 = 0.25;
 
@@ -55,8 +59,10 @@ pub struct Evidence<'a> {
     pub server_ended: Option<&'a str>,
     /// Whether the run ended itself because too many arrivals were waiting.
     pub gave_up: bool,
-    /// Whether any link has a rate, so that handshakes queue.
-    pub has_rate: bool,
+    /// How far handshakes of the measured phase were from what was asked, in ns.
+    pub handshake_error: Option<ledger::Quantiles>,
+    /// Whether any link has a rate or a variation, so that handshakes differ from the asked RTT.
+    pub rtt_varies: bool,
 }
 
 /// Every check, in the order in which a person should read them.
@@ -67,6 +73,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         path_on_time(document),
         never_stalled(evidence),
         rtt_as_asked(document, evidence),
+        rtt_tail_as_asked(document, evidence),
         nothing_dropped_by_mistake(document, evidence),
         server_host_receives(document, evidence),
         client_cpu(evidence),
@@ -169,8 +176,8 @@ fn never_stalled(evidence: &Evidence<'_>) -> Check {
 fn rtt_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("rtt_as_asked", Weight::Invalid, "ns");
     let Some(path) = &document.path else { return check.not_applicable("no path was asked for") };
-    if evidence.has_rate {
-        return check.not_applicable("handshakes wait behind data on links with a rate");
+    if evidence.rtt_varies {
+        return check.not_applicable("on links with a rate or a variation handshakes take what they take");
     }
     match &path.rtt_error_ns {
         None => check.could_not_run("no connection was established, so no handshake was timed"),
@@ -179,6 +186,26 @@ fn rtt_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
             RTT_ERROR_NS,
             "median difference between each handshake and its client's asked RTT",
             "handshakes took longer than the distances asked: the path or the server's host was too busy",
+        ),
+    }
+}
+
+fn rtt_tail_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("rtt_tail_as_asked", Weight::Invalid, "ns");
+    if document.path.is_none() {
+        return check.not_applicable("no path was asked for");
+    }
+    if evidence.rtt_varies {
+        return check.not_applicable("on links with a rate or a variation handshakes take what they take");
+    }
+    match evidence.handshake_error.filter(|error| error.count >= HANDSHAKES_MIN) {
+        None => check.not_applicable("too few connections were established in the measured phase for a 99th percentile"),
+        Some(error) => check.at_most(
+            error.p99 as f64,
+            RTT_ERROR_P99_NS,
+            "99th percentile of the difference between each handshake and its client's asked RTT",
+            "one handshake in a hundred was far from the distance asked: packets waited before the path read them, since \
+             something else had its core",
         ),
     }
 }

@@ -5,6 +5,7 @@
 
 use ledger::RequestRecord;
 use stats::Histogram;
+use units::Timestamp;
 
 /// A SYN or SYN-ACK that was lost is sent again after a second (RFC 6298): a handshake this much longer than asked
 /// says nothing about the path's delay.
@@ -17,12 +18,20 @@ pub struct Handshakes {
     asked_ns: Vec<u64>,
     got: Histogram,
     error: Histogram,
+    measured_from: Timestamp,
+    measured_error: Histogram,
 }
 
 impl Handshakes {
     /// `asked_ns`: each client's asked RTT.
-    pub fn new(asked_ns: Vec<u64>) -> Self {
-        Handshakes { asked_ns, got: Histogram::new(), error: Histogram::new() }
+    pub fn new(measured_from: Timestamp, asked_ns: Vec<u64>) -> Self {
+        Handshakes {
+            asked_ns,
+            got: Histogram::new(),
+            error: Histogram::new(),
+            measured_from,
+            measured_error: Histogram::new(),
+        }
     }
 
     /// Takes a request's handshake, if it had one.
@@ -33,12 +42,20 @@ impl Handshakes {
         self.got.record(got);
         if got < asked + RETRANSMITTED_NS {
             self.error.record(got.abs_diff(asked));
+            if request.intended_at >= self.measured_from {
+                self.measured_error.record(got.abs_diff(asked));
+            }
         }
     }
 
     /// Every handshake.
     pub fn got(&self) -> &Histogram {
         &self.got
+    }
+
+    /// The same, of the measured phase alone: connections opened all at once at the start are not in it.
+    pub fn measured_error(&self) -> &Histogram {
+        &self.measured_error
     }
 
     /// Absolute difference from the client's asked RTT, of handshakes that lost no packet.

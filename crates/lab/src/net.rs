@@ -10,6 +10,7 @@ use sys::clock::Clock;
 use sys::place::{Exit, Net, Place, PlaceSpec};
 use sys::sched::{Cores, RealTimeRight, Urgency};
 use sys::signal::Wake;
+use units::Limit;
 
 use crate::drive::Drive;
 use crate::drive::progress::Progress;
@@ -128,7 +129,14 @@ pub fn net(plan: &NetPlan, command: &[OsString], tell: impl FnOnce(&str)) -> Res
             drain: Duration::ZERO,
         };
         let core = cores.loop_core();
-        let right = RealTimeRight::take();
+        // Where nothing is ever due later, being on time means nothing, and a path that waits its turn finds packets in
+        // batches: twice the throughput (docs/decisions/0009).
+        let keeps_time = clients.iter().any(|client| {
+            [&client.up, &client.down]
+                .iter()
+                .any(|link| !link.delay.is_zero() || !link.variation.is_zero() || link.rate != Limit::Unlimited)
+        });
+        let right = keeps_time.then(RealTimeRight::take).flatten();
         let thread = std::thread::Builder::new()
             .name("path".into())
             .spawn_scoped(scope, move || {
@@ -138,7 +146,11 @@ pub fn net(plan: &NetPlan, command: &[OsString], tell: impl FnOnce(&str)) -> Res
                 }
                 // The path alone sleeps between packets, so the real-time class is safe, and it keeps the path on time
                 // beside a program that is busy.
-                let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
+                let wanted = match right {
+                    Some(_) => Urgency::RealTime,
+                    None if keeps_time => Urgency::High,
+                    None => Urgency::Ordinary,
+                };
                 let urgency = wanted.apply_to_this_thread();
                 (drive.run(), urgency)
             })

@@ -277,7 +277,7 @@ pub struct Serve {
 #[derive(Args, Debug)]
 pub struct Watch {
     /// Capture on this device until Ctrl-C
-    #[arg(short, long, value_name = "DEVICE", required_unless_present = "read", conflicts_with = "read")]
+    #[arg(short, long, value_name = "DEVICE", conflicts_with = "read")]
     pub interface: Option<String>,
     /// Read this pcap or pcapng file; `-` is standard input
     #[arg(short, long, value_name = "FILE")]

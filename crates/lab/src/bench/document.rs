@@ -5,7 +5,7 @@ use std::io::Write;
 use ledger::document::{self, Run, SCHEMA, Validity};
 use ledger::{Document, SecondRecord};
 use load::{Ending, LevelSampler, Load, Tally};
-use path::ClientPath;
+use path::{ClientPath, LinkSpec};
 use store::RunFolder;
 use sys::accounting::CpuTimes;
 use sys::clock::Clock;
@@ -126,7 +126,8 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         store_error: store_error.as_deref(),
         server_ended: ended.watch.server_ended.as_deref(),
         gave_up: ended.watch.gave_up,
-        has_rate: ended.clients.is_some_and(has_rate),
+        handshake_error: ended.handshakes.as_ref().map(|handshakes| handshakes.measured_error().quantiles()),
+        rtt_varies: ended.clients.is_some_and(rtt_varies),
     };
     document.validity = Validity::from_checks(gate::checks(&document, &evidence));
     document.slo = ended.plan.slo.as_ref().map(|slo| slo.judge(&document));
@@ -156,8 +157,10 @@ fn server_part(ended: &Ended<'_>, completed: u64) -> Option<document::Server> {
     Some(to.since(from, plan, &places.tcp, steered, completed, ended.watch.rss_bytes_max))
 }
 
-fn has_rate(clients: &[ClientPath]) -> bool {
-    clients.iter().any(|client| client.up.rate != Limit::Unlimited || client.down.rate != Limit::Unlimited)
+/// Whether the RTT of a handshake may differ from what was asked because the plan says so.
+fn rtt_varies(clients: &[ClientPath]) -> bool {
+    let varies = |link: &LinkSpec| link.rate != Limit::Unlimited || !link.variation.is_zero();
+    clients.iter().any(|client| varies(&client.up) || varies(&client.down))
 }
 
 /// Share of all cores' time that the hypervisor took, between two readings.

@@ -26,7 +26,8 @@ struct Case {
     store_error: Option<&'static str>,
     server_ended: Option<&'static str>,
     gave_up: bool,
-    has_rate: bool,
+    handshake_error: Option<Quantiles>,
+    rtt_varies: bool,
 }
 
 impl Case {
@@ -83,7 +84,8 @@ impl Case {
             store_error: None,
             server_ended: None,
             gave_up: false,
-            has_rate: false,
+            handshake_error: Some(quantiles(30_000, 5_000_000)),
+            rtt_varies: false,
         }
     }
 
@@ -102,7 +104,8 @@ impl Case {
                 store_error: self.store_error,
                 server_ended: self.server_ended,
                 gave_up: self.gave_up,
-                has_rate: self.has_rate,
+                handshake_error: self.handshake_error,
+                rtt_varies: self.rtt_varies,
             },
         ))
     }
@@ -152,6 +155,7 @@ fn just_past_a_limit_is_invalid() {
     invalid("generator_on_time", |case| case.load().send_lag_ns.count = 989);
     invalid("path_on_time", |case| case.path().lateness_ns.p99 += 1);
     invalid("rtt_as_asked", |case| case.path().rtt_error_ns.as_mut().unwrap().p50 += 1);
+    invalid("rtt_tail_as_asked", |case| case.handshake_error.as_mut().unwrap().p99 += 1);
     invalid("nothing_dropped_by_mistake", |case| {
         case.mistaken_drops = Some(Mistaken { packets: 1, places: "1 somewhere".into(), not_received: 0 });
     });
@@ -213,7 +217,8 @@ fn without_a_path_its_checks_do_not_apply() {
     let validity = case.judge();
     assert_eq!(validity.verdict, Verdict::Valid);
     for check in &validity.checks {
-        let of_the_path = ["path_on_time", "rtt_as_asked", "nothing_dropped_by_mistake"].contains(&check.name.as_str());
+        let of_the_path = ["path_on_time", "rtt_as_asked", "rtt_tail_as_asked", "nothing_dropped_by_mistake"]
+            .contains(&check.name.as_str());
         assert!(!of_the_path || check.state == CheckState::NotApplicable, "{check:?}");
     }
 }

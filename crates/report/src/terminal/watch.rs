@@ -44,8 +44,8 @@ fn print(page: &mut Page, part: &WatchPart, seconds: f64) {
     page.blank();
     let connections = &part.connections;
     page.entry(
-        "connections",
-        &format!("{} opened, {} seen in all", rate(part.connection_rate_per_s), count(connections.count)),
+        "opened",
+        &format!("{} ({} connections seen in all)", rate(part.connection_rate_per_s), count(connections.count)),
     );
     let in_process = Level { mean: connections.mean, p50: connections.p50, max: connections.max };
     page.entry_in("in process", &of_level(&in_process), Ink::Strong);

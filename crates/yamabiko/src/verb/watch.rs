@@ -60,8 +60,8 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     // The source first: what cannot be opened leaves no folder behind.
     let source = match (&arguments.interface, &arguments.read) {
         (Some(device), None) => Source::Live(live::open(arguments, device)?, device.clone()),
-        (None, Some(path)) => Source::File(file::open(path)?, path.display().to_string()),
-        _ => bail!("give either a device (-i) or a capture file (-r)"),
+        (None, Some(path)) => Source::File(file::open(path)?, file::name(path)),
+        _ => bail!("give a device (-i) or a capture file (-r)"),
     };
     let clock = Clock::start();
     let folder = if arguments.no_save {
@@ -75,6 +75,14 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
         Source::Live(capture, _) => live::watch(capture, arguments, &clock, &interrupts, &mut watch, &mut sink),
         Source::File(input, _) => file::watch(input, arguments, &interrupts, &mut watch, &mut sink),
     };
+    if let (Some(failure), 0) = (&ending.failure, watch.live().counts.packets) {
+        // Nothing was readable: there is nothing to report, and nothing to keep.
+        drop(sink);
+        if let Some(folder) = &folder {
+            let _ = std::fs::remove_dir(folder.path());
+        }
+        bail!("{name}: {failure:#}");
+    }
     watch.finish(ending.to);
     sink.take(&mut watch);
     let part = sink.summary.part(&watch, &name, capture_point);

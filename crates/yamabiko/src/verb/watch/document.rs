@@ -43,7 +43,18 @@ fn checks(part: &WatchPart, ending: &Ending) -> Vec<Check> {
         unit: unit.into(),
         why: why.into(),
     };
+    let whole = Check {
+        value: None,
+        limit: None,
+        ..none(
+            "capture_whole",
+            u64::from(ending.failure.is_some()),
+            "",
+            "The capture could not be read to its end; the figures are of what came before.",
+        )
+    };
     vec![
+        whole,
         none(
             "capture_drops",
             part.capture_drops,
@@ -62,12 +73,6 @@ fn checks(part: &WatchPart, ending: &Ending) -> Vec<Check> {
             part.connections.evicted,
             "connections",
             "Records closed early for want of room: the same connection may be counted twice.",
-        ),
-        none(
-            "capture_whole",
-            u64::from(ending.failure.is_some()),
-            "defects",
-            "The capture could not be read to its end; the figures are of what came before.",
         ),
     ]
 }

@@ -27,6 +27,11 @@ pub fn open(path: &Path) -> Result<File> {
     File::open(path).map_err(|error| anyhow!("opening {}: {error}", path.display()))
 }
 
+/// What it is called in messages.
+pub fn name(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+}
+
 /// Analyses it to its end, to the first defect, or to Ctrl-C.
 pub fn watch(
     mut input: File,
