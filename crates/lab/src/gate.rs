@@ -3,9 +3,12 @@
 //! Every check is a figure against a limit with one sentence for a person. The gate sees only evidence; it never
 //! repairs a figure. docs/concepts/validity.md explains each check.
 
+mod draft;
+
 use ledger::document::{Check, CheckState, Document, Weight};
 use load::{LevelStatistics, Levels, LittleTerms};
 
+use self::draft::Draft;
 use crate::drive::LoopHealth;
 use crate::path_part::Mistaken;
 use crate::plan::Plan;
@@ -29,6 +32,8 @@ const RTT_ERROR_NS: f64 = 1e6;
 const RTT_ERROR_P99_NS: f64 = 5e6;
 /// Fewer handshakes in the measured phase have no 99th percentile.
 const HANDSHAKES_MIN: u64 = 100;
+/// More error pages than this among the responses, and their times are no longer those of the page.
+const BAD_STATUS_SHARE: f64 = 0.01;
 /// In flight may grow by this share of its mean from the second quarter to the last.
 const GROWTH_SHARE: f64 = 0.25;
 
@@ -92,6 +97,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         steady_state(document, evidence),
         carried_as_offered(document, evidence),
         responses_whole(document),
+        responses_good(document),
         server_alive(evidence),
         records_kept(evidence),
         machine_undisturbed(document),
@@ -432,6 +438,29 @@ fn responses_whole(document: &Document) -> Check {
     )
 }
 
+/// Whole responses may still be the wrong ones: an error page is short, and quickly served.
+fn responses_good(document: &Document) -> Check {
+    let check = Draft::new("responses_good", Weight::Suspect, "ratio");
+    let Some(load) = document.load.as_ref().filter(|load| load.completed > 0) else {
+        return check.not_applicable("there is no whole response");
+    };
+    let good = |status: &str| status.starts_with('2') || status == "304";
+    let others: Vec<_> = load.status.iter().filter(|(status, _)| !good(status)).collect();
+    let count: u64 = others.iter().map(|(_, count)| **count).sum();
+    let listed: Vec<String> = others.iter().map(|(status, count)| format!("{status} x {count}")).collect();
+    check.at_most(
+        count as f64 / load.completed as f64,
+        BAD_STATUS_SHARE,
+        "share of the whole responses with a status other than 2xx or 304",
+        &format!(
+            "of {} responses {count} were errors or redirects ({}), not the page: is the URL's path right, and is the \
+             server well? Error pages are often served faster than pages",
+            load.completed,
+            listed.join(", ")
+        ),
+    )
+}
+
 fn server_alive(evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("server_alive", Weight::Invalid, "");
     match (evidence.plan.server.is_some(), evidence.server_ended) {
@@ -464,45 +493,6 @@ fn machine_undisturbed(document: &Document) -> Check {
             "share of CPU time taken away by the hypervisor",
             "the hypervisor took CPU time away: times measured then are the neighbours', not the server's",
         ),
-    }
-}
-
-/// A check on its way to an outcome.
-struct Draft {
-    name: String,
-    weight: Weight,
-    unit: String,
-}
-
-impl Draft {
-    fn new(name: &str, weight: Weight, unit: &str) -> Self {
-        Draft { name: name.into(), weight, unit: unit.into() }
-    }
-
-    fn at_most(self, value: f64, limit: f64, held: &str, broken: &str) -> Check {
-        let ok = value <= limit;
-        let state = if ok { CheckState::Ok } else { CheckState::Failed };
-        self.end(state, Some(value), Some(limit), if ok { held } else { broken })
-    }
-
-    fn ok(self, why: &str) -> Check {
-        self.end(CheckState::Ok, None, None, why)
-    }
-
-    fn failed(self, why: &str) -> Check {
-        self.end(CheckState::Failed, None, None, why)
-    }
-
-    fn could_not_run(self, why: &str) -> Check {
-        self.end(CheckState::CouldNotRun, None, None, why)
-    }
-
-    fn not_applicable(self, why: &str) -> Check {
-        self.end(CheckState::NotApplicable, None, None, why)
-    }
-
-    fn end(self, state: CheckState, value: Option<f64>, limit: Option<f64>, why: &str) -> Check {
-        Check { name: self.name, state, weight: self.weight, value, limit, unit: self.unit, why: why.into() }
     }
 }
 

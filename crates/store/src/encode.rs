@@ -55,8 +55,10 @@ impl<R: Row> Encoder<R> {
     }
 
     /// Writes the footer and hands back the file, not yet synced.
-    pub(crate) fn end(output: Output, path: &Path) -> Result<File> {
-        output.into_inner().map_err(|source| StoreError::parquet(path, source))
+    pub(crate) fn end(mut output: Output, path: &Path) -> Result<File> {
+        // `into_inner` would flush, too, but turn the system's error into text: a full disk must be told as such.
+        output.finish().map_err(|source| StoreError::parquet(path, source))?;
+        output.inner().try_clone().map_err(|source| StoreError::io("dup", path, source))
     }
 }
 

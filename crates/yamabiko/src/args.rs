@@ -95,7 +95,8 @@ pub struct LoadOptions {
     /// Load before the measured phase, not in the results [default: with --rate, 1s and four of the longest RTTs]
     #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     pub warmup: Option<Duration>,
-    /// Virtual clients, each with its own address and distance [default: 100 with --rate, else the connections]
+    /// Virtual clients, each with its own address and distance [default: 100 with
+    /// --rate, else the connections; 1 without a path]
     #[arg(long, allow_hyphen_values = true)]
     pub clients: Option<u32>,
     /// One connection per request

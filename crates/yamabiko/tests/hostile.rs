@@ -135,6 +135,15 @@ fn judge(output: &Output, (path, outcome): Behaviour) {
     assert_eq!(count(&document, "load.completed"), if failed { 0 } else { offered }, "{path}: {output}");
     // A loaded machine may make a whole run invalid; one in which nothing succeeded always is.
     assert!(output.code == Some(3) || !failed && output.code == Some(0), "{path}: {output}");
+    let page = outcome.is_ok_and(|status| status.starts_with('2') || status == "304");
+    let good = if failed {
+        "not_applicable"
+    } else if page {
+        "ok"
+    } else {
+        "failed"
+    };
+    assert_eq!(check(&document, "responses_good")["state"], good, "{path}: {output}");
     assert_eq!(check(&document, "server_answers")["state"], if failed { "failed" } else { "ok" }, "{path}: {output}");
 
     let kept = kept_requests(Path::new(document["run"]["dir"].as_str().unwrap()));

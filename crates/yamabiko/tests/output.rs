@@ -61,6 +61,24 @@ fn progress_is_on_stderr_and_colour_only_on_a_terminal() {
     assert!(!output.stdout.contains('\u{1b}') && !output.stderr.contains('\u{1b}'), "{output}");
 }
 
+/// On a terminal (one that script(1) makes) the result has colour, unless NO_COLOR asks for none.
+#[test]
+fn no_color() {
+    let (room, _server, url) = page();
+    let on_terminal = |environment: &[&str]| -> String {
+        let mut script = Command::new("env");
+        script.args(["-u", "NO_COLOR", "TERM=xterm-256color"]).args(environment);
+        let inside = format!("{} bench {url} -n 20 2>/dev/null", yamabiko().display());
+        script.args(["script", "--quiet", "--command", &inside, "/dev/null"]);
+        room.start_command(script).finish().stdout
+    };
+    let plain = on_terminal(&["NO_COLOR=1"]);
+    assert!(plain.contains("carried") && !plain.contains('\u{1b}'), "{plain:?}");
+    let coloured = on_terminal(&[]);
+    assert!(coloured.contains("carried") && coloured.contains("\u{1b}["), "{coloured:?}");
+    assert!(!on_terminal(&["TERM=dumb"]).contains('\u{1b}'));
+}
+
 /// Whoever reads has had enough and goes away: no panic, and the run is in the book.
 #[test]
 fn a_reader_may_leave() {

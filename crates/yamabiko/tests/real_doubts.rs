@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use support::document::{assert_held, broken, check, count, number};
-use support::lab::{Output, Room, Running, str_of, wait_until, yamabiko};
+use support::lab::{Output, PATIENCE, Room, Running, str_of, wait_until, yamabiko};
 use support::processes::wait_for_server;
 use support::servers::{bench, own};
 
@@ -33,14 +33,14 @@ fn doubted(output: &Output, names: &[&str]) -> Value {
 
 /// Peak memory of a process until it ends, in kB.
 fn peak_kb(running: &mut Running) -> u64 {
-    let mut peak = 0;
-    wait_until("the end of the run", || {
+    let (started, mut peak) = (Instant::now(), 0);
+    while !running.ended() && started.elapsed() < PATIENCE {
         let status = fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let now = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
         peak = peak.max(now.unwrap_or(0));
-        running.ended()
-    });
+        sleep(Duration::from_millis(10));
+    }
     peak
 }
 
@@ -161,30 +161,28 @@ fn a_server_that_dies() {
     assert!(count(&document, "load.completed") > 0 && count(&document, "load.failed.connect_refused") > 0, "{output}");
 }
 
-/// A book whose disk fills up in mid-run: the result is whole, and so is what was written before.
+/// The book's disk fills up in mid-run: the result is printed whole, and what was written before can be read.
 #[test]
 fn a_full_disk() {
     let room = Room::new();
-    let (runs, copy) = (room.runs(), room.file("copy"));
-    let script = format!(
-        "mount -t tmpfs -o size=250k none {0} && {{ \"$0\" \"$@\"; status=$?; \"$0\" report --json > {2}; cp -r {0} {1}; exit $status; }}",
-        runs.display(),
-        copy.display(),
-        room.file("again").display()
-    );
+    let script = "mount -t tmpfs -o size=4m none runs && {
+        { until ls runs/*/requests/000001.parquet; do sleep 0.1; done; cat /dev/zero > runs/full; } > /dev/null 2>&1 &
+        \"$0\" \"$@\"; status=$?
+        \"$0\" report last > out/again 2>&1; rm -f runs/full; cp -r runs out/copy; exit $status; }";
     let server = own(&room);
     let mut tiny = Command::new("unshare");
-    tiny.args(["-m", "sh", "-c", &script]).arg(yamabiko());
-    tiny.args(bench(&server, "--rate 8000/s -d 4s --warmup 0s --json"));
+    tiny.args(["-m", "sh", "-c", script]).arg(yamabiko());
+    tiny.args(bench(&server, "--rate 2000/s -d 5s --warmup 0s --json"));
     let output = room.start_command(tiny).finish();
     let document = doubted(&output, &["records_kept"]);
     assert!(check(&document, "records_kept")["why"].as_str().unwrap().contains("no space left"), "{output}");
-    assert_eq!(count(&document, "load.offered_requests"), 32_000);
-    let kept = fs::read_dir(&copy).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(count(&document, "load.completed"), 10_000, "{output}");
+    let kept = fs::read_dir(room.file("copy")).unwrap().next().unwrap().unwrap().path();
     let rows = store::read_requests(&kept).unwrap().map(Result::unwrap).count();
-    assert!((1000..32_000).contains(&rows), "{rows} of 32000 rows can be read");
-    let again: Value = serde_json::from_slice(&fs::read(room.file("again")).unwrap()).unwrap();
-    assert_eq!(again, document, "what is left prints the result again");
+    assert!((1..=10_000).contains(&rows), "{rows} of 10000 rows can be read");
+    // With the space that the end of the run gave back the summary may have found room, or it has not.
+    let again = fs::read_to_string(room.file("again")).unwrap();
+    assert!(again.contains("no space left") || again.contains("closed parts can be read"), "{again}");
 }
 
 #[test]

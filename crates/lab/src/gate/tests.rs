@@ -49,6 +49,7 @@ impl Case {
                 load: Some(Load {
                     offered_requests: 1000,
                     completed: 1000,
+                    status: [("200".to_owned(), 991), ("404".to_owned(), 9)].into(),
                     carried_rate_per_s: 96.67,
                     in_flight: ledger::Level { mean: 10.0, p50: 10, max: 12 },
                     send_lag_ns: quantiles(1_000, 1_000_000),
@@ -196,6 +197,9 @@ fn what_only_casts_doubt_is_suspect() {
     suspect("responses_whole", |case| {
         case.load().completed -= 1;
         case.load().failed.insert("reset".into(), 1);
+    });
+    suspect("responses_good", |case| {
+        case.load().status = [("200".to_owned(), 989), ("404".to_owned(), 11)].into();
     });
     suspect("records_kept", |case| case.records_lost = 1);
     suspect("records_kept", |case| case.store_error = Some("write: No space left on device"));

@@ -167,6 +167,23 @@ fn stopping_ends_the_phase_and_keeps_the_books() {
     assert!(world.records.iter().filter(|record| record.started_at.is_some()).all(|record| record.failure.is_none()));
 }
 
+/// A generator that is a second behind a rate of a thousand million: stopping it must not make up all it has missed.
+#[test]
+fn a_stop_far_behind_the_schedule_ends_the_phase_where_the_arrivals_did() {
+    let mut spec = spec(constant(1e9));
+    spec.connections_max = 1;
+    let mut load = load::Load::new(spec, Timestamp::ZERO);
+    let now = at(Duration::from_secs(1));
+    load.handle_time(now);
+    load.stop(now);
+    let mut records = Vec::new();
+    load.take_records(&mut records);
+    let offered = load.live().offered_measured;
+    assert!((4096..2_000_000).contains(&offered), "{offered}");
+    assert_eq!(load.measured().1, Some(Timestamp::from_nanos(offered)), "one a nanosecond: all of them, and no more");
+    assert_eq!(records.len() as u64 + load.unfinished_measured(), offered);
+}
+
 #[test]
 fn an_abort_ends_everything_at_once() {
     let mut world = World::new(spec(constant(100.0)), |_: Timestamp, _: u32| Vec::new());

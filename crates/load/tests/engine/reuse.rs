@@ -38,6 +38,37 @@ fn at_the_cap_the_longest_idle_connection_of_another_client_makes_room() {
     assert!(ends[..37].iter().zip(&ends[3..]).all(|(old, new)| old.closed_at == new.opened_at));
 }
 
+/// With four clients on four connections and more asked for than they can carry, every connection keeps serving its
+/// own client: the backlog is not a reason to close one and open another for each request.
+#[test]
+fn a_backlog_does_not_churn_connections() {
+    let mut spec = spec(constant(2000.0));
+    (spec.connections_max, spec.clients, spec.duration) = (4, 4, Some(Duration::from_secs(1)));
+    spec.response_timeout = Duration::from_secs(60);
+    let world = World::new(spec, answering(ms(3))).run();
+    assert_eq!(world.records.len(), 2000);
+    assert!(world.records.iter().all(|record| record.failure.is_none()));
+    assert_eq!(world.connects.len(), 4, "{:?}", world.connects);
+    // Each in the order of its own arrivals.
+    for client in 0..4 {
+        let own: Vec<_> = world.records.iter().filter(|record| record.client == client).collect();
+        assert!(own.windows(2).all(|pair| pair[0].sequence < pair[1].sequence));
+    }
+}
+
+/// A client that has no connection gets one all the same, after a bounded number of others.
+#[test]
+fn a_backlog_starves_nobody() {
+    let mut spec = spec(constant(2000.0));
+    (spec.connections_max, spec.clients, spec.duration) = (3, 4, Some(Duration::from_secs(2)));
+    spec.response_timeout = Duration::from_secs(60);
+    let world = World::new(spec, answering(ms(3))).run();
+    assert_eq!(world.records.len(), 4000);
+    assert!(world.records.iter().all(|record| record.failure.is_none()));
+    // Far fewer connections than requests, though one client in four must always wait for another's to be closed.
+    assert!(world.connects.len() < 400, "{}", world.connects.len());
+}
+
 #[test]
 fn with_close_the_server_closes_first() {
     let mut spec = spec(constant(10.0));

@@ -26,7 +26,11 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         None => Some(load.connections.unwrap_or(CLOSED_CONNECTIONS)),
         Some(_) => load.connections,
     };
+    let path = path_plan(&bench.path, bench.server.server.is_some())?;
     let clients = load.clients.unwrap_or(match connections {
+        // Without a path all clients would have one address and one distance: any connection serves any request, and
+        // to keep them apart would only open more connections.
+        _ if path.is_none() => 1,
         Some(connections) if load.rate.is_none() => connections.min(path::AddressPlan::CLIENTS_MAX),
         // More clients than connections would close one connection for each request of another client.
         Some(connections) => connections.min(OPEN_CLIENTS),
@@ -41,7 +45,6 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
     if bench.server.server.is_none() && bench.server.server_tcp.is_some() {
         bail!("--server-tcp is the TCP of a server that the lab starts: give --server as well, or leave it out");
     }
-    let path = path_plan(&bench.path, bench.server.server.is_some())?;
     let mut plan = Plan {
         name: bench.result.name.clone(),
         seed: bench.result.seed,
