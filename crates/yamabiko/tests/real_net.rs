@@ -77,6 +77,21 @@ fn curl_wrk_and_httperf_run_unchanged() {
     assert!(httperf.stdout.contains("2xx=100 "), "{httperf}");
 }
 
+/// A browser, unchanged: its own network service, resolver and sandboxless processes live in the place like any other.
+#[test]
+fn a_browser_loads_a_page() {
+    let room = Room::new();
+    let server = nginx(&room);
+    fs::write(room.www().join("page.html"), "<html><body><p>an echo from far away</p></body></html>").unwrap();
+    let profile = format!("--user-data-dir={}", room.file("browser").display());
+    let url = PAGE.replace("10k.bin", "page.html");
+    let mut arguments = vec!["net", "--rtt", "48ms", "--server", &server, "--", "chromium", "--headless"];
+    arguments.extend("--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync".split(' '));
+    arguments.extend(["--disable-background-networking", "--disable-component-update", &profile, "--dump-dom", &url]);
+    let browser = room.run(&arguments).success();
+    assert!(browser.stdout.contains("an echo from far away"), "{browser}");
+}
+
 #[test]
 fn iperf3_sees_the_rate() {
     let room = Room::new();
