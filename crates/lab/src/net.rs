@@ -130,7 +130,7 @@ pub fn net(plan: &NetPlan, command: &[OsString], tell: impl FnOnce(&str)) -> Res
         };
         let core = cores.loop_core();
         // Where nothing is ever due later, being on time means nothing, and a path that waits its turn finds packets in
-        // batches: twice the throughput (docs/decisions/0009).
+        // batches, which carries more (docs/decisions/0009).
         let keeps_time = clients.iter().any(|client| {
             [&client.up, &client.down]
                 .iter()
