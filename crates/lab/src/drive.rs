@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use load::LevelSampler;
-use stats::Histogram;
 use sys::clock::Clock;
 use sys::epoll::{Epoll, Event, Interest};
 use sys::timer::Timer;
@@ -92,8 +91,9 @@ pub struct Driven {
 /// How the loop itself fared in the measured phase.
 #[derive(Clone, Debug)]
 pub struct LoopHealth {
-    /// Moment of waking less the moment it was to wake at, where that had passed: ns.
-    pub overdue: Histogram,
+    /// The longest time for which nothing that became due could be served: a wake-up that came late, or one turn that
+    /// took long (the process stopped, the core taken away).
+    pub standstill: Duration,
     /// Time the loop spent waiting, sleeping or spinning.
     pub idle: Duration,
     /// Length of the measured phase as the loop saw it.
@@ -124,7 +124,7 @@ impl Drive<'_> {
             epoll.add(path.server_tun(), Interest::READ, TOKEN_SERVER_TUN)?;
         }
         let mut events = vec![Event::EMPTY; EVENTS_PER_TURN];
-        let mut health = Health::new();
+        let mut health = Health::default();
         let mut flush_at = Timestamp::ZERO;
 
         loop {
@@ -254,9 +254,11 @@ impl Drive<'_> {
         health: &mut Health,
     ) -> io::Result<&'e [Event]> {
         let before = self.clock.now();
+        health.turned(before);
         if next <= before {
-            health.overdue(before.since(next));
-            return epoll.wait(events, 0);
+            health.stood_still(before.since(next));
+            let ready = epoll.wait(events, 0)?.len();
+            return Ok(&events[..ready]);
         }
         let spin = match self.wait {
             Wait::Sleep => Duration::ZERO,
@@ -278,9 +280,9 @@ impl Drive<'_> {
             self.spin_until(next, epoll, events)?
         };
         let after = self.clock.now();
-        health.waited(after.since(before));
+        health.waited(before, after);
         if after > next {
-            health.overdue(after.since(next));
+            health.stood_still(after.since(next));
         }
         Ok(&events[..ready])
     }
@@ -296,19 +298,18 @@ impl Drive<'_> {
 }
 
 /// Collects [`LoopHealth`] over the measured phase.
+#[derive(Default)]
 struct Health {
-    overdue: Histogram,
+    standstill: Duration,
     idle: Duration,
+    /// When the last wait ended: the turn since then has served nothing that became due meanwhile.
+    turn_began: Option<Timestamp>,
     from: Option<(Timestamp, Duration)>,
     to: Option<(Timestamp, Duration)>,
     stop_taken: bool,
 }
 
 impl Health {
-    fn new() -> Self {
-        Health { overdue: Histogram::new(), idle: Duration::ZERO, from: None, to: None, stop_taken: false }
-    }
-
     fn measuring(&self) -> bool {
         self.from.is_some()
     }
@@ -327,15 +328,23 @@ impl Health {
         self.to = Some((now, sys::clock::thread_cpu_time()));
     }
 
-    fn overdue(&mut self, by: Duration) {
+    fn stood_still(&mut self, time: Duration) {
         if self.measuring() && !self.ended() {
-            self.overdue.record(units::time::saturating_nanos(by));
+            self.standstill = self.standstill.max(time);
         }
     }
 
-    fn waited(&mut self, time: Duration) {
+    /// A turn ends at `now`: what became due in it had to wait for its end.
+    fn turned(&mut self, now: Timestamp) {
+        if let Some(began) = self.turn_began.replace(now) {
+            self.stood_still(now.since(began));
+        }
+    }
+
+    fn waited(&mut self, from: Timestamp, to: Timestamp) {
+        self.turn_began = Some(to);
         if self.measuring() && !self.ended() {
-            self.idle += time;
+            self.idle += to.since(from);
         }
     }
 
@@ -345,10 +354,48 @@ impl Health {
         }
         let (from, to) = (self.from.unwrap_or_default(), self.to.unwrap_or_default());
         LoopHealth {
-            overdue: self.overdue,
+            standstill: self.standstill,
             idle: self.idle,
             wall: to.0.since(from.0),
             cpu: to.1.saturating_sub(from.1),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::ZERO + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_long_turn_is_a_standstill_as_a_late_waking_is() {
+        let mut health = Health::default();
+        health.measure(at(0));
+        health.turned(at(1));
+        health.waited(at(1), at(5));
+        // Held within a turn: when it ends nothing is overdue any more, yet 300 ms went by unserved.
+        health.turned(at(305));
+        assert_eq!(health.standstill, Duration::from_millis(300));
+        health.waited(at(305), at(1000));
+        assert_eq!(health.standstill, Duration::from_millis(300), "waiting is no standstill");
+        health.stood_still(Duration::from_millis(400));
+        assert_eq!(health.finish(at(1000)).standstill, Duration::from_millis(400));
+    }
+
+    #[test]
+    fn what_happens_outside_the_measured_phase_does_not_count() {
+        let mut health = Health::default();
+        health.turned(at(1));
+        health.turned(at(90));
+        health.measure(at(100));
+        health.turned(at(101));
+        health.end(at(110));
+        health.turned(at(500));
+        let health = health.finish(at(500));
+        assert_eq!(health.standstill, Duration::from_millis(11));
+        assert_eq!(health.wall, Duration::from_millis(10));
     }
 }

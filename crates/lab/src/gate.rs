@@ -171,7 +171,7 @@ fn path_on_time(document: &Document) -> Check {
 
 fn never_stalled(evidence: &Evidence<'_>) -> Check {
     Draft::new("loop_never_stalled", Weight::Suspect, "ns").at_most(
-        evidence.loop_health.overdue.quantiles().max as f64,
+        evidence.loop_health.standstill.as_nanos() as f64,
         STALL_NS,
         "longest time for which generator and path stood still",
         "generator and path stood still for this long (stopped, or the machine was taken away); what was due then \

@@ -5,7 +5,6 @@ use std::time::Duration;
 use ledger::Verdict;
 use ledger::document::{CheckState, Document, Host, Load, Path, Quantiles, Run, SCHEMA, Validity};
 use load::{LevelStatistics, Levels, LittleTerms};
-use stats::Histogram;
 
 use super::{Evidence, checks};
 use crate::drive::LoopHealth;
@@ -65,7 +64,7 @@ impl Case {
             },
             plan: Plan::from_toml(plan, "test").unwrap(),
             health: LoopHealth {
-                overdue: histogram(20_000_000),
+                standstill: Duration::from_millis(20),
                 idle: Duration::from_secs(5),
                 wall: Duration::from_secs(100),
                 cpu: Duration::ZERO,
@@ -118,12 +117,6 @@ impl Case {
     fn path(&mut self) -> &mut Path {
         self.document.path.as_mut().unwrap()
     }
-}
-
-fn histogram(value: u64) -> Histogram {
-    let mut histogram = Histogram::new();
-    histogram.record(value);
-    histogram
 }
 
 /// What the verdict becomes when `spoil` is done to a good run, and the one check that is to say so.
@@ -181,7 +174,7 @@ fn just_past_a_limit_is_invalid() {
 #[test]
 fn what_only_casts_doubt_is_suspect() {
     let suspect = |name, spoil: fn(&mut Case)| assert_eq!(spoilt(name, spoil), Verdict::Suspect, "{name}");
-    suspect("loop_never_stalled", |case| case.health.overdue = histogram(21_000_000));
+    suspect("loop_never_stalled", |case| case.health.standstill = Duration::from_millis(21));
     suspect("connection_cap", |case| case.cap_hits = 1);
     suspect("steady_state", |case| case.seconds = (0..12).map(|second| f64::from(second) * 10.0).collect());
     suspect("server_host_receives", |case| case.mistaken_drops.as_mut().unwrap().not_received = 1);
