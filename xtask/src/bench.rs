@@ -9,6 +9,7 @@ mod path;
 mod rounds;
 mod servers;
 pub mod udp;
+pub mod watch;
 
 use anyhow::{Result, bail};
 
@@ -25,6 +26,11 @@ struct Bench {
 const BENCHES: &[Bench] = &[
     Bench { name: "load", about: "requests per second of one client core, beside wrk", run: load::run },
     Bench { name: "path", about: "asked RTT against got, lateness, requests and bytes against direct", run: path::run },
+    Bench {
+        name: "watch",
+        about: "packets per second and memory beside tcptrace, drops beside tcpdump",
+        run: watch::run,
+    },
 ];
 
 /// Runs the bench called `name`.

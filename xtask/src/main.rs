@@ -31,6 +31,8 @@ fn main() -> ExitCode {
         ["udp-send", profile, clients, rate_per_s, seconds, port] => {
             udp_send(Path::new(profile), [clients, rate_per_s, seconds, port])
         }
+        // One program of which `bench watch` wants the kernel's account, alone in a process.
+        ["measured", file, words @ ..] => bench::watch::measure(Path::new(file), words),
         ["help" | "--help" | "-h"] => {
             println!("{HELP}\nbenches:\n{}", bench::list());
             Ok(())

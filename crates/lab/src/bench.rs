@@ -1,6 +1,7 @@
 //! A run of load, from plan to document.
 
 mod document;
+mod witness;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
@@ -29,6 +30,7 @@ use crate::places::{self, Places};
 use crate::plan::{ArrivalKind, Plan, Wait};
 use crate::recorder::{Recorded, Recorder};
 use crate::server::{self, Account};
+use crate::watching::{Taps, Watching};
 
 /// The main thread looks at the run this often.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -117,15 +119,18 @@ pub fn bench(
 
     let mut places = None;
     let mut path_io = None;
+    let mut taps = None;
+    let port = target.port;
     if let (Some(path), Some(server), Some(clients)) = (&plan.path, &plan.server, &clients) {
         let made = Places::new(Some(server), &cores, log.as_deref(), rootless).and_then(|mut made| {
             let path_io = made.connect(clients, path.offload, &server.tcp, &cores, plan.seed)?;
             server::start(&mut made, server, target.port)?;
-            Ok((made, path_io))
+            let taps = Taps::open(&made, plan.watch_at(), Some(target.port), &plan.watch)?;
+            Ok((made, path_io, taps))
         });
         // Nothing was measured: a folder left behind would look like a run that was killed.
-        let (made, io) = made.inspect_err(|_| discard(folder.as_ref()))?;
-        (places, path_io) = (Some(made), Some(io));
+        let (made, io, open) = made.inspect_err(|_| discard(folder.as_ref()))?;
+        (places, path_io, taps) = (Some(made), Some(io), open);
     }
     let clock = Clock::start();
     let start = clock.now() + LEAD;
@@ -142,13 +147,26 @@ pub fn bench(
         urls: vec![plan.load.url.clone()],
     });
     let handshakes = rtts_ns.map(|rtts_ns| Handshakes::new(measured_from, rtts_ns));
-    let (handover, recorder) = Recorder::start(tally, folder, handshakes, cores.client.clone())
+    let progress = Arc::new(Progress::default());
+    let setting = witness::Setting {
+        plan,
+        clock,
+        progress: &progress,
+        start,
+        measured: load.measured(),
+        clients: clients.as_deref().unwrap_or_default(),
+        port,
+        cores: &cores,
+        folder: folder.as_ref(),
+    };
+    let (watching, wire) = taps.map(|taps| witness::start(taps, &setting)).transpose()?.unzip();
+    let notes_ports = watching.is_some();
+    let (handover, recorder) = Recorder::start(tally, folder, handshakes, wire, cores.client.clone())
         .map_err(LabError::system("start the recorder"))?;
 
     let has_path = path_io.is_some();
     let source: crate::drive::load_io::SourceAddress =
         if has_path { Box::new(|client| Some(places::client_address(client))) } else { Box::new(|_| None) };
-    let progress = Arc::new(Progress::default());
     let stop = Wake::new().map_err(LabError::system("eventfd"))?;
     let before = Before { devices: device_statistics(places.as_ref()), cpu: sys::accounting::cpu_times().ok() };
     observer.started(&RunFacts {
@@ -158,20 +176,21 @@ pub fn bench(
         notes: notes(plan, &places, clients.as_deref().unwrap_or_default(), connections_max),
     });
 
-    let mut watch = Watched::default();
+    let mut looked = Looked::default();
     if plan.load.warmup.is_zero() {
         // Measured from the start: the first look at a short run may come when it is over.
-        watch.server_from = places.as_ref().and_then(server::account);
+        looked.server_from = places.as_ref().and_then(server::account);
     }
     let (driven, urgency) = std::thread::scope(|scope| {
         let drive = Drive {
             clock,
             wait: plan.host.wait,
             path: path_io,
-            load: Some(Loading { io: LoadIo::new(load, vec![address], source, handover), sampler }),
+            load: Some(Loading { io: LoadIo::new(load, vec![address], source, handover, notes_ports), sampler }),
             progress: Arc::clone(&progress),
             stop: stop.as_fd(),
             drain: plan.load.connect_timeout + plan.load.timeout,
+            grace: if notes_ports { distances::grace(clients.as_deref().unwrap_or_default()) } else { Duration::ZERO },
         };
         let net = match &places {
             Some(places) => Some(places.client_net.try_clone().map_err(LabError::environment)?),
@@ -183,7 +202,7 @@ pub fn bench(
             .name("loop".into())
             .spawn_scoped(scope, move || loop_thread(drive, net, core, urgency))
             .map_err(LabError::system("start the loop"))?;
-        watch.until_done(&progress, interrupts, &stop, &clock, places.as_mut(), observer);
+        looked.until_done(&progress, interrupts, &stop, &clock, places.as_mut(), observer);
         let joined = thread.join();
         drop(right);
         joined.expect("the loop does not panic")
@@ -194,7 +213,9 @@ pub fn bench(
     let Driven { path, load, loop_health } = driven;
     let Loading { io, sampler } = load.expect("the loop gives the load back");
     let (load, records_lost) = io.into_load();
-    let Recorded { tally, folder, handshakes, store_error } = recorder.join();
+    // First the wire, which hangs up the recorder's other line.
+    let watched = watching.map(Watching::end);
+    let Recorded { tally, folder, handshakes, wire, store_error } = recorder.join();
     let ended = document::Ended {
         plan,
         command,
@@ -209,11 +230,12 @@ pub fn bench(
         loop_health,
         records_lost,
         store_error,
+        watched: watched.zip(wire),
         folder,
         places,
         before,
         after,
-        watch,
+        looked,
         descriptors,
     };
     document::finish(tally, ended)
@@ -227,7 +249,7 @@ struct Before {
 
 /// What the main thread saw while the loop ran.
 #[derive(Default)]
-struct Watched {
+struct Looked {
     server_from: Option<Account>,
     server_to: Option<Account>,
     rss_bytes_max: u64,
@@ -236,7 +258,7 @@ struct Watched {
     gave_up: bool,
 }
 
-impl Watched {
+impl Looked {
     fn until_done(
         &mut self,
         progress: &Progress,

@@ -1,6 +1,9 @@
 //! From the plan's path to one [`path::ClientPath`] for each virtual client.
 
-use path::{ClientPath, Override, Profile, ProfileError, QueueLimit};
+use std::time::Duration;
+
+use path::{ClientPath, LinkSpec, Override, Profile, ProfileError, QueueLimit};
+use units::Limit;
 
 use crate::plan::{PathPlan, Queue};
 
@@ -71,3 +74,19 @@ pub fn clients(plan: &PathPlan, clients: u32) -> Result<Vec<ClientPath>, Profile
     }
     Ok(paths)
 }
+
+/// Whether no link does anything but delay: only then is a client's RTT the same for every packet.
+pub fn only_delays(clients: &[ClientPath]) -> bool {
+    let plain = |link: &LinkSpec| link.rate == Limit::Unlimited && link.variation.is_zero() && link.loss.value() == 0.0;
+    clients.iter().all(|client| plain(&client.up) && plain(&client.down))
+}
+
+/// How long the path goes on after everything, so that both ends see the last connections closed: the longest way
+/// there and back, half of it again, and time for the ends to answer.
+pub fn grace(clients: &[ClientPath]) -> Duration {
+    let longest = clients.iter().map(ClientPath::rtt).max().unwrap_or_default();
+    longest + longest / 2 + ANSWER
+}
+
+/// The ends' kernels answer a FIN within microseconds; their programs, within this.
+const ANSWER: Duration = Duration::from_millis(100);

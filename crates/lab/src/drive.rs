@@ -52,6 +52,9 @@ const FLUSH_EVERY: Duration = Duration::from_millis(100);
 /// it takes all memory.
 const BACKLOG_MAX: u64 = 2_000_000;
 
+/// The path is at rest when nothing was on it for so long: far more than either end takes to answer a FIN.
+const SILENCE: Duration = Duration::from_millis(30);
+
 /// Everything the loop runs on.
 pub struct Drive<'a> {
     /// The run's clock.
@@ -68,6 +71,9 @@ pub struct Drive<'a> {
     pub stop: BorrowedFd<'a>,
     /// After the measured phase has ended, requests in flight may take this long.
     pub drain: Duration,
+    /// After everything the path goes on for at most so long, until nothing has been on it for a moment: connections
+    /// that were closed last are then seen closed at both ends.
+    pub grace: Duration,
 }
 
 /// The load and the sampler of its levels.
@@ -177,12 +183,41 @@ impl Drive<'_> {
             }
             self.progress.store(load.io.live());
         }
+        let loop_health = health.finish(self.clock.now());
+        self.let_out(&epoll, &mut timer, &mut events)?;
         if let Some(path) = &mut self.path {
             path.shut_down();
         }
         self.progress.enter(Phase::Done);
-        let loop_health = health.finish(self.clock.now());
         Ok(Driven { path: self.path, load: self.load, loop_health })
+    }
+
+    /// Lets the path carry what is left: the last FINs and their answers.
+    fn let_out(&mut self, epoll: &Epoll, timer: &mut Timer, events: &mut [Event]) -> io::Result<()> {
+        let begun = self.clock.now();
+        let deadline = begun + self.grace;
+        let (mut heard, mut health) = (begun, Health::default());
+        loop {
+            let Some(path) = &mut self.path else { return Ok(()) };
+            path.release(&self.clock)?;
+            let (now, due) = (self.clock.now(), path.next_due());
+            let silent = due.is_none() && now.since(heard) >= SILENCE;
+            if silent || now >= deadline || self.progress.asked() >= 2 {
+                return Ok(());
+            }
+            let next = due.unwrap_or(heard + SILENCE).min(deadline);
+            let ready = self.wait_until(next, epoll, timer, events, &mut health)?.len();
+            for event in &events[..ready] {
+                match (event.token(), &mut self.path) {
+                    (TOKEN_TIMER, _) => timer.fired(),
+                    (token @ (TOKEN_CLIENT_TUN | TOKEN_SERVER_TUN), Some(path)) => {
+                        path.read(token == TOKEN_CLIENT_TUN, &self.clock)?;
+                        heard = self.clock.now();
+                    }
+                    _ => {}
+                }
+            }
+        }
     }
 
     /// Moves on through the phases; true when the run is over.
@@ -208,6 +243,7 @@ impl Drive<'_> {
         }
         if let Some(to) = to {
             sampler.set_measured_end(to);
+            self.progress.set_measured_end(to);
         }
         if let Some(to) = to
             && now >= to

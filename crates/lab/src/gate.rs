@@ -4,11 +4,15 @@
 //! repairs a figure. docs/concepts/validity.md explains each check.
 
 mod draft;
+mod little;
+mod witness;
 
 use ledger::document::{Check, CheckState, Document, Weight};
 use load::{LevelStatistics, Levels, LittleTerms};
 
 use self::draft::Draft;
+use self::little::Sampled;
+pub use self::witness::{WireEvidence, capture_checks};
 use crate::drive::LoopHealth;
 use crate::path_part::Mistaken;
 use crate::plan::Plan;
@@ -18,10 +22,6 @@ use crate::plan::Plan;
 const ON_TIME_NS: f64 = 1e6;
 /// The loop may not be away for longer: a pause that a p99 of thousands of packets would hide.
 const STALL_NS: f64 = 20e6;
-/// Little's law must hold within this share at each witness.
-const LITTLE_SHARE: f64 = 0.02;
-/// Where the sampled mean's own standard error is larger than that, so many of them.
-const LITTLE_ERRORS: f64 = 3.0;
 /// A loop with work for more of the time than this is the limit of the run.
 const BUSY_SHARE: f64 = 0.95;
 /// Stolen CPU time above this share casts doubt on every time measured.
@@ -68,11 +68,15 @@ pub struct Evidence<'a> {
     pub handshake_error: Option<ledger::Quantiles>,
     /// Whether any link has a rate or a variation, so that handshakes differ from the asked RTT.
     pub rtt_varies: bool,
+    /// Whether no link does anything but delay.
+    pub only_delays: bool,
+    /// The second witness, where there was one.
+    pub wire: Option<WireEvidence<'a>>,
 }
 
 /// Every check, in the order in which a person should read them.
 pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
-    vec![
+    let mut checks = vec![
         server_answers(document),
         generator_on_time(document, evidence),
         path_on_time(document),
@@ -84,15 +88,14 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         client_cpu(evidence),
         client_descriptors_and_ports(document),
         connection_cap(evidence),
-        little("littles_law_requests", "in flight", evidence, &evidence.levels.in_flight, evidence.little.in_flight),
-        little(
+        law(evidence, "littles_law_requests", "in flight", &evidence.levels.in_flight, evidence.little.in_flight),
+        law(
+            evidence,
             "littles_law_connections",
             "connections in process",
-            evidence,
             &evidence.levels.connections,
             evidence.little.connections,
         ),
-        witnesses_agree(),
         conservation(document),
         steady_state(document, evidence),
         carried_as_offered(document, evidence),
@@ -101,7 +104,16 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         server_alive(evidence),
         records_kept(evidence),
         machine_undisturbed(document),
-    ]
+    ];
+    let after_little = checks.iter().position(|check| check.name == "conservation").unwrap_or(checks.len());
+    checks.splice(after_little..after_little, witness::checks(document, evidence));
+    checks
+}
+
+/// Little's law by the load's own clock.
+fn law(evidence: &Evidence<'_>, name: &str, what: &str, statistics: &LevelStatistics, from_records: f64) -> Check {
+    let sampled = Sampled { statistics, samples: evidence.levels.samples };
+    little::check(Draft::new(name, Weight::Invalid, "ratio"), what, sampled, from_records)
 }
 
 fn server_answers(document: &Document) -> Check {
@@ -224,6 +236,12 @@ fn nothing_dropped_by_mistake(document: &Document, evidence: &Evidence<'_>) -> C
     mistaken(evidence.mistaken_drops.as_ref())
 }
 
+/// Files that could not be written.
+pub fn files_whole(error: &str) -> Check {
+    Draft::new("records_kept", Weight::Suspect, "records")
+        .failed(&format!("the counts are exact, but the run's files are not complete: {error}"))
+}
+
 /// The same check for any path, with a load or without.
 pub fn mistaken(drops: Option<&Mistaken>) -> Check {
     let check = Draft::new("nothing_dropped_by_mistake", Weight::Invalid, "packets");
@@ -306,42 +324,6 @@ fn connection_cap(evidence: &Evidence<'_>) -> Check {
             }
         },
     )
-}
-
-fn little(name: &str, what: &str, evidence: &Evidence<'_>, sampled: &LevelStatistics, from_records: f64) -> Check {
-    let check = Draft::new(name, Weight::Invalid, "ratio");
-    if evidence.levels.samples == 0 {
-        return check.could_not_run("the measured phase was too short to sample");
-    }
-    let larger = from_records.max(sampled.level.mean);
-    if larger == 0.0 {
-        return check.not_applicable(&format!("nothing was ever {what}"));
-    }
-    let difference = (sampled.level.mean - from_records).abs() / larger;
-    // Even where no sample happened to see anything, sampling is no finer than counting: the square root of the hits.
-    let counting_error = (larger / evidence.levels.samples as f64).sqrt();
-    let resolution = LITTLE_ERRORS * sampled.standard_error.max(counting_error) / larger;
-    let limit = LITTLE_SHARE.max(resolution);
-    let held = if limit > LITTLE_SHARE {
-        format!(
-            "mean {what} sampled live against rate times mean time; the limit is widened to {LITTLE_ERRORS} standard \
-             errors of the sampling, since so few were ever {what}"
-        )
-    } else {
-        format!("mean {what} sampled live against rate times mean time (Little's law)")
-    };
-    check.at_most(
-        difference,
-        limit,
-        &held,
-        &format!(
-            "mean {what} sampled live differs from rate times mean time: the bookkeeping is wrong, or time was lost"
-        ),
-    )
-}
-
-fn witnesses_agree() -> Check {
-    Draft::new("witnesses_agree", Weight::Invalid, "ns").not_applicable("no second witness was asked for")
 }
 
 fn conservation(document: &Document) -> Check {
@@ -473,7 +455,7 @@ fn server_alive(evidence: &Evidence<'_>) -> Check {
 fn records_kept(evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("records_kept", Weight::Suspect, "records");
     match evidence.store_error {
-        Some(error) => check.failed(&format!("the counts are exact, but the run's files are not complete: {error}")),
+        Some(error) => files_whole(error),
         None => check.at_most(
             evidence.records_lost as f64,
             0.0,

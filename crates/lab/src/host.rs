@@ -31,6 +31,13 @@ impl CorePlan {
         CorePlan { client: Some(Cores::new(client.to_vec())), server: Some(Cores::new(server.to_vec())) }
     }
 
+    /// Where the watching thread may run: on the first core of generator and path, which the recorder has too. The
+    /// loop has the last; with one it is the same, and the thread runs in the loop's pauses. `None` where nobody is
+    /// pinned (docs/decisions/0011).
+    pub fn watch_cores(&self) -> Option<Cores> {
+        self.client.as_ref().and_then(|cores| cores.list().first().map(|&core| Cores::new(vec![core])))
+    }
+
     /// The one core of the loop.
     pub fn loop_core(&self) -> Option<Cores> {
         self.client.as_ref().and_then(|cores| cores.list().last().map(|&core| Cores::new(vec![core])))

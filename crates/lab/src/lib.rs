@@ -13,6 +13,7 @@
 //! Invariant: this room alone reads the clock for the cores, and no process it starts outlives it.
 #![allow(clippy::disallowed_methods, reason = "this room owns the clock and the waiting")]
 
+mod agreement;
 pub mod bench;
 pub mod distances;
 pub mod drive;
@@ -27,6 +28,9 @@ pub mod plan;
 mod recorder;
 pub mod server;
 pub mod slo;
+mod watch_part;
+pub mod watching;
+mod wire_book;
 
 pub use bench::{Observer, Outcome, RunFacts, bench};
 pub use error::LabError;

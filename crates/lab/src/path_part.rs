@@ -39,6 +39,7 @@ pub fn document(
         lateness_ns: lateness.all.quantiles(),
         lateness_spread_ns: lateness.spread.quantiles(),
         lateness_volley_ns: lateness.volley.quantiles(),
+        from_outside: None,
         read_delay_ns: None,
         packets: up.packets + down.packets,
         bytes: up.bytes + down.bytes,

@@ -37,8 +37,8 @@ pub const SERVER_NAME: &str = "server";
 const CLIENT_NETWORK: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
 const SERVER_NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const PREFIX: u8 = 16;
-const CLIENT_DEVICE: &str = "c0";
-const SERVER_DEVICE: &str = "s0";
+pub(crate) const CLIENT_DEVICE: &str = "c0";
+pub(crate) const SERVER_DEVICE: &str = "s0";
 const MTU_BYTES: u32 = 1500;
 /// The devices' own queues must never drop: ten thousand packets is what 10,000 clients send at once.
 const DEVICE_QUEUE_PACKETS: u32 = 20_000;

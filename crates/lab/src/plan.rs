@@ -3,6 +3,8 @@
 //! The command line and a plan file both end here. Every field has its default written out when a plan is printed,
 //! and unknown keys are errors: a misspelt option must not become a run that measured something else.
 
+mod watch;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use ledger::Method;
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Bytes, CpuShare, Probability, RequestRate};
 
+pub use self::watch::{WatchAt, WatchPlan};
 use crate::slo::Slo;
 
 /// A run as meant.
@@ -30,6 +33,9 @@ pub struct Plan {
     /// The server that the lab starts; absent: it is there already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerPlan>,
+    /// The second witness: packets at the ends of the path.
+    #[serde(default)]
+    pub watch: WatchPlan,
     /// How the loop waits and where things run.
     #[serde(default)]
     pub host: HostPlan,
@@ -305,7 +311,7 @@ impl Plan {
     /// # Errors
     /// Syntax, unknown keys, values out of range, and what [`Plan::check`] refuses.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, PlanError> {
-        let plan: Plan = toml::from_str(text).map_err(|error| PlanError::Unreadable {
+        let mut plan: Plan = toml::from_str(text).map_err(|error| PlanError::Unreadable {
             origin: origin.to_owned(),
             line: 1 + error
                 .span()
@@ -313,7 +319,13 @@ impl Plan {
             message: explain(error.message()),
         })?;
         plan.check()?;
+        plan.watch.at = Some(plan.watch_at());
         Ok(plan)
+    }
+
+    /// Where packets are captured.
+    pub fn watch_at(&self) -> WatchAt {
+        self.watch.at.unwrap_or(if self.server.is_some() { WatchAt::Server } else { WatchAt::None })
     }
 
     /// The plan as TOML, every field that is set, readable by [`Plan::from_toml`].
@@ -379,6 +391,13 @@ impl Plan {
         if self.server.is_some() && self.path.is_none() {
             return refuse("a server of the lab is behind a path: give one (rtt = \"0ms\" for none at all)".into());
         }
+        if self.server.is_none() && self.watch_at() != WatchAt::None {
+            return refuse(format!(
+                "watch at = \"{}\" (--watch) needs ends of the lab's own: start the server with --server, or leave it out",
+                self.watch_at().name()
+            ));
+        }
+        self.watch.check().map_err(PlanError::Contradiction)?;
         if self.path.is_some() && self.server.is_none() {
             return refuse(
                 "a path to a server that is running already is not built yet: start it with --server, \

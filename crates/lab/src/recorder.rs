@@ -14,6 +14,8 @@ use sys::sched::{Cores, Urgency};
 use units::Timestamp;
 
 use crate::handshakes::Handshakes;
+use crate::watching::WireBatch;
+use crate::wire_book::{WireBook, WireFigures};
 
 /// Batches that may wait between loop and recorder.
 const QUEUE: usize = 256;
@@ -26,9 +28,30 @@ const PART_EVERY: Duration = Duration::from_millis(1500);
 struct Batch {
     requests: Vec<RequestRecord>,
     connections: Vec<ConnectionEnd>,
+    /// Where new connections are on the wire.
+    called: Vec<Called>,
     measured_end: Option<Timestamp>,
     /// Levels of the second that has just ended, if one has.
     second: Option<(u32, SecondLevels)>,
+}
+
+/// A connection on which connect was called: its number, its client, its local port.
+#[derive(Clone, Copy, Debug)]
+pub struct Called {
+    /// Sequence number of the connection in the run.
+    pub connection: u64,
+    /// Index of its client.
+    pub client: u32,
+    /// The port that the kernel chose.
+    pub port: u16,
+}
+
+/// The wire's records and what is made of them.
+pub struct WireSide {
+    /// Where they go.
+    pub book: WireBook,
+    /// Where they come from; hung up by the watching thread at its end.
+    pub records: Receiver<WireBatch>,
 }
 
 /// The loop's end of the recorder.
@@ -48,6 +71,8 @@ pub struct Recorded {
     pub folder: Option<RunFolder>,
     /// Handshakes against the path's asked RTTs, where there is a path.
     pub handshakes: Option<Handshakes>,
+    /// What the wire showed, where it was watched.
+    pub wire: Option<WireFigures>,
     /// The first error of writing; the counts are exact all the same.
     pub store_error: Option<String>,
 }
@@ -56,6 +81,11 @@ pub struct Recorded {
 pub struct Recorder(JoinHandle<Recorded>);
 
 impl Handover {
+    /// Notes where a connection is on the wire.
+    pub fn note_called(&mut self, called: Called) {
+        self.kept.called.push(called);
+    }
+
     /// Takes what the load has finished and passes it on if there is room. Returns without waiting.
     pub fn pass(&mut self, load: &mut Load, sampler: &LevelSampler, now: Timestamp) {
         self.take(load);
@@ -65,7 +95,8 @@ impl Handover {
             self.kept.second = Some((self.second, sampler.second(self.second as usize)));
             self.second = second;
         }
-        if self.kept.requests.is_empty() && self.kept.connections.is_empty() && self.kept.second.is_none() {
+        let kept = &self.kept;
+        if kept.requests.is_empty() && kept.connections.is_empty() && kept.called.is_empty() && kept.second.is_none() {
             return;
         }
         let next = self.spare.try_recv().unwrap_or_default();
@@ -106,6 +137,7 @@ impl Recorder {
         tally: Tally,
         folder: Option<RunFolder>,
         handshakes: Option<Handshakes>,
+        wire: Option<WireSide>,
         cores: Option<Cores>,
     ) -> std::io::Result<(Handover, Self)> {
         let (sender, receiver) = sync_channel(QUEUE);
@@ -116,7 +148,7 @@ impl Recorder {
                 let _ = cores.pin_this_thread();
             }
             Urgency::Low.apply_to_this_thread();
-            record(tally, folder, handshakes, &receiver, &give_back)
+            record(tally, folder, handshakes, wire, &receiver, &give_back)
         })?;
         Ok((Handover { sender, spare, kept: Batch::default(), second: 0, lost: 0 }, Recorder(thread)))
     }
@@ -130,10 +162,34 @@ impl Recorder {
     }
 }
 
+impl WireSide {
+    /// Takes in what has come so far.
+    fn take_waiting(&mut self) {
+        while let Ok(batch) = self.records.try_recv() {
+            self.book.take(batch);
+        }
+    }
+
+    /// Takes in everything, up to the watching thread's end. The figures, and the first error of writing.
+    pub fn into_figures(mut self) -> (WireFigures, Option<String>) {
+        let mut part_closed = sys::clock::monotonic_ns();
+        while let Ok(batch) = self.records.recv() {
+            self.book.take(batch);
+            let now = sys::clock::monotonic_ns();
+            if now - part_closed > PART_EVERY.as_nanos() as u64 {
+                part_closed = now;
+                self.book.close_parts();
+            }
+        }
+        self.book.finish()
+    }
+}
+
 fn record(
     mut tally: Tally,
     folder: Option<RunFolder>,
     mut handshakes: Option<Handshakes>,
+    mut wire: Option<WireSide>,
     receiver: &Receiver<Batch>,
     give_back: &SyncSender<Batch>,
 ) -> Recorded {
@@ -153,15 +209,29 @@ fn record(
         for connection in &batch.connections {
             tally.add_connection(connection);
         }
+        if let Some(wire) = &mut wire {
+            wire.take_waiting();
+            if let Some(agreement) = wire.book.agreement() {
+                batch.called.iter().for_each(|call| agreement.load_called(call.connection, call.client, call.port));
+                batch.requests.iter().for_each(|request| agreement.load_request(request));
+                batch.connections.iter().for_each(|end| agreement.load_connection(end));
+            }
+        }
+        let now = sys::clock::monotonic_ns();
+        let part_is_due = now - part_closed > PART_EVERY.as_nanos() as u64;
+        if part_is_due {
+            part_closed = now;
+            if let Some(wire) = &mut wire {
+                wire.book.close_parts();
+            }
+        }
         if let Some((requests, series)) = &mut writers {
-            let now = sys::clock::monotonic_ns();
             let mut outcome = requests.push(&batch.requests);
             if let Some((second, levels)) = batch.second {
                 outcome = outcome.and_then(|()| series.push(&[tally.second(second, levels)]));
             }
-            if now - part_closed > PART_EVERY.as_nanos() as u64 {
+            if part_is_due {
                 outcome = outcome.and_then(|()| requests.close_part()).and_then(|()| series.close_part());
-                part_closed = now;
             }
             if let Err(error) = outcome {
                 store_error.get_or_insert_with(|| error.to_string());
@@ -169,6 +239,7 @@ fn record(
         }
         batch.requests.clear();
         batch.connections.clear();
+        batch.called.clear();
         batch.second = None;
         // A full return queue only means that the batch is freed instead of used again.
         let _ = give_back.try_send(batch);
@@ -178,5 +249,13 @@ fn record(
     {
         store_error.get_or_insert_with(|| error.to_string());
     }
-    Recorded { tally, folder, handshakes, store_error }
+    // The load has ended; the wire goes on until its last packets are in.
+    let wire = wire.map(|wire| {
+        let (figures, error) = wire.into_figures();
+        if let Some(error) = error {
+            store_error.get_or_insert(error);
+        }
+        figures
+    });
+    Recorded { tally, folder, handshakes, wire, store_error }
 }

@@ -17,7 +17,7 @@ pub enum ConnectionState {
     S1,
     /// Established and closed by both sides.
     SF,
-    /// SYN answered by RST.
+    /// SYN answered by RST; also RST from both sides before any byte of payload.
     Rej,
     /// Established; the originator closed, the responder has not.
     S2,
@@ -35,7 +35,7 @@ pub enum ConnectionState {
     Sh,
     /// SYN-ACK then FIN from the responder; no SYN seen.
     Shr,
-    /// No SYN seen: the connection was open when the capture began.
+    /// None of the others; most often no SYN was seen, as the connection was open when the capture began.
     #[default]
     Oth,
 }
@@ -175,6 +175,8 @@ pub struct ConnectionRecord {
     pub connection: u64,
     /// The end that opened it.
     pub client: SocketAddr,
+    /// The virtual client, in a lab: its address less the first one's.
+    pub client_index: Option<u32>,
     /// The end that was called.
     pub server: SocketAddr,
     /// Whether the roles are known from a SYN, and not taken from ports or told.
@@ -200,6 +202,9 @@ pub struct ConnectionRecord {
     pub last_data_at: Option<Timestamp>,
     /// When it stopped being in process: the second side's FIN, or the first RST.
     pub closed_at: Option<Timestamp>,
+    /// Last packet until both sides had sent FIN or RST, the one that made it so included. Unlike `closed_at` it takes
+    /// in what one side still sends after the other's RST.
+    pub open_until: Timestamp,
     /// How it ended.
     pub state: ConnectionState,
     /// Why the record was closed.
@@ -230,9 +235,10 @@ impl ConnectionRecord {
         self.last_at.as_nanos().saturating_sub(self.first_at.as_nanos())
     }
 
-    /// First packet to the one that closed it, as Zeek counts: the last acknowledgement of a tear-down is not in it.
-    /// For a connection that was not closed, to its last packet.
+    /// First packet to the last before both sides had sent FIN or RST, that one included, as Zeek counts: the last
+    /// acknowledgement of a tear-down is not in it. For a connection that was not closed, to its last packet. Zeek
+    /// waits besides, when a FIN comes before data that is still missing, until the data came; here it does not.
     pub fn duration_ns(&self) -> u64 {
-        self.closed_at.unwrap_or(self.last_at).as_nanos().saturating_sub(self.first_at.as_nanos())
+        self.open_until.as_nanos().saturating_sub(self.first_at.as_nanos())
     }
 }

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::watch_part::WatchPart;
+
 /// The value of [`Document::schema`].
 pub const SCHEMA: &str = "yamabiko.run/1";
 
@@ -24,6 +26,9 @@ pub struct Document {
     /// The path's figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
+    /// What the wire showed at the server's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<WatchPart>,
     /// The server's processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
@@ -318,6 +323,9 @@ pub struct Path {
     pub lateness_spread_ns: Quantiles,
     /// The same, of packets in a volley (8 or more due within 50 us).
     pub lateness_volley_ns: Quantiles,
+    /// The path as packets show it from outside, where both its ends were watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_outside: Option<PathFromOutside>,
     /// From a TUN's packet being waiting to its being read; measured where stamps exist, else absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_delay_ns: Option<Quantiles>,
@@ -331,6 +339,22 @@ pub struct Path {
     pub up: PathDirection,
     /// Down (server to client).
     pub down: PathDirection,
+}
+
+/// The path by the time stamps of packets captured at both its ends, over the measured phase. It holds what the path
+/// cannot know of itself: how long packets waited before they were read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PathFromOutside {
+    /// Packets found at both ends.
+    pub matched: u64,
+    /// Packets found at one end only: lost, cut into others on the way, or not told apart.
+    pub unmatched: u64,
+    /// One-way time from the clients' device to the server's.
+    pub up_ns: Quantiles,
+    /// One-way time from the server's device to the clients'.
+    pub down_ns: Quantiles,
+    /// One-way time less the delay asked of that client's link, both directions; earlier than asked counts as 0.
+    pub lateness_ns: Quantiles,
 }
 
 /// One direction of the path. `packets = delivered + sum of drops + held`, always.

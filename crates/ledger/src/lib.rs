@@ -11,6 +11,7 @@
 pub mod cause;
 pub mod connection;
 pub mod document;
+pub mod reproduction;
 pub mod request;
 pub mod second;
 pub mod watch_part;
@@ -20,6 +21,7 @@ pub mod wire_request;
 pub use cause::{DropCause, FailureCause};
 pub use connection::{ConnectionRecord, ConnectionState, RecordEnd, RttSummary, Sent};
 pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verdict};
+pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};
 pub use second::SecondRecord;
 pub use watch_part::{WatchDocument, WatchPart};

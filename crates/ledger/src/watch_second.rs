@@ -1,8 +1,10 @@
 //! One second of the wire's live series.
 
+use serde::{Deserialize, Serialize};
+
 /// What passed the capture in one second of capture time. Levels (connections in process, sessions, in flight) are
 /// weighted by time: they come from counters as they stood, not from the records.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WatchSecond {
     /// The second: capture time divided by 10^9.
     pub second: u64,

@@ -47,7 +47,7 @@ pub use output::Action;
 
 use crate::arrivals::Schedule;
 use crate::client_order::ClientOrder;
-use crate::connection::ConnectionEnd;
+use crate::connection::{ConnectionEnd, ConnectionKey};
 use crate::idle::IdleByClient;
 use crate::live::Live;
 use crate::phase::Phase;
@@ -136,6 +136,11 @@ impl Load {
         };
         let end = self.phase.end().filter(|_| !self.phase.is_over());
         [arrival, end, self.queues.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Sequence number in the run of a connection that is not closed: what its requests' records and its own end say.
+    pub fn connection_number(&self, key: ConnectionKey) -> Option<u64> {
+        self.pool.find(key).map(|connection| connection.number)
     }
 
     /// Counters as they stand.

@@ -39,5 +39,5 @@ pub use counters::Counters;
 pub use lateness::Lateness;
 pub use network::{Departure, Network};
 pub use overrides::Override;
-pub use profile::{Files, Profile, ProfileError};
+pub use profile::{Draft, Files, Profile, ProfileError};
 pub use spec::{ClientPath, LinkSpec, QueueLimit};

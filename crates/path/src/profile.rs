@@ -8,7 +8,8 @@
 //! [[clients]]
 //! share = 0.7                       # of the clients; the shares add to 1
 //! rtt = "48ms"                      # or { lognormal = { median = "48ms", sigma = 1.3, min = "1ms", max = "3s" } },
-//!                                   # { quantiles = "curve.csv" }, { file = "rtts.txt" }
+//!                                   # { quantiles = "curve.csv" }, { quantiles = [[0.1, "9ms"], [0.5, "48ms"]] },
+//!                                   # { file = "rtts.txt" }
 //! variation = "2ms"                 # optional: each packet's delay each way, plus or minus, order kept
 //! up_share = 0.5                    # optional: the part of the RTT that lies on the way up
 //! up   = { rate = "512kbit", queue = "64KB", loss = 0.001 }    # optional, each key too
@@ -16,8 +17,8 @@
 //! ```
 //!
 //! `quantiles` names a CSV file with the header `quantile,rtt` (rows such as `0.5,48ms`) or `quantile,rtt_ns` (whole
-//! nanoseconds), sorted, read as a curve of straight lines, flat before the first row and after the last. `file` names
-//! a text file with one measured RTT a line. Both paths are taken from the folder of the profile. Lines that start
+//! nanoseconds), sorted, read as a curve of straight lines, flat before the first row and after the last; or gives the
+//! rows themselves, which [`Draft`] writes. `file` names a text file with one measured RTT a line. Both paths are taken from the folder of the profile. Lines that start
 //! with `#` are comments.
 //!
 //! [`Profile::clients`] cuts the distributions into equal steps: client `i` of the `n` in its class has the quantile
@@ -27,6 +28,7 @@ mod curve;
 mod document;
 mod error;
 mod rtt;
+mod write;
 
 use std::path::Path;
 use std::time::Duration;
@@ -34,6 +36,7 @@ use std::time::Duration;
 use units::{BitRate, Limit, Probability, format_duration, time::text::exact};
 
 pub use error::ProfileError;
+pub use write::Draft;
 
 use crate::spec::{ClientPath, LinkSpec, QueueLimit};
 use rtt::Rtt;

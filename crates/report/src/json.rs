@@ -111,6 +111,7 @@ mod tests {
             load: Some(Load { offered_rate_per_s: 110.0, ..Load::default() }),
             path: None,
             server: None,
+            watch: None,
             slo: None,
         };
         let entry = |state| RunEntry { id: "a".into(), dir: "/runs/a".into(), state };

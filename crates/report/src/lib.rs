@@ -4,11 +4,19 @@
 //! [`terminal::profile`] a path profile. All are pure: a document in, text out; whether there is a terminal, how wide
 //! it is and whether it has colours is the caller's to say ([`Style`]).
 //!
+//! [`run_page::page`] turns a run into one HTML page. Any verb builds its own page from [`page::Page`] and the plots of
+//! [`plot`]; what both kinds of output say alike is in [`words`].
+//!
 //! Text in a document may come from a server or a URL. Everything printed goes through [`figures::plain`], so that no
 //! control character of theirs reaches the terminal.
 
 pub mod figures;
 pub mod json;
+pub mod page;
+pub mod plot;
+pub mod reproduction;
+pub mod run_page;
 pub mod terminal;
+pub mod words;
 
 pub use terminal::{ProfileView, Style};

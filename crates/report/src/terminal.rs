@@ -4,23 +4,29 @@
 //!   Document ──> headline  verdict, and every check that is not green
 //!                load      offered and carried, times, bars, by distance, levels, failures
 //!                places    path, server, host
+//!                wire      what passed the server's end
 //!                footer    where it is kept, how to repeat it
 //! ```
 //!
 //! Read `page` first: every line goes through it.
 
 mod bars;
+mod entries;
 mod headline;
+mod judged;
 mod load;
 mod page;
 mod places;
 mod profile;
 mod runs;
 mod watch;
+mod wire;
 
 use ledger::Document;
 use stats::Histogram;
 
+pub use entries::{Entry, entries};
+pub use judged::judged;
 use page::Page;
 pub use profile::{ProfileView, profile};
 pub use runs::runs;
@@ -51,6 +57,9 @@ pub fn render(document: &Document, response_times: Option<&Histogram>, style: St
     }
     if let Some(path) = &document.path {
         places::path(&mut page, path);
+    }
+    if let Some(watch) = &document.watch {
+        wire::print(&mut page, watch);
     }
     if let Some(server) = &document.server {
         places::server(&mut page, server);

@@ -1,12 +1,17 @@
 //! Whatever a document holds, a page comes out, and nothing in it moves the terminal's cursor.
 
+#[path = "support/markup.rs"]
+mod markup;
 #[path = "support/documents.rs"]
 mod support;
 
 use std::collections::BTreeMap;
 
 use ledger::document::*;
+use ledger::watch_part::WatchConnections;
+use ledger::{SecondRecord, WatchPart, WatchSecond};
 use proptest::prelude::*;
+use report::run_page::{self, Sources};
 use report::{ProfileView, Style, terminal};
 use stats::{Histogram, Rng};
 use store::{RunEntry, RunState};
@@ -127,6 +132,7 @@ impl Wild {
             got_rtt_from: self.text(),
             lateness_spread_ns: self.quantiles(),
             lateness_volley_ns: self.quantiles(),
+            from_outside: None,
             read_delay_ns: self.maybe(Wild::quantiles),
             packets: self.number(),
             bytes: self.number(),
@@ -173,6 +179,39 @@ impl Wild {
         }
     }
 
+    fn watch(&mut self) -> WatchPart {
+        WatchPart {
+            source: self.text(),
+            capture_point: self.text(),
+            packets: self.number(),
+            bytes: self.number(),
+            capture_drops: self.number(),
+            missing_bytes: self.number(),
+            connections: WatchConnections {
+                count: self.number(),
+                mean: self.float(),
+                p50: self.number(),
+                max: self.number(),
+                states: self.counts(),
+                evicted: self.number(),
+            },
+            in_flight: self.level(),
+            sessions: self.level(),
+            request_rate_per_s: self.float(),
+            connection_rate_per_s: self.float(),
+            handshake_rtt_ns: self.quantiles(),
+            service_time_ns: self.quantiles(),
+            status: self.counts(),
+            by_direction: self.number(),
+            incomplete: self.number(),
+            data_packets: self.number(),
+            retransmitted: self.number(),
+            retransmit_share: self.float(),
+            out_of_order: self.number(),
+            ..WatchPart::default()
+        }
+    }
+
     fn document(&mut self) -> Document {
         let checks = self.many(Wild::check);
         Document {
@@ -181,6 +220,7 @@ impl Wild {
             validity: Validity::from_checks(checks),
             load: self.maybe(Wild::load),
             path: self.maybe(Wild::path),
+            watch: self.maybe(Wild::watch),
             server: self.maybe(Wild::server),
             slo: self.maybe(|w| Slo {
                 objective: w.text(),
@@ -226,6 +266,44 @@ proptest! {
             ProfileView { name: wild.text(), about: wild.text(), rtts_ns: wild.many(Wild::number), lines: wild.many(Wild::text) };
         prop_assert!(harmless(&terminal::profile(&view, style)));
     }
+
+    /// The same as HTML: whatever names and figures are, every element ends, and no coordinate is not a number.
+    #[test]
+    fn a_page_in_html_is_whole(seed: u64) {
+        let mut wild = Wild(Rng::new(seed, 0));
+        let mut sources = Sources::of(wild.document());
+        let seconds = 0..wild.0.below(20);
+        sources.series = seconds.clone().map(|second| SecondRecord {
+            second: second as u32,
+            completed: wild.number(),
+            connections_mean: wild.float(),
+            response_p50_ns: wild.number(),
+            response_max_ns: wild.number(),
+            ..SecondRecord::default()
+        }).collect();
+        sources.watch_series = seconds.map(|second| WatchSecond {
+            second,
+            watched_ns: wild.number(),
+            requests: wild.number(),
+            connections_mean: wild.float(),
+            ..WatchSecond::default()
+        }).collect();
+        for values in [&mut sources.response_time, &mut sources.connect, &mut sources.wire_rtt] {
+            wild.many(Wild::number).into_iter().for_each(|value| values.record(value));
+        }
+        sources.asked_rtt_ns = wild.many(Wild::number);
+        sources.plan = wild.text();
+        let page = run_page::page(&sources);
+        for figure in page.figures() {
+            let svg = figure.standalone();
+            markup::elements(&svg);
+            prop_assert!(!svg.contains("NaN"), "{svg}");
+        }
+        let html = page.into_html();
+        markup::elements(&html);
+        let hidden = ['\u{1b}', '\u{202e}', '\0'];
+        prop_assert!(!html.contains(hidden));
+    }
 }
 
 #[test]
@@ -237,6 +315,7 @@ fn a_document_with_nothing_measured() {
         load: Some(Load::default()),
         path: Some(Path::default()),
         server: Some(Server::default()),
+        watch: None,
         slo: None,
     };
     let text = terminal::render(&document, Some(&Histogram::new()), Style::PLAIN);

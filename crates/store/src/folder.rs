@@ -5,7 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use ledger::{ConnectionRecord, Document, RequestRecord, SecondRecord, WatchPart, WatchSecond, WireRequest};
+use ledger::{
+    ConnectionRecord, Document, ReproductionDocument, RequestRecord, SecondRecord, WatchPart, WatchSecond, WireRequest,
+};
 use stats::Histogram;
 
 use crate::reader::count_parts;
@@ -134,6 +136,21 @@ pub fn read_watch_part(dir: &Path) -> Result<Option<WatchPart>> {
     let text = fs::read(&path).map_err(|source| StoreError::io("read", &path, source))?;
     let part: Part = serde_json::from_slice(&text).map_err(|source| StoreError::summary(&path, source))?;
     Ok(part.watch)
+}
+
+/// The document in `dir` if it is that of a reproduction.
+///
+/// # Errors
+/// There is no document, or its part is not one of this version.
+pub fn read_reproduction(dir: &Path) -> Result<Option<ReproductionDocument>> {
+    let path = dir.join(SUMMARY);
+    let text = fs::read(&path).map_err(|source| StoreError::io("read", &path, source))?;
+    let document: serde_json::Value =
+        serde_json::from_slice(&text).map_err(|source| StoreError::summary(&path, source))?;
+    if document.get("reproduce").is_none() {
+        return Ok(None);
+    }
+    serde_json::from_value(document).map(Some).map_err(|source| StoreError::summary(&path, source))
 }
 
 /// The plan of the run in `dir`, as text.

@@ -36,7 +36,7 @@ pub use book::Book;
 pub use calendar::rfc3339;
 pub use entry::{RunEntry, RunState};
 pub use error::{Result, StoreError};
-pub use folder::{RunFolder, read_plan, read_summary, read_watch_part};
+pub use folder::{RunFolder, read_plan, read_reproduction, read_summary, read_watch_part};
 pub use hlog::read_histogram;
 pub use merge::FinishedTable;
 pub use reader::{Rows, read_connections, read_requests, read_series, read_watch_series, read_wire_requests};

@@ -29,6 +29,7 @@ fn connection(number: u64) -> ConnectionRecord {
     ConnectionRecord {
         connection: number,
         client: client.parse().unwrap(),
+        client_index: full.then_some(6),
         server: "198.18.0.1:80".parse().unwrap(),
         roles_seen: full,
         syn_at: full.then_some(at(0)),
@@ -41,6 +42,7 @@ fn connection(number: u64) -> ConnectionRecord {
         first_data_at: full.then_some(at(3)),
         last_data_at: full.then_some(at(4)),
         closed_at: full.then_some(at(8)),
+        open_until: at(if full { 8 } else { 9 }),
         state: if full { ConnectionState::Rstos0 } else { ConnectionState::Oth },
         end: if full { RecordEnd::Reused } else { RecordEnd::CaptureEnd },
         up: sent(1),

@@ -53,6 +53,21 @@ impl TcpSocket {
         }
     }
 
+    /// The local port that connect chose: with the two addresses, the connection's name on the wire.
+    ///
+    /// # Errors
+    /// Those of getsockname(2).
+    pub fn local_port(&self) -> io::Result<u16> {
+        // SAFETY: sockaddr_storage is plain C data, for which all zeroes is a valid value.
+        let mut address: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+        let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        // SAFETY: `address` and `length` outlive the call and match in size.
+        check(unsafe { libc::getsockname(self.0.as_raw_fd(), (&raw mut address).cast(), &raw mut length) })?;
+        // SAFETY: the kernel wrote an address of the family it names; both families hold the port at the same place.
+        let port = unsafe { (*(&raw const address).cast::<libc::sockaddr_in>()).sin_port };
+        Ok(u16::from_be(port))
+    }
+
     /// The outcome of a connect that was in progress (SO_ERROR), or of the connection's last error.
     ///
     /// # Errors

@@ -38,6 +38,8 @@ pub(crate) struct Flow {
     syn_ack_at: u64,
     ack_at: u64,
     closed_at: u64,
+    /// Latest packet until both ends had sent FIN or RST.
+    open_until: u64,
     fragments: u32,
     server_name: Option<Arc<[u8]>>,
 }
@@ -63,6 +65,7 @@ impl Flow {
             syn_ack_at: NEVER,
             ack_at: NEVER,
             closed_at: NEVER,
+            open_until: at,
             fragments: 0,
             server_name: None,
         }
@@ -107,7 +110,10 @@ impl Flow {
             self.is_in_process = true;
             out.series.connection_opened();
         }
-        self.endpoints.packet(direction, segment.flags);
+        if !self.endpoints.both_have_closed() {
+            self.open_until = self.open_until.max(at);
+        }
+        self.endpoints.packet(direction, segment.flags, segment.length > 0);
         if segment.has(SYN) {
             self.note_syn(direction, segment, out);
         }
@@ -154,6 +160,7 @@ impl Flow {
         ConnectionRecord {
             connection: self.number,
             client: key_ends[usize::from(self.client_is_second)],
+            client_index: None,
             server: key_ends[usize::from(!self.client_is_second)],
             roles_seen: self.roles_seen,
             syn_at: moment(self.syn_at),
@@ -166,7 +173,8 @@ impl Flow {
             first_data_at: moment(self.first_data_at),
             last_data_at: moment(self.last_data_at),
             closed_at: moment(self.closed_at),
-            state: self.endpoints.name(),
+            open_until: Timestamp::from_nanos(self.open_until),
+            state: self.endpoints.name(up.has_payload() || down.has_payload()),
             end,
             up: up.sent(),
             down: down.sent(),

@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use ledger::{Direction, Framing};
 
 use crate::out::Out;
+use crate::work;
 use exchange::Exchange;
 use framing::{ChunkStep, Chunks, Stage};
 use head::Body;
@@ -47,6 +48,14 @@ fn is_first_line(direction: Direction, bytes: &[u8]) -> bool {
     match direction {
         Direction::Up => head::request(bytes).is_some(),
         Direction::Down => head::response(bytes).is_some(),
+    }
+}
+
+/// Whether a head of this direction may begin so.
+fn may_be(direction: Direction, bytes: &[u8]) -> bool {
+    match direction {
+        Direction::Up => head::may_be_request(bytes),
+        Direction::Down => head::may_be_response(bytes),
     }
 }
 
@@ -102,6 +111,7 @@ impl Http {
             self.look_for_start(direction, bytes, out);
         }
         while length > 0 && !self.is_opaque {
+            work::spend(1);
             let used = self.step(direction, bytes, length, out);
             bytes = bytes.get(used as usize..).unwrap_or(&[]);
             length -= used;
@@ -130,13 +140,17 @@ impl Http {
 
     /// Nothing more will come: what is open is recorded as it stands.
     pub(crate) fn finish(&mut self, out: &mut Out<'_>) {
+        for direction in Direction::BOTH {
+            let held = self.reader_mut(direction).take_held();
+            self.reader_mut(direction).is_open = false;
+            out.release(held.len());
+            if !held.is_empty() {
+                // A head without an end: its first line may be there.
+                self.head_cut(direction, &held, out);
+            }
+        }
         for exchange in std::mem::take(&mut self.queue) {
             exchange.record(out);
-        }
-        for reader in [&mut self.up, &mut self.down] {
-            out.release(reader.held.len());
-            reader.held = Vec::new();
-            reader.is_open = false;
         }
         self.is_opaque = true;
     }
@@ -211,11 +225,7 @@ impl Http {
                 self.head_ended(direction, &bytes[..end], out);
                 return end as u64;
             }
-            let may_be = match direction {
-                Direction::Up => head::may_be_request(bytes),
-                Direction::Down => head::may_be_response(bytes),
-            };
-            if !may_be {
+            if !may_be(direction, bytes) {
                 self.lose(direction, out);
                 return 0;
             }
@@ -226,9 +236,14 @@ impl Http {
             self.lose(direction, out);
             return 0;
         }
-        let had_line = memchr::memchr(b'\n', &reader.held).is_some();
         reader.held.extend_from_slice(bytes);
-        if !had_line && memchr::memchr(b'\n', bytes).is_some() && !is_first_line(direction, &reader.held) {
+        work::spend(bytes.len());
+        // What begins with the letters of a head may turn out to be none: at its first bytes, or with its first line.
+        let had_line = reader.has_line;
+        reader.has_line |= memchr::memchr(b'\n', bytes).is_some();
+        let is_none = (before < head::TELLING && !may_be(direction, &reader.held))
+            || (reader.has_line && !had_line && !is_first_line(direction, &reader.held));
+        if is_none {
             self.count(direction, bytes.len() as u64, out);
             self.lose(direction, out);
             return bytes.len() as u64;
@@ -237,8 +252,7 @@ impl Http {
         if before > 0
             && let Some(end) = head::end_of_head(&reader.held, reader.searched)
         {
-            let held = std::mem::take(&mut reader.held);
-            reader.searched = 0;
+            let held = reader.take_held();
             out.release(held.len());
             let used = end - before;
             self.count(direction, used as u64, out);
@@ -397,8 +411,7 @@ impl Http {
     /// The end of the message in progress, and the start of the next, can no longer be told.
     fn lose(&mut self, direction: Direction, out: &mut Out<'_>) {
         let reader = self.reader_mut(direction);
-        let held = std::mem::take(&mut reader.held);
-        reader.searched = 0;
+        let held = reader.take_held();
         reader.lose();
         out.release(held.len());
         if !held.is_empty() {
@@ -406,6 +419,14 @@ impl Http {
         }
         if direction == Direction::Up && self.up.is_open && self.queue.back().is_some_and(Exchange::is_unread) {
             self.forget_request(out);
+        }
+        if direction == Direction::Down && self.down.is_open && self.queue.front().is_some_and(Exchange::is_unasked) {
+            // Neither asked for nor readable: what looked like a response is none.
+            self.down.is_open = false;
+            self.queue.pop_front();
+            if self.requests == 0 && self.up.stage == Stage::Between {
+                self.finish(out);
+            }
         }
     }
 

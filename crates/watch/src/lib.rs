@@ -15,11 +15,14 @@
 //! packets say, and every packet costs constant time on average: holes, pieces and pipelined requests are bounded in
 //! number, heads are searched once, the hash is seeded.
 //!
+//! [`learn`] makes a path's figures from the records: distances, loss, arrivals.
+//!
 //! Read [`Watch`] first, then `flow` (a connection), `tcp::half` (one direction of it), `http` (what it carries).
 
 mod flow;
 mod http;
 mod key;
+pub mod learn;
 mod out;
 mod series;
 mod spec;
@@ -29,7 +32,10 @@ mod table;
 mod tcp;
 mod watch;
 mod words;
+mod work;
 
 pub use spec::{CapturePoint, Limits, WatchSpec};
 pub use summary::Summary;
 pub use watch::{Counts, Watch, WatchLive};
+#[cfg(feature = "count-work")]
+pub use work::take_work;

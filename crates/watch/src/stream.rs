@@ -8,6 +8,7 @@ use wire::tls::{self, ServerName};
 use crate::http::{self, Http};
 use crate::out::Out;
 use crate::tcp::Sink;
+use crate::work;
 
 /// The protocol above TCP.
 #[derive(Debug)]
@@ -21,6 +22,10 @@ pub(crate) enum Stream {
     Tls(Box<Hello>),
     /// Nothing to be read in it.
     Opaque,
+    /// It was HTTP, with so many requests, and is over. Closed connections are kept for a while: without their readers.
+    Ended {
+        requests: u32,
+    },
 }
 
 /// The start of what a TLS client sent.
@@ -50,6 +55,7 @@ impl Stream {
     pub(crate) fn requests(&self) -> u32 {
         match self {
             Stream::Http(http) => http.requests(),
+            Stream::Ended { requests } => *requests,
             _ => 0,
         }
     }
@@ -64,12 +70,16 @@ impl Stream {
     /// Nothing more will come.
     pub(crate) fn finish(&mut self, out: &mut Out<'_>) {
         match self {
-            Stream::Http(http) => http.finish(out),
+            Stream::Http(http) => {
+                http.close_session(out);
+                http.finish(out);
+                *self = Stream::Ended { requests: http.requests() };
+            }
             Stream::Tls(hello) => {
                 out.release(hello.held.len());
                 *self = Stream::Opaque;
             }
-            Stream::Unknown { .. } | Stream::Opaque => {}
+            Stream::Unknown { .. } | Stream::Opaque | Stream::Ended { .. } => {}
         }
     }
 }
@@ -100,6 +110,7 @@ impl Feed<'_, '_> {
             hello.held.extend_from_slice(bytes);
         }
         hello.tries += 1;
+        work::spend(hello.held.len());
         let name = tls::server_name(&hello.held);
         let is_cut = !fits || (bytes.len() as u64) < length;
         if name == ServerName::Incomplete && !is_cut && hello.tries < TRIES_MAX {
@@ -117,7 +128,7 @@ impl Sink for Feed<'_, '_> {
     #[inline]
     fn bytes(&mut self, bytes: &[u8], length: u64) {
         match self.stream {
-            Stream::Opaque => {}
+            Stream::Opaque | Stream::Ended { .. } => {}
             Stream::Http(http) => http.receive(self.direction, bytes, length, self.out),
             Stream::Tls(_) if self.direction == Direction::Up => self.read_hello(bytes, length),
             Stream::Tls(_) => {}
@@ -136,7 +147,7 @@ impl Sink for Feed<'_, '_> {
 
     fn is_read(&self) -> bool {
         match &*self.stream {
-            Stream::Opaque => false,
+            Stream::Opaque | Stream::Ended { .. } => false,
             Stream::Http(http) => !http.is_opaque(),
             Stream::Tls(_) => self.direction == Direction::Up,
             Stream::Unknown { .. } => true,

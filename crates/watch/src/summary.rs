@@ -50,16 +50,16 @@ impl Summary {
     pub fn add_seconds(&mut self, seconds: &[WatchSecond]) {
         for second in seconds {
             let length = second.watched_ns;
-            self.watched_ns += length;
+            self.watched_ns = self.watched_ns.saturating_add(length);
             self.connections.add(second.connections_mean, second.connections_max, length);
             self.sessions.add(second.sessions_mean, second.sessions_max, length);
             self.in_flight.add(second.in_flight_mean, second.in_flight_max, length);
             let totals = &mut self.totals;
-            totals.data_packets += second.data_packets;
-            totals.retransmitted_packets += second.retransmitted_packets;
-            totals.connections_opened += second.connections_opened;
-            totals.requests += second.requests;
-            totals.responses += second.responses;
+            totals.data_packets = totals.data_packets.saturating_add(second.data_packets);
+            totals.retransmitted_packets = totals.retransmitted_packets.saturating_add(second.retransmitted_packets);
+            totals.connections_opened = totals.connections_opened.saturating_add(second.connections_opened);
+            totals.requests = totals.requests.saturating_add(second.requests);
+            totals.responses = totals.responses.saturating_add(second.responses);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The analysis as a whole: packets in, records out.
 
 use ledger::{ConnectionRecord, Direction, Quantiles, RecordEnd, WatchSecond, WireRequest};
+use stats::Histogram;
 use units::{Timestamp, time::saturating_nanos};
 use wire::ip;
 use wire::link::{LinkType, Payload};
@@ -30,6 +31,8 @@ pub struct Watch {
     requests: Vec<WireRequest>,
     /// Flows to be looked at; kept for its memory.
     due: Vec<Index>,
+    /// Once the end has begun: connections still to be recorded.
+    ending: Option<Vec<Index>>,
     counts: Counts,
     held: usize,
 }
@@ -86,6 +89,7 @@ impl Watch {
             connections: Vec::new(),
             requests: Vec::new(),
             due: Vec::new(),
+            ending: None,
             counts: Counts::default(),
             held: 0,
             spec,
@@ -133,11 +137,24 @@ impl Watch {
     /// Ends the analysis at `at`: every connection still held is recorded as it stands, and the second in progress
     /// with what was seen of it.
     pub fn finish(&mut self, at: Timestamp) {
-        self.handle_time(at);
-        self.series.finish();
-        for index in self.table.indices() {
+        while self.finish_some(at, usize::MAX) {}
+    }
+
+    /// The same for at most so many of the connections still held, so that their records can be taken before the next
+    /// come: all at once they would need more memory than the analysis did. True while there are more.
+    pub fn finish_some(&mut self, at: Timestamp, connections: usize) -> bool {
+        if self.ending.is_none() {
+            self.handle_time(at);
+            self.series.finish();
+        }
+        let mut ending = self.ending.take().unwrap_or_else(|| self.table.indices());
+        // In the order of the slab, which is about that of the connections' beginnings.
+        for index in ending.drain(..connections.min(ending.len())) {
             self.end(index, RecordEnd::CaptureEnd);
         }
+        let more = !ending.is_empty();
+        self.ending = Some(ending);
+        more
     }
 
     /// Appends the connections whose records were closed since the last call, in the order of closing.
@@ -171,6 +188,11 @@ impl Watch {
     /// Round-trip times of all handshakes so far at this capture point, in ns.
     pub fn handshake_rtt(&self) -> Quantiles {
         self.series.handshake_rtt.quantiles()
+    }
+
+    /// The same, value by value: for a live picture of the distribution.
+    pub fn handshake_rtt_histogram(&self) -> &Histogram {
+        &self.series.handshake_rtt
     }
 
     /// Service times of all complete requests so far, in ns.

@@ -89,6 +89,23 @@ fn every_state_has_its_packets() {
     }
 }
 
+/// Zeek's duration runs on after one side's RST, until the other side has closed too; the tear-down's last
+/// acknowledgement is in neither.
+#[test]
+fn the_duration_ends_when_both_sides_have_closed() {
+    let mut talk = Talk::new();
+    talk.open().send(CLIENT, RST, b"").wait(7).send(SERVER, ACK, b"late").wait(5).send(SERVER, FIN | ACK, b"");
+    talk.wait(3).send(CLIENT, RST, b"");
+    let outcome = talk.outcome();
+    let record = outcome.connection();
+    assert_eq!((record.closed_at, record.open_until), (Some(millis(1050)), millis(1062)));
+    assert_eq!((record.duration_ns(), record.first_to_last_ns()), (62_000_000, 65_000_000));
+    assert_eq!(record.state, ConnectionState::Rsto);
+    let mut open = Talk::new();
+    open.open().wait(20).say(CLIENT, b"x");
+    assert_eq!(open.outcome().connection().duration_ns(), 80_000_000);
+}
+
 #[test]
 fn both_may_open_at_once() {
     let mut talk = Talk::new();
@@ -350,4 +367,24 @@ fn the_series_counts_each_second() {
     assert_eq!((rows[1].responses, rows[1].in_flight, rows[1].in_flight_mean), (1, 0, 0.5));
     assert_eq!((rows[2].connections_closed, rows[2].connections, rows[2].sessions), (1, 0, 0));
     assert_eq!(rows.iter().map(|row| row.packets).sum::<u64>(), talk.packets.len() as u64);
+}
+
+/// More losses of the capture on one connection than holes are remembered: each byte is still counted once.
+#[test]
+fn a_capture_that_loses_much_of_one_connection_counts_what_it_lost() {
+    let mut talk = Talk::new();
+    talk.open();
+    for _ in 0..500 {
+        talk.server.next += 10;
+        talk.send(SERVER, ACK, b"x").send(CLIENT, ACK, b"");
+    }
+    // The last byte that was seen comes again.
+    let mut again = talk.make(SERVER, ACK, b"x");
+    again.sequence -= 1;
+    talk.packets.push((talk.at, again));
+    talk.close();
+    let outcome = talk.outcome();
+    let down = &outcome.connection().down;
+    assert_eq!((down.missing_bytes, down.unique_bytes), (5000, 500));
+    assert_eq!((down.retransmitted_bytes, down.out_of_order_packets), (1, 0));
 }

@@ -96,3 +96,27 @@ fn heads_without_end_and_holes_without_number_are_bounded() {
     }
     finish(watch, millis(60_000));
 }
+
+#[test]
+fn the_end_may_come_in_portions() {
+    let mut watch = Watch::new(WatchSpec::default());
+    let mut bytes = [0u8; 40];
+    bytes[..10].copy_from_slice(&[0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6]);
+    (bytes[32], bytes[34]) = (0x50, 1);
+    for connection in 0..10_050 {
+        patch(&mut bytes, connection, true, 7, 0, SYN);
+        watch.handle_packet(Timestamp::from_nanos(1), LinkType::RawIp, &bytes, 40);
+    }
+    let (mut numbers, mut records, mut more) = (Vec::new(), Vec::new(), true);
+    while more {
+        more = watch.finish_some(millis(1), 100);
+        watch.take_connections(&mut records);
+        assert!(records.len() <= 100);
+        numbers.extend(records.drain(..).map(|record| record.connection));
+    }
+    assert_eq!(numbers, (0..10_050).collect::<Vec<u64>>());
+    let mut seconds = Vec::new();
+    watch.take_seconds(&mut seconds);
+    assert_eq!(seconds.iter().map(|second| second.packets).sum::<u64>(), 10_050, "the last second is there once");
+    assert_eq!(watch.live().flows_held, 0);
+}

@@ -131,6 +131,14 @@ impl Decoder {
         }
     }
 
+    /// The name of an interface of the current section (pcapng only); empty if the file does not say.
+    pub fn interface_name(&self, index: u32) -> &str {
+        match &self.format {
+            Format::Pcapng(file) => file.interface_name(index),
+            Format::Unknown | Format::Pcap(_) => "",
+        }
+    }
+
     /// Looks at the start of `bytes`, which must continue exactly where the last step's `used` bytes ended.
     ///
     /// # Errors

@@ -244,3 +244,23 @@ proptest! {
         prop_assert_eq!((found.len(), error.is_none()), (pieces.len(), ends_well));
     }
 }
+
+#[test]
+fn interfaces_keep_their_names_and_a_section_begins_anew() {
+    let mut bytes = Vec::new();
+    write::section(&mut bytes, "a test");
+    write::interface(&mut bytes, LinkType::Ethernet, 128, "eth0");
+    write::interface(&mut bytes, LinkType::RawIp, 0, &"x".repeat(300));
+    write::section(&mut bytes, "another");
+    write::interface(&mut bytes, LinkType::RawIp, 0, "tun0");
+    let (mut decoder, mut rest, mut named) = (Decoder::new(), &bytes[..], Vec::new());
+    assert_eq!(decoder.interface_name(0), "");
+    while let Ok(Step::Skip { used }) = decoder.decode(rest) {
+        rest = &rest[used..];
+        named.push([0, 1].map(|index| decoder.interface_name(index).to_owned()));
+    }
+    assert!(rest.is_empty());
+    let named: Vec<[&str; 2]> = named.iter().map(|names| [names[0].as_str(), names[1].as_str()]).collect();
+    // A name that no device can have is left out.
+    assert_eq!(named, [["", ""], ["eth0", ""], ["eth0", ""], ["", ""], ["tun0", ""]]);
+}

@@ -1,16 +1,23 @@
 //! Arguments as typed. What they mean is decided in [`plan`].
 
+mod learn;
 pub mod plan;
+mod reproduce;
+mod watch;
 
 use std::ffi::OsString;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::plan::{Queue, ServerTcp};
 use lab::slo::Slo;
-use units::{BitRate, CpuShare, Probability, RequestRate, parse_duration};
+use units::{BitRate, Bytes, CpuShare, Probability, RequestRate, parse_duration};
+
+pub use self::learn::{By, Learn};
+pub use self::reproduce::{Koshien, Reproduce, Setting};
+pub use self::watch::{At, Watch};
 
 /// How does a web server perform for users who are far away?
 #[derive(Debug, Parser)]
@@ -32,13 +39,16 @@ pub enum Verb {
     Run(Run),
     /// Run any program at the far end of a path
     Net(Box<Net>),
-    /// Distances: built in or from a file
+    /// Distances: built in, from a file, or learned from a capture
     #[command(subcommand)]
     Profile(Profile),
     /// Serve the files of a folder
     Serve(Serve),
     /// Figures and logs from packets: of a device, or out of a capture file
     Watch(Box<Watch>),
+    /// A published experiment made again, paper beside here
+    #[command(subcommand)]
+    Reproduce(Reproduce),
     /// List the runs in the book
     Runs(Runs),
     /// Print a run again
@@ -68,6 +78,8 @@ pub struct Bench {
     pub path: PathOptions,
     #[command(flatten)]
     pub server: ServerOptions,
+    #[command(flatten)]
+    pub watch: WatchOptions,
     #[command(flatten)]
     pub host: HostOptions,
     #[command(flatten)]
@@ -172,6 +184,25 @@ pub struct ServerOptions {
     pub server_start_timeout: Duration,
 }
 
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Second witness")]
+pub struct WatchOptions {
+    /// Read the packets at the server's end, at both ends of the path, or at none [default: server, where the lab has
+    /// that end]
+    #[arg(long, value_enum, value_name = "END")]
+    pub watch: Option<WatchAt>,
+    /// Bytes kept of each packet, such as 1KiB; longer heads of HTTP cannot be read in full [default: 1KiB]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub watch_snap: Option<Bytes>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum WatchAt {
+    Server,
+    Both,
+    None,
+}
+
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "This machine")]
 pub struct HostOptions {
@@ -237,6 +268,8 @@ pub struct Net {
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub clients: u32,
     #[command(flatten)]
+    pub watch: WatchOptions,
+    #[command(flatten)]
     pub host: HostOptions,
     /// Seed of every random choice
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
@@ -261,6 +294,8 @@ pub enum Profile {
         #[arg(long, default_value_t = 100, allow_hyphen_values = true)]
         clients: u32,
     },
+    /// A profile from the packets of a real server: its clients' distances, losses and arrivals
+    Learn(Box<Learn>),
 }
 
 #[derive(Args, Debug)]
@@ -273,64 +308,6 @@ pub struct Serve {
     /// Threads, each with its own share of the connections
     #[arg(long, default_value_t = 1, value_parser = threads)]
     pub threads: usize,
-}
-
-#[derive(Args, Debug)]
-pub struct Watch {
-    /// Capture on this device until Ctrl-C
-    #[arg(short, long, value_name = "DEVICE", conflicts_with = "read")]
-    pub interface: Option<String>,
-    /// Read this pcap or pcapng file; `-` is standard input
-    #[arg(short, long, value_name = "FILE")]
-    pub read: Option<PathBuf>,
-    /// Only TCP with this port at either end; where no SYN was seen, the end that has it is the server. May be given
-    /// more than once
-    #[arg(long = "port", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub ports: Vec<u16>,
-    /// Only TCP with this address at either end; may be given more than once
-    #[arg(long = "host", value_name = "ADDRESS")]
-    pub hosts: Vec<IpAddr>,
-    /// Address of a server, where no SYN tells; may be given more than once
-    #[arg(long = "server", value_name = "ADDRESS")]
-    pub servers: Vec<IpAddr>,
-    /// Where the packets are captured, which decides what round-trip time a handshake shows
-    #[arg(long, value_enum, default_value_t = At::Server)]
-    pub at: At,
-    /// End after this time
-    #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true, conflicts_with = "read")]
-    pub duration: Option<Duration>,
-    /// Bytes captured of each packet, link header included [default: 128, or whole packets with a log file]
-    #[arg(short, long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=262_144))]
-    #[arg(conflicts_with = "read")]
-    pub snap: Option<u32>,
-    /// Also packets that are not for this machine, as at a mirror port
-    #[arg(long, conflicts_with = "read")]
-    pub promiscuous: bool,
-    /// Write requests to this file in Combined Log Format, and their service time in microseconds
-    #[arg(long, value_name = "FILE")]
-    pub clf: Option<PathBuf>,
-    /// Write requests to this file as comma-separated values
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    /// Write requests to this file, one JSON object a line
-    #[arg(long, value_name = "FILE")]
-    pub jsonl: Option<PathBuf>,
-    /// Print one JSON document and nothing else
-    #[arg(long)]
-    pub json: bool,
-    /// Name in the run's folder
-    #[arg(long, default_value = "watch")]
-    pub name: String,
-    /// Do not keep the run in the book
-    #[arg(long)]
-    pub no_save: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum At {
-    Server,
-    Client,
-    Between,
 }
 
 #[derive(Args, Debug)]
@@ -354,8 +331,14 @@ pub struct Report {
     #[arg(default_value = "last")]
     pub run: String,
     /// Print the run's JSON document and nothing else
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["html", "svg"])]
     pub json: bool,
+    /// Write the run as one HTML page to this file and print its URL; `-` is standard output. The page needs no network
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write the page's plots as SVG files into this folder and print their names
+    #[arg(long, value_name = "FOLDER")]
+    pub svg: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

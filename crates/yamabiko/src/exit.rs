@@ -7,6 +7,7 @@ use lab::LabError;
 use ledger::{Document, Validity, Verdict};
 use serve::ServeError;
 use store::StoreError;
+use suites::SuiteError;
 
 use crate::terminal::say;
 
@@ -78,6 +79,13 @@ fn tell(line: &str) {
 
 fn status(error: &anyhow::Error) -> u8 {
     // Contexts are looked through, sources are not: a profile that cannot be read is a plan at fault.
+    // A suite's own trouble is that of whatever it stands on.
+    if let Some(error) = error.downcast_ref::<SuiteError>() {
+        return match error {
+            SuiteError::Lab(LabError::Plan(_)) => USAGE,
+            _ => ENVIRONMENT,
+        };
+    }
     let lacking = match (
         error.downcast_ref::<LabError>(),
         error.downcast_ref::<StoreError>(),

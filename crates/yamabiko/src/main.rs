@@ -5,6 +5,7 @@
 
 mod args;
 mod exit;
+mod page_file;
 mod progress;
 mod terminal;
 mod verb;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Verb::Runs(runs) => verb::runs::run(&runs),
         Verb::Watch(watch) => verb::watch::run(&watch),
         Verb::Report(report) => verb::report::run(&report),
+        Verb::Reproduce(reproduce) => verb::reproduce::run(&reproduce),
     };
     exit::code(outcome)
 }

@@ -5,6 +5,7 @@ pub mod demo;
 pub mod net;
 pub mod profile;
 pub mod report;
+pub mod reproduce;
 pub mod run;
 pub mod runs;
 pub mod serve;

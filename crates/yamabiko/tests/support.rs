@@ -4,6 +4,7 @@
 pub mod capture;
 pub mod document;
 pub mod lab;
+pub mod others;
 pub mod processes;
 pub mod remains;
 pub mod servers;

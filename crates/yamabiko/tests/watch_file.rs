@@ -160,7 +160,10 @@ fn what_is_no_capture_is_refused() {
     let file = put(&room, "a.gz", &[0x1F, 0x8B, 8, 0, 0, 0]);
     room.run(&["watch", "-r", str_of(&file)]).refused(1, &["a.gz: byte 0", "is it compressed"]);
     room.run(&["watch", "-r", "/no/such/file"]).refused(1, &["opening /no/such/file: No such file"]);
-    room.run(&["watch"]).refused(1, &["-i", "-r"]);
+    let empty = put(&room, "empty", &[]);
+    room.run(&["watch", "-r", str_of(&empty)]).refused(1, &["empty: it is empty"]);
+    room.run(&["watch", "-r", str_of(&room.runs())]).refused(1, &["is a folder"]);
+    room.run(&["watch"]).refused(1, &["--interface", "--read", "--from"]);
     room.run(&["watch", "-i", "lo", "-r", "x"]).refused(1, &["cannot be used with"]);
     room.run(&["watch", "-i", "lo", "-s", "10"]).refused(1, &["64..=262144"]);
     assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "nothing is left in the book");
@@ -198,4 +201,79 @@ fn ports_and_hosts_choose() {
         let document = room.run(&arguments).success().json();
         assert_eq!(count(&document, "watch.connections.count"), connections, "{filter:?}");
     }
+}
+
+#[test]
+fn a_capture_is_converted_and_filtered() {
+    let room = Room::shared();
+    let (old, new, again) = (put(&room, "a.pcap", &pcap().0), room.file("b.pcapng"), room.file("c.pcapng"));
+    room.run(&["watch", "-r", str_of(&old), "--pcapng", str_of(&new), "--no-save"]).success();
+    check_figures(&room.run(&["watch", "-r", str_of(&new), "--json", "--no-save"]).success().json());
+    let packets = |path: &PathBuf| -> Vec<(u64, Vec<u8>)> {
+        let bytes = fs::read(path).unwrap();
+        let packets = wire::capture::packets(&bytes).map(Result::unwrap);
+        packets.map(|packet| (packet.at.as_nanos(), packet.bytes.to_vec())).collect()
+    };
+    assert_eq!(packets(&old), packets(&new));
+    let one = ["watch", "-r", str_of(&new), "--port", "40001", "--pcapng", str_of(&again), "--json", "--no-save"];
+    let document = room.run(&one).success().json();
+    assert_eq!(count(&document, "watch.packets") as usize, packets(&again).len());
+    assert_eq!(packets(&again).len(), talks()[1].packets.len());
+    // What was lost and where it was captured go along.
+    let lossy = put(&room, "lossy.pcapng", &pcapng(7));
+    room.run(&["watch", "-r", str_of(&lossy), "--pcapng", str_of(&again), "--no-save"]).success();
+    let document = room.run(&["watch", "-r", str_of(&again), "--json", "--no-save"]).success().json();
+    assert_eq!(count(&document, "watch.capture_drops"), 7);
+    assert!(fs::read(&again).unwrap().windows(2).any(|name| name == b"s0"), "the interface keeps its name");
+}
+
+#[test]
+fn what_cannot_be_written_is_told_and_the_figures_are_whole() {
+    let room = Room::shared();
+    let file = put(&room, "a.pcap", &pcap().0);
+    let output = room.run(&["watch", "-r", str_of(&file), "--pcapng", "/dev/full", "--json", "--no-save"]);
+    check_figures(&output.json());
+    assert_eq!(output.code, Some(2), "{output}");
+    assert!(output.stderr.contains("writing /dev/full: No space left on device"), "{output}");
+    let missing = room.file("no/such/folder.pcapng");
+    room.run(&["watch", "-r", str_of(&file), "--pcapng", str_of(&missing)]).refused(2, &["creating", "No such file"]);
+    let before = fs::read(&file).unwrap();
+    room.run(&["watch", "-r", str_of(&file), "--pcapng", str_of(&file)]).refused(1, &["is the file that is read"]);
+    room.run(&["watch", "-r", str_of(&file), "--csv", str_of(&file)]).refused(1, &["is the file that is read"]);
+    assert_eq!(fs::read(&file).unwrap(), before);
+    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_pipe_whose_reader_leaves_ends_the_writing_only() {
+    let room = Room::shared();
+    let file = put(&room, "a.pcap", &pcap().0);
+    let pipe = room.file("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let arguments = ["watch", "-r", str_of(&file), "--pcapng", str_of(&pipe), "--json", "--no-save"];
+    room.run(&arguments).refused(1, &["nobody reads this pipe"]);
+    // A reader that leaves at once.
+    let mut command = std::process::Command::new("sh");
+    let script = format!(
+        "'{}' watch -r - --pcapng /dev/fd/5 --json --no-save 5>&1 >'{}' | true",
+        str_of(&support::lab::yamabiko()),
+        str_of(&room.file("document"))
+    );
+    let mut talk = Talk::new();
+    talk.open();
+    for _ in 0..3000 {
+        talk.say(SERVER, &[7; 1400]);
+    }
+    let mut long = Vec::new();
+    write::pcap_header(&mut long, LinkType::RawIp, 65_535);
+    for (at, packet) in &talk.packets {
+        let bytes = packet.bytes();
+        write::pcap_packet(&mut long, millis(*at), &bytes, bytes.len() as u32);
+    }
+    let long = put(&room, "long.pcap", &long);
+    command.args(["-c", &script]).stdin(Stdio::from(File::open(long).unwrap()));
+    let output = room.start_command(command).finish();
+    assert!(output.stderr.contains("writing /dev/fd/5: Broken pipe"), "{output}");
+    let document: Value = serde_json::from_slice(&fs::read(room.file("document")).unwrap()).unwrap();
+    assert_eq!(count(&document, "watch.packets"), 6003);
 }

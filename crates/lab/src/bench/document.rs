@@ -12,16 +12,18 @@ use sys::clock::Clock;
 use sys::sched::Urgency;
 use units::{Limit, Timestamp};
 
-use super::{Before, Outcome, Watched};
+use super::{Before, Looked, Outcome};
 use crate::drive::LoopHealth;
 use crate::drive::path_io::PathIo;
 use crate::error::LabError;
-use crate::gate::{self, Evidence};
+use crate::gate::{self, Evidence, WireEvidence};
 use crate::handshakes::Handshakes;
 use crate::host::{self, CorePlan};
 use crate::places::{Places, Steering};
 use crate::plan::Plan;
-use crate::{distances, path_part};
+use crate::watching::Watched;
+use crate::wire_book::WireFigures;
+use crate::{distances, path_part, watch_part};
 
 /// A run that has ended, in parts.
 pub struct Ended<'a> {
@@ -38,11 +40,12 @@ pub struct Ended<'a> {
     pub loop_health: LoopHealth,
     pub records_lost: u64,
     pub store_error: Option<String>,
+    pub watched: Option<(Watched, WireFigures)>,
     pub folder: Option<RunFolder>,
     pub places: Option<Places>,
     pub before: Before,
     pub after: Before,
-    pub watch: Watched,
+    pub looked: Looked,
     pub descriptors: u64,
 }
 
@@ -67,6 +70,9 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     settings.insert("loop_scheduling".into(), ended.urgency.name().into());
     settings.insert("loop_busy".into(), format!("{:.1}%", 100.0 * ended.loop_health.busy_share()));
     settings.insert("open_files_max".into(), ended.descriptors.to_string());
+    if let Some((watched, _)) = &ended.watched {
+        settings.insert("watch".into(), watched.cost());
+    }
     if let Some(places) = &ended.places {
         settings.insert("privilege".into(), if places.rootless { "user namespace" } else { "root" }.into());
         settings.insert(
@@ -85,6 +91,19 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         }
         _ => None,
     };
+    let path = path.map(|mut path| {
+        let outside = ended.watched.as_ref().and_then(|(watched, _)| watched.between.clone());
+        if let (true, Some((_, figures))) = (outside.is_some(), &ended.watched)
+            && !figures.handshake_rtt.is_empty()
+        {
+            // The load's own delay in seeing an answer is not in it.
+            path.got_rtt_ns = Some(figures.handshake_rtt.quantiles());
+            path.rtt_error_ns = Some(figures.handshake_error.quantiles()).filter(|error| error.count > 0);
+            path.got_rtt_from = "handshakes of the measured phase, by packets at the server's end".into();
+        }
+        path.from_outside = outside;
+        path
+    });
     let server = server_part(&ended, counted.load.completed);
     let series_error = ended.folder.as_ref().and_then(|folder| keep_series(folder, &counted.seconds).err());
     let folder_text = |of: fn(&RunFolder) -> String| ended.folder.as_ref().map(of).unwrap_or_default();
@@ -98,12 +117,16 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
             started_at: store::rfc3339(ended.clock.started()),
             duration_s: measured_end.since(measured_from).as_secs_f64(),
             warmup_s: ended.plan.load.warmup.as_secs_f64(),
-            interrupted: ended.watch.interrupted,
+            interrupted: ended.looked.interrupted,
             host,
         },
         validity: Validity::from_checks(Vec::new()),
         load: Some(counted.load),
         path,
+        watch: ended
+            .watched
+            .as_ref()
+            .map(|(watched, figures)| watch_part::document(watched, figures, measured_end.since(measured_from))),
         server,
         slo: None,
     };
@@ -124,10 +147,16 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         cap_hits: live.cap_hits,
         records_lost: ended.records_lost,
         store_error: store_error.as_deref(),
-        server_ended: ended.watch.server_ended.as_deref(),
-        gave_up: ended.watch.gave_up,
+        server_ended: ended.looked.server_ended.as_deref(),
+        gave_up: ended.looked.gave_up,
         handshake_error: ended.handshakes.as_ref().map(|handshakes| handshakes.measured_error().quantiles()),
         rtt_varies: ended.clients.is_some_and(rtt_varies),
+        only_delays: ended.clients.is_some_and(distances::only_delays),
+        wire: ended.watched.as_ref().map(|(watched, figures)| WireEvidence {
+            watched,
+            figures,
+            phase_ns: measured_end.since(measured_from).as_nanos() as f64,
+        }),
     };
     document.validity = Validity::from_checks(gate::checks(&document, &evidence));
     document.slo = ended.plan.slo.as_ref().map(|slo| slo.judge(&document));
@@ -149,12 +178,12 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
 
 fn server_part(ended: &Ended<'_>, completed: u64) -> Option<document::Server> {
     let (places, plan) = (ended.places.as_ref()?, ended.plan.server.as_ref()?);
-    let (from, to) = (ended.watch.server_from.as_ref()?, ended.watch.server_to.as_ref()?);
+    let (from, to) = (ended.looked.server_from.as_ref()?, ended.looked.server_to.as_ref()?);
     let steered = match places.steering {
         Steering::ServerCores => ended.cores.server.as_ref(),
         _ => None,
     };
-    Some(to.since(from, plan, &places.tcp, steered, completed, ended.watch.rss_bytes_max))
+    Some(to.since(from, plan, &places.tcp, steered, completed, ended.looked.rss_bytes_max))
 }
 
 /// Whether the RTT of a handshake may differ from what was asked because the plan says so.

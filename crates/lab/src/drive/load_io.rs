@@ -10,7 +10,7 @@ use sys::epoll::{Epoll, Event, Interest};
 use sys::socket::{Read, TcpSocket};
 use units::Timestamp;
 
-use crate::recorder::Handover;
+use crate::recorder::{Called, Handover};
 
 /// One read takes at most so much: a response of usual size in one call; the rest of a larger one is thrown away unread.
 const READ_BUFFER: usize = 64 << 10;
@@ -34,6 +34,8 @@ pub struct LoadIo {
     sockets: Vec<Option<Socket>>,
     buffer: Box<[u8]>,
     handover: Option<Handover>,
+    /// Ports are noted for a second witness.
+    notes_ports: bool,
     again: Vec<ConnectionKey>,
     /// The last visit left actions for the next.
     more: bool,
@@ -47,7 +49,14 @@ struct Socket {
 
 impl LoadIo {
     /// The load against `servers` (one a target), with each client's address from `source`.
-    pub fn new(load: Load, servers: Vec<SocketAddr>, source: SourceAddress, handover: Handover) -> Self {
+    /// `notes_ports`: hand over each connection's local port as well, by which the wire knows it.
+    pub fn new(
+        load: Load,
+        servers: Vec<SocketAddr>,
+        source: SourceAddress,
+        handover: Handover,
+        notes_ports: bool,
+    ) -> Self {
         LoadIo {
             load,
             servers,
@@ -55,6 +64,7 @@ impl LoadIo {
             sockets: Vec::new(),
             buffer: vec![0; READ_BUFFER].into_boxed_slice(),
             handover: Some(handover),
+            notes_ports,
             again: Vec::new(),
             more: false,
         }
@@ -165,7 +175,10 @@ impl LoadIo {
                         Ok(tcp)
                     });
                     match outcome {
-                        Ok(tcp) => self.open(key, tcp),
+                        Ok(tcp) => {
+                            self.note_port(key, client, &tcp);
+                            self.open(key, tcp);
+                        }
                         // The core answers with a Close, as for every connection it asked for.
                         Err(error) => self.load.handle_failure(clock.now(), key, connect_cause(&error)),
                     }
@@ -239,6 +252,18 @@ impl LoadIo {
             self.sockets.resize_with(key.index() + 1, || None);
         }
         self.sockets[key.index()] = Some(Socket { key, tcp, connecting: true });
+    }
+
+    fn note_port(&mut self, key: ConnectionKey, client: u32, tcp: &TcpSocket) {
+        if !self.notes_ports {
+            return;
+        }
+        // A connection without a port would have failed to connect: the wire's count then says that one is missing.
+        if let (Some(connection), Ok(port), Some(handover)) =
+            (self.load.connection_number(key), tcp.local_port(), &mut self.handover)
+        {
+            handover.note_called(Called { connection, client, port });
+        }
     }
 
     fn socket(&mut self, key: ConnectionKey) -> Option<&mut Socket> {

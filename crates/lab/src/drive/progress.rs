@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use load::Live;
+use units::Timestamp;
 
 /// Where a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,9 +19,10 @@ pub enum Phase {
 }
 
 /// Shared between the loop and the main thread. The loop stores ten times a second; nothing here is in the results.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Progress {
     phase: AtomicU32,
+    measured_end: AtomicU64,
     asked: AtomicU32,
     gave_up: AtomicBool,
     offered: AtomicU64,
@@ -50,7 +52,35 @@ pub struct Snapshot {
     pub backlog: u64,
 }
 
+impl Default for Progress {
+    fn default() -> Self {
+        Progress {
+            phase: AtomicU32::new(0),
+            measured_end: AtomicU64::new(u64::MAX),
+            asked: AtomicU32::new(0),
+            gave_up: AtomicBool::new(false),
+            offered: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+            backlog: AtomicU64::new(0),
+        }
+    }
+}
+
 impl Progress {
+    /// The measured phase ends, or has ended, at `end`: said as soon as it is known.
+    pub fn set_measured_end(&self, end: Timestamp) {
+        self.measured_end.store(end.as_nanos(), Ordering::Release);
+    }
+
+    /// The end of the measured phase, once it is known.
+    pub fn measured_end(&self) -> Option<Timestamp> {
+        let end = self.measured_end.load(Ordering::Acquire);
+        (end != u64::MAX).then_some(Timestamp::from_nanos(end))
+    }
+
     /// The loop enters a phase.
     pub fn enter(&self, phase: Phase) {
         self.phase.store(phase as u32, Ordering::Release);

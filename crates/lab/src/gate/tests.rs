@@ -6,10 +6,16 @@ use ledger::Verdict;
 use ledger::document::{CheckState, Document, Host, Load, Path, Quantiles, Run, SCHEMA, Validity};
 use load::{LevelStatistics, Levels, LittleTerms};
 
-use super::{Evidence, checks};
+use super::{Evidence, WireEvidence, checks};
+use crate::agreement::Agreed;
 use crate::drive::LoopHealth;
 use crate::path_part::Mistaken;
 use crate::plan::Plan;
+use crate::watching::Watched;
+use crate::watching::levels::WireLevels;
+use crate::wire_book::WireFigures;
+
+mod witness;
 
 /// A run without fault; tests spoil one thing each.
 struct Case {
@@ -27,6 +33,38 @@ struct Case {
     gave_up: bool,
     handshake_error: Option<Quantiles>,
     rtt_varies: bool,
+    only_delays: bool,
+    /// The second witness; every limit is reached.
+    wire: Option<(Watched, WireFigures)>,
+}
+
+/// A phase of ten seconds, as long as the document says.
+const PHASE_NS: f64 = 10e9;
+
+/// What the wire showed of the same run: a thousand requests, one a connection, ten in process at a time.
+fn wire() -> (Watched, WireFigures) {
+    let level =
+        |mean| LevelStatistics { level: ledger::Level { mean, p50: mean as u64, max: 12 }, standard_error: 0.001 };
+    let watched = Watched {
+        levels: WireLevels { connections: level(10.0), in_flight: level(1.0), samples: 9000, ..WireLevels::default() },
+        lag: Duration::from_secs(1),
+        clock_deviation_ns: 100_000,
+        ..Watched::default()
+    };
+    let mut agreed =
+        Agreed { both: 1000, load_called: 1000, load_established: 1000, wire_opened: 1000, ..Agreed::default() };
+    let mut figures = WireFigures {
+        requests: 1000,
+        connections_ns: 100_000_000_000,
+        in_flight_ns: 10_000_000_000,
+        ..WireFigures::default()
+    };
+    for _ in 0..1000 {
+        agreed.differences.add(30_000);
+        figures.handshake_error.record(30_000);
+    }
+    figures.agreed = Some(agreed);
+    (watched, figures)
 }
 
 impl Case {
@@ -60,6 +98,7 @@ impl Case {
                     ..Path::default()
                 }),
                 server: None,
+                watch: None,
                 slo: None,
             },
             plan: Plan::from_toml(plan, "test").unwrap(),
@@ -86,6 +125,8 @@ impl Case {
             gave_up: false,
             handshake_error: Some(quantiles(30_000, 5_000_000)),
             rtt_varies: false,
+            only_delays: true,
+            wire: Some(wire()),
         }
     }
 
@@ -106,8 +147,31 @@ impl Case {
                 gave_up: self.gave_up,
                 handshake_error: self.handshake_error,
                 rtt_varies: self.rtt_varies,
+                only_delays: self.only_delays,
+                wire: self.wire.as_ref().map(|(watched, figures)| WireEvidence {
+                    watched,
+                    figures,
+                    phase_ns: PHASE_NS,
+                }),
             },
         ))
+    }
+
+    fn watched(&mut self) -> &mut Watched {
+        &mut self.wire.as_mut().unwrap().0
+    }
+
+    fn figures(&mut self) -> &mut WireFigures {
+        &mut self.wire.as_mut().unwrap().1
+    }
+
+    fn agreed(&mut self) -> &mut Agreed {
+        self.figures().agreed.as_mut().unwrap()
+    }
+
+    /// The state of one check.
+    fn state(&self, name: &str) -> CheckState {
+        self.judge().checks.iter().find(|check| check.name == name).unwrap_or_else(|| panic!("no {name}")).state
     }
 
     fn load(&mut self) -> &mut Load {

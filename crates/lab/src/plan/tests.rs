@@ -97,11 +97,15 @@ fn plan() -> impl Strategy<Value = Plan> {
     let placement = prop_oneof![Just(Placement::Split), Just(Placement::Float)];
     let slo = prop_oneof![Just("p99 < 200ms"), Just("p99.9<=1s , errors < 0.1%"), Just("mean < 3us")];
     let lab = option::of((path(), server()));
-    ("[a-zA-Z0-9_-]{1,40}", any::<u64>(), load(), lab, wait, placement, option::of(slo)).prop_map(
-        |(name, seed, load, lab, wait, placement, slo)| {
+    let at = prop_oneof![Just(WatchAt::Server), Just(WatchAt::Both), Just(WatchAt::None)];
+    let watch = (at, 128u64..=65_536, 65_536u64..=1 << 30);
+    ("[a-zA-Z0-9_-]{1,40}", any::<u64>(), load(), lab, watch, wait, placement, option::of(slo)).prop_map(
+        |(name, seed, load, lab, (at, snap, ring), wait, placement, slo)| {
             let (path, server) = lab.unzip();
+            let at = Some(if server.is_some() { at } else { WatchAt::None });
+            let watch = WatchPlan { at, snap: Bytes(snap), ring: Bytes(ring) };
             let slo = slo.map(|typed| typed.parse().unwrap());
-            Plan { name, seed, load, path, server, host: HostPlan { wait, placement }, slo }
+            Plan { name, seed, load, path, server, watch, host: HostPlan { wait, placement }, slo }
         },
     )
 }
@@ -123,4 +127,25 @@ proptest! {
             prop_assert_eq!(error.to_string().lines().count(), 1, "{}", error);
         }
     }
+}
+
+/// Where nothing is said, the wire is watched where there is an end to watch it at.
+#[test]
+fn the_witness_follows_the_server() {
+    let load = "[load]\nurl = \"http://server/\"\nduration = \"1s\"\n";
+    let lab = format!("{load}[path]\nrtt = \"1ms\"\n[server]\ncommand = \"true\"\n");
+    let read = |text: &str| Plan::from_toml(text, "test");
+    assert_eq!(read(load).unwrap().watch.at, Some(WatchAt::None));
+    assert_eq!(read(&lab).unwrap().watch.at, Some(WatchAt::Server));
+    let said = |at: &str| read(&format!("{lab}[watch]\nat = \"{at}\"\n")).map(|plan| plan.watch.at);
+    assert_eq!(said("both").unwrap(), Some(WatchAt::Both));
+    assert!(said("client").unwrap_err().to_string().contains("client"));
+    let refused = |text: String, word: &str| {
+        let said = read(&text).unwrap_err().to_string();
+        assert!(said.contains(word), "{said}");
+    };
+    refused(format!("{load}[watch]\nat = \"server\"\n"), "--server");
+    refused(format!("{lab}[watch]\nsnap = \"127B\"\n"), "--watch-snap");
+    refused(format!("{lab}[watch]\nring = \"1KiB\"\n"), "ring");
+    refused(format!("{lab}[watch]\ncolour = \"red\"\n"), "colour");
 }

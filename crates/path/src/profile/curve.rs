@@ -18,6 +18,35 @@ pub(super) struct Curve {
 }
 
 impl Curve {
+    /// From points in the order of a file.
+    ///
+    /// # Errors
+    /// The index of the first point that is none or does not follow the one before it (0 where there is no point at
+    /// all), and why.
+    pub(super) fn new(points: impl IntoIterator<Item = (f64, u64)>) -> Result<Self, (usize, String)> {
+        let mut curve = Curve { points: Vec::new() };
+        for (index, (quantile, rtt)) in points.into_iter().enumerate() {
+            curve.push(quantile, rtt).map_err(|message| (index, message))?;
+        }
+        if curve.points.is_empty() { Err((0, "there is no point in it".to_owned())) } else { Ok(curve) }
+    }
+
+    fn push(&mut self, quantile: f64, rtt: u64) -> Result<(), String> {
+        if !(0.0..=1.0).contains(&quantile) {
+            return Err(not_a_quantile(quantile));
+        }
+        if let Some(&(before, nearer)) = self.points.last() {
+            if quantile <= before {
+                return Err(format!("quantile {quantile} does not rise above the {before} before it"));
+            }
+            if rtt < nearer {
+                return Err("the RTT is smaller than the one before it; sort the rows".to_owned());
+            }
+        }
+        self.points.push((quantile, rtt));
+        Ok(())
+    }
+
     pub(super) fn at(&self, q: f64) -> Duration {
         let above = self.points.partition_point(|&(quantile, _)| quantile < q);
         let nanos = match (above.checked_sub(1).map(|below| self.points[below]), self.points.get(above)) {
@@ -48,33 +77,24 @@ impl Curve {
             ["quantile", "rtt_ns"] => rtt_ns,
             _ => return Err(line_error(file, 1, "the first line must be `quantile,rtt` or `quantile,rtt_ns`")),
         };
-        let mut points: Vec<(f64, u64)> = Vec::new();
+        let mut curve = Curve { points: Vec::new() };
         for (number, line) in lines {
             let wrong = |message: String| line_error(file, number, message);
             let [quantile, rtt] = cells(line).collect::<Vec<_>>()[..] else {
                 return Err(wrong(format!("`{line}` is not two values, a quantile and an RTT")));
             };
-            let quantile = quantile
-                .parse()
-                .ok()
-                .filter(|quantile| (0.0..=1.0).contains(quantile))
-                .ok_or_else(|| wrong(format!("`{quantile}` is not a quantile, a number from 0 to 1")))?;
-            let rtt = rtt_of(rtt).map_err(wrong)?;
-            if let Some(&(before, nearer)) = points.last() {
-                if quantile <= before {
-                    return Err(wrong(format!("quantile {quantile} does not rise above the {before} before it")));
-                }
-                if rtt < nearer {
-                    return Err(wrong("the RTT is smaller than the one before it; sort the rows".to_owned()));
-                }
-            }
-            points.push((quantile, rtt));
+            let quantile = quantile.parse().map_err(|_| wrong(not_a_quantile(quantile)))?;
+            curve.push(quantile, rtt_of(rtt).map_err(wrong)?).map_err(wrong)?;
         }
-        if points.is_empty() {
+        if curve.points.is_empty() {
             return Err(content_error(file, "no rows follow the header; give at least one, such as `0.5,48ms`"));
         }
-        Ok(Curve { points })
+        Ok(curve)
     }
+}
+
+fn not_a_quantile(typed: impl std::fmt::Display) -> String {
+    format!("`{typed}` is not a quantile, a number from 0 to 1")
 }
 
 /// Reads a sample, one RTT a line; gives it in ns, sorted.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use units::time::saturating_nanos;
 use units::{BitRate, Bytes, Limit, Probability, parse_duration};
 
 use super::curve::{Curve, read_sample};
@@ -58,7 +59,7 @@ enum RttTyped {
 #[serde(rename_all = "snake_case")]
 enum Distribution {
     Lognormal(LogNormalTyped),
-    Quantiles(PathBuf),
+    Quantiles(QuantilesTyped),
     File(PathBuf),
 }
 
@@ -72,6 +73,12 @@ struct LogNormalTyped {
     min: Option<Duration>,
     #[serde(default, with = "units::time::text::option")]
     max: Option<Duration>,
+}
+
+/// `"curve.csv"`, or the rows themselves: `[[0.1, "9ms"], [0.5, "48ms"]]`.
+enum QuantilesTyped {
+    File(PathBuf),
+    Rows(Vec<(f64, u64)>),
 }
 
 /// `"64KB"` or `"200ms"`.
@@ -122,8 +129,12 @@ fn meaning(
     let rtt = match typed.rtt {
         RttTyped::Constant(rtt) => Rtt::Constant(rtt),
         RttTyped::Distribution(Distribution::Lognormal(typed)) => log_normal(typed).map_err(&wrong)?,
-        RttTyped::Distribution(Distribution::Quantiles(file)) => {
+        RttTyped::Distribution(Distribution::Quantiles(QuantilesTyped::File(file))) => {
             Rtt::Quantiles(Curve::read(&folder.join(file), files)?)
+        }
+        RttTyped::Distribution(Distribution::Quantiles(QuantilesTyped::Rows(rows))) => {
+            let within = |(index, message)| wrong(format!("quantiles, row {}: {message}", index + 1));
+            Rtt::Quantiles(Curve::new(rows).map_err(within)?)
         }
         RttTyped::Distribution(Distribution::File(file)) => Rtt::Sample(read_sample(&folder.join(file), files)?),
     };
@@ -179,9 +190,7 @@ impl<'de> Deserialize<'de> for RttTyped {
             type Value = RttTyped;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(
-                    "an RTT such as \"48ms\", or { lognormal = .. }, { quantiles = \"file.csv\" }, { file = \"..\" }",
-                )
+                f.write_str("an RTT such as \"48ms\", or { lognormal = .. }, { quantiles = .. }, { file = \"..\" }")
             }
 
             fn visit_str<E: Error>(self, typed: &str) -> Result<RttTyped, E> {
@@ -196,6 +205,39 @@ impl<'de> Deserialize<'de> for RttTyped {
         deserializer.deserialize_any(Typed)
     }
 }
+
+impl<'de> Deserialize<'de> for QuantilesTyped {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Typed;
+
+        impl<'de> Visitor<'de> for Typed {
+            type Value = QuantilesTyped;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a CSV file, or rows such as [[0.1, \"9ms\"], [0.5, \"48ms\"]]")
+            }
+
+            fn visit_str<E: Error>(self, typed: &str) -> Result<QuantilesTyped, E> {
+                Ok(QuantilesTyped::File(typed.into()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut typed: A) -> Result<QuantilesTyped, A::Error> {
+                let mut rows = Vec::new();
+                while let Some((quantile, RttText(rtt))) = typed.next_element::<(f64, RttText)>()? {
+                    rows.push((quantile, saturating_nanos(rtt)));
+                }
+                Ok(QuantilesTyped::Rows(rows))
+            }
+        }
+
+        deserializer.deserialize_any(Typed)
+    }
+}
+
+/// One RTT with its unit.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct RttText(#[serde(with = "units::time::text")] Duration);
 
 impl<'de> Deserialize<'de> for QueueTyped {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

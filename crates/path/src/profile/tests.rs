@@ -110,6 +110,28 @@ fn curves_and_samples_are_found_beside_the_profile() {
 }
 
 #[test]
+fn the_rows_of_a_curve_may_stand_in_the_profile() {
+    let rtts = |lines: &str| -> Vec<u128> {
+        class(lines).unwrap().clients(2).iter().map(|path| path.rtt().as_micros()).collect()
+    };
+    assert_eq!(rtts("rtt = { quantiles = [[0, \"10ms\"], [1, \"30ms\"]] }"), [15_000, 25_000]);
+    assert_eq!(rtts("rtt.quantiles = [\n  [0.5, \"7ms\"], # a comment\n]"), [7_000, 7_000]);
+    for (rows, expected) in [
+        ("[]", "[[clients]] number 1: quantiles, row 1: there is no point in it"),
+        ("[[0.5, \"2ms\"], [0.5, \"3ms\"]]", "row 2: quantile 0.5 does not rise above the 0.5"),
+        ("[[0.5, \"2ms\"], [0.6, \"1ms\"]]", "row 2: the RTT is smaller"),
+        ("[[1.5, \"2ms\"]]", "row 1: `1.5` is not a quantile"),
+        ("[[nan, \"2ms\"]]", "row 1: `NaN` is not a quantile"),
+        ("[[0.5, \"2\"]]", ":4: `2` has no unit"),
+        ("[[0.5]]", ":4: "),
+        ("7", "expected the name of a CSV file, or rows such as"),
+    ] {
+        let error = class(&format!("rtt = {{ quantiles = {rows} }}")).unwrap_err();
+        assert!(error.starts_with("/profiles/p.toml:") && error.contains(expected), "{rows}: {error}");
+    }
+}
+
+#[test]
 fn shares_must_add_to_one() {
     let shares = |a: f64, b: f64| {
         parse(&format!("name='p'\nclients = [{{ share = {a}, rtt = '1ms' }}, {{ share = {b}, rtt = '1ms' }}]"))

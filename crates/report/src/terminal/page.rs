@@ -57,6 +57,11 @@ impl Page {
         self.text.push('\n');
     }
 
+    /// Lines that another page laid out.
+    pub(super) fn verbatim_block(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
     /// `label` in its column and `text` beside it, wrapped between words.
     pub(super) fn entry(&mut self, label: &str, text: &str) {
         self.entry_in(label, text, Ink::Plain);

@@ -28,6 +28,9 @@ pub(super) fn path(page: &mut Page, path: &Path) {
     rows.extend(path.rtt_error_ns.as_ref().map(|q| ("got less asked", q)));
     rows.push(("lateness, spread", &path.lateness_spread_ns));
     rows.push(("lateness, volleys", &path.lateness_volley_ns));
+    if let Some(outside) = &path.from_outside {
+        rows.push(("lateness, outside", &outside.lateness_ns));
+    }
     rows.extend(path.read_delay_ns.as_ref().map(|q| ("read delay", q)));
     distributions(page, "", &rows);
 }

@@ -19,6 +19,7 @@ pub fn watch(document: &WatchDocument, style: Style) -> String {
         load: None,
         path: None,
         server: None,
+        watch: None,
         slo: None,
     };
     headline::print(&mut page, &plain);

@@ -105,6 +105,7 @@ pub fn path() -> Path {
         lateness_ns: quantiles_of(&[2_000, 3_000, 11_000]),
         lateness_spread_ns: quantiles_of(&[2_000, 3_000, 11_000]),
         lateness_volley_ns: Quantiles::default(),
+        from_outside: None,
         read_delay_ns: None,
         packets: 118_720,
         bytes: 75_200_000,
@@ -154,6 +155,7 @@ pub fn document() -> Document {
             source: "cgroup v1".into(),
             tcp: "cubic, initcwnd 10".into(),
         }),
+        watch: None,
         slo: None,
     }
 }

@@ -80,7 +80,8 @@ macro_rules! rtt {
 impl Row for ConnectionRecord {
     const TABLE: &'static str = "connections";
     const ROW: &'static str = "One TCP connection as the wire saw it (watch), in the order in which their records were \
-        closed. Moments are capture times: nanoseconds since 1970 (UTC). `up_` is what the client sent, `down_` what the \
+        closed. Moments are capture times: nanoseconds since the run's zero where a load or a program ran, since 1970 (UTC) \
+        in the logs of `yamabiko watch`. `up_` is what the client sent, `down_` what the \
         server sent.";
     // Some 800 bytes a row: a tenth of the rows of a slim table takes as much memory.
     const ROWS_A_PART: usize = 16_384;
@@ -88,6 +89,7 @@ impl Row for ConnectionRecord {
     const BLANK: ConnectionRecord = ConnectionRecord {
         connection: 0,
         client: NOWHERE,
+        client_index: None,
         server: NOWHERE,
         roles_seen: false,
         syn_at: None,
@@ -100,6 +102,7 @@ impl Row for ConnectionRecord {
         first_data_at: None,
         last_data_at: None,
         closed_at: None,
+        open_until: Timestamp::ZERO,
         state: ConnectionState::Oth,
         end: RecordEnd::Closed,
         up: NOTHING,
@@ -123,6 +126,12 @@ impl Row for ConnectionRecord {
             "Its port.",
             |row: &ConnectionRecord| Some(i64::from(row.client.port())),
             |row, value| row.client.set_port(value as u16),
+        ),
+        if_any!(
+            "client_index",
+            client_index,
+            "",
+            "The virtual client, as in requests.parquet: its address less the first one's. Null outside a lab."
         ),
         Field::text(
             "server",
@@ -172,6 +181,11 @@ impl Row for ConnectionRecord {
             "closed_at_ns",
             closed_at,
             "When it stopped being in process: the second side's FIN, or the first RST. Null if it did not."
+        ),
+        moment!(
+            "open_until_ns",
+            open_until,
+            "Last packet until both sides had sent FIN or RST, that one included; less first_at_ns, Zeek's duration."
         ),
         Field::text(
             "state",

@@ -82,7 +82,12 @@ impl Row for WatchSecond {
     };
 
     const FIELDS: &'static [Field<WatchSecond>] = &[
-        count!(second, "s", "The second since 1970 (UTC), by capture time."),
+        count!(
+            second,
+            "s",
+            "The second, by capture time: since the run's zero where a load or a program ran, since 1970 (UTC) in the \
+             logs of `yamabiko watch`."
+        ),
         count!(watched_ns, "ns", "How much of this second was watched: less than 10^9 in the first and the last."),
         count!(packets, "packets", "Packets of any kind, as captured."),
         count!(bytes, "bytes", "Their bytes on the wire, link headers included."),

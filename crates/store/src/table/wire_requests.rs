@@ -42,7 +42,8 @@ macro_rules! word {
 impl Row for WireRequest {
     const TABLE: &'static str = "wire_requests";
     const ROW: &'static str = "One HTTP request as the wire saw it (watch), in the order of ending. Moments are capture \
-        times: nanoseconds since 1970 (UTC).";
+        times: nanoseconds since the run's zero where a load or a program ran, since 1970 (UTC) in the logs of `yamabiko \
+        watch`.";
     const ROWS_A_PART: usize = 65_536;
 
     const BLANK: WireRequest = WireRequest {

@@ -57,6 +57,7 @@ pub fn document(id: &str) -> Document {
         load: None,
         path: None,
         server: None,
+        watch: None,
         slo: None,
     }
 }

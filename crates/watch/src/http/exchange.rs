@@ -88,6 +88,11 @@ impl Exchange {
         self.method.is_none() && self.request_first_at.is_some() && self.response_first_at.is_none()
     }
 
+    /// A response without a request, of which nothing could be read either.
+    pub(super) fn is_unasked(&self) -> bool {
+        self.request_first_at.is_none() && self.method.is_none() && self.status == 0
+    }
+
     pub(super) fn has_response(&self) -> bool {
         self.has_response
     }

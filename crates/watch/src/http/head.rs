@@ -161,6 +161,8 @@ fn is_method_byte(byte: u8) -> bool {
 /// RFC 9110, section 9.3, and PATCH.
 const METHODS: [&[u8]; 9] = [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH"];
 const VERSION: &[u8] = b"HTTP/1.";
+/// From so many bytes on, more of them say nothing new about whether a head may begin so.
+pub(super) const TELLING: usize = METHOD_MAX + 2;
 /// The longest registered method has 16 letters.
 const METHOD_MAX: usize = 32;
 

@@ -17,6 +17,7 @@ use super::holes::Holes;
 use super::pieces::{Piece, Pieces};
 use super::{Segment, Sink};
 use crate::spec::Limits;
+use crate::work;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -123,6 +124,11 @@ impl Half {
         self.syns > 0 && self.acknowledged > START
     }
 
+    /// Whether it sent payload, seen or only acknowledged by the other side.
+    pub(crate) fn has_payload(&self) -> bool {
+        self.payload_bytes > 0 || self.trouble.as_ref().is_some_and(|trouble| trouble.missing_bytes > 0)
+    }
+
     /// Whether its FIN was reached, with nothing missing before it.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended
@@ -192,8 +198,8 @@ impl Half {
         }
         if position > self.high + 1 {
             // One byte above could be a FIN that was not seen; more than that is data.
-            let high = self.high;
-            self.trouble().holes.push(high, position, limits.holes);
+            let (high, delivered) = (self.high, self.delivered);
+            self.trouble().holes.push(high, position, delivered, limits.holes);
             self.high = position;
         }
         if self.delivered == self.high { 0 } else { self.pass_missing(sink) }
@@ -308,7 +314,7 @@ impl Half {
             trouble.retransmitted_bytes += seen;
         }
         if start > high {
-            trouble.holes.push(high, start, limits.holes);
+            trouble.holes.push(high, start, delivered, limits.holes);
         }
         if start < high {
             self.sample_end = 0;
@@ -353,11 +359,10 @@ impl Half {
             return;
         }
         self.fin = position;
-        let high = self.high;
+        let (high, delivered) = (self.high, self.delivered);
         if position > high {
-            self.trouble().holes.push(high, position, limits.holes);
+            self.trouble().holes.push(high, position, delivered, limits.holes);
         } else if position < high {
-            let delivered = self.delivered;
             self.trouble().holes.fill(position, position + 1, delivered, limits.holes);
         }
         self.high = high.max(position + 1);
@@ -394,6 +399,7 @@ impl Half {
     /// Hands on what has become continuous: from pieces held, and by length what was not held.
     fn hand_on(&mut self, sink: &mut impl Sink) {
         loop {
+            work::spend(1);
             let seen = self.seen_up_to();
             if self.delivered == self.fin && seen > self.fin {
                 self.delivered += 1;

@@ -1,5 +1,7 @@
 //! Ranges of a direction's sequence space that were passed by and not seen.
 
+use crate::work;
+
 /// Ranges in ascending order that neither touch nor overlap. Positions are bytes of the direction, not wrapped.
 #[derive(Debug, Default)]
 pub(super) struct Holes(Vec<Hole>);
@@ -19,9 +21,14 @@ pub(super) struct Filled {
 }
 
 impl Holes {
-    /// Adds a hole above all others. With `limit` of them the last is stretched instead: what was seen between is
-    /// then forgotten, which miscounts and never fails.
-    pub(super) fn push(&mut self, start: u64, end: u64, limit: usize) {
+    /// Adds a hole above all others. With `limit` of them the first is forgotten if it lies below `mark`, where nobody
+    /// waits for it any more; otherwise the last is stretched: what was seen between is then forgotten. Either
+    /// miscounts and never fails.
+    pub(super) fn push(&mut self, start: u64, end: u64, mark: u64, limit: usize) {
+        if self.0.len() >= limit.max(1) && self.0.first().is_some_and(|first| first.end <= mark) {
+            work::spend(1);
+            self.0.remove(0);
+        }
         let count = self.0.len();
         match self.0.last_mut() {
             Some(last) if count >= limit.max(1) => last.end = end,
@@ -35,6 +42,7 @@ impl Holes {
         let mut filled = Filled::default();
         let mut at = 0;
         while let Some(&hole) = self.0.get(at) {
+            work::spend(1);
             if hole.start >= end {
                 break;
             }
@@ -68,7 +76,7 @@ impl Holes {
 
     /// The first hole that ends above `position`.
     pub(super) fn first_above(&self, position: u64) -> Option<Hole> {
-        self.0.iter().find(|hole| hole.end > position).copied()
+        self.0.iter().inspect(|_| work::spend(1)).find(|hole| hole.end > position).copied()
     }
 }
 
@@ -81,7 +89,7 @@ mod tests {
     #[test]
     fn a_hole_is_filled_from_both_ends_and_the_middle() {
         let mut holes = Holes::default();
-        holes.push(10, 20, 64);
+        holes.push(10, 20, 0, 64);
         assert_eq!(holes.fill(12, 14, 13, 64), Filled { bytes: 2, below: 1 });
         assert_eq!(holes.first_above(0), Some(Hole { start: 10, end: 12 }));
         assert_eq!(holes.first_above(12), Some(Hole { start: 14, end: 20 }));
@@ -93,11 +101,22 @@ mod tests {
     fn their_number_is_bounded() {
         let mut holes = Holes::default();
         for number in 0..1000 {
-            holes.push(number * 10, number * 10 + 5, 64);
+            holes.push(number * 10, number * 10 + 5, 0, 64);
         }
         assert_eq!(holes.0.len(), 64);
         holes.fill(2, 3, 0, 64);
         assert_eq!(holes.0.len(), 64);
+    }
+
+    #[test]
+    fn the_oldest_that_was_given_up_goes_first() {
+        let mut holes = Holes::default();
+        for number in 0..1000 {
+            holes.push(number * 10, number * 10 + 5, number * 10, 64);
+        }
+        assert_eq!(holes.0.len(), 64);
+        assert_eq!(holes.0[0], Hole { start: 9360, end: 9365 });
+        assert_eq!(holes.fill(9985, 9990, 0, 64).bytes, 0, "seen, and remembered as seen");
     }
 
     proptest! {
@@ -107,7 +126,7 @@ mod tests {
                                          fills in prop::collection::vec((0u64..60, 1u64..20), 0..20)) {
             let (mut holes, mut bytes, mut high) = (Holes::default(), BTreeSet::new(), 0);
             for (seen, missed) in pushes {
-                holes.push(high + seen, high + seen + missed, 64);
+                holes.push(high + seen, high + seen + missed, 0, 64);
                 bytes.extend(high + seen..high + seen + missed);
                 high += seen + missed;
             }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::work;
+
 /// Pieces in the order of their starts; they may overlap.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
@@ -37,7 +39,9 @@ impl Pieces {
 
     pub(super) fn insert(&mut self, piece: Piece) {
         self.held += Self::cost(piece.bytes.len());
-        let at = self.pieces.iter().rposition(|other| other.start <= piece.start).map_or(0, |before| before + 1);
+        let at = self.pieces.partition_point(|other| other.start <= piece.start);
+        // What the deque moves to make room.
+        work::spend(at.min(self.pieces.len() - at));
         self.pieces.insert(at, piece);
     }
 

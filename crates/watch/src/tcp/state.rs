@@ -1,4 +1,8 @@
-//! How a connection stands, by Zeek's rules (`base/protocols/conn/main.zeek`).
+//! How a connection stands, by Zeek's rules: `base/protocols/conn/main.zeek` for the names,
+//! `packet_analysis/protocol/tcp/TCPSessionAdapter.cc` for what a packet does to an end (read in Zeek 8, August 2026).
+//!
+//! One difference is left: Zeek calls whoever it hears first the originator and may turn the roles later; here a
+//! SYN-ACK comes from the responder from the start.
 
 use ledger::{ConnectionState, Direction};
 use wire::tcp::flags::{ACK, FIN, RST, SYN};
@@ -12,7 +16,7 @@ pub(crate) enum Endpoint {
     /// Heard of, but not from the start.
     Partial,
     SynSent,
-    /// Answered a SYN that was not seen.
+    /// The client's end sent a SYN-ACK before anything else was heard of it.
     SynAckSent,
     Established,
     /// Sent FIN.
@@ -21,61 +25,73 @@ pub(crate) enum Endpoint {
     Reset,
 }
 
+/// What Zeek's history says of a client that gives up before it is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Attempt {
+    /// Nothing was sent.
+    #[default]
+    None,
+    /// The first packet was the client's SYN; it has sent no ACK, FIN or odd mixture of flags since.
+    Calling,
+    /// And then it sent RST.
+    GivenUp,
+    /// Anything else.
+    Other,
+}
+
 /// Both ends, indexed by [`Direction::index`] of what they send.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Endpoints([Endpoint; 2]);
+pub(crate) struct Endpoints {
+    ends: [Endpoint; 2],
+    /// What each was before it last changed.
+    before: [Endpoint; 2],
+    /// Whether each has sent FIN or RST.
+    has_closed: [bool; 2],
+    attempt: Attempt,
+}
 
 impl Endpoints {
-    /// Takes in the control bits of a packet sent in `direction`.
+    /// Takes in a packet with these control bits sent in `direction`; `has_payload` if it carries data.
     #[inline]
-    pub(crate) fn packet(&mut self, direction: Direction, flags: u8) {
-        let (own, peer) = (self.0[direction.index()], self.0[1 - direction.index()]);
-        let next = if flags & RST != 0 {
-            // What follows both FINs is the tear-down's own noise.
-            if self.both_closed() { own } else { Endpoint::Reset }
-        } else if own == Endpoint::Reset {
-            own
-        } else if flags & FIN != 0 {
-            Endpoint::Closed
-        } else if flags & SYN != 0 && matches!(own, Endpoint::Inactive | Endpoint::SynSent) {
-            match (flags & ACK != 0, peer) {
-                (false, _) => Endpoint::SynSent,
-                (true, Endpoint::Inactive | Endpoint::Partial) => Endpoint::SynAckSent,
-                (true, _) => {
-                    if peer == Endpoint::SynSent {
-                        self.0[1 - direction.index()] = Endpoint::Established;
-                    }
-                    Endpoint::Established
-                }
-            }
-        } else if own == Endpoint::Inactive {
-            Endpoint::Partial
-        } else {
-            own
-        };
-        self.0[direction.index()] = next;
+    pub(crate) fn packet(&mut self, direction: Direction, flags: u8, has_payload: bool) {
+        if self.attempt != Attempt::Other {
+            self.note_attempt(direction, flags, has_payload);
+        }
+        // The packets between handshake and tear-down, which are most, change nothing.
+        let own = direction.index();
+        if flags & (SYN | FIN | RST) != 0 || self.ends[own] == Endpoint::Inactive {
+            self.change(direction, flags, has_payload);
+        }
     }
 
     /// Both sides sent FIN, or one sent RST: the connection is no longer in process.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
-        self.both_closed() || self.0.contains(&Endpoint::Reset)
+        self.ends == [Endpoint::Closed, Endpoint::Closed] || self.ends.contains(&Endpoint::Reset)
+    }
+
+    /// Whether each side has sent FIN or RST. Zeek's duration ends with the packet that makes it so.
+    #[inline]
+    pub(crate) fn both_have_closed(&self) -> bool {
+        self.has_closed == [true, true]
     }
 
     /// Whether `direction`'s end has sent its SYN and has had no answer.
     pub(crate) fn is_calling(&self, direction: Direction) -> bool {
-        self.0[direction.index()] == Endpoint::SynSent
+        self.ends[direction.index()] == Endpoint::SynSent
     }
 
-    /// Zeek's name for it.
-    pub(crate) fn name(&self) -> ConnectionState {
+    /// Zeek's name for it; `has_payload` if either side sent data.
+    pub(crate) fn name(&self, has_payload: bool) -> ConnectionState {
         use Endpoint::{Closed, Established, Inactive, Partial, Reset, SynAckSent, SynSent};
         let silent = |end| matches!(end, Inactive | Partial);
-        match self.0 {
+        match self.ends {
             [SynSent | SynAckSent, Reset] => ConnectionState::Rej,
+            [Reset, Reset] if !has_payload => ConnectionState::Rej,
             [up, Reset] if silent(up) => ConnectionState::Rstrh,
             [_, Reset] => ConnectionState::Rstr,
-            [Reset, down] if silent(down) => ConnectionState::Rstos0,
+            [Reset, down] if silent(down) && self.attempt == Attempt::GivenUp => ConnectionState::Rstos0,
+            [Reset, down] if silent(down) => ConnectionState::Oth,
             [Reset, _] => ConnectionState::Rsto,
             [Closed, Closed] => ConnectionState::SF,
             [Closed, down] if silent(down) => ConnectionState::Sh,
@@ -88,63 +104,100 @@ impl Endpoints {
         }
     }
 
-    fn both_closed(&self) -> bool {
-        self.0 == [Endpoint::Closed, Endpoint::Closed]
+    #[cold]
+    fn change(&mut self, direction: Direction, flags: u8, has_payload: bool) {
+        let has = |flag: u8| flags & flag != 0;
+        let (own, peer) = (direction.index(), 1 - direction.index());
+        let is_client = direction == Direction::Up;
+        match self.ends[own] {
+            Endpoint::Inactive => {
+                if has(SYN) && is_client {
+                    self.set(own, if has(ACK) { Endpoint::SynAckSent } else { Endpoint::SynSent });
+                } else if has(SYN) {
+                    if self.ends[peer] == Endpoint::SynSent {
+                        self.set(peer, Endpoint::Established);
+                    }
+                    self.set(own, Endpoint::Established);
+                }
+                if has(FIN) {
+                    self.set(own, Endpoint::Closed);
+                }
+                if has(RST) {
+                    self.set(own, Endpoint::Reset);
+                }
+                if !has(SYN | FIN | RST) {
+                    self.begin_without_syn(direction, flags, has_payload);
+                }
+            }
+            Endpoint::SynSent | Endpoint::SynAckSent => {
+                if has(FIN) {
+                    self.set(own, Endpoint::Closed);
+                }
+                if has(RST) {
+                    self.set(own, Endpoint::Reset);
+                }
+            }
+            Endpoint::Partial | Endpoint::Established => {
+                let is_late_syn = has(SYN) && !has(ACK) && self.ends[own] == Endpoint::Partial;
+                if is_late_syn && self.ends[peer] == Endpoint::Inactive {
+                    self.set(own, Endpoint::SynSent);
+                }
+                if has(RST) {
+                    self.set(own, Endpoint::Reset);
+                } else if has(FIN) {
+                    self.set(own, Endpoint::Closed);
+                    if self.ends[peer] == Endpoint::Reset && self.before[peer] == Endpoint::Closed {
+                        // FIN, then RST: with the other side's FIN it was an ordinary end after all.
+                        self.set(peer, Endpoint::Closed);
+                    }
+                }
+            }
+            // What follows both FINs is the tear-down's own noise.
+            Endpoint::Closed => {
+                if has(RST) && self.ends[peer] != Endpoint::Closed {
+                    self.set(own, Endpoint::Reset);
+                }
+            }
+            Endpoint::Reset => {}
+        }
+        self.has_closed[own] |= matches!(self.ends[own], Endpoint::Closed | Endpoint::Reset);
+    }
+
+    /// The first packet of an end has no SYN, FIN or RST.
+    fn begin_without_syn(&mut self, direction: Direction, flags: u8, has_payload: bool) {
+        let (own, peer) = (direction.index(), self.ends[1 - direction.index()]);
+        if direction == Direction::Down && !has_payload && peer == Endpoint::SynSent {
+            // Some servers acknowledge a SYN before they answer it.
+        } else if flags & ACK != 0 && peer == Endpoint::Established {
+            // The other side's SYN-ACK was seen, so this side's SYN was only missed.
+            self.set(own, Endpoint::Established);
+        } else {
+            self.set(own, Endpoint::Partial);
+        }
+    }
+
+    fn note_attempt(&mut self, direction: Direction, flags: u8, has_payload: bool) {
+        let is_client = direction == Direction::Up;
+        let control = flags & (SYN | FIN | RST);
+        self.attempt = match self.attempt {
+            Attempt::None if is_client && control == SYN && flags & ACK == 0 => Attempt::Calling,
+            Attempt::None => Attempt::Other,
+            Attempt::Calling if is_client => match control {
+                RST => Attempt::GivenUp,
+                SYN if flags & ACK == 0 => Attempt::Calling,
+                0 if has_payload || flags & ACK == 0 => Attempt::Calling,
+                _ => Attempt::Other,
+            },
+            as_before => as_before,
+        };
+    }
+
+    fn set(&mut self, end: usize, state: Endpoint) {
+        if self.ends[end] != state {
+            self.before[end] = std::mem::replace(&mut self.ends[end], state);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use Direction::{Down, Up};
-
-    fn after(packets: &[(Direction, u8)]) -> ConnectionState {
-        let mut ends = Endpoints::default();
-        for &(direction, flags) in packets {
-            ends.packet(direction, flags);
-        }
-        ends.name()
-    }
-
-    const OPEN: [(Direction, u8); 3] = [(Up, SYN), (Down, SYN | ACK), (Up, ACK)];
-
-    fn then(rest: &[(Direction, u8)]) -> ConnectionState {
-        after(&[&OPEN[..], rest].concat())
-    }
-
-    #[test]
-    fn every_name_has_its_packets() {
-        let (fin, rst) = (FIN | ACK, RST | ACK);
-        let cases = [
-            (after(&[(Up, SYN), (Up, SYN)]), ConnectionState::S0),
-            (then(&[]), ConnectionState::S1),
-            (then(&[(Up, fin), (Down, fin), (Up, ACK)]), ConnectionState::SF),
-            (after(&[(Up, SYN), (Down, rst)]), ConnectionState::Rej),
-            (then(&[(Up, fin), (Down, ACK)]), ConnectionState::S2),
-            (then(&[(Down, fin), (Up, ACK)]), ConnectionState::S3),
-            (then(&[(Up, RST)]), ConnectionState::Rsto),
-            (then(&[(Down, RST)]), ConnectionState::Rstr),
-            (after(&[(Up, SYN), (Up, RST)]), ConnectionState::Rstos0),
-            (after(&[(Down, SYN | ACK), (Down, RST)]), ConnectionState::Rstrh),
-            (after(&[(Up, SYN), (Up, FIN)]), ConnectionState::Sh),
-            (after(&[(Down, SYN | ACK), (Down, FIN)]), ConnectionState::Shr),
-            (after(&[(Up, ACK), (Down, ACK)]), ConnectionState::Oth),
-        ];
-        for (found, wanted) in cases {
-            assert_eq!(found, wanted);
-        }
-    }
-
-    #[test]
-    fn a_late_reset_does_not_undo_a_tear_down_and_an_early_one_decides() {
-        assert_eq!(then(&[(Up, FIN), (Down, FIN), (Up, RST)]), ConnectionState::SF);
-        assert_eq!(then(&[(Up, FIN), (Down, RST)]), ConnectionState::Rstr);
-        assert_eq!(then(&[(Up, RST), (Up, FIN), (Down, FIN)]), ConnectionState::Rsto);
-    }
-
-    #[test]
-    fn both_may_open_at_once() {
-        let open = [(Up, SYN), (Down, SYN), (Up, SYN | ACK), (Down, SYN | ACK)];
-        assert_eq!(after(&open), ConnectionState::S1);
-    }
-}
+mod tests;

@@ -38,6 +38,8 @@ struct Interface {
     /// Seconds to add to every time.
     offset_s: i64,
     drops: u64,
+    /// if_name, if it is UTF-8 as it must be.
+    name: String,
 }
 
 /// Units of a timestamp in a second.
@@ -63,6 +65,10 @@ impl File {
     /// Packets lost by the capture, all sections and interfaces.
     pub(super) fn drops(&self) -> u64 {
         self.interfaces.iter().fold(self.drops_before, |sum, interface| sum.saturating_add(interface.drops))
+    }
+
+    pub(super) fn interface_name(&self, index: u32) -> &str {
+        self.interfaces.get(index as usize).map_or("", |interface| &interface.name)
     }
 
     #[inline]
@@ -142,6 +148,7 @@ impl File {
             resolution: Resolution::Decimal(6),
             offset_s: 0,
             drops: 0,
+            name: String::new(),
         };
         for (code, value) in self.options(&body[8..]) {
             match (code, value) {
@@ -149,6 +156,9 @@ impl File {
                     interface.resolution = Resolution::Binary(u32::from(power & 0x7F));
                 }
                 (OPTION_RESOLUTION, [power, ..]) => interface.resolution = Resolution::Decimal(u32::from(*power)),
+                (OPTION_NAME, value) if value.len() <= NAME_MAX => {
+                    interface.name = std::str::from_utf8(value).unwrap_or("").trim_end_matches('\0').to_owned();
+                }
                 (OPTION_OFFSET, value) if value.len() == 8 => interface.offset_s = self.order.u64(value, 0) as i64,
                 _ => {}
             }
@@ -258,6 +268,10 @@ fn short(what: &'static str, body: &[u8], offset: u64) -> CaptureError {
     CaptureError::Corrupt { offset, what, value: body.len() as u64 + 12 }
 }
 
+/// if_name.
+pub(super) const OPTION_NAME: u16 = 2;
+/// A name longer than this is no device's and is left out.
+const NAME_MAX: usize = 255;
 /// if_tsresol.
 pub(super) const OPTION_RESOLUTION: u16 = 9;
 /// if_tsoffset.

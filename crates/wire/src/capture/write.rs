@@ -45,7 +45,7 @@ pub fn interface(into: &mut Vec<u8>, link: LinkType, snap_length: u32, name: &st
         into.extend(link.number().to_le_bytes());
         into.extend([0, 0]);
         into.extend(snap_length.to_le_bytes());
-        option(into, OPTION_NAME, name.as_bytes());
+        option(into, pcapng::OPTION_NAME, name.as_bytes());
         option(into, pcapng::OPTION_RESOLUTION, &[9]);
         option(into, 0, &[]);
     });
@@ -99,5 +99,3 @@ fn padded(into: &mut Vec<u8>, bytes: &[u8]) {
 
 /// shb_userappl.
 const OPTION_APPLICATION: u16 = 4;
-/// if_name.
-const OPTION_NAME: u16 = 2;

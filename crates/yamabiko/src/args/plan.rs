@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use lab::plan::{ArrivalKind, HostPlan, HttpVersion, LoadPlan, PathPlan, Placement, Plan, ServerPlan, Wait};
+use lab::plan::{
+    ArrivalKind, HostPlan, HttpVersion, LoadPlan, PathPlan, Placement, Plan, ServerPlan, Wait, WatchAt, WatchPlan,
+};
 use ledger::Method;
 
-use super::{Arrivals, Bench, HostOptions, Http, MethodName, PathOptions, ServerOptions};
+use super::{Arrivals, Bench, HostOptions, Http, MethodName, PathOptions, ServerOptions, WatchOptions};
 
 const CLOSED_CONNECTIONS: u32 = 64;
 const OPEN_CLIENTS: u32 = 100;
@@ -73,10 +75,12 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         },
         path,
         server: server_plan(&bench.server),
+        watch: watch_plan(&bench.watch),
         host: host_plan(&bench.host, Placement::Split),
         slo: bench.result.slo.clone(),
     };
     plan.check()?;
+    plan.watch.at = Some(plan.watch_at());
     plan.load.warmup = match (load.warmup, load.rate) {
         (Some(warmup), _) => warmup,
         (None, None) => Duration::ZERO,
@@ -146,6 +150,20 @@ pub fn server_plan(options: &ServerOptions) -> Option<ServerPlan> {
         tcp: options.server_tcp.clone().unwrap_or_default(),
         start_timeout: options.server_start_timeout,
     })
+}
+
+/// The second witness as meant.
+pub fn watch_plan(options: &WatchOptions) -> WatchPlan {
+    let plan = WatchPlan::default();
+    WatchPlan {
+        at: options.watch.map(|at| match at {
+            super::WatchAt::Server => WatchAt::Server,
+            super::WatchAt::Both => WatchAt::Both,
+            super::WatchAt::None => WatchAt::None,
+        }),
+        snap: options.watch_snap.unwrap_or(plan.snap),
+        ..plan
+    }
 }
 
 /// This machine's part as meant.

@@ -83,7 +83,8 @@ pub fn command_line() -> String {
         .join(" ")
 }
 
-fn quote(word: &str) -> String {
+/// A word as a shell reads it back.
+pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

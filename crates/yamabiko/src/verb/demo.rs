@@ -3,13 +3,15 @@
 //! P1 (Nishimura and others, about 2001) offered 110 requests a second to the same server over a LAN, over a constant
 //! RTT of 48 ms, and over the RTTs of a real audience, and counted the connections in process.
 
+mod page;
+
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use lab::Outcome;
-use lab::plan::{ArrivalKind, HostPlan, HttpVersion, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp};
+use lab::plan::{ArrivalKind, HostPlan, HttpVersion, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, WatchPlan};
 use ledger::{Document, Method, Verdict};
 use store::Book;
 use sys::signal::Interrupts;
@@ -18,6 +20,7 @@ use units::RequestRate;
 use super::bench::print;
 use crate::args;
 use crate::exit::Exit;
+use crate::page_file;
 use crate::progress::Display;
 use crate::terminal::say;
 
@@ -91,6 +94,9 @@ pub fn run(demo: &args::Demo) -> Result<Exit> {
         print(&(serde_json::to_string_pretty(&documents)? + "\n"))?;
     } else {
         print(&table(&outcomes))?;
+        if let Some(path) = page::write(&outcomes)? {
+            print(&format!("\nWith charts, in a browser:\n{}\n", page_file::url(&path)))?;
+        }
     }
     let invalid = outcomes.iter().any(|outcome| outcome.document.validity.verdict == Verdict::Invalid);
     Ok(if invalid { Exit::Invalid } else { Exit::Fine })
@@ -132,17 +138,38 @@ fn plan(experiment: &Experiment, demo: &args::Demo, folder: &Path) -> Result<Pla
             start_timeout: Duration::from_secs(10),
         }),
         host: HostPlan::default(),
+        watch: WatchPlan::default(),
         slo: None,
     };
     plan.check()?;
     Ok(plan)
 }
 
-fn table(outcomes: &[Outcome]) -> String {
+/// What the table and the page say of each run: its label, asked and got RTT, connections in process here and in the
+/// paper, median and 99th percentile of the response time, verdict.
+fn rows(outcomes: &[Outcome]) -> Vec<[String; 8]> {
     let ms = |ns: u64| {
         let ms = ns as f64 / 1e6;
         if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
     };
+    let row = |(experiment, outcome): (&Experiment, &Outcome)| {
+        let document = &outcome.document;
+        let (load, path) = (document.load.as_ref()?, document.path.as_ref()?);
+        Some([
+            experiment.label.to_owned(),
+            ms(path.asked_rtt_ns.p50),
+            path.got_rtt_ns.map_or("-".into(), |rtt| ms(rtt.p50)),
+            format!("{:.1}", load.connections.mean),
+            experiment.paper.to_owned(),
+            ms(load.response_time_ns.p50),
+            ms(load.response_time_ns.p99),
+            document.validity.verdict.name().to_owned(),
+        ])
+    };
+    EXPERIMENTS.iter().zip(outcomes).filter_map(row).collect()
+}
+
+fn table(outcomes: &[Outcome]) -> String {
     let mut text = format!(
         "\n{:<20} {:>10} {:>10}   {:>23}   {:>10} {:>10}   {}\n{:<20} {:>10} {:>10}   {:>11} {:>11}   {:>10} {:>10}\n",
         "",
@@ -160,29 +187,18 @@ fn table(outcomes: &[Outcome]) -> String {
         "median",
         "p99"
     );
-    for (experiment, outcome) in EXPERIMENTS.iter().zip(outcomes) {
-        let document = &outcome.document;
-        let (Some(load), Some(path)) = (&document.load, &document.path) else { continue };
+    for [label, asked, got, here, paper, median, p99, verdict] in rows(outcomes) {
         text.push_str(&format!(
-            "{:<20} {:>10} {:>10}   {:>11.1} {:>11}   {:>10} {:>10}   {}\n",
-            experiment.label,
-            ms(path.asked_rtt_ns.p50),
-            path.got_rtt_ns.map_or("-".into(), |rtt| ms(rtt.p50)),
-            load.connections.mean,
-            experiment.paper,
-            ms(load.response_time_ns.p50),
-            ms(load.response_time_ns.p99),
-            document.validity.verdict.name(),
+            "{label:<20} {asked:>10} {got:>10}   {here:>11} {paper:>11}   {median:>10} {p99:>10}   {verdict}\n"
         ));
     }
-    text.push_str(
-        "\nThe same server, the same rate: the further and the more varied its users are, the more connections it must \
-         hold\nat once. A benchmark on a LAN shows none of this.\n\nWhy the figures are lower than in 2001: that server \
-         needed about 45 ms for a request even without any distance, and\nits TCP began with a window of 2 segments, so \
-         10 KB took two more round trips; today's begins with 10, which carry\nit in one flight. Add --server-tcp \
-         initcwnd=2,cc=reno to a bench for TCP as it was. Koshien's distances are fitted\nto the paper's published \
-         figures, not measured.\n",
-    );
+    for note in NOTES {
+        text.push('\n');
+        for line in wrapped(note, COLUMNS) {
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
     for outcome in outcomes {
         for check in &outcome.document.validity.checks {
             if check.state == ledger::CheckState::Failed || check.state == ledger::CheckState::CouldNotRun {
@@ -195,3 +211,31 @@ fn table(outcomes: &[Outcome]) -> String {
     }
     text
 }
+
+/// Lines of at most `width` columns, broken between words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// What the figures mean, and why they are not those of 2001.
+const NOTES: [&str; 2] = [
+    "The same server, the same rate: the further and the more varied its users are, the more connections it must hold \
+     at once. A benchmark on a LAN shows none of this.",
+    "Why the figures are lower than in 2001: that server needed about 45 ms for a request even without any distance, \
+     and its TCP began with a window of 2 segments, so 10 KB took two more round trips; today's begins with 10, which \
+     carry it in one flight. Add --server-tcp initcwnd=2,cc=reno to a bench for TCP as it was. Koshien's distances are \
+     fitted to the paper's published figures, not measured.",
+];
+
+/// Width of the table.
+const COLUMNS: usize = 118;

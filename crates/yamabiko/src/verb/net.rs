@@ -28,9 +28,12 @@ pub fn run(net: &args::Net) -> Result<Exit> {
         clients: net.clients,
         // Programs run where they like; a real-time path that may go where it is quiet disturbs them least.
         host: plan::host_plan(&net.host, Placement::Float),
+        watch: plan::watch_plan(&net.watch),
         seed: net.seed,
+        book: None,
+        name: "net".into(),
     };
-    let outcome = lab::net(&plan, &command, |facts| {
+    let outcome = lab::net(&plan, &command, None, |facts| {
         if std::io::stderr().is_terminal() {
             say(facts);
         }

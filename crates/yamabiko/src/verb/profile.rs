@@ -1,4 +1,6 @@
-//! `yamabiko profile`: distances, built in or from a file.
+//! `yamabiko profile`: distances, built in, from a file, or learned from a capture.
+
+mod learn;
 
 use anyhow::{Result, bail};
 use path::Profile;
@@ -8,11 +10,12 @@ use crate::args;
 use crate::exit::Exit;
 use crate::terminal;
 
-/// Lists or shows.
+/// Lists, shows or learns.
 pub fn run(arguments: &args::Profile) -> Result<Exit> {
     match arguments {
         args::Profile::List => list(),
         args::Profile::Show { name, clients } => show(name, *clients),
+        args::Profile::Learn(learn) => learn::run(learn),
     }
 }
 

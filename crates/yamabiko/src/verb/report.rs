@@ -1,12 +1,19 @@
-//! `yamabiko report`: a run from the book, printed again.
+//! `yamabiko report`: a run from the book, printed again, or as a page, or as plots.
 
-use anyhow::{Result, bail};
-use ledger::{Document, WatchDocument};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use lab::plan::Plan;
+use ledger::{Document, ReproductionDocument, WatchDocument};
+use report::run_page::{self, Sources};
 use store::Book;
 
 use super::bench::print;
 use crate::args;
 use crate::exit::{self, Exit};
+use crate::page_file;
 use crate::terminal;
 
 /// Prints the run. The exit status is the run's own: a script that reads an invalid run again is told again.
@@ -16,8 +23,19 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
         bail!("there is no run in {} yet; `yamabiko demo` makes the first", book.root().display());
     }
     let dir = book.find(&arguments.run)?;
+    // One that did not end has no document; what can be read instead is said below.
+    if let Ok(Some(document)) = store::read_reproduction(&dir) {
+        return reproduction(&dir, &document, arguments);
+    }
+    if arguments.html.is_some() || arguments.svg.is_some() {
+        return drawn(&dir, arguments);
+    }
     let document = store::read_summary(&dir)?;
-    if let Some(part) = store::read_watch_part(&dir)? {
+    // A capture of its own, without a load or a path, has a screen of its own.
+    if document.load.is_none()
+        && document.path.is_none()
+        && let Some(part) = document.watch
+    {
         let Document { schema, run, validity, .. } = document;
         let document = WatchDocument { schema, run, validity, watch: part };
         super::watch::show(&document, arguments.json)?;
@@ -30,4 +48,67 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
         print(&report::terminal::render(&document, histogram.as_ref(), terminal::style()))?;
     }
     Ok(exit::of_document(&document, false))
+}
+
+/// A reproduction: its rows, or the page that was made with it.
+fn reproduction(dir: &Path, document: &ReproductionDocument, arguments: &args::Report) -> Result<Exit> {
+    ensure!(
+        arguments.svg.is_none(),
+        "--svg: a reproduction's plots are on its page (--html); each of its runs has its own"
+    );
+    match &arguments.html {
+        None => super::reproduce::show(document, arguments.json)?,
+        Some(path) => {
+            let page = dir.join(super::reproduce::PAGE);
+            let html = fs::read(&page).with_context(|| format!("reading {}", page.display()))?;
+            page_file::write(path, &html)?;
+            print(&(page_file::url(path) + "\n"))?;
+        }
+    }
+    Ok(exit::of_validity(&document.validity))
+}
+
+/// The page and the plots; what is printed is where they are.
+fn drawn(dir: &Path, arguments: &args::Report) -> Result<Exit> {
+    let sources = sources(dir)?;
+    let exit = exit::of_document(&sources.document, false);
+    let page = run_page::page(&sources);
+    if let Some(folder) = &arguments.svg {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        let mut names = BTreeSet::new();
+        for figure in page.figures() {
+            let path = folder.join(page_file::name_of(figure.title(), &mut names));
+            page_file::write(&path, figure.standalone().as_bytes())?;
+            print(&format!("{}\n", path.display()))?;
+        }
+    }
+    if let Some(path) = &arguments.html {
+        let html = page.into_html();
+        if path == Path::new("-") {
+            print(&html)?;
+        } else {
+            page_file::write(path, html.as_bytes())?;
+            print(&(page_file::url(path) + "\n"))?;
+        }
+    }
+    Ok(exit)
+}
+
+/// A run as a page needs it, with what its plan asked of the path.
+pub fn sources(dir: &Path) -> Result<Sources> {
+    let mut sources = Sources::read(dir)?;
+    // A profile of the user's own may be gone or changed since: then the plot has no line for what was asked.
+    let asked = Plan::from_toml(&sources.plan, "plan.toml").ok().and_then(|plan| {
+        let clients = lab::distances::clients(plan.path.as_ref()?, plan.load.clients).ok()?;
+        Some(
+            clients.iter().map(|client| u64::try_from(client.rtt().as_nanos()).unwrap_or(u64::MAX)).collect::<Vec<_>>(),
+        )
+    });
+    let matches = |asked: &[u64]| {
+        let key = |q: &ledger::Quantiles| (q.count, q.min, q.p50, q.p75, q.p90, q.p99, q.max);
+        let kept = sources.document.path.as_ref().map(|path| key(&path.asked_rtt_ns));
+        kept == Some(key(&stats::quantiles_of(asked)))
+    };
+    sources.asked_rtt_ns = asked.filter(|asked| matches(asked)).unwrap_or_default();
+    Ok(sources)
 }

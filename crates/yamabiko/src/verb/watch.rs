@@ -9,14 +9,26 @@
 //! Packets are analysed as they come and their records written as they close: memory does not grow with the capture.
 
 mod document;
+mod face;
 mod file;
 mod live;
 mod logs;
+mod message;
+mod pcapng;
+mod receive;
+mod screen;
+mod send;
 mod sink;
+mod token;
+mod view;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use ledger::WatchDocument;
-use report::figures;
+use lab::host::{CorePlan, facts};
+use ledger::{WatchDocument, WatchPart};
 use store::{Book, RunFolder};
 use sys::clock::{Clock, realtime_ns};
 use sys::signal::Interrupts;
@@ -26,8 +38,15 @@ use watch::{CapturePoint, Watch, WatchSpec};
 use super::bench::{command_line, print};
 use crate::args::{self, At};
 use crate::exit::{self, Exit};
-use crate::terminal::{self, say};
+use crate::terminal;
+use face::Face;
+use live::Live;
+use message::End;
+use pcapng::Recorder;
+use send::{Origin, Sender};
 use sink::Sink;
+use token::Token;
+use view::{RttBuckets, View};
 
 /// How a capture went, besides its records.
 pub struct Ending {
@@ -44,17 +63,23 @@ pub struct Ending {
 /// Watches, and prints the summary.
 pub fn run(arguments: &args::Watch) -> Result<Exit> {
     let interrupts = Interrupts::install()?;
+    if let Some(address) = arguments.from {
+        return receive::run(arguments, address, &interrupts);
+    }
     let capture_point = match arguments.at {
         At::Server => CapturePoint::AtServer,
         At::Client => CapturePoint::AtClient,
         At::Between => CapturePoint::Between,
     };
+    if arguments.token_file.is_some() && arguments.to.is_none() {
+        bail!("--token-file goes with --to or --from");
+    }
     let mut watch = Watch::new(WatchSpec {
         capture_point,
         server_ports: (!arguments.ports.is_empty()).then(|| arguments.ports.clone()),
         servers: arguments.servers.clone(),
         // Not to be guessed by whoever sends the packets.
-        hash_seed: realtime_ns().rotate_left(32) ^ u64::from(std::process::id()),
+        hash_seed: random(),
         ..WatchSpec::default()
     });
     // The source first: what cannot be opened leaves no folder behind.
@@ -63,42 +88,95 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
         (None, Some(path)) => Source::File(file::open(path)?, file::name(path)),
         _ => bail!("give a device (-i) or a capture file (-r)"),
     };
+    refuse_to_overwrite(arguments)?;
+    // What a file's packets were cut to is not known before they are read: 0.
+    let snap_length = if arguments.interface.is_some() { live::snap_length(arguments) } else { 0 };
+    let create = |path| Recorder::create(path, snap_length, &interrupts);
+    let recorder = arguments.pcapng.as_deref().map(create).transpose()?;
+    let sender = match &arguments.to {
+        Some(to) => Some(start_sending(to, arguments, source.name(), capture_point)?),
+        None => None,
+    };
     let clock = Clock::start();
     let folder = if arguments.no_save {
         None
     } else {
         Some(Book::open()?.create(&arguments.name, clock.started(), realtime_ns())?)
     };
-    let mut sink = Sink::new(folder.as_ref(), arguments)?;
+    let mut sink = Sink::new(folder.as_ref(), arguments, arguments.interface.is_some(), recorder)?;
     let name = source.name().to_owned();
-    let ending = match source {
-        Source::Live(capture, _) => live::watch(capture, arguments, &clock, &interrupts, &mut watch, &mut sink),
+    let mut ending = match source {
+        Source::Live(capture, device) => {
+            let mut face = Face::open(arguments.json, arguments.plain, live::greeting(arguments, &device));
+            let live = Live {
+                device: &device,
+                duration: arguments.duration,
+                capture_point,
+                clock: &clock,
+                interrupts: &interrupts,
+                face: &mut face,
+                sender: sender.as_ref(),
+            };
+            let ending = live::watch(capture, live, &mut watch, &mut sink);
+            face.close();
+            ending
+        }
         Source::File(input, _) => file::watch(input, arguments, &interrupts, &mut watch, &mut sink),
     };
-    if let (Some(failure), 0) = (&ending.failure, watch.live().counts.packets) {
+    if watch.live().counts.packets == 0
+        && let Some(failure) = ending.failure.take()
+    {
         // Nothing was readable: there is nothing to report, and nothing to keep.
         drop(sink);
         if let Some(folder) = &folder {
             let _ = std::fs::remove_dir(folder.path());
         }
-        bail!("{name}: {failure:#}");
+        return Err(failure.context(name));
     }
-    watch.finish(ending.to);
+    while watch.finish_some(ending.to, TAKE_AT_END) {
+        sink.take(&mut watch);
+    }
     sink.take(&mut watch);
     let part = sink.summary.part(&watch, &name, capture_point);
-    let store_failure = sink.finish().err();
+    let fresh = sink.fresh();
+    let rtt = RttBuckets::of(watch.handshake_rtt_histogram());
+    let store_failure = sink.finish(part.capture_drops, ending.to).err();
+    let sending_failure = sender.and_then(|sender| {
+        let elapsed_s = ending.to.since(ending.from).as_secs_f64();
+        let view = View { elapsed_s, totals: part.clone(), rtt, ..View::default() };
+        let failure = ending.failure.as_ref().map(|failure| format!("{failure:#}"));
+        sender.finish(fresh, &view, End { interrupted: ending.interrupted, failure }, &interrupts).err()
+    });
     let document = document::make(part, &ending, folder.as_ref(), &command_line())?;
     if let Some(folder) = &folder {
         folder.write_summary(&document)?;
     }
     show(&document, arguments.json)?;
-    if let Some(failure) = ending.failure {
-        return Err(failure.context(name));
+    let reading_failure = ending.failure.map(|failure| failure.context(name));
+    let store_failure = store_failure.map(|failure| failure.context("the figures are whole, the files are not"));
+    match reading_failure.or(store_failure).or(sending_failure) {
+        Some(failure) => Err(failure),
+        None => Ok(exit::of_validity(&document.validity)),
     }
-    if let Some(failure) = store_failure {
-        return Err(failure.context("the figures are whole, the files are not"));
-    }
-    Ok(exit::of_validity(&document.validity))
+}
+
+/// Begins to send the series: asks the receiver first, so that a wrong token is known at once.
+fn start_sending(to: &str, arguments: &args::Watch, source: &str, capture_point: CapturePoint) -> Result<Sender> {
+    let token = Token::find(arguments.token_file.as_deref())?;
+    let origin = Origin {
+        host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().chars().take(64).collect(),
+        machine: facts(&CorePlan { client: None, server: None })?,
+        started_at_ns: realtime_ns(),
+        session: format!("{:016x}{:016x}", random(), random()),
+    };
+    let totals =
+        WatchPart { source: source.to_owned(), capture_point: capture_point.name().to_owned(), ..WatchPart::default() };
+    Sender::start(to, token.as_ref(), origin, &View { totals, ..View::default() })
+}
+
+/// From the system's own source of chance, as the seeds of every hash map.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Prints the document of a capture.
@@ -128,43 +206,21 @@ fn kept(folder: Option<&RunFolder>) -> (String, String) {
     folder.map(|folder| (folder.id().to_owned(), folder.path().display().to_string())).unwrap_or_default()
 }
 
-/// One line of how things stand, with rates since the last.
-struct Pulse {
-    at: f64,
-    packets: u64,
-    connections: u64,
-}
-
-impl Pulse {
-    const EVERY_S: f64 = 5.0;
-
-    fn new() -> Pulse {
-        Pulse { at: 0.0, packets: 0, connections: 0 }
-    }
-
-    /// Says it when it is time.
-    fn tick(&mut self, elapsed_s: f64, watch: &Watch, sink: &Sink) {
-        let length = elapsed_s - self.at;
-        if length < Pulse::EVERY_S {
-            return;
+/// A file that is read must not be one that is written: creating it would empty it first.
+fn refuse_to_overwrite(arguments: &args::Watch) -> Result<()> {
+    let Some(read) = arguments.read.as_deref().and_then(|path| path.metadata().ok()) else { return Ok(()) };
+    for path in [&arguments.clf, &arguments.csv, &arguments.jsonl, &arguments.pcapng].into_iter().flatten() {
+        if path.metadata().is_ok_and(|written| (written.dev(), written.ino()) == (read.dev(), read.ino())) {
+            bail!("{} is the file that is read; give another to write to", path.display());
         }
-        let live = watch.live();
-        let rate = |now: u64, before: u64| figures::rate(now.saturating_sub(before) as f64 / length);
-        say(format_args!(
-            "{elapsed_s:>5.0} s  {} connections in process, {} new, {} packets, {} requests in the last second, {} in \
-             flight, {} lost",
-            figures::count(live.connections),
-            rate(live.counts.connections, self.connections),
-            rate(live.counts.packets, self.packets),
-            figures::count(sink.last_second.requests),
-            figures::count(live.in_flight),
-            figures::count(live.counts.capture_drops),
-        ));
-        *self = Pulse { at: elapsed_s, packets: live.counts.packets, connections: live.counts.connections };
     }
+    Ok(())
 }
 
 /// Creates a file that a flag names.
-fn create(path: &std::path::Path) -> Result<std::fs::File> {
+fn create(path: &Path) -> Result<std::fs::File> {
     std::fs::File::create(path).with_context(|| format!("creating {}", path.display()))
 }
+
+/// Connections recorded at once when the capture ends.
+const TAKE_AT_END: usize = 4096;

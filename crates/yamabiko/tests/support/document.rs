@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 /// What the design promises, part by part; `_ns` parts of type Q and L are looked into as well.
-const PROMISED: [(&str, &str); 8] = [
-    ("", "schema run validity load path server"),
+const PROMISED: [(&str, &str); 10] = [
+    ("", "schema run validity load path watch server"),
     ("run", "id dir command seed started_at duration_s host"),
     ("validity", "verdict checks"),
     ("validity.checks.*", "name state unit why"),
@@ -18,18 +18,30 @@ const PROMISED: [(&str, &str); 8] = [
     ),
     ("load.by_distance.*", "rtt_ns_from rtt_ns_to clients completed response_time_ns"),
     ("path", "profile clients asked_rtt_ns got_rtt_ns lateness_ns packets bytes drops"),
+    (
+        "watch",
+        "packets capture_drops connections in_flight request_rate_per_s connection_rate_per_s sessions handshake_rtt_ns \
+         service_time_ns retransmitted",
+    ),
+    ("watch.connections", "mean p50 max count"),
     ("server", "cpu_user_s cpu_system_s cpu_us_per_request rss_bytes_max"),
 ];
 
 /// What the document has beyond that, and no more: a field that nobody wrote down is a mistake.
-const BESIDE: [(&str, &str); 8] = [
+const BESIDE: [(&str, &str); 10] = [
     ("", ""),
     ("run", "warmup_s interrupted"),
     ("validity", ""),
     ("validity.checks.*", "weight value limit"),
     ("load", "loop in_flight_at_end connections_opened backlog"),
     ("load.by_distance.*", "failed"),
-    ("path", "rtt_error_ns got_rtt_from lateness_spread_ns lateness_volley_ns read_delay_ns up down"),
+    ("path", "rtt_error_ns got_rtt_from lateness_spread_ns lateness_volley_ns from_outside read_delay_ns up down"),
+    (
+        "watch",
+        "source capture_point bytes tcp_packets malformed_packets later_fragments missing_bytes requests responses \
+         response_rate_per_s status incomplete by_direction data_packets retransmit_share out_of_order",
+    ),
+    ("watch.connections", "states evicted"),
     ("server", "command cpu_receive_s throttled_s source tcp"),
 ];
 
@@ -48,10 +60,11 @@ pub fn assert_fields(document: &Value) {
             assert!(missing.is_empty() && unknown.is_empty(), "`{part}`: missing {missing:?}, unknown {unknown:?}");
         }
     }
-    for part in ["load", "path"] {
+    for part in ["load", "path", "watch"] {
         for (name, value) in document[part].as_object().unwrap() {
             let expected = match name.as_str() {
-                "in_flight" | "connections" | "backlog" => LEVEL,
+                "connections" if part == "watch" => continue,
+                "in_flight" | "connections" | "backlog" | "sessions" => LEVEL,
                 name if name.ends_with("_ns") => QUANTILES,
                 _ => continue,
             };

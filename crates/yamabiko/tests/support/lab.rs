@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -104,6 +104,14 @@ impl Room {
             .spawn()
             .unwrap_or_else(|error| panic!("{said}: {error}"));
         Running { child, out, err, said, started: Instant::now() }
+    }
+
+    /// The same with a pipe to its standard input, as a keyboard.
+    pub fn start_with_input(&self, mut command: Command) -> (Running, ChildStdin) {
+        command.stdin(Stdio::piped());
+        let mut running = self.start_command(command);
+        let input = running.child.stdin.take().expect("piped just now");
+        (running, input)
     }
 
     /// Runs the program to its end without input.

@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Result;
 use lab::host::{CorePlan, facts};
-use ledger::document::{Check, CheckState, Run, SCHEMA, Validity, Weight};
+use ledger::document::{Check, CheckState, Host, Run, SCHEMA, Validity, Weight};
 use ledger::{WatchDocument, WatchPart};
 use store::RunFolder;
 
@@ -15,8 +15,21 @@ use super::{Ending, kept};
 /// # Errors
 /// The machine's facts cannot be read.
 pub fn make(part: WatchPart, ending: &Ending, folder: Option<&RunFolder>, command: &str) -> Result<WatchDocument> {
+    let host = facts(&CorePlan { client: None, server: None })?;
+    Ok(of_host(part, ending, folder, command, host, None))
+}
+
+/// The same of a capture on another host, of which so many seconds never came.
+pub fn of_host(
+    part: WatchPart,
+    ending: &Ending,
+    folder: Option<&RunFolder>,
+    command: &str,
+    host: Host,
+    missing_seconds: Option<u64>,
+) -> WatchDocument {
     let (id, dir) = kept(folder);
-    Ok(WatchDocument {
+    WatchDocument {
         schema: SCHEMA.into(),
         run: Run {
             id,
@@ -25,15 +38,15 @@ pub fn make(part: WatchPart, ending: &Ending, folder: Option<&RunFolder>, comman
             started_at: store::rfc3339(UNIX_EPOCH + Duration::from_nanos(ending.from.as_nanos())),
             duration_s: ending.to.since(ending.from).as_secs_f64(),
             interrupted: ending.interrupted,
-            host: facts(&CorePlan { client: None, server: None })?,
+            host,
             ..Run::default()
         },
-        validity: Validity::from_checks(checks(&part, ending)),
+        validity: Validity::from_checks(checks(&part, ending, missing_seconds)),
         watch: part,
-    })
+    }
 }
 
-fn checks(part: &WatchPart, ending: &Ending) -> Vec<Check> {
+fn checks(part: &WatchPart, ending: &Ending, missing_seconds: Option<u64>) -> Vec<Check> {
     let none = |name: &str, count: u64, unit: &str, why: &str| Check {
         name: name.into(),
         state: if count == 0 { CheckState::Ok } else { CheckState::Failed },
@@ -53,7 +66,16 @@ fn checks(part: &WatchPart, ending: &Ending) -> Vec<Check> {
             "The capture could not be read to its end; the figures are of what came before.",
         )
     };
-    vec![
+    let received = missing_seconds.map(|missing| {
+        none(
+            "series_received",
+            missing,
+            "s",
+            "Seconds of the series that never came here are in the figures, which the sender adds up, and not in the \
+             series that is kept.",
+        )
+    });
+    let mut checks = vec![
         whole,
         none(
             "capture_drops",
@@ -74,5 +96,7 @@ fn checks(part: &WatchPart, ending: &Ending) -> Vec<Check> {
             "connections",
             "Records closed early for want of room: the same connection may be counted twice.",
         ),
-    ]
+    ];
+    checks.extend(received);
+    checks
 }

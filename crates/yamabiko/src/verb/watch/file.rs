@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use sys::signal::{Interrupts, wait_readable};
 use units::Timestamp;
 use watch::Watch;
@@ -24,7 +24,11 @@ pub fn open(path: &Path) -> Result<File> {
         return Ok(File::from(std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?));
     }
     // A file that is not there is a mistake of the one who named it: status 1, so no io::Error is passed on.
-    File::open(path).map_err(|error| anyhow!("opening {}: {error}", path.display()))
+    let file = File::open(path).map_err(|error| anyhow!("opening {}: {error}", path.display()))?;
+    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        bail!("{} is a folder, not a capture", path.display());
+    }
+    Ok(file)
 }
 
 /// What it is called in messages.
@@ -38,7 +42,7 @@ pub fn watch(
     arguments: &args::Watch,
     interrupts: &Interrupts,
     watch: &mut Watch,
-    sink: &mut Sink,
+    sink: &mut Sink<'_>,
 ) -> Ending {
     let mut reading = Reading { arguments, watch, sink, from: None, to: Timestamp::ZERO, packets: 0, unknown: None };
     let mut decoder = Decoder::new();
@@ -62,10 +66,10 @@ pub fn watch(
 }
 
 /// What the packets go through.
-struct Reading<'a> {
+struct Reading<'a, 'b> {
     arguments: &'a args::Watch,
     watch: &'a mut Watch,
-    sink: &'a mut Sink,
+    sink: &'a mut Sink<'b>,
     from: Option<Timestamp>,
     to: Timestamp,
     packets: u64,
@@ -73,9 +77,9 @@ struct Reading<'a> {
     unknown: Option<u16>,
 }
 
-impl Reading<'_> {
+impl Reading<'_, '_> {
     #[inline]
-    fn packet(&mut self, packet: &Captured<'_>) {
+    fn packet(&mut self, packet: &Captured<'_>, device: &str) {
         let Some(link) = LinkType::from_number(packet.link) else {
             self.unknown = Some(packet.link);
             return;
@@ -85,6 +89,10 @@ impl Reading<'_> {
         self.to = self.to.max(packet.at);
         if is_asked_for(self.arguments, link, packet) {
             self.watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
+            if let Some(recorder) = &mut self.sink.recorder {
+                recorder.packet(link, device, packet.at, packet.bytes, packet.original_length);
+                recorder.wait_for_room();
+            }
         } else {
             self.watch.handle_time(packet.at);
         }
@@ -99,14 +107,14 @@ fn read(
     input: &mut File,
     decoder: &mut Decoder,
     interrupts: &Interrupts,
-    reading: &mut Reading<'_>,
+    reading: &mut Reading<'_, '_>,
 ) -> Result<bool, Error> {
     let mut buffer = vec![0; BLOCK_MAX + READ];
     let (mut from, mut to) = (0, 0);
     loop {
         match decoder.decode(&buffer[from..to])? {
             Step::Packet { packet, used } => {
-                reading.packet(&packet);
+                reading.packet(&packet, decoder.interface_name(packet.interface));
                 from += used;
             }
             Step::Skip { used } => from += used,
@@ -119,6 +127,9 @@ fn read(
                     return Ok(true);
                 }
                 match input.read(&mut buffer[to..]) {
+                    Ok(0) if decoder.offset() == 0 && to == 0 => {
+                        bail!("it is empty; a capture without packets has a header")
+                    }
                     Ok(0) => return decoder.finish(to).map(|()| false).map_err(Error::from),
                     Ok(bytes) => to += bytes,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -1,80 +1,111 @@
 //! Packets from a device, as they pass.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use report::figures;
 use sys::capture::{Capture, CaptureSpec, Framing, RETIRE};
 use sys::clock::{Clock, realtime_ns};
 use sys::signal::{Interrupts, wait_readable};
 use units::Timestamp;
-use watch::Watch;
+use watch::{CapturePoint, Watch};
 use wire::link::LinkType;
 
+use super::Ending;
+use super::face::Face;
+use super::pcapng::Recorder;
+use super::send::Sender;
 use super::sink::Sink;
-use super::{Ending, Pulse};
+use super::view::{RttBuckets, View};
 use crate::args;
-use crate::terminal::say;
 
 /// Opens the device.
 pub fn open(arguments: &args::Watch, device: &str) -> Result<Capture> {
-    let wants_heads = arguments.clf.is_some() || arguments.csv.is_some() || arguments.jsonl.is_some();
-    let snap_length = arguments.snap.unwrap_or(if wants_heads { WHOLE } else { SNAP });
     let spec = CaptureSpec {
         ports: &arguments.ports,
         hosts: &arguments.hosts,
         promiscuous: arguments.promiscuous,
-        ..CaptureSpec::new(device, snap_length)
+        ..CaptureSpec::new(device, snap_length(arguments))
     };
-    let capture = Capture::open(&spec).map_err(lab::LabError::environment)?;
-    if !arguments.json {
-        let kept =
-            if snap_length >= WHOLE { "whole packets".to_owned() } else { format!("{snap_length} bytes a packet") };
-        say(format_args!("watching {device}, {kept} (Ctrl-C ends it)"));
-    }
-    Ok(capture)
+    Ok(Capture::open(&spec).map_err(lab::LabError::environment)?)
+}
+
+/// Bytes kept of each packet: the first ones, or all where heads are to be read or packets to be kept.
+pub fn snap_length(arguments: &args::Watch) -> u32 {
+    let files = [&arguments.clf, &arguments.csv, &arguments.jsonl, &arguments.pcapng];
+    arguments.snap.unwrap_or(if files.iter().any(|file| file.is_some()) { WHOLE } else { SNAP })
+}
+
+/// What is said when the watch begins.
+pub fn greeting(arguments: &args::Watch, device: &str) -> String {
+    let kept = match snap_length(arguments) {
+        WHOLE.. => "whole packets".to_owned(),
+        bytes => format!("{bytes} bytes a packet"),
+    };
+    format!("watching {device}, {kept} (Ctrl-C ends it)")
+}
+
+/// What a live watch is told besides its packets.
+pub struct Live<'a> {
+    /// The device's name.
+    pub device: &'a str,
+    /// When to end by itself.
+    pub duration: Option<Duration>,
+    /// Where packets are captured.
+    pub capture_point: CapturePoint,
+    /// The run's clock.
+    pub clock: &'a Clock,
+    /// Ctrl-C.
+    pub interrupts: &'a Interrupts,
+    /// What is seen meanwhile.
+    pub face: &'a mut Face,
+    /// Who the series is sent to.
+    pub sender: Option<&'a Sender>,
 }
 
 /// Watches until the duration is over, Ctrl-C, or the device goes away.
-pub fn watch(
-    mut capture: Capture,
-    arguments: &args::Watch,
-    clock: &Clock,
-    interrupts: &Interrupts,
-    watch: &mut Watch,
-    sink: &mut Sink,
-) -> Ending {
-    let link = match capture.framing() {
-        Framing::Ethernet => LinkType::Ethernet,
-        Framing::Ip => LinkType::RawIp,
-    };
+pub fn watch(mut capture: Capture, mut live: Live<'_>, watch: &mut Watch, sink: &mut Sink<'_>) -> Ending {
+    let link = link_of(&capture);
+    if let Some(recorder) = &mut sink.recorder {
+        recorder.interface(link, live.device);
+    }
     let from = Timestamp::from_nanos(realtime_ns());
     watch.handle_time(from);
-    let mut pulse = Pulse::new();
-    let mut next_second = 1.0;
+    let mut view = View::default();
+    let mut second = settled().as_nanos() / SECOND;
     let mut failure = None;
-    loop {
-        wait_readable(capture.as_fd(), TURN);
-        take_packets(&mut capture, link, watch, sink);
-        let elapsed_s = clock.now().as_secs_f64();
-        if elapsed_s >= next_second {
-            next_second = elapsed_s.floor() + 1.0;
-            count_drops(&capture, watch);
-            sink.take(watch);
-            sink.second_passed();
-            if !arguments.json {
-                pulse.tick(elapsed_s, watch, sink);
-            }
-            if let Err(error) = capture.check() {
-                failure = Some(lab::LabError::environment(error).into());
-            }
+    let over = |live: &Live<'_>| {
+        live.duration.is_some_and(|duration| live.clock.now().as_secs_f64() >= duration.as_secs_f64())
+    };
+    while failure.is_none() && live.interrupts.count() == 0 && !over(&live) {
+        if sink.recorder.as_mut().is_some_and(Recorder::is_full) {
+            // Packets wait in the ring, and are lost and counted when that is full too.
+            live.interrupts.wait(TURN / 10);
+        } else {
+            wait_readable(capture.as_fd(), TURN);
         }
-        let over = arguments.duration.is_some_and(|duration| elapsed_s >= duration.as_secs_f64());
-        if over || failure.is_some() || interrupts.count() > 0 {
-            break;
+        take_packets(&mut capture, link, live.device, watch, sink);
+        let now = settled().as_nanos() / SECOND;
+        if now == second {
+            continue;
+        }
+        second = now;
+        count_drops(&capture, watch);
+        sink.take(watch);
+        if let Some(text) = sink.second_passed() {
+            live.face.note(&text);
+        }
+        live.show(&mut view, watch, sink);
+        if let Err(error) = capture.check() {
+            failure = Some(lab::LabError::environment(error).into());
+        }
+        if let Some(refusal) = live.sender.and_then(Sender::refusal) {
+            failure = Some(refusal);
         }
     }
-    let interrupted = interrupts.count() > 0 && arguments.duration.is_some();
+    let interrupted = live.interrupts.count() > 0 && live.duration.is_some();
     let to = Timestamp::from_nanos(realtime_ns());
     // What was captured by now is still in a block that is not full. A capture that cannot be stopped is ended by
     // the bound on the turns.
@@ -83,39 +114,93 @@ pub fn watch(
         if !wait_readable(capture.as_fd(), RETIRE * 2) {
             break;
         }
-        take_packets(&mut capture, link, watch, sink);
+        if let Some(recorder) = &mut sink.recorder {
+            recorder.wait_for_room();
+        }
+        take_packets(&mut capture, link, live.device, watch, sink);
     }
     count_drops(&capture, watch);
     Ending { from, to, interrupted, failure }
 }
 
-fn take_packets(capture: &mut Capture, link: LinkType, watch: &mut Watch, sink: &mut Sink) {
-    while let Some(block) = capture.next_block() {
+impl Live<'_> {
+    /// Shows and sends the seconds that have ended.
+    fn show(&mut self, view: &mut View, watch: &Watch, sink: &mut Sink<'_>) {
+        let fresh = sink.fresh();
+        for second in &fresh {
+            view.second_passed(second);
+        }
+        view.elapsed_s = self.clock.now().as_secs_f64();
+        view.totals = sink.summary.part(watch, self.device, self.capture_point);
+        view.rtt = RttBuckets::of(watch.handshake_rtt_histogram());
+        let mut remarks = Vec::new();
+        view.is_doubtful = false;
+        if let Some(sender) = self.sender {
+            sender.push(fresh, view);
+            let (state, is_doubtful) = sender.state();
+            remarks.push(state);
+            view.is_doubtful = is_doubtful;
+        }
+        if let Some(recorder) = &mut sink.recorder {
+            remarks.push(format!("{} packets kept", figures::count(recorder.packets())));
+            if recorder.is_full() {
+                remarks.push("the file does not keep up".to_owned());
+                view.is_doubtful = true;
+            }
+        }
+        view.remark = remarks.join("; ");
+        // The end of a response whose head was cut is known when the next request comes, and not before.
+        let are_cut = view.totals.by_direction * 2 > view.totals.requests;
+        view.advice = if are_cut { "heads are cut short: -s 1024 tells better what is in progress" } else { "" };
+        let view = Arc::new(view.clone());
+        self.face.show(std::slice::from_ref(&view), std::slice::from_ref(&view));
+    }
+}
+
+fn link_of(capture: &Capture) -> LinkType {
+    match capture.framing() {
+        Framing::Ethernet => LinkType::Ethernet,
+        Framing::Ip => LinkType::RawIp,
+    }
+}
+
+fn take_packets(capture: &mut Capture, link: LinkType, device: &str, watch: &mut Watch, sink: &mut Sink<'_>) {
+    while !sink.recorder.as_mut().is_some_and(Recorder::is_full) {
+        let Some(block) = capture.next_block() else { return };
         for packet in block.packets() {
             watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
+            if let Some(recorder) = &mut sink.recorder {
+                recorder.packet(link, device, packet.at, packet.bytes, packet.original_length);
+            }
         }
         drop(block);
         sink.take(watch);
     }
 }
 
-/// Tells the analysis what time it is, and what was lost. A little behind the clock: packets of the last moments are
-/// in a block that has not been handed over yet.
+/// Tells the analysis what time it is, and what was lost.
 fn count_drops(capture: &Capture, watch: &mut Watch) {
-    let now = Timestamp::from_nanos(realtime_ns().saturating_sub(BEHIND_NS));
+    let now = settled();
     match capture.statistics() {
         Ok(counted) if counted.drops > 0 => watch.handle_capture_drops(now, counted.drops),
         _ => watch.handle_time(now),
     }
 }
 
+/// Up to when every packet has been handed over: a little behind the clock, as those of the last moments are in a
+/// block that is not full.
+fn settled() -> Timestamp {
+    Timestamp::from_nanos(realtime_ns().saturating_sub(BEHIND_NS))
+}
+
 /// Bytes of a packet that are captured where nothing else is asked for: every header, a status line, most of a path.
 const SNAP: u32 = 128;
 /// More than any packet has.
-pub const WHOLE: u32 = 262_144;
+const WHOLE: u32 = 262_144;
 /// How long to wait for a block before looking at the clock.
 const TURN: Duration = Duration::from_millis(100);
 /// Well above [`RETIRE`].
 const BEHIND_NS: u64 = 200_000_000;
 /// Blocks waited for at the end, at most; there are 16.
 const LAST_TURNS: usize = 64;
+const SECOND: u64 = 1_000_000_000;

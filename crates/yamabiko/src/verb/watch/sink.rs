@@ -3,19 +3,23 @@
 use anyhow::Result;
 use ledger::{ConnectionRecord, WatchSecond, WireRequest};
 use store::{ConnectionsWriter, RunFolder, WatchSeriesWriter, WireRequestsWriter};
+use units::Timestamp;
 use watch::{Summary, Watch};
 
 use super::logs::Logs;
+use super::pcapng::Recorder;
 use crate::args;
 
 /// Takes records from the analysis as they close. A full disk ends the writing, not the watching.
-pub struct Sink {
+pub struct Sink<'a> {
     /// Sums of all of them.
     pub summary: Summary,
-    /// The last second that ended.
-    pub last_second: WatchSecond,
+    /// Packets as they come.
+    pub recorder: Option<Recorder<'a>>,
     tables: Option<Tables>,
     logs: Logs,
+    /// Seconds for whoever shows or sends them; kept for a live watch only.
+    fresh: Option<Vec<WatchSecond>>,
     failure: Option<anyhow::Error>,
     connections: Vec<ConnectionRecord>,
     requests: Vec<WireRequest>,
@@ -28,15 +32,21 @@ struct Tables {
     series: WatchSeriesWriter,
 }
 
-impl Sink {
-    /// Creates the files.
+impl<'a> Sink<'a> {
+    /// Creates the files. A live watch asks for its seconds ([`Sink::fresh`]).
     ///
     /// # Errors
-    /// A log file cannot be created.
-    pub fn new(folder: Option<&RunFolder>, arguments: &args::Watch) -> Result<Sink> {
+    /// A file cannot be created.
+    pub fn new(
+        folder: Option<&RunFolder>,
+        arguments: &args::Watch,
+        is_live: bool,
+        recorder: Option<Recorder<'a>>,
+    ) -> Result<Sink<'a>> {
         Ok(Sink {
             summary: Summary::new(),
-            last_second: WatchSecond::default(),
+            recorder,
+            fresh: is_live.then(Vec::new),
             tables: folder.map(|folder| Tables {
                 connections: folder.connections(),
                 requests: folder.wire_requests(),
@@ -58,7 +68,9 @@ impl Sink {
         self.summary.add_connections(&self.connections);
         self.summary.add_requests(&self.requests);
         self.summary.add_seconds(&self.seconds);
-        self.last_second = self.seconds.last().copied().unwrap_or(self.last_second);
+        if let Some(fresh) = &mut self.fresh {
+            fresh.extend(&self.seconds);
+        }
         if self.failure.is_none()
             && let Err(error) = self.write()
         {
@@ -69,23 +81,33 @@ impl Sink {
         self.seconds.clear();
     }
 
-    /// Closes the tables' parts: what a crash can cost is what came since.
-    pub fn second_passed(&mut self) {
+    /// The seconds that ended since the last call.
+    pub fn fresh(&mut self) -> Vec<WatchSecond> {
+        self.fresh.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Closes the tables' parts: what a crash can cost is what came since. Gives what has just failed, if something
+    /// has.
+    pub fn second_passed(&mut self) -> Option<String> {
         let outcome = self.tables.as_mut().map_or(Ok(()), |tables| {
             tables.connections.close_part()?;
             tables.requests.close_part()?;
             tables.series.close_part()
         });
-        if let Err(error) = outcome.map_err(anyhow::Error::from).and_then(|()| self.logs.flush()) {
+        if self.failure.is_none()
+            && let Err(error) = outcome.map_err(anyhow::Error::from).and_then(|()| self.logs.flush())
+        {
             self.fail(error);
         }
+        self.recorder.as_mut().and_then(Recorder::second_passed)
     }
 
-    /// Completes every file.
+    /// Completes every file; `drops` packets were lost by the capture, which ended at `at`.
     ///
     /// # Errors
     /// The first that something could not be written with.
-    pub fn finish(mut self) -> Result<()> {
+    pub fn finish(mut self, drops: u64, at: Timestamp) -> Result<()> {
+        let recorded = self.recorder.take().map_or(Ok(()), |recorder| recorder.finish(drops, at));
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
@@ -95,7 +117,7 @@ impl Sink {
             tables.requests.finish()?;
             tables.series.finish()?;
         }
-        Ok(())
+        recorded
     }
 
     fn write(&mut self) -> Result<()> {

@@ -1,0 +1,287 @@
+//! Whether load and wire tell the same story, request by request.
+//!
+//! A request of the load and one of the wire are the same if they are on the same port of the same client and the wire
+//! saw the request's first byte between the load's start of it and its end. Requests on one port follow one another
+//! (the load does not pipeline), so these spans do not overlap and at most one fits: no counting on order, which one
+//! missing record would shift for good.
+//!
+//! ```text
+//!   load:  | started ---------------- done |      | started ---- done |
+//!   wire:        first byte .. last byte               first .. last
+//! ```
+//!
+//! For a pair the load's service time must be the wire's and one RTT of the client. The wire's counterpart of `started`
+//! is the SYN where the load opened the connection for this request (connect called), else the request's first byte
+//! (first write); the counterpart of `done` is the last byte of the response. Both pass the server's end: the first one
+//! way after the load's `started`, the last one way before its `done`. So
+//!
+//! ```text
+//!   (done - started) - (last byte - first byte or SYN) = way up + way down = RTT
+//! ```
+//!
+//! whatever the handshake, slow start or the size of the response cost, since the wire saw all of that as well. It holds
+//! on links that only delay.
+
+use std::collections::{HashMap, VecDeque};
+
+use ledger::{ConnectionRecord, RequestRecord, WireRequest};
+use load::ConnectionEnd;
+use units::Timestamp;
+
+mod signed;
+
+pub use signed::Differences;
+
+/// What may wait for its partner at once, both sides together. Partners come within a second; where one witness is silent,
+/// memory must not grow for ever.
+const WAITING_MAX: usize = 4 << 20;
+
+/// Pairs requests of both witnesses as their records come, in any mixture.
+#[derive(Debug)]
+pub struct Agreement {
+    /// Asked RTT of each client; empty where links do more than delay.
+    rtts_ns: Vec<u64>,
+    measured_from: Timestamp,
+    /// Where each open connection of the load is on the wire.
+    ports: HashMap<u64, Place>,
+    waiting: HashMap<Place, Waiting>,
+    held: usize,
+    /// First requests of connections, until the connection's record says when its SYN came.
+    firsts: HashMap<u64, First>,
+    counts: Agreed,
+}
+
+/// A client and its port.
+type Place = (u32, u16);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    load: VecDeque<Loaded>,
+    wire: VecDeque<Wired>,
+}
+
+/// A request by the load's clock.
+#[derive(Clone, Copy, Debug)]
+struct Loaded {
+    started_at: Timestamp,
+    done_at: Timestamp,
+    completed: bool,
+    status: u16,
+    measured: bool,
+    /// The connection was opened for it.
+    opened: bool,
+}
+
+/// A request by the wire's.
+#[derive(Clone, Copy, Debug)]
+struct Wired {
+    connection: u64,
+    index: u32,
+    first_at: Timestamp,
+    last_at: Option<Timestamp>,
+    complete: bool,
+    status: Option<u16>,
+}
+
+/// A pair that waits for its connection's SYN.
+#[derive(Clone, Copy, Debug)]
+struct First {
+    service_ns: u64,
+    last_at: Timestamp,
+    rtt_ns: u64,
+}
+
+/// What was counted.
+#[derive(Clone, Debug, Default)]
+pub struct Agreed {
+    /// Requests that both saw whole.
+    pub both: u64,
+    /// Whole for the load, and not seen, or not whole, on the wire.
+    pub load_only: u64,
+    /// Whole on the wire, and unknown to the load.
+    pub wire_only: u64,
+    /// Whole on the wire, failed for the load: it gave up, or the run ended, while the answer was on its way.
+    pub failed_at_load: u64,
+    /// Requests of the load that failed.
+    pub load_failed: u64,
+    /// Whole for both, with different status codes.
+    pub status_differs: u64,
+    /// Connections on which the load called connect.
+    pub load_called: u64,
+    /// Of these, those that were established.
+    pub load_established: u64,
+    /// Connections whose SYN the wire saw.
+    pub wire_opened: u64,
+    /// Load's service time less the wire's less the client's RTT, of requests of the measured phase.
+    pub differences: Differences,
+    /// Records had to be thrown away unpaired.
+    pub overflowed: bool,
+}
+
+impl Agreement {
+    /// `rtts_ns`: each client's asked RTT, in client order; empty where a link has a rate, loss or variation, so that
+    /// times cannot be held against it.
+    pub fn new(measured_from: Timestamp, rtts_ns: Vec<u64>) -> Self {
+        Agreement {
+            rtts_ns,
+            measured_from,
+            ports: HashMap::new(),
+            waiting: HashMap::new(),
+            held: 0,
+            firsts: HashMap::new(),
+            counts: Agreed::default(),
+        }
+    }
+
+    /// The load called connect: `connection` of `client` is on `port`. Before any of its requests.
+    pub fn load_called(&mut self, connection: u64, client: u32, port: u16) {
+        self.counts.load_called += 1;
+        self.ports.insert(connection, (client, port));
+    }
+
+    /// A request of the load ended.
+    pub fn load_request(&mut self, record: &RequestRecord) {
+        let (Some(started_at), Some(connection)) = (record.started_at, record.connection) else { return };
+        // Without a port there was no socket, so that nothing was sent.
+        let Some(&place) = self.ports.get(&connection) else { return };
+        let completed = record.failure.is_none();
+        self.counts.load_failed += u64::from(!completed);
+        let waiting = self.waiting.entry(place).or_default();
+        waiting.load.push_back(Loaded {
+            started_at,
+            done_at: record.done_at,
+            completed,
+            status: record.status,
+            measured: record.intended_at >= self.measured_from,
+            opened: record.connected_at.is_some(),
+        });
+        self.pushed(place);
+    }
+
+    /// A connection of the load ended, after its requests.
+    pub fn load_connection(&mut self, end: &ConnectionEnd) {
+        if self.ports.remove(&end.connection).is_some() {
+            self.counts.load_established += u64::from(end.connected_at.is_some());
+        }
+    }
+
+    /// A request ended on the wire. `client`: whose it was.
+    pub fn wire_request(&mut self, client: u32, request: &WireRequest) {
+        // An answer to nothing is a request that the load cannot know.
+        let Some(first_at) = request.request_first_at.or(request.response_first_at) else { return };
+        let place = (client, request.client.port());
+        let waiting = self.waiting.entry(place).or_default();
+        waiting.wire.push_back(Wired {
+            connection: request.connection,
+            index: request.index,
+            first_at,
+            last_at: request.response_last_at,
+            complete: request.complete,
+            status: request.status,
+        });
+        self.pushed(place);
+    }
+
+    /// A connection ended on the wire, after its requests.
+    pub fn wire_connection(&mut self, record: &ConnectionRecord) {
+        self.counts.wire_opened += u64::from(record.syn_at.is_some());
+        let Some(first) = self.firsts.remove(&record.connection) else { return };
+        if let Some(syn_at) = record.syn_at {
+            self.counts.differ(first.service_ns, syn_at, first.last_at, first.rtt_ns);
+        }
+    }
+
+    /// The counts, when both have ended. What still waits has no partner.
+    pub fn finish(mut self) -> Agreed {
+        for (_, waiting) in std::mem::take(&mut self.waiting) {
+            waiting.load.into_iter().for_each(|load| self.counts.load_alone(load));
+            waiting.wire.into_iter().for_each(|wire| self.counts.wire_alone(wire));
+        }
+        self.counts
+    }
+
+    /// Something was added to a place: pairs what can be paired.
+    fn pushed(&mut self, place: Place) {
+        self.held += 1;
+        let Some(waiting) = self.waiting.get_mut(&place) else { return };
+        while let (Some(&load), Some(&wire)) = (waiting.load.front(), waiting.wire.front()) {
+            // The request's first byte passes the wire within the load's span of it.
+            if wire.first_at < load.started_at {
+                waiting.wire.pop_front();
+                self.counts.wire_alone(wire);
+                self.held -= 1;
+            } else if wire.first_at > load.done_at {
+                waiting.load.pop_front();
+                self.counts.load_alone(load);
+                self.held -= 1;
+            } else {
+                waiting.load.pop_front();
+                waiting.wire.pop_front();
+                self.held -= 2;
+                if self.counts.pair(load, wire)
+                    && let (Some(&rtt_ns), Some(last_at)) = (self.rtts_ns.get(place.0 as usize), wire.last_at)
+                {
+                    let service_ns = load.done_at.as_nanos() - load.started_at.as_nanos();
+                    if load.opened {
+                        self.firsts.insert(wire.connection, First { service_ns, last_at, rtt_ns });
+                    } else if wire.index > 0 {
+                        self.counts.differ(service_ns, wire.first_at, last_at, rtt_ns);
+                    }
+                    // Else it was sent again on a new connection, and its start was on another.
+                }
+            }
+        }
+        if waiting.load.is_empty() && waiting.wire.is_empty() {
+            self.waiting.remove(&place);
+        }
+        if self.held > WAITING_MAX {
+            self.counts.overflowed = true;
+            self.waiting.clear();
+            self.held = 0;
+        }
+    }
+}
+
+impl Agreed {
+    /// Requests that one witness saw whole and the other cannot account for. What the load gave up on may have been
+    /// answered all the same.
+    pub fn unaccounted(&self) -> u64 {
+        let given_up = self.load_failed.saturating_sub(self.failed_at_load);
+        self.load_only + self.wire_only.saturating_sub(given_up)
+    }
+
+    /// Connections that one witness counts and the other cannot account for: every one that the load established had a
+    /// SYN on the wire, and every SYN was a connect of the load's.
+    pub fn connections_unaccounted(&self) -> u64 {
+        self.load_established.saturating_sub(self.wire_opened) + self.wire_opened.saturating_sub(self.load_called)
+    }
+
+    /// True where the times of the two can be held against each other.
+    fn pair(&mut self, load: Loaded, wire: Wired) -> bool {
+        match (load.completed, wire.complete) {
+            (true, true) => self.both += 1,
+            (true, false) => self.load_only += 1,
+            (false, true) => self.failed_at_load += 1,
+            (false, false) => {}
+        }
+        let whole = load.completed && wire.complete;
+        self.status_differs += u64::from(whole && wire.status.is_some_and(|status| status != load.status));
+        whole && load.measured
+    }
+
+    fn load_alone(&mut self, load: Loaded) {
+        self.load_only += u64::from(load.completed);
+    }
+
+    fn wire_alone(&mut self, wire: Wired) {
+        self.wire_only += u64::from(wire.complete);
+    }
+
+    fn differ(&mut self, service_ns: u64, first_at: Timestamp, last_at: Timestamp, rtt_ns: u64) {
+        let wire_ns = last_at.as_nanos().saturating_sub(first_at.as_nanos());
+        self.differences.add(i128::from(service_ns) - i128::from(wire_ns) - i128::from(rtt_ns));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Both witnesses by hand: what pairs, what does not, and what times come out.
+
+use std::time::Duration;
+
+use ledger::{ConnectionState, FailureCause, Framing, RecordEnd, Sent};
+use proptest::prelude::*;
+
+use super::*;
+
+const RTT: u64 = 48;
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::ZERO + Duration::from_millis(ms)
+}
+
+/// The load's request on a connection: started, done; `fresh` if the connection was opened for it.
+fn load(connection: u64, started: u64, done: u64, fresh: bool) -> RequestRecord {
+    RequestRecord {
+        sequence: started,
+        client: 3,
+        connection: Some(connection),
+        url: 0,
+        intended_at: at(started),
+        started_at: Some(at(started)),
+        connected_at: fresh.then(|| at(started + RTT)),
+        sent_at: Some(at(started)),
+        first_byte_at: Some(at(done)),
+        done_at: at(done),
+        status: 200,
+        bytes_received: 1000,
+        bytes_sent: 100,
+        failure: None,
+    }
+}
+
+/// The wire's request on a connection: first byte of the request, last byte of the response.
+fn wire(connection: u64, index: u32, port: u16, first: u64, last: u64) -> WireRequest {
+    WireRequest {
+        connection,
+        client: format!("198.19.0.4:{port}").parse().unwrap(),
+        server: "198.18.0.1:80".parse().unwrap(),
+        index,
+        request_first_at: Some(at(first)),
+        request_last_at: Some(at(first)),
+        response_first_at: Some(at(last)),
+        response_last_at: Some(at(last)),
+        method: None,
+        host: None,
+        path: None,
+        status: Some(200),
+        request_bytes: 100,
+        response_bytes: 1000,
+        framing: Framing::Exact,
+        complete: true,
+    }
+}
+
+/// The wire's connection, opened by a SYN.
+fn connection(number: u64, port: u16, syn: u64) -> ConnectionRecord {
+    ConnectionRecord {
+        connection: number,
+        client: format!("198.19.0.4:{port}").parse().unwrap(),
+        client_index: Some(3),
+        server: "198.18.0.1:80".parse().unwrap(),
+        roles_seen: true,
+        syn_at: Some(at(syn)),
+        syn_ack_at: None,
+        ack_at: None,
+        handshake_rtt_ns: None,
+        server_rtt_ns: None,
+        first_at: at(syn),
+        last_at: at(syn),
+        first_data_at: None,
+        last_data_at: None,
+        closed_at: None,
+        open_until: at(syn),
+        state: ConnectionState::SF,
+        end: RecordEnd::Closed,
+        up: Sent::default(),
+        down: Sent::default(),
+        fragments: 0,
+        requests: 1,
+        server_name: None,
+    }
+}
+
+fn agreement() -> Agreement {
+    Agreement::new(at(100), vec![RTT * 1_000_000; 8])
+}
+
+#[test]
+fn a_kept_connection_costs_one_round_trip_and_a_new_one_is_counted_from_its_syn() {
+    let mut agreement = agreement();
+    agreement.load_called(0, 3, 5000);
+    // Opened at 200: SYN at the server 24 later, ACK and request 48 after that, 10 of service, 24 back.
+    agreement.load_request(&load(0, 200, 306, true));
+    agreement.wire_request(3, &wire(0, 0, 5000, 272, 282));
+    // Kept: first write at 400, at the server 424, 10 of service, 24 back.
+    agreement.wire_request(3, &wire(0, 1, 5000, 424, 434));
+    agreement.load_request(&load(0, 400, 458, false));
+    agreement.wire_connection(&connection(0, 5000, 224));
+    let agreed = agreement.finish();
+    assert_eq!((agreed.both, agreed.unaccounted(), agreed.differences.count()), (2, 0, 2));
+    assert_eq!((agreed.differences.median_ns(), agreed.differences.magnitude_p99_ns()), (0.0, 0.0));
+    assert_eq!(agreed.connections_unaccounted(), 0);
+}
+
+#[test]
+fn a_port_used_again_pairs_with_its_own_time() {
+    let mut agreement = agreement();
+    // The first request on the port never reached the wire's books; counting in order would shift all that follow.
+    for (number, started) in [(0, 200), (1, 400), (2, 600)] {
+        agreement.load_called(number, 3, 5000);
+        agreement.load_request(&load(number, started, started + 106, true));
+    }
+    for (number, started) in [(1, 400), (2, 600)] {
+        agreement.wire_request(3, &wire(number, 0, 5000, started + 72, started + 82));
+        agreement.wire_connection(&connection(number, 5000, started + 24));
+    }
+    let agreed = agreement.finish();
+    assert_eq!((agreed.both, agreed.load_only, agreed.wire_only), (2, 1, 0));
+    assert_eq!(agreed.differences.magnitude_p99_ns(), 0.0);
+    assert_eq!((agreed.unaccounted(), agreed.load_called, agreed.wire_opened), (1, 3, 2));
+}
+
+#[test]
+fn an_answer_that_nobody_asked_for_is_told() {
+    let mut agreement = agreement();
+    agreement.load_called(0, 3, 5000);
+    agreement.load_request(&load(0, 200, 306, true));
+    agreement.wire_request(3, &wire(0, 0, 5000, 272, 282));
+    agreement.wire_request(3, &WireRequest { request_first_at: None, ..wire(0, 1, 5000, 0, 320) });
+    let agreed = agreement.finish();
+    assert_eq!((agreed.both, agreed.wire_only, agreed.unaccounted()), (1, 1, 1));
+}
+
+#[test]
+fn a_failure_excuses_one_answer_and_no_more() {
+    let mut agreement = agreement();
+    agreement.load_called(0, 3, 5000);
+    let failed = RequestRecord { failure: Some(FailureCause::ResponseTimeout), ..load(0, 200, 300, true) };
+    agreement.load_request(&failed);
+    // Answered after the load had given up.
+    agreement.wire_request(3, &wire(0, 0, 5000, 272, 299));
+    let agreed = agreement.finish();
+    assert_eq!((agreed.failed_at_load, agreed.load_failed, agreed.unaccounted()), (1, 1, 0));
+    let more = Agreed { wire_only: 1, ..agreed };
+    assert_eq!(more.unaccounted(), 1);
+}
+
+#[test]
+fn a_request_sent_again_is_counted_and_not_timed() {
+    let mut agreement = agreement();
+    agreement.load_called(7, 3, 6000);
+    // Begun on a connection that the server had closed; it keeps its start, and has no connect of its own.
+    agreement.load_request(&load(7, 200, 400, false));
+    agreement.wire_request(3, &wire(9, 0, 6000, 366, 376));
+    agreement.wire_connection(&connection(9, 6000, 318));
+    let agreed = agreement.finish();
+    assert_eq!((agreed.both, agreed.differences.count(), agreed.unaccounted()), (1, 0, 0));
+}
+
+#[test]
+fn the_warm_up_is_counted_and_not_timed() {
+    let mut agreement = agreement();
+    agreement.load_called(0, 3, 5000);
+    agreement.load_request(&load(0, 10, 116, true));
+    agreement.wire_request(3, &wire(0, 0, 5000, 82, 92));
+    agreement.wire_connection(&connection(0, 5000, 34));
+    let agreed = agreement.finish();
+    assert_eq!((agreed.both, agreed.differences.count()), (1, 0));
+}
+
+#[test]
+fn a_silent_witness_does_not_take_all_memory() {
+    let mut agreement = agreement();
+    agreement.load_called(0, 3, 5000);
+    for request in 0..WAITING_MAX as u64 + 1 {
+        agreement.load_request(&load(0, 200 + 2 * request, 201 + 2 * request, false));
+    }
+    assert_eq!(agreement.held, 0);
+    assert!(agreement.finish().overflowed);
+}
+
+proptest! {
+    /// However the records of both sides are mixed, the same pairs come out.
+    #[test]
+    fn the_mixture_does_not_matter(order in proptest::collection::vec(any::<bool>(), 0..80)) {
+        let mut agreement = agreement();
+        agreement.load_called(0, 3, 5000);
+        let (mut loads, mut wires) = (0, 0);
+        let mut push = |is_load: bool, agreement: &mut Agreement| {
+            if is_load && loads < 30 {
+                agreement.load_request(&load(0, 200 + 100 * loads, 258 + 100 * loads, false));
+                loads += 1;
+            } else if wires < 30 {
+                agreement.wire_request(3, &wire(0, 1 + wires as u32, 5000, 224 + 100 * wires, 234 + 100 * wires));
+                wires += 1;
+            } else if loads < 30 {
+                agreement.load_request(&load(0, 200 + 100 * loads, 258 + 100 * loads, false));
+                loads += 1;
+            }
+        };
+        for is_load in order.into_iter().chain(std::iter::repeat_n(true, 60)) {
+            push(is_load, &mut agreement);
+        }
+        let agreed = agreement.finish();
+        prop_assert_eq!((agreed.both, agreed.unaccounted(), agreed.differences.count()), (30, 0, 30));
+        prop_assert_eq!(agreed.differences.magnitude_p99_ns(), 0.0);
+    }
+}

@@ -1,0 +1,59 @@
+//! The second witness of a run of load: opened with the places, started before the load, ended after its last packet.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use path::ClientPath;
+use store::RunFolder;
+use sys::clock::Clock;
+use units::Timestamp;
+use units::time::saturating_nanos;
+
+use crate::agreement::Agreement;
+use crate::distances;
+use crate::drive::progress::Progress;
+use crate::error::LabError;
+use crate::host::CorePlan;
+use crate::plan::Plan;
+use crate::recorder::WireSide;
+use crate::watching::{Taps, WatchSetup, Watching};
+use crate::wire_book::WireBook;
+
+/// What the witness needs to know of the run.
+pub struct Setting<'a> {
+    pub plan: &'a Plan,
+    pub clock: Clock,
+    pub progress: &'a Arc<Progress>,
+    pub start: Timestamp,
+    pub measured: (Timestamp, Option<Timestamp>),
+    pub clients: &'a [ClientPath],
+    pub port: u16,
+    pub cores: &'a CorePlan,
+    pub folder: Option<&'a RunFolder>,
+}
+
+/// Starts the thread on open rings. What it shows is taken in by the recorder.
+///
+/// # Errors
+/// A thread or a descriptor more is not to be had.
+pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), LabError> {
+    let (measured_from, measured_to) = setting.measured;
+    let (sender, records) = channel();
+    let setup = WatchSetup {
+        clock: setting.clock,
+        progress: Arc::clone(setting.progress),
+        start: setting.start,
+        measured_from,
+        measured_to,
+        clients: setting.clients,
+        port: Some(setting.port),
+        seed: setting.plan.seed,
+        cores: setting.cores.watch_cores(),
+    };
+    let watching = taps.watch(setup, sender).map_err(LabError::system("start the watch"))?;
+    let rtts_ns: Vec<u64> = setting.clients.iter().map(|client| saturating_nanos(client.rtt())).collect();
+    let comparable = if distances::only_delays(setting.clients) { rtts_ns.clone() } else { Vec::new() };
+    let agreement = Agreement::new(measured_from, comparable);
+    let book = WireBook::new(setting.folder, Arc::clone(setting.progress), measured_from, rtts_ns, Some(agreement));
+    Ok((watching, WireSide { book, records }))
+}

@@ -1,0 +1,116 @@
+//! The second witness's checks.
+
+use super::*;
+use ledger::document::PathFromOutside;
+
+#[test]
+fn just_past_a_limit_of_the_wire_is_invalid() {
+    let invalid = |name, spoil: fn(&mut Case)| assert_eq!(spoilt(name, spoil), Verdict::Invalid, "{name}");
+    invalid("witnesses_agree_requests", |case| case.agreed().load_only = 1);
+    invalid("witnesses_agree_requests", |case| case.agreed().wire_only = 1);
+    invalid("witnesses_agree_requests", |case| case.agreed().status_differs = 1);
+    // Of two failures one is known to have been answered: it excuses no other answer.
+    invalid("witnesses_agree_requests", |case| {
+        let agreed = case.agreed();
+        (agreed.load_failed, agreed.failed_at_load, agreed.wire_only) = (2, 1, 2);
+    });
+    invalid("witnesses_agree_connections", |case| case.agreed().wire_opened = 1001);
+    invalid("witnesses_agree_connections", |case| case.agreed().wire_opened = 999);
+    invalid("littles_law_wire_requests", |case| case.figures().in_flight_ns = 10_500_000_000);
+    invalid("littles_law_wire_connections", |case| case.figures().connections_ns = 97_000_000_000);
+    invalid("path_on_time_from_outside", |case| {
+        let lateness_ns = Quantiles { p99: 5_000_001, ..Quantiles::default() };
+        case.path().from_outside = Some(PathFromOutside { matched: 1000, lateness_ns, ..PathFromOutside::default() });
+    });
+}
+
+#[test]
+fn times_that_do_not_fit_the_distances_are_invalid() {
+    let differ =
+        |case: &mut Case, count, difference| (0..count).for_each(|_| case.agreed().differences.add(difference));
+    // Half of the requests and one more, 1.2 ms off in either direction.
+    for difference in [1_200_000, -1_200_000] {
+        assert_eq!(spoilt("witnesses_agree_service_time", |case| differ(case, 1001, difference)), Verdict::Invalid);
+    }
+    assert_eq!(spoilt("witnesses_agree_service_time_tail", |case| differ(case, 20, 6_000_000)), Verdict::Invalid);
+    let handshakes = |case: &mut Case, count, error| case.figures().handshake_error.record_n(error, count);
+    assert_eq!(spoilt("rtt_at_server_as_asked", |case| handshakes(case, 1001, 1_200_000)), Verdict::Invalid);
+    assert_eq!(spoilt("rtt_tail_at_server_as_asked", |case| handshakes(case, 20, 6_000_000)), Verdict::Invalid);
+}
+
+#[test]
+fn doubts_about_the_capture_are_doubts() {
+    assert_eq!(spoilt("wire_kept_up", |case| case.watched().lag = Duration::from_millis(1001)), Verdict::Suspect);
+    assert_eq!(spoilt("wire_clock", |case| case.watched().clock_deviation_ns = 100_001), Verdict::Suspect);
+}
+
+#[test]
+fn a_capture_with_holes_makes_the_run_suspect_and_judges_nothing() {
+    let holes: [fn(&mut Case); 3] = [
+        |case| case.watched().drops = 1,
+        |case| case.figures().missing_bytes = 1,
+        |case| case.watched().failure = Some("the device is gone".into()),
+    ];
+    for make in holes {
+        let mut case = Case::good();
+        make(&mut case);
+        // What is missing from the capture must not be read as a lie of the load.
+        case.agreed().load_only = 5;
+        let validity = case.judge();
+        assert_eq!(validity.verdict, Verdict::Suspect, "{validity:?}");
+        assert_ne!(case.state("wire_capture_drops"), CheckState::Ok);
+    }
+    assert_eq!(
+        spoilt("wire_capture_drops", |case| case.watched().client_drops = 1),
+        Verdict::Suspect,
+        "the other end's"
+    );
+    let mut case = Case::good();
+    case.watched().drops = 1;
+    for name in ["witnesses_agree_requests", "witnesses_agree_connections", "littles_law_wire_connections"] {
+        assert_eq!(case.state(name), CheckState::CouldNotRun, "{name}");
+    }
+}
+
+#[test]
+fn what_the_load_gave_up_on_may_have_been_answered() {
+    let mut case = Case::good();
+    let agreed = case.agreed();
+    (agreed.load_failed, agreed.failed_at_load, agreed.wire_only) = (3, 1, 2);
+    assert_eq!(case.state("witnesses_agree_requests"), CheckState::Ok);
+    // A connect that never succeeded need not have reached the wire.
+    let agreed = case.agreed();
+    (agreed.load_called, agreed.load_established, agreed.wire_opened) = (1010, 1000, 1004);
+    assert_eq!(case.state("witnesses_agree_connections"), CheckState::Ok);
+}
+
+#[test]
+fn checks_know_when_they_do_not_apply() {
+    let state = |spoil: fn(&mut Case), name: &str| {
+        let mut case = Case::good();
+        spoil(&mut case);
+        case.state(name)
+    };
+    for name in
+        ["wire_capture_drops", "witnesses_agree_requests", "littles_law_wire_requests", "rtt_at_server_as_asked"]
+    {
+        assert_eq!(state(|case| case.wire = None, name), CheckState::NotApplicable, "{name}");
+    }
+    for name in ["witnesses_agree_service_time", "witnesses_agree_service_time_tail"] {
+        assert_eq!(state(|case| case.only_delays = false, name), CheckState::NotApplicable, "{name}");
+    }
+    for name in ["rtt_at_server_as_asked", "rtt_tail_at_server_as_asked"] {
+        assert_eq!(state(|case| case.rtt_varies = true, name), CheckState::NotApplicable, "{name}");
+    }
+    for spoil in [(|case| case.figures().by_direction = 1) as fn(&mut Case), |case| case.figures().incomplete = 1] {
+        assert_eq!(state(spoil, "littles_law_wire_requests"), CheckState::NotApplicable);
+    }
+    assert_eq!(state(|_| (), "path_on_time_from_outside"), CheckState::NotApplicable);
+    assert_eq!(
+        state(|case| case.agreed().overflowed = true, "witnesses_agree_requests"),
+        CheckState::CouldNotRun,
+        "records thrown away"
+    );
+    let unmeasured = |case: &mut Case| case.agreed().differences = crate::agreement::Differences::default();
+    assert_eq!(state(unmeasured, "witnesses_agree_service_time"), CheckState::CouldNotRun);
+}

@@ -1,0 +1,342 @@
+//! Checks of the second witness: the wire at the server's end, by itself and against the load.
+
+use ledger::document::{Check, Document, Weight};
+
+use super::draft::Draft;
+use super::little::{self, Sampled};
+use super::{Evidence, HANDSHAKES_MIN, RTT_ERROR_NS, RTT_ERROR_P99_NS};
+use crate::agreement::Agreed;
+use crate::plan::{Plan, WatchAt};
+use crate::watching::Watched;
+use crate::wire_book::WireFigures;
+
+/// A movement of the wall clock against the monotonic one beyond this means that someone set it: NTP slews both alike.
+const CLOCK_NS: f64 = 100e3;
+/// A packet may wait so long for its analysis: at full load the ring holds some 200 ms, at less much more.
+const LAG_NS: f64 = 1e9;
+/// Load's service time less the wire's less the client's RTT: median.
+const SERVICE_NS: f64 = 1e6;
+/// And 99th percentile.
+const SERVICE_P99_NS: f64 = 5e6;
+
+/// What the second witness left behind.
+#[derive(Clone, Copy)]
+pub struct WireEvidence<'a> {
+    /// The watching thread's.
+    pub watched: &'a Watched,
+    /// The recorder's.
+    pub figures: &'a WireFigures,
+    /// Length of the measured phase in nanoseconds.
+    pub phase_ns: f64,
+}
+
+/// The evidence, or why nobody may miss it.
+type Wire<'a> = Result<&'a WireEvidence<'a>, &'static str>;
+
+/// All checks of the second witness, in the order in which a person should read them.
+pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
+    let wire = evidence.wire.as_ref().ok_or_else(|| not_asked(evidence.plan));
+    vec![
+        capture_whole(wire),
+        kept_up(wire),
+        clock_stood(wire),
+        requests_agree(wire),
+        connections_agree(wire),
+        service_times_agree(wire, evidence),
+        service_time_tail_agrees(wire, evidence),
+        rtt_at_server(wire, evidence),
+        rtt_tail_at_server(wire, evidence),
+        little_of_requests(wire),
+        little_of_connections(wire),
+        path_from_outside(document, evidence),
+    ]
+}
+
+/// The checks that hold for any capture, with a load or without.
+pub fn capture_checks(wire: Option<&WireEvidence<'_>>) -> Vec<Check> {
+    let wire = wire.ok_or("no witness was asked for (--watch none)");
+    vec![capture_whole(wire), kept_up(wire), clock_stood(wire), little_of_requests(wire), little_of_connections(wire)]
+}
+
+fn not_asked(plan: &Plan) -> &'static str {
+    match (&plan.server, plan.watch_at()) {
+        (None, _) => "the lab has no end at the server to watch",
+        (_, WatchAt::None) => "no second witness was asked for (--watch none)",
+        (_, WatchAt::Server | WatchAt::Both) => "the wire was not watched",
+    }
+}
+
+fn capture_whole(wire: Wire<'_>) -> Check {
+    let check = Draft::new("wire_capture_drops", Weight::Suspect, "packets");
+    let evidence = match wire {
+        Ok(evidence) => evidence,
+        Err(why) => return check.not_applicable(why),
+    };
+    if let Some(failure) = &evidence.watched.failure {
+        return check.could_not_run(&format!("the capture broke off: {failure}"));
+    }
+    let lost = evidence.watched.drops + evidence.watched.client_drops;
+    let missing = evidence.figures.missing_bytes;
+    if lost == 0 && missing > 0 {
+        return check.failed(&format!(
+            "{missing} bytes were acknowledged that the capture never saw: what the wire says is incomplete"
+        ));
+    }
+    check.at_most(
+        lost as f64,
+        0.0,
+        "packets that found no room in the capture's ring",
+        "the capture lost packets, so what the wire says is incomplete: give it a larger ring ([watch] ring in a plan), \
+         or offer less",
+    )
+}
+
+fn kept_up(wire: Wire<'_>) -> Check {
+    let check = Draft::new("wire_kept_up", Weight::Suspect, "ns");
+    match wire {
+        Err(why) => check.not_applicable(why),
+        Ok(evidence) => check.at_most(
+            evidence.watched.lag.as_nanos() as f64,
+            LAG_NS,
+            "longest time from a packet to its analysis",
+            "the analysis fell behind the packets, since server and generator left it no time: a little more, and packets \
+             are lost",
+        ),
+    }
+}
+
+fn clock_stood(wire: Wire<'_>) -> Check {
+    let check = Draft::new("wire_clock", Weight::Suspect, "ns");
+    match wire {
+        Err(why) => check.not_applicable(why),
+        Ok(evidence) => check.at_most(
+            evidence.watched.clock_deviation_ns as f64,
+            CLOCK_NS,
+            "how far the wall clock, which stamps packets, moved against the run's clock",
+            "someone set the time of day during the run, so the wire's moments are not the load's",
+        ),
+    }
+}
+
+fn requests_agree(wire: Wire<'_>) -> Check {
+    let check = Draft::new("witnesses_agree_requests", Weight::Invalid, "requests");
+    let agreed = match compared(wire) {
+        Ok((_, agreed)) => agreed,
+        Err(reason) => return reason.end(check),
+    };
+    let Agreed { both, load_only, wire_only, failed_at_load, load_failed, status_differs, .. } = agreed;
+    check.at_most(
+        (agreed.unaccounted() + status_differs) as f64,
+        0.0,
+        &format!(
+            "requests that one witness saw whole and the other cannot account for, of {both} that both saw, warm-up and \
+             drain included{}",
+            if *load_failed == 0 { String::new() } else { format!("; of {load_failed} failures {failed_at_load} had an answer") }
+        ),
+        &format!(
+            "load and wire disagree: {load_only} requests are whole for the load alone, {wire_only} for the wire alone \
+             ({load_failed} failed for the load), {status_differs} have another status; {both} are whole for both. One of \
+             the witnesses is wrong, or the server sent answers that nobody asked for"
+        ),
+    )
+}
+
+fn connections_agree(wire: Wire<'_>) -> Check {
+    let check = Draft::new("witnesses_agree_connections", Weight::Invalid, "connections");
+    match compared(wire) {
+        Err(reason) => reason.end(check),
+        Ok((_, agreed)) => check.at_most(
+            agreed.connections_unaccounted() as f64,
+            0.0,
+            &format!(
+                "connections that one witness counts and the other cannot account for, of {} on the wire, warm-up included",
+                agreed.wire_opened
+            ),
+            &format!(
+                "load and wire disagree: the load called connect {} times and was connected {} times, the wire saw {} SYNs \
+                 of new connections",
+                agreed.load_called, agreed.load_established, agreed.wire_opened
+            ),
+        ),
+    }
+}
+
+fn service_times_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("witnesses_agree_service_time", Weight::Invalid, "ns");
+    match timed(wire, evidence) {
+        Err(reason) => reason.end(check),
+        Ok(agreed) if agreed.differences.count() == 0 => {
+            check.could_not_run("not one request of the measured phase was seen whole by both witnesses")
+        }
+        Ok(agreed) => check.at_most(
+            agreed.differences.median_ns().abs(),
+            SERVICE_NS,
+            "median of the load's service time less the wire's less that client's RTT",
+            "what the load calls service time is not what passed the server's end and the distance: one of the clocks, or \
+             the path, is wrong",
+        ),
+    }
+}
+
+fn service_time_tail_agrees(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("witnesses_agree_service_time_tail", Weight::Invalid, "ns");
+    match timed(wire, evidence) {
+        Err(reason) => reason.end(check),
+        Ok(agreed) if agreed.differences.count() < HANDSHAKES_MIN => {
+            check.not_applicable("too few requests in the measured phase for a 99th percentile")
+        }
+        Ok(agreed) => check.at_most(
+            agreed.differences.magnitude_p99_ns(),
+            SERVICE_P99_NS,
+            "99th percentile of the same, in magnitude",
+            "for one request in a hundred the load's time is far from the wire's and the distance: packets waited before \
+             the path read them, or the load read its answers late, since something else had its core",
+        ),
+    }
+}
+
+fn rtt_at_server(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("rtt_at_server_as_asked", Weight::Invalid, "ns");
+    match at_server(wire, evidence) {
+        Err(reason) => reason.end(check),
+        Ok(wire) => check.at_most(
+            wire.figures.handshake_error.value_at(0.5) as f64,
+            RTT_ERROR_NS,
+            "median difference between each handshake at the server's end (ACK - SYN-ACK) and its client's asked RTT",
+            "handshakes as the server's end saw them took longer than the distances asked",
+        ),
+    }
+}
+
+fn rtt_tail_at_server(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("rtt_tail_at_server_as_asked", Weight::Invalid, "ns");
+    match at_server(wire, evidence) {
+        Err(reason) => reason.end(check),
+        Ok(wire) if wire.figures.handshake_error.len() < HANDSHAKES_MIN => {
+            check.not_applicable("too few handshakes in the measured phase for a 99th percentile")
+        }
+        Ok(wire) => check.at_most(
+            wire.figures.handshake_error.value_at(0.99) as f64,
+            RTT_ERROR_P99_NS,
+            "99th percentile of the same",
+            "one handshake in a hundred was far from the distance asked, as the server's end saw it",
+        ),
+    }
+}
+
+fn little_of_requests(wire: Wire<'_>) -> Check {
+    let check = Draft::new("littles_law_wire_requests", Weight::Invalid, "ratio");
+    let evidence = match whole(wire) {
+        Ok(evidence) => evidence,
+        Err(reason) => return reason.end(check),
+    };
+    let figures = evidence.figures;
+    if figures.by_direction > 0 {
+        return check.not_applicable(&format!(
+            "the ends of {} of {} requests were found only when the other side spoke again, because their heads or chunks \
+             lie beyond the snap length (--watch-snap): they stay in flight until then",
+            figures.by_direction, figures.requests
+        ));
+    }
+    if figures.incomplete > 0 {
+        return check.not_applicable(&format!(
+            "{} of {} requests were not answered whole: how long they were in flight is not known to the wire",
+            figures.incomplete, figures.requests
+        ));
+    }
+    let sampled = Sampled { statistics: &evidence.watched.levels.in_flight, samples: evidence.watched.levels.samples };
+    little::check(check, "in flight at the server's end", sampled, figures.in_flight_ns as f64 / evidence.phase_ns)
+}
+
+fn little_of_connections(wire: Wire<'_>) -> Check {
+    let check = Draft::new("littles_law_wire_connections", Weight::Invalid, "ratio");
+    match whole(wire) {
+        Err(reason) => reason.end(check),
+        Ok(evidence) => {
+            let levels = &evidence.watched.levels;
+            let sampled = Sampled { statistics: &levels.connections, samples: levels.samples };
+            let from_records = evidence.figures.connections_ns as f64 / evidence.phase_ns;
+            little::check(check, "in process at the server's end", sampled, from_records)
+        }
+    }
+}
+
+fn path_from_outside(document: &Document, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("path_on_time_from_outside", Weight::Invalid, "ns");
+    let outside = document.path.as_ref().and_then(|path| path.from_outside.as_ref());
+    match outside {
+        None => check.not_applicable("both ends of the path were not watched (--watch both)"),
+        Some(_) if !evidence.only_delays => {
+            check.not_applicable("on links that lose, limit or vary packets take what they take")
+        }
+        Some(outside) if outside.matched < HANDSHAKES_MIN => {
+            check.not_applicable("too few packets for a 99th percentile")
+        }
+        Some(outside) => check.at_most(
+            outside.lateness_ns.p99 as f64,
+            RTT_ERROR_P99_NS,
+            "99th percentile of each packet's time from device to device less the delay asked",
+            "packets took longer from device to device than the delay asked: they waited before the path read them",
+        ),
+    }
+}
+
+/// Why a check does not give a figure.
+enum Reason {
+    DoesNotApply(String),
+    CouldNotRun(String),
+}
+
+impl Reason {
+    fn end(self, check: Draft) -> Check {
+        match self {
+            Reason::DoesNotApply(why) => check.not_applicable(&why),
+            Reason::CouldNotRun(why) => check.could_not_run(&why),
+        }
+    }
+}
+
+/// The evidence, if nothing is missing from it.
+fn whole(wire: Wire<'_>) -> Result<&WireEvidence<'_>, Reason> {
+    let evidence = wire.map_err(|why| Reason::DoesNotApply(why.into()))?;
+    let watched = evidence.watched;
+    if watched.drops > 0 || evidence.figures.missing_bytes > 0 || watched.failure.is_some() {
+        return Err(Reason::CouldNotRun("the capture is not whole, as wire_capture_drops says".into()));
+    }
+    Ok(evidence)
+}
+
+/// Both witnesses.
+fn compared(wire: Wire<'_>) -> Result<(&WireEvidence<'_>, &Agreed), Reason> {
+    let evidence = whole(wire)?;
+    let agreed = evidence.figures.agreed.as_ref().ok_or_else(|| Reason::DoesNotApply("there is no load".into()))?;
+    if agreed.overflowed {
+        return Err(Reason::CouldNotRun(
+            "one witness was so far behind the other that records were thrown away".into(),
+        ));
+    }
+    Ok((evidence, agreed))
+}
+
+/// Both witnesses, where times can be held against distances.
+fn timed<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<&'a Agreed, Reason> {
+    let (_, agreed) = compared(wire)?;
+    if evidence.only_delays {
+        Ok(agreed)
+    } else {
+        Err(Reason::DoesNotApply("on links that lose, limit or vary packets take what they take".into()))
+    }
+}
+
+/// Handshakes at the server's end, where they can be held against distances. A lost SYN-ACK is sent again and then not
+/// counted (Karn's rule), so links may lose.
+fn at_server<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<&'a WireEvidence<'a>, Reason> {
+    let wire = whole(wire)?;
+    if evidence.rtt_varies {
+        return Err(Reason::DoesNotApply("on links with a rate or a variation handshakes take what they take".into()));
+    }
+    if wire.figures.handshake_error.is_empty() {
+        return Err(Reason::DoesNotApply("no connection was established in the measured phase".into()));
+    }
+    Ok(wire)
+}

@@ -1,0 +1,435 @@
+//! The second witness inside a run: a thread that reads packets at the server's end and feeds [`watch::Watch`].
+//!
+//! ```text
+//!   s0 --> ring --\                          /--> levels, sampled in packet time
+//!                  thread --> Watch, Between ---> WireBatch --> recorder: tables, agreement
+//!   c0 --> ring --/  (only with `both`)
+//! ```
+//!
+//! Stamps are put on the run's clock first ([`wall`]), so that every moment in the run's tables counts from its zero. The
+//! rings are opened in their namespaces before the load's first packet and closed after its last; where the thread may
+//! run is [`crate::host::CorePlan::watch_cores`] and docs/decisions/0011.
+
+pub mod between;
+pub mod levels;
+pub mod wall;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ledger::document::PathFromOutside;
+use ledger::{ConnectionRecord, WatchSecond, WireRequest};
+use path::ClientPath;
+use sys::capture::{Capture, CaptureSpec, Framing, RETIRE};
+use sys::clock::Clock;
+use sys::epoll::{Epoll, Event, Interest};
+use sys::namespace::NetNamespace;
+use sys::sched::{Cores, Urgency};
+use sys::signal::Wake;
+use units::{Bytes, Timestamp};
+use watch::{CapturePoint, Counts, Watch, WatchSpec};
+use wire::link::LinkType;
+
+use self::between::{Between, End};
+use self::levels::{WireLevels, WireSampler};
+use self::wall::Wall;
+use crate::drive::progress::Progress;
+use crate::error::LabError;
+use crate::places::{CLIENT_DEVICE, Places, SERVER, SERVER_DEVICE};
+use crate::plan::{WatchAt, WatchPlan};
+
+/// The rings at the ends of the path, open.
+pub struct Taps {
+    server: Capture,
+    client: Option<Capture>,
+}
+
+/// What the thread is told before it starts.
+pub struct WatchSetup<'a> {
+    /// The run's clock.
+    pub clock: Clock,
+    /// Where the end of the measured phase is announced.
+    pub progress: Arc<Progress>,
+    /// The run's first moment.
+    pub start: Timestamp,
+    /// The measured phase begins.
+    pub measured_from: Timestamp,
+    /// And ends, where that is known.
+    pub measured_to: Option<Timestamp>,
+    /// Every client's path, in client order.
+    pub clients: &'a [ClientPath],
+    /// Port of the server, where it is known.
+    pub port: Option<u16>,
+    /// Seed of the sampling.
+    pub seed: u64,
+    /// Where it may run; `None`: anywhere.
+    pub cores: Option<Cores>,
+}
+
+/// Records as they close, on their way to the recorder.
+#[derive(Debug, Default)]
+pub struct WireBatch {
+    /// Connections whose records were closed.
+    pub connections: Vec<ConnectionRecord>,
+    /// Requests that ended.
+    pub requests: Vec<WireRequest>,
+    /// Seconds that ended.
+    pub seconds: Vec<WatchSecond>,
+}
+
+/// What the thread knows when it has ended, besides the records.
+#[derive(Clone, Debug, Default)]
+pub struct Watched {
+    /// Levels over the measured phase.
+    pub levels: WireLevels,
+    /// Counts of the whole capture.
+    pub whole: Counts,
+    /// Counts of the measured phase.
+    pub measured: Counts,
+    /// Packets that found no room in a ring, over the whole capture.
+    pub drops: u64,
+    /// The same at the clients' end.
+    pub client_drops: u64,
+    /// How far the wall clock moved against the run's clock, in ns.
+    pub clock_deviation_ns: u64,
+    /// The longest time from a packet to its analysis.
+    pub lag: Duration,
+    /// CPU time the thread used.
+    pub cpu: Duration,
+    /// How long it ran.
+    pub wall: Duration,
+    /// The path from outside, with both ends watched.
+    pub between: Option<PathFromOutside>,
+    /// Why it could not go on, if it could not.
+    pub failure: Option<String>,
+}
+
+impl Watched {
+    /// What the witness itself cost, in words.
+    pub fn cost(&self) -> String {
+        let share = if self.wall.is_zero() { 0.0 } else { self.cpu.as_secs_f64() / self.wall.as_secs_f64() };
+        format!("{:.1}% of a core, at most {:.0} ms behind", 100.0 * share, self.lag.as_secs_f64() * 1e3)
+    }
+}
+
+/// The thread.
+pub struct Watching {
+    thread: JoinHandle<Watched>,
+    stop: Arc<Stop>,
+}
+
+struct Stop {
+    asked: AtomicBool,
+    wake: Wake,
+}
+
+impl Taps {
+    /// Opens the rings of `at`; `None` where nothing is to be watched. Each keeps TCP with the server's address, and its
+    /// `port` where that is known.
+    ///
+    /// # Errors
+    /// The kernel refuses a packet socket or the memory of its ring.
+    pub fn open(places: &Places, at: WatchAt, port: Option<u16>, plan: &WatchPlan) -> Result<Option<Taps>, LabError> {
+        let ports = port.as_slice();
+        let (block_bytes, blocks) = blocks(plan.ring);
+        let open = |net: &NetNamespace, device: &'static str| {
+            net.run(|| {
+                Capture::open(&CaptureSpec {
+                    ports,
+                    hosts: &[SERVER.into()],
+                    block_bytes,
+                    blocks,
+                    ..CaptureSpec::new(device, plan.snap.0 as u32)
+                })
+            })
+            .and_then(|outcome| outcome)
+            .map_err(|error| LabError::Environment(format!("--watch: {error}; --watch none does without")))
+        };
+        Ok(match at {
+            WatchAt::None => None,
+            WatchAt::Server => Some(Taps { server: open(&places.server_net, SERVER_DEVICE)?, client: None }),
+            WatchAt::Both => Some(Taps {
+                server: open(&places.server_net, SERVER_DEVICE)?,
+                client: Some(open(&places.client_net, CLIENT_DEVICE)?),
+            }),
+        })
+    }
+
+    /// Starts the thread. Records go to `records`, which is hung up when it ends.
+    ///
+    /// # Errors
+    /// Those of epoll and of starting a thread.
+    pub fn watch(self, setup: WatchSetup<'_>, records: Sender<WireBatch>) -> std::io::Result<Watching> {
+        let stop = Arc::new(Stop { asked: AtomicBool::new(false), wake: Wake::new()? });
+        let epoll = Epoll::new()?;
+        use std::os::fd::AsFd;
+        for fd in [Some(self.server.as_fd()), self.client.as_ref().map(AsFd::as_fd)].into_iter().flatten() {
+            epoll.add(fd, Interest::READ, 0)?;
+        }
+        epoll.add(stop.wake.as_fd(), Interest::READ.edge(), 0)?;
+        let cores = setup.cores.clone();
+        let witness = Witness::new(self, &setup, records);
+        let thread_stop = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
+            if let Some(cores) = cores {
+                // Not being pinned costs others' quiet, not correctness.
+                let _ = cores.pin_this_thread();
+            }
+            // A real-time loop comes before it all the same; a busy one at nice -20 would starve anything less.
+            Urgency::High.apply_to_this_thread();
+            witness.run(&epoll, &thread_stop)
+        })?;
+        Ok(Watching { thread, stop })
+    }
+}
+
+impl Watching {
+    /// Takes in what has passed by now, and ends. Call it when the path has been silent for a moment.
+    ///
+    /// # Panics
+    /// If the thread itself panicked: a broken invariant, not a condition of the machine.
+    pub fn end(self) -> Watched {
+        self.stop.asked.store(true, Ordering::Release);
+        self.stop.wake.wake();
+        self.thread.join().expect("the watching thread does not panic")
+    }
+}
+
+/// The thread's own.
+struct Witness {
+    taps: Taps,
+    clock: Clock,
+    wall: Wall,
+    progress: Arc<Progress>,
+    phase: (Timestamp, Option<Timestamp>),
+    watch: Watch,
+    sampler: WireSampler,
+    between: Option<Between>,
+    records: Sender<WireBatch>,
+    /// Counts when the phase began and when it ended.
+    at_start: Option<Counts>,
+    at_end: Option<Counts>,
+    watched: Watched,
+}
+
+impl Witness {
+    fn new(taps: Taps, setup: &WatchSetup<'_>, records: Sender<WireBatch>) -> Self {
+        let mut watch = Watch::new(WatchSpec {
+            capture_point: CapturePoint::AtServer,
+            server_ports: setup.port.map(|port| vec![port]),
+            servers: vec![SERVER.into()],
+            linger: LINGER,
+            ..WatchSpec::default()
+        });
+        watch.handle_time(setup.clock.now());
+        let between = taps.client.is_some().then(|| Between::new(setup.clients, setup.measured_from));
+        Witness {
+            taps,
+            clock: setup.clock,
+            wall: Wall::new(setup.clock),
+            progress: Arc::clone(&setup.progress),
+            phase: (setup.measured_from, setup.measured_to),
+            watch,
+            sampler: WireSampler::new(setup.seed, setup.start, setup.measured_from),
+            between,
+            records,
+            at_start: None,
+            at_end: None,
+            watched: Watched::default(),
+        }
+    }
+
+    fn run(mut self, epoll: &Epoll, stop: &Stop) -> Watched {
+        let began = self.clock.now();
+        let mut next_second = began + SECOND;
+        let mut events = [Event::EMPTY; 4];
+        while !stop.asked.load(Ordering::Acquire) && self.watched.failure.is_none() {
+            if let Err(error) = epoll.wait(&mut events, TURN_MS) {
+                self.watched.failure = Some(format!("epoll_wait: {error}"));
+            }
+            self.take_packets();
+            let now = self.clock.now();
+            if now >= next_second {
+                next_second = now + SECOND;
+                self.every_second(now);
+            }
+        }
+        self.drain(epoll, &mut events);
+        self.finish(began)
+    }
+
+    /// Takes in what the kernel has handed over.
+    fn take_packets(&mut self) {
+        // The end of a phase that is ended by a count or by Ctrl-C is known at the moment it comes.
+        if let Some(end) = self.progress.measured_end() {
+            self.phase.1 = Some(end);
+        }
+        if let Some(end) = self.phase.1 {
+            self.sampler.set_measured_end(end);
+            if let Some(between) = &mut self.between {
+                between.set_measured_end(end);
+            }
+        }
+        let link = link_of(&self.taps.server);
+        while let Some(block) = self.taps.server.next_block() {
+            let mut last = None;
+            for packet in block.packets() {
+                let at = self.wall.run_time(packet.at);
+                self.sampler.sample(at, &self.watch);
+                note_phase(&self.watch, self.phase, at, &mut self.at_start, &mut self.at_end);
+                self.watch.handle_packet(at, link, packet.bytes, packet.original_length);
+                if let Some(between) = &mut self.between {
+                    between.packet(End::Server, at, packet.bytes, packet.original_length);
+                }
+                last = Some(at);
+            }
+            drop(block);
+            if let Some(at) = last {
+                self.watched.lag = self.watched.lag.max(self.clock.now().since(at));
+            }
+            pass_on(&mut self.watch, &self.records);
+        }
+        let (Some(client), Some(between)) = (&mut self.taps.client, &mut self.between) else { return };
+        while let Some(block) = client.next_block() {
+            for packet in block.packets() {
+                let at = self.wall.run_time(packet.at);
+                between.packet(End::Client, at, packet.bytes, packet.original_length);
+            }
+        }
+    }
+
+    fn every_second(&mut self, now: Timestamp) {
+        self.wall.check();
+        self.count_drops(now);
+        // A little behind the clock: packets of the last moments are in a block that has not been handed over yet.
+        let settled = Timestamp::from_nanos(now.as_nanos().saturating_sub(BEHIND.as_nanos() as u64));
+        self.watch.handle_time(settled);
+        pass_on(&mut self.watch, &self.records);
+        if let Err(error) = self.taps.server.check() {
+            self.watched.failure = Some(error.to_string());
+        }
+    }
+
+    fn count_drops(&mut self, now: Timestamp) {
+        match self.taps.server.statistics() {
+            Ok(counted) if counted.drops > 0 => {
+                self.watched.drops += counted.drops;
+                let settled = Timestamp::from_nanos(now.as_nanos().saturating_sub(BEHIND.as_nanos() as u64));
+                self.watch.handle_capture_drops(settled, counted.drops);
+            }
+            Ok(_) => {}
+            Err(error) => self.watched.failure = Some(error.to_string()),
+        }
+        if let Some(Ok(counted)) = self.taps.client.as_ref().map(Capture::statistics) {
+            self.watched.client_drops += counted.drops;
+        }
+    }
+
+    /// What was captured by now is still in a block that is not full.
+    fn drain(&mut self, epoll: &Epoll, events: &mut [Event]) {
+        // A ring that cannot be stopped is left when it has been silent for long enough, or after so many turns.
+        let _ = self.taps.server.stop();
+        if let Some(client) = &mut self.taps.client {
+            let _ = client.stop();
+        }
+        for _ in 0..LAST_TURNS {
+            let silent = epoll.wait(events, 2 * RETIRE.as_millis() as i32).is_ok_and(<[Event]>::is_empty);
+            self.take_packets();
+            if silent {
+                break;
+            }
+        }
+        self.count_drops(self.clock.now());
+    }
+
+    fn finish(mut self, began: Timestamp) -> Watched {
+        self.wall.check();
+        let now = self.clock.now();
+        let end = self.phase.1.unwrap_or(now);
+        self.sampler.sample(end.min(now), &self.watch);
+        self.watch.finish(now);
+        pass_on(&mut self.watch, &self.records);
+        let counts = self.watch.live().counts;
+        let to = self.at_end.unwrap_or(counts);
+        let from = self.at_start.unwrap_or(to);
+        Watched {
+            levels: self.sampler.finish(),
+            whole: counts,
+            measured: difference(to, from),
+            clock_deviation_ns: self.wall.deviation_ns(),
+            cpu: sys::clock::thread_cpu_time(),
+            wall: now.since(began),
+            between: self.between.map(Between::finish),
+            ..self.watched
+        }
+    }
+}
+
+/// Keeps the counts as they were when the phase began and ended.
+#[inline]
+fn note_phase(
+    watch: &Watch,
+    (from, to): (Timestamp, Option<Timestamp>),
+    at: Timestamp,
+    at_start: &mut Option<Counts>,
+    at_end: &mut Option<Counts>,
+) {
+    if at_start.is_none() && at >= from {
+        *at_start = Some(watch.live().counts);
+    }
+    if at_end.is_none() && to.is_some_and(|to| at >= to) {
+        *at_end = Some(watch.live().counts);
+    }
+}
+
+fn difference(to: Counts, from: Counts) -> Counts {
+    Counts {
+        packets: to.packets - from.packets,
+        bytes: to.bytes - from.bytes,
+        tcp: to.tcp - from.tcp,
+        other: to.other - from.other,
+        first_fragments: to.first_fragments - from.first_fragments,
+        later_fragments: to.later_fragments - from.later_fragments,
+        malformed: to.malformed - from.malformed,
+        capture_drops: to.capture_drops - from.capture_drops,
+        connections: to.connections - from.connections,
+        evicted: to.evicted - from.evicted,
+    }
+}
+
+fn pass_on(watch: &mut Watch, records: &Sender<WireBatch>) {
+    let mut batch = WireBatch::default();
+    watch.take_connections(&mut batch.connections);
+    watch.take_requests(&mut batch.requests);
+    watch.take_seconds(&mut batch.seconds);
+    if !(batch.connections.is_empty() && batch.requests.is_empty() && batch.seconds.is_empty()) {
+        // Hung up only when the recorder has gone, and then nobody asks for records.
+        let _ = records.send(batch);
+    }
+}
+
+fn link_of(capture: &Capture) -> LinkType {
+    match capture.framing() {
+        Framing::Ethernet => LinkType::Ethernet,
+        Framing::Ip => LinkType::RawIp,
+    }
+}
+
+/// Size and number of the blocks of a ring: large ones, so that it is emptied in few turns, unless there is no room.
+fn blocks(ring: Bytes) -> (u32, u32) {
+    let block_bytes = if ring >= Bytes(8 << 20) { 1 << 20 } else { 64 << 10 };
+    (block_bytes, (ring.0 / u64::from(block_bytes)).max(1) as u32)
+}
+
+/// A closed connection is kept for so long, so that repetitions are counted with it. Shorter than for a stranger's
+/// traffic: ten thousand connections a second are to be held no longer than needed.
+const LINGER: Duration = Duration::from_secs(2);
+const SECOND: Duration = Duration::from_secs(1);
+const TURN_MS: i32 = 100;
+/// Well above [`RETIRE`].
+const BEHIND: Duration = Duration::from_millis(200);
+/// Turns at the end, at most: more than the ring has blocks.
+const LAST_TURNS: usize = 128;

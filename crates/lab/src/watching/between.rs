@@ -1,0 +1,252 @@
+//! The same packet at both ends of the path: how long it took, seen from outside.
+//!
+//! A packet is known again by its first bytes: on a link that does not cut, nothing in them changes between the two
+//! devices, and the IP identification, sequence numbers and TCP time stamps tell one from the next. Two that are equal
+//! in all of them (pure acknowledgements sent twice at once) are matched in order. What a link cuts into wire packets
+//! is found at one end as one and at the other as several; it is counted as unmatched and not judged.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use ledger::Direction;
+use ledger::document::PathFromOutside;
+use path::ClientPath;
+use stats::Histogram;
+use units::Timestamp;
+use units::time::saturating_nanos;
+
+use crate::places::FIRST_CLIENT;
+
+/// A packet that did not come out for so long was lost, or cut.
+const FORGET_AFTER: Duration = Duration::from_secs(10);
+/// IP and TCP headers with every option fit in so much.
+const KNOWN_BY: usize = 100;
+
+/// Where a packet was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// At the clients' device.
+    Client,
+    /// At the server's device.
+    Server,
+}
+
+/// Matches packets of both ends.
+pub struct Between {
+    /// One-way delay asked of each client: up, down.
+    asked_ns: Vec<[u64; 2]>,
+    phase: (Timestamp, Option<Timestamp>),
+    /// Seen at one end, by what they are known by; two generations, so that forgetting costs nothing a packet.
+    young: HashMap<u64, VecDeque<Seen>>,
+    old: HashMap<u64, VecDeque<Seen>>,
+    turned_at: Timestamp,
+    matched: u64,
+    unmatched: u64,
+    up: Histogram,
+    down: Histogram,
+    lateness: Histogram,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    end: End,
+    at: Timestamp,
+}
+
+impl Between {
+    /// For these clients, over the phase that begins at `measured_from`.
+    pub fn new(clients: &[ClientPath], measured_from: Timestamp) -> Self {
+        let delay = |link: &path::LinkSpec| saturating_nanos(link.delay);
+        Between {
+            asked_ns: clients.iter().map(|client| [delay(&client.up), delay(&client.down)]).collect(),
+            phase: (measured_from, None),
+            young: HashMap::new(),
+            old: HashMap::new(),
+            turned_at: Timestamp::ZERO,
+            matched: 0,
+            unmatched: 0,
+            up: Histogram::new(),
+            down: Histogram::new(),
+            lateness: Histogram::new(),
+        }
+    }
+
+    /// The measured phase ends at `end`.
+    pub fn set_measured_end(&mut self, end: Timestamp) {
+        self.phase.1 = Some(end);
+    }
+
+    /// Takes in a packet seen at one end: an IPv4 packet, cut at the snap length.
+    pub fn packet(&mut self, end: End, at: Timestamp, bytes: &[u8], length: u32) {
+        let Some((direction, client)) = whose(bytes) else { return };
+        if at.since(self.turned_at) > FORGET_AFTER {
+            self.turned_at = at;
+            let forgotten = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
+            self.unmatched += forgotten.into_values().map(|waiting| waiting.len() as u64).sum::<u64>();
+        }
+        let known_by = fingerprint(bytes, length);
+        match self.take(known_by, end) {
+            None => self.young.entry(known_by).or_default().push_back(Seen { end, at }),
+            Some(other) => {
+                let (entered, left) = match (direction, end) {
+                    (Direction::Up, End::Server) | (Direction::Down, End::Client) => (other, at),
+                    (Direction::Up, End::Client) | (Direction::Down, End::Server) => (at, other),
+                };
+                if entered >= self.phase.0 && self.phase.1.is_none_or(|to| entered < to) {
+                    self.add(direction, client, left.since(entered));
+                }
+            }
+        }
+    }
+
+    /// The figures.
+    pub fn finish(self) -> PathFromOutside {
+        let left: usize = self.young.values().chain(self.old.values()).map(VecDeque::len).sum();
+        PathFromOutside {
+            matched: self.matched,
+            unmatched: self.unmatched + left as u64,
+            up_ns: self.up.quantiles(),
+            down_ns: self.down.quantiles(),
+            lateness_ns: self.lateness.quantiles(),
+        }
+    }
+
+    /// The oldest sight of the same packet at the other end.
+    fn take(&mut self, known_by: u64, end: End) -> Option<Timestamp> {
+        for generation in [&mut self.old, &mut self.young] {
+            if let Some(waiting) = generation.get_mut(&known_by)
+                && waiting.front().is_some_and(|seen| seen.end != end)
+            {
+                let seen = waiting.pop_front();
+                if waiting.is_empty() {
+                    generation.remove(&known_by);
+                }
+                return seen.map(|seen| seen.at);
+            }
+        }
+        None
+    }
+
+    fn add(&mut self, direction: Direction, client: u32, took: Duration) {
+        let took = saturating_nanos(took);
+        self.matched += 1;
+        match direction {
+            Direction::Up => self.up.record(took),
+            Direction::Down => self.down.record(took),
+        }
+        if let Some(asked) = self.asked_ns.get(client as usize) {
+            self.lateness.record(took.saturating_sub(asked[direction.index()]));
+        }
+    }
+}
+
+/// Which way a packet goes, and which client's it is.
+fn whose(bytes: &[u8]) -> Option<(Direction, u32)> {
+    let address = |at: usize| {
+        bytes.get(at..at + 4).map(|octets| Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3]).to_bits())
+    };
+    if bytes.first()? >> 4 != 4 {
+        return None;
+    }
+    let index = |address: u32| address.checked_sub(FIRST_CLIENT.to_bits()).filter(|&index| index < CLIENTS);
+    match (index(address(12)?), index(address(16)?)) {
+        (Some(client), None) => Some((Direction::Up, client)),
+        (None, Some(client)) => Some((Direction::Down, client)),
+        _ => None,
+    }
+}
+
+/// FNV-1a over the headers and the length. Traffic here is the lab's own: nobody makes two packets collide on purpose.
+fn fingerprint(bytes: &[u8], length: u32) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ u64::from(length);
+    for &byte in &bytes[..bytes.len().min(KNOWN_BY)] {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash
+}
+
+/// Client addresses there can be: 198.19.0.1 and on, within its /16.
+const CLIENTS: u32 = 0xffff;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use path::Profile;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::ZERO + Duration::from_millis(ms)
+    }
+
+    fn packet(from: [u8; 4], to: [u8; 4], identification: u8) -> Vec<u8> {
+        let mut bytes = vec![0x45, 0, 0, 40, 0, identification, 0x40, 0, 64, 6, 0, 0];
+        bytes.extend(from.into_iter().chain(to));
+        bytes.extend([7; 20]);
+        bytes
+    }
+
+    const SERVER: [u8; 4] = [198, 18, 0, 1];
+    const SECOND: [u8; 4] = [198, 19, 0, 2];
+
+    fn between() -> Between {
+        Between::new(&Profile::constant(Duration::from_millis(48)).clients(2), at(100))
+    }
+
+    #[test]
+    fn a_packet_is_timed_each_way_whichever_end_is_read_first() {
+        let mut between = between();
+        let (up, down) = (packet(SECOND, SERVER, 1), packet(SERVER, SECOND, 1));
+        between.packet(End::Client, at(200), &up, 40);
+        between.packet(End::Server, at(225), &up, 40);
+        // The clients' ring was read before the server's.
+        between.packet(End::Client, at(250), &down, 40);
+        between.packet(End::Server, at(226), &down, 40);
+        let seen = between.finish();
+        assert_eq!((seen.matched, seen.unmatched), (2, 0));
+        assert_eq!((seen.up_ns.count, seen.down_ns.count, seen.lateness_ns.count), (1, 1, 2));
+        let near = |value: u64, ms: f64| (value as f64 / 1e6 - ms).abs() < 0.1;
+        assert!(near(seen.up_ns.max, 25.0) && near(seen.down_ns.max, 24.0), "{seen:?}");
+        assert!(near(seen.lateness_ns.max, 1.0) && near(seen.lateness_ns.min, 0.0), "{seen:?}");
+    }
+
+    #[test]
+    fn equal_packets_are_matched_in_order_and_lost_ones_said() {
+        let mut between = between();
+        let same = packet(SECOND, SERVER, 9);
+        for ms in [200, 210] {
+            between.packet(End::Client, at(ms), &same, 40);
+        }
+        for ms in [224, 234] {
+            between.packet(End::Server, at(ms), &same, 40);
+        }
+        between.packet(End::Client, at(220), &packet(SECOND, SERVER, 10), 40);
+        let seen = between.finish();
+        assert_eq!((seen.matched, seen.unmatched), (2, 1));
+        assert!(seen.lateness_ns.max < 100_000, "{seen:?}");
+    }
+
+    #[test]
+    fn only_the_measured_phase_counts_and_memory_is_given_back() {
+        let mut between = between();
+        let early = packet(SECOND, SERVER, 1);
+        between.packet(End::Client, at(50), &early, 40);
+        between.packet(End::Server, at(74), &early, 40);
+        for identification in 0..100 {
+            between.packet(
+                End::Client,
+                at(100 + u64::from(identification)),
+                &packet(SECOND, SERVER, identification),
+                41,
+            );
+        }
+        // Two generations later they are forgotten.
+        for ms in [11_000, 22_000, 33_000] {
+            between.packet(End::Client, at(ms), &packet(SECOND, SERVER, 200), 42);
+        }
+        assert!(between.old.len() + between.young.len() <= 2);
+        assert_eq!(between.matched, 0);
+        assert_eq!(between.finish().unmatched, 103);
+        assert_eq!(whose(&[0x60; 40]), None);
+        assert_eq!(whose(&[0x45; 10]), None);
+    }
+}

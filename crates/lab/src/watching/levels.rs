@@ -1,0 +1,64 @@
+//! The wire's levels, sampled: connections in process, transactions in flight, sessions.
+//!
+//! Samples are taken in packet time, from the live counters as they stood before each packet. A packet is analysed some
+//! milliseconds after it passed, many at once; a timer of the thread's own would see the counters stand still and then
+//! jump. Never computed from the records: Little's law compares the two.
+
+use ledger::Level;
+use load::{LevelSampler, LevelStatistics, Levels, Live};
+use units::Timestamp;
+use watch::Watch;
+
+/// Samples a [`Watch`] at seeded exponential moments, a thousand a second on average.
+pub struct WireSampler(LevelSampler);
+
+/// What was sampled over the measured phase.
+#[derive(Clone, Debug, Default)]
+pub struct WireLevels {
+    /// Connections in process: SYN seen, not both FINs nor a RST.
+    pub connections: LevelStatistics,
+    /// Transactions in progress: first byte of the request seen, last byte of its response not.
+    pub in_flight: LevelStatistics,
+    /// HTTP sessions: connections in process on which a request was seen.
+    pub sessions: Level,
+    /// Samples taken.
+    pub samples: u64,
+}
+
+impl WireSampler {
+    /// Samples from `start` on; what counts is from `measured_from` on.
+    pub fn new(seed: u64, start: Timestamp, measured_from: Timestamp) -> Self {
+        // Other moments than the load's own sampler has.
+        WireSampler(LevelSampler::new(seed ^ WIRE, start, measured_from))
+    }
+
+    /// The measured phase ends at `end`.
+    pub fn set_measured_end(&mut self, end: Timestamp) {
+        self.0.set_measured_end(end);
+    }
+
+    /// Takes the samples that are due by `at`: the counters have stood like this since the packet before.
+    #[inline]
+    pub fn sample(&mut self, at: Timestamp, watch: &Watch) {
+        if self.0.next_sample() > at {
+            return;
+        }
+        let live = watch.live();
+        // The sampler knows three levels by the load's names; the third is not a backlog here.
+        let levels = Live {
+            connections: live.connections,
+            in_flight: live.in_flight,
+            backlog: live.sessions,
+            ..Live::default()
+        };
+        self.0.sample(at, levels);
+    }
+
+    /// The figures.
+    pub fn finish(&self) -> WireLevels {
+        let Levels { in_flight, connections, backlog, samples, .. } = self.0.finish();
+        WireLevels { connections, in_flight, sessions: backlog.level, samples }
+    }
+}
+
+const WIRE: u64 = 0x7769_7265_7769_7265;

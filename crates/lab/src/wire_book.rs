@@ -1,0 +1,368 @@
+//! What the wire showed, on the recorder's side: tables, distributions, Little's other side, and the agreement.
+//!
+//! The watching thread only reads and analyses; everything that may wait for a disk is done here.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use ledger::{ConnectionRecord, Direction, Framing, WatchSecond, WireRequest};
+use stats::Histogram;
+use store::{ConnectionsWriter, RunFolder, WatchSeriesWriter, WireRequestsWriter};
+use units::Timestamp;
+
+use crate::agreement::{Agreed, Agreement};
+use crate::drive::progress::Progress;
+use crate::places::FIRST_CLIENT;
+use crate::watching::WireBatch;
+
+/// Takes the wire's records.
+pub struct WireBook {
+    tables: Option<Tables>,
+    progress: Arc<Progress>,
+    measured_from: Timestamp,
+    /// Asked RTT of each client.
+    asked_ns: Vec<u64>,
+    agreement: Option<Agreement>,
+    figures: WireFigures,
+    error: Option<String>,
+}
+
+/// Distributions and counts of the measured phase.
+#[derive(Clone, Debug, Default)]
+pub struct WireFigures {
+    /// ACK - SYN-ACK of the handshakes completed in the phase.
+    pub handshake_rtt: Histogram,
+    /// The same less the client's asked RTT, absolute.
+    pub handshake_error: Histogram,
+    /// Last byte of the request to last byte of its response, of requests begun in the phase.
+    pub service_time: Histogram,
+    /// Connections whose SYN came in the phase.
+    pub connections_opened: u64,
+    /// Requests whose first byte came in the phase.
+    pub requests: u64,
+    /// Responses whose last byte came in the phase.
+    pub responses: u64,
+    /// Of the requests, those whose response was not seen to its end.
+    pub incomplete: u64,
+    /// Of the requests, those whose ends were found by changes of direction.
+    pub by_direction: u64,
+    /// Responses to these requests by status code.
+    pub status: BTreeMap<u16, u64>,
+    /// Connections opened in the phase, by how they stood at their end.
+    pub states: BTreeMap<&'static str, u64>,
+    /// Bytes acknowledged and never seen, whole capture.
+    pub missing_bytes: u64,
+    /// Packets that filled a hole, of connections opened in the phase.
+    pub out_of_order: u64,
+    /// Packets with payload, of the seconds that the phase touches.
+    pub data_packets: u64,
+    /// Those that repeated bytes, of the same seconds.
+    pub retransmitted: u64,
+    /// Connections on which something else than HTTP was spoken: payload both ways and not one request.
+    pub not_http: u64,
+    /// Time that connections spent in process within the phase, in ns.
+    pub connections_ns: u128,
+    /// Time that requests spent in flight within the phase, in ns.
+    pub in_flight_ns: u128,
+    /// Every second of the run.
+    pub seconds: Vec<WatchSecond>,
+    /// Load and wire held against each other, where there was a load.
+    pub agreed: Option<Agreed>,
+}
+
+struct Tables {
+    connections: ConnectionsWriter,
+    requests: WireRequestsWriter,
+    series: WatchSeriesWriter,
+}
+
+impl WireBook {
+    /// Writes to `folder` if there is one. `asked_ns`: each client's asked RTT.
+    pub fn new(
+        folder: Option<&RunFolder>,
+        progress: Arc<Progress>,
+        measured_from: Timestamp,
+        asked_ns: Vec<u64>,
+        agreement: Option<Agreement>,
+    ) -> Self {
+        WireBook {
+            tables: folder.map(|folder| Tables {
+                connections: folder.connections(),
+                requests: folder.wire_requests(),
+                series: folder.watch_series(),
+            }),
+            progress,
+            measured_from,
+            asked_ns,
+            agreement,
+            figures: WireFigures::default(),
+            error: None,
+        }
+    }
+
+    /// The load's side of the agreement.
+    pub fn agreement(&mut self) -> Option<&mut Agreement> {
+        self.agreement.as_mut()
+    }
+
+    /// Takes a batch in.
+    pub fn take(&mut self, mut batch: WireBatch) {
+        // A phase that a count or Ctrl-C ends is announced before a record can end after it.
+        let phase = (self.measured_from, self.progress.measured_end());
+        for request in &batch.requests {
+            self.figures.add_request(request, phase);
+            if let (Some(agreement), Some(client)) = (&mut self.agreement, client_index(request.client.ip())) {
+                agreement.wire_request(client, request);
+            }
+        }
+        for connection in &mut batch.connections {
+            connection.client_index = client_index(connection.client.ip()).filter(|&client| self.is_client(client));
+            self.figures.add_connection(connection, phase, &self.asked_ns);
+            if let Some(agreement) = &mut self.agreement {
+                agreement.wire_connection(connection);
+            }
+        }
+        self.figures.add_seconds(&batch.seconds, phase);
+        let Some(tables) = &mut self.tables else { return };
+        let written = tables
+            .connections
+            .push(&batch.connections)
+            .and_then(|()| tables.requests.push(&batch.requests))
+            .and_then(|()| tables.series.push(&batch.seconds));
+        self.note(written);
+    }
+
+    /// Closes the tables' parts: what a crash can cost is what came since.
+    pub fn close_parts(&mut self) {
+        let Some(tables) = &mut self.tables else { return };
+        let closed = tables
+            .connections
+            .close_part()
+            .and_then(|()| tables.requests.close_part())
+            .and_then(|()| tables.series.close_part());
+        self.note(closed);
+    }
+
+    /// Completes the tables. The figures, and the first error of writing.
+    pub fn finish(mut self) -> (WireFigures, Option<String>) {
+        if let Some(tables) = self.tables.take() {
+            let finished = tables
+                .connections
+                .finish()
+                .and_then(|_| tables.requests.finish())
+                .and_then(|_| tables.series.finish())
+                .map(drop);
+            self.note(finished);
+        }
+        self.figures.agreed = self.agreement.map(Agreement::finish);
+        (self.figures, self.error)
+    }
+
+    fn is_client(&self, client: u32) -> bool {
+        self.asked_ns.is_empty() || (client as usize) < self.asked_ns.len()
+    }
+
+    fn note(&mut self, outcome: store::Result<()>) {
+        if let Err(error) = outcome {
+            self.error.get_or_insert_with(|| error.to_string());
+        }
+    }
+}
+
+impl WireFigures {
+    fn add_request(&mut self, request: &WireRequest, phase: (Timestamp, Option<Timestamp>)) {
+        if let Some(last_at) = request.response_last_at.filter(|_| request.complete) {
+            self.responses += u64::from(is_in(last_at, phase));
+            if let Some(first_at) = request.request_first_at {
+                self.in_flight_ns += overlap(first_at, last_at, phase);
+            }
+        }
+        if !request.request_first_at.is_some_and(|at| is_in(at, phase)) {
+            return;
+        }
+        self.requests += 1;
+        self.incomplete += u64::from(!request.complete);
+        self.by_direction += u64::from(request.framing == Framing::ByDirection);
+        if let Some(status) = request.status.filter(|_| request.complete) {
+            *self.status.entry(status).or_default() += 1;
+        }
+        if let Some(service_ns) = request.service_time_ns() {
+            self.service_time.record(service_ns);
+        }
+    }
+
+    fn add_connection(
+        &mut self,
+        connection: &ConnectionRecord,
+        phase: (Timestamp, Option<Timestamp>),
+        asked_ns: &[u64],
+    ) {
+        let until = connection.closed_at.unwrap_or(match connection.end {
+            ledger::RecordEnd::CaptureEnd => Timestamp::MAX,
+            _ => connection.last_at,
+        });
+        self.connections_ns += overlap(connection.first_at, until, phase);
+        self.missing_bytes += connection.up.missing_bytes + connection.down.missing_bytes;
+        let spoke = |direction| connection.sent(direction).unique_bytes > 0;
+        self.not_http += u64::from(connection.requests == 0 && Direction::BOTH.into_iter().all(spoke));
+        if let (Some(rtt_ns), Some(ack_at)) = (connection.handshake_rtt_ns, connection.ack_at)
+            && is_in(ack_at, phase)
+        {
+            self.handshake_rtt.record(rtt_ns);
+            let asked = connection.client_index.and_then(|client| asked_ns.get(client as usize));
+            if let Some(&asked) = asked {
+                self.handshake_error.record(rtt_ns.abs_diff(asked));
+            }
+        }
+        if connection.syn_at.is_some_and(|at| is_in(at, phase)) {
+            self.connections_opened += 1;
+            *self.states.entry(connection.state.as_str()).or_default() += 1;
+            self.out_of_order += connection.up.out_of_order_packets + connection.down.out_of_order_packets;
+        }
+    }
+
+    fn add_seconds(&mut self, seconds: &[WatchSecond], (from, to): (Timestamp, Option<Timestamp>)) {
+        for second in seconds {
+            let begins = Timestamp::from_nanos(second.second.saturating_mul(SECOND_NS));
+            let ends = Timestamp::from_nanos((second.second + 1).saturating_mul(SECOND_NS));
+            if ends > from && to.is_none_or(|to| begins < to) {
+                self.data_packets += second.data_packets;
+                self.retransmitted += second.retransmitted_packets;
+            }
+        }
+        self.seconds.extend_from_slice(seconds);
+    }
+}
+
+/// Index of the virtual client with this address.
+pub fn client_index(address: IpAddr) -> Option<u32> {
+    match address {
+        IpAddr::V4(address) => Ipv4Addr::to_bits(address).checked_sub(FIRST_CLIENT.to_bits()),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn is_in(at: Timestamp, (from, to): (Timestamp, Option<Timestamp>)) -> bool {
+    at >= from && to.is_none_or(|to| at < to)
+}
+
+/// How much of a span lies in the phase, in ns. No edge error: what began before or ended after counts by its part.
+fn overlap(from: Timestamp, to: Timestamp, phase: (Timestamp, Option<Timestamp>)) -> u128 {
+    let (from, to) = (from.max(phase.0), phase.1.map_or(to, |end| to.min(end)));
+    if from < to { to.since(from).as_nanos() } else { 0 }
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use ledger::{ConnectionState, RecordEnd, Sent};
+
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_nanos(ms * 1_000_000)
+    }
+
+    fn request(first: u64, last: u64) -> WireRequest {
+        WireRequest {
+            connection: 0,
+            client: "198.19.0.8:5000".parse().unwrap(),
+            server: "198.18.0.1:80".parse().unwrap(),
+            index: 0,
+            request_first_at: Some(at(first)),
+            request_last_at: Some(at(first)),
+            response_first_at: Some(at(last)),
+            response_last_at: Some(at(last)),
+            method: None,
+            host: None,
+            path: None,
+            status: Some(200),
+            request_bytes: 1,
+            response_bytes: 1,
+            framing: Framing::Exact,
+            complete: true,
+        }
+    }
+
+    fn connection(client: &str, syn: u64, closed: Option<u64>) -> ConnectionRecord {
+        ConnectionRecord {
+            connection: 0,
+            client: client.parse().unwrap(),
+            client_index: None,
+            server: "198.18.0.1:80".parse().unwrap(),
+            roles_seen: true,
+            syn_at: Some(at(syn)),
+            syn_ack_at: Some(at(syn)),
+            ack_at: Some(at(syn + 49)),
+            handshake_rtt_ns: Some(49_000_000),
+            server_rtt_ns: None,
+            first_at: at(syn),
+            last_at: at(closed.unwrap_or(syn)),
+            open_until: at(closed.unwrap_or(syn)),
+            first_data_at: None,
+            last_data_at: None,
+            closed_at: closed.map(at),
+            state: ConnectionState::SF,
+            end: if closed.is_some() { RecordEnd::Closed } else { RecordEnd::CaptureEnd },
+            up: Sent { unique_bytes: 5, ..Sent::default() },
+            down: Sent { unique_bytes: 5, missing_bytes: 2, ..Sent::default() },
+            fragments: 0,
+            requests: 0,
+            server_name: None,
+        }
+    }
+
+    /// A phase from 1 s to 2 s, clients that are 48 ms away.
+    fn book() -> WireBook {
+        let progress = Arc::new(Progress::default());
+        progress.set_measured_end(at(2000));
+        WireBook::new(None, progress, at(1000), vec![48_000_000; 10], None)
+    }
+
+    #[test]
+    fn only_what_lies_in_the_phase_counts() {
+        let mut book = book();
+        let requests = vec![request(900, 1100), request(1500, 1600), request(1900, 2300), request(2100, 2200)];
+        book.take(WireBatch { requests, ..WireBatch::default() });
+        let (figures, error) = book.finish();
+        assert_eq!(error, None);
+        assert_eq!((figures.requests, figures.responses, figures.service_time.len()), (2, 2, 2));
+        // Of each its part within: 100, 100 and 100 ms.
+        assert_eq!(figures.in_flight_ns, 300_000_000);
+        assert_eq!(figures.status, [(200, 2)].into());
+    }
+
+    #[test]
+    fn connections_are_told_their_client() {
+        let mut book = book();
+        let connections = vec![
+            connection("198.19.0.8:5000", 1200, Some(1300)),
+            // Open to the end of the capture: in process to the end of the phase.
+            connection("198.19.0.9:5000", 500, None),
+            // No client of this run.
+            connection("198.19.0.200:5000", 1200, Some(1300)),
+        ];
+        book.take(WireBatch { connections, ..WireBatch::default() });
+        let (figures, _) = book.finish();
+        assert_eq!((figures.connections_opened, figures.not_http, figures.missing_bytes), (2, 3, 6));
+        assert_eq!(figures.connections_ns, 1_200_000_000);
+        assert_eq!(figures.handshake_rtt.len(), 2, "that of the second was before the phase");
+        assert_eq!(figures.handshake_error.len(), 1);
+        assert!(figures.handshake_error.max().abs_diff(1_000_000) < 1000);
+        assert_eq!(client_index("198.19.0.1".parse().unwrap()), Some(0));
+        assert_eq!(client_index("198.18.0.1".parse().unwrap()), None);
+        assert_eq!(client_index("::1".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn seconds_that_the_phase_touches_are_taken_whole() {
+        let mut book = book();
+        let second =
+            |second| WatchSecond { second, data_packets: 10, retransmitted_packets: 1, ..WatchSecond::default() };
+        book.take(WireBatch { seconds: (0..4).map(second).collect(), ..WireBatch::default() });
+        let (figures, _) = book.finish();
+        assert_eq!((figures.data_packets, figures.retransmitted, figures.seconds.len()), (10, 1, 4));
+    }
+}

@@ -1,0 +1,11 @@
+//! The corpora of the fuzz targets that are about this crate: see `fuzz/` and docs/notes/watch-fuzzing.md.
+
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+#[path = "../../../fuzz/bodies/response.rs"]
+mod response;
+
+#[test]
+fn response_replays() {
+    replay::target("response", response::run);
+}

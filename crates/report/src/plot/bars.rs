@@ -1,0 +1,60 @@
+//! Lengths, or places on an axis, beside names.
+
+use super::Quantity;
+
+/// Figures by name: groups of horizontal bars from 0 on one linear axis ([`Bars::new`]), or, where they are decades
+/// apart, dots on a logarithmic axis ([`Bars::dots`]). A bar has no honest length on a logarithmic axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bars {
+    /// What it shows, in words.
+    pub title: String,
+    /// One sentence more; may be empty.
+    pub about: String,
+    /// What the lengths are.
+    pub quantity: Quantity,
+    /// Names of the bars of a group: `median`, `99 %`.
+    pub series: Vec<String>,
+    /// The groups, from above.
+    pub rows: Vec<BarRow>,
+    /// Whether they are dots on a logarithmic axis.
+    pub dots: bool,
+}
+
+/// One group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BarRow {
+    /// Its name: `RTT 50 ms to 100 ms`.
+    pub name: String,
+    /// A value for each series; `None`, or one that is not a number, is shown as a dash.
+    pub values: Vec<Option<f64>>,
+}
+
+impl Bars {
+    /// Bars of one quantity.
+    pub fn new(title: impl Into<String>, quantity: Quantity, series: &[&str]) -> Self {
+        let series = series.iter().map(|&name| name.to_owned()).collect();
+        Bars { title: title.into(), about: String::new(), quantity, series, rows: Vec::new(), dots: false }
+    }
+
+    /// Dots on a logarithmic axis, one line a name; values that are not positive are left out.
+    pub fn dots(title: impl Into<String>, quantity: Quantity, series: &[&str]) -> Self {
+        Bars { dots: true, ..Bars::new(title, quantity, series) }
+    }
+
+    /// Adds a sentence.
+    pub fn about(mut self, text: impl Into<String>) -> Self {
+        self.about = text.into();
+        self
+    }
+
+    /// Adds a group.
+    pub fn row(mut self, name: impl Into<String>, values: &[Option<f64>]) -> Self {
+        self.rows.push(BarRow { name: name.into(), values: values.to_vec() });
+        self
+    }
+
+    /// Whether there is no bar.
+    pub fn is_empty(&self) -> bool {
+        !self.rows.iter().flat_map(|row| &row.values).flatten().any(|value| value.is_finite())
+    }
+}

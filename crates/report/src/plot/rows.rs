@@ -1,0 +1,144 @@
+//! Bars and dots as SVG. The height follows from their number.
+
+use super::Width;
+use super::bars::Bars;
+use super::chart::{Axis, COLORS};
+use super::legend::{self, Entry};
+use super::scale::Ruler;
+use super::svg::{Anchor, Svg, text_width};
+
+/// Draws them.
+pub(super) fn bars(bars: &Bars, width: Width, standalone: bool) -> String {
+    if bars.dots { dots(bars, width, standalone) } else { lengths(bars, width, standalone) }
+}
+
+fn lengths(bars: &Bars, width: Width, standalone: bool) -> String {
+    let (across, _) = width.size();
+    let entries = entries(bars);
+    let title = if standalone { TITLE } else { 0.0 };
+    let names = legend::lines(&entries, across) as f64 * legend::LINE;
+    let group = bars.series.len().max(1) as f64 * BAR + BETWEEN;
+    let top = title + names + 6.0;
+    let height = top + bars.rows.len().max(1) as f64 * group;
+
+    let longest = bars.rows.iter().map(|row| text_width(&row.name)).fold(0.0, f64::max);
+    let left = (longest + GAP).min(across * 0.42);
+    let values = || bars.rows.iter().flat_map(|row| &row.values).flatten().copied().filter(|value| value.is_finite());
+    let figures = values().map(|value| text_width(&bars.quantity.text(value))).fold(0.0, f64::max);
+    let room = (across - left - figures - 2.0 * GAP).max(20.0);
+    let most = values().fold(0.0, f64::max);
+
+    let mut svg = begun(bars, &entries, across, height, title);
+    for (at, row) in bars.rows.iter().enumerate() {
+        let y = top + at as f64 * group;
+        let middle = y + (group - BETWEEN) / 2.0 + 4.0;
+        svg.words("name", [left - GAP, middle], Anchor::End, &legend::fitting(&row.name, left - GAP));
+        for place in 0..bars.series.len().max(1) {
+            let y = y + place as f64 * BAR;
+            let value = row.values.get(place).copied().flatten().filter(|value| value.is_finite());
+            let part = value.filter(|_| most > 0.0).map_or(0.0, |value| (value / most).clamp(0.0, 1.0));
+            let length = part * room;
+            svg.rect(&format!("f{}", place % COLORS), [left, y + 1.0], [length, BAR - 2.0], "");
+            let text = value.map_or_else(|| "-".to_owned(), |value| bars.quantity.text(value));
+            svg.words("tick", [left + length + GAP, y + BAR / 2.0 + 4.0], Anchor::Start, &text);
+        }
+    }
+    if bars.rows.is_empty() {
+        svg.words("nothing", [across / 2.0, height - 8.0], Anchor::Middle, "no values");
+    }
+    svg.line("axis", [left, top - 2.0], [left, height - BETWEEN + 2.0]);
+    svg.into_text()
+}
+
+/// One line a name, a dot for each value, and a thin line from the first dot to the last.
+fn dots(bars: &Bars, width: Width, standalone: bool) -> String {
+    let (across, _) = width.size();
+    let entries = entries(bars);
+    let title = if standalone { TITLE } else { 0.0 };
+    let top = title + legend::lines(&entries, across) as f64 * legend::LINE + 6.0;
+    let bottom = top + bars.rows.len().max(1) as f64 * ROW;
+    let height = bottom + MARKS;
+    let longest = bars.rows.iter().map(|row| text_width(&row.name)).fold(0.0, f64::max);
+    let left = (longest + GAP).clamp(20.0, across * 0.42);
+    let right = across - RIGHT;
+    let values = bars.rows.iter().flat_map(|row| &row.values).flatten().copied();
+    let ruler = Ruler::new(&Axis::log("", bars.quantity), values, left + GAP, right, ((right - left) / 64.0) as usize);
+
+    let mut svg = begun(bars, &entries, across, height, title);
+    let mut free = 0.0;
+    for (at, label) in &ruler.ticks {
+        let Some(place) = ruler.place(*at) else { continue };
+        svg.line("grid", [place, top], [place, bottom]);
+        let half = text_width(label) / 2.0;
+        let middle = place.min(across - half - 1.0);
+        if middle - half >= free {
+            svg.words("tick", [middle, bottom + 18.0], Anchor::Middle, label);
+            free = middle + half + GAP;
+        }
+    }
+    for (at, row) in bars.rows.iter().enumerate() {
+        let y = top + (at as f64 + 0.5) * ROW;
+        svg.words("name", [left - GAP, y + 4.0], Anchor::End, &legend::fitting(&row.name, left - GAP));
+        let places: Vec<Option<f64>> =
+            row.values.iter().map(|value| value.and_then(|value| ruler.place(value))).collect();
+        let found = || places.iter().flatten().copied();
+        if found().next().is_some() {
+            svg.line("axis", [found().fold(across, f64::min), y], [found().fold(0.0, f64::max), y]);
+        }
+        // The last first: where dots lie upon one another, the median is on top.
+        for (place, x) in places.iter().enumerate().rev() {
+            let (Some(x), Some(value)) = (x, row.values[place]) else { continue };
+            let name = bars.series.get(place).map(String::as_str).unwrap_or_default();
+            let hint = format!("{}: {name} {}", row.name, bars.quantity.text(value));
+            svg.dot(&format!("f{}", place % COLORS), [*x, y], &hint);
+        }
+    }
+    if bars.rows.is_empty() {
+        svg.words("nothing", [across / 2.0, bottom - 8.0], Anchor::Middle, "no values");
+    }
+    svg.into_text()
+}
+
+fn entries(bars: &Bars) -> Vec<Entry<'_>> {
+    match bars.series.len() {
+        0 | 1 => Vec::new(),
+        _ => (bars.series.iter().enumerate())
+            .map(|(at, name)| Entry { name, class: format!("f{}", at % COLORS), filled: true })
+            .collect(),
+    }
+}
+
+fn begun(bars: &Bars, entries: &[Entry<'_>], across: f64, height: f64, title: f64) -> Svg {
+    let standalone = title > 0.0;
+    let mut svg = Svg::new(across, height, &bars.title, &description(bars), standalone);
+    if standalone {
+        svg.words("title", [2.0, TITLE - 10.0], Anchor::Start, &legend::fitting(&bars.title, across * 0.75));
+    }
+    legend::draw(&mut svg, entries, 0.0, title, across);
+    svg
+}
+
+fn description(bars: &Bars) -> String {
+    let rows = bars.rows.iter().map(|row| {
+        let values = row.values.iter().zip(bars.series.iter().map(Some).chain(std::iter::repeat(None)));
+        let texts: Vec<String> = values
+            .filter_map(|(value, name)| value.map(|value| (value, name)))
+            .map(|(value, name)| match name {
+                Some(name) => format!("{name} {}", bars.quantity.text(value)),
+                None => bars.quantity.text(value),
+            })
+            .collect();
+        format!("{}: {}.", row.name, texts.join(", "))
+    });
+    std::iter::once(bars.about.clone()).filter(|about| !about.is_empty()).chain(rows).collect::<Vec<_>>().join(" ")
+}
+
+const TITLE: f64 = 30.0;
+const BAR: f64 = 17.0;
+const BETWEEN: f64 = 13.0;
+const GAP: f64 = 8.0;
+/// A line of dots.
+const ROW: f64 = 24.0;
+/// The marks below the dots.
+const MARKS: f64 = 26.0;
+const RIGHT: f64 = 16.0;

@@ -1,0 +1,118 @@
+//! A published experiment made again, as a page: the answer, whether to believe it, the paper's figures.
+
+use ledger::{ReproductionDocument, WatchSecond};
+
+use crate::figures::rate;
+use crate::page::{Page, Section, Table};
+use crate::plot::{Axis, Chart, Quantity, Series};
+
+/// What the wire showed of one experiment.
+#[derive(Clone, Debug)]
+pub struct ExperimentView<'a> {
+    /// Its name in legends: `2: 100 clients, RTT 48 ms for all`.
+    pub name: String,
+    /// Its colour, the same in every figure.
+    pub color: usize,
+    /// Second by second, from its first connection on.
+    pub seconds: &'a [WatchSecond],
+    /// Handshake RTTs at the server, in ns.
+    pub rtts_ns: &'a [u64],
+    /// RTTs asked for, one a client, in ns; empty where the curve would be one vertical line.
+    pub asked_rtts_ns: &'a [u64],
+}
+
+/// Experiments made under one setting.
+#[derive(Clone, Debug)]
+pub struct SettingView<'a> {
+    /// Heading.
+    pub name: String,
+    /// A sentence on it.
+    pub about: String,
+    /// The experiments.
+    pub experiments: Vec<ExperimentView<'a>>,
+}
+
+/// What every experiment has in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Offered {
+    /// Requests a second.
+    pub rate_per_s: f64,
+    /// Seconds in front that are not in the figures.
+    pub warmup_s: f64,
+}
+
+/// Puts the page together. `head` and `lines` are the table that sums it up.
+pub fn page(
+    title: &str,
+    document: &ReproductionDocument,
+    (head, lines): (&[&str], &[Vec<String>]),
+    offered: Offered,
+    settings: &[SettingView<'_>],
+) -> Page {
+    let part = &document.reproduce;
+    let summary = lines.iter().fold(Table::new(head).left(&[1]), |table, line| table.row(line.iter().cloned()));
+    let notes = part.notes.iter().fold(Section::new("What to know when comparing"), |section, note| section.text(note));
+    let mut page = Page::new(title)
+        .lead(&part.answer)
+        .judged("", &document.validity)
+        .section(Section::new("Paper beside here").table(summary));
+    for setting in settings {
+        page = page.section(figures(setting, offered));
+    }
+    page.section(notes)
+        .section(Section::new("Every figure").folded("All rows", Section::new("").table(rows(document))))
+        .section(Section::new("How to repeat it").text(&part.about).verbatim("", &document.run.command))
+        .foot(format!("Runs in the book: {}", part.runs.join(", ")))
+}
+
+fn figures(setting: &SettingView<'_>, offered: Offered) -> Section {
+    let over_time = |title: &str, label: &str, quantity, value: &dyn Fn(&WatchSecond) -> f64| {
+        let end_s = setting.experiments.iter().map(|one| one.seconds.len()).max().unwrap_or(0) as f64;
+        let chart = Chart::over_time(title, label, quantity).band(0.0, offered.warmup_s.min(end_s), "warm-up");
+        setting.experiments.iter().fold(chart, |chart, one| {
+            let rows = one.seconds.iter().enumerate().map(|(at, second)| (at as f64, value(second)));
+            chart.series(Series::seconds(&one.name, rows).color(one.color))
+        })
+    };
+    let in_process = |second: &WatchSecond| second.connections_mean;
+    let connections = over_time("Connections in process", "connections in process", Quantity::Count, &in_process)
+        .about("Mean of each second, as the wire at the server's door saw it.");
+    let requests = |second: &WatchSecond| second.requests as f64;
+    let arrivals = over_time("Request arrivals", "requests a second", Quantity::PerSecond, &requests)
+        .rule(offered.rate_per_s, format!("offered: {}", rate(offered.rate_per_s)))
+        .about("The load does not wait for the server.");
+    let rtts = setting.experiments.iter().fold(rtt_chart(), |chart, one| {
+        let chart = chart.series(Series::shares_of(&one.name, one.rtts_ns).color(one.color));
+        if one.asked_rtts_ns.is_empty() {
+            chart
+        } else {
+            chart.series(Series::shares_of("asked", one.asked_rtts_ns).asked().color(one.color))
+        }
+    });
+    Section::new(&setting.name).text(&setting.about).figure(connections).figure(arrivals).figure(rtts)
+}
+
+fn rtt_chart() -> Chart {
+    let chart = Chart::cumulative("Round-trip times", "RTT of the handshake, at the server")
+        .about("From the SYN-ACK leaving to the client's ACK arriving.");
+    Chart { x: Axis { from: Some(RTT_FROM_NS), ..chart.x.clone() }, ..chart }
+}
+
+/// A LAN's RTTs are seen too.
+const RTT_FROM_NS: f64 = 1e4;
+
+fn rows(document: &ReproductionDocument) -> Table {
+    let table = Table::new(&["experiment", "setting", "quantity", "paper", "here", "note"]).left(&[1, 2, 5]);
+    document.reproduce.rows.iter().fold(table, |table, row| {
+        let quantity =
+            if row.unit.is_empty() { row.quantity.clone() } else { format!("{} ({})", row.quantity, row.unit) };
+        table.row([
+            row.experiment.clone(),
+            row.setting.clone(),
+            quantity,
+            row.paper.clone().unwrap_or_else(|| "-".into()),
+            row.here.map_or("-".into(), |here| format!("{here:.3}")),
+            row.note.clone(),
+        ])
+    })
+}

@@ -1,0 +1,94 @@
+//! One run as a page: what its document says, drawn with what its tables hold.
+//!
+//! ```text
+//!   run folder ──Sources::read──> Sources ──page──> Page ──> HTML, or its figures as SVG
+//! ```
+//!
+//! Every section belongs to one part of the document; where the part is absent, so is the section. That serves a run
+//! with load, path and wire as well as a capture (`watch`) or a path alone (`net`).
+
+mod load;
+mod over_time;
+mod places;
+mod sources;
+mod wire;
+
+use ledger::document::{Run, Slo};
+
+pub use over_time::{in_process, response_tail};
+pub use sources::Sources;
+
+use crate::page::{Page, Section, Table};
+use crate::words::{answer, measure, span};
+
+/// Puts the page together.
+pub fn page(sources: &Sources) -> Page {
+    let document = &sources.document;
+    let run = &document.run;
+    let title = if run.id.is_empty() { "A run" } else { &run.id };
+    let lead = match (&document.load, &document.watch, &document.path) {
+        (Some(part), ..) => answer(part),
+        (None, Some(part), _) => wire::answer(part),
+        (None, None, Some(part)) => places::answer(part),
+        (None, None, None) => String::new(),
+    };
+    let mut page = Page::new(title).lead(lead).judged("", &document.validity).about(when(run));
+    if let Some(slo) = &document.slo {
+        page = page.section(objective(slo));
+    }
+    if let Some(part) = &document.load {
+        page = page.section(load::figures(part, run));
+    }
+    page = page.section(over_time::section(sources));
+    if let Some(part) = &document.load {
+        page = page
+            .section(load::times(part, sources))
+            .section(load::by_distance(part))
+            .section(load::by_url(part))
+            .section(load::failures(part));
+    }
+    if let Some(part) = &document.watch {
+        page = page.section(wire::figures(part, run, sources));
+    }
+    if let Some(part) = &document.path {
+        page = page.section(places::path(part, sources));
+    }
+    if let Some(part) = &document.server {
+        page = page.section(places::server(part));
+    }
+    page = page.section(places::host(&run.host)).section(repeat(run, sources));
+    page.foot(if run.dir.is_empty() {
+        "Nothing was kept of this run.".to_owned()
+    } else {
+        format!("Kept in {}", run.dir)
+    })
+}
+
+/// When it was and for how long: what a reader checks first to know which run this is.
+fn when(run: &Run) -> String {
+    let warmup = if run.warmup_s > 0.0 { format!(" after a warm-up of {}", span(run.warmup_s)) } else { String::new() };
+    let early = if run.interrupted { ", stopped early: the figures are of what was measured until then" } else { "" };
+    let started = match run.started_at.split_once('T') {
+        Some((date, time)) => format!("{date} {}: ", time.replace('Z', " UTC")),
+        None => String::new(),
+    };
+    format!("{started}measured for {}{warmup}{early}.", span(run.duration_s))
+}
+
+fn objective(slo: &Slo) -> Section {
+    let said = if slo.met { "Met" } else { "Not met" };
+    let mut table = Table::new(&["term", "figure", "limit", ""]).left(&[3]);
+    for term in &slo.terms {
+        let figure = measure(term.value, &term.unit);
+        let limit = crate::words::limit(term.limit, &term.unit);
+        table = table.row([term.term.clone(), figure, limit, if term.met { "held" } else { "not held" }.to_owned()]);
+    }
+    Section::new("Objective").text(format!("{said}: {}", slo.objective)).table(table)
+}
+
+fn repeat(run: &Run, sources: &Sources) -> Section {
+    Section::new("Repeat it")
+        .verbatim("The command", run.command.clone())
+        .text(format!("Seed of every random choice: {}.", run.seed))
+        .folded("The plan: every default written out", Section::new("").verbatim("", sources.plan.clone()))
+}

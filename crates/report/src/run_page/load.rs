@@ -1,0 +1,156 @@
+//! What the load measured.
+
+use ledger::Quantiles;
+use ledger::document::{DistanceBand, Level, Load, Run};
+use stats::Histogram;
+
+use super::Sources;
+use super::over_time::response_tail;
+use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
+use crate::page::{Section, Table};
+use crate::plot::{Bars, Chart, Quantity};
+use crate::words::{by_frequency, span, total};
+
+/// Offered, carried, failed; levels.
+pub(super) fn figures(load: &Load, run: &Run) -> Section {
+    let seconds = run.duration_s;
+    let received = if seconds > 0.0 { bit_rate(load.bytes_received as f64 * 8.0 / seconds) } else { String::new() };
+    let failed = total(&load.failed);
+    let part = |n: u64| share(n as f64 / load.offered_requests.max(1) as f64);
+    let mut table = Table::new(&["", "requests", "a second", ""]).left(&[3]);
+    let kind = if load.loop_kind.is_empty() { String::new() } else { format!("{} loop, ", load.loop_kind) };
+    let row = |name: &str, requests: u64, rate: String, note: String| [name.to_owned(), count(requests), rate, note];
+    table = table
+        .row(row("offered", load.offered_requests, rate(load.offered_rate_per_s), format!("{kind}{}", span(seconds))))
+        .row(row(
+            "carried",
+            load.completed,
+            rate(load.carried_rate_per_s),
+            format!("{} received ({received}), {} sent", bytes(load.bytes_received), bytes(load.bytes_sent)),
+        ))
+        .row(row("failed", failed, String::new(), if failed > 0 { part(failed) } else { String::new() }));
+    if load.in_flight_at_end > 0 {
+        table =
+            table.row(row("left", load.in_flight_at_end, String::new(), "neither done nor failed at the end".into()));
+    }
+    let levels =
+        |name: &str, l: &Level, note: String| [name.to_owned(), level(l.mean), count(l.p50), count(l.max), note];
+    let mut level_table = Table::new(&["", "mean", "median", "most", ""])
+        .left(&[4])
+        .row(levels("requests in flight", &load.in_flight, String::new()))
+        .row(levels("connections in process", &load.connections, format!("{} opened", count(load.connections_opened))));
+    if load.backlog.max > 0 {
+        level_table = level_table.row(levels("backlog", &load.backlog, "meant to start, not started".into()));
+    }
+    Section::new("Load").table(table).table(level_table)
+}
+
+/// The table of times, and their distributions.
+pub(super) fn times(load: &Load, sources: &Sources) -> Section {
+    let tail = response_tail([("response time", &sources.response_time), ("service time", &sources.service_time)]);
+    Section::new("Times")
+        .text(
+            "Response time counts from the moment at which the schedule meant the request to start, service time from \
+             its actual start; the send lag between them is the generator's own.",
+        )
+        .table(distributions(&[
+            ("response time", &load.response_time_ns),
+            ("service time", &load.service_time_ns),
+            ("connect", &load.connect_ns),
+            ("first byte", &load.first_byte_ns),
+            ("send lag", &load.send_lag_ns),
+            ("connection duration", &load.connection_duration_ns),
+        ]))
+        .figure(tail)
+        .figure(histogram("How response times are spread", &sources.response_time))
+}
+
+/// One row a distribution of nanoseconds; those without values are left out.
+pub(super) fn distributions(rows: &[(&str, &Quantiles)]) -> Table {
+    let table = Table::new(&["", "values", "mean", "p50", "p90", "p99", "p99.9", "max"]);
+    rows.iter().filter(|(_, q)| q.count > 0).fold(table, |table, (name, q)| {
+        let mut row = vec![(*name).to_owned(), count(q.count), duration_f64(q.mean)];
+        row.extend([q.p50, q.p90, q.p99, q.p99_9, q.max].map(duration));
+        table.row(row)
+    })
+}
+
+/// Values in bins of equal ratio, ten to a decade.
+pub(super) fn histogram(title: &str, values: &Histogram) -> Chart {
+    let (mut edges, mut counts) = (Vec::new(), Vec::new());
+    if !values.is_empty() {
+        let (low, high) = (values.value_at(0.0).max(1_000) as f64, values.max().max(1_000) as f64);
+        let first = (low.log10() * BINS_A_DECADE).floor() as i32;
+        let last = (high.log10() * BINS_A_DECADE).floor() as i32 + 1;
+        edges = (first..=last).map(|at| 10_f64.powf(f64::from(at) / BINS_A_DECADE)).collect();
+        let whole = |edge: f64| edge.round() as u64;
+        counts = edges.windows(2).map(|pair| values.count_between(whole(pair[0]), whole(pair[1]))).collect();
+        // What is shorter than the first edge stands in the first bin.
+        if let Some(first) = counts.first_mut() {
+            *first += values.count_between(0, whole(edges[0]));
+        }
+    }
+    let mut chart = Chart::histogram(title, "time", &edges, &counts)
+        .about(format!("{} values in bins of equal ratio.", count(values.len())));
+    chart.y.label = "values in the bin".into();
+    chart
+}
+
+/// By band of the client's asked RTT.
+pub(super) fn by_distance(load: &Load) -> Section {
+    let bands: Vec<&DistanceBand> = load.by_distance.iter().filter(|band| band.clients > 0).collect();
+    let mut table = Table::new(&["asked RTT", "clients", "done", "failed", "p50", "p90", "p99", "max"]);
+    let mut bars =
+        Bars::dots("Response time by distance", Quantity::Nanoseconds, &["half within", "90 % within", "99 % within"]);
+    for band in &bands {
+        let name = match (band.rtt_ns_from, band.rtt_ns_to) {
+            (from, to) if to > Histogram::HIGHEST => format!("from {}", round_duration(from)),
+            (0, to) => format!("under {}", round_duration(to)),
+            (from, to) => format!("{} to {}", round_duration(from), round_duration(to)),
+        };
+        let q = &band.response_time_ns;
+        let mut row = vec![name.clone(), count(band.clients), count(band.completed), count(band.failed)];
+        row.extend([q.p50, q.p90, q.p99, q.max].map(|ns| if q.count == 0 { "-".to_owned() } else { duration(ns) }));
+        table = table.row(row);
+        let bar = |ns: u64| (q.count > 0).then_some(ns as f64);
+        bars = bars.row(name, &[bar(q.p50), bar(q.p90), bar(q.p99)]);
+    }
+    let section = Section::new("By distance").table(table);
+    // One band has nothing to compare with.
+    if bands.len() > 1 { section.figure(bars.about("Clients by the round-trip time asked for them.")) } else { section }
+}
+
+/// By URL, where there are several.
+pub(super) fn by_url(load: &Load) -> Section {
+    let section = Section::new("By URL");
+    if load.by_url.len() < 2 {
+        return section;
+    }
+    let mut table = Table::new(&["URL", "done", "failed", "p50", "p90", "p99", "max"]);
+    for part in load.by_url.iter().take(URLS) {
+        let q = &part.response_time_ns;
+        let mut row = vec![part.url.clone(), count(part.completed), count(part.failed)];
+        row.extend([q.p50, q.p90, q.p99, q.max].map(|ns| if q.count == 0 { "-".to_owned() } else { duration(ns) }));
+        table = table.row(row);
+    }
+    let more = load.by_url.len().saturating_sub(URLS);
+    section.table(table).text(if more > 0 { format!("And {} more.", count(more as u64)) } else { String::new() })
+}
+
+/// Statuses, and failures by cause.
+pub(super) fn failures(load: &Load) -> Section {
+    let mut statuses = Table::new(&["status", "responses"]);
+    for (status, n) in by_frequency(&load.status) {
+        statuses = statuses.row([status.to_owned(), count(n)]);
+    }
+    let mut causes = Bars::new("Failures by cause", Quantity::Count, &["requests"]);
+    for (cause, n) in by_frequency(&load.failed) {
+        causes = causes.row(cause.replace('_', " "), &[Some(n as f64)]);
+    }
+    let none = if total(&load.failed) == 0 { "No request failed." } else { "" };
+    Section::new("Answers").table(statuses).text(none).figure(causes)
+}
+
+const BINS_A_DECADE: f64 = 10.0;
+/// URLs shown before the rest is only counted.
+const URLS: usize = 50;

@@ -1,0 +1,219 @@
+//! Figures over time, second by second.
+
+use ledger::{SecondRecord, WatchSecond};
+use stats::Histogram;
+
+use super::Sources;
+use crate::page::Section;
+use crate::plot::{Axis, Chart, Quantity, Series};
+
+/// The paper's main figure, rates, levels and response times. Time counts from the run's zero.
+pub(super) fn section(sources: &Sources) -> Section {
+    let rows = &sources.series;
+    let wire = Wire::of(sources);
+    let mut section = Section::new("Over time");
+    for text in &sources.missing {
+        section = section.text(text.clone());
+    }
+    section
+        .figure(phases(connections(rows, &wire), sources))
+        .figure(phases(rates(rows, &wire, sources), sources))
+        .figure(phases(in_flight(rows, &wire), sources))
+        .figure(phases(response_times(rows), sources))
+}
+
+/// Connections in process of several runs in one chart, each from the start of its measured phase: `(name, run)`.
+pub fn in_process<'a>(runs: impl IntoIterator<Item = (&'a str, &'a Sources)>) -> Chart {
+    let chart = Chart::over_time("Connections in process", "connections in process", Quantity::Count)
+        .about("Mean of each second, from the start of the measured phase.");
+    runs.into_iter().fold(chart, |chart, (name, run)| {
+        let first = run.measured().next().map_or(0, |row| row.second);
+        let rows = run.measured().map(|row| (f64::from(row.second - first), row.connections_mean));
+        chart.series(Series::seconds(name, rows))
+    })
+}
+
+/// Percentile curves of several histograms of nanoseconds: `(name, values)`.
+pub fn response_tail<'a>(runs: impl IntoIterator<Item = (&'a str, &'a Histogram)>) -> Chart {
+    let chart = Chart::percentiles("Response time by percentile", "response time").about(
+        "To the left the fastest half, to the right the slowest 1 %, 0.1 % and so on. Counted from the moment at which \
+         the schedule meant the request to start.",
+    );
+    runs.into_iter().fold(chart, |chart, (name, values)| chart.series(Series::tail(name, values)))
+}
+
+/// The wire's seconds on the load's time axis.
+struct Wire<'a> {
+    rows: &'a [WatchSecond],
+    zero: f64,
+}
+
+impl<'a> Wire<'a> {
+    /// Capture time counts from 1970, unless the run gave it its own clock. Its zero is the run's where that is known,
+    /// else the capture's first second.
+    fn of(sources: &'a Sources) -> Self {
+        let rows = &sources.watch_series[..];
+        let first = rows.first().map_or(0.0, |row| row.second as f64);
+        let on_the_runs_clock = first < YEAR_S && !sources.series.is_empty();
+        let started = unix_seconds(&sources.document.run.started_at).filter(|zero| (first - zero).abs() < YEAR_S);
+        let zero =
+            if on_the_runs_clock { 0.0 } else { started.filter(|_| !sources.series.is_empty()).unwrap_or(first) };
+        Wire { rows, zero }
+    }
+
+    fn series(&self, name: &str, value: impl Fn(&WatchSecond) -> f64) -> Series {
+        Series::seconds(name, self.rows.iter().map(|row| (row.second as f64 - self.zero, value(row)))).color(1)
+    }
+
+    /// Counts over the part of the second that was watched.
+    fn rate(&self, name: &str, count: impl Fn(&WatchSecond) -> u64) -> Series {
+        self.series(name, |row| match row.watched_ns {
+            // Of so short a piece no rate can be told.
+            watched if watched < 100_000_000 => f64::NAN,
+            watched => count(row) as f64 * 1e9 / watched as f64,
+        })
+    }
+}
+
+fn seconds(name: &str, rows: &[SecondRecord], value: impl Fn(&SecondRecord) -> f64) -> Series {
+    Series::seconds(name, rows.iter().map(|row| (f64::from(row.second), value(row))))
+}
+
+fn connections(rows: &[SecondRecord], wire: &Wire<'_>) -> Chart {
+    let chart = Chart::over_time("Connections in process", "connections in process", Quantity::Count);
+    let about = match (rows.is_empty(), wire.rows.is_empty()) {
+        (false, false) => {
+            "Mean of each second: as the load counts them, and as packets show them at the server's door."
+        }
+        (false, true) => "Mean of each second: connect called and not closed.",
+        _ => "Mean of each second: SYN seen and not closed.",
+    };
+    let chart = chart.about(about);
+    let chart = if rows.is_empty() { chart } else { chart.series(seconds("load", rows, |row| row.connections_mean)) };
+    let chart = match wire.rows.is_empty() {
+        true => chart,
+        false => chart.series(wire.series("wire", |row| row.connections_mean)),
+    };
+    if rows.is_empty() {
+        return chart.series(wire.series("most at once", |row| row.connections_max as f64).color(2).asked());
+    }
+    chart.series(seconds("most at once", rows, |row| row.connections_max as f64).color(2).asked())
+}
+
+fn rates(rows: &[SecondRecord], wire: &Wire<'_>, sources: &Sources) -> Chart {
+    let mut chart = Chart::over_time("Requests each second", "requests/s", Quantity::PerSecond);
+    if rows.is_empty() {
+        return chart
+            .about("As packets show them.")
+            .series(wire.rate("arrived", |row| row.requests).color(0))
+            .series(wire.rate("answered", |row| row.responses).color(2))
+            .series(wire.rate("connections opened", |row| row.connections_opened).color(3));
+    }
+    chart = chart
+        .about("Offered: meant to start in this second. Carried: answered whole in it.")
+        .series(seconds("offered", rows, |row| row.offered as f64).color(0))
+        .series(seconds("carried", rows, |row| row.completed as f64).color(2));
+    if !wire.rows.is_empty() {
+        chart = chart.series(wire.rate("arrived, by the wire", |row| row.requests));
+    }
+    if rows.iter().any(|row| row.failed > 0) {
+        chart = chart.series(seconds("failed", rows, |row| row.failed as f64).color(3));
+    }
+    match &sources.document.load {
+        Some(load) if load.loop_kind == "open" => {
+            let mean = Quantity::PerSecond.text(load.offered_rate_per_s);
+            chart.rule(load.offered_rate_per_s, format!("offered in the mean: {mean}"))
+        }
+        _ => chart,
+    }
+}
+
+fn in_flight(rows: &[SecondRecord], wire: &Wire<'_>) -> Chart {
+    let about = match (rows.is_empty(), wire.rows.is_empty()) {
+        (_, true) => "Mean of each second: started and not done.",
+        (true, false) => "Mean of each second: first byte of the request to last byte of the response.",
+        (false, false) => {
+            "Mean of each second. Load: started and not done. Wire: first byte of the request to last byte of the \
+             response, both at the server's door, so without the distance."
+        }
+    };
+    let mut chart = Chart::over_time("Requests in flight", "requests", Quantity::Count).about(about);
+    if !rows.is_empty() {
+        chart = chart.series(seconds("load", rows, |row| row.in_flight_mean).color(0));
+    }
+    if !wire.rows.is_empty() {
+        chart = chart.series(wire.series("wire", |row| row.in_flight_mean));
+    }
+    if rows.iter().any(|row| row.backlog > 0) {
+        chart = chart.series(seconds("backlog: meant, not started", rows, |row| row.backlog as f64).color(3));
+    }
+    chart
+}
+
+fn response_times(rows: &[SecondRecord]) -> Chart {
+    let time = |value: fn(&SecondRecord) -> u64| {
+        // A second in which nothing was completed has no response time.
+        move |row: &SecondRecord| if row.completed == 0 { f64::NAN } else { value(row) as f64 }
+    };
+    let values = || rows.iter().filter(|row| row.completed > 0);
+    let low = values().map(|row| row.response_p50_ns).filter(|&ns| ns > 0).min().unwrap_or(1);
+    let high = values().map(|row| row.response_max_ns).max().unwrap_or(1);
+    let mut chart = Chart::over_time("Response time", "response time", Quantity::Nanoseconds)
+        .about("Of the requests completed in each second.")
+        .series(seconds("median", rows, time(|row| row.response_p50_ns)).color(0))
+        .series(seconds("99 % within", rows, time(|row| row.response_p99_ns)).color(1))
+        .series(seconds("longest", rows, time(|row| row.response_max_ns)).color(3).asked());
+    if high / low.max(1) > FAR_APART {
+        chart.y = Axis::log("response time", Quantity::Nanoseconds);
+    }
+    chart
+}
+
+/// Warm-up and what came after the measured phase, shaded.
+fn phases(chart: Chart, sources: &Sources) -> Chart {
+    let run = &sources.document.run;
+    if sources.series.is_empty() {
+        return chart;
+    }
+    let (from, to) = (LOAD_BEGINS_S + run.warmup_s, LOAD_BEGINS_S + run.warmup_s + run.duration_s);
+    let ends = chart.series.iter().flat_map(|series| &series.points).map(|point| point[0]);
+    let end = ends.filter(|end| end.is_finite()).fold(to, f64::max);
+    let chart = if run.warmup_s > 0.0 { chart.band(0.0, from, "warm-up") } else { chart };
+    chart.band(to, end, "after")
+}
+
+/// Seconds since 1970 of `2026-11-20T09:30:05.123Z`; `None` for anything else.
+fn unix_seconds(rfc3339: &str) -> Option<f64> {
+    let text = rfc3339.strip_suffix('Z')?;
+    let (date, time) = text.split_once('T')?;
+    let mut date = date.splitn(3, '-').map(|part| part.parse::<i64>().ok());
+    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+    let mut time = time.splitn(3, ':').map(|part| part.parse::<f64>().ok());
+    let (hour, minute, second) = (time.next()??, time.next()??, time.next()??);
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Days from 1970 by counting years from March on, so that the leap day is the last of its year (H. Hinnant).
+    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
+    Some(days as f64 * 86_400.0 + hour * 3_600.0 + minute * 60.0 + second)
+}
+
+/// Between the run's zero and its first request (docs/concepts/columns.md).
+const LOAD_BEGINS_S: f64 = 0.05;
+const YEAR_S: f64 = 366.0 * 86_400.0;
+/// Ratio of longest to median from which on a linear axis would hide the median.
+const FAR_APART: u64 = 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_of_1970_and_after() {
+        assert_eq!(unix_seconds("1970-01-01T00:00:00Z"), Some(0.0));
+        assert_eq!(unix_seconds("2026-11-20T09:30:05.250Z"), Some(1_795_167_005.25));
+        assert_eq!(unix_seconds("2000-02-29T00:00:01Z"), Some(951_782_401.0));
+        assert_eq!([unix_seconds(""), unix_seconds("x-y-zT1:2:3Z"), unix_seconds("2026-13-01T00:00:00Z")], [None; 3]);
+    }
+}

@@ -1,0 +1,139 @@
+//! Path, server and host.
+
+use ledger::document::{Host, Path, PathDirection, Server};
+
+use super::Sources;
+use super::load::distributions;
+use crate::figures::{bytes, count, duration_f64, share};
+use crate::page::{Section, Table};
+use crate::plot::{Bars, Chart, Quantity, Series};
+use crate::words::{by_frequency, span, total};
+
+/// The answer of a run that has only a path.
+pub(super) fn answer(path: &Path) -> String {
+    format!("{} wire packets over {}; {} dropped.", count(path.packets), path.profile, count(total(&path.drops)))
+}
+
+/// RTT asked against got, packets, drops.
+pub(super) fn path(path: &Path, sources: &Sources) -> Section {
+    let from =
+        if path.got_rtt_from.is_empty() { String::new() } else { format!(" RTT got from {}.", path.got_rtt_from) };
+    let mut rows = vec![("RTT asked, one a client", &path.asked_rtt_ns)];
+    rows.extend(path.got_rtt_ns.as_ref().map(|q| ("RTT got", q)));
+    rows.extend(path.rtt_error_ns.as_ref().map(|q| ("got less asked", q)));
+    rows.push(("lateness, spread packets", &path.lateness_spread_ns));
+    rows.push(("lateness, volleys", &path.lateness_volley_ns));
+    rows.extend(path.from_outside.as_ref().map(|outside| ("lateness, seen from outside", &outside.lateness_ns)));
+    rows.extend(path.read_delay_ns.as_ref().map(|q| ("read delay", q)));
+    Section::new("Path")
+        .text(format!("{}, {} clients.{from}", path.profile, count(path.clients)))
+        .figure(rtt(sources))
+        .figure(drops(path))
+        .table(distributions(&rows))
+        .table(directions(path))
+}
+
+/// Cumulative distributions: what was asked of the clients, what connections got.
+fn rtt(sources: &Sources) -> Chart {
+    let mut chart = Chart::cumulative("Round-trip time: asked against got", "round-trip time");
+    let mut about = Vec::new();
+    if !sources.connect.is_empty() {
+        chart = chart.series(Series::distribution("got, by the load", &sources.connect).color(0));
+        about.push("Got: connect called to connection established, each connection of the measured phase.");
+    }
+    if !sources.wire_rtt.is_empty() {
+        chart = chart.series(Series::distribution("got, by the wire", &sources.wire_rtt).color(1));
+        about.push("By the wire: handshakes in the capture.");
+    }
+    if !sources.asked_rtt_ns.is_empty() {
+        chart = chart.series(Series::shares_of("asked", &sources.asked_rtt_ns).asked().color(2));
+        about.push("Asked: one value a client.");
+    }
+    chart.about(about.join(" "))
+}
+
+fn drops(path: &Path) -> Bars {
+    let mut bars = Bars::new("Packets dropped by cause", Quantity::Count, &["up", "down"])
+        .about("Up: from clients to the server.");
+    for (cause, _) in by_frequency(&path.drops) {
+        let of = |direction: &PathDirection| Some(direction.drops.get(cause).copied().unwrap_or(0) as f64);
+        bars = bars.row(cause.replace('_', " "), &[of(&path.up), of(&path.down)]);
+    }
+    bars
+}
+
+fn directions(path: &Path) -> Table {
+    let mut table = Table::new(&["wire packets", "accepted", "bytes", "delivered", "dropped", "still held"]);
+    for (name, direction) in [("up", &path.up), ("down", &path.down)] {
+        let dropped = total(&direction.drops);
+        let part = if dropped > 0 {
+            format!(" ({})", share(dropped as f64 / direction.packets.max(1) as f64))
+        } else {
+            String::new()
+        };
+        table = table.row([
+            name.to_owned(),
+            count(direction.packets),
+            bytes(direction.bytes),
+            count(direction.delivered),
+            format!("{}{part}", count(dropped)),
+            count(direction.held),
+        ]);
+    }
+    table
+}
+
+/// The server's processes.
+pub(super) fn server(server: &Server) -> Section {
+    let mut table = Table::new(&[]).left(&[1]);
+    if let Some(us) = server.cpu_us_per_request {
+        table = table.row(["CPU a request".to_owned(), duration_f64(us * 1e3)]);
+    }
+    table = table
+        .row(["user".to_owned(), seconds(server.cpu_user_s)])
+        .row(["system".to_owned(), seconds(server.cpu_system_s)]);
+    table = match server.cpu_receive_s {
+        Some(receive) => table.row(["receive processing outside its processes".to_owned(), seconds(receive)]),
+        None => table.row(["receive processing outside its processes", "not told apart"]),
+    };
+    if let Some(throttled) = server.throttled_s {
+        table = table.row(["held back by its share for".to_owned(), seconds(throttled)]);
+    }
+    table = table.row(["memory at most".to_owned(), bytes(server.rss_bytes_max)]);
+    if !server.tcp.is_empty() {
+        table = table.row(["TCP".to_owned(), server.tcp.clone()]);
+    }
+    if !server.source.is_empty() {
+        table = table.row(["CPU counted by".to_owned(), server.source.clone()]);
+    }
+    Section::new("Server").verbatim("", server.command.clone()).table(table)
+}
+
+/// The machine.
+pub(super) fn host(host: &Host) -> Section {
+    let section = Section::new("Machine");
+    if host.kernel.is_empty() && host.cpu.is_empty() {
+        return section;
+    }
+    let mut table = Table::new(&[]).left(&[1]);
+    let mut row = |name: &str, value: String| {
+        if !value.is_empty() {
+            table = std::mem::take(&mut table).row([name.to_owned(), value]);
+        }
+    };
+    row("CPU", host.cpu.clone());
+    row("cores", count(host.cores.into()));
+    row("cores of load and path", host.client_cores.clone().unwrap_or_default());
+    row("cores of the server", host.server_cores.clone().unwrap_or_default());
+    row("memory", bytes(host.memory_bytes));
+    row("kernel", format!("Linux {}", host.kernel));
+    row("CPU stolen", host.steal_share.map(share).unwrap_or_default());
+    for (name, value) in &host.settings {
+        row(&name.replace('_', " "), value.clone());
+    }
+    section.table(table)
+}
+
+fn seconds(seconds: f64) -> String {
+    if seconds == 0.0 { "0 s".to_owned() } else { span(seconds) }
+}

@@ -1,0 +1,104 @@
+//! Sentences and figures that every kind of report says alike.
+
+use std::collections::BTreeMap;
+
+use ledger::document::{Check, CheckState, Load, Validity, Verdict, Weight};
+
+use crate::figures;
+
+/// The answer in one sentence: carried of offered, the times, the failures.
+pub fn answer(load: &Load) -> String {
+    let failed = total(&load.failed);
+    let failures = match failed {
+        0 => "none failed".to_owned(),
+        _ => format!("{} failed", figures::share(failed as f64 / load.offered_requests.max(1) as f64)),
+    };
+    let times = &load.response_time_ns;
+    let answered = match times.count {
+        0 => "nothing was answered".to_owned(),
+        _ => format!("half within {}, 99 % within {}", figures::duration(times.p50), figures::duration(times.p99)),
+    };
+    let offered = match load.loop_kind.as_str() {
+        "open" => format!(" of {} offered", figures::level(load.offered_rate_per_s)),
+        _ => String::new(),
+    };
+    format!("{} requests/s carried{offered}; {answered}; {failures}.", figures::level(load.carried_rate_per_s))
+}
+
+/// What the verdict means for who reads the figures.
+pub fn meaning(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Valid => "Every check that applies ran and held.",
+        Verdict::Suspect => "Read the doubts below before you use this.",
+        Verdict::Invalid => "Do not use these figures: see why below.",
+    }
+}
+
+/// How many checks held, of those that apply.
+pub fn tally(validity: &Validity) -> String {
+    let applies = validity.checks.iter().filter(|check| check.state != CheckState::NotApplicable);
+    let held = applies.clone().filter(|check| check.state == CheckState::Ok).count();
+    match (applies.count(), held) {
+        (0, _) => "No check applies.".to_owned(),
+        (1, 1) => "The one check that applies held.".to_owned(),
+        (all, held) if all == held => format!("All {all} checks that apply held."),
+        (all, held) => format!("{held} of {all} checks held."),
+    }
+}
+
+/// A check's name as words: `generator on time`.
+pub fn check_name(check: &Check) -> String {
+    check.name.replace('_', " ")
+}
+
+/// What came of a check, in one word or two.
+pub fn check_state(check: &Check) -> &'static str {
+    match (check.state, check.weight) {
+        (CheckState::Ok, _) => "held",
+        (CheckState::NotApplicable, _) => "does not apply",
+        (CheckState::CouldNotRun, _) => "not run",
+        (CheckState::Failed, Weight::Suspect) => "doubt",
+        (CheckState::Failed, Weight::Invalid) => "failed",
+    }
+}
+
+/// A figure with its unit as the document has it: durations and ratios in their own form.
+pub fn measure(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" if value < 0.0 => format!("-{}", figures::duration_f64(-value)),
+        "ns" => figures::duration_f64(value),
+        "ratio" => figures::share(value),
+        "" => short(value),
+        unit => format!("{} {unit}", short(value)),
+    }
+}
+
+/// A limit: chosen, not measured, so without zeros that say nothing.
+pub fn limit(value: f64, unit: &str) -> String {
+    if unit == "ns" && value >= 0.0 { figures::round_duration(value as u64) } else { measure(value, unit) }
+}
+
+/// A length in seconds as typed: `60 s`, `12.3 s`.
+pub fn span(seconds: f64) -> String {
+    let seconds = if seconds.is_finite() { seconds.max(0.0) } else { 0.0 };
+    if seconds.fract() == 0.0 && seconds < 1e9 { format!("{seconds} s") } else { figures::duration_f64(seconds * 1e9) }
+}
+
+/// The sum of counts, never wrapping.
+pub fn total(counts: &BTreeMap<String, u64>) -> u64 {
+    counts.values().fold(0, |sum, &count| sum.saturating_add(count))
+}
+
+/// Name and count, the most frequent first; those of 0 are left out.
+pub fn by_frequency(counts: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
+    let mut counts: Vec<_> = counts.iter().map(|(name, &n)| (name.as_str(), n)).filter(|&(_, n)| n > 0).collect();
+    counts.sort_by_key(|&(_, n)| std::cmp::Reverse(n));
+    counts
+}
+
+fn short(value: f64) -> String {
+    match value {
+        v if v.is_finite() && v.fract() == 0.0 && (0.0..1e18).contains(&v) => figures::count(v as u64),
+        v => format!("{v:.3}"),
+    }
+}

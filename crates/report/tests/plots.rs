@@ -1,0 +1,226 @@
+//! Plots of any data: whole markup, nothing outside, nothing that is not a number, and the structure a reader relies on.
+
+#[path = "support/markup.rs"]
+mod markup;
+
+use markup::{Element, elements};
+use proptest::prelude::*;
+use report::plot::{Axis, Bars, Chart, Figure, Quantity, Scale, Series, Width};
+use stats::Histogram;
+
+/// Every number of a path's data, as (x or y, value).
+fn coordinates(data: &str) -> Vec<(char, f64)> {
+    let mut found = Vec::new();
+    let mut rest = data;
+    while let Some(command) = rest.chars().next() {
+        let end = rest[1..].find(|c: char| c.is_ascii_alphabetic()).map_or(rest.len(), |at| at + 1);
+        let numbers: Vec<f64> = rest[1..end].split_whitespace().map(|n| n.parse().expect("a number")).collect();
+        match (command, &numbers[..]) {
+            ('M' | 'L', &[x, y]) => found.extend([('x', x), ('y', y)]),
+            ('H', &[x]) => found.push(('x', x)),
+            ('V', &[y]) => found.push(('y', y)),
+            ('h', &[0.0]) | ('Z', &[]) => {}
+            other => panic!("no command of ours: {other:?}"),
+        }
+        rest = &rest[end..];
+    }
+    found
+}
+
+/// Whole, and all of it inside the view box.
+fn check(svg: &str) -> Vec<Element> {
+    assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg:.400}");
+    let all = elements(svg);
+    let plot = &all[0];
+    assert_eq!((plot.name.as_str(), plot.get("role")), ("svg", Some("img")));
+    assert_eq!(all[1].name, "title");
+    let size: Vec<f64> = plot.get("viewBox").unwrap().split(' ').map(|n| n.parse().unwrap()).collect();
+    let (width, height) = (size[2], size[3]);
+    let inside = |which: char, value: f64| {
+        let most = if which == 'x' { width } else { height };
+        assert!((0.0..=most).contains(&value), "{which} = {value} of {most}: {svg:.300}");
+    };
+    for element in &all {
+        let number =
+            |name: &str| element.get(name).filter(|text| !text.ends_with('%')).map(|text| text.parse::<f64>().unwrap());
+        match element.name.as_str() {
+            "path" => {
+                coordinates(element.get("d").unwrap()).into_iter().for_each(|(which, value)| inside(which, value))
+            }
+            "text" => {
+                inside('x', number("x").unwrap());
+                inside('y', number("y").unwrap());
+            }
+            "circle" => {
+                inside('x', number("cx").unwrap());
+                inside('y', number("cy").unwrap());
+            }
+            "rect" => {
+                inside('x', number("x").unwrap_or(0.0) + number("width").unwrap_or(0.0));
+                inside('y', number("y").unwrap_or(0.0) + number("height").unwrap_or(0.0));
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+fn all_ways(figure: &Figure) {
+    for svg in
+        [figure.inline(Width::Full), figure.inline(Width::Half), figure.inline(Width::Narrow), figure.standalone()]
+    {
+        check(&svg);
+    }
+}
+
+fn texts<'a>(elements: &'a [Element], class: &str) -> Vec<&'a str> {
+    elements.iter().filter(|one| one.name == "text" && one.has_class(class)).map(|one| one.text.as_str()).collect()
+}
+
+#[test]
+fn what_a_reader_relies_on() {
+    let rows = |level: f64| (0..60).map(move |second| (f64::from(second), level + f64::from(second % 5)));
+    let chart = Chart::over_time("Connections in process", "connections", Quantity::Count)
+        .about("As two witnesses saw them.")
+        .series(Series::seconds("load", rows(20.0)))
+        .series(Series::seconds("wire", rows(20.5)).asked())
+        .band(0.0, 5.0, "warm-up")
+        .rule(22.0, "published: 22");
+    let svg = Figure::from(chart).standalone();
+    let all = check(&svg);
+    assert_eq!(texts(&all, "title"), ["Connections in process"]);
+    assert_eq!(texts(&all, "name"), ["load", "wire"]);
+    assert_eq!(texts(&all, "label"), ["connections", "time (s)"]);
+    assert_eq!(texts(&all, "note"), ["warm-up", "published: 22"]);
+    assert_eq!(
+        texts(&all, "tick"),
+        ["0", "5", "10", "15", "20", "25", "0", "5", "10", "15", "20", "25", "30", "35", "40", "45", "50", "55", "60"]
+    );
+    let about = all.iter().find(|one| one.name == "desc").unwrap();
+    assert_eq!(about.text, "As two witnesses saw them. load: 20 to 24. wire: 20.5 to 24.5.");
+    let line = all.iter().find(|one| one.has_class("s0") && one.get("d").unwrap().contains('V')).unwrap();
+    // 60 values that each hold for a second: one stroke, begun once.
+    assert_eq!(line.get("d").unwrap().matches('M').count(), 1);
+    assert!(svg.contains("prefers-color-scheme:dark"));
+}
+
+#[test]
+fn nothing_one_and_a_hundred_thousand() {
+    let of = |count: u32| {
+        let points = (0..count).map(|at| [f64::from(at) / 100.0, f64::from(at % 97)]).collect();
+        Figure::from(Chart::over_time("t", "n", Quantity::Count).series(Series::line("a", points)))
+    };
+    assert_eq!(texts(&check(&of(0).inline(Width::Full)), "nothing"), ["no values"]);
+    assert!(of(0).is_empty() && !of(1).is_empty());
+    all_ways(&of(1));
+    let many = of(100_000).inline(Width::Full);
+    check(&many);
+    assert!(many.len() < 100_000, "{}", many.len());
+    all_ways(&Figure::from(Bars::new("t", Quantity::Count, &["n"])));
+    all_ways(&Figure::from(Bars::dots("t", Quantity::Nanoseconds, &["n"]).row("zero", &[Some(0.0), None])));
+}
+
+/// A distribution whose values are all the same is a vertical line in the middle, not a division by nothing.
+#[test]
+fn the_same_value_always() {
+    let mut values = Histogram::new();
+    values.record_n(48_000_000, 1_000);
+    let chart = Chart::cumulative("RTT", "round-trip time")
+        .series(Series::distribution("got", &values))
+        .series(Series::shares_of("asked", &[48_000_000; 100]).asked());
+    let all = check(&Figure::from(chart).inline(Width::Half));
+    assert_eq!(texts(&all, "tick")[..6], ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]);
+    assert_eq!(texts(&all, "tick")[6..], ["10 ms", "20 ms", "50 ms", "100 ms"]);
+}
+
+/// Bars on a linear axis are as long as their values are large.
+#[test]
+fn lengths_are_values() {
+    let bars =
+        Bars::new("t", Quantity::Count, &["n"]).row("a", &[Some(50.0)]).row("b", &[Some(100.0)]).row("c", &[None]);
+    let all = check(&Figure::from(bars).inline(Width::Half));
+    let lengths: Vec<f64> =
+        all.iter().filter(|one| one.name == "rect").map(|one| one.get("width").unwrap().parse().unwrap()).collect();
+    assert!((lengths[0] * 2.0 - lengths[1]).abs() <= 0.2 && lengths[2] == 0.0, "{lengths:?}");
+    assert_eq!(texts(&all, "tick"), ["50", "100", "-"]);
+}
+
+#[test]
+fn names_from_outside_are_no_markup() {
+    const WILD: &str = "</text></svg><script>alert(1)</script>\u{1b}\"' onload=\"x";
+    let chart = Chart::new(WILD, Axis::new(WILD, Quantity::Seconds), Axis::new(WILD, Quantity::Count))
+        .about(WILD)
+        .series(Series::line(WILD, vec![[0.0, 1.0], [1.0, 2.0]]))
+        .series(Series::line(WILD, vec![]))
+        .band(0.0, 1.0, WILD)
+        .rule(1.5, WILD);
+    let bars = Bars::new(WILD, Quantity::Count, &[WILD, WILD]).about(WILD).row(WILD, &[Some(1.0)]);
+    for figure in [Figure::from(chart), Figure::from(bars.clone()), Figure::from(Bars { dots: true, ..bars })] {
+        for svg in [figure.inline(Width::Narrow), figure.standalone()] {
+            let all = check(&svg);
+            let known = ["svg", "title", "desc", "style", "rect", "path", "text", "circle"];
+            assert!(all.iter().all(|one| known.contains(&one.name.as_str()) && one.get("onload").is_none()));
+        }
+    }
+}
+
+fn any_value() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        6 => -1e3..1e6_f64,
+        2 => 0.0..1.0_f64,
+        1 => prop_oneof![Just(0.0), Just(f64::NAN), Just(f64::INFINITY), Just(f64::NEG_INFINITY), Just(f64::MAX), Just(f64::MIN), Just(5e-324)],
+    ]
+}
+
+fn any_axis() -> impl Strategy<Value = Axis> {
+    let scale = prop_oneof![Just(Scale::Linear), Just(Scale::Log), Just(Scale::Tail)];
+    let quantity = prop_oneof![
+        Just(Quantity::Count),
+        Just(Quantity::PerSecond),
+        Just(Quantity::Seconds),
+        Just(Quantity::Nanoseconds),
+        Just(Quantity::Bytes),
+        Just(Quantity::Share),
+    ];
+    (scale, quantity, proptest::option::of(any_value()), proptest::option::of(any_value()), "\\PC{0,40}")
+        .prop_map(|(scale, quantity, from, to, label)| Axis { label, quantity, scale, from, to })
+}
+
+proptest! {
+    #[test]
+    fn any_chart_is_whole_and_inside(
+        x in any_axis(),
+        y in any_axis(),
+        rows in proptest::collection::vec(proptest::collection::vec((any_value(), any_value()), 0..60), 0..9),
+        shape in 0..3_u8,
+        rule in any_value(),
+        band in (any_value(), any_value()),
+    ) {
+        let mut chart = Chart::new("any", x, y).rule(rule, "rule").band(band.0, band.1, "band");
+        for mut points in rows {
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let points: Vec<[f64; 2]> = points.into_iter().map(|(x, y)| [x, y]).collect();
+            let mut series = Series::line("a name", points);
+            series.shape = match shape {
+                0 => report::plot::Shape::Line,
+                1 => report::plot::Shape::Step,
+                _ => report::plot::Shape::Area,
+            };
+            chart = chart.series(series);
+        }
+        all_ways(&Figure::from(chart));
+    }
+
+    #[test]
+    fn any_bars_are_whole_and_inside(
+        rows in proptest::collection::vec(("\\PC{0,60}", proptest::collection::vec(proptest::option::of(any_value()), 0..5)), 0..12),
+        dots: bool,
+    ) {
+        let mut bars = Bars::new("any", Quantity::Nanoseconds, &["one", "two", "three"]);
+        bars.dots = dots;
+        for (name, values) in rows {
+            bars = bars.row(name, &values);
+        }
+        all_ways(&Figure::from(bars));
+    }
+}

@@ -1,0 +1,232 @@
+//! The page of a run: every part of its document and nothing of what it does not have; whole markup whatever names say;
+//! no request to any network.
+
+#[path = "support/documents.rs"]
+mod documents;
+#[path = "support/markup.rs"]
+mod markup;
+
+use ledger::document::*;
+use ledger::{SecondRecord, WatchPart, WatchSecond};
+use markup::{Element, elements};
+use report::run_page::{Sources, page};
+
+fn html(sources: &Sources) -> (String, Vec<Element>) {
+    let html = page(sources).into_html();
+    let all = elements(&html);
+    (html, all)
+}
+
+fn texts<'a>(elements: &'a [Element], name: &str) -> Vec<&'a str> {
+    elements.iter().filter(|one| one.name == name).map(|one| one.text.as_str()).collect()
+}
+
+fn second(second: u32) -> SecondRecord {
+    SecondRecord {
+        second,
+        measured: (6..65).contains(&second),
+        offered: 110,
+        completed: 108,
+        connections_mean: 23.5,
+        connections_max: 31,
+        in_flight_mean: 22.0,
+        response_p50_ns: 95_000_000,
+        response_p99_ns: 1_600_000_000,
+        response_max_ns: 2_700_000_000,
+        ..SecondRecord::default()
+    }
+}
+
+fn watched(second: u64) -> WatchSecond {
+    WatchSecond { second, watched_ns: 1_000_000_000, connections_mean: 23.0, requests: 110, ..WatchSecond::default() }
+}
+
+/// A run with everything.
+fn whole() -> Sources {
+    let mut document = documents::document();
+    document.watch = Some(WatchPart { requests: 6_600, source: "s0".into(), ..WatchPart::default() });
+    let mut sources = Sources::of(document);
+    sources.series = (0..70).map(second).collect();
+    // The document's moment, 2026-11-20T09:30:05Z, in seconds since 1970.
+    sources.watch_series = (0..70).map(|at| watched(1_795_167_005 + at)).collect();
+    sources.response_time = documents::histogram();
+    sources.connect = documents::histogram();
+    sources.wire_rtt = documents::histogram();
+    sources.asked_rtt_ns = vec![48_000_000; 100];
+    sources.plan = "name = \"bench\"\n".into();
+    sources
+}
+
+#[test]
+fn every_part_has_its_section() {
+    let (html, all) = html(&whole());
+    assert_eq!(
+        texts(&all, "h2"),
+        ["Load", "Over time", "Times", "By distance", "Answers", "Wire", "Path", "Server", "Machine", "Repeat it"]
+    );
+    assert_eq!(
+        texts(&all, "b"),
+        [
+            "Connections in process",
+            "Requests each second",
+            "Requests in flight",
+            "Response time",
+            "Response time by percentile",
+            "How response times are spread",
+            "Response time by distance",
+            "Failures by cause",
+            "Round-trip time: asked against got",
+        ]
+    );
+    for said in [
+        "109.8 requests/s carried of 110.0 offered",
+        "nginx -c /etc/nginx/one.conf",
+        "name = &quot;bench&quot;",
+        "AMD EPYC 9B14",
+    ] {
+        assert!(html.contains(said), "{said}");
+    }
+    // The verdict stands before any figure, and the green checks are folded.
+    let place = |what: &str| html.find(what).unwrap_or_else(|| panic!("{what} is missing"));
+    assert!(place("class=\"verdict good\"") < place("<details>") && place("<details>") < place("generator on time"));
+    assert!(place("generator on time") < place("<h2>"));
+}
+
+#[test]
+fn both_witnesses_stand_on_one_axis() {
+    let (_, all) = html(&whole());
+    let data = all.iter().find(|one| one.get("id") == Some("plots")).expect("data for the charts");
+    let data: serde_json::Value = serde_json::from_str(&data.text).unwrap();
+    let connections = &data[0]["series"];
+    let names: Vec<&str> = connections.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["load", "wire", "most at once"]);
+    assert_eq!(connections[0]["x"], connections[1]["x"]);
+    assert_eq!((&connections[0]["x"][0], &connections[0]["y"][0]), (&0.into(), &23.5.into()));
+    assert_eq!(data[0]["bands"][0], serde_json::json!([0.0, 5.05, "warm-up"]));
+}
+
+#[test]
+fn what_is_absent_has_no_section() {
+    let mut document = documents::document();
+    (document.path, document.server, document.watch) = (None, None, None);
+    document.run.host = Host::default();
+    document.load.as_mut().unwrap().by_distance.clear();
+    document.load.as_mut().unwrap().failed.clear();
+    let (html, all) = html(&Sources::of(document.clone()));
+    assert_eq!(texts(&all, "h2"), ["Load", "Times", "Answers", "Repeat it"]);
+    assert!(!html.contains("<svg") && !html.contains("uPlot") && !html.contains("<script"));
+    // A path alone, as of `net`.
+    document.load = None;
+    document.path = Some(documents::path());
+    let (html, all) = self::html(&Sources::of(document.clone()));
+    assert_eq!(texts(&all, "h2"), ["Path", "Repeat it"]);
+    assert!(html.contains("118,720 wire packets over koshien-2001; 0 dropped."));
+    // A capture alone, as of `watch`.
+    document.path = None;
+    document.watch = Some(WatchPart { request_rate_per_s: 110.0, ..WatchPart::default() });
+    let mut sources = Sources::of(document);
+    sources.watch_series = (0..5).map(|at| watched(1_800_000_000 + at)).collect();
+    let (html, all) = self::html(&sources);
+    assert_eq!(texts(&all, "h2"), ["Over time", "Wire", "Repeat it"]);
+    assert!(html.contains("110.0 requests/s arrived"));
+}
+
+#[test]
+fn doubts_come_first_with_figure_limit_and_reason() {
+    let mut sources = whole();
+    let mut checks = documents::green();
+    checks[0] = documents::check(
+        "generator_on_time",
+        CheckState::Failed,
+        Weight::Invalid,
+        Some((12_300_000.0, 1_000_000.0)),
+        "ns",
+        "lower the rate",
+    );
+    sources.document.validity = Validity::from_checks(checks);
+    sources.document.run.interrupted = true;
+    sources.missing = vec!["series could not be read to its end: disk".into()];
+    let (html, all) = html(&sources);
+    assert_eq!(texts(&all, "strong"), ["Invalid"]);
+    let failed = html.split_once("class=\"verdict bad\"").unwrap().1.split_once("<details>").unwrap().0;
+    for said in ["generator on time", "failed", "12.3 ms", "1 ms", "lower the rate", "Do not use these figures"] {
+        assert!(failed.contains(said), "{said}: {failed}");
+    }
+    assert!(html.contains("stopped early") && html.contains("series could not be read"));
+}
+
+/// Names, commands, URLs and plans are the user's, and a server's: none of them is markup, in the page or in its data.
+#[test]
+fn nothing_from_outside_is_markup() {
+    const WILD: &str = "</script></title><img src=x onerror=alert(1)><!--\u{2028}\" onload=\"'";
+    let mut sources = whole();
+    let document = &mut sources.document;
+    document.run.id = WILD.into();
+    document.run.command = WILD.into();
+    document.run.dir = WILD.into();
+    document.run.started_at = WILD.into();
+    document.run.host.cpu = WILD.into();
+    document.run.host.settings = [(WILD.to_owned(), WILD.to_owned())].into();
+    document.validity.checks[0].why = WILD.into();
+    document.validity.checks[0].name = WILD.into();
+    document.validity.checks[0].unit = WILD.into();
+    document.validity.checks[1].state = CheckState::Failed;
+    document.slo = Some(Slo {
+        objective: WILD.into(),
+        met: false,
+        terms: vec![SloTerm { term: WILD.into(), value: 1.0, limit: 2.0, unit: WILD.into(), met: false }],
+    });
+    let load = document.load.as_mut().unwrap();
+    load.loop_kind = WILD.into();
+    load.failed = [(WILD.to_owned(), 3)].into();
+    load.status = [(WILD.to_owned(), 3)].into();
+    load.by_url = vec![UrlPart { url: WILD.into(), completed: 1, failed: 0, response_time_ns: Default::default() }; 2];
+    let path = document.path.as_mut().unwrap();
+    (path.profile, path.got_rtt_from) = (WILD.into(), WILD.into());
+    path.drops = [(WILD.to_owned(), 3)].into();
+    let server = document.server.as_mut().unwrap();
+    (server.command, server.tcp, server.source) = (WILD.into(), WILD.into(), WILD.into());
+    let watch = document.watch.as_mut().unwrap();
+    watch.source = WILD.into();
+    watch.connections.states = [(WILD.to_owned(), 3)].into();
+    watch.status = [(WILD.to_owned(), 3)].into();
+    sources.plan = WILD.into();
+    sources.missing = vec![WILD.into()];
+
+    let (html, all) = html(&sources);
+    assert!(html.contains("&lt;img src=x onerror=alert(1)&gt;") && !html.contains("<img"));
+    assert!(!all.iter().any(|one| one.attributes.iter().any(|(name, _)| name.starts_with("on"))));
+    assert_eq!(texts(&all, "script").len(), 3, "data, library, ours");
+    let data = all.iter().find(|one| one.get("id") == Some("plots")).unwrap();
+    serde_json::from_str::<serde_json::Value>(&data.text).unwrap();
+}
+
+/// A page is one file: nothing in it refers to another, and its policy forbids what might.
+#[test]
+fn no_request_leaves_the_page() {
+    let (html, all) = html(&whole());
+    for element in &all {
+        for name in ["src", "href", "action", "srcset", "data", "poster", "xlink:href", "background"] {
+            assert_eq!(element.get(name), None, "{element:?}");
+        }
+        assert!(!["link", "img", "iframe", "object", "embed", "base", "form", "a"].contains(&element.name.as_str()));
+    }
+    let policy = all.iter().find(|one| one.get("http-equiv") == Some("Content-Security-Policy")).unwrap();
+    assert!(policy.get("content").unwrap().starts_with("default-src 'none';"));
+    for asking in ["url(", "@import", "XMLHttpRequest", "fetch(", "WebSocket", "EventSource", "sendBeacon", "import("] {
+        assert!(!html.contains(asking), "{asking}");
+    }
+    assert!(html.contains("The MIT License (MIT)") && html.contains("Leon Sorokin"));
+    assert!(html.len() < 400_000, "{}", html.len());
+}
+
+/// Fifteen minutes of seconds stay small, as plots and as data.
+#[test]
+fn a_quarter_of_an_hour_is_no_burden() {
+    let mut sources = whole();
+    sources.series =
+        (0..915).map(|at| SecondRecord { connections_mean: f64::from(at % 17) * 1.37, ..second(at) }).collect();
+    sources.watch_series = (0..915).map(|at| watched(1_795_167_005 + at)).collect();
+    let (html, _) = html(&sources);
+    assert!(html.len() < 900_000, "{}", html.len());
+}

@@ -1,0 +1,93 @@
+//! Apache as a server under test: its own defaults, a folder of its own, nothing of the machine's configuration.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Group, Uid, User};
+
+use crate::error::SuiteError;
+
+/// Where distributions put the program.
+const PROGRAMS: [&str; 4] = ["/usr/sbin/apache2", "/usr/sbin/httpd", "/usr/local/apache2/bin/httpd", "/usr/bin/httpd"];
+/// Where they put its modules.
+const MODULES: [&str; 4] =
+    ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/local/apache2/modules", "/usr/lib/httpd/modules"];
+/// What a plain file server needs; those compiled in are not there as files and need no loading.
+const NEEDED: [&str; 5] = ["mpm_event", "unixd", "authz_core", "log_config", "logio"];
+/// Accounts that distributions made for it.
+const ACCOUNTS: [&str; 4] = ["www-data", "apache", "httpd", "nobody"];
+
+/// An installed Apache.
+#[derive(Clone, Debug)]
+pub struct Apache {
+    program: PathBuf,
+    modules: PathBuf,
+}
+
+impl Apache {
+    /// Looks for it where distributions put it.
+    ///
+    /// # Errors
+    /// [`SuiteError::Missing`].
+    pub fn find() -> Result<Apache, SuiteError> {
+        let there = |places: &[&str]| places.iter().map(PathBuf::from).find(|place| place.exists());
+        match (there(&PROGRAMS), there(&MODULES)) {
+            (Some(program), Some(modules)) => Ok(Apache { program, modules }),
+            _ => Err(SuiteError::Missing { program: "Apache", mend: "apt-get install apache2" }),
+        }
+    }
+
+    /// The program's own words for its version, such as `Apache/2.4.66 (Debian)`; empty if it says none.
+    pub fn version(&self) -> String {
+        let said = std::process::Command::new(&self.program).arg("-v").output();
+        let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        said.lines().find_map(|line| line.strip_prefix("Server version: ")).unwrap_or_default().trim().to_owned()
+    }
+
+    /// Writes a configuration into `folder`, for `folder`'s own `www`, and gives the shell command that starts it
+    /// in the foreground on `198.18.0.1:port`. Every limit is the one compiled in; one line per request goes to an
+    /// access log, as in its default configuration.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn configure(&self, folder: &Path, port: u16) -> Result<String, SuiteError> {
+        let quoted = |path: &Path| format!("\"{}\"", path.display());
+        let mut text = format!(
+            "ServerName server\nServerRoot {root}\nPidFile {pid}\nDefaultRuntimeDir {root}\nMutex file:{plain} default\n\
+             Listen 198.18.0.1:{port}\n",
+            root = quoted(folder),
+            pid = quoted(&folder.join("apache.pid")),
+            plain = folder.display(),
+        );
+        for name in NEEDED {
+            let file = self.modules.join(format!("mod_{name}.so"));
+            if file.exists() {
+                text.push_str(&format!("LoadModule {name}_module {}\n", quoted(&file)));
+            }
+        }
+        // As root it gives its rights away; as an ordinary user it has none to give.
+        if Uid::effective().is_root()
+            && let Some((user, group)) = account()
+        {
+            text.push_str(&format!("User {user}\nGroup {group}\n"));
+        }
+        text.push_str(&format!(
+            "DocumentRoot {www}\nErrorLog {errors}\n\
+             LogFormat \"%h %l %u %t \\\"%r\\\" %>s %b\" common\nCustomLog {access} common\n\
+             <Directory {www}>\n  Require all granted\n</Directory>\n",
+            www = quoted(&folder.join("www")),
+            errors = quoted(&folder.join("error.log")),
+            access = quoted(&folder.join("access.log")),
+        ));
+        let file = folder.join("apache.conf");
+        fs::write(&file, text).map_err(SuiteError::file(&file))?;
+        Ok(format!("exec {} -DFOREGROUND -f '{}'", self.program.display(), file.display()))
+    }
+}
+
+/// The account that Apache is to work as, and its group.
+fn account() -> Option<(String, String)> {
+    let user = ACCOUNTS.iter().find_map(|name| User::from_name(name).ok().flatten())?;
+    let group = Group::from_gid(user.gid).ok().flatten()?;
+    Some((user.name, group.name))
+}

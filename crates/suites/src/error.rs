@@ -1,0 +1,48 @@
+//! Why a suite could not go on.
+
+use std::path::PathBuf;
+
+use lab::LabError;
+use store::StoreError;
+
+/// What stops a suite. A run whose figures are not to be trusted does not: its checks say so.
+#[derive(Debug, thiserror::Error)]
+pub enum SuiteError {
+    /// The lab could not make a run.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// The book could not be written or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A program that the suite needs is not installed.
+    #[error("{program} is not installed; {mend}")]
+    Missing {
+        /// Its name.
+        program: &'static str,
+        /// How to mend it.
+        mend: &'static str,
+    },
+    /// A file of the suite's own could not be written or read.
+    #[error("{}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A program ran but said something that is not understood.
+    #[error("{program}: {why}")]
+    Program {
+        /// Its name.
+        program: &'static str,
+        /// What was wrong, with its own words.
+        why: String,
+    },
+}
+
+impl SuiteError {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> SuiteError {
+        let path = path.into();
+        move |source| SuiteError::File { path, source }
+    }
+}

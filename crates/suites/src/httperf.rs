@@ -1,0 +1,138 @@
+//! httperf as the request generator, and what it says of itself.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::SuiteError;
+
+/// An installed httperf.
+#[derive(Clone, Debug)]
+pub struct Httperf {
+    program: PathBuf,
+}
+
+/// What httperf is to do: one connection per request, at a fixed rate, whatever the server does.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Name of the server.
+    pub server: &'a str,
+    /// Its port.
+    pub port: u16,
+    /// The path that is asked for.
+    pub uri: &'a str,
+    /// Connections a second.
+    pub rate_per_s: f64,
+    /// Connections in all.
+    pub connections: u64,
+    /// A reply that takes longer counts as an error.
+    pub timeout: Duration,
+}
+
+/// What it counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Said {
+    /// Connections it opened.
+    pub connections: u64,
+    /// Replies it got.
+    pub replies: u64,
+    /// Replies of status 2xx.
+    pub good: u64,
+    /// Errors of every kind, those of its own machine (descriptors, ports) included.
+    pub errors: u64,
+    /// From the first connection to the last reply, in s.
+    pub duration_s: f64,
+    /// Most connections open at once, as it saw them.
+    pub concurrent_max: u64,
+}
+
+impl Httperf {
+    /// Looks for it where distributions put it.
+    ///
+    /// # Errors
+    /// [`SuiteError::Missing`].
+    pub fn find() -> Result<Httperf, SuiteError> {
+        ["/usr/bin/httperf", "/usr/local/bin/httperf"]
+            .iter()
+            .map(PathBuf::from)
+            .find(|place| place.exists())
+            .map(|program| Httperf { program })
+            .ok_or(SuiteError::Missing { program: "httperf", mend: "apt-get install httperf" })
+    }
+
+    /// A shell command that makes `call` and writes what httperf says into `output`.
+    pub fn command(&self, call: &Call<'_>, output: &Path) -> String {
+        format!(
+            "exec {} --hog --server {} --port {} --uri {} --rate {} --num-conns {} --num-calls 1 --timeout {} \\
+             >'{}' 2>&1",
+            self.program.display(),
+            call.server,
+            call.port,
+            call.uri,
+            call.rate_per_s,
+            call.connections,
+            call.timeout.as_secs_f64(),
+            output.display(),
+        )
+    }
+}
+
+impl Said {
+    /// Reads httperf's report.
+    ///
+    /// # Errors
+    /// [`SuiteError::Program`] with its last line, where a figure is missing.
+    pub fn read(report: &str) -> Result<Said, SuiteError> {
+        let figure = |line: &str, after: &str| -> Option<f64> {
+            let line = report.lines().find(|candidate| candidate.starts_with(line))?;
+            let rest = &line[line.find(after)? + after.len()..];
+            rest.split(|c: char| !(c.is_ascii_digit() || c == '.')).find(|word| !word.is_empty())?.parse().ok()
+        };
+        let read = || {
+            Some(Said {
+                connections: figure("Total:", "connections ")? as u64,
+                replies: figure("Total:", "replies ")? as u64,
+                good: figure("Reply status:", "2xx=")? as u64,
+                errors: figure("Errors:", "total ")? as u64,
+                duration_s: figure("Total:", "test-duration ")?,
+                concurrent_max: figure("Connection rate:", "<=")? as u64,
+            })
+        };
+        read().ok_or_else(|| SuiteError::Program {
+            program: "httperf",
+            why: report.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim().to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = "\
+httperf --hog --client=0/1 --server=server --port=8080 --uri=/10k.bin --rate=110 --num-conns=880 --num-calls=1
+Maximum connect burst length: 1
+
+Total: connections 880 requests 879 replies 878 test-duration 8.184 s
+
+Connection rate: 107.5 conn/s (9.3 ms/conn, <=26 concurrent connections)
+Reply status: 1xx=0 2xx=870 3xx=0 4xx=8 5xx=0
+
+Errors: total 2 client-timo 1 socket-timo 0 connrefused 0 connreset 1
+Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0
+";
+
+    #[test]
+    fn its_report_is_read() {
+        let said = Said::read(REPORT).unwrap();
+        let wanted =
+            Said { connections: 880, replies: 878, good: 870, errors: 2, duration_s: 8.184, concurrent_max: 26 };
+        assert_eq!(said, wanted);
+    }
+
+    #[test]
+    fn a_report_that_is_none_is_told_in_its_own_words() {
+        let error = Said::read("httperf: warning\nhttperf.main: host unknown\n\n").unwrap_err();
+        assert_eq!(error.to_string(), "httperf: httperf.main: host unknown");
+        assert!(Said::read("").is_err());
+    }
+}

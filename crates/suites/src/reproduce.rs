@@ -1,0 +1,3 @@
+//! Published experiments made again: paper beside here.
+
+pub mod koshien;

@@ -1,0 +1,195 @@
+//! The paper's figures beside ours.
+
+use ledger::ReproductionRow;
+
+use super::seen::Seen;
+use super::{CLIENTS, Experiment, Setting};
+
+/// What one experiment gave under one setting.
+#[derive(Debug)]
+pub struct Made {
+    /// Which.
+    pub experiment: &'static Experiment,
+    /// How.
+    pub setting: Setting,
+    /// What the wire showed.
+    pub seen: Seen,
+    /// RTT asked for, one for each client, in ns, rising.
+    pub asked_rtts_ns: Vec<u64>,
+}
+
+impl Made {
+    /// Mean RTT asked for, over the clients, in ns.
+    fn asked_mean_ns(&self) -> f64 {
+        self.asked_rtts_ns.iter().sum::<u64>() as f64 / self.asked_rtts_ns.len().max(1) as f64
+    }
+
+    /// RTT asked for at the quantile `q` of the clients, who all ask equally often, in ns.
+    fn asked_at(&self, q: f64) -> Option<u64> {
+        at_step(&self.asked_rtts_ns, q)
+    }
+}
+
+/// The main figure's name in the rows.
+pub const CONNECTIONS_MEAN: &str = "connections in process, mean";
+/// The quietest second.
+pub const CONNECTIONS_LOW: &str = "connections in process, lowest second";
+/// The busiest second.
+pub const CONNECTIONS_HIGH: &str = "connections in process, highest second";
+/// Half of the handshakes took no longer.
+pub const RTT_MEDIAN: &str = "RTT at the server, 50 % of connections below";
+/// Requests a second.
+pub const ARRIVALS_MEAN: &str = "request arrivals, mean";
+/// Experiment 5 over experiment 2.
+pub const RATIO: &str = "connections in process, ratio";
+/// Quantiles of the RTT that are put beside those asked for.
+const QUANTILES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
+
+/// The rows of everything that was made, experiment by experiment.
+pub fn rows(made: &[Made]) -> Vec<ReproductionRow> {
+    let mut rows = Vec::new();
+    for one in made {
+        rows.extend(connections(one));
+        rows.extend(rtts(one));
+        rows.extend(arrivals(one));
+    }
+    rows.extend(Setting::ALL.iter().filter_map(|setting| five_over_two(made, *setting)));
+    rows
+}
+
+fn row(made: &Made, quantity: &str, unit: &str) -> ReproductionRow {
+    ReproductionRow {
+        experiment: made.experiment.number.to_string(),
+        setting: made.setting.name().into(),
+        quantity: quantity.into(),
+        unit: unit.into(),
+        ..ReproductionRow::default()
+    }
+}
+
+fn connections(made: &Made) -> [ReproductionRow; 3] {
+    let spread = made.seen.connections();
+    let note = match (made.experiment.number, made.setting) {
+        (1 | 3, _) => "near zero is expected: the paper's hosts needed about 45 ms for a request even without distance",
+        (2 | 4, Setting::Year2001) => "18 to 25 is expected: 4 round trips of 48 ms at 110/s are 21",
+        (2 | 4, Setting::Today) => "about 11 is expected: with a first window of 10 segments it is 2 round trips",
+        (_, Setting::Year2001) => "4 round trips for each client, so the mean RTT counts",
+        (_, Setting::Today) => "2 round trips for each client, so the mean RTT counts",
+    };
+    let mean = ReproductionRow {
+        paper: made.experiment.paper_connections.map(str::to_owned),
+        here: spread.map(|spread| spread.mean),
+        note: note.into(),
+        ..row(made, CONNECTIONS_MEAN, "connections")
+    };
+    let low = ReproductionRow { here: spread.map(|spread| spread.low), ..row(made, CONNECTIONS_LOW, "connections") };
+    let high = ReproductionRow { here: spread.map(|spread| spread.high), ..row(made, CONNECTIONS_HIGH, "connections") };
+    [mean, low, high]
+}
+
+fn rtts(made: &Made) -> Vec<ReproductionRow> {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    QUANTILES
+        .iter()
+        .filter(|q| **q == 0.5 || made.experiment.varied())
+        .map(|&q| ReproductionRow {
+            paper: match (q == 0.5, made.experiment.number) {
+                (true, 1 | 3) => Some("under 1".into()),
+                (true, _) => Some("48".into()),
+                // The curve was never tabulated.
+                (false, _) => None,
+            },
+            here: at_step(&made.seen.rtts_ns, q).map(ms),
+            note: made.asked_at(q).map(|asked_ns| format!("{:.3} ms asked", ms(asked_ns))).unwrap_or_default(),
+            ..row(made, &format!("RTT at the server, {:.0} % of connections below", q * 100.0), "ms")
+        })
+        .collect()
+}
+
+/// The value just above the share `q` of `rising`: in the middle of that step of the distribution, since at its edge
+/// one connection more or less would decide which of two clients it is.
+fn at_step(rising: &[u64], q: f64) -> Option<u64> {
+    let middle = (q + 0.5 / f64::from(CLIENTS)) * rising.len() as f64;
+    rising.get((middle as usize).min(rising.len().saturating_sub(1))).copied()
+}
+
+fn arrivals(made: &Made) -> [ReproductionRow; 2] {
+    let spread = made.seen.arrivals();
+    let mean = ReproductionRow {
+        paper: Some("110".into()),
+        here: spread.map(|spread| spread.mean),
+        ..row(made, ARRIVALS_MEAN, "1/s")
+    };
+    let stddev = ReproductionRow {
+        paper: Some("flat".into()),
+        here: spread.map(|spread| spread.stddev),
+        note: "standard deviation of the seconds, at the server's door: requests sent at equal gaps from different \
+               distances do not arrive at equal gaps"
+            .into(),
+        ..row(made, "request arrivals, spread", "1/s")
+    };
+    [mean, stddev]
+}
+
+fn five_over_two(made: &[Made], setting: Setting) -> Option<ReproductionRow> {
+    let of = |number: u8| made.iter().find(|one| one.experiment.number == number && one.setting == setting);
+    let (two, five) = (of(2)?, of(5)?);
+    let expected = five.asked_mean_ns() / two.asked_mean_ns();
+    let here = five.seen.connections()?.mean / two.seen.connections()?.mean;
+    Some(ReproductionRow {
+        experiment: "5 over 2".into(),
+        paper: Some("about twice (60 to 25)".into()),
+        here: Some(here),
+        note: format!(
+            "{expected:.2} is expected: the profile's mean RTT of {:.0} ms over {:.0} ms; {:+.1} % from it",
+            five.asked_mean_ns() / 1e6,
+            two.asked_mean_ns() / 1e6,
+            (here / expected - 1.0) * 100.0
+        ),
+        ..row(five, RATIO, "")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::EXPERIMENTS;
+    use super::*;
+    use ledger::WatchSecond;
+
+    fn made(number: usize, setting: Setting, connections_mean: f64, asked_rtts_ns: Vec<u64>) -> Made {
+        let second = |second| WatchSecond { second, connections_mean, requests: 110, ..WatchSecond::default() };
+        let seen = Seen {
+            seconds: (0..10).map(second).collect(),
+            steady: 2..9,
+            rtts_ns: asked_rtts_ns.iter().map(|rtt_ns| rtt_ns + 50_000).collect(),
+        };
+        Made { experiment: &EXPERIMENTS[number - 1], setting, seen, asked_rtts_ns }
+    }
+
+    fn here(rows: &[ReproductionRow], experiment: &str, quantity: &str) -> f64 {
+        rows.iter().find(|row| row.experiment == experiment && row.quantity == quantity).unwrap().here.unwrap()
+    }
+
+    #[test]
+    fn paper_beside_here() {
+        let koshien: Vec<u64> = (0..100).map(|i| 9_000_000 + i * 2_000_000).collect();
+        let two = made(2, Setting::Year2001, 21.0, vec![48_000_000; 100]);
+        let five = made(5, Setting::Year2001, 47.25, koshien);
+        let rows = rows(&[two, five, made(1, Setting::Today, 0.04, vec![0; 100])]);
+        assert_eq!(here(&rows, "2", CONNECTIONS_MEAN), 21.0);
+        assert_eq!(here(&rows, "5 over 2", RATIO), 2.25);
+        let ratio = rows.iter().find(|row| row.experiment == "5 over 2").unwrap();
+        assert!(ratio.note.starts_with("2.25 is expected") && ratio.note.contains("+0.0 %"), "{}", ratio.note);
+        assert_eq!(here(&rows, "5", RTT_MEDIAN), 109.05);
+        assert_eq!(rows.iter().filter(|row| row.experiment == "2" && row.quantity.starts_with("RTT")).count(), 1);
+        assert_eq!(rows.iter().filter(|row| row.experiment == "5" && row.quantity.starts_with("RTT")).count(), 5);
+        assert_eq!(here(&rows, "1", ARRIVALS_MEAN), 110.0);
+    }
+
+    #[test]
+    fn a_ratio_needs_both_of_one_setting() {
+        let two = made(2, Setting::Year2001, 21.0, vec![48_000_000]);
+        let five = made(5, Setting::Today, 24.0, vec![108_000_000]);
+        assert!(rows(&[two, five]).iter().all(|row| row.experiment != "5 over 2"));
+    }
+}

@@ -1,0 +1,68 @@
+//! Whether to believe the reproduction: what its runs say of themselves, and what they must show to count.
+
+use ledger::document::{Check, CheckState, Validity, Verdict, Weight};
+
+use super::seen::Seen;
+use crate::httperf::Said;
+
+/// The checks of one run: those that are not ok as they are, and one that holds for the rest.
+pub fn of_run(name: &str, validity: &Validity) -> Vec<Check> {
+    let mut checks: Vec<Check> = validity
+        .checks
+        .iter()
+        .filter(|check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun))
+        .map(|check| Check { name: format!("{name}: {}", check.name), ..check.clone() })
+        .collect();
+    if checks.is_empty() {
+        let held = validity.checks.iter().filter(|check| check.state == CheckState::Ok).count();
+        debug_assert_eq!(validity.verdict, Verdict::Valid);
+        checks.push(Check {
+            name: format!("{name}: its own checks"),
+            state: CheckState::Ok,
+            weight: Weight::Invalid,
+            value: Some(held as f64),
+            limit: None,
+            unit: "checks".into(),
+            why: "every check of the run that applies held".into(),
+        });
+    }
+    checks
+}
+
+/// httperf must have got every reply, without errors of its own machine, at the rate it was asked for.
+pub fn of_httperf(name: &str, said: &Said) -> Check {
+    let missing = said.connections.saturating_sub(said.good) + said.errors;
+    Check {
+        name: format!("{name}: httperf"),
+        state: if missing == 0 { CheckState::Ok } else { CheckState::Failed },
+        weight: Weight::Suspect,
+        value: Some(missing as f64),
+        limit: Some(0.0),
+        unit: "requests".into(),
+        why: if missing == 0 {
+            "every request of httperf got its reply".into()
+        } else {
+            "requests of httperf that got no good reply, and errors it counted: the server or httperf's own machine was \
+             not up to it"
+                .into()
+        },
+    }
+}
+
+/// Without a steady stretch there is nothing to compare.
+pub fn of_steadiness(name: &str, seen: &Seen) -> Check {
+    let seconds = seen.steady.len();
+    Check {
+        name: format!("{name}: steady seconds"),
+        state: if seconds > 0 { CheckState::Ok } else { CheckState::CouldNotRun },
+        weight: Weight::Invalid,
+        value: Some(seconds as f64),
+        limit: None,
+        unit: "s".into(),
+        why: if seconds > 0 {
+            "whole seconds between the warm-up and the last arrival, which the figures are taken from".into()
+        } else {
+            "no whole second lies between the warm-up and the last arrival: make it longer".into()
+        },
+    }
+}

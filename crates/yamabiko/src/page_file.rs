@@ -1,0 +1,120 @@
+//! Writing a page or a plot where the user wants it: whole or not at all.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Writes `bytes` beside `path`, makes them durable, then renames: whatever happens, `path` holds the old file or the
+/// new one. What is there and is no regular file (a pipe, /dev/stdout) is written to as it is.
+///
+/// # Errors
+/// The folder is missing or not writable, the disk is full.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    // A link stays a link: what it points to is replaced.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+        let mut file = File::options().write(true).open(&target).with_context(|| cannot(path))?;
+        return file.write_all(bytes).with_context(|| cannot(path));
+    }
+    let folder = match target.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut file = tempfile::Builder::new()
+        .prefix(".yamabiko-")
+        .permissions(readable())
+        .tempfile_in(folder)
+        .with_context(|| cannot(path))?;
+    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).with_context(|| cannot(path))?;
+    file.persist(&target).map_err(|error| error.error).with_context(|| cannot(path))?;
+    Ok(())
+}
+
+/// The URL that a browser opens it by.
+pub fn url(path: &Path) -> String {
+    let whole = fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
+    let mut url = String::from("file://");
+    for &byte in whole.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => url.push(char::from(byte)),
+            _ => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    url
+}
+
+/// Name of the file of a plot: its title in small letters, words joined by dashes; with a number where `taken` has it
+/// already. It is then taken.
+pub fn name_of(title: &str, taken: &mut BTreeSet<String>) -> String {
+    let mut name = String::new();
+    for c in title.chars() {
+        match c.to_ascii_lowercase() {
+            c if c.is_ascii_alphanumeric() => name.push(c),
+            _ if name.is_empty() || name.ends_with('-') => {}
+            _ => name.push('-'),
+        }
+    }
+    let name = match name.trim_end_matches('-') {
+        "" => "plot",
+        name => name,
+    };
+    let numbered = (2..).map(|number| format!("{name}-{number}.svg"));
+    let free = std::iter::once(format!("{name}.svg")).chain(numbered).find(|name| !taken.contains(name));
+    let name = free.expect("numbers do not end");
+    taken.insert(name.clone());
+    name
+}
+
+fn cannot(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+/// What the umask leaves of `rw-rw-rw-`: a temporary file would else be its owner's alone.
+fn readable() -> fs::Permissions {
+    use std::os::unix::fs::PermissionsExt;
+    fs::Permissions::from_mode(0o666)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a page.html");
+        write(&path, b"one").unwrap();
+        write(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        write(&link, b"three").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), fs::read_link(&link).unwrap()), (b"three".to_vec(), path.clone()));
+        // Nothing else is left in the folder.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert!(url(&path).ends_with("/a%20page.html"), "{}", url(&path));
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = write(&folder.path().join("missing/page.html"), b"x").unwrap_err();
+        assert!(error.to_string().starts_with("cannot write ") && error.is::<std::io::Error>(), "{error:?}");
+        assert!(write(folder.path(), b"x").is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        write(Path::new("/dev/null"), b"x").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    fn plots_are_named_by_their_titles() {
+        let mut taken = BTreeSet::new();
+        let mut name = |title| name_of(title, &mut taken);
+        assert_eq!(name("Round-trip time: asked against got"), "round-trip-time-asked-against-got.svg");
+        assert_eq!([name("../../etc"), name("Etc"), name("甲子園")], ["etc.svg", "etc-2.svg", "plot.svg"]);
+    }
+}

@@ -1,0 +1,162 @@
+//! `yamabiko profile learn`: from the packets of a real server to a profile of its clients' distances.
+//!
+//! ```text
+//!   device, capture file, run --> source --> watch::learn --> Learned --> profile.toml, arrivals.csv
+//!                                                                   \---> one screen, or JSON
+//! ```
+
+mod document;
+mod files;
+mod page;
+mod source;
+
+use anyhow::{Result, anyhow, bail};
+use path::Profile;
+use sys::clock::realtime_ns;
+use sys::signal::Interrupts;
+use watch::CapturePoint;
+use watch::learn::{By, Learn, LearnSpec, Learned, Place};
+
+use crate::args::{self, At};
+use crate::exit::Exit;
+use crate::terminal;
+use crate::verb::bench::print;
+use files::Targets;
+use source::{Source, Witnessed};
+
+/// Learns, writes the profile, and says what was learned.
+pub fn run(arguments: &args::Learn) -> Result<Exit> {
+    let interrupts = Interrupts::install()?;
+    let source = Source::open(arguments)?;
+    // What cannot be written is said before a minute of capture is spent.
+    let targets = Targets::new(arguments, &source)?;
+    let capture_point = match arguments.at {
+        Some(At::Server) => CapturePoint::AtServer,
+        Some(At::Client) => CapturePoint::AtClient,
+        Some(At::Between) => CapturePoint::Between,
+        None => source.capture_point().unwrap_or_default(),
+    };
+    let spec = LearnSpec {
+        capture_point,
+        servers: arguments.servers.clone(),
+        ports: arguments.ports.clone(),
+        except: arguments.except.clone(),
+        // Not to be guessed by whoever sends the packets; where it matters the capture holds more clients than memory.
+        seed: realtime_ns(),
+        ..LearnSpec::default()
+    };
+    let (name, title) = (source.name(), source.title());
+    let mut learn = Learn::new(spec);
+    let witnessed = source.witness(arguments, &interrupts, &mut learn);
+    let by = match arguments.by {
+        args::By::Connection => By::Connection,
+        args::By::Request => By::Request,
+        args::By::Client => By::Client,
+    };
+    let outcome = learn.finish(by, arguments.variation, witnessed.from, witnessed.to);
+    let found = match (outcome, witnessed.failure) {
+        (Ok(learned), failure) => {
+            let found = Found { learned, witnessed: Witnessed { failure: None, ..witnessed }, name, title, failure };
+            refuse_wrong_end(&found, arguments.at.is_some())?;
+            found
+        }
+        // Why the source ended early is why there was nothing in it.
+        (Err(_), Some(failure)) if learn.tallies().connections == 0 => return Err(failure.context(name)),
+        (Err(error), Some(failure)) => bail!("{name}: {error}; {failure:#}"),
+        (Err(error), None) => bail!("{name}: {error}"),
+    };
+    let profile = targets.write(&found, arguments)?;
+    let document = document::make(&found, &targets, &profile)?;
+    if arguments.json {
+        print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
+    } else {
+        print(&page::render(&found, &targets, &profile, terminal::style()))?;
+    }
+    match found.failure {
+        Some(failure) => Err(failure.context(found.name)),
+        None => Ok(Exit::Fine),
+    }
+}
+
+/// What was learned, and of what.
+struct Found {
+    learned: Learned,
+    witnessed: Witnessed,
+    /// The source, in messages.
+    name: String,
+    /// The source, in the profile.
+    title: String,
+    /// Why it could not be read to its end.
+    failure: Option<anyhow::Error>,
+}
+
+impl Found {
+    /// Share of the connections whose SYN-ACK was seen more than once.
+    fn repeated(&self) -> f64 {
+        let tallies = self.learned.tallies;
+        tallies.handshakes_repeated as f64 / tallies.connections.max(1) as f64
+    }
+
+    /// Whether packets seem to have been captured twice.
+    fn is_doubled(&self) -> bool {
+        self.repeated() > REPEATED_MAX
+    }
+}
+
+/// A capture from the other end would make a profile of the machine's own kernel.
+fn refuse_wrong_end(found: &Found, is_told: bool) -> Result<()> {
+    let Place::OtherEnd { near_ns, far_ns } = found.learned.place else { return Ok(()) };
+    if is_told {
+        return Ok(());
+    }
+    let [near, far] = [near_ns, far_ns].map(report::figures::duration);
+    Err(anyhow!(
+        "{}: taken beside the server, a capture has its SYN-ACKs at once and waits for the clients; here SYN-ACKs took \
+         {near} and clients {far} (medians): it was taken at the clients' end, so give --at client, or --at server if it \
+         was not",
+        found.name
+    ))
+}
+
+/// The command that replays the profile at the rate that was seen.
+fn replay(found: &Found, targets: &Targets) -> String {
+    let learned = &found.learned;
+    let arrivals = &learned.arrivals;
+    let (pace, close) = if arrivals.requests.count == 0 {
+        (&arrivals.connections, true)
+    } else {
+        (&arrivals.requests, arrivals.requests.count < arrivals.connections.count * 3 / 2)
+    };
+    let rate = pace.rate_per_s.max(0.001);
+    let digits = if rate >= 100.0 { 0 } else { 3 };
+    let rate = format!("{rate:.digits$}");
+    let rate = if digits > 0 { rate.trim_end_matches('0').trim_end_matches('.') } else { &rate };
+    // Equal gaps have no dispersion, independent users one.
+    let poisson = pace.dispersion.is_none_or(|dispersion| dispersion > 0.5);
+    format!(
+        "yamabiko bench http://server/ --server 'COMMAND' --path {} --clients {} --rate {rate}/s{}{}",
+        files::quoted(&targets.profile),
+        clients(learned),
+        if poisson { " --arrivals poisson" } else { "" },
+        if close { " --close" } else { "" },
+    )
+}
+
+/// How many clients to replay with: as many as were seen, at least enough to cut the curve finely.
+fn clients(learned: &Learned) -> u32 {
+    let seen = u32::try_from(learned.clients).unwrap_or(u32::MAX);
+    seen.clamp(CLIENTS_MIN, path::AddressPlan::CLIENTS_MAX)
+}
+
+/// The RTTs that a replay asks for, in ns, rising.
+fn rtts_ns(profile: &Profile, learned: &Learned) -> Vec<u64> {
+    let paths = profile.clients(clients(learned));
+    let mut rtts_ns: Vec<u64> = paths.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect();
+    rtts_ns.sort_unstable();
+    rtts_ns
+}
+
+/// A tenth of all packets lost, or a fifth of the clients a second away: more than that is the capture's doing.
+const REPEATED_MAX: f64 = 0.2;
+/// A hundred steps show a 99th percentile.
+const CLIENTS_MIN: u32 = 100;

@@ -1,0 +1,376 @@
+//! Where connections come from: a device, a capture file, or a run that watched.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result, anyhow, bail};
+use ledger::{ConnectionRecord, WatchSecond, WireRequest};
+use store::Book;
+use sys::capture::{Capture, CaptureSpec, Framing, RETIRE};
+use sys::clock::{Clock, realtime_ns};
+use sys::signal::{Interrupts, wait_readable};
+use units::Timestamp;
+use watch::learn::Learn;
+use watch::{CapturePoint, Watch, WatchSpec};
+use wire::capture::{BLOCK_MAX, Decoder, Step};
+use wire::link::LinkType;
+
+use crate::args;
+use crate::terminal::say;
+
+/// An open source.
+pub enum Source {
+    Device(Capture, String),
+    File(File, PathBuf),
+    Run(PathBuf, Option<CapturePoint>),
+}
+
+/// How the source was read, besides its records.
+#[derive(Debug, Default)]
+pub struct Witnessed {
+    /// First moment watched.
+    pub from: Timestamp,
+    /// Last moment watched.
+    pub to: Timestamp,
+    /// Packets, where there were any to read.
+    pub packets: Option<u64>,
+    /// Packets that the capturing system lost.
+    pub capture_drops: u64,
+    /// Whether Ctrl-C ended it.
+    pub interrupted: bool,
+    /// Why it could not be read to its end; what came before was learned from.
+    pub failure: Option<Error>,
+}
+
+impl Source {
+    /// Opens what the arguments name.
+    pub fn open(arguments: &args::Learn) -> Result<Source> {
+        match (&arguments.interface, &arguments.file) {
+            (Some(device), _) => open_device(arguments, device),
+            (None, Some(path)) => open_path(path),
+            (None, None) => bail!("give a capture file, a run, or a device (-i)"),
+        }
+    }
+
+    /// What it is called in messages.
+    pub fn name(&self) -> String {
+        match self {
+            Source::Device(_, device) => device.clone(),
+            Source::File(_, path) if path == Path::new("-") => "standard input".to_owned(),
+            Source::File(_, path) | Source::Run(path, _) => path.display().to_string(),
+        }
+    }
+
+    /// What it is called in the profile, which may be handed on: without the folder that it lies in.
+    pub fn title(&self) -> String {
+        match self {
+            Source::File(_, path) | Source::Run(path, _) if path != Path::new("-") => {
+                path.file_name().map_or_else(|| self.name(), |name| name.to_string_lossy().into_owned())
+            }
+            _ => self.name(),
+        }
+    }
+
+    /// What a profile from it may be called: letters, digits, `-`, `_` and `.`.
+    pub fn stem(&self) -> String {
+        let stem = match self {
+            Source::Device(_, device) => device.clone(),
+            Source::File(_, path) if path == Path::new("-") => String::new(),
+            Source::File(_, path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            Source::Run(path, _) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        };
+        let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+        let stem: String = stem.chars().map(plain).collect();
+        if stem.trim_matches(['.', '-']).is_empty() { "learned".to_owned() } else { stem }
+    }
+
+    /// Where a run says that it watched.
+    pub fn capture_point(&self) -> Option<CapturePoint> {
+        match self {
+            Source::Run(_, point) => *point,
+            _ => None,
+        }
+    }
+
+    /// Reads it to its end, to the first defect, to the end of its time, or to Ctrl-C.
+    pub fn witness(self, arguments: &args::Learn, interrupts: &Interrupts, learn: &mut Learn) -> Witnessed {
+        let mut feed = Feed {
+            watch: Watch::new(WatchSpec {
+                server_ports: (!arguments.ports.is_empty()).then(|| arguments.ports.clone()),
+                servers: arguments.servers.clone(),
+                hash_seed: realtime_ns().rotate_left(32) ^ u64::from(std::process::id()),
+                ..WatchSpec::default()
+            }),
+            learn,
+            connections: Vec::new(),
+            requests: Vec::new(),
+            seconds: Vec::new(),
+        };
+        match self {
+            Source::Device(capture, _) => listen(capture, arguments.duration, interrupts, &mut feed),
+            Source::File(mut input, _) => read_file(&mut input, interrupts, &mut feed),
+            Source::Run(dir, _) => read_run(&dir, learn),
+        }
+    }
+}
+
+/// From packets to what is learned.
+struct Feed<'a> {
+    watch: Watch,
+    learn: &'a mut Learn,
+    connections: Vec<ConnectionRecord>,
+    requests: Vec<WireRequest>,
+    seconds: Vec<WatchSecond>,
+}
+
+impl Feed<'_> {
+    /// Hands over every record that is finished.
+    fn take(&mut self) {
+        self.watch.take_connections(&mut self.connections);
+        self.watch.take_requests(&mut self.requests);
+        self.watch.take_seconds(&mut self.seconds);
+        self.learn.add_connections(&self.connections);
+        self.learn.add_requests(&self.requests);
+        self.connections.clear();
+        self.requests.clear();
+        // Arrivals are counted from the records, since a choice of servers applies to them.
+        self.seconds.clear();
+    }
+
+    fn finish(&mut self, from: Timestamp, to: Timestamp) -> Witnessed {
+        self.watch.finish(to);
+        self.take();
+        let counts = self.watch.live().counts;
+        Witnessed {
+            from,
+            to,
+            packets: Some(counts.packets),
+            capture_drops: counts.capture_drops,
+            ..Witnessed::default()
+        }
+    }
+}
+
+fn open_device(arguments: &args::Learn, device: &str) -> Result<Source> {
+    let spec = CaptureSpec {
+        ports: &arguments.ports,
+        hosts: &arguments.servers,
+        promiscuous: arguments.promiscuous,
+        ..CaptureSpec::new(device, SNAP)
+    };
+    let capture = Capture::open(&spec).map_err(lab::LabError::environment)?;
+    if !arguments.json {
+        let time = arguments.duration.map_or("until Ctrl-C".to_owned(), |time| {
+            format!("for {} (Ctrl-C ends it earlier)", units::format_duration(time))
+        });
+        say(format_args!("watching {device} {time}"));
+    }
+    Ok(Source::Device(capture, device.to_owned()))
+}
+
+fn open_path(path: &Path) -> Result<Source> {
+    if path == Path::new("-") {
+        let input = std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
+        return Ok(Source::File(input.into(), path.to_owned()));
+    }
+    if path.is_file() || path.exists() && !path.is_dir() {
+        // A file that cannot be opened is a mistake of the one who named it: status 1, so no io::Error is passed on.
+        let file = File::open(path).map_err(|error| anyhow!("opening {}: {error}", path.display()))?;
+        return Ok(Source::File(file, path.to_owned()));
+    }
+    let dir = if path.is_dir() {
+        path.to_owned()
+    } else {
+        let found = path.to_str().and_then(|asked| Book::open().ok()?.find(asked).ok());
+        found.ok_or_else(|| anyhow!("{}: there is no such file, and no run of that name", path.display()))?
+    };
+    if !dir.join("connections.parquet").exists() && !dir.join("connections").exists() {
+        bail!("{}: no connections are kept there: it is no run that watched packets", dir.display());
+    }
+    let point = store::read_watch_part(&dir).ok().flatten().and_then(|part| match part.capture_point.as_str() {
+        "server" => Some(CapturePoint::AtServer),
+        "client" => Some(CapturePoint::AtClient),
+        "between" => Some(CapturePoint::Between),
+        _ => None,
+    });
+    Ok(Source::Run(dir, point))
+}
+
+/// The first bytes of every packet that passes, for a time.
+fn listen(mut capture: Capture, time: Option<Duration>, interrupts: &Interrupts, feed: &mut Feed<'_>) -> Witnessed {
+    let link = match capture.framing() {
+        Framing::Ethernet => LinkType::Ethernet,
+        Framing::Ip => LinkType::RawIp,
+    };
+    let from = Timestamp::from_nanos(realtime_ns());
+    feed.watch.handle_time(from);
+    let clock = Clock::start();
+    let (mut looked_s, mut failure) = (0, None);
+    while interrupts.count() == 0 && failure.is_none() {
+        wait_readable(capture.as_fd(), TURN);
+        take_packets(&mut capture, link, feed);
+        let elapsed = clock.now().since(Timestamp::ZERO);
+        if elapsed.as_secs() > looked_s {
+            looked_s = elapsed.as_secs();
+            count_drops(&capture, feed);
+            failure = capture.check().err().map(|error| lab::LabError::environment(error).into());
+        }
+        if time.is_some_and(|time| elapsed >= time) {
+            break;
+        }
+    }
+    let to = Timestamp::from_nanos(realtime_ns());
+    // What was captured by now is still in a block that is not full. A capture that cannot be stopped is ended by the
+    // bound on the turns.
+    let _ = capture.stop();
+    for _ in 0..LAST_TURNS {
+        if !wait_readable(capture.as_fd(), RETIRE * 2) {
+            break;
+        }
+        take_packets(&mut capture, link, feed);
+    }
+    count_drops(&capture, feed);
+    let interrupted = interrupts.count() > 0 && time.is_some();
+    Witnessed { interrupted, failure, ..feed.finish(from, to) }
+}
+
+fn take_packets(capture: &mut Capture, link: LinkType, feed: &mut Feed<'_>) {
+    while let Some(block) = capture.next_block() {
+        for packet in block.packets() {
+            feed.watch.handle_packet(packet.at, link, packet.bytes, packet.original_length);
+        }
+        drop(block);
+        feed.take();
+    }
+}
+
+/// A little behind the clock: packets of the last moments are in a block that has not been handed over yet.
+fn count_drops(capture: &Capture, feed: &mut Feed<'_>) {
+    let now = Timestamp::from_nanos(realtime_ns().saturating_sub(BEHIND_NS));
+    match capture.statistics() {
+        Ok(counted) if counted.drops > 0 => feed.watch.handle_capture_drops(now, counted.drops),
+        _ => feed.watch.handle_time(now),
+    }
+}
+
+/// A capture, to its end, to the first defect, or to Ctrl-C.
+fn read_file(input: &mut File, interrupts: &Interrupts, feed: &mut Feed<'_>) -> Witnessed {
+    let mut decoder = Decoder::new();
+    let mut span = None;
+    let outcome = read_packets(input, &mut decoder, interrupts, feed, &mut span);
+    let Span { from, to, unknown } = span.unwrap_or_default();
+    if decoder.drops() > 0 {
+        feed.watch.handle_capture_drops(to, decoder.drops());
+    }
+    let unknown = unknown
+        .map(|number| anyhow!("packets of link layer {number} (LINKTYPE), which is not known here, were left out"));
+    let (interrupted, failure) = match outcome {
+        Ok(interrupted) => (interrupted, unknown),
+        Err(error) => (false, Some(error)),
+    };
+    Witnessed { interrupted, failure, ..feed.finish(from, to) }
+}
+
+/// What a file's packets cover.
+#[derive(Clone, Copy, Default)]
+struct Span {
+    from: Timestamp,
+    to: Timestamp,
+    /// A link layer that is not known.
+    unknown: Option<u16>,
+}
+
+/// Whether the file was left early, on request.
+fn read_packets(
+    input: &mut File,
+    decoder: &mut Decoder,
+    interrupts: &Interrupts,
+    feed: &mut Feed<'_>,
+    span: &mut Option<Span>,
+) -> Result<bool> {
+    let mut buffer = vec![0; BLOCK_MAX + READ];
+    let (mut from, mut to, mut packets) = (0, 0, 0u64);
+    loop {
+        match decoder.decode(&buffer[from..to])? {
+            Step::Packet { packet, used } => {
+                let span = span.get_or_insert(Span { from: packet.at, to: packet.at, unknown: None });
+                // Packets of several queues may be a little out of order.
+                (span.from, span.to) = (span.from.min(packet.at), span.to.max(packet.at));
+                match LinkType::from_number(packet.link) {
+                    Some(link) => feed.watch.handle_packet(packet.at, link, packet.bytes, packet.original_length),
+                    None => span.unknown = Some(packet.link),
+                }
+                packets += 1;
+                if packets.is_multiple_of(TAKE_EVERY) {
+                    feed.take();
+                }
+                from += used;
+            }
+            Step::Skip { used } => from += used,
+            Step::More { .. } => {
+                buffer.copy_within(from..to, 0);
+                (from, to) = (0, to - from);
+                // A pipe may be silent for long; a file is always readable.
+                while interrupts.count() == 0 && !wait_readable(input.as_fd(), TURN) {}
+                if interrupts.count() > 0 {
+                    return Ok(true);
+                }
+                match input.read(&mut buffer[to..]) {
+                    Ok(0) => return decoder.finish(to).map(|()| false).map_err(Error::from),
+                    Ok(bytes) => to += bytes,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => {
+                        return Err(anyhow!("byte {}: reading: {error}", decoder.offset() + to as u64));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The tables of a run. A part that cannot be read is left out, and the first such is told.
+fn read_run(dir: &Path, learn: &mut Learn) -> Witnessed {
+    let mut witnessed = Witnessed { from: Timestamp::MAX, ..Witnessed::default() };
+    let outcome = (|| -> Result<()> {
+        let mut failure = Ok(());
+        for row in store::read_connections(dir)? {
+            match row {
+                Ok(record) => {
+                    (witnessed.from, witnessed.to) =
+                        (witnessed.from.min(record.first_at), witnessed.to.max(record.last_at));
+                    learn.add_connections(std::slice::from_ref(&record));
+                }
+                Err(error) => failure = failure.and(Err(error)),
+            }
+        }
+        for row in store::read_wire_requests(dir)? {
+            match row {
+                Ok(request) => learn.add_requests(std::slice::from_ref(&request)),
+                Err(error) => failure = failure.and(Err(error)),
+            }
+        }
+        Ok(failure?)
+    })();
+    witnessed.failure = outcome.err();
+    witnessed.from = witnessed.from.min(witnessed.to);
+    if let Ok(Some(part)) = store::read_watch_part(dir) {
+        (witnessed.packets, witnessed.capture_drops) = (Some(part.packets), part.capture_drops);
+    }
+    witnessed
+}
+
+/// Bytes of a packet that are captured: every header, and a status line.
+const SNAP: u32 = 128;
+/// How long to wait for packets before looking at the clock.
+const TURN: Duration = Duration::from_millis(100);
+/// Well above [`RETIRE`].
+const BEHIND_NS: u64 = 200_000_000;
+/// Blocks waited for at the end, at most; there are 16.
+const LAST_TURNS: usize = 64;
+/// Bytes asked for at once.
+const READ: usize = 1 << 20;
+/// Packets between two looks for finished records.
+const TAKE_EVERY: u64 = 4096;

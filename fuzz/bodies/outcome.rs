@@ -1,0 +1,64 @@
+//! What a watch makes of packets, and what must hold of it whatever they were.
+#![allow(dead_code, reason = "every body uses its own part")]
+
+use ledger::{ConnectionRecord, Direction, WatchSecond, WireRequest};
+use units::Timestamp;
+use watch::{Limits, Watch, WatchSpec, take_work};
+
+/// Bounds that few packets reach.
+pub const SMALL: Limits = Limits { flows: 8, held_per_direction: 4096, held_in_all: 16_384, holes: 4, pipelined: 4 };
+
+/// Everything that came out.
+#[derive(Debug, PartialEq)]
+pub struct Outcome {
+    pub connections: Vec<ConnectionRecord>,
+    pub requests: Vec<WireRequest>,
+    pub seconds: Vec<WatchSecond>,
+}
+
+/// A watch with these bounds.
+pub fn watch(limits: Limits) -> Watch {
+    take_work();
+    Watch::new(WatchSpec { limits, ..WatchSpec::default() })
+}
+
+/// The table and the bytes held are within their bounds.
+pub fn check_bounds(watch: &Watch, limits: &Limits) {
+    let live = watch.live();
+    assert!(live.flows_held <= limits.flows as u64, "{live:?}");
+    assert!(live.bytes_held <= limits.held_in_all as u64, "{live:?}");
+    assert!(live.connections <= live.flows_held, "{live:?}");
+}
+
+/// Ends it; the books must balance.
+pub fn finish(mut watch: Watch, at: Timestamp) -> Outcome {
+    let counts = watch.live().counts;
+    assert_eq!(counts.packets, counts.tcp + counts.other + counts.later_fragments + counts.malformed);
+    watch.finish(at);
+    let mut outcome = Outcome { connections: Vec::new(), requests: Vec::new(), seconds: Vec::new() };
+    watch.take_connections(&mut outcome.connections);
+    watch.take_requests(&mut outcome.requests);
+    watch.take_seconds(&mut outcome.seconds);
+    let live = watch.live();
+    assert_eq!((live.connections, live.sessions, live.in_flight, live.bytes_held, live.flows_held), (0, 0, 0, 0, 0));
+    assert_eq!(outcome.connections.len() as u64, counts.connections);
+    let sum = |of: fn(&WatchSecond) -> u64| outcome.seconds.iter().map(of).sum::<u64>();
+    assert_eq!((sum(|row| row.packets), sum(|row| row.bytes)), (counts.packets, counts.bytes));
+    let complete = outcome.requests.iter().filter(|request| request.complete).count() as u64;
+    assert_eq!(sum(|row| row.responses), complete);
+    let mut packets = 0;
+    for record in &outcome.connections {
+        assert!(record.first_at <= record.last_at);
+        for direction in Direction::BOTH {
+            let sent = record.sent(direction);
+            packets += sent.packets;
+            assert!(sent.data_packets <= sent.packets && sent.payload_bytes <= sent.ip_bytes, "{sent:?}");
+            assert!(sent.unique_bytes <= sent.payload_bytes, "{sent:?}");
+            assert!(sent.retransmitted_packets <= sent.data_packets, "{sent:?}");
+            assert_eq!(sent.unique_bytes + sent.retransmitted_bytes, sent.payload_bytes, "{sent:?}");
+            assert!(sent.out_of_order_packets <= sent.data_packets, "{sent:?}");
+        }
+    }
+    assert_eq!(packets, counts.tcp, "every segment is told to one connection");
+    outcome
+}

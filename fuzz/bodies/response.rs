@@ -1,0 +1,23 @@
+//! The load generator's reader of responses: the first byte says whether the request was HEAD.
+
+#[path = "../../crates/load/tests/http1/outcome.rs"]
+mod outcome;
+
+use ledger::Method;
+use load::http1::Response;
+use outcome::{Outcome, read};
+
+/// However the bytes are cut, the response ends at the same one and in the same way.
+pub fn run(bytes: &[u8]) {
+    let [first, bytes @ ..] = bytes else { return };
+    let method = if first & 1 == 1 { Method::Head } else { Method::Get };
+    let mut response = Response::new(method);
+    let whole = read(&mut response, method, [bytes]);
+    if let Outcome::Whole(consumed) = whole.outcome {
+        assert!(consumed <= bytes.len());
+        assert!((200..1000).contains(&whole.status));
+    }
+    for piece in [1, 3, 61] {
+        assert_eq!(read(&mut response, method, bytes.chunks(piece)), whole, "in pieces of {piece}");
+    }
+}

@@ -1,0 +1,7 @@
+//! See `bodies/capture.rs`.
+#![no_main]
+
+#[path = "../bodies/capture.rs"]
+mod capture;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| capture::run(bytes));

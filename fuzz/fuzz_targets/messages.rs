@@ -1,0 +1,10 @@
+//! See `bodies/messages.rs`.
+#![no_main]
+
+#[path = "../bodies/outcome.rs"]
+mod outcome;
+
+#[path = "../bodies/messages.rs"]
+mod messages;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| messages::run(bytes));
