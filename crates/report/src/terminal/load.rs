@@ -7,9 +7,9 @@ use ledger::document::{DistanceBand, Level, Load, Run, UrlPart};
 use stats::Histogram;
 
 use super::bars;
-use super::headline::span;
 use super::page::{Ink, Page, shortened};
 use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
+use crate::words::{span, total};
 
 pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Option<&Histogram>) {
     totals(page, load, run);
@@ -165,10 +165,6 @@ pub(super) fn counted(counts: &BTreeMap<String, u64>) -> String {
     counts.sort_by_key(|&(_, &n)| std::cmp::Reverse(n));
     let texts: Vec<String> = counts.iter().map(|(name, n)| format!("{name} x {}", count(**n))).collect();
     if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
-}
-
-pub(super) fn total(counts: &BTreeMap<String, u64>) -> u64 {
-    counts.values().fold(0, |sum, &count| sum.saturating_add(count))
 }
 
 /// URLs shown before the rest is only counted.

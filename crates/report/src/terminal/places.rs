@@ -2,9 +2,10 @@
 
 use ledger::document::{Host, Path, Server};
 
-use super::load::{counted, distributions, total};
+use super::load::{counted, distributions};
 use super::page::{Ink, Page};
 use crate::figures::{bytes, count, duration_f64, share};
+use crate::words::total;
 
 pub(super) fn path(page: &mut Page, path: &Path) {
     page.blank();

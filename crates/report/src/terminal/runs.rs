@@ -32,7 +32,7 @@ fn row(entry: &RunEntry) -> Vec<String> {
     };
     row.push(document.validity.verdict.name().to_owned());
     if let Some(load) = &document.load {
-        let failed = super::load::total(&load.failed);
+        let failed = crate::words::total(&load.failed);
         row.extend([
             rate(load.offered_rate_per_s),
             rate(load.carried_rate_per_s),

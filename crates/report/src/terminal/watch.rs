@@ -3,11 +3,12 @@
 use ledger::document::{Document, Level};
 use ledger::{WatchDocument, WatchPart};
 
-use super::headline::{self, span};
+use super::headline;
 use super::load::{counted, distributions};
 use super::page::{Ink, Page};
 use super::{Style, footer, places};
 use crate::figures::{bit_rate, bytes, count, level, rate, share};
+use crate::words::span;
 
 /// The document of `watch` on one screen.
 pub fn watch(document: &WatchDocument, style: Style) -> String {

@@ -38,7 +38,7 @@ pub struct Watch {
     /// End after this time
     #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true, conflicts_with = "read")]
     pub duration: Option<Duration>,
-    /// Bytes captured of each packet, link header included [default: 128, or whole packets with a log file or
+    /// Bytes captured of each packet, link header included [default: 1024, or whole packets with a log file or
     /// --pcapng]
     #[arg(short, long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=262_144))]
     #[arg(conflicts_with = "read")]

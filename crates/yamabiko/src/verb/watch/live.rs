@@ -151,7 +151,7 @@ impl Live<'_> {
         view.remark = remarks.join("; ");
         // The end of a response whose head was cut is known when the next request comes, and not before.
         let are_cut = view.totals.by_direction * 2 > view.totals.requests;
-        view.advice = if are_cut { "heads are cut short: -s 1024 tells better what is in progress" } else { "" };
+        view.advice = if are_cut { "heads are cut short: -s 65535 tells better what is in progress" } else { "" };
         let view = Arc::new(view.clone());
         self.face.show(std::slice::from_ref(&view), std::slice::from_ref(&view));
     }
@@ -193,8 +193,10 @@ fn settled() -> Timestamp {
     Timestamp::from_nanos(realtime_ns().saturating_sub(BEHIND_NS))
 }
 
-/// Bytes of a packet that are captured where nothing else is asked for: every header, a status line, most of a path.
-const SNAP: u32 = 128;
+/// Bytes of a packet that are captured where nothing else is asked for: nearly every head of a message whole, and no
+/// more of a body than that. With 128 bytes, which no server's head fits into, what is in progress reads too high
+/// (docs/decisions/0011).
+const SNAP: u32 = 1024;
 /// More than any packet has.
 const WHOLE: u32 = 262_144;
 /// How long to wait for a block before looking at the clock.

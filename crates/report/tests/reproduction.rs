@@ -1,0 +1,80 @@
+//! The page of a reproduction: the answer, the verdict, paper beside here, figures of every setting.
+
+use ledger::document::{Check, CheckState, Run, Weight};
+use ledger::{Reproduction, ReproductionDocument, ReproductionRow, Validity, WatchSecond};
+use report::page::Page;
+use report::reproduction::{ExperimentView, Offered, SettingView, page};
+
+fn document(state: CheckState) -> ReproductionDocument {
+    let check = Check {
+        name: "experiment 2, TCP of 2001: path_on_time".into(),
+        state,
+        weight: Weight::Invalid,
+        value: Some(3e6),
+        limit: Some(1e6),
+        unit: "ns".into(),
+        why: "packets left the path late".into(),
+    };
+    ReproductionDocument {
+        schema: ledger::document::SCHEMA.into(),
+        run: Run { command: "yamabiko reproduce koshien </pre>".into(), ..Run::default() },
+        validity: Validity::from_checks(vec![check]),
+        reproduce: Reproduction {
+            about: "P1 <b>about</b>".into(),
+            answer: "21.1 & more".into(),
+            notes: vec!["The hosts were slower.".into()],
+            rows: vec![ReproductionRow {
+                experiment: "2".into(),
+                setting: "2001".into(),
+                quantity: "connections in process, mean".into(),
+                unit: "connections".into(),
+                paper: Some("about 25, steady".into()),
+                here: Some(21.1),
+                note: "18 to 25 is expected".into(),
+            }],
+            runs: vec!["20261122-000000-koshien-2-2001-abcd".into()],
+        },
+    }
+}
+
+fn made(state: CheckState, settings: &[SettingView<'_>]) -> Page {
+    let lines = [vec!["2, TCP of 2001".to_owned(), "about 25, steady".to_owned(), "21.1".to_owned()]];
+    let offered = Offered { rate_per_s: 110.0, warmup_s: 8.0 };
+    page("Koshien", &document(state), (&["experiment", "paper", "here"], &lines), offered, settings)
+}
+
+#[test]
+fn every_setting_has_its_figures() {
+    let seconds: Vec<WatchSecond> = (3..20)
+        .map(|second| WatchSecond { second, connections_mean: 21.0, requests: 110, ..WatchSecond::default() })
+        .collect();
+    let rtts_ns = [48_010_000, 48_020_000, 48_030_000];
+    let setting = |name: &str| SettingView {
+        name: name.into(),
+        about: "A window of 2 segments.".into(),
+        experiments: vec![ExperimentView {
+            name: "2: RTT 48 ms <for all>".into(),
+            color: 1,
+            seconds: &seconds,
+            rtts_ns: &rtts_ns,
+            asked_rtts_ns: &rtts_ns,
+        }],
+    };
+    let page = made(CheckState::Ok, &[setting("TCP of 2001"), setting("TCP of today")]);
+    assert_eq!(page.figures().len(), 6, "connections, arrivals and RTTs of both");
+    let html = page.into_html();
+    for wanted in ["TCP of 2001", "TCP of today", "about 25, steady", "The hosts were slower.", "koshien-2-2001-abcd"] {
+        assert!(html.contains(wanted), "{wanted} is not on the page");
+    }
+    assert!(html.contains("21.1 &amp; more") && html.contains("P1 &lt;b&gt;about"), "text is text");
+    assert!(!html.contains("<for all>") && !html.contains("koshien </pre>"), "text is text");
+}
+
+#[test]
+fn doubts_come_before_the_figures_and_nothing_made_is_no_figure() {
+    let page = made(CheckState::Failed, &[]);
+    assert!(page.figures().is_empty());
+    let html = page.into_html();
+    let doubt = html.find("packets left the path late").expect("the failed check is on the page");
+    assert!(doubt < html.find("Paper beside here").unwrap());
+}
