@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use support::document::{assert_fields, assert_held, count, number};
+use support::document::{assert_fields, assert_held, count, disturbed, number};
 use support::lab::{Output, Room, set_mode, str_of, yamabiko};
 use support::servers::{bench, net, nginx, own_from};
 
@@ -32,8 +32,12 @@ fn benched(user: &User, server: &str) -> Value {
     let output = user.run(Tun::ForAll, &bench(server, options));
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
-    assert_held(&document, &["conservation", "rtt_as_asked", "nothing_dropped_by_mistake"]);
+    assert_held(&document, &["conservation", "nothing_dropped_by_mistake"]);
     assert_held(&document, &["responses_whole", "server_alive", "records_kept"]);
+    // An ordinary user's path has no right to come before others: where they keep it waiting, the run must say so.
+    if !disturbed(&document) {
+        assert_held(&document, &["rtt_as_asked"]);
+    }
     assert_eq!(count(&document, "load.completed"), 300);
     assert_eq!(document["run"]["host"]["settings"]["privilege"], "user namespace");
     assert!(number(&document, "load.connect_ns.p50") > 30e6);
