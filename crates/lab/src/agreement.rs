@@ -66,6 +66,8 @@ struct Loaded {
     started_at: Timestamp,
     done_at: Timestamp,
     completed: bool,
+    /// Bytes of the response, head and body.
+    bytes: u64,
     status: u16,
     measured: bool,
     /// The connection was opened for it.
@@ -80,7 +82,10 @@ struct Wired {
     first_at: Timestamp,
     last_at: Option<Timestamp>,
     complete: bool,
+    response_bytes: u64,
     status: Option<u16>,
+    /// When its connection's SYN came, where the connection's record was here before the load's of the request.
+    syn_at: Option<Timestamp>,
 }
 
 /// A pair that waits for its connection's SYN.
@@ -118,6 +123,10 @@ pub struct Agreed {
     pub overflowed: bool,
 }
 
+/// What a server may say before it closes a connection that waits for a request (RFC 9110, section 15.5.9): an answer
+/// that nobody asked for and nobody counts.
+const REQUEST_TIMEOUT: u16 = 408;
+
 impl Agreement {
     /// `rtts_ns`: each client's asked RTT, in client order; empty where a link has a rate, loss or variation, so that
     /// times cannot be held against it.
@@ -151,6 +160,7 @@ impl Agreement {
             started_at,
             done_at: record.done_at,
             completed,
+            bytes: record.bytes_received,
             status: record.status,
             measured: record.intended_at >= self.measured_from,
             opened: record.connected_at.is_some(),
@@ -167,7 +177,10 @@ impl Agreement {
 
     /// A request ended on the wire. `client`: whose it was.
     pub fn wire_request(&mut self, client: u32, request: &WireRequest) {
-        // An answer to nothing is a request that the load cannot know.
+        if request.request_first_at.is_none() && request.status == Some(REQUEST_TIMEOUT) {
+            return;
+        }
+        // Any other answer to nothing is a request that the load cannot know.
         let Some(first_at) = request.request_first_at.or(request.response_first_at) else { return };
         let place = (client, request.client.port());
         let waiting = self.waiting.entry(place).or_default();
@@ -177,7 +190,9 @@ impl Agreement {
             first_at,
             last_at: request.response_last_at,
             complete: request.complete,
+            response_bytes: request.response_bytes,
             status: request.status,
+            syn_at: None,
         });
         self.pushed(place);
     }
@@ -185,9 +200,15 @@ impl Agreement {
     /// A connection ended on the wire, after its requests.
     pub fn wire_connection(&mut self, record: &ConnectionRecord) {
         self.counts.wire_opened += u64::from(record.syn_at.is_some());
-        let Some(first) = self.firsts.remove(&record.connection) else { return };
-        if let Some(syn_at) = record.syn_at {
-            self.counts.differ(first.service_ns, syn_at, first.last_at, first.rtt_ns);
+        let Some(syn_at) = record.syn_at else { return };
+        if let Some(first) = self.firsts.remove(&record.connection) {
+            return self.counts.differ(first.service_ns, syn_at, first.last_at, first.rtt_ns);
+        }
+        // A recorder that is behind has the whole connection from the wire before its first request from the load.
+        let place = record.client_index.map(|client| (client, record.client.port()));
+        let waiting = place.and_then(|place| self.waiting.get_mut(&place)).into_iter().flat_map(|it| &mut it.wire);
+        for wire in waiting.filter(|wire| wire.connection == record.connection && wire.index == 0) {
+            wire.syn_at = Some(syn_at);
         }
     }
 
@@ -222,7 +243,9 @@ impl Agreement {
                     && let (Some(&rtt_ns), Some(last_at)) = (self.rtts_ns.get(place.0 as usize), wire.last_at)
                 {
                     let service_ns = load.done_at.as_nanos() - load.started_at.as_nanos();
-                    if load.opened {
+                    if let (true, Some(syn_at)) = (load.opened, wire.syn_at) {
+                        self.counts.differ(service_ns, syn_at, last_at, rtt_ns);
+                    } else if load.opened {
                         self.firsts.insert(wire.connection, First { service_ns, last_at, rtt_ns });
                     } else if wire.index > 0 {
                         self.counts.differ(service_ns, wire.first_at, last_at, rtt_ns);
@@ -258,13 +281,16 @@ impl Agreed {
 
     /// True where the times of the two can be held against each other.
     fn pair(&mut self, load: Loaded, wire: Wired) -> bool {
-        match (load.completed, wire.complete) {
+        // Where an end is not to be read (a head or a chunk beyond the snap length) and nobody spoke again, the wire
+        // cannot say that it was the end; but every byte that the load read has passed it.
+        let wire_complete = wire.complete || (load.completed && wire.response_bytes >= load.bytes.max(1));
+        match (load.completed, wire_complete) {
             (true, true) => self.both += 1,
             (true, false) => self.load_only += 1,
             (false, true) => self.failed_at_load += 1,
             (false, false) => {}
         }
-        let whole = load.completed && wire.complete;
+        let whole = load.completed && wire_complete;
         self.status_differs += u64::from(whole && wire.status.is_some_and(|status| status != load.status));
         whole && load.measured
     }

@@ -388,7 +388,9 @@ impl Health {
         if self.to.is_none() {
             self.end(now);
         }
-        let (from, to) = (self.from.unwrap_or_default(), self.to.unwrap_or_default());
+        let to = self.to.unwrap_or_default();
+        // A phase that never began, since the run was stopped in its warm-up, has no length.
+        let from = self.from.unwrap_or(to);
         LoopHealth {
             standstill: self.standstill,
             idle: self.idle,
@@ -404,6 +406,14 @@ mod tests {
 
     fn at(ms: u64) -> Timestamp {
         Timestamp::ZERO + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_phase_that_never_began_has_no_length() {
+        let mut health = Health::default();
+        health.waited(at(0), at(900));
+        let health = health.finish(at(1000));
+        assert_eq!((health.wall, health.busy_share()), (Duration::ZERO, 0.0));
     }
 
     #[test]

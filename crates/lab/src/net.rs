@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use ledger::WatchSecond;
@@ -25,6 +24,7 @@ use crate::host::{self, CorePlan};
 use crate::places::{self, Places};
 use crate::plan::{HostPlan, PathPlan, Placement, ServerPlan, ServerTcp, WatchAt, WatchPlan};
 use crate::recorder::WireSide;
+use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
 use crate::wire_book::{WireBook, WireFigures};
 use crate::{distances, gate, path_part, server, watch_part};
@@ -281,7 +281,7 @@ fn watch(
     started: Timestamp,
     folder: Option<&RunFolder>,
 ) -> std::io::Result<(Watching, Keeper)> {
-    let (sender, records) = channel();
+    let (sender, records) = queue();
     let setup = WatchSetup {
         clock,
         progress: Arc::clone(progress),

@@ -14,7 +14,7 @@ use sys::sched::{Cores, Urgency};
 use units::Timestamp;
 
 use crate::handshakes::Handshakes;
-use crate::watching::WireBatch;
+use crate::watching::queue::Inlet;
 use crate::wire_book::{WireBook, WireFigures};
 
 /// Batches that may wait between loop and recorder.
@@ -51,7 +51,7 @@ pub struct WireSide {
     /// Where they go.
     pub book: WireBook,
     /// Where they come from; hung up by the watching thread at its end.
-    pub records: Receiver<WireBatch>,
+    pub records: Inlet,
 }
 
 /// The loop's end of the recorder.
@@ -165,7 +165,7 @@ impl Recorder {
 impl WireSide {
     /// Takes in what has come so far.
     fn take_waiting(&mut self) {
-        while let Ok(batch) = self.records.try_recv() {
+        while let Some(batch) = self.records.try_take() {
             self.book.take(batch);
         }
     }
@@ -173,7 +173,7 @@ impl WireSide {
     /// Takes in everything, up to the watching thread's end. The figures, and the first error of writing.
     pub fn into_figures(mut self) -> (WireFigures, Option<String>) {
         let mut part_closed = sys::clock::monotonic_ns();
-        while let Ok(batch) = self.records.recv() {
+        while let Some(batch) = self.records.take() {
             self.book.take(batch);
             let now = sys::clock::monotonic_ns();
             if now - part_closed > PART_EVERY.as_nanos() as u64 {

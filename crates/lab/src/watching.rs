@@ -12,29 +12,31 @@
 
 pub mod between;
 pub mod levels;
+pub mod queue;
+mod tap;
 pub mod wall;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ledger::document::PathFromOutside;
 use ledger::{ConnectionRecord, WatchSecond, WireRequest};
 use path::ClientPath;
-use sys::capture::{Capture, CaptureSpec, Framing, RETIRE};
+use sys::capture::{Capture, CaptureSpec, RETIRE};
 use sys::clock::Clock;
 use sys::epoll::{Epoll, Event, Interest};
 use sys::namespace::NetNamespace;
 use sys::sched::{Cores, Urgency};
 use sys::signal::Wake;
-use units::{Bytes, Timestamp};
+use units::Timestamp;
 use watch::{CapturePoint, Counts, Watch, WatchSpec};
-use wire::link::LinkType;
 
 use self::between::{Between, End};
 use self::levels::{WireLevels, WireSampler};
+use self::queue::Outlet;
+use self::tap::{Tap, blocks};
 use self::wall::Wall;
 use crate::drive::progress::Progress;
 use crate::error::LabError;
@@ -43,8 +45,8 @@ use crate::plan::{WatchAt, WatchPlan};
 
 /// The rings at the ends of the path, open.
 pub struct Taps {
-    server: Capture,
-    client: Option<Capture>,
+    server: Tap,
+    client: Option<Tap>,
 }
 
 /// What the thread is told before it starts.
@@ -93,6 +95,8 @@ pub struct Watched {
     pub drops: u64,
     /// The same at the clients' end.
     pub client_drops: u64,
+    /// Records that the recorder was too far behind to take.
+    pub records_lost: u64,
     /// How far the wall clock moved against the run's clock, in ns.
     pub clock_deviation_ns: u64,
     /// The longest time from a packet to its analysis.
@@ -115,9 +119,9 @@ impl Watched {
     }
 }
 
-/// The thread.
+/// The thread. Dropped without [`Watching::end`] it ends all the same, and what it saw is lost.
 pub struct Watching {
-    thread: JoinHandle<Watched>,
+    thread: Option<JoinHandle<Watched>>,
     stop: Arc<Stop>,
 }
 
@@ -146,6 +150,7 @@ impl Taps {
                 })
             })
             .and_then(|outcome| outcome)
+            .map(Tap::new)
             .map_err(|error| LabError::Environment(format!("--watch: {error}; --watch none does without")))
         };
         Ok(match at {
@@ -162,12 +167,12 @@ impl Taps {
     ///
     /// # Errors
     /// Those of epoll and of starting a thread.
-    pub fn watch(self, setup: WatchSetup<'_>, records: Sender<WireBatch>) -> std::io::Result<Watching> {
+    pub fn watch(self, setup: WatchSetup<'_>, records: Outlet) -> std::io::Result<Watching> {
         let stop = Arc::new(Stop { asked: AtomicBool::new(false), wake: Wake::new()? });
         let epoll = Epoll::new()?;
         use std::os::fd::AsFd;
-        for fd in [Some(self.server.as_fd()), self.client.as_ref().map(AsFd::as_fd)].into_iter().flatten() {
-            epoll.add(fd, Interest::READ, 0)?;
+        for tap in std::iter::once(&self.server).chain(&self.client) {
+            epoll.add(tap.ring.as_fd(), Interest::READ, 0)?;
         }
         epoll.add(stop.wake.as_fd(), Interest::READ.edge(), 0)?;
         let cores = setup.cores.clone();
@@ -182,7 +187,7 @@ impl Taps {
             Urgency::High.apply_to_this_thread();
             witness.run(&epoll, &thread_stop)
         })?;
-        Ok(Watching { thread, stop })
+        Ok(Watching { thread: Some(thread), stop })
     }
 }
 
@@ -191,10 +196,26 @@ impl Watching {
     ///
     /// # Panics
     /// If the thread itself panicked: a broken invariant, not a condition of the machine.
-    pub fn end(self) -> Watched {
+    pub fn end(mut self) -> Watched {
+        self.ask();
+        let thread = self.thread.take().expect("it is taken here or when dropped");
+        thread.join().expect("the watching thread does not panic")
+    }
+
+    fn ask(&self) {
         self.stop.asked.store(true, Ordering::Release);
         self.stop.wake.wake();
-        self.thread.join().expect("the watching thread does not panic")
+    }
+}
+
+impl Drop for Watching {
+    /// A run that failed half-way leaves no thread and no ring behind: the next one forks.
+    fn drop(&mut self) {
+        self.ask();
+        if let Some(thread) = self.thread.take() {
+            // It panicked: the run has failed already, and a second panic would abort.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -208,7 +229,7 @@ struct Witness {
     watch: Watch,
     sampler: WireSampler,
     between: Option<Between>,
-    records: Sender<WireBatch>,
+    records: Outlet,
     /// Counts when the phase began and when it ended.
     at_start: Option<Counts>,
     at_end: Option<Counts>,
@@ -216,12 +237,13 @@ struct Witness {
 }
 
 impl Witness {
-    fn new(taps: Taps, setup: &WatchSetup<'_>, records: Sender<WireBatch>) -> Self {
+    fn new(taps: Taps, setup: &WatchSetup<'_>, records: Outlet) -> Self {
         let mut watch = Watch::new(WatchSpec {
             capture_point: CapturePoint::AtServer,
             server_ports: setup.port.map(|port| vec![port]),
             servers: vec![SERVER.into()],
             linger: LINGER,
+            idle_timeout: IDLE,
             ..WatchSpec::default()
         });
         watch.handle_time(setup.clock.now());
@@ -263,7 +285,18 @@ impl Witness {
 
     /// Takes in what the kernel has handed over.
     fn take_packets(&mut self) {
-        // The end of a phase that is ended by a count or by Ctrl-C is known at the moment it comes.
+        loop {
+            // The end of a phase that is ended by a count or by Ctrl-C is known at the moment it comes; under load there
+            // is always another block.
+            self.learn_end();
+            let server = self.take_server_block();
+            if !(self.take_client_block() || server) {
+                return;
+            }
+        }
+    }
+
+    fn learn_end(&mut self) {
         if let Some(end) = self.progress.measured_end() {
             self.phase.1 = Some(end);
         }
@@ -273,32 +306,43 @@ impl Witness {
                 between.set_measured_end(end);
             }
         }
-        let link = link_of(&self.taps.server);
-        while let Some(block) = self.taps.server.next_block() {
-            let mut last = None;
-            for packet in block.packets() {
-                let at = self.wall.run_time(packet.at);
-                self.sampler.sample(at, &self.watch);
-                note_phase(&self.watch, self.phase, at, &mut self.at_start, &mut self.at_end);
-                self.watch.handle_packet(at, link, packet.bytes, packet.original_length);
-                if let Some(between) = &mut self.between {
-                    between.packet(End::Server, at, packet.bytes, packet.original_length);
-                }
-                last = Some(at);
+    }
+
+    /// True if there was one.
+    fn take_server_block(&mut self) -> bool {
+        let tap = &mut self.taps.server;
+        let link = tap.link();
+        let Some(block) = tap.ring.next_block() else { return false };
+        let mut last = None;
+        for packet in block.packets() {
+            let at = self.wall.run_time(packet.at);
+            self.sampler.sample(at, &self.watch);
+            note_phase(&self.watch, self.phase, at, &mut self.at_start, &mut self.at_end);
+            self.watch.handle_packet(at, link, packet.bytes, packet.original_length);
+            if let Some(between) = &mut self.between {
+                between.packet(End::Server, at, packet.bytes, packet.original_length);
             }
-            drop(block);
-            if let Some(at) = last {
-                self.watched.lag = self.watched.lag.max(self.clock.now().since(at));
-            }
-            pass_on(&mut self.watch, &self.records);
+            tap.taken += 1;
+            last = Some(at);
         }
-        let (Some(client), Some(between)) = (&mut self.taps.client, &mut self.between) else { return };
-        while let Some(block) = client.next_block() {
-            for packet in block.packets() {
-                let at = self.wall.run_time(packet.at);
-                between.packet(End::Client, at, packet.bytes, packet.original_length);
-            }
+        drop(block);
+        if let Some(at) = last {
+            self.watched.lag = self.watched.lag.max(self.clock.now().since(at));
         }
+        self.watched.records_lost += pass_on(&mut self.watch, &self.records);
+        true
+    }
+
+    /// The same at the clients' end.
+    fn take_client_block(&mut self) -> bool {
+        let (Some(tap), Some(between)) = (&mut self.taps.client, &mut self.between) else { return false };
+        let Some(block) = tap.ring.next_block() else { return false };
+        for packet in block.packets() {
+            let at = self.wall.run_time(packet.at);
+            between.packet(End::Client, at, packet.bytes, packet.original_length);
+            tap.taken += 1;
+        }
+        true
     }
 
     fn every_second(&mut self, now: Timestamp) {
@@ -307,42 +351,52 @@ impl Witness {
         // A little behind the clock: packets of the last moments are in a block that has not been handed over yet.
         let settled = Timestamp::from_nanos(now.as_nanos().saturating_sub(BEHIND.as_nanos() as u64));
         self.watch.handle_time(settled);
-        pass_on(&mut self.watch, &self.records);
-        if let Err(error) = self.taps.server.check() {
+        self.watched.records_lost += pass_on(&mut self.watch, &self.records);
+        if let Err(error) = self.taps.server.ring.check() {
             self.watched.failure = Some(error.to_string());
         }
     }
 
     fn count_drops(&mut self, now: Timestamp) {
-        match self.taps.server.statistics() {
-            Ok(counted) if counted.drops > 0 => {
-                self.watched.drops += counted.drops;
+        match self.taps.server.count() {
+            Ok(0) => {}
+            Ok(drops) => {
+                self.watched.drops += drops;
                 let settled = Timestamp::from_nanos(now.as_nanos().saturating_sub(BEHIND.as_nanos() as u64));
-                self.watch.handle_capture_drops(settled, counted.drops);
+                self.watch.handle_capture_drops(settled, drops);
             }
-            Ok(_) => {}
             Err(error) => self.watched.failure = Some(error.to_string()),
         }
-        if let Some(Ok(counted)) = self.taps.client.as_ref().map(Capture::statistics) {
-            self.watched.client_drops += counted.drops;
+        match self.taps.client.as_mut().map(Tap::count) {
+            Some(Ok(drops)) => self.watched.client_drops += drops,
+            Some(Err(error)) => self.watched.failure = Some(error.to_string()),
+            None => {}
         }
     }
 
-    /// What was captured by now is still in a block that is not full.
+    /// What was captured by now is still in a block that is not full. The kernel says how many packets it kept, so that
+    /// nobody has to guess from a silence whether the last block has been handed over.
     fn drain(&mut self, epoll: &Epoll, events: &mut [Event]) {
-        // A ring that cannot be stopped is left when it has been silent for long enough, or after so many turns.
-        let _ = self.taps.server.stop();
+        // A ring that cannot be stopped is left when it is empty for a moment, or when the time is over.
+        let _ = self.taps.server.ring.stop();
         if let Some(client) = &mut self.taps.client {
-            let _ = client.stop();
+            let _ = client.ring.stop();
         }
-        for _ in 0..LAST_TURNS {
-            let silent = epoll.wait(events, 2 * RETIRE.as_millis() as i32).is_ok_and(<[Event]>::is_empty);
+        let deadline = self.clock.now() + LAST_BLOCKS;
+        while self.watched.failure.is_none() {
+            let now = self.clock.now();
             self.take_packets();
-            if silent {
-                break;
+            self.count_drops(now);
+            let waiting = self.taps.server.waiting() + self.taps.client.as_ref().map_or(0, Tap::waiting);
+            if waiting == 0 {
+                return;
+            }
+            if now >= deadline {
+                self.watched.failure = Some(format!("{waiting} captured packets were never handed over"));
+            } else if let Err(error) = epoll.wait(events, RETIRE.as_millis() as i32) {
+                self.watched.failure = Some(format!("epoll_wait: {error}"));
             }
         }
-        self.count_drops(self.clock.now());
     }
 
     fn finish(mut self, began: Timestamp) -> Watched {
@@ -350,8 +404,11 @@ impl Witness {
         let now = self.clock.now();
         let end = self.phase.1.unwrap_or(now);
         self.sampler.sample(end.min(now), &self.watch);
-        self.watch.finish(now);
-        pass_on(&mut self.watch, &self.records);
+        // The records of ten thousand connections all at once would take more memory than the analysis did.
+        while self.watch.finish_some(now, BURST) {
+            self.watched.records_lost += pass_on(&mut self.watch, &self.records);
+        }
+        self.watched.records_lost += pass_on(&mut self.watch, &self.records);
         let counts = self.watch.live().counts;
         let to = self.at_end.unwrap_or(counts);
         let from = self.at_start.unwrap_or(to);
@@ -400,28 +457,13 @@ fn difference(to: Counts, from: Counts) -> Counts {
     }
 }
 
-fn pass_on(watch: &mut Watch, records: &Sender<WireBatch>) {
+/// Records lost on the way for want of room.
+fn pass_on(watch: &mut Watch, records: &Outlet) -> u64 {
     let mut batch = WireBatch::default();
     watch.take_connections(&mut batch.connections);
     watch.take_requests(&mut batch.requests);
     watch.take_seconds(&mut batch.seconds);
-    if !(batch.connections.is_empty() && batch.requests.is_empty() && batch.seconds.is_empty()) {
-        // Hung up only when the recorder has gone, and then nobody asks for records.
-        let _ = records.send(batch);
-    }
-}
-
-fn link_of(capture: &Capture) -> LinkType {
-    match capture.framing() {
-        Framing::Ethernet => LinkType::Ethernet,
-        Framing::Ip => LinkType::RawIp,
-    }
-}
-
-/// Size and number of the blocks of a ring: large ones, so that it is emptied in few turns, unless there is no room.
-fn blocks(ring: Bytes) -> (u32, u32) {
-    let block_bytes = if ring >= Bytes(8 << 20) { 1 << 20 } else { 64 << 10 };
-    (block_bytes, (ring.0 / u64::from(block_bytes)).max(1) as u32)
+    records.pass(batch)
 }
 
 /// A closed connection is kept for so long, so that repetitions are counted with it. Shorter than for a stranger's
@@ -431,5 +473,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const TURN_MS: i32 = 100;
 /// Well above [`RETIRE`].
 const BEHIND: Duration = Duration::from_millis(200);
-/// Turns at the end, at most: more than the ring has blocks.
-const LAST_TURNS: usize = 128;
+/// The last blocks are waited for so long at most: the kernel's timer hands them over after [`RETIRE`].
+const LAST_BLOCKS: Duration = Duration::from_secs(2);
+/// Connections recorded at a time at the end.
+const BURST: usize = 4096;
+/// A connection on which nothing is said stays open for so long: a server may take minutes over an answer, and what the
+/// load waits for must not be over on the wire.
+const IDLE: Duration = Duration::from_secs(3600);

@@ -65,6 +65,10 @@ pub struct WireFigures {
     pub connections_ns: u128,
     /// Time that requests spent in flight within the phase, in ns.
     pub in_flight_ns: u128,
+    /// Requests begun before the phase ended whose answer was not seen whole: when they left flight is not known.
+    pub unended: u64,
+    /// Requests in flight within the phase whose ends were found by changes of direction.
+    pub ended_by_direction: u64,
     /// Every second of the run.
     pub seconds: Vec<WatchSecond>,
     /// Load and wire held against each other, where there was a load.
@@ -172,11 +176,18 @@ impl WireBook {
 
 impl WireFigures {
     fn add_request(&mut self, request: &WireRequest, phase: (Timestamp, Option<Timestamp>)) {
-        if let Some(last_at) = request.response_last_at.filter(|_| request.complete) {
-            self.responses += u64::from(is_in(last_at, phase));
-            if let Some(first_at) = request.request_first_at {
+        let ended_at = request.response_last_at.filter(|_| request.complete);
+        self.responses += u64::from(ended_at.is_some_and(|at| is_in(at, phase)));
+        match (request.request_first_at, ended_at) {
+            (Some(first_at), Some(last_at)) => {
                 self.in_flight_ns += overlap(first_at, last_at, phase);
+                // The live level has it in flight until the other side spoke again: that it ended earlier was only
+                // seen later.
+                let by_direction = request.framing == Framing::ByDirection;
+                self.ended_by_direction += u64::from(by_direction && phase.1.is_none_or(|end| first_at < end));
             }
+            (Some(first_at), None) => self.unended += u64::from(phase.1.is_none_or(|end| first_at < end)),
+            (None, _) => {}
         }
         if !request.request_first_at.is_some_and(|at| is_in(at, phase)) {
             return;
@@ -332,6 +343,18 @@ mod tests {
         // Of each its part within: 100, 100 and 100 ms.
         assert_eq!(figures.in_flight_ns, 300_000_000);
         assert_eq!(figures.status, [(200, 2)].into());
+    }
+
+    #[test]
+    fn a_request_of_the_warm_up_that_never_ends_is_in_flight_for_nobody_knows_how_long() {
+        let mut book = book();
+        let unended = WireRequest { complete: false, ..request(500, 500) };
+        let by_direction = WireRequest { framing: Framing::ByDirection, ..request(800, 1500) };
+        let after = WireRequest { complete: false, ..request(2100, 2100) };
+        book.take(WireBatch { requests: vec![unended, by_direction, after], ..WireBatch::default() });
+        let (figures, _) = book.finish();
+        assert_eq!((figures.unended, figures.ended_by_direction), (1, 1));
+        assert_eq!((figures.incomplete, figures.by_direction), (0, 0), "of the phase there was none");
     }
 
     #[test]

@@ -94,7 +94,10 @@ fn figures(setting: &SettingView<'_>, offered: Offered) -> Section {
 
 fn rtt_chart() -> Chart {
     let chart = Chart::cumulative("Round-trip times", "RTT of the handshake, at the server")
-        .about("From the SYN-ACK leaving to the client's ACK arriving.");
+        .about(
+        "From the SYN-ACK leaving to the client's ACK arriving. Beyond 1 s the SYN-ACK is sent again, and such a handshake \
+         tells no RTT.",
+    );
     Chart { x: Axis { from: Some(RTT_FROM_NS), ..chart.x.clone() }, ..chart }
 }
 

@@ -4,11 +4,14 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{BoolType, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::schema::types::Type;
 
+use crate::encode::Output;
 use crate::table::{Cell, Field, Row};
 use crate::{Result, StoreError};
 
@@ -35,6 +38,41 @@ impl Input {
 
     pub(crate) fn groups(&self) -> usize {
         self.reader.num_row_groups()
+    }
+
+    /// The columns.
+    pub(crate) fn schema(&self) -> &Type {
+        self.reader.metadata().file_metadata().schema()
+    }
+
+    /// Rows of one row group.
+    pub(crate) fn rows_of(&self, index: usize) -> Result<usize> {
+        let group = self.reader.get_row_group(index).map_err(|source| self.broken(source))?;
+        self.checked_rows(&*group)
+    }
+
+    /// Copies one row group, as it is encoded, to `output` at `to`. Gives its rows.
+    pub(crate) fn copy_group(&self, index: usize, output: &mut Output, to: &Path) -> Result<u64> {
+        let rows = self.rows_of(index)? as u64;
+        let file = File::open(&self.path).map_err(|source| StoreError::io("open", &self.path, source))?;
+        let group = self.reader.metadata().row_group(index);
+        let mut copy = || {
+            let mut into = output.next_row_group()?;
+            for chunk in group.columns() {
+                let close = ColumnCloseResult {
+                    bytes_written: chunk.compressed_size().unsigned_abs(),
+                    rows_written: rows,
+                    metadata: chunk.clone(),
+                    bloom_filter: None,
+                    column_index: None,
+                    offset_index: None,
+                };
+                into.append_column(&file, close)?;
+            }
+            into.close().map(drop)
+        };
+        copy().map_err(|source| StoreError::parquet(to, source))?;
+        Ok(rows)
     }
 
     /// All rows of one row group, added to `rows`. On an error `rows` is as before.

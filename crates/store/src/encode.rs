@@ -12,6 +12,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
+use crate::decode::Input;
 use crate::table::{Cell, Field, Kind, Row, Shape, described};
 use crate::{Result, StoreError};
 
@@ -52,6 +53,11 @@ impl<R: Row> Encoder<R> {
         }
         group.close()?;
         Ok(())
+    }
+
+    /// Whether a file's columns are those that this encoder writes.
+    pub(crate) fn wrote(&self, input: &Input) -> bool {
+        input.schema() == &*self.schema
     }
 
     /// Writes the footer and hands back the file, not yet synced.
@@ -121,7 +127,10 @@ impl<R: Row> Columns<R> {
                 for row in rows {
                     let value = take(row);
                     self.present.push(i16::from(value.is_some()));
-                    self.texts.extend(value.map(|text| ByteArray::from(text.into_owned().into_bytes())));
+                    let Some(text) = value else { continue };
+                    // Most texts are that of the row before: shared, not allocated again.
+                    let again = self.texts.last().filter(|last| last.data() == text.as_bytes()).cloned();
+                    self.texts.push(again.unwrap_or_else(|| ByteArray::from(text.into_owned().into_bytes())));
                 }
                 let levels = field.column.nullable.then_some(&self.present[..]);
                 writer.typed::<ByteArrayType>().write_batch(&self.texts, levels, None)?;

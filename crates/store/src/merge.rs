@@ -21,7 +21,8 @@ pub struct FinishedTable {
 }
 
 /// Joins the parts of table `R` under `dir` into `dir/<table>.parquet` and then removes them. Rows are encoded anew
-/// into row groups of a size that analysis programs like; memory is bounded by one such group. A table without parts
+/// into row groups of a size that analysis programs like, unless they are in such groups already: those are copied.
+/// Memory is bounded by one such group. A table without parts
 /// becomes an empty file.
 ///
 /// # Errors
@@ -52,9 +53,15 @@ fn write_joined<R: Row>(
     let mut output = encoder.begin(unfinished)?;
     let mut rows = 0;
     let mut pending = Vec::new();
-    for part in &parts {
+    for (at, part) in parts.iter().enumerate() {
         let input = Input::open(part)?;
         for group in 0..input.groups() {
+            // A group that is of the wanted size already, or the last of all, is taken over as it is encoded.
+            let is_last = at + 1 == parts.len() && group + 1 == input.groups();
+            if pending.is_empty() && (is_last || input.rows_of(group)? >= R::ROWS_A_PART) && encoder.wrote(&input) {
+                rows += input.copy_group(group, &mut output, unfinished)?;
+                continue;
+            }
             input.read_group(group, &mut pending)?;
             while pending.len() >= R::ROWS_A_PART {
                 let rest = pending.split_off(R::ROWS_A_PART);

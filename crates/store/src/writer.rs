@@ -69,6 +69,25 @@ impl<R: Row> TableWriter<R> {
         Ok(())
     }
 
+    /// The same, moving the rows: `rows` is empty afterwards and keeps its memory.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub fn append(&mut self, rows: &mut Vec<R>) -> Result<()> {
+        if let Err(error) = self.still_good() {
+            rows.clear();
+            return Err(error);
+        }
+        while !rows.is_empty() {
+            let room = R::ROWS_A_PART - self.pending.len();
+            self.pending.extend(rows.drain(..room.min(rows.len())));
+            if self.pending.len() == R::ROWS_A_PART {
+                self.close_part().inspect_err(|_| rows.clear())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the collected rows as one part; nothing where there are none.
     ///
     /// # Errors

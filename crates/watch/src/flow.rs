@@ -41,7 +41,8 @@ pub(crate) struct Flow {
     /// Latest packet until both ends had sent FIN or RST.
     open_until: u64,
     fragments: u32,
-    server_name: Option<Arc<[u8]>>,
+    /// Few connections have one: in a box, half as large here.
+    server_name: Option<Box<Arc<[u8]>>>,
 }
 
 impl Flow {
@@ -141,21 +142,17 @@ impl Flow {
         false
     }
 
-    /// The record as it stands, and an end to what is open. `key_ends` are the ends of the key, in its order.
-    pub(crate) fn into_record(
-        mut self,
-        key_ends: [SocketAddr; 2],
-        end: RecordEnd,
-        out: &mut Out<'_>,
-    ) -> ConnectionRecord {
+    /// The record as it stands, and an end to what is open: nothing is held any more. `key_ends` are the ends of the
+    /// key, in its order.
+    pub(crate) fn record(&mut self, key_ends: [SocketAddr; 2], end: RecordEnd, out: &mut Out<'_>) -> ConnectionRecord {
         self.leave_process(out);
         self.stream.finish(out);
         for direction in Direction::BOTH {
             let (half, mut feed) = self.half(direction, out);
             half.release(&mut feed);
         }
+        let [up, down] = self.halves.each_mut().map(|half| (half.has_payload(), half.take_sent()));
         let moment = |at: u64| (at != NEVER).then_some(Timestamp::from_nanos(at));
-        let [up, down] = [&self.halves[0], &self.halves[1]];
         let (client_side, server_side) = self.handshake_rtts();
         ConnectionRecord {
             connection: self.number,
@@ -174,13 +171,13 @@ impl Flow {
             last_data_at: moment(self.last_data_at),
             closed_at: moment(self.closed_at),
             open_until: Timestamp::from_nanos(self.open_until),
-            state: self.endpoints.name(up.has_payload() || down.has_payload()),
+            state: self.endpoints.name(up.0 || down.0),
             end,
-            up: up.sent(),
-            down: down.sent(),
+            up: up.1,
+            down: down.1,
             fragments: self.fragments,
             requests: self.stream.requests(),
-            server_name: self.server_name.take(),
+            server_name: self.server_name.take().map(|name| *name),
         }
     }
 

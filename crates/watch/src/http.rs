@@ -23,7 +23,7 @@ use crate::out::Out;
 use crate::work;
 use exchange::Exchange;
 use framing::{ChunkStep, Chunks, Stage};
-use head::Body;
+use head::{Body, RequestHead, ResponseHead};
 use reader::Reader;
 
 /// Both directions of one connection.
@@ -43,11 +43,26 @@ pub(crate) struct Http {
     was_session: bool,
 }
 
-/// Whether a head whose first line is whole can be one of HTTP/1.
-fn is_first_line(direction: Direction, bytes: &[u8]) -> bool {
-    match direction {
-        Direction::Up => head::request(bytes).is_some(),
-        Direction::Down => head::response(bytes).is_some(),
+/// A head of either direction.
+enum Head<'a> {
+    Request(RequestHead<'a>),
+    Response(ResponseHead),
+}
+
+impl Head<'_> {
+    /// Reads one of which the end may be missing; `None` when its first line is none of HTTP/1.
+    fn read(direction: Direction, bytes: &[u8]) -> Option<Head<'_>> {
+        match direction {
+            Direction::Up => head::request(bytes).map(Head::Request),
+            Direction::Down => head::response(bytes).map(Head::Response),
+        }
+    }
+
+    fn end(&self) -> Option<usize> {
+        match self {
+            Head::Request(head) => head.end,
+            Head::Response(head) => head.end,
+        }
     }
 }
 
@@ -220,10 +235,8 @@ impl Http {
         let reader = self.reader_mut(direction);
         let before = reader.held.len();
         if before == 0 {
-            if let Some(end) = head::end_of_head(bytes, 0) {
-                self.count(direction, end as u64, out);
-                self.head_ended(direction, &bytes[..end], out);
-                return end as u64;
+            if let Some(used) = self.read_head_at_once(direction, bytes, length, out) {
+                return used;
             }
             if !may_be(direction, bytes) {
                 self.lose(direction, out);
@@ -242,7 +255,7 @@ impl Http {
         let had_line = reader.has_line;
         reader.has_line |= memchr::memchr(b'\n', bytes).is_some();
         let is_none = (before < head::TELLING && !may_be(direction, &reader.held))
-            || (reader.has_line && !had_line && !is_first_line(direction, &reader.held));
+            || (reader.has_line && !had_line && Head::read(direction, &reader.held).is_none());
         if is_none {
             self.count(direction, bytes.len() as u64, out);
             self.lose(direction, out);
@@ -270,22 +283,54 @@ impl Http {
         bytes.len() as u64
     }
 
-    /// A whole head was read.
+    /// The head that begins here, if nothing more of it is to come: it ends here, or the rest was cut off. Most do, and
+    /// are read where they lie. Gives the bytes used.
+    fn read_head_at_once(&mut self, direction: Direction, bytes: &[u8], length: u64, out: &mut Out<'_>) -> Option<u64> {
+        let head = Head::read(direction, bytes);
+        // What is no head may have an end all the same.
+        let end = head.as_ref().map_or_else(|| head::end_of_head(bytes, 0), Head::end);
+        if let Some(end) = end {
+            work::spend(1);
+            self.count(direction, end as u64, out);
+            match head {
+                Some(head) => self.head_read(&head, out),
+                None => self.lose(direction, out),
+            }
+            return Some(end as u64);
+        }
+        let is_cut = (bytes.len() as u64) < length;
+        // The same bounds as for heads that have to be held: what is known must not depend on the way it was read.
+        let has_room = bytes.len() <= out.limits.held_per_direction && out.has_room(bytes.len());
+        let head = head.filter(|_| is_cut && has_room)?;
+        work::spend(bytes.len());
+        self.count(direction, bytes.len() as u64, out);
+        self.note_cut(&head, out);
+        self.lose(direction, out);
+        Some(bytes.len() as u64)
+    }
+
+    /// A whole head was read, from pieces.
     fn head_ended(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
-        match direction {
-            Direction::Up => self.request_head(bytes, out),
-            Direction::Down => self.response_head(bytes, out),
+        match Head::read(direction, bytes) {
+            Some(head) => self.head_read(&head, out),
+            None => self.lose(direction, out),
         }
     }
 
-    fn request_head(&mut self, bytes: &[u8], out: &mut Out<'_>) {
-        let Some(head) = head::request(bytes) else { return self.lose(Direction::Up, out) };
+    fn head_read(&mut self, head: &Head<'_>, out: &mut Out<'_>) {
+        match head {
+            Head::Request(head) => self.request_head(head, out),
+            Head::Response(head) => self.response_head(head, out),
+        }
+    }
+
+    fn request_head(&mut self, head: &RequestHead<'_>, out: &mut Out<'_>) {
         if head.method == b"PRI" {
             // The preface of HTTP/2 (RFC 9113, section 3.4).
             return self.forget_request(out);
         }
         if let Some(exchange) = self.queue.back_mut() {
-            exchange.note_head(&head, out.words);
+            exchange.note_head(head, out.kept_words());
         }
         match head.body {
             Body::Length(left @ 1..) => self.up.stage = Stage::Body { left, is_chunk: false },
@@ -295,8 +340,7 @@ impl Http {
         }
     }
 
-    fn response_head(&mut self, bytes: &[u8], out: &mut Out<'_>) {
-        let Some(head) = head::response(bytes) else { return self.lose(Direction::Down, out) };
+    fn response_head(&mut self, head: &ResponseHead, out: &mut Out<'_>) {
         let Some(exchange) = self.queue.front_mut() else { return self.lose(Direction::Down, out) };
         let is_interim = exchange.note_status(head.status);
         if head.status == 101 || exchange.is_tunnel() {
@@ -322,14 +366,21 @@ impl Http {
 
     /// The first part of a head was read and the rest never will be.
     fn head_cut(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
-        match direction {
-            Direction::Up => {
-                if let (Some(head), Some(exchange)) = (head::request(bytes), self.queue.back_mut()) {
-                    exchange.note_head(&head, out.words);
+        if let Some(head) = Head::read(direction, bytes) {
+            self.note_cut(&head, out);
+        }
+    }
+
+    /// Takes what there is of such a head.
+    fn note_cut(&mut self, head: &Head<'_>, out: &mut Out<'_>) {
+        match head {
+            Head::Request(head) => {
+                if let Some(exchange) = self.queue.back_mut() {
+                    exchange.note_head(head, out.kept_words());
                 }
             }
-            Direction::Down => {
-                if let (Some(head), Some(exchange)) = (head::response(bytes), self.queue.front_mut()) {
+            Head::Response(head) => {
+                if let Some(exchange) = self.queue.front_mut() {
                     exchange.note_status(head.status);
                 }
             }

@@ -19,6 +19,8 @@ pub(crate) struct Out<'a> {
     pub(crate) key: &'a Key,
     pub(crate) client_is_second: bool,
     pub(crate) limits: &'a Limits,
+    /// Whether methods, hosts and paths are kept.
+    pub(crate) keeps_words: bool,
     pub(crate) series: &'a mut Series,
     pub(crate) words: &'a mut Words,
     pub(crate) requests: &'a mut Vec<WireRequest>,
@@ -32,9 +34,19 @@ impl Out<'_> {
         [self.client_is_second, !self.client_is_second].map(|second| self.key.end(second))
     }
 
+    /// Where words of heads are kept, if they are.
+    pub(crate) fn kept_words(&mut self) -> Option<&mut Words> {
+        self.keeps_words.then_some(&mut *self.words)
+    }
+
+    /// Whether there is room for bytes to be held.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        *self.held + bytes <= self.limits.held_in_all
+    }
+
     /// Asks for room for bytes to be held; false when there is none.
     pub(crate) fn hold(&mut self, bytes: usize) -> bool {
-        let fits = *self.held + bytes <= self.limits.held_in_all;
+        let fits = self.has_room(bytes);
         if fits {
             *self.held += bytes;
         }

@@ -73,6 +73,9 @@ pub struct WatchSpec {
     pub linger: Duration,
     /// Bounds on memory.
     pub limits: Limits,
+    /// Whether methods, hosts and paths are kept for the records of requests. Without them each is `None` there, as
+    /// if it could not be read; nothing else differs.
+    pub words: bool,
     /// Seed of the hash over addresses: a random one keeps a hostile capture from making every look-up slow.
     pub hash_seed: u64,
 }
@@ -87,6 +90,7 @@ impl Default for WatchSpec {
             idle_timeout: Duration::from_secs(300),
             linger: Duration::from_secs(5),
             limits: Limits::default(),
+            words: true,
             hash_seed: 0x5961_6D61_6269_6B6F,
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct Hello {
 /// One direction of a stream, for the time of one packet.
 pub(crate) struct Feed<'a, 'b> {
     pub(crate) stream: &'a mut Stream,
-    pub(crate) server_name: &'a mut Option<Arc<[u8]>>,
+    pub(crate) server_name: &'a mut Option<Box<Arc<[u8]>>>,
     pub(crate) direction: Direction,
     pub(crate) out: &'a mut Out<'b>,
 }
@@ -117,7 +117,7 @@ impl Feed<'_, '_> {
             return;
         }
         if let ServerName::Name(name) = name {
-            *self.server_name = Some(self.out.words.share(&name));
+            *self.server_name = Some(Box::new(self.out.words.share(&name)));
         }
         self.out.release(hello.held.len());
         *self.stream = Stream::Opaque;

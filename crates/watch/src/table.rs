@@ -17,6 +17,8 @@ pub(crate) struct Table<F> {
     slots: HashTable<Slot>,
     chunks: Vec<Vec<Entry<F>>>,
     free: Vec<Index>,
+    /// Chunks whose memory was given back, the first so many.
+    shrunk: usize,
     /// First flow on each list: the wheel's seconds, then the closed ones' two ends.
     heads: Vec<Index>,
     closed_tail: Index,
@@ -46,6 +48,7 @@ impl<F> Table<F> {
             slots: HashTable::new(),
             chunks: Vec::new(),
             free: Vec::new(),
+            shrunk: 0,
             heads: vec![NONE; LISTS],
             closed_tail: NONE,
             second: 0,
@@ -78,7 +81,7 @@ impl<F> Table<F> {
                 index
             }
             None => {
-                if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+                if self.chunks.len() == self.shrunk || self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
                     self.chunks.push(Vec::with_capacity(CHUNK));
                 }
                 let chunks = self.chunks.len();
@@ -92,15 +95,15 @@ impl<F> Table<F> {
         index
     }
 
-    /// Takes a flow out; `replacement` fills its place in the slab until it is used again.
-    pub(crate) fn remove(&mut self, index: Index, replacement: F) -> (Key, F) {
+    /// Takes a flow out. It stays in its place, to be read or emptied, until another is inserted.
+    pub(crate) fn remove(&mut self, index: Index) -> Key {
         self.unlink(index);
         let (key, hash) = (self.entry(index).key, self.entry(index).hash);
         if let Ok(found) = self.slots.find_entry(spread(hash), |slot| slot.index == index) {
             found.remove();
         }
         self.free.push(index);
-        (key, std::mem::replace(&mut self.entry_mut(index).flow, replacement))
+        key
     }
 
     #[inline]
@@ -170,6 +173,16 @@ impl<F> Table<F> {
         let mut indices: Vec<Index> = self.slots.iter().map(|slot| slot.index).collect();
         indices.sort_unstable();
         indices
+    }
+
+    /// Gives back the memory of all chunks before the one that `first` is in, or of all, where no flow is left there.
+    pub(crate) fn shrink(&mut self, first: Option<Index>) {
+        let keep = first.map_or(self.chunks.len(), |first| first as usize / CHUNK);
+        for chunk in &mut self.chunks[self.shrunk.min(keep)..keep] {
+            *chunk = Vec::new();
+        }
+        self.shrunk = self.shrunk.max(keep);
+        self.free.clear();
     }
 
     /// The list for flows to be looked at in `second`: at least the next, at most one turn ahead.
@@ -250,7 +263,7 @@ mod tests {
         for (&index, number) in indices.iter().zip(1u32..) {
             assert_eq!(table.find(&key(number), table.hash(&key(number))), Some(index));
         }
-        assert_eq!(table.remove(indices[7], 0), (key(8), 8));
+        assert_eq!((table.remove(indices[7]), *table.flow(indices[7])), (key(8), 8));
         assert_eq!(table.find(&key(8), table.hash(&key(8))), None);
         assert_eq!(add(&mut table, 9000, 5), indices[7], "its place is used again");
         assert_eq!(table.len(), 4999);
@@ -280,10 +293,10 @@ mod tests {
         table.close(a);
         table.close(c);
         assert_eq!(table.first_closed(), Some(b));
-        table.remove(a, 0);
-        table.remove(b, 0);
+        table.remove(a);
+        table.remove(b);
         assert_eq!(table.first_closed(), Some(c));
-        table.remove(c, 0);
+        table.remove(c);
         assert_eq!(table.first_closed(), None);
         let mut due = Vec::new();
         table.turn(100, &mut due);

@@ -3,6 +3,7 @@
 pub(crate) mod half;
 mod holes;
 mod pieces;
+mod rtt;
 pub(crate) mod state;
 
 /// A segment with what the analysis asks of it.

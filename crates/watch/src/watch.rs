@@ -152,6 +152,7 @@ impl Watch {
         for index in ending.drain(..connections.min(ending.len())) {
             self.end(index, RecordEnd::CaptureEnd);
         }
+        self.table.shrink(ending.first().copied());
         let more = !ending.is_empty();
         self.ending = Some(ending);
         more
@@ -159,12 +160,12 @@ impl Watch {
 
     /// Appends the connections whose records were closed since the last call, in the order of closing.
     pub fn take_connections(&mut self, into: &mut Vec<ConnectionRecord>) {
-        into.append(&mut self.connections);
+        hand_over(&mut self.connections, into);
     }
 
     /// Appends the requests that ended since the last call, in the order of ending.
     pub fn take_requests(&mut self, into: &mut Vec<WireRequest>) {
-        into.append(&mut self.requests);
+        hand_over(&mut self.requests, into);
     }
 
     /// Appends the seconds that ended since the last call. Seconds in a silence of more than a minute are left out.
@@ -244,9 +245,10 @@ impl Watch {
             Some(index) => {
                 let flow = self.table.flow(index);
                 if segment.has(SYN) && flow.is_replaced_by(direction_of(flow, is_second), segment) {
-                    self.begin_again(index, is_second, segment);
+                    self.begin_again(index, is_second, segment)
+                } else {
+                    index
                 }
-                index
             }
             None => self.begin(key, hash, is_second, segment),
         };
@@ -258,6 +260,7 @@ impl Watch {
             key: &key,
             client_is_second: flow.client_is_second,
             limits: &self.spec.limits,
+            keeps_words: self.spec.words,
             series: &mut self.series,
             words: &mut self.words,
             requests: &mut self.requests,
@@ -281,13 +284,13 @@ impl Watch {
 
     /// A new connection between the ends of one that is held.
     #[cold]
-    fn begin_again(&mut self, index: Index, is_second: bool, segment: &Segment<'_>) {
+    fn begin_again(&mut self, index: Index, is_second: bool, segment: &Segment<'_>) -> Index {
         let key = self.table.key(index);
         let flow = self.new_flow(&key, is_second, segment);
+        let hash = self.table.hash(&key);
         let second = self.look_again(self.series.now().as_nanos());
-        self.table.schedule(index, second);
-        let before = std::mem::replace(self.table.flow(index), flow);
-        self.record(&key, before, RecordEnd::Reused);
+        self.end(index, RecordEnd::Reused);
+        self.table.insert(key, hash, second, flow)
     }
 
     fn new_flow(&mut self, key: &Key, is_second: bool, segment: &Segment<'_>) -> Flow {
@@ -368,23 +371,31 @@ impl Watch {
 
     /// Takes a connection out and records it.
     fn end(&mut self, index: Index, end: RecordEnd) {
-        let (key, flow) = self.table.remove(index, Flow::new(0, 0, false, false));
-        self.record(&key, flow, end);
-    }
-
-    fn record(&mut self, key: &Key, flow: Flow, end: RecordEnd) {
+        let key = self.table.remove(index);
+        // Recorded where it lies: its place is used again only later.
+        let flow = self.table.flow(index);
         let mut out = Out {
             at: self.series.now().as_nanos(),
             connection: flow.number,
-            key,
+            key: &key,
             client_is_second: flow.client_is_second,
             limits: &self.spec.limits,
+            keeps_words: self.spec.words,
             series: &mut self.series,
             words: &mut self.words,
             requests: &mut self.requests,
             held: &mut self.held,
         };
-        self.connections.push(flow.into_record([key.end(false), key.end(true)], end, &mut out));
+        self.connections.push(flow.record([key.end(false), key.end(true)], end, &mut out));
+    }
+}
+
+/// Appends without copying where there is nothing to append to.
+fn hand_over<T>(from: &mut Vec<T>, into: &mut Vec<T>) {
+    if into.is_empty() {
+        std::mem::swap(from, into);
+    } else {
+        into.append(from);
     }
 }
 

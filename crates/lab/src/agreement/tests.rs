@@ -161,6 +161,36 @@ fn a_request_sent_again_is_counted_and_not_timed() {
 }
 
 #[test]
+fn an_end_that_the_wire_cannot_read_contradicts_nobody() {
+    let mut agreement = agreement();
+    agreement.load_called(0, 3, 5000);
+    agreement.load_request(&load(0, 200, 306, true));
+    // Chunks beyond the snap length, and a server that did not close before the capture ended.
+    let unread = WireRequest { framing: Framing::ByDirection, complete: false, ..wire(0, 0, 5000, 272, 282) };
+    agreement.wire_request(3, &unread);
+    agreement.wire_connection(&connection(0, 5000, 224));
+    // With a byte less it is an answer that the load cannot have had.
+    agreement.load_called(1, 3, 5001);
+    agreement.load_request(&load(1, 200, 306, true));
+    let unanswered = WireRequest { complete: false, response_bytes: 999, ..wire(1, 0, 5001, 272, 282) };
+    agreement.wire_request(3, &unanswered);
+    let agreed = agreement.finish();
+    assert_eq!((agreed.both, agreed.load_only, agreed.differences.count()), (1, 1, 1));
+    assert_eq!(agreed.differences.median_ns(), 0.0);
+}
+
+#[test]
+fn a_time_out_said_to_an_idle_connection_is_no_answer() {
+    let mut agreement = agreement();
+    agreement.load_called(0, 3, 5000);
+    agreement.load_request(&load(0, 200, 306, true));
+    agreement.wire_request(3, &wire(0, 0, 5000, 272, 282));
+    let said = WireRequest { request_first_at: None, status: Some(408), ..wire(0, 1, 5000, 0, 5000) };
+    agreement.wire_request(3, &said);
+    assert_eq!(agreement.finish().unaccounted(), 0);
+}
+
+#[test]
 fn the_warm_up_is_counted_and_not_timed() {
     let mut agreement = agreement();
     agreement.load_called(0, 3, 5000);
@@ -183,6 +213,34 @@ fn a_silent_witness_does_not_take_all_memory() {
 }
 
 proptest! {
+    /// A recorder that is behind takes in all of the one side before the other.
+    #[test]
+    fn connections_of_one_request_are_timed_in_any_mixture(order in proptest::collection::vec(any::<bool>(), 0..40)) {
+        let mut agreement = agreement();
+        let (mut loads, mut wires) = (0, 0);
+        for is_load in order.into_iter().chain([true; 10]).chain([false; 10]) {
+            let turn = if is_load { &mut loads } else { &mut wires };
+            if *turn == 10 {
+                continue;
+            }
+            let (number, started) = (*turn, 200 + 200 * *turn);
+            *turn += 1;
+            // Ports come round again.
+            let port = 5000 + (number % 3) as u16;
+            if is_load {
+                agreement.load_called(number, 3, port);
+                agreement.load_request(&load(number, started, started + 106, true));
+            } else {
+                agreement.wire_request(3, &wire(number, 0, port, started + 72, started + 82));
+                agreement.wire_connection(&connection(number, port, started + 24));
+            }
+        }
+        prop_assert!(agreement.firsts.is_empty() && agreement.waiting.is_empty());
+        let agreed = agreement.finish();
+        prop_assert_eq!((agreed.both, agreed.unaccounted(), agreed.differences.count()), (10, 0, 10));
+        prop_assert_eq!(agreed.differences.magnitude_p99_ns(), 0.0);
+    }
+
     /// However the records of both sides are mixed, the same pairs come out.
     #[test]
     fn the_mixture_does_not_matter(order in proptest::collection::vec(any::<bool>(), 0..80)) {

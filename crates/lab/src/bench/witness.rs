@@ -1,7 +1,6 @@
 //! The second witness of a run of load: opened with the places, started before the load, ended after its last packet.
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 
 use path::ClientPath;
 use store::RunFolder;
@@ -16,6 +15,7 @@ use crate::error::LabError;
 use crate::host::CorePlan;
 use crate::plan::Plan;
 use crate::recorder::WireSide;
+use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
 use crate::wire_book::WireBook;
 
@@ -38,7 +38,7 @@ pub struct Setting<'a> {
 /// A thread or a descriptor more is not to be had.
 pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), LabError> {
     let (measured_from, measured_to) = setting.measured;
-    let (sender, records) = channel();
+    let (sender, records) = queue();
     let setup = WatchSetup {
         clock: setting.clock,
         progress: Arc::clone(setting.progress),

@@ -19,13 +19,13 @@ pub(super) struct Sampled<'a> {
 
 /// Holds the sampled mean against the one from records. `what`: in which state things are counted.
 pub(super) fn check(check: Draft, what: &str, sampled: Sampled<'_>, from_records: f64) -> Check {
-    if sampled.samples == 0 {
-        return check.could_not_run("the measured phase was too short to sample");
-    }
     let mean = sampled.statistics.level.mean;
     let larger = from_records.max(mean);
-    if larger == 0.0 {
+    if larger.is_nan() || larger <= 0.0 {
         return check.not_applicable(&format!("nothing was ever {what}"));
+    }
+    if sampled.samples == 0 {
+        return check.could_not_run("the measured phase was too short to sample");
     }
     let difference = (mean - from_records).abs() / larger;
     // Even where no sample happened to see anything, sampling is no finer than counting: the square root of the hits.

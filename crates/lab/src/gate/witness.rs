@@ -18,6 +18,9 @@ const LAG_NS: f64 = 1e9;
 const SERVICE_NS: f64 = 1e6;
 /// And 99th percentile.
 const SERVICE_P99_NS: f64 = 5e6;
+/// Fewer handshakes have no median to judge by: a closed loop opens its few at once. Each request's time is held against
+/// the distance all the same.
+const MEDIAN_MIN: u64 = 20;
 
 /// What the second witness left behind.
 #[derive(Clone, Copy)]
@@ -40,8 +43,8 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         capture_whole(wire),
         kept_up(wire),
         clock_stood(wire),
-        requests_agree(wire),
-        connections_agree(wire),
+        requests_agree(wire, evidence),
+        connections_agree(wire, evidence),
         service_times_agree(wire, evidence),
         service_time_tail_agrees(wire, evidence),
         rtt_at_server(wire, evidence),
@@ -118,9 +121,9 @@ fn clock_stood(wire: Wire<'_>) -> Check {
     }
 }
 
-fn requests_agree(wire: Wire<'_>) -> Check {
+fn requests_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("witnesses_agree_requests", Weight::Invalid, "requests");
-    let agreed = match compared(wire) {
+    let agreed = match compared(wire, evidence) {
         Ok((_, agreed)) => agreed,
         Err(reason) => return reason.end(check),
     };
@@ -141,9 +144,9 @@ fn requests_agree(wire: Wire<'_>) -> Check {
     )
 }
 
-fn connections_agree(wire: Wire<'_>) -> Check {
+fn connections_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("witnesses_agree_connections", Weight::Invalid, "connections");
-    match compared(wire) {
+    match compared(wire, evidence) {
         Err(reason) => reason.end(check),
         Ok((_, agreed)) => check.at_most(
             agreed.connections_unaccounted() as f64,
@@ -231,17 +234,18 @@ fn little_of_requests(wire: Wire<'_>) -> Check {
         Err(reason) => return reason.end(check),
     };
     let figures = evidence.figures;
-    if figures.by_direction > 0 {
+    if figures.ended_by_direction > 0 {
         return check.not_applicable(&format!(
-            "the ends of {} of {} requests were found only when the other side spoke again, because their heads or chunks \
-             lie beyond the snap length (--watch-snap): they stay in flight until then",
-            figures.by_direction, figures.requests
+            "the ends of {} requests (of {} in the phase) were found only when the other side spoke again, because their \
+             heads or chunks lie beyond the snap length (--watch-snap): they stay in flight until then",
+            figures.ended_by_direction, figures.requests
         ));
     }
-    if figures.incomplete > 0 {
+    if figures.unended > 0 {
         return check.not_applicable(&format!(
-            "{} of {} requests were not answered whole: how long they were in flight is not known to the wire",
-            figures.incomplete, figures.requests
+            "{} requests, warm-up included (of {} in the phase), were not answered whole: how long they were in flight is \
+             not known to the wire",
+            figures.unended, figures.requests
         ));
     }
     let sampled = Sampled { statistics: &evidence.watched.levels.in_flight, samples: evidence.watched.levels.samples };
@@ -303,24 +307,40 @@ fn whole(wire: Wire<'_>) -> Result<&WireEvidence<'_>, Reason> {
     if watched.drops > 0 || evidence.figures.missing_bytes > 0 || watched.failure.is_some() {
         return Err(Reason::CouldNotRun("the capture is not whole, as wire_capture_drops says".into()));
     }
+    if watched.records_lost > 0 {
+        return Err(Reason::CouldNotRun(format!(
+            "{} of the wire's records were thrown away, since the recorder was too far behind to take them",
+            watched.records_lost
+        )));
+    }
+    // Moments on another clock are no evidence against the load, and requests are paired by moments.
+    if watched.clock_deviation_ns as f64 > CLOCK_NS {
+        return Err(Reason::CouldNotRun("the time of day was set during the run, as wire_clock says".into()));
+    }
+    if watched.whole.evicted > 0 {
+        return Err(Reason::CouldNotRun(format!(
+            "{} connections were let go for want of room while they were open",
+            watched.whole.evicted
+        )));
+    }
     Ok(evidence)
 }
 
 /// Both witnesses.
-fn compared(wire: Wire<'_>) -> Result<(&WireEvidence<'_>, &Agreed), Reason> {
-    let evidence = whole(wire)?;
-    let agreed = evidence.figures.agreed.as_ref().ok_or_else(|| Reason::DoesNotApply("there is no load".into()))?;
-    if agreed.overflowed {
+fn compared<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<(&'a WireEvidence<'a>, &'a Agreed), Reason> {
+    let wire = whole(wire)?;
+    let agreed = wire.figures.agreed.as_ref().ok_or_else(|| Reason::DoesNotApply("there is no load".into()))?;
+    if agreed.overflowed || evidence.records_lost > 0 {
         return Err(Reason::CouldNotRun(
             "one witness was so far behind the other that records were thrown away".into(),
         ));
     }
-    Ok((evidence, agreed))
+    Ok((wire, agreed))
 }
 
 /// Both witnesses, where times can be held against distances.
 fn timed<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<&'a Agreed, Reason> {
-    let (_, agreed) = compared(wire)?;
+    let (_, agreed) = compared(wire, evidence)?;
     if evidence.only_delays {
         Ok(agreed)
     } else {
@@ -335,8 +355,10 @@ fn at_server<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<&'a WireEvid
     if evidence.rtt_varies {
         return Err(Reason::DoesNotApply("on links with a rate or a variation handshakes take what they take".into()));
     }
-    if wire.figures.handshake_error.is_empty() {
-        return Err(Reason::DoesNotApply("no connection was established in the measured phase".into()));
+    if wire.figures.handshake_error.len() < MEDIAN_MIN {
+        return Err(Reason::DoesNotApply(
+            "too few connections were established in the measured phase: opened at one moment, one pause moves them all".into(),
+        ));
     }
     Ok(wire)
 }

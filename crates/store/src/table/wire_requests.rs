@@ -44,7 +44,8 @@ impl Row for WireRequest {
     const ROW: &'static str = "One HTTP request as the wire saw it (watch), in the order of ending. Moments are capture \
         times: nanoseconds since the run's zero where a load or a program ran, since 1970 (UTC) in the logs of `yamabiko \
         watch`.";
-    const ROWS_A_PART: usize = 65_536;
+    // Some 250 bytes a row and its words: kept few, so that a capture of any length is logged in a few MB.
+    const ROWS_A_PART: usize = 8_192;
 
     const BLANK: WireRequest = WireRequest {
         connection: 0,

@@ -23,11 +23,22 @@ pub(super) struct Exchange {
     host: Option<Arc<[u8]>>,
     path: Option<Arc<[u8]>>,
     status: u16,
+    kind: Method,
     framing: Framing,
     has_request: bool,
     has_response: bool,
     /// Its place among the transactions in progress is given back.
     is_counted_out: bool,
+}
+
+/// What of a method decides how messages are framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    /// No head was read.
+    Unread,
+    Head,
+    Connect,
+    Other,
 }
 
 impl Exchange {
@@ -41,6 +52,7 @@ impl Exchange {
             response_last_at: 0,
             request_bytes: 0,
             response_bytes: 0,
+            kind: Method::Unread,
             method: None,
             host: None,
             path: None,
@@ -57,7 +69,14 @@ impl Exchange {
         Exchange { request_first_at: None, has_request: true, is_counted_out: true, ..Exchange::of_request(index, 0) }
     }
 
-    pub(super) fn note_head(&mut self, head: &RequestHead<'_>, words: &mut Words) {
+    /// Takes the head; its words only where there is a place to keep them.
+    pub(super) fn note_head(&mut self, head: &RequestHead<'_>, words: Option<&mut Words>) {
+        self.kind = match head.method {
+            b"HEAD" => Method::Head,
+            b"CONNECT" => Method::Connect,
+            _ => Method::Other,
+        };
+        let Some(words) = words else { return };
         let mut cut = |word: &[u8], most: usize| words.share(&word[..word.len().min(most)]);
         self.method = Some(cut(head.method, METHOD_MAX));
         self.path = head.target.map(|target| cut(target, PATH_MAX));
@@ -76,21 +95,21 @@ impl Exchange {
 
     /// The client asked for a tunnel and got it.
     pub(super) fn is_tunnel(&self) -> bool {
-        self.method.as_deref() == Some(b"CONNECT") && self.status / 100 == 2
+        self.kind == Method::Connect && self.status / 100 == 2
     }
 
     pub(super) fn is_head_request(&self) -> bool {
-        self.method.as_deref() == Some(b"HEAD")
+        self.kind == Method::Head
     }
 
     /// Nothing of its head could be read.
     pub(super) fn is_unread(&self) -> bool {
-        self.method.is_none() && self.request_first_at.is_some() && self.response_first_at.is_none()
+        self.kind == Method::Unread && self.request_first_at.is_some() && self.response_first_at.is_none()
     }
 
     /// A response without a request, of which nothing could be read either.
     pub(super) fn is_unasked(&self) -> bool {
-        self.request_first_at.is_none() && self.method.is_none() && self.status == 0
+        self.request_first_at.is_none() && self.kind == Method::Unread && self.status == 0
     }
 
     pub(super) fn has_response(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Heads of HTTP/1 messages (RFC 9112), read as an observer reads them: leniently, and as far as they were captured.
 
-use memchr::{memchr, memchr2};
+use memchr::memchr;
 
 /// What follows a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(super) struct RequestHead<'a> {
     pub(super) target: Option<&'a [u8]>,
     pub(super) host: Option<&'a [u8]>,
     pub(super) body: Body,
+    /// Where it ends: just past its empty line, if that is there.
+    pub(super) end: Option<usize>,
 }
 
 /// The head of a response.
@@ -31,6 +33,8 @@ pub(super) struct RequestHead<'a> {
 pub(super) struct ResponseHead {
     pub(super) status: u16,
     pub(super) body: Body,
+    /// Where it ends: just past its empty line, if that is there.
+    pub(super) end: Option<usize>,
 }
 
 /// Where a head that begins at the start of `bytes` ends: the offset just past its empty line. Looks from `from` on.
@@ -59,15 +63,16 @@ pub(super) fn may_be_response(bytes: &[u8]) -> bool {
     length > 0 && bytes[..length] == VERSION[..length]
 }
 
-/// Reads a request's head from bytes of which the end may be missing. `None` when the first line is no request's.
+/// Reads a request's head from bytes of which the end may be missing, and after which others may follow. `None` when the first line is no request's.
 pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
     let (line, fields) = first_line(bytes);
-    let space = memchr(b' ', line)?;
+    // A longer method is none.
+    let space = line.iter().take(METHOD_MAX + 1).position(|&byte| byte == b' ')?;
     let (method, rest) = (&line[..space], &line[space + 1..]);
     if method.is_empty() || method.len() > METHOD_MAX || !method.iter().all(|&byte| is_method_byte(byte)) {
         return None;
     }
-    let mut head = RequestHead { method, target: None, host: None, body: Body::Unstated };
+    let mut head = RequestHead { method, target: None, host: None, body: Body::Unstated, end: None };
     // Without the version at the line's end only a method of HTTP's own makes it a request.
     let Some(fields) = fields else { return METHODS.contains(&method).then_some(head) };
     // The last space parts target and version: some clients send spaces in the target.
@@ -76,15 +81,12 @@ pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
         return None;
     }
     head.target = Some(&rest[..version]);
-    head.body = read_fields(fields, |name, value| {
-        if name.eq_ignore_ascii_case(b"host") && head.host.is_none() {
-            head.host = Some(value);
-        }
-    });
+    let fields = Fields::read(bytes, fields);
+    (head.host, head.body, head.end) = (fields.host, fields.body(), fields.end);
     Some(head)
 }
 
-/// Reads a response's head from bytes of which the end may be missing. `None` when the status cannot be read or the
+/// Reads a response's head from bytes of which the end may be missing, and after which others may follow. `None` when the status cannot be read or the
 /// first line is no response's.
 pub(super) fn response(bytes: &[u8]) -> Option<ResponseHead> {
     let (line, fields) = first_line(bytes);
@@ -94,49 +96,109 @@ pub(super) fn response(bytes: &[u8]) -> Option<ResponseHead> {
         return None;
     }
     let status = digits.iter().fold(0, |status, &digit| status * 10 + u16::from(digit - b'0'));
-    Some(ResponseHead { status, body: fields.map_or(Body::Unstated, |fields| read_fields(fields, |_, _| {})) })
+    let fields = fields.map(|fields| Fields::read(bytes, fields)).unwrap_or_default();
+    Some(ResponseHead { status, body: fields.body(), end: fields.end })
 }
 
-/// The first line without its end, and what follows it; `None` for that when the line's end is missing.
-fn first_line(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match memchr(b'\n', bytes) {
-        Some(end) => (trim_end(&bytes[..end]), Some(&bytes[end + 1..])),
+/// The first line without its end, and the offset of what follows it; `None` for that when the line's end is missing.
+#[inline]
+fn first_line(bytes: &[u8]) -> (&[u8], Option<usize>) {
+    match line_end(bytes) {
+        Some(end) => (trim_end(&bytes[..end]), Some(end + 1)),
         None => (bytes, None),
     }
 }
 
-/// Walks whole field lines, gives those that begin with an H to `other`, and finds out what follows the head.
-fn read_fields<'a>(mut bytes: &'a [u8], mut other: impl FnMut(&'a [u8], &'a [u8])) -> Body {
-    let (mut length, mut coding, mut contradicted) = (None, Coding::None, false);
-    while let Some(end) = memchr(b'\n', bytes) {
-        let line = trim_end(&bytes[..end]);
-        bytes = &bytes[end + 1..];
-        // Three names matter; their first letters spare the rest the comparison.
-        let Some(b'c' | b'C' | b't' | b'T' | b'h' | b'H') = line.first() else { continue };
-        let Some(colon) = memchr2(b':', b' ', line).filter(|&at| line[at] == b':') else { continue };
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        if name.eq_ignore_ascii_case(b"content-length") {
-            let number = number(value);
-            contradicted |= number.is_none() || length.is_some_and(|length| Some(length) != number);
-            length = number;
-        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            let last = value.rsplit(|&byte| byte == b',').next().unwrap_or(value).trim_ascii();
-            coding = if last.eq_ignore_ascii_case(b"chunked") { Coding::Chunked } else { Coding::Other };
-        } else if matches!(line[0], b'h' | b'H') {
-            other(name, value);
+/// The offset of the first line feed. Most lines are short: the first bytes are searched here, eight at a time, and
+/// only long ones pay for the call.
+#[inline]
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    let near = &bytes[..bytes.len().min(NEAR)];
+    let (eights, rest) = near.as_chunks::<8>();
+    for (at, eight) in eights.iter().enumerate() {
+        let differs = u64::from_le_bytes(*eight) ^ (ONES * b'\n' as u64);
+        // The lowest bit set is in the first byte that is zero (S. E. Anderson, Bit Twiddling Hacks).
+        let zeros = differs.wrapping_sub(ONES) & !differs & (ONES << 7);
+        if zeros != 0 {
+            return Some(at * 8 + zeros.trailing_zeros() as usize / 8);
         }
     }
-    // RFC 9112, section 6.3: a transfer coding overrides the length.
-    match (coding, length) {
-        (Coding::Chunked, _) => Body::Chunked,
-        (Coding::Other, _) => Body::Unclear,
-        (Coding::None, _) if contradicted => Body::Unclear,
-        (Coding::None, Some(length)) => Body::Length(length),
-        (Coding::None, None) => Body::Unstated,
+    let before = near.len() - rest.len();
+    match rest.iter().position(|&byte| byte == b'\n') {
+        Some(at) => Some(before + at),
+        None => memchr(b'\n', &bytes[near.len()..]).map(|at| near.len() + at),
     }
 }
 
+/// What is asked of the fields of a head.
+#[derive(Debug, Default)]
+struct Fields<'a> {
+    host: Option<&'a [u8]>,
+    length: Option<u64>,
+    coding: Coding,
+    contradicted: bool,
+    end: Option<usize>,
+}
+
+impl<'a> Fields<'a> {
+    /// Walks whole field lines of `bytes` from `at` on, up to the empty one, if it is there.
+    fn read(bytes: &'a [u8], mut at: usize) -> Fields<'a> {
+        let mut fields = Fields::default();
+        while let Some(length) = line_end(&bytes[at..]) {
+            let line = trim_end(&bytes[at..at + length]);
+            at += length + 1;
+            // Three names matter; their first letters spare the rest the comparison.
+            match line.first() {
+                None => {
+                    fields.end = Some(at);
+                    break;
+                }
+                Some(b'c' | b'C') => fields.note_length(line),
+                Some(b't' | b'T') => fields.note_coding(line),
+                Some(b'h' | b'H') if fields.host.is_none() => fields.host = value_of(line, b"host"),
+                Some(_) => {}
+            }
+        }
+        fields
+    }
+
+    fn note_length(&mut self, line: &[u8]) {
+        let Some(value) = value_of(line, b"content-length") else { return };
+        let number = number(value);
+        self.contradicted |= number.is_none() || self.length.is_some_and(|length| Some(length) != number);
+        self.length = number;
+    }
+
+    fn note_coding(&mut self, line: &[u8]) {
+        let Some(value) = value_of(line, b"transfer-encoding") else { return };
+        let last = value.rsplit(|&byte| byte == b',').next().unwrap_or(value).trim_ascii();
+        self.coding = if last.eq_ignore_ascii_case(b"chunked") { Coding::Chunked } else { Coding::Other };
+    }
+
+    /// RFC 9112, section 6.3: a transfer coding overrides the length.
+    fn body(&self) -> Body {
+        match (self.coding, self.length) {
+            (Coding::Chunked, _) => Body::Chunked,
+            (Coding::Other, _) => Body::Unclear,
+            (Coding::None, _) if self.contradicted => Body::Unclear,
+            (Coding::None, Some(length)) => Body::Length(length),
+            (Coding::None, None) => Body::Unstated,
+        }
+    }
+}
+
+/// The value, if the line is that of the field `name`.
+#[inline]
+fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (before, after) = line.split_at_checked(name.len())?;
+    let is_it = after.first() == Some(&b':') && before.eq_ignore_ascii_case(name);
+    is_it.then(|| after[1..].trim_ascii())
+}
+
+#[derive(Clone, Copy, Debug, Default)]
 enum Coding {
+    #[default]
     None,
     Chunked,
     Other,
@@ -163,6 +225,8 @@ const METHODS: [&[u8]; 9] = [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONN
 const VERSION: &[u8] = b"HTTP/1.";
 /// From so many bytes on, more of them say nothing new about whether a head may begin so.
 pub(super) const TELLING: usize = METHOD_MAX + 2;
+/// Bytes of a line looked at without a call.
+const NEAR: usize = 64;
 /// The longest registered method has 16 letters.
 const METHOD_MAX: usize = 32;
 
@@ -198,6 +262,30 @@ mod tests {
         assert_eq!(response(b"HTTP/1.0 404").unwrap().status, 404);
         assert_eq!(response(b"HTTP/1.1 20"), None);
         assert_eq!(response(b"HTTP/1.1 2000 OK\r\n"), None);
+    }
+
+    #[test]
+    fn lines_end_at_the_first_line_feed() {
+        for length in 0..200 {
+            let mut bytes = vec![b'\x0B'; length];
+            assert_eq!(line_end(&bytes), None);
+            for at in 0..length {
+                bytes[at] = b'\n';
+                bytes[length - 1] = b'\n';
+                assert_eq!(line_end(&bytes), Some(at));
+                bytes.fill(if at % 2 == 0 { 0x8A } else { 0x09 });
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_ends_where_an_empty_line_is() {
+        let head = b"GET / HTTP/1.1\r\nA: b\n\r\nContent-Length: 5\r\n\r\n";
+        let read = request(head).unwrap();
+        assert_eq!((read.end, read.body), (end_of_head(head, 0), Body::Unstated));
+        assert_eq!(request(&head[..21]).unwrap().end, None);
+        assert_eq!(response(b"HTTP/1.1 200 OK\n\nHTTP/1.1").unwrap().end, Some(17));
+        assert_eq!(request(b"GET / HTTP/1.1\nHost : a\nhost:b\n").unwrap().host, Some(&b"b"[..]));
     }
 
     #[test]

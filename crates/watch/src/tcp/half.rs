@@ -15,6 +15,7 @@ use wire::tcp::flags::{FIN, RST, SYN};
 
 use super::holes::Holes;
 use super::pieces::{Piece, Pieces};
+use super::rtt::Rtt;
 use super::{Segment, Sink};
 use crate::spec::Limits;
 use crate::work;
@@ -44,8 +45,8 @@ pub(crate) struct Half {
     fins: u32,
     fin_at: u64,
     rst_at: u64,
-    data_rtt: RttSummary,
-    timestamp_rtt: RttSummary,
+    data_rtt: Rtt,
+    timestamp_rtt: Rtt,
     trouble: Option<Box<Trouble>>,
     mss: u16,
     window_scale: u8,
@@ -67,6 +68,9 @@ struct Trouble {
     zero_windows: u64,
     duplicate_sacks: u64,
     missing_bytes: u64,
+    /// Round trips since [`Rtt`] had no more room for their sum.
+    data_rtt: RttSummary,
+    timestamp_rtt: RttSummary,
 }
 
 /// What a segment turned out to be.
@@ -97,8 +101,8 @@ impl Half {
             fins: 0,
             fin_at: NEVER,
             rst_at: NEVER,
-            data_rtt: RttSummary::default(),
-            timestamp_rtt: RttSummary::default(),
+            data_rtt: Rtt::default(),
+            timestamp_rtt: Rtt::default(),
             trouble: None,
             mss: 0,
             window_scale: NO_SCALE,
@@ -193,7 +197,10 @@ impl Half {
         }
         self.acknowledged = position;
         if self.sample_end != 0 && position >= self.sample_end {
-            self.data_rtt.record(segment.at.saturating_sub(self.sample_at));
+            let rtt = segment.at.saturating_sub(self.sample_at);
+            if !self.data_rtt.record(rtt) {
+                self.trouble().data_rtt.record(rtt);
+            }
             self.sample_end = 0;
         }
         if position > self.high + 1 {
@@ -228,10 +235,9 @@ impl Half {
         }
     }
 
-    /// The figures of the record.
-    pub(crate) fn sent(&self) -> Sent {
-        let none = Trouble::default();
-        let trouble = self.trouble.as_deref().unwrap_or(&none);
+    /// The figures of the record, once: what little memory this side had besides is given back.
+    pub(crate) fn take_sent(&mut self) -> Sent {
+        let trouble = self.trouble.take().unwrap_or_default();
         let moment = |at: u64| (at != NEVER).then_some(Timestamp::from_nanos(at));
         Sent {
             packets: self.packets,
@@ -252,8 +258,8 @@ impl Half {
             window_scale: (self.window_scale != NO_SCALE).then_some(self.window_scale),
             fin_at: moment(self.fin_at),
             rst_at: moment(self.rst_at),
-            data_rtt: self.data_rtt,
-            timestamp_rtt: self.timestamp_rtt,
+            data_rtt: self.data_rtt.summary(trouble.data_rtt),
+            timestamp_rtt: self.timestamp_rtt.summary(trouble.timestamp_rtt),
         }
     }
 
@@ -472,7 +478,10 @@ impl Half {
             && (echo.wrapping_sub(self.stamp) as i32) >= 0
         {
             if echo == self.stamp {
-                self.timestamp_rtt.record(segment.at.saturating_sub(self.stamp_at));
+                let rtt = segment.at.saturating_sub(self.stamp_at);
+                if !self.timestamp_rtt.record(rtt) {
+                    self.trouble().timestamp_rtt.record(rtt);
+                }
             }
             self.awaits_stamp = false;
         }

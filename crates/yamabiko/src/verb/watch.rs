@@ -8,6 +8,7 @@
 //!
 //! Packets are analysed as they come and their records written as they close: memory does not grow with the capture.
 
+mod blocks;
 mod document;
 mod face;
 mod file;
@@ -80,6 +81,9 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
         servers: arguments.servers.clone(),
         // Not to be guessed by whoever sends the packets.
         hash_seed: random(),
+        // Nothing but the files has them.
+        words: !arguments.no_save
+            || [&arguments.clf, &arguments.csv, &arguments.jsonl].iter().any(|path| path.is_some()),
         ..WatchSpec::default()
     });
     // The source first: what cannot be opened leaves no folder behind.
@@ -139,10 +143,10 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     sink.take(&mut watch);
     let part = sink.summary.part(&watch, &name, capture_point);
     let fresh = sink.fresh();
-    let rtt = RttBuckets::of(watch.handshake_rtt_histogram());
     let store_failure = sink.finish(part.capture_drops, ending.to).err();
     let sending_failure = sender.and_then(|sender| {
         let elapsed_s = ending.to.since(ending.from).as_secs_f64();
+        let rtt = RttBuckets::of(watch.handshake_rtt_histogram());
         let view = View { elapsed_s, totals: part.clone(), rtt, ..View::default() };
         let failure = ending.failure.as_ref().map(|failure| format!("{failure:#}"));
         sender.finish(fresh, &view, End { interrupted: ending.interrupted, failure }, &interrupts).err()
@@ -223,4 +227,4 @@ fn create(path: &Path) -> Result<std::fs::File> {
 }
 
 /// Connections recorded at once when the capture ends.
-const TAKE_AT_END: usize = 4096;
+const TAKE_AT_END: usize = 256;

@@ -41,7 +41,9 @@ fn times_that_do_not_fit_the_distances_are_invalid() {
 #[test]
 fn doubts_about_the_capture_are_doubts() {
     assert_eq!(spoilt("wire_kept_up", |case| case.watched().lag = Duration::from_millis(1001)), Verdict::Suspect);
-    assert_eq!(spoilt("wire_clock", |case| case.watched().clock_deviation_ns = 100_001), Verdict::Suspect);
+    let mut case = Case::good();
+    case.watched().clock_deviation_ns = 100_001;
+    assert_eq!((case.state("wire_clock"), case.judge().verdict), (CheckState::Failed, Verdict::Suspect));
 }
 
 #[test]
@@ -70,6 +72,34 @@ fn a_capture_with_holes_makes_the_run_suspect_and_judges_nothing() {
     for name in ["witnesses_agree_requests", "witnesses_agree_connections", "littles_law_wire_connections"] {
         assert_eq!(case.state(name), CheckState::CouldNotRun, "{name}");
     }
+}
+
+#[test]
+fn moments_on_another_clock_and_lost_records_contradict_nobody() {
+    let spoils: [fn(&mut Case); 4] = [
+        |case| case.watched().records_lost = 1,
+        |case| case.watched().clock_deviation_ns = 3_600_000_000_000,
+        |case| case.records_lost = 500,
+        |case| case.watched().whole.evicted = 1,
+    ];
+    for spoil in spoils {
+        let mut case = Case::good();
+        spoil(&mut case);
+        // An hour off, no request of the one witness is in the span of the other's.
+        (case.agreed().load_only, case.agreed().wire_only) = (500, 500);
+        assert_eq!(case.state("witnesses_agree_requests"), CheckState::CouldNotRun);
+        assert_eq!(case.judge().verdict, Verdict::Suspect, "{:?}", case.judge());
+    }
+}
+
+#[test]
+fn a_run_too_short_for_samples_is_doubtful_only_where_there_was_something_to_see() {
+    let mut case = Case::good();
+    case.watched().levels = WireLevels::default();
+    assert_eq!(case.state("littles_law_wire_connections"), CheckState::CouldNotRun);
+    (case.figures().connections_ns, case.figures().in_flight_ns) = (0, 0);
+    assert_eq!(case.state("littles_law_wire_connections"), CheckState::NotApplicable);
+    assert_eq!(case.state("littles_law_wire_requests"), CheckState::NotApplicable);
 }
 
 #[test]
@@ -102,7 +132,12 @@ fn checks_know_when_they_do_not_apply() {
     for name in ["rtt_at_server_as_asked", "rtt_tail_at_server_as_asked"] {
         assert_eq!(state(|case| case.rtt_varies = true, name), CheckState::NotApplicable, "{name}");
     }
-    for spoil in [(|case| case.figures().by_direction = 1) as fn(&mut Case), |case| case.figures().incomplete = 1] {
+    let few = |case: &mut Case| {
+        case.figures().handshake_error = stats::Histogram::new();
+        case.figures().handshake_error.record_n(2_500_000, 19);
+    };
+    assert_eq!(state(few, "rtt_at_server_as_asked"), CheckState::NotApplicable, "four at one moment are no median");
+    for spoil in [(|case| case.figures().ended_by_direction = 1) as fn(&mut Case), |case| case.figures().unended = 1] {
         assert_eq!(state(spoil, "littles_law_wire_requests"), CheckState::NotApplicable);
     }
     assert_eq!(state(|_| (), "path_on_time_from_outside"), CheckState::NotApplicable);

@@ -26,7 +26,7 @@ impl Made {
 
     /// RTT asked for at the quantile `q` of the clients, who all ask equally often, in ns.
     fn asked_at(&self, q: f64) -> Option<u64> {
-        at_step(&self.asked_rtts_ns, q)
+        at_step(&self.asked_rtts_ns, self.asked_rtts_ns.len(), q)
     }
 }
 
@@ -99,18 +99,19 @@ fn rtts(made: &Made) -> Vec<ReproductionRow> {
                 // The curve was never tabulated.
                 (false, _) => None,
             },
-            here: at_step(&made.seen.rtts_ns, q).map(ms),
+            here: at_step(&made.seen.rtts_ns, made.seen.opened, q).map(ms),
             note: made.asked_at(q).map(|asked_ns| format!("{:.3} ms asked", ms(asked_ns))).unwrap_or_default(),
             ..row(made, &format!("RTT at the server, {:.0} % of connections below", q * 100.0), "ms")
         })
         .collect()
 }
 
-/// The value just above the share `q` of `rising`: in the middle of that step of the distribution, since at its edge
-/// one connection more or less would decide which of two clients it is.
-fn at_step(rising: &[u64], q: f64) -> Option<u64> {
-    let middle = (q + 0.5 / f64::from(CLIENTS)) * rising.len() as f64;
-    rising.get((middle as usize).min(rising.len().saturating_sub(1))).copied()
+/// The value just above the share `q` of `all` values, of which `rising` are known and the others are larger: in the
+/// middle of that step of the distribution, since at its edge one connection more or less would decide which of two
+/// clients it is.
+fn at_step(rising: &[u64], all: usize, q: f64) -> Option<u64> {
+    let middle = (q + 0.5 / f64::from(CLIENTS)) * all as f64;
+    rising.get(middle as usize).copied()
 }
 
 fn arrivals(made: &Made) -> [ReproductionRow; 2] {
@@ -161,7 +162,9 @@ mod tests {
         let seen = Seen {
             seconds: (0..10).map(second).collect(),
             steady: 2..9,
-            rtts_ns: asked_rtts_ns.iter().map(|rtt_ns| rtt_ns + 50_000).collect(),
+            opened: asked_rtts_ns.len(),
+            // The two farthest tell none.
+            rtts_ns: asked_rtts_ns.iter().take(98).map(|rtt_ns| rtt_ns + 50_000).collect(),
         };
         Made { experiment: &EXPERIMENTS[number - 1], setting, seen, asked_rtts_ns }
     }
@@ -181,6 +184,7 @@ mod tests {
         let ratio = rows.iter().find(|row| row.experiment == "5 over 2").unwrap();
         assert!(ratio.note.starts_with("2.25 is expected") && ratio.note.contains("+0.0 %"), "{}", ratio.note);
         assert_eq!(here(&rows, "5", RTT_MEDIAN), 109.05);
+        assert_eq!(here(&rows, "5", "RTT at the server, 90 % of connections below"), 189.05);
         assert_eq!(rows.iter().filter(|row| row.experiment == "2" && row.quantity.starts_with("RTT")).count(), 1);
         assert_eq!(rows.iter().filter(|row| row.experiment == "5" && row.quantity.starts_with("RTT")).count(), 5);
         assert_eq!(here(&rows, "1", ARRIVALS_MEAN), 110.0);

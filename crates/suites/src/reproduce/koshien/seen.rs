@@ -16,7 +16,10 @@ pub struct Seen {
     pub seconds: Vec<WatchSecond>,
     /// Indices of the seconds that lie wholly between the end of the warm-up and the last SYN.
     pub steady: Range<usize>,
-    /// Handshake RTTs at the server of the connections opened in those seconds, in ns, rising.
+    /// Connections opened from the end of the warm-up to the last SYN.
+    pub opened: usize,
+    /// Their handshake RTTs at the server, in ns, rising. A handshake whose SYN-ACK was sent again tells none (Karn's
+    /// rule), and Linux sends it again after 1 s: those missing are the farthest.
     pub rtts_ns: Vec<u64>,
 }
 
@@ -57,13 +60,10 @@ impl Seen {
             |second: &WatchSecond| second.second * SECOND_NS >= from_ns && (second.second + 1) * SECOND_NS <= last;
         let start = seconds.iter().position(is_steady).unwrap_or(seconds.len());
         let length = seconds[start..].iter().take_while(|second| is_steady(second)).count();
-        let mut rtts_ns: Vec<u64> = handshakes
-            .iter()
-            .filter(|(syn_at, _)| (from_ns..=last).contains(syn_at))
-            .filter_map(|(_, rtt_ns)| *rtt_ns)
-            .collect();
+        let opened = || handshakes.iter().filter(|(syn_at, _)| (from_ns..=last).contains(syn_at));
+        let mut rtts_ns: Vec<u64> = opened().filter_map(|(_, rtt_ns)| *rtt_ns).collect();
         rtts_ns.sort_unstable();
-        Seen { seconds, steady: start..start + length, rtts_ns }
+        Seen { seconds, steady: start..start + length, opened: opened().count(), rtts_ns }
     }
 
     /// Connections in process: the means of the steady seconds.
@@ -104,14 +104,15 @@ mod tests {
     fn only_whole_seconds_between_warm_up_and_the_last_arrival_are_steady() {
         // Seconds 9 to 16; load from 10.5 s to 15.2 s, of which 2 s are warm-up: 13 and 14 are whole.
         let seconds = (9..=16).map(|at| second(at, at as f64)).collect();
-        let handshakes: Vec<_> = (0..48).map(|i| (10_500_000_000 + i * 100_000_000, Some(1000 + i))).collect();
+        let mut handshakes: Vec<_> = (0..48).map(|i| (10_500_000_000 + i * 100_000_000, Some(1000 + i))).collect();
+        handshakes.push((15_200_000_000, None));
         let seen = Seen::of(seconds, &handshakes, Duration::from_secs(2));
         assert_eq!(seen.seconds[0].second, 10);
         assert_eq!(seen.steady, 3..5);
         let spread = seen.connections().unwrap();
         assert_eq!((spread.mean, spread.low, spread.high), (13.5, 13.0, 14.0));
         assert!((spread.stddev - 0.5f64.sqrt()).abs() < 1e-12);
-        assert_eq!(seen.rtts_ns.len(), 28, "those before 12.5 s are warm-up");
+        assert_eq!((seen.opened, seen.rtts_ns.len()), (29, 28), "those before 12.5 s are warm-up");
         assert_eq!((seen.rtts_ns[0], seen.rtts_ns[27]), (1020, 1047));
     }
 

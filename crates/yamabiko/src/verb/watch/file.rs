@@ -1,19 +1,18 @@
 //! Packets out of a capture file or a pipe.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use sys::signal::{Interrupts, wait_readable};
+use sys::signal::Interrupts;
 use units::Timestamp;
 use watch::Watch;
-use wire::capture::{BLOCK_MAX, Captured, Decoder, Step};
+use wire::capture::{Captured, Decoder, Step};
 use wire::link::LinkType;
 
 use super::Ending;
+use super::blocks::{self, Block, Joined};
 use super::sink::Sink;
 use crate::args;
 use crate::terminal::say;
@@ -109,35 +108,30 @@ fn read(
     interrupts: &Interrupts,
     reading: &mut Reading<'_, '_>,
 ) -> Result<bool, Error> {
-    let mut buffer = vec![0; BLOCK_MAX + READ];
-    let (mut from, mut to) = (0, 0);
-    loop {
-        match decoder.decode(&buffer[from..to])? {
-            Step::Packet { packet, used } => {
-                reading.packet(&packet, decoder.interface_name(packet.interface));
-                from += used;
-            }
-            Step::Skip { used } => from += used,
-            Step::More { .. } => {
-                buffer.copy_within(from..to, 0);
-                (from, to) = (0, to - from);
-                // A pipe may be silent for long; a file is always readable.
-                while interrupts.count() == 0 && !wait_readable(input.as_fd(), Duration::from_millis(200)) {}
-                if interrupts.count() > 0 {
-                    return Ok(true);
+    blocks::read(input, interrupts, |blocks| {
+        let mut bytes = Joined::default();
+        loop {
+            match decoder.decode(bytes.get())? {
+                Step::Packet { packet, used } => {
+                    reading.packet(&packet, decoder.interface_name(packet.interface));
+                    bytes.drop_first(used);
                 }
-                match input.read(&mut buffer[to..]) {
-                    Ok(0) if decoder.offset() == 0 && to == 0 => {
+                Step::Skip { used } => bytes.drop_first(used),
+                Step::More { .. } => match blocks.next() {
+                    Block::Bytes(block) => blocks.give_back(bytes.append(block)),
+                    Block::Interrupted => return Ok(true),
+                    Block::End if decoder.offset() == 0 && bytes.get().is_empty() => {
                         bail!("it is empty; a capture without packets has a header")
                     }
-                    Ok(0) => return decoder.finish(to).map(|()| false).map_err(Error::from),
-                    Ok(bytes) => to += bytes,
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error).context(format!("byte {}: reading", decoder.offset() + to as u64)),
-                }
+                    Block::End => return decoder.finish(bytes.get().len()).map(|()| false).map_err(Error::from),
+                    Block::Failed(error) => {
+                        let offset = decoder.offset() + bytes.get().len() as u64;
+                        return Err(error).context(format!("byte {offset}: reading"));
+                    }
+                },
             }
         }
-    }
+    })
 }
 
 /// What the kernel's filter does for a device: one of the ports, and one of the hosts, at either end.
@@ -169,7 +163,5 @@ fn is_asked_for(arguments: &args::Watch, link: LinkType, packet: &Captured<'_>) 
         .any(|port| arguments.ports.contains(&u16::from_be_bytes([port[0], port[1]])))
 }
 
-/// Bytes asked for at once.
-const READ: usize = 1 << 20;
 /// Packets between two looks for finished records.
 const TAKE_EVERY: u64 = 4096;

@@ -50,6 +50,11 @@ impl Logs {
         Ok(Logs(logs))
     }
 
+    /// Whether none was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds requests to each.
     ///
     /// # Errors

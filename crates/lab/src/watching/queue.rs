@@ -1,0 +1,127 @@
+//! Records on their way from the watching thread to the recorder.
+//!
+//! Passing on never waits, since a ring that is not read is a ring that overflows. A recorder that gets no time, beside a
+//! loop that is busy without end, would let the queue grow with every request: so it is bounded, and what finds no room is
+//! counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::WireBatch;
+
+/// Records of connections and requests that may wait: some 1 GB, as much as the loop keeps of its own.
+const WAITING_MAX: usize = 4 << 20;
+
+/// The watching thread's end.
+#[derive(Debug)]
+pub struct Outlet {
+    sender: Sender<WireBatch>,
+    waiting: Arc<AtomicUsize>,
+    max: usize,
+}
+
+/// The recorder's end.
+#[derive(Debug)]
+pub struct Inlet {
+    receiver: Receiver<WireBatch>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Both ends.
+pub fn queue() -> (Outlet, Inlet) {
+    with_room_for(WAITING_MAX)
+}
+
+fn with_room_for(max: usize) -> (Outlet, Inlet) {
+    let (sender, receiver) = channel();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    (Outlet { sender, waiting: Arc::clone(&waiting), max }, Inlet { receiver, waiting })
+}
+
+impl Outlet {
+    /// Passes a batch on; gives how many of its records found no room and are lost. Seconds always do.
+    pub(super) fn pass(&self, mut batch: WireBatch) -> u64 {
+        let mut lost = 0;
+        if self.waiting.load(Ordering::Relaxed) + batch.records() > self.max {
+            lost = batch.records() as u64;
+            (batch.requests, batch.connections) = (Vec::new(), Vec::new());
+        }
+        if batch.records() > 0 || !batch.seconds.is_empty() {
+            self.waiting.fetch_add(batch.records(), Ordering::Relaxed);
+            // Hung up only when the recorder has gone, and then nobody asks for records.
+            let _ = self.sender.send(batch);
+        }
+        lost
+    }
+}
+
+impl Inlet {
+    /// The next batch, if one is waiting.
+    pub fn try_take(&self) -> Option<WireBatch> {
+        self.receiver.try_recv().ok().inspect(|batch| self.taken(batch))
+    }
+
+    /// The next batch; `None` when the watching thread has ended.
+    pub fn take(&self) -> Option<WireBatch> {
+        self.receiver.recv().ok().inspect(|batch| self.taken(batch))
+    }
+
+    fn taken(&self, batch: &WireBatch) {
+        self.waiting.fetch_sub(batch.records(), Ordering::Relaxed);
+    }
+}
+
+impl WireBatch {
+    fn records(&self) -> usize {
+        self.requests.len() + self.connections.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ledger::{Framing, WatchSecond, WireRequest};
+
+    use super::*;
+
+    fn batch(requests: usize) -> WireBatch {
+        let request = WireRequest {
+            connection: 0,
+            client: "198.19.0.1:5000".parse().unwrap(),
+            server: "198.18.0.1:80".parse().unwrap(),
+            index: 0,
+            request_first_at: None,
+            request_last_at: None,
+            response_first_at: None,
+            response_last_at: None,
+            method: None,
+            host: None,
+            path: None,
+            status: None,
+            request_bytes: 0,
+            response_bytes: 0,
+            framing: Framing::Exact,
+            complete: false,
+        };
+        WireBatch { requests: vec![request; requests], seconds: vec![WatchSecond::default()], ..WireBatch::default() }
+    }
+
+    #[test]
+    fn a_recorder_that_takes_nothing_costs_bounded_memory_and_is_told() {
+        let (outlet, inlet) = with_room_for(10);
+        assert_eq!([outlet.pass(batch(6)), outlet.pass(batch(4)), outlet.pass(batch(1))], [0, 0, 1]);
+        let took = |batch: Option<WireBatch>| batch.map(|batch| (batch.requests.len(), batch.seconds.len()));
+        assert_eq!(took(inlet.try_take()), Some((6, 1)));
+        assert_eq!(outlet.pass(batch(6)), 0, "there is room again");
+        drop(outlet);
+        let rest: Vec<_> = std::iter::from_fn(|| took(inlet.take())).collect();
+        assert_eq!(rest, [(4, 1), (0, 1), (6, 1)]);
+    }
+
+    #[test]
+    fn nothing_is_not_passed_on() {
+        let (outlet, inlet) = with_room_for(10);
+        assert_eq!(outlet.pass(WireBatch::default()), 0);
+        assert!(inlet.try_take().is_none());
+    }
+}

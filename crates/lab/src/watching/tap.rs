@@ -1,0 +1,59 @@
+//! One ring of the witness, with a count of what went in and what came out.
+
+use sys::capture::{Capture, Framing};
+use units::Bytes;
+use wire::link::LinkType;
+
+/// A ring, and what has come out of it.
+pub(super) struct Tap {
+    pub(super) ring: Capture,
+    /// Packets that the kernel put into it, as last counted.
+    kept: u64,
+    /// Packets that were taken out.
+    pub(super) taken: u64,
+}
+
+impl Tap {
+    pub(super) fn new(ring: Capture) -> Tap {
+        Tap { ring, kept: 0, taken: 0 }
+    }
+
+    /// Asks what the kernel has counted; gives the packets lost since the last time.
+    pub(super) fn count(&mut self) -> sys::Result<u64> {
+        let counted = self.ring.statistics()?;
+        self.kept += counted.packets.saturating_sub(counted.drops);
+        Ok(counted.drops)
+    }
+
+    /// Packets in it by the last count.
+    pub(super) fn waiting(&self) -> u64 {
+        self.kept.saturating_sub(self.taken)
+    }
+
+    /// How its packets start.
+    pub(super) fn link(&self) -> LinkType {
+        match self.ring.framing() {
+            Framing::Ethernet => LinkType::Ethernet,
+            Framing::Ip => LinkType::RawIp,
+        }
+    }
+}
+
+/// Size and number of the blocks of a ring: large ones, so that it is emptied in few turns, unless there is no room.
+pub(super) fn blocks(ring: Bytes) -> (u32, u32) {
+    let block_bytes = if ring >= Bytes(8 << 20) { 1 << 20 } else { 64 << 10 };
+    (block_bytes, (ring.0 / u64::from(block_bytes)).max(1) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_is_as_large_as_asked_whatever_its_blocks() {
+        assert_eq!(blocks(Bytes(32 << 20)), (1 << 20, 32));
+        assert_eq!(blocks(Bytes(8 << 20)), (1 << 20, 8));
+        assert_eq!(blocks(Bytes(1 << 20)), (64 << 10, 16));
+        assert_eq!(blocks(Bytes(1)), (64 << 10, 1), "never none");
+    }
+}

@@ -1,0 +1,79 @@
+//! Round trips of a connection in half the room: most connections have few, and short ones.
+
+use ledger::RttSummary;
+
+/// An [`RttSummary`] for as long as the sum stays below 2^32 ns (4.3 s). What comes later is another's to keep.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rtt {
+    /// Number of samples; the top bit says that there is no room for more.
+    count: u32,
+    min_ns: u32,
+    max_ns: u32,
+    sum_ns: u32,
+}
+
+const FULL: u32 = 1 << 31;
+
+impl Rtt {
+    /// Takes one sample in; false when it has no room for it, and then never again.
+    #[inline]
+    pub(super) fn record(&mut self, rtt_ns: u64) -> bool {
+        // A sample may be of 0 ns, so that the sum does not bound their number.
+        let has_room = self.count < FULL - 1;
+        let sum = u64::from(self.sum_ns).saturating_add(rtt_ns);
+        let (Ok(sum_ns), true) = (u32::try_from(sum), has_room) else {
+            self.count |= FULL;
+            return false;
+        };
+        // No larger than the sum.
+        let rtt_ns = rtt_ns as u32;
+        self.min_ns = if self.count == 0 { rtt_ns } else { self.min_ns.min(rtt_ns) };
+        self.max_ns = self.max_ns.max(rtt_ns);
+        self.sum_ns = sum_ns;
+        self.count += 1;
+        true
+    }
+
+    /// All samples: those here, and `later` ones.
+    pub(super) fn summary(self, later: RttSummary) -> RttSummary {
+        let own = RttSummary {
+            count: self.count & !FULL,
+            min_ns: self.min_ns.into(),
+            max_ns: self.max_ns.into(),
+            sum_ns: self.sum_ns.into(),
+        };
+        match (own.count, later.count) {
+            (_, 0) => own,
+            (0, _) => later,
+            _ => RttSummary {
+                count: own.count.saturating_add(later.count),
+                min_ns: own.min_ns.min(later.min_ns),
+                max_ns: own.max_ns.max(later.max_ns),
+                sum_ns: own.sum_ns.saturating_add(later.sum_ns),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn in_two_places_it_is_the_same_summary(
+            samples in prop::collection::vec(prop_oneof![0u64..1000, 0u64..2_000_000_000, any::<u64>()], 0..20)
+        ) {
+            let (mut whole, mut small, mut later) = (RttSummary::default(), Rtt::default(), RttSummary::default());
+            for sample in samples {
+                whole.record(sample);
+                if !small.record(sample) {
+                    later.record(sample);
+                }
+            }
+            prop_assert_eq!(small.summary(later), whole);
+        }
+    }
+}
