@@ -41,7 +41,7 @@ impl Tap {
 
 /// Size and number of the blocks of a ring: large ones, so that it is emptied in few turns, unless there is no room.
 pub(super) fn blocks(ring: Bytes) -> (u32, u32) {
-    let block_bytes = if ring >= Bytes(8 << 20) { 1 << 20 } else { 64 << 10 };
+    let block_bytes = if ring >= Bytes(8 << 20) { 256 << 10 } else { 64 << 10 };
     (block_bytes, (ring.0 / u64::from(block_bytes)).max(1) as u32)
 }
 
@@ -51,8 +51,8 @@ mod tests {
 
     #[test]
     fn a_ring_is_as_large_as_asked_whatever_its_blocks() {
-        assert_eq!(blocks(Bytes(32 << 20)), (1 << 20, 32));
-        assert_eq!(blocks(Bytes(8 << 20)), (1 << 20, 8));
+        assert_eq!(blocks(Bytes(32 << 20)), (256 << 10, 128));
+        assert_eq!(blocks(Bytes(8 << 20)), (256 << 10, 32));
         assert_eq!(blocks(Bytes(1 << 20)), (64 << 10, 16));
         assert_eq!(blocks(Bytes(1)), (64 << 10, 1), "never none");
     }

@@ -14,7 +14,7 @@ const ROUNDS: usize = 3;
 /// How long the watchers look, from half a second before the server is there: they must have said what they lost
 /// before the end of the run ends them. The load lasts a second longer than they look at it.
 const WATCHED_S: f64 = 7.5;
-const LOADED: &str = "8s";
+const LOADED: &str = "10s";
 
 /// Loads: what they are called, and arguments of `bench`.
 const LOADS: [(&str, &[&str]); 4] = [
