@@ -89,7 +89,7 @@ fn volleys(yamabiko: &Path, site: &Site) -> Result<()> {
     let text = output(
         Command::new(yamabiko)
             .args(["bench", &format!("http://server:{PORT}/1k.bin"), "--server", &site.nginx()])
-            .args(["--rtt", "48ms", "-c", "64", "-d", "5s", "--json", "--no-save"]),
+            .args(["--rtt", "48ms", "-c", "64", "-d", "5s", "--watch", "none", "--json", "--no-save"]),
     )?;
     let path = serde_json::from_str::<Document>(&text)?.path.context("the document has no path part")?;
     println!(
@@ -111,18 +111,19 @@ fn throughput(yamabiko: &Path, site: &Site) -> Result<()> {
             let _nginx = Running::start(&site.nginx(), None)?;
             wrk_figures(&output(&mut wrk(format!("http://127.0.0.1:{PORT}/{file}")))?)
         };
-        let through = || -> Result<(f64, f64)> {
+        let through = |watch: &str| -> Result<(f64, f64)> {
             let inner = wrk(format!("http://server:{PORT}/{file}"));
             let mut net = Command::new(yamabiko);
-            net.args(["net", "--rtt", "0ms", "--server", &site.nginx(), "--"])
+            net.args(["net", "--rtt", "0ms", "--watch", watch, "--server", &site.nginx(), "--"])
                 .arg(inner.get_program())
                 .args(inner.get_args());
             wrk_figures(&output(&mut net)?)
         };
-        let (mut a, mut b, mut again) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut a, mut b, mut watched, mut again) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..THROUGHPUT_ROUNDS {
             a.push(direct()?);
-            b.push(through()?);
+            b.push(through("none")?);
+            watched.push(through("server")?);
             again.push(direct()?);
             std::thread::sleep(Duration::from_millis(200));
         }
@@ -132,9 +133,11 @@ fn throughput(yamabiko: &Path, site: &Site) -> Result<()> {
         println!("{}", line("direct", "req/s", &requests(&a)));
         println!("{}", line("through the path", "req/s", &requests(&b)));
         println!("{}", line("through the path", "MB/s", &megabytes(&b)));
+        println!("{}", line("through, watched", "req/s", &requests(&watched)));
         println!(
-            "  through / direct {:.3}; direct / direct again {:.3}",
+            "  through / direct {:.3}; watched / direct {:.3}; direct / direct again {:.3}",
             ratio(&requests(&b), &requests(&a)),
+            ratio(&requests(&watched), &requests(&a)),
             ratio(&requests(&a), &requests(&again))
         );
     }
