@@ -29,20 +29,14 @@ pub struct Call<'a> {
 }
 
 /// What it counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// Connections it opened.
     pub connections: u64,
-    /// Replies it got.
-    pub replies: u64,
     /// Replies of status 2xx.
     pub good: u64,
     /// Errors of every kind, those of its own machine (descriptors, ports) included.
     pub errors: u64,
-    /// From the first connection to the last reply, in s.
-    pub duration_s: f64,
-    /// Most connections open at once, as it saw them.
-    pub concurrent_max: u64,
 }
 
 impl Httperf {
@@ -90,11 +84,8 @@ impl Said {
         let read = || {
             Some(Said {
                 connections: figure("Total:", "connections ")? as u64,
-                replies: figure("Total:", "replies ")? as u64,
                 good: figure("Reply status:", "2xx=")? as u64,
                 errors: figure("Errors:", "total ")? as u64,
-                duration_s: figure("Total:", "test-duration ")?,
-                concurrent_max: figure("Connection rate:", "<=")? as u64,
             })
         };
         read().ok_or_else(|| SuiteError::Program {
@@ -124,9 +115,7 @@ Errors: fd-unavail 0 addrunavail 0 ftab-full 0 other 0
     #[test]
     fn its_report_is_read() {
         let said = Said::read(REPORT).unwrap();
-        let wanted =
-            Said { connections: 880, replies: 878, good: 870, errors: 2, duration_s: 8.184, concurrent_max: 26 };
-        assert_eq!(said, wanted);
+        assert_eq!(said, Said { connections: 880, good: 870, errors: 2 });
     }
 
     #[test]

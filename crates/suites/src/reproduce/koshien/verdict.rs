@@ -29,7 +29,7 @@ pub fn of_run(name: &str, validity: &Validity) -> Vec<Check> {
     checks
 }
 
-/// httperf must have got every reply, without errors of its own machine, at the rate it was asked for.
+/// httperf must have got every reply, without errors of its own machine. At which rate, the wire says.
 pub fn of_httperf(name: &str, said: &Said) -> Check {
     let missing = said.connections.saturating_sub(said.good) + said.errors;
     Check {
