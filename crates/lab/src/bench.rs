@@ -91,10 +91,11 @@ pub fn bench(
 ) -> Result<Outcome, LabError> {
     plan.check()?;
     let target = Target::parse(&plan.load.url).map_err(LabError::plan)?;
-    let clients = match &plan.path {
-        Some(path) => Some(distances::clients(path, plan.load.clients)?),
+    let spec = match &plan.path {
+        Some(path) => Some(distances::spec(path, plan.load.clients)?),
         None => None,
     };
+    let clients = spec.as_ref().map(|spec| &spec.clients[..]);
     let body = read_body(plan)?;
     let headers =
         plan.load.headers.iter().map(|line| parse_header(line)).collect::<Result<_, _>>().map_err(LabError::plan)?;
@@ -121,9 +122,9 @@ pub fn bench(
     let mut path_io = None;
     let mut taps = None;
     let port = target.port;
-    if let (Some(path), Some(server), Some(clients)) = (&plan.path, &plan.server, &clients) {
+    if let (Some(path), Some(server), Some(spec)) = (&plan.path, &plan.server, &spec) {
         let made = Places::new(Some(server), &cores, log.as_deref(), rootless).and_then(|mut made| {
-            let path_io = made.connect(clients, path.offload, &server.tcp, &cores, plan.seed)?;
+            let path_io = made.connect(spec, path.offload, &server.tcp, &cores, plan.seed)?;
             server::start(&mut made, server, target.port)?;
             let taps = Taps::open(&made, plan.watch_at(), Some(target.port), &plan.watch)?;
             Ok((made, path_io, taps))
@@ -138,7 +139,6 @@ pub fn bench(
     let (measured_from, _) = load.measured();
     let sampler = LevelSampler::new(plan.seed, start, measured_from);
     let rtts_ns = clients
-        .as_ref()
         .map(|clients| clients.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect::<Vec<u64>>());
     let tally = Tally::new(TallySpec {
         open_loop: plan.load.rate.is_some(),
@@ -154,7 +154,7 @@ pub fn bench(
         progress: &progress,
         start,
         measured: load.measured(),
-        clients: clients.as_deref().unwrap_or_default(),
+        spec: spec.as_ref(),
         port,
         cores: &cores,
         folder: folder.as_ref(),
@@ -173,7 +173,7 @@ pub fn bench(
         duration: plan.load.duration,
         warmup: plan.load.warmup,
         requests: plan.load.requests,
-        notes: notes(plan, &places, clients.as_deref().unwrap_or_default(), connections_max),
+        notes: notes(plan, &places, clients.unwrap_or_default(), connections_max),
     });
 
     let mut looked = Looked::default();
@@ -190,7 +190,7 @@ pub fn bench(
             progress: Arc::clone(&progress),
             stop: stop.as_fd(),
             drain: plan.load.connect_timeout + plan.load.timeout,
-            grace: if notes_ports { distances::grace(clients.as_deref().unwrap_or_default()) } else { Duration::ZERO },
+            grace: if notes_ports { distances::grace(clients.unwrap_or_default()) } else { Duration::ZERO },
         };
         let net = match &places {
             Some(places) => Some(places.client_net.try_clone().map_err(LabError::environment)?),
@@ -225,7 +225,7 @@ pub fn bench(
         load,
         sampler,
         path,
-        clients: clients.as_deref(),
+        spec: spec.as_ref(),
         handshakes,
         loop_health,
         records_lost,
@@ -484,7 +484,7 @@ fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath], connectio
             plan.load.clients
         ));
     }
-    let cut = |link: &path::LinkSpec| link.variation > link.delay;
+    let cut = |link: &path::LinkSpec| link.variation() > link.delay();
     let clients_cut = clients.iter().filter(|client| cut(&client.up) || cut(&client.down)).count();
     if clients_cut > 0 {
         notes.push(format!(

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use path::{ClientPath, LinkSpec, Override, Profile, ProfileError, QueueLimit};
-use units::Limit;
+use path::{ClientPath, Override, PathSpec, Profile, ProfileError, QueueLimit};
 
 use crate::plan::{PathPlan, Queue};
 
@@ -52,12 +51,12 @@ pub fn named(profile: &str) -> Result<Profile, ProfileError> {
     }
 }
 
-/// Every client's path, in client order.
+/// The whole path, for so many clients.
 ///
 /// # Errors
 /// Those of [`profile`].
-pub fn clients(plan: &PathPlan, clients: u32) -> Result<Vec<ClientPath>, ProfileError> {
-    let mut paths = profile(plan)?.clients(clients);
+pub fn spec(plan: &PathPlan, clients: u32) -> Result<PathSpec, ProfileError> {
+    let mut spec = profile(plan)?.path(clients);
     let replace = Override {
         rtt: plan.rtt,
         variation: plan.variation,
@@ -69,16 +68,10 @@ pub fn clients(plan: &PathPlan, clients: u32) -> Result<Vec<ClientPath>, Profile
             Queue::Time(time) => QueueLimit::Time(time),
         }),
     };
-    for path in &mut paths {
+    for path in &mut spec.clients {
         replace.apply(path);
     }
-    Ok(paths)
-}
-
-/// Whether no link does anything but delay: only then is a client's RTT the same for every packet.
-pub fn only_delays(clients: &[ClientPath]) -> bool {
-    let plain = |link: &LinkSpec| link.rate == Limit::Unlimited && link.variation.is_zero() && link.loss.value() == 0.0;
-    clients.iter().all(|client| plain(&client.up) && plain(&client.down))
+    Ok(spec)
 }
 
 /// How long the path goes on after everything, so that both ends see the last connections closed: the longest way

@@ -89,7 +89,8 @@ pub fn net(
             path::AddressPlan::CLIENTS_MAX
         )));
     }
-    let clients = distances::clients(&plan.path, plan.clients)?;
+    let spec = distances::spec(&plan.path, plan.clients)?;
+    let clients = &spec.clients[..];
     let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
     // Here the program is the client, and it belongs with the server, not with the path.
     let cores = if plan.host.placement == Placement::Split {
@@ -111,7 +112,7 @@ pub fn net(
     let mut places = Places::new(plan.server.as_ref(), &CorePlan::default(), None, rootless)?;
     places.client_net = program.net().try_clone().map_err(LabError::environment)?;
     let tcp = plan.server.as_ref().map_or(&plan.server_tcp, |server| &server.tcp);
-    let path_io = places.connect(&clients, plan.path.offload, tcp, &CorePlan::default(), plan.seed)?;
+    let path_io = places.connect(&spec, plan.path.offload, tcp, &CorePlan::default(), plan.seed)?;
     if let Some(place) = &mut places.server {
         place.go().map_err(LabError::plan)?;
         // Nobody said which port it listens on; a server that cannot start is told apart from one that can.
@@ -153,7 +154,7 @@ pub fn net(
     let before = places.device_statistics().ok();
     let started = clock.now();
     let witness = taps
-        .map(|taps| watch(taps, plan, &clients, clock, &progress, started, folder.as_ref()))
+        .map(|taps| watch(taps, plan, clients, clock, &progress, started, folder.as_ref()))
         .transpose()
         .map_err(LabError::system("start the watch"))?;
     program.go().map_err(LabError::plan)?;
@@ -170,7 +171,7 @@ pub fn net(
             progress: Arc::clone(&progress),
             stop: stop.as_fd(),
             drain: Duration::ZERO,
-            grace: if at == WatchAt::None { Duration::ZERO } else { distances::grace(&clients) },
+            grace: if at == WatchAt::None { Duration::ZERO } else { distances::grace(clients) },
         };
         let core = cores.loop_core();
         // Where nothing is ever due later, being on time means nothing, and a path that waits its turn finds packets in
@@ -178,7 +179,7 @@ pub fn net(
         let keeps_time = clients.iter().any(|client| {
             [&client.up, &client.down]
                 .iter()
-                .any(|link| !link.delay.is_zero() || !link.variation.is_zero() || link.rate != Limit::Unlimited)
+                .any(|link| !link.delay().is_zero() || !link.variation().is_zero() || link.rate() != Limit::Unlimited)
         });
         let right = keeps_time.then(RealTimeRight::take).flatten();
         let thread = std::thread::Builder::new()
@@ -231,7 +232,7 @@ pub fn net(
     if let Some(error) = seen.as_ref().and_then(|(_, _, error)| error.as_deref()) {
         checks.push(gate::files_whole(error));
     }
-    let mut path_part = path_part::document(distances::name(&plan.path), &clients, &path, None);
+    let mut path_part = path_part::document(distances::name(&plan.path), clients, &path, None);
     path_part.from_outside = seen.as_ref().and_then(|(watched, ..)| watched.between.clone());
     let kept = |of: fn(&RunFolder) -> String| folder.as_ref().map(of).unwrap_or_default();
     let document = Document {

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use path::{AddressPlan, ClientPath, Network};
+use path::{AddressPlan, Network, PathSpec};
 use sys::accounting::HostFacts;
 use sys::cgroup::{Cgroup, Limits};
 use sys::namespace::{NetNamespace, Privilege};
@@ -146,7 +146,7 @@ impl Places {
     /// What the machine refuses, by name: /dev/net/tun above all.
     pub fn connect(
         &mut self,
-        clients: &[ClientPath],
+        spec: &PathSpec,
         offload: bool,
         tcp: &ServerTcp,
         cores: &CorePlan,
@@ -163,8 +163,8 @@ impl Places {
                 Err(error) => Steering::Failed(error.to_string()),
             },
         };
-        let addresses = AddressPlan { first_client: FIRST_CLIENT, clients: clients.len() as u32 };
-        Ok(PathIo::new(Network::new(addresses, clients, seed), client, server))
+        let addresses = AddressPlan { first_client: FIRST_CLIENT, clients: spec.clients.len() as u32 };
+        Ok(PathIo::new(Network::new(addresses, spec, seed), client, server))
     }
 
     /// What both devices counted: the clients' first.

@@ -3,6 +3,7 @@
 //! The command line and a plan file both end here. Every field has its default written out when a plan is printed,
 //! and unknown keys are errors: a misspelt option must not become a run that measured something else.
 
+mod path;
 mod watch;
 
 use std::path::PathBuf;
@@ -10,8 +11,9 @@ use std::time::Duration;
 
 use ledger::Method;
 use serde::{Deserialize, Serialize};
-use units::{BitRate, Bytes, CpuShare, Probability, RequestRate};
+use units::{CpuShare, RequestRate};
 
+pub use self::path::{PathPlan, Queue};
 pub use self::watch::{WatchAt, WatchPlan};
 use crate::slo::Slo;
 
@@ -116,79 +118,6 @@ pub enum ArrivalKind {
     Constant,
     /// Exponential gaps: independent users.
     Poisson,
-}
-
-/// The distances between the clients and the server.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PathPlan {
-    /// Name of a built-in profile, or a profile file; absent: constant, by `rtt`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<String>,
-    /// RTT of every client; replaces the profile's.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
-    pub rtt: Option<Duration>,
-    /// Variation of the delay per packet, each way; replaces the profile's.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
-    pub variation: Option<Duration>,
-    /// Loss probability per packet, each way; replaces the profile's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub loss: Option<Probability>,
-    /// Rate of each client's link to the server; replaces the profile's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub up: Option<BitRate>,
-    /// Rate of each client's link from the server; replaces the profile's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub down: Option<BitRate>,
-    /// Queue limit in front of each rate; replaces the profile's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<Queue>,
-    /// Whether big segments may pass the TUN devices whole. They are split wherever a link has a rate or a loss,
-    /// whatever is said here.
-    #[serde(default = "yes")]
-    pub offload: bool,
-}
-
-/// A queue limit as typed: an amount or a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
-    /// At most so many bytes wait.
-    Bytes(Bytes),
-    /// At most what the link sends in this time waits.
-    Time(Duration),
-}
-
-impl std::str::FromStr for Queue {
-    type Err = units::ParseError;
-
-    fn from_str(typed: &str) -> Result<Self, Self::Err> {
-        match units::parse_duration(typed) {
-            Ok(time) => Ok(Queue::Time(time)),
-            Err(_) => typed.parse().map(Queue::Bytes),
-        }
-    }
-}
-
-impl std::fmt::Display for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Queue::Bytes(bytes) => bytes.fmt(f),
-            Queue::Time(time) => f.write_str(&units::time::text::exact(*time)),
-        }
-    }
-}
-
-impl Serialize for Queue {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Queue {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let typed = String::deserialize(deserializer)?;
-        typed.parse().map_err(serde::de::Error::custom)
-    }
 }
 
 /// The server that the lab starts in its own namespace.
@@ -346,11 +275,11 @@ impl Plan {
         if load.connections == Some(0) {
             return refuse("connections = 0 (-c): at least one is needed".into());
         }
-        if load.clients == 0 || load.clients > path::AddressPlan::CLIENTS_MAX {
+        if load.clients == 0 || load.clients > ::path::AddressPlan::CLIENTS_MAX {
             return refuse(format!(
                 "clients = {} (--clients): from 1 to {} are possible",
                 load.clients,
-                path::AddressPlan::CLIENTS_MAX
+                ::path::AddressPlan::CLIENTS_MAX
             ));
         }
         if load.requests == Some(0) || load.duration == Some(Duration::ZERO) {
@@ -368,22 +297,8 @@ impl Plan {
         if load.method == Method::Post && load.body.is_none() {
             return refuse("POST needs a body file (--body)".into());
         }
-        if let Some(path) = &self.path
-            && path.queue.is_some()
-            && path.profile.is_none()
-            && path.up.is_none()
-            && path.down.is_none()
-        {
-            return refuse("a queue limit needs a rate to queue for: give up or down as well".into());
-        }
-        if let Some(PathPlan { profile: None, rtt, variation: Some(variation), .. }) = &self.path
-            && *variation * 2 > rtt.unwrap_or_default()
-        {
-            return refuse(format!(
-                "variation = {} is more than half of rtt = {}: no packet can be that early",
-                units::format_duration(*variation),
-                units::format_duration(rtt.unwrap_or_default())
-            ));
+        if let Some(path) = &self.path {
+            path.check().map_err(PlanError::Contradiction)?;
         }
         if self.server.as_ref().is_some_and(|server| server.command.trim().is_empty()) {
             return refuse("the server's command (--server) is empty".into());
@@ -441,10 +356,6 @@ fn default_response_timeout() -> Duration {
 
 fn default_server_start() -> Duration {
     Duration::from_secs(10)
-}
-
-fn yes() -> bool {
-    true
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use ledger::Direction;
-use path::{AddressPlan, ClientPath, Network, Override, Profile};
+use path::{AddressPlan, ClientPath, Network, Override, PathSpec, Profile};
 use stats::Rng;
 use units::{BitRate, Probability, Timestamp};
 
@@ -59,7 +59,7 @@ fn main() {
 fn run(paths: &[ClientPath]) -> f64 {
     let clients = paths.len() as u64;
     let addresses = AddressPlan::new(paths.len() as u32).expect("at most 65,534 clients");
-    let mut network = Network::new(addresses, paths, 1);
+    let mut network = Network::new(addresses, &PathSpec::new(paths.to_vec()), 1);
     let mut rng = Rng::named(1, "cost");
     // The traffic is made beforehand, or its making would be measured too: addresses are patched into two frames.
     let traffic: Vec<(u64, u32)> = (0..PACKETS)

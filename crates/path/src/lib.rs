@@ -30,7 +30,7 @@ pub mod network;
 mod overrides;
 mod pool;
 pub mod profile;
-mod spec;
+pub mod spec;
 mod split;
 mod wheel;
 
@@ -40,4 +40,4 @@ pub use lateness::Lateness;
 pub use network::{Departure, Network};
 pub use overrides::Override;
 pub use profile::{Draft, Files, Profile, ProfileError};
-pub use spec::{ClientPath, LinkSpec, QueueLimit};
+pub use spec::*;

@@ -2,11 +2,11 @@
 
 use ledger::Direction;
 use stats::Rng;
-use units::{Bytes, Limit, Timestamp};
+use units::{Bytes, Timestamp};
 
 use crate::draw::Draw;
 use crate::effect::{Delay, Effect, Fate, Loss, Rate, Variation};
-use crate::spec::{ClientPath, LinkSpec};
+use crate::spec::{ClientPath, EffectSpec, LinkSpec, RateSpec};
 
 /// Every link's delay, and every link's other effects, one link after the other; the place of a link is
 /// `2 * client + direction`, so finding it is no search.
@@ -34,7 +34,7 @@ impl Links {
             let draw = |kind: u64| Draw::new(Rng::new(seed, (link as u64) << 8 | kind).next());
             all.extend(effects(spec, draw).map(Some).chain(std::iter::repeat(None)).take(stride));
         }
-        let fastest = |spec: &LinkSpec| Delay::new(spec.delay.saturating_sub(spec.variation));
+        let fastest = |spec: &LinkSpec| Delay::new(spec.delay().saturating_sub(spec.variation()));
         Links { delays: specs().map(fastest).collect(), effects: all, stride }
     }
 
@@ -77,15 +77,20 @@ impl Link<'_> {
 
 /// The effects of one link in the order of travel, without the delay.
 fn effects(spec: &LinkSpec, mut draw: impl FnMut(u64) -> Draw) -> impl Iterator<Item = Effect> {
-    let loss = (spec.loss.value() > 0.0).then(|| Effect::Loss(Loss::new(spec.loss, draw(LOSS))));
-    let rate = match spec.rate {
-        Limit::At(rate) => Some(Effect::Rate(Rate::new(rate, spec.queue))),
-        Limit::Unlimited => None,
-    };
     // No delay is negative: a variation beyond the delay itself is cut to it.
-    let variation = spec.variation.min(spec.delay);
-    let variation = (!variation.is_zero()).then(|| Effect::Variation(Variation::new(variation, draw(VARIATION))));
-    [loss, rate, variation].into_iter().flatten()
+    let delay = spec.delay();
+    spec.effects.iter().filter_map(move |effect| match effect {
+        EffectSpec::Loss(loss) => (loss.value() > 0.0).then(|| Effect::Loss(Loss::new(*loss, draw(LOSS)))),
+        EffectSpec::Bottleneck(bottleneck) => match bottleneck.rate {
+            RateSpec::Constant(rate) => Some(Effect::Rate(Rate::new(rate, bottleneck.queue.limit))),
+            RateSpec::Trace(_) => unreachable!("being built"),
+        },
+        EffectSpec::Variation(variation) => {
+            let variation = (*variation).min(delay);
+            (!variation.is_zero()).then(|| Effect::Variation(Variation::new(variation, draw(VARIATION))))
+        }
+        _ => unreachable!("being built"),
+    })
 }
 
 /// Names of the draw sequences of one link. A later effect takes a new number, so that these do not shift.

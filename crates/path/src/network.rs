@@ -13,7 +13,7 @@ use crate::frame::{FRAME_MAX, Frame, OnWire};
 use crate::lateness::Lateness;
 use crate::link::Links;
 use crate::pool::{Buffer, Pool};
-use crate::spec::ClientPath;
+use crate::spec::PathSpec;
 use crate::split::SuperPacket;
 use crate::wheel::Wheel;
 
@@ -96,12 +96,13 @@ impl Network {
     /// should not take the machine with it.
     pub const MEMORY_LIMIT: Bytes = Bytes(4 << 30);
 
-    /// The path for `clients`, of which number `i` has the address `addresses.address(i)`. All randomness comes from
+    /// The path `path`, of whose clients number `i` has the address `addresses.address(i)`. All randomness comes from
     /// `seed`; what happens to one client's packets does not depend on those of others.
     ///
     /// # Panics
     /// When there are not as many clients as addresses.
-    pub fn new(addresses: AddressPlan, clients: &[ClientPath], seed: u64) -> Self {
+    pub fn new(addresses: AddressPlan, path: &PathSpec, seed: u64) -> Self {
+        let clients = &path.clients;
         assert_eq!(clients.len(), addresses.clients as usize, "one path for each client address");
         Network {
             addresses,

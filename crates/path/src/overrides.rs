@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use units::{BitRate, Limit, Probability};
+use units::{BitRate, Probability};
 
-use crate::spec::{ClientPath, QueueLimit};
+use crate::spec::{Bottleneck, ClientPath, EffectSpec, Queue, QueueLimit, RateSpec};
 
 /// Replacements for every client's path; `None` leaves what the profile says.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -28,29 +28,44 @@ impl Override {
     pub fn apply(&self, path: &mut ClientPath) {
         if let Some(rtt) = self.rtt {
             let ClientPath { up, down } = ClientPath::constant(rtt);
-            path.up.delay = up.delay;
-            path.down.delay = down.delay;
+            path.up.propagation = up.propagation;
+            path.down.propagation = down.propagation;
         }
         for (link, rate) in [(&mut path.up, self.up_rate), (&mut path.down, self.down_rate)] {
-            link.variation = self.variation.unwrap_or(link.variation);
-            link.loss = self.loss.unwrap_or(link.loss);
-            link.rate = rate.map_or(link.rate, Limit::At);
-            link.queue = self.queue.unwrap_or(link.queue);
+            if let Some(variation) = self.variation {
+                link.put(EffectSpec::Variation(variation));
+            }
+            if let Some(loss) = self.loss {
+                link.effects.retain(|effect| !matches!(effect, EffectSpec::GilbertElliott(_)));
+                link.put(EffectSpec::Loss(loss));
+            }
+            if let Some(rate) = rate {
+                let queue = link.bottlenecks().next().map_or(Queue::default(), |bottleneck| bottleneck.queue);
+                link.put(EffectSpec::Bottleneck(Bottleneck { rate: RateSpec::Constant(rate), queue }));
+            }
+            if let Some(limit) = self.queue {
+                for effect in &mut link.effects {
+                    if let EffectSpec::Bottleneck(bottleneck) = effect {
+                        bottleneck.queue.limit = limit;
+                    }
+                }
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use units::Bytes;
+    use units::{Bytes, Limit};
 
     use super::*;
+    use crate::spec::Propagation;
 
     #[test]
     fn what_is_not_replaced_stays() {
         let mut path = ClientPath::constant(Duration::from_millis(10));
-        path.up.loss = Probability::new(0.5).unwrap();
-        let before = path;
+        path.up.put(EffectSpec::Loss(Probability::new(0.5).unwrap()));
+        let before = path.clone();
         Override::default().apply(&mut path);
         assert_eq!(path, before);
         let replace = Override {
@@ -60,8 +75,10 @@ mod tests {
             ..Override::default()
         };
         replace.apply(&mut path);
-        assert_eq!((path.rtt(), path.up.loss), (Duration::from_millis(48), before.up.loss));
-        assert_eq!((path.up.rate, path.down.rate), (Limit::Unlimited, Limit::At(replace.down_rate.unwrap())));
-        assert_eq!(path.down.queue, QueueLimit::Bytes(Bytes(64_000)));
+        assert_eq!((path.rtt(), path.up.loss()), (Duration::from_millis(48), before.up.loss()));
+        assert_eq!((path.up.rate(), path.down.rate()), (Limit::Unlimited, Limit::At(replace.down_rate.unwrap())));
+        let limits: Vec<QueueLimit> = path.down.bottlenecks().map(|bottleneck| bottleneck.queue.limit).collect();
+        assert_eq!(limits, [QueueLimit::Bytes(Bytes(64_000))]);
+        assert!(matches!(path.down.propagation, Propagation::Constant(_)));
     }
 }

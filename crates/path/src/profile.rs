@@ -38,7 +38,7 @@ use units::{BitRate, Limit, Probability, format_duration, time::text::exact};
 pub use error::ProfileError;
 pub use write::Draft;
 
-use crate::spec::{ClientPath, LinkSpec, QueueLimit};
+use crate::spec::{Bottleneck, ClientPath, EffectSpec, LinkSpec, PathSpec, Propagation, Queue, QueueLimit, RateSpec};
 use rtt::Rtt;
 
 /// How the text of a file is had: this room opens none itself. `&std::fs::read_to_string` outside of tests.
@@ -133,6 +133,11 @@ impl Profile {
         &self.about
     }
 
+    /// The whole path for `n` clients.
+    pub fn path(&self, n: u32) -> PathSpec {
+        PathSpec::new(self.clients(n))
+    }
+
     /// The paths of `n` clients: the classes one after the other, in each the nearest client first.
     pub fn clients(&self, n: u32) -> Vec<ClientPath> {
         let counts = apportion(&self.classes.iter().map(|class| class.share).collect::<Vec<_>>(), n);
@@ -158,7 +163,18 @@ impl Class {
     }
 
     fn link(&self, delay: Duration, Access { rate, queue, loss }: Access) -> LinkSpec {
-        LinkSpec { delay, variation: self.variation, loss, rate, queue }
+        let mut link = LinkSpec { propagation: Propagation::Constant(delay), effects: Vec::new() };
+        if loss.value() > 0.0 {
+            link.put(EffectSpec::Loss(loss));
+        }
+        if let Some(rate) = rate.value() {
+            let queue = Queue { limit: queue, ..Queue::default() };
+            link.put(EffectSpec::Bottleneck(Bottleneck { rate: RateSpec::Constant(rate), queue }));
+        }
+        if !self.variation.is_zero() {
+            link.put(EffectSpec::Variation(self.variation));
+        }
+        link
     }
 
     fn describe(&self) -> String {
@@ -185,6 +201,7 @@ impl Access {
             words.push(rate.to_string());
             words.push(match self.queue {
                 QueueLimit::Bytes(bytes) => format!("queue {bytes}"),
+                QueueLimit::Packets(packets) => format!("queue {packets} packets"),
                 QueueLimit::Time(time) => format!("queue {}", format_duration(time)),
             });
         }

@@ -1,68 +1,61 @@
-//! What is asked of one client's path.
+//! What is asked of the path: each client's two links, the links many share, and what changes during a run.
 
+mod change;
+mod effects;
+mod overtime;
+
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
-use units::{BitRate, Bytes, Limit, Probability};
+use units::{BitRate, Limit, Probability};
 
-/// One direction of one client's path.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LinkSpec {
-    /// One-way delay: mean over packets where there is variation. Queueing for a rate comes on top.
-    pub delay: Duration,
-    /// Each packet's delay is drawn evenly from `delay - variation` to `delay + variation`, and then held back behind
-    /// the packet before it: order is kept. Cut to `delay` where it is larger, since no delay is negative.
-    pub variation: Duration,
-    /// Chance that a wire packet is lost, each independently of the others.
-    pub loss: Probability,
-    /// Bottleneck rate, counting whole IP packets.
-    pub rate: Limit<BitRate>,
-    /// How much may wait for the bottleneck. Without a rate nothing ever waits.
-    pub queue: QueueLimit,
+pub use change::{Change, ChangeKind, Factor, Where};
+pub use effects::{
+    Bottleneck, CoDel, Discipline, EffectSpec, GilbertElliott, Pie, Queue, QueueLimit, RateSpec, Reorder,
+};
+pub use overtime::{Between, DelayOverTime, DeliveryTrace};
+
+/// The whole path as asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PathSpec {
+    /// Each client's own path, in client order.
+    pub clients: Vec<ClientPath>,
+    /// Links that several clients share, between their own links and the server. A packet going up meets them in this
+    /// order after its client's own link; one going down in the opposite order, before it.
+    pub shared: Vec<SharedSpec>,
+    /// What changes while the path is in use, in any order.
+    pub changes: Vec<Change>,
 }
 
-impl LinkSpec {
-    /// A link that only delays.
-    pub const fn constant(delay: Duration) -> Self {
-        LinkSpec {
-            delay,
-            variation: Duration::ZERO,
-            loss: Probability::ZERO,
-            rate: Limit::Unlimited,
-            queue: QueueLimit::DEFAULT,
-        }
+impl PathSpec {
+    /// Only the clients' own links, which stay as they are.
+    pub fn new(clients: Vec<ClientPath>) -> Self {
+        PathSpec { clients, shared: Vec::new(), changes: Vec::new() }
     }
 
-    /// True when loss or rate act on it, so that super-packets must be cut into wire packets first.
-    pub fn acts_per_wire_packet(&self) -> bool {
-        self.loss.value() > 0.0 || self.rate.value().is_some()
+    /// Whether no link does anything but delay, always by the same: only then is a client's RTT the same for every
+    /// packet.
+    pub fn only_delays(&self) -> bool {
+        self.shared.is_empty()
+            && self.changes.is_empty()
+            && self.clients.iter().all(|client| client.up.only_delays() && client.down.only_delays())
     }
 }
 
-/// How much may wait in front of a bottleneck before packets are dropped at its tail. A packet that finds the link
-/// idle always goes through, however small the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueLimit {
-    /// Bytes not yet sent, counting what is left of the packet being sent, and the new packet.
-    Bytes(Bytes),
-    /// Time the new packet would have to wait before its first bit is sent.
-    Time(Duration),
-}
-
-impl QueueLimit {
-    /// 200 ms of waiting, at every rate. A number of bytes would be a second at 512 kbit/s and nothing at 100 Mbit/s;
-    /// access links are commonly built with 100 to 300 ms at their own rate, and 200 ms holds one bandwidth-delay
-    /// product of the farther clients, so that one TCP connection can fill the link.
-    pub const DEFAULT: QueueLimit = QueueLimit::Time(Duration::from_millis(200));
-}
-
-impl Default for QueueLimit {
-    fn default() -> Self {
-        QueueLimit::DEFAULT
-    }
+/// A link that several clients share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedSpec {
+    /// Whose packets pass it, by client number.
+    pub members: Range<u32>,
+    /// On the way to the server, in order of travel.
+    pub up: Vec<EffectSpec>,
+    /// On the way to the clients, in order of travel.
+    pub down: Vec<EffectSpec>,
 }
 
 /// One virtual client's path, both directions.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClientPath {
     /// Client to server.
     pub up: LinkSpec,
@@ -77,8 +70,111 @@ impl ClientPath {
         ClientPath { up: LinkSpec::constant(up), down: LinkSpec::constant(rtt - up) }
     }
 
-    /// The RTT asked for: both delays, without queueing, variation or transmission time.
+    /// The RTT asked for: both delays, without queueing, variation or transmission time. Where it follows a file, its
+    /// mean over the file.
     pub fn rtt(&self) -> Duration {
-        self.up.delay + self.down.delay
+        self.up.delay() + self.down.delay()
+    }
+}
+
+/// One direction of one client's path.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkSpec {
+    /// Propagation: what every packet takes, after all effects. Mean over packets where the effects vary it.
+    pub propagation: Propagation,
+    /// What a packet meets before, in order of travel. Usually (`LinkSpec::put` keeps it so) loss, then the bottleneck,
+    /// then variation; but any order may be asked for.
+    pub effects: Vec<EffectSpec>,
+}
+
+/// Propagation delay of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Propagation {
+    /// Always the same.
+    Constant(Duration),
+    /// By the time at which a packet starts to travel; packets keep their order.
+    OverTime(Arc<DelayOverTime>),
+}
+
+impl Default for Propagation {
+    fn default() -> Self {
+        Propagation::Constant(Duration::ZERO)
+    }
+}
+
+impl LinkSpec {
+    /// A link that only delays.
+    pub const fn constant(delay: Duration) -> Self {
+        LinkSpec { propagation: Propagation::Constant(delay), effects: Vec::new() }
+    }
+
+    /// One-way delay without queueing: propagation (its mean, where it changes) and the constant delays among the
+    /// effects.
+    pub fn delay(&self) -> Duration {
+        let propagation = match &self.propagation {
+            Propagation::Constant(delay) => *delay,
+            Propagation::OverTime(series) => series.mean(),
+        };
+        let added = self.effects.iter().map(|effect| match effect {
+            EffectSpec::Delay(delay) => *delay,
+            _ => Duration::ZERO,
+        });
+        added.fold(propagation, Duration::saturating_add)
+    }
+
+    /// Puts `effect` in the place of the first of its kind; where there is none, before the first that a packet
+    /// usually meets later.
+    pub fn put(&mut self, effect: EffectSpec) {
+        let same = |other: &EffectSpec| std::mem::discriminant(other) == std::mem::discriminant(&effect);
+        if let Some(place) = self.effects.iter().position(same) {
+            self.effects[place] = effect;
+            return;
+        }
+        let later = self.effects.iter().position(|other| other.rank() > effect.rank());
+        self.effects.insert(later.unwrap_or(self.effects.len()), effect);
+    }
+
+    /// Mean share of wire packets that its loss effects lose, 0 to 1.
+    pub fn loss(&self) -> f64 {
+        self.effects.iter().fold(0.0, |lost, effect| match effect {
+            EffectSpec::Loss(loss) => lost + (1.0 - lost) * loss.value(),
+            EffectSpec::GilbertElliott(model) => lost + (1.0 - lost) * model.mean_loss(),
+            _ => lost,
+        })
+    }
+
+    /// The lowest mean rate among its bottlenecks.
+    pub fn rate(&self) -> Limit<BitRate> {
+        let rates = self.bottlenecks().filter_map(|bottleneck| bottleneck.rate.mean());
+        rates.min().map_or(Limit::Unlimited, Limit::At)
+    }
+
+    /// Its bottlenecks, in order of travel.
+    pub fn bottlenecks(&self) -> impl Iterator<Item = &Bottleneck> {
+        self.effects.iter().filter_map(|effect| match effect {
+            EffectSpec::Bottleneck(bottleneck) => Some(bottleneck),
+            _ => None,
+        })
+    }
+
+    /// How much a packet's delay may differ from [`Self::delay`] by its variation, either way.
+    pub fn variation(&self) -> Duration {
+        let variations = self.effects.iter().filter_map(|effect| match effect {
+            EffectSpec::Variation(variation) => Some(*variation),
+            _ => None,
+        });
+        variations.fold(Duration::ZERO, Duration::saturating_add)
+    }
+
+    /// Whether every packet takes exactly the same and none is touched.
+    pub fn only_delays(&self) -> bool {
+        matches!(self.propagation, Propagation::Constant(_))
+            && self.effects.iter().all(|effect| match effect {
+                EffectSpec::Delay(_) => true,
+                EffectSpec::Loss(probability)
+                | EffectSpec::Duplicate(probability)
+                | EffectSpec::Corrupt(probability) => *probability == Probability::ZERO,
+                _ => false,
+            })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use frames::{datagram, super_packet};
 use ledger::{Direction, DropCause};
-use path::{AddressPlan, ClientPath, Network, Override, QueueLimit};
+use path::{AddressPlan, ClientPath, Network, Override, PathSpec, Propagation, QueueLimit};
 use units::{BitRate, Bytes, Probability, Timestamp};
 
 fn at(nanos: u64) -> Timestamp {
@@ -24,7 +24,7 @@ fn plan(clients: u32) -> AddressPlan {
 
 /// `clients` clients, all with the same path.
 fn network(clients: u32, path: ClientPath) -> Network {
-    Network::new(plan(clients), &vec![path; clients as usize], 1)
+    Network::new(plan(clients), &PathSpec::new(vec![path; clients as usize]), 1)
 }
 
 fn with(change: Override) -> ClientPath {
@@ -67,9 +67,9 @@ fn a_packet_leaves_half_an_rtt_later_unchanged() {
 #[test]
 fn both_ways_of_handing_in_do_the_same_for_every_size() {
     let mut path = ClientPath::constant(ms(2));
-    path.down.delay = ms(3);
+    path.down.propagation = Propagation::Constant(ms(3));
     for length in [28, 182, 183, 1500, 15_414, 15_415, 65_535] {
-        let (mut copied, mut taken) = (network(1, path), network(1, path));
+        let (mut copied, mut taken) = (network(1, path.clone()), network(1, path.clone()));
         for (number, direction) in Direction::BOTH.into_iter().enumerate() {
             let frame = datagram(&plan(1), 0, direction, length, number as u32);
             copied.handle_packet(at(5), direction, &frame);
@@ -114,7 +114,7 @@ fn what_is_no_packet_of_a_client_is_dropped_with_its_cause() {
 #[test]
 fn super_packets_pass_whole_where_there_is_only_delay() {
     let path = with(Override { variation: Some(ms(1)), ..Override::default() });
-    let mut network = network(1, path);
+    let mut network = network(1, path.clone());
     let frame = super_packet(&plan(1), 0, Direction::Down, 10_000, 1448);
     network.handle_packet(at(0), Direction::Down, &frame);
     let departure = network.poll_due(at(25_000_000)).unwrap();
@@ -129,7 +129,7 @@ fn super_packets_pass_whole_where_there_is_only_delay() {
 fn super_packets_are_cut_where_a_rate_or_a_loss_acts_and_paced_one_by_one() {
     // 1250 bytes a millisecond.
     let path = with(Override { down_rate: BitRate::from_bits_per_second(10_000_000), ..Override::default() });
-    let mut network = network(1, path);
+    let mut network = network(1, path.clone());
     network.handle_packet(at(0), Direction::Down, &super_packet(&plan(1), 0, Direction::Down, 3 * 1210, 1210));
     for number in 1..=3 {
         let due = at(24_000_000 + number * 1_000_000);
@@ -147,7 +147,7 @@ fn super_packets_are_cut_where_a_rate_or_a_loss_acts_and_paced_one_by_one() {
 #[test]
 fn loss_takes_single_wire_packets_of_a_super_packet() {
     let path = with(Override { loss: Probability::new(0.1), ..Override::default() });
-    let mut network = network(1, path);
+    let mut network = network(1, path.clone());
     let frame = super_packet(&plan(1), 0, Direction::Down, 40 * 1448, 1448);
     for number in 0..500 {
         network.handle_packet(at(number * 1000), Direction::Down, &frame);
@@ -161,7 +161,7 @@ fn loss_takes_single_wire_packets_of_a_super_packet() {
 #[test]
 fn a_delay_that_varies_has_the_asked_mean() {
     let path = with(Override { variation: Some(ms(2)), ..Override::default() });
-    let mut network = network(1, path);
+    let mut network = network(1, path.clone());
     let frame = datagram(&plan(1), 0, Direction::Up, 60, 0);
     let (packets, mut total_ns) = (20_000, 0);
     for number in 0..packets {
@@ -206,7 +206,7 @@ fn a_full_queue_drops_at_its_tail() {
         queue: Some(QueueLimit::Bytes(Bytes(5000))),
         ..Override::default()
     });
-    let mut network = network(1, path);
+    let mut network = network(1, path.clone());
     for mark in 0..6 {
         network.handle_packet(at(0), Direction::Down, &datagram(&plan(1), 0, Direction::Down, 1250, mark));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use frames::{datagram, super_packet};
 use ledger::Direction;
-use path::{AddressPlan, ClientPath, LinkSpec, Network, QueueLimit};
+use path::{AddressPlan, Bottleneck, ClientPath, EffectSpec, LinkSpec, Network, PathSpec, Queue, QueueLimit, RateSpec};
 use proptest::prelude::*;
 use units::{BitRate, Bytes, Limit, Probability, Timestamp};
 
@@ -41,12 +41,15 @@ fn link() -> impl Strategy<Value = LinkSpec> {
         (0u64..300).prop_map(|ms| QueueLimit::Time(Duration::from_millis(ms))),
     ];
     let loss = prop_oneof![Just(0.0), 0.0f64..0.3];
-    (delay, variation, rate, queue, loss).prop_map(|(delay, variation, rate, queue, loss)| LinkSpec {
-        delay: Duration::from_nanos(delay),
-        variation: Duration::from_nanos(variation),
-        loss: Probability::new(loss).unwrap(),
-        rate: rate.and_then(BitRate::from_bits_per_second).map_or(Limit::Unlimited, Limit::At),
-        queue,
+    (delay, variation, rate, queue, loss).prop_map(|(delay, variation, rate, limit, loss)| {
+        let mut link = LinkSpec::constant(Duration::from_nanos(delay));
+        link.put(EffectSpec::Variation(Duration::from_nanos(variation)));
+        link.put(EffectSpec::Loss(Probability::new(loss).unwrap()));
+        if let Some(rate) = rate.and_then(BitRate::from_bits_per_second) {
+            let queue = Queue { limit, ..Queue::default() };
+            link.put(EffectSpec::Bottleneck(Bottleneck { rate: RateSpec::Constant(rate), queue }));
+        }
+        link
     })
 }
 
@@ -80,7 +83,7 @@ fn frame(plan: &AddressPlan, number: usize, arrival: &Arrival) -> Vec<u8> {
 /// Runs the traffic with a reader that is never late; checks the books after every step.
 fn run(clients: &[ClientPath], arrivals: &[Arrival], seed: u64) -> (Vec<Seen>, Network) {
     let plan = AddressPlan::new(clients.len() as u32).unwrap();
-    let mut network = Network::new(plan, clients, seed);
+    let mut network = Network::new(plan, &PathSpec::new(clients.to_vec()), seed);
     let mut seen = Vec::new();
     let mut now = Timestamp::from_nanos(1_000_000);
     for (number, arrival) in arrivals.iter().enumerate() {
@@ -133,9 +136,9 @@ proptest! {
         for departure in &seen {
             let path = &clients[departure.client as usize];
             let link = if departure.direction == Direction::Up { &path.up } else { &path.down };
-            let shortest = link.delay.saturating_sub(link.variation);
+            let shortest = link.delay().saturating_sub(link.variation());
             let bytes = departure.frame.len() as u64 - 10;
-            let sending = match link.rate {
+            let sending = match link.rate() {
                 Limit::At(rate) => Duration::from_nanos(rate.nanos_for(Bytes(bytes), 0).0),
                 Limit::Unlimited => Duration::ZERO,
             };
@@ -143,7 +146,7 @@ proptest! {
             let key = (departure.client, departure.direction.index());
             if let Some((due, arrived)) = last.insert(key, (departure.due, departure.arrived)) {
                 prop_assert!(arrived <= departure.arrived, "overtaken");
-                if link.variation.is_zero() && link.rate.value().is_some() {
+                if link.variation().is_zero() && link.rate().value().is_some() {
                     // Behind the bottleneck packets are at least their own sending time apart (rounding: 1 ns).
                     prop_assert!(due + sending <= departure.due + Duration::from_nanos(1));
                 }
@@ -179,9 +182,10 @@ proptest! {
     #[test]
     fn another_seed_is_another_run(seed: u64) {
         let mut path = ClientPath::constant(Duration::from_millis(1));
-        path.up.loss = Probability::new(0.5).unwrap();
+        path.up.put(EffectSpec::Loss(Probability::new(0.5).unwrap()));
         let arrival = Arrival { pause_ns: 1000, client: 0, direction: Direction::Up, bytes: 100, is_super: false };
-        let lost = |seed: u64| run(&[path], &[arrival; 128], seed).0;
+        let clients = [path];
+        let lost = |seed: u64| run(&clients, &[arrival; 128], seed).0;
         prop_assert_ne!(lost(seed), lost(seed.wrapping_add(1)));
     }
 
@@ -192,8 +196,8 @@ proptest! {
     ) {
         let plan = AddressPlan::new(2).unwrap();
         let mut path = ClientPath::constant(Duration::from_millis(1));
-        path.down.loss = Probability::new(0.1).unwrap();
-        let mut network = Network::new(plan, &[path; 2], 3);
+        path.down.put(EffectSpec::Loss(Probability::new(0.1).unwrap()));
+        let mut network = Network::new(plan, &PathSpec::new(vec![path; 2]), 3);
         for (mut bytes, up, dress) in frames {
             let direction = if up { Direction::Up } else { Direction::Down };
             if dress && bytes.len() >= 38 {

@@ -71,8 +71,12 @@ fn errors_by_client(server: fn(&Room) -> String, clients: u32, rate: u32, second
     assert_eq!(count(&document, "load.completed"), u64::from(rate * seconds));
 
     let plan = PathPlan { profile: Some("koshien-2001".into()), ..PathPlan::default() };
-    let asked_ns: Vec<i64> =
-        lab::distances::clients(&plan, clients).unwrap().iter().map(|client| client.rtt().as_nanos() as i64).collect();
+    let asked_ns: Vec<i64> = lab::distances::spec(&plan, clients)
+        .unwrap()
+        .clients
+        .iter()
+        .map(|client| client.rtt().as_nanos() as i64)
+        .collect();
     let stall_ns = check(&document, "loop_never_stalled")["value"].as_f64().unwrap() as i64;
     let (best, all) = compare(&handshakes(&capture), &asked_ns);
     Errors { best, all, stall_ns, disturbed: disturbed(&document) }

@@ -94,10 +94,10 @@ fn two_kinds_of_clients_and_a_loss_are_learned_live() {
         assert!((got - asked).abs() <= asked * SHARE + slack_ns, "client {client}: {got} ns for {asked}\n{output}");
     }
     // Half of the packets with a loss of 2 %. What a timeout sends again for nothing comes on top.
-    let profile = read(&file).clients(1)[0];
-    let loss = profile.down.loss.value();
+    let profile = &read(&file).clients(1)[0];
+    let loss = profile.down.loss();
     assert!((0.006..0.02).contains(&loss), "{loss}\n{output}");
-    assert_eq!(profile.up.loss.value(), 0.0, "{output}");
+    assert_eq!(profile.up.loss(), 0.0, "{output}");
     let said = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in ["captured beside the server", "connections of 100 clients", "replay yamabiko bench", "--close"] {
         assert!(said.contains(words), "{words} in\n{output}");

@@ -5,7 +5,7 @@ use std::io::Write;
 use ledger::document::{self, Run, SCHEMA, Validity};
 use ledger::{Document, SecondRecord};
 use load::{Ending, LevelSampler, Load, Tally};
-use path::{ClientPath, LinkSpec};
+use path::{LinkSpec, PathSpec, Propagation};
 use store::RunFolder;
 use sys::accounting::CpuTimes;
 use sys::clock::Clock;
@@ -35,7 +35,7 @@ pub struct Ended<'a> {
     pub load: Load,
     pub sampler: LevelSampler,
     pub path: Option<PathIo>,
-    pub clients: Option<&'a [ClientPath]>,
+    pub spec: Option<&'a PathSpec>,
     pub handshakes: Option<Handshakes>,
     pub loop_health: LoopHealth,
     pub records_lost: u64,
@@ -85,9 +85,9 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         );
     }
 
-    let path = match (&ended.path, ended.clients, &ended.plan.path) {
-        (Some(path), Some(clients), Some(plan)) => {
-            Some(path_part::document(distances::name(plan), clients, path, ended.handshakes.as_ref()))
+    let path = match (&ended.path, ended.spec, &ended.plan.path) {
+        (Some(path), Some(spec), Some(plan)) => {
+            Some(path_part::document(distances::name(plan), &spec.clients, path, ended.handshakes.as_ref()))
         }
         _ => None,
     };
@@ -150,8 +150,8 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         server_ended: ended.looked.server_ended.as_deref(),
         gave_up: ended.looked.gave_up,
         handshake_error: ended.handshakes.as_ref().map(|handshakes| handshakes.measured_error().quantiles()),
-        rtt_varies: ended.clients.is_some_and(rtt_varies),
-        only_delays: ended.clients.is_some_and(distances::only_delays),
+        rtt_varies: ended.spec.is_some_and(rtt_varies),
+        only_delays: ended.spec.is_some_and(PathSpec::only_delays),
         wire: ended.watched.as_ref().map(|(watched, figures)| WireEvidence {
             watched,
             figures,
@@ -187,9 +187,15 @@ fn server_part(ended: &Ended<'_>, completed: u64) -> Option<document::Server> {
 }
 
 /// Whether the RTT of a handshake may differ from what was asked because the plan says so.
-fn rtt_varies(clients: &[ClientPath]) -> bool {
-    let varies = |link: &LinkSpec| link.rate != Limit::Unlimited || !link.variation.is_zero();
-    clients.iter().any(|client| varies(&client.up) || varies(&client.down))
+fn rtt_varies(spec: &PathSpec) -> bool {
+    let varies = |link: &LinkSpec| {
+        link.rate() != Limit::Unlimited
+            || !link.variation().is_zero()
+            || matches!(link.propagation, Propagation::OverTime(_))
+    };
+    !spec.shared.is_empty()
+        || !spec.changes.is_empty()
+        || spec.clients.iter().any(|client| varies(&client.up) || varies(&client.down))
 }
 
 /// Share of all cores' time that the hypervisor took, between two readings.

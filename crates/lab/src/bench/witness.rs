@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use path::ClientPath;
+use path::PathSpec;
 use store::RunFolder;
 use sys::clock::Clock;
 use units::Timestamp;
 use units::time::saturating_nanos;
 
 use crate::agreement::Agreement;
-use crate::distances;
 use crate::drive::progress::Progress;
 use crate::error::LabError;
 use crate::host::CorePlan;
@@ -26,7 +25,7 @@ pub struct Setting<'a> {
     pub progress: &'a Arc<Progress>,
     pub start: Timestamp,
     pub measured: (Timestamp, Option<Timestamp>),
-    pub clients: &'a [ClientPath],
+    pub spec: Option<&'a PathSpec>,
     pub port: u16,
     pub cores: &'a CorePlan,
     pub folder: Option<&'a RunFolder>,
@@ -39,20 +38,21 @@ pub struct Setting<'a> {
 pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), LabError> {
     let (measured_from, measured_to) = setting.measured;
     let (sender, records) = queue();
+    let clients = setting.spec.map_or(&[][..], |spec| &spec.clients[..]);
     let setup = WatchSetup {
         clock: setting.clock,
         progress: Arc::clone(setting.progress),
         start: setting.start,
         measured_from,
         measured_to,
-        clients: setting.clients,
+        clients,
         port: Some(setting.port),
         seed: setting.plan.seed,
         cores: setting.cores.watch_cores(),
     };
     let watching = taps.watch(setup, sender).map_err(LabError::system("start the watch"))?;
-    let rtts_ns: Vec<u64> = setting.clients.iter().map(|client| saturating_nanos(client.rtt())).collect();
-    let comparable = if distances::only_delays(setting.clients) { rtts_ns.clone() } else { Vec::new() };
+    let rtts_ns: Vec<u64> = clients.iter().map(|client| saturating_nanos(client.rtt())).collect();
+    let comparable = if setting.spec.is_some_and(PathSpec::only_delays) { rtts_ns.clone() } else { Vec::new() };
     let agreement = Agreement::new(measured_from, comparable);
     let book = WireBook::new(setting.folder, Arc::clone(setting.progress), measured_from, rtts_ns, Some(agreement));
     Ok((watching, WireSide { book, records }))

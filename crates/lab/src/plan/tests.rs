@@ -3,6 +3,8 @@
 use proptest::option;
 use proptest::prelude::*;
 
+use units::{BitRate, Bytes, Probability};
+
 use super::*;
 
 fn time() -> impl Strategy<Value = Duration> {

@@ -57,7 +57,7 @@ struct Seen {
 impl Between {
     /// For these clients, over the phase that begins at `measured_from`.
     pub fn new(clients: &[ClientPath], measured_from: Timestamp) -> Self {
-        let delay = |link: &path::LinkSpec| saturating_nanos(link.delay);
+        let delay = |link: &path::LinkSpec| saturating_nanos(link.delay());
         Between {
             asked_ns: clients.iter().map(|client| [delay(&client.up), delay(&client.down)]).collect(),
             phase: (measured_from, None),

@@ -38,6 +38,7 @@ impl Rate {
     pub(crate) fn new(rate: BitRate, queue: QueueLimit) -> Self {
         let limit = match queue {
             QueueLimit::Bytes(bytes) => Backlog::Bytes(bytes.0),
+            QueueLimit::Packets(_) => unreachable!("counted packets need the stored queue"),
             QueueLimit::Time(time) => Backlog::Nanos(units::time::saturating_nanos(time)),
         };
         Rate { rate, free_at: Timestamp::ZERO, remainder: 0, limit }

@@ -49,7 +49,7 @@ fn the_local_network_and_a_constant_are_the_same_for_all() {
     let paths = Profile::builtin("lan").unwrap().clients(3);
     assert!(paths.iter().all(|path| path.rtt() == Duration::from_micros(200)));
     let paths = Profile::constant(Duration::from_nanos(5)).clients(2);
-    assert_eq!((paths.len(), paths[0].up.delay.as_nanos(), paths[0].down.delay.as_nanos()), (2, 3, 2));
+    assert_eq!((paths.len(), paths[0].up.delay().as_nanos(), paths[0].down.delay().as_nanos()), (2, 3, 2));
 }
 
 #[test]
@@ -74,15 +74,15 @@ fn a_file_says_everything_the_design_shows() {
     let paths = profile.clients(10);
     assert_eq!((profile.name(), profile.about(), paths.len()), ("adsl-2001", "made up", 10));
     let near = &paths[0];
-    assert_eq!((near.up.delay, near.down.delay), (Duration::from_millis(12), Duration::from_millis(36)));
-    assert_eq!(near.up.variation, Duration::from_millis(2));
-    assert_eq!(near.up.rate.value().unwrap().bits_per_second(), 512_000);
-    assert_eq!(near.up.queue, QueueLimit::Bytes(Bytes(64_000)));
-    assert_eq!(near.down.queue, QueueLimit::Time(Duration::from_millis(150)));
-    assert_eq!((near.up.loss.value(), near.down.loss.value()), (0.001, 0.01));
+    assert_eq!((near.up.delay(), near.down.delay()), (Duration::from_millis(12), Duration::from_millis(36)));
+    assert_eq!(near.up.variation(), Duration::from_millis(2));
+    assert_eq!(near.up.rate().value().unwrap().bits_per_second(), 512_000);
+    assert_eq!(limit(&near.up), QueueLimit::Bytes(Bytes(64_000)));
+    assert_eq!(limit(&near.down), QueueLimit::Time(Duration::from_millis(150)));
+    assert_eq!((near.up.loss(), near.down.loss()), (0.001, 0.01));
     assert_eq!(paths[6].rtt(), Duration::from_millis(48));
     assert_eq!(paths[8].rtt(), Duration::from_millis(20), "the middle one of three has the median");
-    assert_eq!(paths[7].up, LinkSpec::constant(paths[7].up.delay));
+    assert_eq!(paths[7].up, LinkSpec::constant(paths[7].up.delay()));
     let lines = profile.describe();
     assert_eq!(
         lines[0],
@@ -90,6 +90,10 @@ fn a_file_says_everything_the_design_shows() {
          down 8Mbit, queue 150ms, loss 1%"
     );
     assert!(lines[1].starts_with("30% of clients: RTT log-normal, median 20ms, sigma 0.5"), "{}", lines[1]);
+}
+
+fn limit(link: &LinkSpec) -> QueueLimit {
+    link.bottlenecks().next().unwrap().queue.limit
 }
 
 #[test]

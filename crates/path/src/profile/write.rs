@@ -109,9 +109,9 @@ mod tests {
         assert_eq!(draft.to_toml(), wanted);
         let profile = read(&draft);
         assert_eq!((profile.name(), profile.about()), ("shop", "said \"so\""));
-        let client = profile.clients(1)[0];
-        assert_eq!(client.down.loss.value(), 0.0012);
-        assert_eq!((client.up.loss.value(), client.up.variation), (0.0, draft.variation));
+        let client = &profile.clients(1)[0];
+        assert_eq!(client.down.loss(), 0.0012);
+        assert_eq!((client.up.loss(), client.up.variation()), (0.0, draft.variation));
     }
 
     proptest! {
@@ -141,7 +141,7 @@ mod tests {
             for (quantile, rtt_ns) in quantiles {
                 let client = profile.classes[0].client(quantile);
                 prop_assert_eq!(client.rtt(), Duration::from_nanos(rtt_ns));
-                prop_assert_eq!(client.up.loss, draft.up_loss);
+                prop_assert_eq!(client.up.loss(), draft.up_loss.value());
             }
         }
     }

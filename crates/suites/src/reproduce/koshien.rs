@@ -426,7 +426,7 @@ impl Kitchen<'_> {
 
     /// The RTTs of an experiment's clients, in ns, rising.
     fn asked_rtts(&self, experiment: &Experiment) -> Result<Vec<u64>, SuiteError> {
-        let clients = lab::distances::clients(&experiment.path(), CLIENTS).map_err(LabError::plan)?;
+        let clients = lab::distances::spec(&experiment.path(), CLIENTS).map_err(LabError::plan)?.clients;
         let mut rtts: Vec<u64> = clients.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect();
         rtts.sort_unstable();
         Ok(rtts)

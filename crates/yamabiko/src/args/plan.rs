@@ -185,8 +185,9 @@ pub fn host_plan(options: &HostOptions, unless_said: Placement) -> HostPlan {
 fn warmup(plan: &Plan) -> Result<Duration> {
     let longest = match &plan.path {
         None => Duration::ZERO,
-        Some(path) => lab::distances::clients(path, plan.load.clients)
+        Some(path) => lab::distances::spec(path, plan.load.clients)
             .context("the path")?
+            .clients
             .iter()
             .map(path::ClientPath::rtt)
             .max()

@@ -1,0 +1,193 @@
+//! Links that follow a file: when they deliver, how far away they are.
+
+use std::time::Duration;
+
+use units::{BitRate, Bytes};
+
+/// When a bottleneck can send, in mahimahi's format: a line is a moment in whole milliseconds at which up to
+/// [`DeliveryTrace::OPPORTUNITY`] bytes leave; lines do not go back, and one moment may stand more than once. After the last line
+/// the trace begins again, its moments counted from that of the last line.
+///
+/// As there, a packet counts [`DeliveryTrace::OVERHEAD`] bytes more than its IP packet (the header of the TUN device), what is left
+/// of an opportunity goes to the next packet waiting, and what nobody waits for is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryTrace {
+    moments_ms: Vec<u64>,
+}
+
+impl DeliveryTrace {
+    /// Bytes that may leave at each moment.
+    pub const OPPORTUNITY: Bytes = Bytes(1504);
+    /// Bytes that a packet counts besides its own.
+    pub const OVERHEAD: Bytes = Bytes(4);
+
+    /// The moments of a trace, in milliseconds.
+    ///
+    /// # Errors
+    /// The line, counted from 0, and what is wrong: no line at all, a moment before the one above it, a last moment
+    /// of 0 (it would begin again at once, for ever).
+    pub fn new(moments_ms: Vec<u64>) -> Result<Self, (usize, String)> {
+        let Some(&last) = moments_ms.last() else { return Err((0, "a trace has at least one line".to_owned())) };
+        if let Some(line) = moments_ms.windows(2).position(|pair| pair[1] < pair[0]) {
+            return Err((line + 1, format!("{} ms comes before the line above it", moments_ms[line + 1])));
+        }
+        if last == 0 {
+            return Err((
+                moments_ms.len() - 1,
+                "the last moment must be above 0: the trace would take no time".to_owned(),
+            ));
+        }
+        Ok(DeliveryTrace { moments_ms })
+    }
+
+    /// The moments, in milliseconds, at least one, never falling.
+    pub fn moments_ms(&self) -> &[u64] {
+        &self.moments_ms
+    }
+
+    /// How long the trace is: when it begins again.
+    pub fn length(&self) -> Duration {
+        Duration::from_millis(self.moments_ms.last().copied().unwrap_or(1))
+    }
+
+    /// Bits a second in the long run, for full opportunities.
+    pub fn mean_rate(&self) -> Option<BitRate> {
+        let bits = self.moments_ms.len() as f64 * Self::OPPORTUNITY.0 as f64 * 8.0;
+        BitRate::from_bits_per_second((bits / self.length().as_secs_f64()).round() as u64)
+    }
+}
+
+/// Propagation delay by time: straight lines between points, or steps; after the last point it begins again or stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DelayOverTime {
+    /// Moment since the start, and the one-way delay from then on; the first moment is 0, moments rise.
+    points: Vec<(Duration, Duration)>,
+    between: Between,
+    repeats: bool,
+}
+
+/// What the delay is between two points.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Between {
+    /// That of the point before.
+    #[default]
+    Steps,
+    /// On the straight line between both.
+    Lines,
+}
+
+impl DelayOverTime {
+    /// The series. With `repeats` the last point's moment is that of the first again.
+    ///
+    /// # Errors
+    /// The point, counted from 0, and what is wrong: none at all, a first moment that is not 0, moments that do not
+    /// rise; with `repeats` fewer than two.
+    pub fn new(points: Vec<(Duration, Duration)>, between: Between, repeats: bool) -> Result<Self, (usize, String)> {
+        match points.first() {
+            None => return Err((0, "a series has at least one point".to_owned())),
+            Some((first, _)) if !first.is_zero() => return Err((0, "the first moment must be 0".to_owned())),
+            Some(_) => {}
+        }
+        if let Some(index) = points.windows(2).position(|pair| pair[1].0 <= pair[0].0) {
+            return Err((index + 1, "its moment is not after that of the point above it".to_owned()));
+        }
+        if repeats && points.len() < 2 {
+            return Err((0, "a series that repeats has at least two points: the last says how long it is".to_owned()));
+        }
+        Ok(DelayOverTime { points, between, repeats })
+    }
+
+    /// The points.
+    pub fn points(&self) -> &[(Duration, Duration)] {
+        &self.points
+    }
+
+    /// What the delay is between two points.
+    pub fn between(&self) -> Between {
+        self.between
+    }
+
+    /// Whether it begins again after the last point.
+    pub fn repeats(&self) -> bool {
+        self.repeats
+    }
+
+    /// The delay at `time` since the start.
+    pub fn at(&self, time: Duration) -> Duration {
+        let last = self.points[self.points.len() - 1];
+        let time = match self.repeats {
+            true => Duration::from_nanos((time.as_nanos() % last.0.as_nanos()) as u64),
+            false => time,
+        };
+        let after = self.points.partition_point(|&(moment, _)| moment <= time);
+        let (from, delay) = self.points[after - 1];
+        match (self.between, self.points.get(after)) {
+            (Between::Steps, _) | (_, None) => delay,
+            (Between::Lines, Some(&(to, next))) => {
+                let share = (time - from).as_secs_f64() / (to - from).as_secs_f64();
+                let nanos = delay.as_nanos() as f64 * (1.0 - share) + next.as_nanos() as f64 * share;
+                Duration::from_nanos(nanos.round() as u64)
+            }
+        }
+    }
+
+    /// The same with every delay multiplied by `share`, 0 to 1.
+    pub fn scaled(&self, share: f64) -> Self {
+        let points = self.points.iter().map(|&(moment, delay)| (moment, delay.mul_f64(share))).collect();
+        DelayOverTime { points, ..*self }
+    }
+
+    /// Mean over the time from the first to the last point; the only delay where there is one point.
+    pub fn mean(&self) -> Duration {
+        let whole = self.points[self.points.len() - 1].0.as_secs_f64();
+        if whole == 0.0 {
+            return self.points[0].1;
+        }
+        let parts = self.points.windows(2).map(|pair| {
+            let ((from, delay), (to, next)) = (pair[0], pair[1]);
+            let mean = match self.between {
+                Between::Steps => delay.as_secs_f64(),
+                Between::Lines => (delay.as_secs_f64() + next.as_secs_f64()) / 2.0,
+            };
+            mean * (to - from).as_secs_f64()
+        });
+        Duration::from_secs_f64(parts.sum::<f64>() / whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_series_of_lines_and_of_steps() {
+        let points = vec![(ms(0), ms(10)), (ms(100), ms(30)), (ms(200), ms(10))];
+        let steps = DelayOverTime::new(points.clone(), Between::Steps, false).unwrap();
+        assert_eq!([0, 99, 100, 199, 200, 9999].map(|t| steps.at(ms(t))), [10, 10, 30, 30, 10, 10].map(ms));
+        let lines = DelayOverTime::new(points, Between::Lines, true).unwrap();
+        assert_eq!([0, 50, 100, 150, 200, 250, 430].map(|t| lines.at(ms(t))), [10, 20, 30, 20, 10, 20, 16].map(ms));
+        assert_eq!((steps.mean(), lines.mean(), lines.scaled(0.5).mean()), (ms(20), ms(20), ms(10)));
+    }
+
+    #[test]
+    fn series_and_traces_that_mean_nothing_are_refused() {
+        assert!(DelayOverTime::new(vec![], Between::Steps, false).is_err());
+        assert!(DelayOverTime::new(vec![(ms(1), ms(1))], Between::Steps, false).is_err());
+        assert!(DelayOverTime::new(vec![(ms(0), ms(1))], Between::Steps, true).is_err());
+        assert_eq!(DelayOverTime::new(vec![(ms(0), ms(1)), (ms(0), ms(2))], Between::Steps, false).unwrap_err().0, 1);
+        assert!(DeliveryTrace::new(vec![]).is_err());
+        assert_eq!(DeliveryTrace::new(vec![0, 5, 4]).unwrap_err().0, 2);
+        assert!(DeliveryTrace::new(vec![0, 0]).is_err());
+    }
+
+    #[test]
+    fn the_mean_rate_of_a_trace() {
+        // One opportunity a millisecond: 12.032 Mbit/s.
+        let trace = DeliveryTrace::new((1..=1000).collect()).unwrap();
+        assert_eq!(trace.mean_rate(), BitRate::from_bits_per_second(12_032_000));
+    }
+}
