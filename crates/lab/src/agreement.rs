@@ -46,6 +46,8 @@ pub struct Agreement {
     ports: HashMap<u64, Place>,
     waiting: HashMap<Place, Waiting>,
     held: usize,
+    /// Only connections can be told of: the wire cannot read requests inside TLS.
+    connections_only: bool,
     /// First requests of connections, until the connection's record says when its SYN came.
     firsts: HashMap<u64, First>,
     counts: Agreed,
@@ -137,9 +139,15 @@ impl Agreement {
             ports: HashMap::new(),
             waiting: HashMap::new(),
             held: 0,
+            connections_only: false,
             firsts: HashMap::new(),
             counts: Agreed::default(),
         }
+    }
+
+    /// Leaves requests alone: where they are inside TLS they would wait for partners in vain.
+    pub fn connections_only(self) -> Self {
+        Agreement { connections_only: true, ..self }
     }
 
     /// The load called connect: `connection` of `client` is on `port`. Before any of its requests.
@@ -150,6 +158,9 @@ impl Agreement {
 
     /// A request of the load ended.
     pub fn load_request(&mut self, record: &RequestRecord) {
+        if self.connections_only {
+            return;
+        }
         let (Some(started_at), Some(connection)) = (record.started_at, record.connection) else { return };
         // Without a port there was no socket, so that nothing was sent.
         let Some(&place) = self.ports.get(&connection) else { return };
@@ -177,6 +188,9 @@ impl Agreement {
 
     /// A request ended on the wire. `client`: whose it was.
     pub fn wire_request(&mut self, client: u32, request: &WireRequest) {
+        if self.connections_only {
+            return;
+        }
         if request.request_first_at.is_none() && request.status == Some(REQUEST_TIMEOUT) {
             return;
         }

@@ -3,15 +3,15 @@
 mod document;
 mod witness;
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ledger::Document;
 use load::{Arrivals, HttpVersion, LevelSampler, Load, LoadSpec, Reuse, Tally, TallySpec, Target, parse_header};
-use path::ClientPath;
+use path::{ClientPath, PathSpec};
 use stats::{Histogram, Rng};
 use store::{Book, RunFolder};
 use sys::clock::Clock;
@@ -20,14 +20,18 @@ use sys::signal::{Interrupts, Wake};
 use units::Timestamp;
 
 use crate::distances;
+use crate::drive::endpoints::Endpoints;
 use crate::drive::load_io::LoadIo;
+use crate::drive::path_io::PathIo;
 use crate::drive::progress::{Phase, Progress, Snapshot};
+use crate::drive::tls::Tls;
 use crate::drive::{Drive, Driven, Loading};
 use crate::error::LabError;
 use crate::handshakes::Handshakes;
 use crate::host::CorePlan;
+use crate::places::target::{Reach, check_listening, in_lab, resolve, through_path};
 use crate::places::{self, Places};
-use crate::plan::{ArrivalKind, Plan, Wait};
+use crate::plan::{ArrivalKind, Plan, TlsPlan, Wait};
 use crate::recorder::{Recorded, Recorder};
 use crate::server::{self, Account};
 use crate::watching::{Taps, Watching};
@@ -51,6 +55,10 @@ pub trait Observer {
     fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot);
     /// No more ticks.
     fn ended(&mut self);
+    /// Asked some hundred times a second: true ends the measured phase, as Ctrl-C would.
+    fn enough(&mut self, _snapshot: &Snapshot) -> bool {
+        false
+    }
 }
 
 /// What an observer may want to know beforehand.
@@ -73,8 +81,21 @@ pub struct Outcome {
     pub document: Document,
     /// Response times of the measured phase.
     pub response_time: Histogram,
+    /// Its first exchange, as it went over the wire.
+    pub first_exchange: FirstExchange,
+    /// The wall clock at the run's zero, from which the moments in its records count.
+    pub zero_at: SystemTime,
     /// Its folder in the book.
     pub folder: Option<PathBuf>,
+}
+
+/// What was asked, and how the server began to answer.
+#[derive(Clone, Debug)]
+pub struct FirstExchange {
+    /// The request, head and body.
+    pub request: Box<[u8]>,
+    /// Head of the first response that was whole, as it came; none where no response was.
+    pub response_head: Option<Box<[u8]>>,
 }
 
 /// Makes a run. Must be called while this process has one thread, since the lab forks.
@@ -100,7 +121,16 @@ pub fn bench(
     let headers =
         plan.load.headers.iter().map(|line| parse_header(line)).collect::<Result<_, _>>().map_err(LabError::plan)?;
 
-    let address = if plan.server.is_some() { places::resolve(&target.host, target.port)? } else { resolve(&target)? };
+    let (host, port) = match &plan.load.proxy {
+        Some(proxy) => (proxy.host.as_str(), proxy.port),
+        None => (target.host.as_str(), target.port),
+    };
+    let (endpoints, reaches) = destination(plan, host, port)?;
+    let tls = match &plan.load.tls {
+        _ if !target.secure => None,
+        Some(tls) => Some(Tls::new(tls, &target.host)?),
+        None => Some(Tls::new(&TlsPlan::default(), &target.host)?),
+    };
     let descriptors = sys::limits::raise_open_files();
     let connections_max = connections_max(plan, descriptors)?;
 
@@ -108,10 +138,7 @@ pub fn bench(
     // Without a server of the lab nobody knows where the server runs: nothing is pinned.
     let cores = if plan.server.is_some() { CorePlan::new(plan.host.placement, &allowed) } else { CorePlan::default() };
     // A user namespace, where one is needed, comes before the first file: files belong to whoever makes them.
-    let mut rootless = false;
-    if plan.path.is_some() {
-        rootless = places::gain_privilege()?;
-    }
+    let rootless = if plan.server.is_some() { places::gain_privilege()? } else { false };
     let folder = match book {
         None => None,
         Some(book) => Some(create_folder(book, plan)?),
@@ -121,14 +148,8 @@ pub fn bench(
     let mut places = None;
     let mut path_io = None;
     let mut taps = None;
-    let port = target.port;
-    if let (Some(path), Some(server), Some(spec)) = (&plan.path, &plan.server, &spec) {
-        let made = Places::new(Some(server), &cores, log.as_deref(), rootless).and_then(|mut made| {
-            let path_io = made.connect(spec, path.offload, &server.tcp, &cores, plan.seed)?;
-            server::start(&mut made, server, target.port)?;
-            let taps = Taps::open(&made, plan.watch_at(), Some(target.port), &plan.watch)?;
-            Ok((made, path_io, taps))
-        });
+    if let (Some(path), Some(spec)) = (&plan.path, &spec) {
+        let made = lay(plan, path.offload, spec, &endpoints, reaches, &cores, log.as_deref(), rootless);
         // Nothing was measured: a folder left behind would look like a run that was killed.
         let (made, io, open) = made.inspect_err(|_| discard(folder.as_ref()))?;
         (places, path_io, taps) = (Some(made), Some(io), open);
@@ -137,6 +158,9 @@ pub fn bench(
     let start = clock.now() + LEAD;
     let load = Load::new(load_spec(plan, target, body, headers, connections_max), start);
     let (measured_from, _) = load.measured();
+    if let Some(path_io) = &mut path_io {
+        path_io.set_start(measured_from);
+    }
     let sampler = LevelSampler::new(plan.seed, start, measured_from);
     let rtts_ns = clients
         .map(|clients| clients.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect::<Vec<u64>>());
@@ -165,8 +189,11 @@ pub fn bench(
         .map_err(LabError::system("start the recorder"))?;
 
     let has_path = path_io.is_some();
-    let source: crate::drive::load_io::SourceAddress =
-        if has_path { Box::new(|client| Some(places::client_address(client))) } else { Box::new(|_| None) };
+    let source: crate::drive::load_io::SourceAddress = if has_path {
+        Box::new(|client, server| Some(places::client_address(client, server)))
+    } else {
+        Box::new(|_, _| None)
+    };
     let stop = Wake::new().map_err(LabError::system("eventfd"))?;
     let before = Before { devices: device_statistics(places.as_ref()), cpu: sys::accounting::cpu_times().ok() };
     observer.started(&RunFacts {
@@ -185,12 +212,16 @@ pub fn bench(
         let drive = Drive {
             clock,
             wait: plan.host.wait,
+            engine: plan.host.engine,
             path: path_io,
-            load: Some(Loading { io: LoadIo::new(load, vec![address], source, handover, notes_ports), sampler }),
+            load: Some(Loading {
+                io: LoadIo::new(load, vec![Endpoints::new(endpoints)], source, handover, notes_ports).with_tls(tls),
+                sampler,
+            }),
             progress: Arc::clone(&progress),
             stop: stop.as_fd(),
             drain: plan.load.connect_timeout + plan.load.timeout,
-            grace: if notes_ports { distances::grace(clients.unwrap_or_default()) } else { Duration::ZERO },
+            grace: spec.as_ref().filter(|_| notes_ports).map_or(Duration::ZERO, distances::grace),
         };
         let net = match &places {
             Some(places) => Some(places.client_net.try_clone().map_err(LabError::environment)?),
@@ -210,8 +241,9 @@ pub fn bench(
     observer.ended();
 
     let after = Before { devices: device_statistics(places.as_ref()), cpu: sys::accounting::cpu_times().ok() };
-    let Driven { path, load, loop_health } = driven;
+    let Driven { path, load, loop_health, engine } = driven;
     let Loading { io, sampler } = load.expect("the loop gives the load back");
+    let tls = io.tls().map(Tls::document);
     let (load, records_lost) = io.into_load();
     // First the wire, which hangs up the recorder's other line.
     let watched = watching.map(Watching::end);
@@ -223,11 +255,13 @@ pub fn bench(
         cores: &cores,
         urgency,
         load,
+        tls,
         sampler,
         path,
         spec: spec.as_ref(),
         handshakes,
         loop_health,
+        engine,
         records_lost,
         store_error,
         watched: watched.zip(wire),
@@ -301,7 +335,7 @@ impl Looked {
                     self.server_ended = server::ended(place);
                 }
             }
-            let count = interrupts.count() - asked_before;
+            let count = (interrupts.count() - asked_before).max(u32::from(observer.enough(&progress.snapshot())));
             if count > asked {
                 asked = count;
                 self.interrupted |= phase < Phase::Drain;
@@ -370,6 +404,7 @@ fn load_spec(
         method: load.method,
         body,
         headers,
+        absolute_form: load.proxy.is_some(),
         version: match load.http {
             crate::plan::HttpVersion::Http10 => HttpVersion::Http10,
             crate::plan::HttpVersion::Http11 => HttpVersion::Http11,
@@ -377,8 +412,8 @@ fn load_spec(
         reuse: if load.close { Reuse::Close } else { Reuse::KeepAlive },
         arrivals: match (load.rate, load.arrivals) {
             (None, _) => Arrivals::Closed,
-            (Some(rate), ArrivalKind::Constant) => Arrivals::Constant(rate),
-            (Some(rate), ArrivalKind::Poisson) => Arrivals::Poisson(rate),
+            (Some(rate), ArrivalKind::Constant) => Arrivals::constant(rate),
+            (Some(rate), ArrivalKind::Poisson) => Arrivals::poisson(rate),
         },
         connections_max,
         requests_max: load.requests,
@@ -451,16 +486,55 @@ fn discard(folder: Option<&RunFolder>) {
     }
 }
 
-fn resolve(target: &Target) -> Result<SocketAddr, LabError> {
-    (target.host.as_str(), target.port).to_socket_addrs().ok().and_then(|mut addresses| addresses.next()).ok_or_else(
-        || {
-            LabError::Plan(if target.host.eq_ignore_ascii_case(places::SERVER_NAME) {
-                "`server` is the name of a server that the lab starts: give its command with --server".into()
-            } else {
-                format!("`{}` has no address here: is the name right, and can this machine resolve names?", target.host)
-            })
-        },
-    )
+/// The addresses that connections go to, and, where a path leads to a service that is there already, how it is reached.
+fn destination(plan: &Plan, host: &str, port: u16) -> Result<(Vec<SocketAddr>, Vec<Reach>), LabError> {
+    let with_port = |address: IpAddr| SocketAddr::new(address, port);
+    if let Some(server) = &plan.server {
+        let reaches = in_lab(host, port, server, plan.target.family)?;
+        return Ok((reaches.iter().map(|reach| with_port(reach.connect)).collect(), Vec::new()));
+    }
+    let addresses = resolve(host, port, &plan.target)?;
+    if plan.path.is_none() {
+        return Ok((addresses.into_iter().map(with_port).collect(), Vec::new()));
+    }
+    places::require_host_privilege(host)?;
+    let reaches = through_path(host, &addresses)?;
+    for reach in &reaches {
+        check_listening(reach, port)?;
+    }
+    Ok((reaches.iter().map(|reach| with_port(reach.connect)).collect(), reaches))
+}
+
+/// Makes the places and lays the path between them; a server of the lab listens when this returns.
+#[allow(clippy::too_many_arguments, reason = "everything that was decided before; it is called once")]
+fn lay(
+    plan: &Plan,
+    offload: bool,
+    spec: &PathSpec,
+    endpoints: &[SocketAddr],
+    reaches: Vec<Reach>,
+    cores: &CorePlan,
+    log: Option<&Path>,
+    rootless: bool,
+) -> Result<(Places, PathIo, Option<Taps>), LabError> {
+    let port = endpoints[0].port();
+    let (made, path_io) = match &plan.server {
+        Some(server) => {
+            let mut made = Places::new(Some(server), cores, log, rootless)?;
+            let path_io = made.connect(spec, offload, &server.tcp, cores, plan.seed)?;
+            let addresses: Vec<IpAddr> = endpoints.iter().map(SocketAddr::ip).collect();
+            made.require_family(addresses.iter().copied())?;
+            server::start(&mut made, server, &addresses, port)?;
+            (made, path_io)
+        }
+        None => {
+            let mut made = Places::toward(reaches)?;
+            let path_io = made.connect(spec, offload, &plan.target.tcp, cores, plan.seed)?;
+            (made, path_io)
+        }
+    };
+    let taps = Taps::open(&made, plan.watch_at(), Some(port), &plan.watch)?;
+    Ok((made, path_io, taps))
 }
 
 fn device_statistics(places: Option<&Places>) -> Option<[sys::netlink::LinkStats; 2]> {
@@ -468,7 +542,7 @@ fn device_statistics(places: Option<&Places>) -> Option<[sys::netlink::LinkStats
 }
 
 fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath], connections_max: u32) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes = places.as_ref().map(|places| places.notes.clone()).unwrap_or_default();
     if plan.load.rate.is_none() && plan.load.clients > connections_max && !plan.load.close {
         notes.push(format!(
             "only {connections_max} of {} clients take part: a closed loop has one client a connection",
@@ -493,7 +567,7 @@ fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath], connectio
         ));
     }
     if let (Some(path), Some(places)) = (&plan.path, places)
-        && path.loss.is_some_and(|loss| loss.value() > 0.0)
+        && path.loss.is_some_and(|loss| !loss.is_none())
         && places.tcp.contains("bbr")
     {
         notes.push(

@@ -1,12 +1,14 @@
-//! From the plan's path to one [`path::ClientPath`] for each virtual client.
+//! From the plan's path to one [`path::PathSpec`] for all virtual clients.
 
+use std::path::Path;
 use std::time::Duration;
 
-use path::{ClientPath, Override, PathSpec, Profile, ProfileError, QueueLimit};
+use path::{ChangeKind, ClientPath, EffectSpec, Override, PathSpec, Profile, ProfileError, Propagation, Rate, Where};
+use units::time::text::exact;
 
-use crate::plan::{PathPlan, Queue};
+use crate::plan::PathPlan;
 
-/// The name under which the path is reported: the profile's, or how it was given.
+/// The name under which the path is reported: the profile's, or how it was given, and all that replaces a part of it.
 pub fn name(plan: &PathPlan) -> String {
     let mut name = match (&plan.profile, plan.rtt) {
         (Some(profile), _) => profile.clone(),
@@ -15,29 +17,47 @@ pub fn name(plan: &PathPlan) -> String {
     };
     let mut add = |what: &str, value: Option<String>| {
         if let Some(value) = value {
-            name.push_str(&format!(", {what} {value}"));
+            name.push_str(&format!(", {what}{value}"));
         }
     };
+    let percent = |probability: units::Probability| format!("{}%", probability.value() * 100.0);
     if plan.profile.is_some() {
-        add("rtt", plan.rtt.map(units::format_duration));
+        add("rtt ", plan.rtt.map(units::format_duration));
     }
-    add("variation", plan.variation.map(units::format_duration));
-    add("loss", plan.loss.map(|loss| format!("{}%", loss.value() * 100.0)));
-    add("up", plan.up.map(|rate| rate.to_string()));
-    add("down", plan.down.map(|rate| rate.to_string()));
-    add("queue", plan.queue.map(|queue| queue.to_string()));
+    add("variation ", plan.variation.map(units::format_duration));
+    add(
+        "loss ",
+        plan.loss.map(|loss| match loss {
+            path::Loss::Even(probability) => percent(probability),
+            bursts => format!("{bursts}"),
+        }),
+    );
+    add("corrupt ", plan.corrupt.map(percent));
+    add("duplicate ", plan.duplicate.map(percent));
+    add("reorder ", plan.reorder.map(|reorder| format!("{} by {}", percent(reorder.probability), exact(reorder.by))));
+    add("up ", plan.up.as_ref().map(Rate::to_string));
+    add("down ", plan.down.as_ref().map(Rate::to_string));
+    add("queue ", plan.queue.map(|queue| queue.to_string()));
+    add("", plan.aqm.map(|aqm| aqm.to_string()));
+    for change in &plan.changes {
+        add("", Some(format!("at {change}")));
+    }
     name
 }
 
-/// The profile itself, without what the plan replaces.
+/// The profile itself, with the plan's changes but without what it replaces.
 ///
 /// # Errors
-/// No such profile, or a file that cannot be read or does not parse.
+/// No such profile, or a file that cannot be read or does not parse; a change of links that it does not have.
 pub fn profile(plan: &PathPlan) -> Result<Profile, ProfileError> {
-    match &plan.profile {
-        Some(profile) => named(profile),
-        None => Ok(Profile::constant(plan.rtt.unwrap_or_default())),
+    let mut profile = match &plan.profile {
+        Some(profile) => named(profile)?,
+        None => Profile::constant(plan.rtt.unwrap_or_default()),
+    };
+    for change in &plan.changes {
+        profile.add(change.clone()).map_err(ProfileError::Change)?;
     }
+    Ok(profile)
 }
 
 /// A built-in profile by name, or one from a file.
@@ -47,39 +67,134 @@ pub fn profile(plan: &PathPlan) -> Result<Profile, ProfileError> {
 pub fn named(profile: &str) -> Result<Profile, ProfileError> {
     match Profile::builtin(profile) {
         Some(builtin) => Ok(builtin),
-        None => Profile::read(std::path::Path::new(profile), &|file| std::fs::read_to_string(file)),
+        None => Profile::read(Path::new(profile), FILES),
     }
 }
+
+const FILES: path::Files<'static> = &|file| std::fs::read_to_string(file);
 
 /// The whole path, for so many clients.
 ///
 /// # Errors
-/// Those of [`profile`].
+/// Those of [`profile`]; a trace that cannot be read; a change of what is not there.
 pub fn spec(plan: &PathPlan, clients: u32) -> Result<PathSpec, ProfileError> {
     let mut spec = profile(plan)?.path(clients);
+    // As typed: from where the command is given.
+    let rate = |rate: &Option<Rate>| rate.as_ref().map(|rate| rate.spec(Path::new(""), FILES)).transpose();
     let replace = Override {
         rtt: plan.rtt,
         variation: plan.variation,
         loss: plan.loss,
-        up_rate: plan.up,
-        down_rate: plan.down,
-        queue: plan.queue.map(|queue| match queue {
-            Queue::Bytes(bytes) => QueueLimit::Bytes(bytes),
-            Queue::Time(time) => QueueLimit::Time(time),
-        }),
+        corrupt: plan.corrupt,
+        duplicate: plan.duplicate,
+        reorder: plan.reorder,
+        up_rate: rate(&plan.up)?,
+        down_rate: rate(&plan.down)?,
+        queue: plan.queue,
+        discipline: plan.aqm,
     };
     for path in &mut spec.clients {
         replace.apply(path);
     }
+    check_changes(&spec)?;
     Ok(spec)
+}
+
+/// Refuses factors of nothing: whoever asks for half a rate must not measure a link that has none.
+fn check_changes(spec: &PathSpec) -> Result<(), ProfileError> {
+    let refuse = |why: String| Err(ProfileError::Change(why));
+    for change in &spec.changes {
+        let links: Vec<&[EffectSpec]> = match &change.place {
+            Where::Clients(members) if members.is_empty() => continue,
+            Where::Clients(members) => {
+                let members = &spec.clients[members.start as usize..members.end as usize];
+                if matches!(change.kind, ChangeKind::Delay(_)) && members.iter().all(is_near) {
+                    return refuse(format!(
+                        "a change of the RTT at {} concerns links whose RTT is 0",
+                        exact(change.at)
+                    ));
+                }
+                members.iter().flat_map(|client| [&client.up.effects[..], &client.down.effects[..]]).collect()
+            }
+            Where::Shared(index) => vec![&spec.shared[*index].up, &spec.shared[*index].down],
+        };
+        let has_rate =
+            |effects: &&[EffectSpec]| effects.iter().any(|effect| matches!(effect, EffectSpec::Bottleneck(_)));
+        if matches!(change.kind, ChangeKind::Rate(_)) && !links.iter().any(has_rate) {
+            return refuse(format!("a change of the rate at {} concerns links without a rate", exact(change.at)));
+        }
+    }
+    Ok(())
+}
+
+fn is_near(client: &ClientPath) -> bool {
+    [&client.up, &client.down]
+        .iter()
+        .all(|link| matches!(link.propagation, Propagation::Constant(_)) && link.delay().is_zero())
+}
+
+/// The longest RTT that any client has at any time by its delays: where it follows a file the longest in the file, and
+/// multiplied by every change that could fall together. Waiting in queues is not in it.
+pub fn longest_rtt(spec: &PathSpec) -> Duration {
+    // What changes multiply, and what they do not.
+    let longest = |link: &path::LinkSpec| {
+        let (mean, most) = match &link.propagation {
+            Propagation::Constant(delay) => (*delay, *delay),
+            Propagation::OverTime(series) => {
+                (series.mean(), series.points().iter().map(|&(_, delay)| delay).max().unwrap_or_default())
+            }
+        };
+        let held = link.effects.iter().map(|effect| match effect {
+            EffectSpec::Reorder(reorder) => reorder.by,
+            _ => Duration::ZERO,
+        });
+        let delays = most.saturating_add(link.delay().saturating_sub(mean));
+        (delays, held.fold(link.variation(), Duration::saturating_add))
+    };
+    let rtts = (0u32..).zip(&spec.clients).map(|(number, client)| {
+        let factors = spec.changes.iter().map(|change| match (&change.place, change.kind) {
+            (Where::Clients(members), ChangeKind::Delay(factor)) if members.contains(&number) => {
+                factor.value().max(1.0)
+            }
+            _ => 1.0,
+        });
+        let factor: f64 = factors.product();
+        let ((up, up_added), (down, down_added)) = (longest(&client.up), longest(&client.down));
+        // A factor that makes nonsense of a distance must not make a panic of it.
+        let seconds = ((up + down).as_secs_f64() * factor).min(LONGEST.as_secs_f64());
+        Duration::from_secs_f64(seconds).saturating_add(up_added).saturating_add(down_added)
+    });
+    rtts.max().unwrap_or_default()
+}
+
+/// Where the longest RTT is cut: an hour.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Whether anything is ever due later than it arrives: where nothing is, being on time means nothing, and a path that
+/// waits its turn finds packets in batches, which carries more (docs/decisions/0009).
+pub fn keeps_time(spec: &PathSpec) -> bool {
+    let waits = |effects: &[EffectSpec]| {
+        effects.iter().any(|effect| {
+            matches!(
+                effect,
+                EffectSpec::Bottleneck(_) | EffectSpec::Reorder(_) | EffectSpec::Variation(_) | EffectSpec::Delay(_)
+            )
+        })
+    };
+    !spec.clients.iter().all(is_near)
+        || spec.clients.iter().any(|client| waits(&client.up.effects) || waits(&client.down.effects))
+        || spec.shared.iter().any(|shared| waits(&shared.up) || waits(&shared.down))
 }
 
 /// How long the path goes on after everything, so that both ends see the last connections closed: the longest way
 /// there and back, half of it again, and time for the ends to answer.
-pub fn grace(clients: &[ClientPath]) -> Duration {
-    let longest = clients.iter().map(ClientPath::rtt).max().unwrap_or_default();
+pub fn grace(spec: &PathSpec) -> Duration {
+    let longest = longest_rtt(spec);
     longest + longest / 2 + ANSWER
 }
 
 /// The ends' kernels answer a FIN within microseconds; their programs, within this.
 const ANSWER: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests;

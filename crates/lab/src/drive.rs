@@ -11,9 +11,12 @@
 //! The cores own no clock; this loop reads it and hands the moment in. Both cores may be absent: `net` has a path and
 //! no load, `--path none` a load and no path. Read [`path_io`] and [`load_io`] for the two sides.
 
+pub mod endpoints;
 pub mod load_io;
 pub mod path_io;
+pub mod poller;
 pub mod progress;
+pub mod tls;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,14 +25,14 @@ use std::time::Duration;
 
 use load::LevelSampler;
 use sys::clock::Clock;
-use sys::epoll::{Epoll, Event, Interest};
 use sys::timer::Timer;
 use units::Timestamp;
 
 use self::load_io::LoadIo;
 use self::path_io::PathIo;
+use self::poller::{Poller, Ready};
 use self::progress::{Phase, Progress};
-use crate::plan::Wait;
+use crate::plan::{Engine, Wait};
 
 /// Tokens below this belong to the load's connections.
 const TOKEN_OWN: u64 = u64::MAX - 8;
@@ -40,10 +43,7 @@ const TOKEN_SERVER_TUN: u64 = TOKEN_OWN + 3;
 
 /// With [`Wait::Hybrid`] the loop wakes this much before the due moment and spins the rest: the median wake-up error
 /// of a pinned thread on the reference platform (docs/notes/lateness.md).
-const SPIN: Duration = Duration::from_micros(5);
-
-/// A turn handles at most so many ready descriptors before it looks at what is due again.
-const EVENTS_PER_TURN: usize = 64;
+pub(crate) const SPIN: Duration = Duration::from_micros(5);
 
 /// Finished records are handed over at least this often.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -61,6 +61,8 @@ pub struct Drive<'a> {
     pub clock: Clock,
     /// How to wait.
     pub wait: Wait,
+    /// How to learn what has happened.
+    pub engine: Engine,
     /// The path, if there is one.
     pub path: Option<PathIo>,
     /// The load, if there is one.
@@ -92,6 +94,8 @@ pub struct Driven {
     pub load: Option<Loading>,
     /// The loop's own health.
     pub loop_health: LoopHealth,
+    /// The engine that was used.
+    pub engine: Engine,
 }
 
 /// How the loop itself fared in the measured phase.
@@ -119,17 +123,18 @@ impl Drive<'_> {
     /// Runs until the load is finished, or, without a load, until a stop is asked.
     ///
     /// # Errors
-    /// Only what leaves no way on: epoll, the timer, or a TUN device failing.
+    /// Only what leaves no way on: epoll or io_uring, the timer, or a TUN device failing.
     pub fn run(mut self) -> io::Result<Driven> {
-        let epoll = Epoll::new()?;
+        // Packets alone are one system call each either way.
+        let engine = if self.load.is_some() { self.engine } else { Engine::Epoll };
+        let mut poller = Poller::new(engine, self.load.as_ref().is_some_and(|load| load.io.is_plain()))?;
         let mut timer = Timer::new()?;
-        epoll.add(timer.as_fd(), Interest::READ.edge(), TOKEN_TIMER)?;
-        epoll.add(self.stop, Interest::READ.edge(), TOKEN_STOP)?;
+        poller.watch_own(timer.as_fd(), TOKEN_TIMER)?;
+        poller.watch_own(self.stop, TOKEN_STOP)?;
         if let Some(path) = &self.path {
-            epoll.add(path.client_tun(), Interest::READ, TOKEN_CLIENT_TUN)?;
-            epoll.add(path.server_tun(), Interest::READ, TOKEN_SERVER_TUN)?;
+            poller.watch_own(path.client_tun(), TOKEN_CLIENT_TUN)?;
+            poller.watch_own(path.server_tun(), TOKEN_SERVER_TUN)?;
         }
-        let mut events = vec![Event::EMPTY; EVENTS_PER_TURN];
         let mut health = Health::default();
         let mut flush_at = Timestamp::ZERO;
 
@@ -139,7 +144,7 @@ impl Drive<'_> {
                 path.release(&self.clock)?;
             }
             if let Some(Loading { io, sampler }) = &mut self.load {
-                io.turn(sampler, &epoll, &self.clock);
+                io.turn(sampler, &mut poller, &self.clock);
                 if now >= flush_at {
                     io.flush(sampler, now);
                     self.progress.store(io.live());
@@ -151,19 +156,17 @@ impl Drive<'_> {
             }
 
             let next = self.next_wake(flush_at);
-            let ready = self.wait_until(next, &epoll, &mut timer, &mut events, &mut health)?;
-            for event in ready {
-                match event.token() {
-                    TOKEN_TIMER => timer.fired(),
-                    TOKEN_STOP => {}
-                    TOKEN_CLIENT_TUN | TOKEN_SERVER_TUN => {
-                        if let Some(path) = &mut self.path {
-                            path.read(event.token() == TOKEN_CLIENT_TUN, &self.clock)?;
-                        }
-                    }
-                    _ => {
-                        if let Some(Loading { io, sampler }) = &mut self.load {
-                            io.ready(event, sampler, &epoll, &self.clock);
+            let ready = self.wait_until(next, &mut poller, &mut timer, &mut health)?;
+            self.read_path()?;
+            for place in 0..ready {
+                match (poller.take(place, is_own), &mut self.load) {
+                    (Some(Ready::Own(TOKEN_TIMER)), _) => timer.fired(),
+                    (Some(Ready::Own(token)), _) => self.note_readable(token)?,
+                    (Some(happened), Some(Loading { io, sampler })) => {
+                        match happened {
+                            Ready::Socket(event) => io.ready(&event, sampler, &mut poller, &self.clock),
+                            Ready::Completed(completion) => io.completed(completion, sampler, &mut poller, &self.clock),
+                            Ready::Own(_) => {}
                         }
                         // One response may take microseconds to read; what is due meanwhile must not wait for the
                         // whole batch.
@@ -171,29 +174,35 @@ impl Drive<'_> {
                             path.release(&self.clock)?;
                         }
                     }
+                    _ => {}
                 }
             }
         }
 
         if let Some(load) = &mut self.load {
             load.io.abort(self.clock.now());
-            load.io.turn(&mut load.sampler, &epoll, &self.clock);
+            load.io.turn(&mut load.sampler, &mut poller, &self.clock);
             while load.io.unfinished() {
-                load.io.turn(&mut load.sampler, &epoll, &self.clock);
+                load.io.turn(&mut load.sampler, &mut poller, &self.clock);
             }
             self.progress.store(load.io.live());
+            // Sockets that a ring closes are closed now.
+            poller.flush()?;
         }
         let loop_health = health.finish(self.clock.now());
-        self.let_out(&epoll, &mut timer, &mut events)?;
+        self.let_out(&mut poller, &mut timer)?;
         if let Some(path) = &mut self.path {
             path.shut_down();
         }
         self.progress.enter(Phase::Done);
-        Ok(Driven { path: self.path, load: self.load, loop_health })
+        let engine = poller.engine();
+        // A ring's sockets are closed by the ring, while the path still carries their FINs away.
+        drop(poller);
+        Ok(Driven { path: self.path, load: self.load, loop_health, engine })
     }
 
     /// Lets the path carry what is left: the last FINs and their answers.
-    fn let_out(&mut self, epoll: &Epoll, timer: &mut Timer, events: &mut [Event]) -> io::Result<()> {
+    fn let_out(&mut self, poller: &mut Poller, timer: &mut Timer) -> io::Result<()> {
         let begun = self.clock.now();
         let deadline = begun + self.grace;
         let (mut heard, mut health) = (begun, Health::default());
@@ -206,12 +215,15 @@ impl Drive<'_> {
                 return Ok(());
             }
             let next = due.unwrap_or(heard + SILENCE).min(deadline);
-            let ready = self.wait_until(next, epoll, timer, events, &mut health)?.len();
-            for event in &events[..ready] {
-                match (event.token(), &mut self.path) {
-                    (TOKEN_TIMER, _) => timer.fired(),
-                    (token @ (TOKEN_CLIENT_TUN | TOKEN_SERVER_TUN), Some(path)) => {
-                        path.read(token == TOKEN_CLIENT_TUN, &self.clock)?;
+            let ready = self.wait_until(next, poller, timer, &mut health)?;
+            if self.read_path()? {
+                heard = self.clock.now();
+            }
+            for place in 0..ready {
+                match poller.take(place, is_own) {
+                    Some(Ready::Own(TOKEN_TIMER)) => timer.fired(),
+                    Some(Ready::Own(token)) => {
+                        self.note_readable(token)?;
                         heard = self.clock.now();
                     }
                     _ => {}
@@ -265,6 +277,9 @@ impl Drive<'_> {
     fn next_wake(&self, flush_at: Timestamp) -> Timestamp {
         let mut next = Timestamp::MAX;
         if let Some(path) = &self.path {
+            if path.has_unread() {
+                return self.clock.now();
+            }
             next = path.next_due().unwrap_or(next);
         }
         if let Some(Loading { io: load, .. }) = &self.load {
@@ -280,21 +295,35 @@ impl Drive<'_> {
         next
     }
 
+    /// Packets that the last visit left waiting in a device; true if there were any.
+    fn read_path(&mut self) -> io::Result<bool> {
+        match &mut self.path {
+            Some(path) if path.has_unread() => path.read_rest(&self.clock).map(|()| true),
+            _ => Ok(false),
+        }
+    }
+
+    /// A descriptor of the loop's own became readable.
+    fn note_readable(&mut self, token: u64) -> io::Result<()> {
+        match (token, &mut self.path) {
+            (TOKEN_CLIENT_TUN | TOKEN_SERVER_TUN, Some(path)) => path.read(token == TOKEN_CLIENT_TUN, &self.clock),
+            _ => Ok(()),
+        }
+    }
+
     /// Waits for `next` or for a descriptor, whichever comes first.
-    fn wait_until<'e>(
+    fn wait_until(
         &self,
         next: Timestamp,
-        epoll: &Epoll,
+        poller: &mut Poller,
         timer: &mut Timer,
-        events: &'e mut [Event],
         health: &mut Health,
-    ) -> io::Result<&'e [Event]> {
+    ) -> io::Result<usize> {
         let before = self.clock.now();
         health.turned(before);
         if next <= before {
             health.stood_still(before.since(next));
-            let ready = epoll.wait(events, 0)?.len();
-            return Ok(&events[..ready]);
+            return poller.poll(false);
         }
         let spin = match self.wait {
             Wait::Sleep => Duration::ZERO,
@@ -302,35 +331,40 @@ impl Drive<'_> {
             Wait::Spin => Duration::MAX,
         };
         let ready = if next == Timestamp::MAX && self.wait != Wait::Spin {
-            epoll.wait(events, -1)?.len()
+            poller.poll(true)?
         } else if next.since(before) > spin {
             timer.arm(self.clock.absolute(next - spin))?;
-            let ready = epoll.wait(events, -1)?.len();
-            if ready == 1 && events[0].token() == TOKEN_TIMER {
+            let ready = poller.poll(true)?;
+            if poller.is_only(TOKEN_TIMER) {
                 timer.fired();
-                self.spin_until(next, epoll, events)?
+                self.spin_until(next, poller)?
             } else {
                 ready
             }
         } else {
-            self.spin_until(next, epoll, events)?
+            self.spin_until(next, poller)?
         };
         let after = self.clock.now();
         health.waited(before, after);
         if after > next {
             health.stood_still(after.since(next));
         }
-        Ok(&events[..ready])
+        Ok(ready)
     }
 
-    fn spin_until(&self, next: Timestamp, epoll: &Epoll, events: &mut [Event]) -> io::Result<usize> {
+    fn spin_until(&self, next: Timestamp, poller: &mut Poller) -> io::Result<usize> {
         loop {
-            let ready = epoll.wait(events, 0)?.len();
+            let ready = poller.poll(false)?;
             if ready > 0 || self.clock.now() >= next {
                 return Ok(ready);
             }
         }
     }
+}
+
+/// Whether a token belongs to a descriptor of the loop's own.
+fn is_own(token: u64) -> bool {
+    token >= TOKEN_OWN
 }
 
 /// Collects [`LoopHealth`] over the measured phase.

@@ -72,6 +72,8 @@ pub struct Evidence<'a> {
     pub handshake_error: Option<ledger::Quantiles>,
     /// Whether any link has a rate or a variation, so that handshakes differ from the asked RTT.
     pub rtt_varies: bool,
+    /// Whether the server is on another host, so that a handshake takes the real network's time as well.
+    pub beyond: bool,
     /// Whether no link does anything but delay.
     pub only_delays: bool,
     /// The second witness, where there was one.
@@ -136,11 +138,15 @@ fn server_answers(document: &Document) -> Check {
     let causes = if causes.is_empty() { "none had ended".to_owned() } else { causes.join(", ") };
     let unreachable = load.failed.keys().any(|cause| cause.starts_with("connect"));
     let mend = if unreachable { ": is it running, and is the URL right?" } else { "" };
+    let tls = load.tls.as_ref().and_then(|tls| tls.first_failure.as_deref());
+    let tls = tls.map(|why| format!("; TLS failed: {why}")).unwrap_or_default();
     check.end(
         CheckState::Failed,
         Some(answers),
         None,
-        &format!("not one request got a whole response ({causes}), so nothing here says how the server performs{mend}"),
+        &format!(
+            "not one request got a whole response ({causes}), so nothing here says how the server performs{mend}{tls}"
+        ),
     )
 }
 
@@ -201,6 +207,9 @@ fn rtt_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
     if evidence.rtt_varies {
         return check.not_applicable("on links with a rate or a variation handshakes take what they take");
     }
+    if evidence.beyond {
+        return check.not_applicable(BEYOND);
+    }
     match &path.rtt_error_ns {
         None => check.could_not_run("no connection was established, so no handshake was timed"),
         Some(error) => check.at_most(
@@ -212,6 +221,9 @@ fn rtt_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
     }
 }
 
+const BEYOND: &str = "handshakes with another host take the real network's time as well; seen at the path's far end they are \
+                      judged without it";
+
 fn rtt_tail_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("rtt_tail_as_asked", Weight::Invalid, "ns");
     if document.path.is_none() {
@@ -219,6 +231,9 @@ fn rtt_tail_as_asked(document: &Document, evidence: &Evidence<'_>) -> Check {
     }
     if evidence.rtt_varies {
         return check.not_applicable("on links with a rate or a variation handshakes take what they take");
+    }
+    if evidence.beyond {
+        return check.not_applicable(BEYOND);
     }
     match evidence.handshake_error.filter(|error| error.count >= HANDSHAKES_MIN) {
         None => check.not_applicable("too few connections were established in the measured phase for a 99th percentile"),
@@ -413,9 +428,9 @@ fn responses_whole(document: &Document) -> Check {
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
     let count = |cause: &str| load.failed.get(cause).copied().unwrap_or(0);
     let (early, before, reset, malformed) = (
-        count("closed_early"),
+        count("closed_early") + count("tls_truncated"),
         count("closed_before_response"),
-        count("reset"),
+        count("reset") + count("tls_broken"),
         count("malformed") + count("head_too_large"),
     );
     check.at_most(
@@ -423,8 +438,8 @@ fn responses_whole(document: &Document) -> Check {
         0.0,
         "responses cut short or not understood",
         &format!(
-            "the server closed {early} times in mid-response and {before} times before one, reset {reset} connections, \
-             and sent {malformed} responses that break HTTP: its figures are those of a server that fails"
+            "the server closed {early} times in mid-response and {before} times before one, reset or broke {reset} \
+             connections, and sent {malformed} responses that break HTTP: its figures are those of a server that fails"
         ),
     )
 }

@@ -15,7 +15,9 @@
 
 mod agreement;
 pub mod bench;
+pub mod check;
 pub mod distances;
+pub mod doctor;
 pub mod drive;
 mod error;
 mod gate;
@@ -32,6 +34,7 @@ mod watch_part;
 pub mod watching;
 mod wire_book;
 
-pub use bench::{Observer, Outcome, RunFacts, bench};
+pub use bench::{FirstExchange, Observer, Outcome, RunFacts, bench};
+pub use check::check;
 pub use error::LabError;
 pub use net::net;

@@ -1,6 +1,7 @@
 //! Any program at the far end of a path.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,15 +15,16 @@ use sys::clock::Clock;
 use sys::place::{Exit, Net, Place, PlaceSpec};
 use sys::sched::{Cores, RealTimeRight, Urgency};
 use sys::signal::{Interrupts, Signal, Wake};
-use units::{Limit, Timestamp};
+use units::Timestamp;
 
 use crate::drive::Drive;
 use crate::drive::progress::Progress;
 use crate::error::LabError;
 use crate::gate::WireEvidence;
 use crate::host::{self, CorePlan};
+use crate::places::target::{self, Named, Reach};
 use crate::places::{self, Places};
-use crate::plan::{HostPlan, PathPlan, Placement, ServerPlan, ServerTcp, WatchAt, WatchPlan};
+use crate::plan::{HostPlan, PathPlan, Placement, ServerPlan, TargetPlan, To, WatchAt, WatchPlan};
 use crate::recorder::WireSide;
 use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
@@ -39,8 +41,10 @@ pub struct NetPlan {
     pub path: PathPlan,
     /// The server, if one is to be started.
     pub server: Option<ServerPlan>,
-    /// TCP of the server's end, with or without a server.
-    pub server_tcp: ServerTcp,
+    /// Which addresses a name has, and TCP of the far end where the lab starts no server.
+    pub target: TargetPlan,
+    /// What is at the far end, where that is not the lab's own.
+    pub to: Vec<To>,
     /// Number of client addresses.
     pub clients: u32,
     /// The witness at the server's end; absent where it says nothing means at the server's.
@@ -69,7 +73,8 @@ pub struct NetOutcome {
     pub folder: Option<PathBuf>,
 }
 
-/// Runs `command` at the clients' end. `tell` gets one line about the network before it starts.
+/// Runs `command` at the clients' end. `tell` gets a line about the network before it starts,
+/// and one for each thing that the user should know.
 ///
 /// With `interrupts`, an interrupt of this process is handed on to the program, a second one ends it. Without, the
 /// program has the terminal, and Ctrl-C is for it alone, as in a shell.
@@ -80,7 +85,7 @@ pub fn net(
     plan: &NetPlan,
     command: &[OsString],
     interrupts: Option<&Interrupts>,
-    tell: impl FnOnce(&str),
+    mut tell: impl FnMut(&str),
 ) -> Result<NetOutcome, LabError> {
     if plan.clients == 0 || plan.clients > path::AddressPlan::CLIENTS_MAX {
         return Err(LabError::Plan(format!(
@@ -98,9 +103,16 @@ pub fn net(
     } else {
         CorePlan::default()
     };
-    let rootless = places::gain_privilege()?;
+    let far = match plan.to.first() {
+        None => Vec::new(),
+        Some(first) => {
+            places::require_host_privilege(&first.host)?;
+            target::named(&plan.to, plan.target.family)?
+        }
+    };
+    let rootless = if far.is_empty() { places::gain_privilege()? } else { false };
     let mut program = Place::start(PlaceSpec {
-        hosts: vec![(places::SERVER.into(), places::SERVER_NAME.to_owned())],
+        hosts: hosts(plan, &far),
         net: Net::New,
         rootless,
         ..PlaceSpec::new(command.to_vec())
@@ -109,10 +121,14 @@ pub fn net(
         sys::Error::Exec { .. } => LabError::plan(error),
         other => LabError::environment(other),
     })?;
-    let mut places = Places::new(plan.server.as_ref(), &CorePlan::default(), None, rootless)?;
+    let mut places = if far.is_empty() {
+        Places::new(plan.server.as_ref(), &CorePlan::default(), None, rootless)?
+    } else {
+        Places::toward(reaches(&far))?
+    };
     places.client_net = program.net().try_clone().map_err(LabError::environment)?;
-    let tcp = plan.server.as_ref().map_or(&plan.server_tcp, |server| &server.tcp);
-    let path_io = places.connect(&spec, plan.path.offload, tcp, &CorePlan::default(), plan.seed)?;
+    let tcp = plan.server.as_ref().map_or(&plan.target.tcp, |server| &server.tcp);
+    let mut path_io = places.connect(&spec, plan.path.offload, tcp, &CorePlan::default(), plan.seed)?;
     if let Some(place) = &mut places.server {
         place.go().map_err(LabError::plan)?;
         // Nobody said which port it listens on; a server that cannot start is told apart from one that can.
@@ -143,16 +159,19 @@ pub fn net(
     let progress = Arc::new(Progress::default());
     let stop = Wake::new().map_err(LabError::system("eventfd"))?;
     let last = clients.len() as u32 - 1;
+    for note in &places.notes {
+        tell(note);
+    }
     tell(&format!(
-        "client addresses {} to {}; the server's end is {} (`{}`); {}",
-        places::client_address(0),
-        places::client_address(last),
-        places::SERVER,
-        places::SERVER_NAME,
+        "client addresses {} to {}; {}; {}",
+        places::client_address(0, places::SERVER.into()),
+        places::client_address(last, places::SERVER.into()),
+        far_end(&far),
         distances::name(&plan.path),
     ));
     let before = places.device_statistics().ok();
     let started = clock.now();
+    path_io.set_start(started);
     let witness = taps
         .map(|taps| watch(taps, plan, clients, clock, &progress, started, folder.as_ref()))
         .transpose()
@@ -166,21 +185,16 @@ pub fn net(
         let drive = Drive {
             clock,
             wait: plan.host.wait,
+            engine: plan.host.engine,
             path: Some(path_io),
             load: None,
             progress: Arc::clone(&progress),
             stop: stop.as_fd(),
             drain: Duration::ZERO,
-            grace: if at == WatchAt::None { Duration::ZERO } else { distances::grace(clients) },
+            grace: if at == WatchAt::None { Duration::ZERO } else { distances::grace(&spec) },
         };
         let core = cores.loop_core();
-        // Where nothing is ever due later, being on time means nothing, and a path that waits its turn finds packets in
-        // batches, which carries more (docs/decisions/0009).
-        let keeps_time = clients.iter().any(|client| {
-            [&client.up, &client.down]
-                .iter()
-                .any(|link| !link.delay().is_zero() || !link.variation().is_zero() || link.rate() != Limit::Unlimited)
-        });
+        let keeps_time = distances::keeps_time(&spec);
         let right = keeps_time.then(RealTimeRight::take).flatten();
         let thread = std::thread::Builder::new()
             .name("path".into())
@@ -215,6 +229,9 @@ pub fn net(
     host.settings.insert("wait".into(), plan.host.wait.name().into());
     host.settings.insert("loop_scheduling".into(), urgency.name().into());
     host.settings.insert("server_tcp".into(), places.tcp.clone());
+    if !far.is_empty() {
+        host.settings.insert("target".into(), format!("{}; by device {}", far_end(&far), places.server_device));
+    }
     host.settings.insert("loop_busy".into(), format!("{:.1}%", 100.0 * driven.loop_health.busy_share()));
     let seen = witness.map(|(watching, keeper)| {
         let watched = watching.end();
@@ -267,6 +284,54 @@ pub fn net(
         watch_series: seen.map(|(_, figures, _)| figures.seconds).unwrap_or_default(),
         folder: folder.map(|folder| folder.path().to_owned()),
     })
+}
+
+/// What the program can look up: the server's names, or those of what is at the far end.
+fn hosts(plan: &NetPlan, far: &[Named]) -> Vec<(IpAddr, String)> {
+    let names = match &plan.server {
+        Some(server) => target::names(server),
+        None => vec![places::SERVER_NAME],
+    };
+    if far.is_empty() {
+        let count = plan.server.as_ref().map_or(1, |server| server.addresses);
+        return places::hosts(&plan.target.family.choose(&target::lab_addresses(count)), &names);
+    }
+    let connects = |named: &Named| named.reaches.iter().map(|reach| reach.connect).collect::<Vec<_>>();
+    let mut hosts: Vec<(IpAddr, String)> = Vec::new();
+    for named in far.iter().filter(|named| named.name.parse::<IpAddr>().is_err()) {
+        hosts.extend(places::hosts(&connects(named), &[&named.name]));
+    }
+    if !far.iter().any(|named| named.name == places::SERVER_NAME) {
+        hosts.extend(places::hosts(&connects(&far[0]), &names));
+    }
+    hosts
+}
+
+/// Each once.
+fn reaches(far: &[Named]) -> Vec<Reach> {
+    let mut all: Vec<Reach> = Vec::new();
+    for reach in far.iter().flat_map(|named| &named.reaches) {
+        if !all.contains(reach) {
+            all.push(*reach);
+        }
+    }
+    all
+}
+
+/// Where the path ends, in words.
+fn far_end(far: &[Named]) -> String {
+    if far.is_empty() {
+        return format!("the server's end is {} (`{}`)", places::SERVER, places::SERVER_NAME);
+    }
+    let each = far.iter().map(|named| {
+        let words: Vec<String> = named.reaches.iter().map(Reach::words).collect();
+        format!("`{}` ({})", named.name, words.join(", "))
+    });
+    format!(
+        "reachable are {} and nothing else; the first is also `{}`",
+        each.collect::<Vec<_>>().join(", "),
+        places::SERVER_NAME
+    )
 }
 
 /// The thread that takes in what the wire showed.

@@ -1,54 +1,72 @@
 //! The lab's two ends and the devices between them.
 //!
 //! ```text
-//!   client namespace                                      server namespace
+//!   client namespace                                      server namespace (kind 1)
 //!   198.19.0.0/16 local (AnyIP)   tun c0 ==fds== tun s0   198.18.0.1 (name: `server`)
+//!   2001:2:0:2::/64                       |               2001:2:0:1::1
+//!                                         |
+//!                                         | or            this host's own network
+//!                                         '===== tun yamabiko0   a service of this host (kind 2), another host (kind 3)
 //! ```
 //!
 //! Invariant: nothing here outlives this process. Namespaces are held by descriptors, devices live in the
-//! namespaces, and every program runs in a place whose first process dies with us.
+//! namespaces or hang on a descriptor, and every program runs in a place whose first process dies with us. Read
+//! [`target`] for what is where, `ends.rs` and `host_end.rs` for how it is made.
 
+mod ends;
+mod host_end;
 pub mod listening;
+pub mod target;
 
 use std::fs::File;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use path::{AddressPlan, Network, PathSpec};
+use path::{AddressPlan, Network, PathSpec, Rewrite};
 use sys::accounting::HostFacts;
 use sys::cgroup::{Cgroup, Limits};
 use sys::namespace::{NetNamespace, Privilege};
-use sys::netlink::{LinkStats, Netlink, Route, RouteKind};
+use sys::netlink::{LinkStats, Netlink};
+use sys::nft::Masquerade;
 use sys::place::{Place, PlaceSpec, Stdio, Stdio3};
-use sys::tun::{Offload, Tun};
+use sys::tun::Offload;
 
 use crate::drive::path_io::PathIo;
 use crate::error::LabError;
 use crate::host::CorePlan;
 use crate::plan::{ServerPlan, ServerTcp};
+use target::{How, Reach};
 
 /// The server's address (RFC 2544's range for benchmarking).
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+/// The same in IPv6 (RFC 5180's range for benchmarking).
+pub const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 1);
 /// First virtual client; client i is this plus i.
-pub const FIRST_CLIENT: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 1);
+pub const FIRST_CLIENT: Ipv4Addr = AddressPlan::FIRST_CLIENT;
 /// The name by which programs in the lab reach the server.
 pub const SERVER_NAME: &str = "server";
 
-const CLIENT_NETWORK: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
-const SERVER_NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
-const PREFIX: u8 = 16;
 pub(crate) const CLIENT_DEVICE: &str = "c0";
-pub(crate) const SERVER_DEVICE: &str = "s0";
-const MTU_BYTES: u32 = 1500;
-/// The devices' own queues must never drop: ten thousand packets is what 10,000 clients send at once.
-const DEVICE_QUEUE_PACKETS: u32 = 20_000;
+const SERVER_DEVICE: &str = "s0";
 
 /// A network with a path in it, and a server if one was asked for.
 pub struct Places {
     /// The clients' namespace.
     pub client_net: NetNamespace,
-    /// The server's namespace.
+    /// The server's namespace: the lab's own, or this host's.
     pub server_net: NetNamespace,
+    /// The path's device there.
+    pub server_device: String,
+    /// What the clients reach, where the far end is not the lab's own.
+    pub reaches: Vec<Reach>,
+    /// Addresses of the lab's own server end.
+    lab_addresses: Vec<IpAddr>,
+    /// Held for as long as the places are: what makes other hosts answer.
+    firewall: Vec<Masquerade>,
+    /// Whether the clients' end has IPv6; known once the path is laid.
+    ipv6: bool,
+    /// What the user should know before a result.
+    pub notes: Vec<String>,
     /// The server's processes.
     pub server: Option<Place>,
     /// What the server prints: the run's server.log, or memory where nothing is kept.
@@ -94,6 +112,21 @@ pub fn gain_privilege() -> Result<bool, LabError> {
     }
 }
 
+/// Makes sure that a path may end in this host's own network, before anything is made.
+///
+/// # Errors
+/// This user may not; the message says what works without.
+pub fn require_host_privilege(host: &str) -> Result<(), LabError> {
+    match sys::namespace::privilege() {
+        Privilege::Root => Ok(()),
+        Privilege::UserNamespace | Privilege::None { .. } => Err(LabError::Environment(format!(
+            "a path to `{host}` ends in this host's own network, which needs CAP_NET_ADMIN and CAP_SYS_ADMIN there: run as \
+             root; a server that the lab starts (--server) is behind a path for any user, and without a path (--path none) \
+             any URL can be asked"
+        ))),
+    }
+}
+
 impl Places {
     /// Makes both ends. The server's place waits for [`Place::go`].
     ///
@@ -128,16 +161,44 @@ impl Places {
             }
         };
         let client_net = NetNamespace::create().map_err(LabError::environment)?;
+        let lab_addresses = target::lab_addresses(server.map_or(1, |server| server.addresses));
         Ok(Places {
-            client_net,
-            server_net,
             server: place,
             server_output,
             cgroup,
+            rootless,
+            lab_addresses,
+            ..Places::between(client_net, server_net, SERVER_DEVICE)
+        })
+    }
+
+    /// Makes the clients' end alone: the far end is in this host's own network, at `reaches`.
+    ///
+    /// # Errors
+    /// What the machine refuses, by name.
+    pub fn toward(reaches: Vec<Reach>) -> Result<Self, LabError> {
+        let client_net = NetNamespace::create().map_err(LabError::environment)?;
+        let server_net = NetNamespace::current().map_err(LabError::environment)?;
+        Ok(Places { reaches, ..Places::between(client_net, server_net, "") })
+    }
+
+    fn between(client_net: NetNamespace, server_net: NetNamespace, server_device: &str) -> Self {
+        Places {
+            client_net,
+            server_net,
+            server_device: server_device.to_owned(),
+            reaches: Vec::new(),
+            lab_addresses: Vec::new(),
+            firewall: Vec::new(),
+            ipv6: false,
+            notes: Vec::new(),
+            server: None,
+            server_output: None,
+            cgroup: None,
             tcp: String::new(),
             steering: Steering::PathCore,
-            rootless,
-        })
+            rootless: false,
+        }
     }
 
     /// Lays the path between the two ends.
@@ -153,18 +214,64 @@ impl Places {
         seed: u64,
     ) -> Result<PathIo, LabError> {
         let offload = if offload { Offload::Full } else { Offload::None };
-        let client = self.client_net.run(|| client_end(offload)).map_err(LabError::environment)??;
-        let server = self.server_net.run(|| server_end(offload, tcp)).map_err(LabError::environment)??;
-        self.tcp = describe(tcp);
+        let reaches = &self.reaches;
+        // The host's end first: most of what can be refused is refused there.
+        let (server, rewrite) = if reaches.is_empty() {
+            let addresses = &self.lab_addresses;
+            let end = self.server_net.run(|| ends::server_end(offload, tcp, addresses));
+            (end.map_err(LabError::environment)??, Rewrite::default())
+        } else {
+            let end = host_end::host_end(reaches, offload, tcp)?;
+            self.server_device = end.tun.name().to_owned();
+            (self.firewall, self.notes) = (end.firewall, end.notes);
+            (end.tun, Rewrite::new(end.pairs))
+        };
+        let reaches = &self.reaches;
+        let client = self.client_net.run(|| ends::client_end(offload, reaches));
+        let (client, ipv6) = client.map_err(LabError::environment)??;
+        self.ipv6 = ipv6;
+        self.tcp = match reaches.iter().all(|reach| reach.how == How::Forwarded) && !reaches.is_empty() {
+            true => "the other host's own".into(),
+            false => describe(tcp),
+        };
         self.steering = match &cores.server {
             None => Steering::PathCore,
-            Some(cores) => match sys::accounting::set_rps(&self.server_net, SERVER_DEVICE, cores.list()) {
+            Some(cores) => match sys::accounting::set_rps(&self.server_net, &self.server_device, cores.list()) {
                 Ok(()) => Steering::ServerCores,
                 Err(error) => Steering::Failed(error.to_string()),
             },
         };
         let addresses = AddressPlan { first_client: FIRST_CLIENT, clients: spec.clients.len() as u32 };
-        Ok(PathIo::new(Network::new(addresses, spec, seed), client, server))
+        Ok(PathIo::new(Network::new(addresses, spec, seed), client, server, rewrite))
+    }
+
+    /// Makes sure that the clients can reach these addresses at all.
+    ///
+    /// # Errors
+    /// One of them is an IPv6 address, and there is no IPv6 here.
+    pub fn require_family(&self, mut addresses: impl Iterator<Item = IpAddr>) -> Result<(), LabError> {
+        if !self.ipv6 && addresses.any(|address| address.is_ipv6()) { Err(ends::no_ipv6()) } else { Ok(()) }
+    }
+
+    /// Addresses of servers in packets at the path's far end: what a witness there filters by.
+    pub fn server_addresses(&self) -> Vec<IpAddr> {
+        if self.reaches.is_empty() {
+            return self.lab_addresses.clone();
+        }
+        self.reaches.iter().map(Reach::at_server).collect()
+    }
+
+    /// The same at the clients' end.
+    pub fn addresses_at_clients(&self) -> Vec<IpAddr> {
+        if self.reaches.is_empty() {
+            return self.lab_addresses.clone();
+        }
+        self.reaches.iter().map(|reach| reach.connect).collect()
+    }
+
+    /// Whether a server is on another host, beyond a real network.
+    pub fn beyond(&self) -> bool {
+        self.reaches.iter().any(|reach| reach.how == How::Forwarded)
     }
 
     /// What both devices counted: the clients' first.
@@ -172,31 +279,25 @@ impl Places {
     /// # Errors
     /// The counters could not be read.
     pub fn device_statistics(&self) -> Result<[LinkStats; 2], LabError> {
-        let read = |net: &NetNamespace, device: &'static str| {
+        let read = |net: &NetNamespace, device: &str| {
             net.run(|| Netlink::open()?.link_statistics(device))
                 .and_then(|outcome| outcome)
                 .map_err(LabError::environment)
         };
-        Ok([read(&self.client_net, CLIENT_DEVICE)?, read(&self.server_net, SERVER_DEVICE)?])
+        Ok([read(&self.client_net, CLIENT_DEVICE)?, read(&self.server_net, &self.server_device)?])
     }
 }
 
-/// Where `host` is for a generator in the lab's client namespace.
-///
-/// # Errors
-/// Any host but `server` or its address: there is nothing else in the lab.
-pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, LabError> {
-    if host.eq_ignore_ascii_case(SERVER_NAME) || host.parse::<IpAddr>() == Ok(SERVER.into()) {
-        return Ok(SocketAddr::new(SERVER.into(), port));
-    }
-    Err(LabError::Plan(format!(
-        "with --server the URL's host must be `{SERVER_NAME}`, not `{host}`: write http://{SERVER_NAME}:{port}/.."
-    )))
+/// Client i's address of the family of `server`.
+pub fn client_address(client: u32, server: IpAddr) -> IpAddr {
+    let plan = AddressPlan { first_client: FIRST_CLIENT, clients: AddressPlan::CLIENTS_MAX };
+    if server.is_ipv4() { plan.address(client).into() } else { plan.address_v6(client).into() }
 }
 
-/// Client i's address.
-pub fn client_address(client: u32) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::from_bits(FIRST_CLIENT.to_bits() + client))
+/// Every name with every address, for /etc/hosts.
+pub fn hosts(addresses: &[IpAddr], names: &[&str]) -> Vec<(IpAddr, String)> {
+    let each = |name: &&str| addresses.iter().map(|&address| (address, (*name).to_owned())).collect::<Vec<_>>();
+    names.iter().flat_map(each).collect()
 }
 
 /// Where the server prints to; readable, for its last words.
@@ -222,7 +323,7 @@ fn start_server(
     let [output, errors] = [output.try_clone(), output.try_clone()].map(|file| file.map_err(LabError::system("dup")));
     let (output, errors) = (output?, errors?);
     Place::start(PlaceSpec {
-        hosts: vec![(SERVER.into(), SERVER_NAME.to_owned())],
+        hosts: hosts(&target::lab_addresses(plan.addresses), &target::names(plan)),
         stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::File(output.into()), stderr: Stdio::File(errors.into()) },
         // Ctrl-C ends the measuring, not the server that is being measured.
         new_session: true,
@@ -232,68 +333,6 @@ fn start_server(
         ..PlaceSpec::new(vec!["/bin/sh".into(), "-c".into(), plan.command.clone().into()])
     })
     .map_err(LabError::environment)
-}
-
-fn client_end(offload: Offload) -> Result<Tun, LabError> {
-    let tun = device(CLIENT_DEVICE, offload)?;
-    let mut netlink = Netlink::open().map_err(LabError::environment)?;
-    // AnyIP: every address of the clients' network is bindable without being configured.
-    add(&mut netlink, &Route { kind: RouteKind::Local, ..route(CLIENT_NETWORK, "lo") })?;
-    // Without `src`, a program that binds nothing gets "Network is unreachable".
-    add(&mut netlink, &Route { src: Some(FIRST_CLIENT.into()), ..route(SERVER_NETWORK, CLIENT_DEVICE) })?;
-    for (key, value) in [
-        // A port may be used again at once for another connection to the server: TIME_WAIT is on the side that
-        // closed first, and thousands of clients share this one kernel.
-        ("net/ipv4/tcp_tw_reuse", "1"),
-        ("net/ipv4/ip_local_port_range", "1024 65535"),
-        ("net/ipv4/tcp_max_tw_buckets", "1000000"),
-        // What one connection learnt must not change the next.
-        ("net/ipv4/tcp_no_metrics_save", "1"),
-    ] {
-        // An older kernel without a key runs with its default; the checks on ports and drops still hold.
-        let _ = sys::netlink::sysctl(key, value);
-    }
-    Ok(tun)
-}
-
-fn server_end(offload: Offload, tcp: &ServerTcp) -> Result<Tun, LabError> {
-    let tun = device(SERVER_DEVICE, offload)?;
-    let mut netlink = Netlink::open().map_err(LabError::environment)?;
-    netlink.add_address(SERVER_DEVICE, SERVER.into(), 32).map_err(LabError::environment)?;
-    let to_clients =
-        Route { initcwnd: tcp.initcwnd, congestion: tcp.cc.as_deref(), ..route(CLIENT_NETWORK, SERVER_DEVICE) };
-    netlink.add_route(&to_clients).map_err(|error| match &tcp.cc {
-        Some(cc) => LabError::Environment(format!(
-            "--server-tcp cc={cc}: {error}; this kernel has: {}",
-            available_congestion_controls()
-        )),
-        None => LabError::environment(error),
-    })?;
-    for (key, value) in [("net/ipv4/conf/all/rp_filter", "0"), ("net/ipv4/tcp_no_metrics_save", "1")] {
-        let _ = sys::netlink::sysctl(key, value);
-    }
-    Ok(tun)
-}
-
-fn device(name: &'static str, offload: Offload) -> Result<Tun, LabError> {
-    let tun = Tun::open(name).map_err(LabError::environment)?;
-    tun.set_offload(offload).map_err(LabError::environment)?;
-    // Router solicitations and the like are nobody's traffic.
-    let _ = sys::netlink::disable_ipv6(name);
-    let mut netlink = Netlink::open().map_err(LabError::environment)?;
-    netlink.set_mtu(name, MTU_BYTES).map_err(LabError::environment)?;
-    netlink.set_tx_queue_len(name, DEVICE_QUEUE_PACKETS).map_err(LabError::environment)?;
-    netlink.link_up("lo").map_err(LabError::environment)?;
-    netlink.link_up(name).map_err(LabError::environment)?;
-    Ok(tun)
-}
-
-fn route(network: Ipv4Addr, dev: &'static str) -> Route<'static> {
-    Route::new(network.into(), PREFIX, dev)
-}
-
-fn add(netlink: &mut Netlink, route: &Route<'_>) -> Result<(), LabError> {
-    netlink.add_route(route).map_err(LabError::environment)
 }
 
 fn describe(tcp: &ServerTcp) -> String {
@@ -306,9 +345,4 @@ fn describe(tcp: &ServerTcp) -> String {
     };
     let window = tcp.initcwnd.map_or("10 (the kernel's)".into(), |segments| segments.to_string());
     format!("congestion control {control}, initial window {window} segments")
-}
-
-fn available_congestion_controls() -> String {
-    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
-        .map_or_else(|_| "unknown".into(), |text| text.trim().to_owned())
 }

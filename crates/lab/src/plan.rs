@@ -4,6 +4,9 @@
 //! and unknown keys are errors: a misspelt option must not become a run that measured something else.
 
 mod path;
+mod proxy;
+mod target;
+mod tls;
 mod watch;
 
 use std::path::PathBuf;
@@ -13,7 +16,10 @@ use ledger::Method;
 use serde::{Deserialize, Serialize};
 use units::{CpuShare, RequestRate};
 
-pub use self::path::{PathPlan, Queue};
+pub use self::path::PathPlan;
+pub use self::proxy::Proxy;
+pub use self::target::{AddressFamily, TargetPlan, To};
+pub use self::tls::{Alpn, TlsPlan, TlsVersion};
 pub use self::watch::{WatchAt, WatchPlan};
 use crate::slo::Slo;
 
@@ -35,6 +41,9 @@ pub struct Plan {
     /// The server that the lab starts; absent: it is there already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerPlan>,
+    /// Where the far end is, where the URL alone does not say.
+    #[serde(default)]
+    pub target: TargetPlan,
     /// The second witness: packets at the ends of the path.
     #[serde(default)]
     pub watch: WatchPlan,
@@ -50,7 +59,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadPlan {
-    /// `http://host[:port]/path`. With a server of the lab the host is `server`.
+    /// `http://host[:port]/path`, or `https`. With a server of the lab the host is `server`.
     pub url: String,
     /// Request method.
     #[serde(default)]
@@ -61,6 +70,9 @@ pub struct LoadPlan {
     /// Extra header lines, `Name: value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
+    /// An HTTP proxy that the clients connect to, `HOST:PORT`; absent: the URL's own host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<Proxy>,
     /// `1.1` or `1.0`.
     #[serde(default)]
     pub http: HttpVersion,
@@ -95,6 +107,9 @@ pub struct LoadPlan {
     /// Bound from the request being handed to an open connection to the last byte of its response.
     #[serde(with = "units::time::text", default = "default_response_timeout")]
     pub timeout: Duration,
+    /// How `https://` is spoken; written out where the URL asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsPlan>,
 }
 
 /// HTTP version of the requests.
@@ -124,8 +139,15 @@ pub enum ArrivalKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerPlan {
-    /// Shell command; it must listen on 198.18.0.1 or on every address.
+    /// Shell command; it must listen on every address, or on those of the lab's server end: 198.18.0.1, and
+    /// 2001:2:0:1::1 for IPv6.
     pub command: String,
+    /// Names by which the clients know it, besides `server`: for Host headers and certificates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    /// How many addresses of each family it has behind its names, 198.18.0.1 and on, 1 to 250.
+    #[serde(default = "default_addresses")]
+    pub addresses: u32,
     /// Holds it to a share of one core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuShare>,
@@ -135,6 +157,32 @@ pub struct ServerPlan {
     /// How long it may take until it listens.
     #[serde(with = "units::time::text", default = "default_server_start")]
     pub start_timeout: Duration,
+}
+
+impl ServerPlan {
+    /// Most addresses of each family.
+    pub const ADDRESSES_MAX: u32 = 250;
+
+    /// Refuses what cannot be meant.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn check(&self) -> Result<(), String> {
+        if self.addresses == 0 || self.addresses > Self::ADDRESSES_MAX {
+            return Err(format!(
+                "addresses = {} (--server-addresses): from 1 to {} are possible",
+                self.addresses,
+                Self::ADDRESSES_MAX
+            ));
+        }
+        let usual = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        match self.names.iter().find(|name| name.is_empty() || !name.chars().all(usual)) {
+            Some(name) => {
+                Err(format!("`{name}` (--server-name) is no host name: letters, digits, dots and - are wanted"))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// The server's TCP, set on its route to the clients.
@@ -147,6 +195,13 @@ pub struct ServerTcp {
     /// Congestion control; absent: the host's default, which the result names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cc: Option<String>,
+}
+
+impl ServerTcp {
+    /// Whether nothing was asked for.
+    pub fn is_unset(&self) -> bool {
+        *self == ServerTcp::default()
+    }
 }
 
 impl std::str::FromStr for ServerTcp {
@@ -179,6 +234,33 @@ pub struct HostPlan {
     /// Which cores are whose.
     #[serde(default)]
     pub placement: Placement,
+    /// How the load talks to the kernel.
+    #[serde(default)]
+    pub engine: Engine,
+}
+
+/// How the load talks to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// io_uring where the kernel has it and the load is not secured, epoll otherwise.
+    #[default]
+    Auto,
+    /// io_uring: what is received is handed over, and requests are sent in batches.
+    IoUring,
+    /// epoll: a system call for each receive and each send.
+    Epoll,
+}
+
+impl Engine {
+    /// As in the plan.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Engine::Auto => "auto",
+            Engine::IoUring => "io_uring",
+            Engine::Epoll => "epoll",
+        }
+    }
 }
 
 /// How the loop waits for the next due moment.
@@ -249,12 +331,13 @@ impl Plan {
         })?;
         plan.check()?;
         plan.watch.at = Some(plan.watch_at());
+        plan.load.settle_tls();
         Ok(plan)
     }
 
     /// Where packets are captured.
     pub fn watch_at(&self) -> WatchAt {
-        self.watch.at.unwrap_or(if self.server.is_some() { WatchAt::Server } else { WatchAt::None })
+        self.watch.at.unwrap_or(if self.path.is_some() { WatchAt::Server } else { WatchAt::None })
     }
 
     /// The plan as TOML, every field that is set, readable by [`Plan::from_toml`].
@@ -297,6 +380,13 @@ impl Plan {
         if load.method == Method::Post && load.body.is_none() {
             return refuse("POST needs a body file (--body)".into());
         }
+        if load.proxy.is_some() && load.url.trim().to_ascii_lowercase().starts_with("https:") {
+            return refuse(
+                "a proxy (--proxy) carries http:// URLs; for https it would need CONNECT, which is not there yet"
+                    .into(),
+            );
+        }
+        load.check_tls().map_err(PlanError::Contradiction)?;
         if let Some(path) = &self.path {
             path.check().map_err(PlanError::Contradiction)?;
         }
@@ -306,17 +396,28 @@ impl Plan {
         if self.server.is_some() && self.path.is_none() {
             return refuse("a server of the lab is behind a path: give one (rtt = \"0ms\" for none at all)".into());
         }
-        if self.server.is_none() && self.watch_at() != WatchAt::None {
+        if self.path.is_none() && self.watch_at() != WatchAt::None {
             return refuse(format!(
-                "watch at = \"{}\" (--watch) needs ends of the lab's own: start the server with --server, or leave it out",
+                "watch at = \"{}\" (--watch) needs a path, whose ends are watched: give one (--rtt 0ms is the shortest), or \
+                 leave it out",
                 self.watch_at().name()
             ));
         }
         self.watch.check().map_err(PlanError::Contradiction)?;
-        if self.path.is_some() && self.server.is_none() {
+        if let Some(server) = &self.server {
+            server.check().map_err(PlanError::Contradiction)?;
+            if !self.target.addresses.is_empty() || !self.target.tcp.is_unset() {
+                return refuse(
+                    "[target] addresses and tcp are for a service that runs already; what the lab starts has its own under \
+                     [server]"
+                        .into(),
+                );
+            }
+        }
+        if self.path.is_none() && !self.target.tcp.is_unset() {
             return refuse(
-                "a path to a server that is running already is not built yet: start it with --server, \
-                 or leave the path options out (--path none)"
+                "[target] tcp (--server-tcp) is set on the route to the clients of a path: give a path (--rtt 0ms is the \
+                 shortest), or leave it out"
                     .into(),
             );
         }
@@ -352,6 +453,10 @@ fn default_connect_timeout() -> Duration {
 
 fn default_response_timeout() -> Duration {
     Duration::from_secs(30)
+}
+
+fn default_addresses() -> u32 {
+    1
 }
 
 fn default_server_start() -> Duration {

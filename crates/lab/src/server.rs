@@ -1,6 +1,7 @@
 //! The server of the lab: waiting for it to listen, and what it used.
 
 use std::fs::File;
+use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use sys::place::{Exit, Place};
 use sys::sched::Cores;
 
 use crate::error::LabError;
+use crate::places::Places;
 use crate::places::listening::{self, Listening, look};
-use crate::places::{Places, SERVER};
 use crate::plan::ServerPlan;
 
 /// How often it is asked whether the server listens.
@@ -19,25 +20,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// So much of the server's own words goes into an error.
 const LAST_WORDS_BYTES: u64 = 400;
 
-/// Starts the server's command and waits until it listens on `port`.
+/// Starts the server's command and waits until it listens on `port` of every one of `addresses`.
 ///
 /// # Errors
 /// It cannot be started, ends before it listens, listens where nobody reaches it, or never listens: its last words
 /// are in the message.
-pub fn start(places: &mut Places, plan: &ServerPlan, port: u16) -> Result<(), LabError> {
+pub fn start(places: &mut Places, plan: &ServerPlan, addresses: &[IpAddr], port: u16) -> Result<(), LabError> {
     let Some(place) = &mut places.server else { return Ok(()) };
     place.go().map_err(LabError::plan)?;
     let words = || places.server_output.as_ref().map(last_words).unwrap_or_default();
     let mut waited = Duration::ZERO;
-    let mut seen = Listening::No;
+    let mut seen = None;
     loop {
-        match look(place.init_pid(), SERVER.into(), port) {
-            Listening::Yes => return Ok(()),
-            other => {
-                if other != Listening::No {
-                    seen = other;
-                }
-            }
+        let pid = place.init_pid();
+        let missing = addresses.iter().map(|&it| (it, look(pid, it, port))).find(|(_, found)| *found != Listening::Yes);
+        match missing {
+            None => return Ok(()),
+            Some((_, Listening::No)) => {}
+            Some(elsewhere) => seen = Some(elsewhere),
         }
         // A launcher may end and leave a daemon behind; only when nobody is left has the server ended.
         if let Some(exit) = place.try_exit().map_err(LabError::environment)?
@@ -52,8 +52,9 @@ pub fn start(places: &mut Places, plan: &ServerPlan, port: u16) -> Result<(), La
         }
         if waited >= plan.start_timeout {
             let where_ = match seen {
-                Listening::Elsewhere(address) => format!(
-                    "the server listens on {address} only, which no client reaches: let it listen on 0.0.0.0 or {SERVER}"
+                Some((wanted, Listening::Elsewhere(address))) => format!(
+                    "the server listens on {address} only, which no client reaches: let it listen on {} or {wanted}",
+                    if wanted.is_ipv4() { "0.0.0.0" } else { "[::]" }
                 ),
                 _ => {
                     let others: Vec<String> =

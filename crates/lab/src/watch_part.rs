@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use ledger::watch_part::{WatchConnections, WatchPart};
 
-use crate::places::SERVER_DEVICE;
 use crate::watching::Watched;
 use crate::wire_book::WireFigures;
 
@@ -15,7 +14,7 @@ pub fn document(watched: &Watched, figures: &WireFigures, phase: Duration) -> Wa
     let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
     let connections = watched.levels.connections.level;
     WatchPart {
-        source: SERVER_DEVICE.into(),
+        source: watched.device.clone(),
         capture_point: "server".into(),
         packets: watched.measured.packets,
         bytes: watched.measured.bytes,

@@ -16,6 +16,7 @@ pub mod queue;
 mod tap;
 pub mod wall;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -40,11 +41,15 @@ use self::tap::{Tap, blocks};
 use self::wall::Wall;
 use crate::drive::progress::Progress;
 use crate::error::LabError;
-use crate::places::{CLIENT_DEVICE, Places, SERVER, SERVER_DEVICE};
+use crate::places::{CLIENT_DEVICE, Places};
 use crate::plan::{WatchAt, WatchPlan};
 
 /// The rings at the ends of the path, open.
 pub struct Taps {
+    /// Name of the device at the server's end.
+    device: String,
+    /// Addresses of servers in packets there.
+    servers: Vec<IpAddr>,
     server: Tap,
     client: Option<Tap>,
 }
@@ -85,6 +90,8 @@ pub struct WireBatch {
 /// What the thread knows when it has ended, besides the records.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
+    /// The device at the server's end.
+    pub device: String,
     /// Levels over the measured phase.
     pub levels: WireLevels,
     /// Counts of the whole capture.
@@ -131,7 +138,7 @@ struct Stop {
 }
 
 impl Taps {
-    /// Opens the rings of `at`; `None` where nothing is to be watched. Each keeps TCP with the server's address, and its
+    /// Opens the rings of `at`; `None` where nothing is to be watched. Each keeps TCP with a server's address, and its
     /// `port` where that is known.
     ///
     /// # Errors
@@ -139,11 +146,12 @@ impl Taps {
     pub fn open(places: &Places, at: WatchAt, port: Option<u16>, plan: &WatchPlan) -> Result<Option<Taps>, LabError> {
         let ports = port.as_slice();
         let (block_bytes, blocks) = blocks(plan.ring);
-        let open = |net: &NetNamespace, device: &'static str| {
+        let (servers, device) = (places.server_addresses(), places.server_device.clone());
+        let open = |net: &NetNamespace, device: &str, hosts: &[IpAddr]| {
             net.run(|| {
                 Capture::open(&CaptureSpec {
                     ports,
-                    hosts: &[SERVER.into()],
+                    hosts,
                     block_bytes,
                     blocks,
                     ..CaptureSpec::new(device, plan.snap.0 as u32)
@@ -155,11 +163,14 @@ impl Taps {
         };
         Ok(match at {
             WatchAt::None => None,
-            WatchAt::Server => Some(Taps { server: open(&places.server_net, SERVER_DEVICE)?, client: None }),
-            WatchAt::Both => Some(Taps {
-                server: open(&places.server_net, SERVER_DEVICE)?,
-                client: Some(open(&places.client_net, CLIENT_DEVICE)?),
-            }),
+            WatchAt::Server | WatchAt::Both => {
+                let server = open(&places.server_net, &device, &servers)?;
+                let client = match at {
+                    WatchAt::Both => Some(open(&places.client_net, CLIENT_DEVICE, &places.addresses_at_clients())?),
+                    _ => None,
+                };
+                Some(Taps { device, servers, server, client })
+            }
         })
     }
 
@@ -241,12 +252,13 @@ impl Witness {
         let mut watch = Watch::new(WatchSpec {
             capture_point: CapturePoint::AtServer,
             server_ports: setup.port.map(|port| vec![port]),
-            servers: vec![SERVER.into()],
+            servers: taps.servers.clone(),
             linger: LINGER,
             idle_timeout: IDLE,
             ..WatchSpec::default()
         });
         watch.handle_time(setup.clock.now());
+        let device = taps.device.clone();
         let between = taps.client.is_some().then(|| Between::new(setup.clients, setup.measured_from));
         Witness {
             taps,
@@ -260,7 +272,7 @@ impl Witness {
             records,
             at_start: None,
             at_end: None,
-            watched: Watched::default(),
+            watched: Watched { device, ..Watched::default() },
         }
     }
 

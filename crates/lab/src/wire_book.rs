@@ -3,17 +3,17 @@
 //! The watching thread only reads and analyses; everything that may wait for a disk is done here.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ledger::{ConnectionRecord, Direction, Framing, WatchSecond, WireRequest};
+use path::AddressPlan;
 use stats::Histogram;
 use store::{ConnectionsWriter, RunFolder, WatchSeriesWriter, WireRequestsWriter};
 use units::Timestamp;
 
 use crate::agreement::{Agreed, Agreement};
 use crate::drive::progress::Progress;
-use crate::places::FIRST_CLIENT;
 use crate::watching::WireBatch;
 
 /// Takes the wire's records.
@@ -248,11 +248,12 @@ impl WireFigures {
 
 /// Index of the virtual client with this address.
 pub fn client_index(address: IpAddr) -> Option<u32> {
-    match address {
-        IpAddr::V4(address) => Ipv4Addr::to_bits(address).checked_sub(FIRST_CLIENT.to_bits()),
-        IpAddr::V6(_) => None,
-    }
+    EVERY_CLIENT.index(address)
 }
+
+/// Any number of clients: the first address is what matters.
+const EVERY_CLIENT: AddressPlan =
+    AddressPlan { first_client: AddressPlan::FIRST_CLIENT, clients: AddressPlan::CLIENTS_MAX };
 
 fn is_in(at: Timestamp, (from, to): (Timestamp, Option<Timestamp>)) -> bool {
     at >= from && to.is_none_or(|to| at < to)

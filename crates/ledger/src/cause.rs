@@ -5,12 +5,21 @@
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FailureCause {
-    /// The connection was not established within the connect timeout.
+    /// The connection was not established within the connect timeout, its TLS handshake included.
     ConnectTimeout,
     /// The server's host answered the connect with RST.
     ConnectRefused,
     /// No route, host or network unreachable, or another error of connect.
     ConnectFailed,
+    /// The TLS handshake failed: an alert, no version or cipher in common, the server closed, or it does not speak TLS.
+    TlsHandshake,
+    /// The server's certificate was refused: another name, an unknown issuer, expired.
+    TlsCertificate,
+    /// After the handshake the server sent a TLS alert, or a record that is none. A TLS 1.3 server refuses a client's
+    /// certificate so.
+    TlsBroken,
+    /// A response that only the connection's end delimits ended without TLS's close_notify: anyone may have cut it.
+    TlsTruncated,
     /// The response was not whole within the response timeout.
     ResponseTimeout,
     /// The server closed before the first byte of a response (on a fresh connection, or again after one retry).
@@ -35,10 +44,14 @@ pub enum FailureCause {
 
 impl FailureCause {
     /// Every cause, in the order of declaration.
-    pub const ALL: [FailureCause; 13] = [
+    pub const ALL: [FailureCause; 17] = [
         FailureCause::ConnectTimeout,
         FailureCause::ConnectRefused,
         FailureCause::ConnectFailed,
+        FailureCause::TlsHandshake,
+        FailureCause::TlsCertificate,
+        FailureCause::TlsBroken,
+        FailureCause::TlsTruncated,
         FailureCause::ResponseTimeout,
         FailureCause::ClosedBeforeResponse,
         FailureCause::ClosedEarly,
@@ -57,6 +70,10 @@ impl FailureCause {
             FailureCause::ConnectTimeout => "connect_timeout",
             FailureCause::ConnectRefused => "connect_refused",
             FailureCause::ConnectFailed => "connect_failed",
+            FailureCause::TlsHandshake => "tls_handshake",
+            FailureCause::TlsCertificate => "tls_certificate",
+            FailureCause::TlsBroken => "tls_broken",
+            FailureCause::TlsTruncated => "tls_truncated",
             FailureCause::ResponseTimeout => "response_timeout",
             FailureCause::ClosedBeforeResponse => "closed_before_response",
             FailureCause::ClosedEarly => "closed_early",
@@ -80,6 +97,10 @@ pub enum DropCause {
     Loss,
     /// The link's queue was full.
     QueueFull,
+    /// The link's active queue management (CoDel, PIE), as asked for.
+    Aqm,
+    /// The link was out, as asked for.
+    Outage,
     /// Not a packet the path understands.
     Malformed,
     /// Its address belongs to no client.
@@ -90,14 +111,23 @@ pub enum DropCause {
 
 impl DropCause {
     /// Every cause, in the order of declaration (also the order of counter arrays).
-    pub const ALL: [DropCause; 5] =
-        [DropCause::Loss, DropCause::QueueFull, DropCause::Malformed, DropCause::NoRoute, DropCause::Shutdown];
+    pub const ALL: [DropCause; 7] = [
+        DropCause::Loss,
+        DropCause::QueueFull,
+        DropCause::Aqm,
+        DropCause::Outage,
+        DropCause::Malformed,
+        DropCause::NoRoute,
+        DropCause::Shutdown,
+    ];
 
     /// The name in JSON, Parquet and on the terminal.
     pub const fn name(self) -> &'static str {
         match self {
             DropCause::Loss => "loss",
             DropCause::QueueFull => "queue_full",
+            DropCause::Aqm => "aqm",
+            DropCause::Outage => "outage",
             DropCause::Malformed => "malformed",
             DropCause::NoRoute => "no_route",
             DropCause::Shutdown => "shutdown",

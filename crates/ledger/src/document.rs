@@ -246,6 +246,12 @@ pub struct Load {
     pub send_lag_ns: Quantiles,
     /// connected - started, of requests that opened a connection.
     pub connect_ns: Quantiles,
+    /// secured - connected, of requests that opened a connection; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_handshake_ns: Option<Quantiles>,
+    /// What the TLS handshakes settled; absent without TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
     /// first byte - started.
     pub first_byte_ns: Quantiles,
     /// closed - connect called, of connections closed in the measured phase.
@@ -268,6 +274,32 @@ pub struct Load {
     /// By URL, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_url: Vec<UrlPart>,
+}
+
+/// What the TLS handshakes of a run settled. Counts are of the whole run, its warm-up included: kept connections are
+/// mostly opened there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tls {
+    /// Name sent in SNI (none is, if it is an address) and looked for in the certificate.
+    pub server_name: String,
+    /// What certificates were held against: `system`, the file of `--cacert`, or `nothing` with `--insecure`.
+    pub trust: String,
+    /// Handshakes with the server's certificate and signature.
+    pub handshakes_full: u64,
+    /// Handshakes that took up an earlier session of the same client.
+    pub handshakes_resumed: u64,
+    /// Resumed over all; absent where none was finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_share: Option<f64>,
+    /// Finished handshakes by version, such as `TLSv1.3`.
+    pub version: BTreeMap<String, u64>,
+    /// Finished handshakes by cipher suite, such as `TLS_AES_256_GCM_SHA384`.
+    pub cipher_suite: BTreeMap<String, u64>,
+    /// Finished handshakes by the protocol that ALPN chose; `none` where the server chose none.
+    pub alpn: BTreeMap<String, u64>,
+    /// The first failure of TLS in the run, in words; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_failure: Option<String>,
 }
 
 /// Clients whose asked RTT lies in `[from, to)`.

@@ -6,10 +6,13 @@
 //! the wire saw them. Writers (load, path, watch, server accounting) and
 //! readers (store, report, the gate) meet only here, so a word means the same thing in every file and on every page.
 //!
+//! [`doctor::DoctorDocument`] is of a machine and not of a run.
+//!
 //! Clocks: every `_at_ns` counts from the run's zero on the monotonic clock of the machine that measured.
 
 pub mod cause;
 pub mod connection;
+pub mod doctor;
 pub mod document;
 pub mod reproduction;
 pub mod request;
@@ -20,6 +23,7 @@ pub mod wire_request;
 
 pub use cause::{DropCause, FailureCause};
 pub use connection::{ConnectionRecord, ConnectionState, RecordEnd, RttSummary, Sent};
+pub use doctor::DoctorDocument;
 pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verdict};
 pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};

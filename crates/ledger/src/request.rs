@@ -17,15 +17,35 @@ pub enum Method {
     /// POST, with a body.
     #[serde(rename = "POST")]
     Post,
+    /// PUT
+    #[serde(rename = "PUT")]
+    Put,
+    /// PATCH
+    #[serde(rename = "PATCH")]
+    Patch,
+    /// DELETE
+    #[serde(rename = "DELETE")]
+    Delete,
+    /// OPTIONS
+    #[serde(rename = "OPTIONS")]
+    Options,
 }
 
 impl Method {
+    /// Every method, in the order of declaration.
+    pub const ALL: [Method; 7] =
+        [Method::Get, Method::Head, Method::Post, Method::Put, Method::Patch, Method::Delete, Method::Options];
+
     /// As on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Method::Get => "GET",
             Method::Head => "HEAD",
             Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Patch => "PATCH",
+            Method::Delete => "DELETE",
+            Method::Options => "OPTIONS",
         }
     }
 }
@@ -46,9 +66,11 @@ pub struct RequestRecord {
     pub intended_at: Timestamp,
     /// connect(2) called, or first write on an open connection.
     pub started_at: Option<Timestamp>,
-    /// Connection established; `None` on a connection that was open already.
+    /// TCP connection established; `None` on a connection that was open already.
     pub connected_at: Option<Timestamp>,
-    /// Last byte of the request handed to the kernel.
+    /// TLS handshake finished: the request may be sent. `None` without TLS, and where `connected_at` is.
+    pub secured_at: Option<Timestamp>,
+    /// Last byte of the request handed to the kernel, encrypted where there is TLS.
     pub sent_at: Option<Timestamp>,
     /// First byte of the response read.
     pub first_byte_at: Option<Timestamp>,
@@ -56,15 +78,25 @@ pub struct RequestRecord {
     pub done_at: Timestamp,
     /// Status code; 0 if no status line was read.
     pub status: u16,
-    /// Response bytes read for this request: head and body, interim responses included.
+    /// Response bytes read for this request: head and body, interim responses included, as they are inside TLS.
     pub bytes_received: u64,
-    /// Request bytes handed to the kernel.
+    /// Of these, bytes of the head, interim responses' heads included; 0 if no head was whole. What is left is the body as
+    /// it came, the framing of chunks included.
+    pub head_bytes: u32,
+    /// Whether the response left its connection open to a further request, as far as it says. False if it was not whole.
+    pub keeps_connection: bool,
+    /// Request bytes handed to the kernel, as they are inside TLS.
     pub bytes_sent: u64,
     /// Why it failed; `None` if a whole response arrived.
     pub failure: Option<FailureCause>,
 }
 
 impl RequestRecord {
+    /// Bytes of the body as it came, the framing of chunks included; none before the head was whole.
+    pub fn body_bytes(&self) -> u64 {
+        if self.head_bytes == 0 { 0 } else { self.bytes_received.saturating_sub(u64::from(self.head_bytes)) }
+    }
+
     /// done - intended: the headline.
     pub fn response_time_ns(&self) -> u64 {
         self.done_at.as_nanos().saturating_sub(self.intended_at.as_nanos())
@@ -83,6 +115,11 @@ impl RequestRecord {
     /// connected - started; `None` on a connection that was open already, or one never established.
     pub fn connect_ns(&self) -> Option<u64> {
         Some(self.connected_at?.as_nanos().saturating_sub(self.started_at?.as_nanos()))
+    }
+
+    /// secured - connected; `None` without TLS, on a connection that was open already, or where the handshake failed.
+    pub fn tls_handshake_ns(&self) -> Option<u64> {
+        Some(self.secured_at?.as_nanos().saturating_sub(self.connected_at?.as_nanos()))
     }
 
     /// first byte - started; `None` if no byte came.

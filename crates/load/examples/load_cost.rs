@@ -80,7 +80,7 @@ fn run(arrivals: Arrivals, clients: u32, tallied: bool, response: &[u8]) -> Dura
         while let Some(action) = load.poll_action(at) {
             match action {
                 Action::Connect { key, .. } => connecting.push(key),
-                Action::Send { key, bytes } => {
+                Action::Send { key, bytes, .. } => {
                     let length = bytes.len();
                     load.handle_sent(at, key, length);
                     sent.push(key);
@@ -103,11 +103,11 @@ fn run(arrivals: Arrivals, clients: u32, tallied: bool, response: &[u8]) -> Dura
 const STEP: Duration = Duration::from_micros(10);
 
 fn constant() -> Arrivals {
-    Arrivals::Constant(RequestRate::from_per_second(100_000.0).expect("a rate in range"))
+    Arrivals::constant(RequestRate::from_per_second(100_000.0).expect("a rate in range"))
 }
 
 fn poisson() -> Arrivals {
-    Arrivals::Poisson(RequestRate::from_per_second(100_000.0).expect("a rate in range"))
+    Arrivals::poisson(RequestRate::from_per_second(100_000.0).expect("a rate in range"))
 }
 
 fn spec(arrivals: Arrivals, clients: u32) -> LoadSpec {
@@ -116,10 +116,11 @@ fn spec(arrivals: Arrivals, clients: u32) -> LoadSpec {
         method: Method::Get,
         body: Vec::new(),
         headers: Vec::new(),
+        absolute_form: false,
         version: HttpVersion::Http11,
         reuse: Reuse::KeepAlive,
-        arrivals,
         connections_max: if arrivals.is_open() { 20_000 } else { clients },
+        arrivals,
         requests_max: Some(REQUESTS),
         clients,
         connect_timeout: Duration::from_secs(10),

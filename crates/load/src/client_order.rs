@@ -2,7 +2,7 @@
 
 use stats::Rng;
 
-use crate::Arrivals;
+use crate::arrivals::{Arrivals, Spacing};
 
 /// The clients of an open loop's arrivals, or of a closed loop's connections.
 #[derive(Clone, Debug)]
@@ -18,18 +18,18 @@ pub(crate) enum ClientOrder {
 
 impl ClientOrder {
     /// `clients` must be at least 1.
-    pub(crate) fn new(arrivals: Arrivals, clients: u32, seed: u64) -> Self {
+    pub(crate) fn new(arrivals: &Arrivals, clients: u32, seed: u64) -> Self {
         let mut rng = Rng::named(seed, "clients");
         match arrivals {
             Arrivals::Closed => ClientOrder::InTurn { clients, next: 0 },
-            Arrivals::Poisson(_) => ClientOrder::Drawn { clients, rng },
-            Arrivals::Constant(_) => {
+            Arrivals::Open { spacing: Spacing::Constant, .. } => {
                 let mut order: Vec<u32> = (0..clients).collect();
                 for last in (1..order.len()).rev() {
                     order.swap(last, rng.below(last as u64 + 1) as usize);
                 }
                 ClientOrder::Shuffled { order, at: 0 }
             }
+            Arrivals::Open { .. } => ClientOrder::Drawn { clients, rng },
         }
     }
 
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    fn take(arrivals: Arrivals, clients: u32, n: usize) -> Vec<u32> {
+    fn take(arrivals: &Arrivals, clients: u32, n: usize) -> Vec<u32> {
         let mut order = ClientOrder::new(arrivals, clients, 3);
         (0..n).map(|_| order.take()).collect()
     }
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn a_round_of_the_shuffled_order_has_every_client_once() {
         let rate = RequestRate::from_per_second(1.0).unwrap();
-        let mut round = take(Arrivals::Constant(rate), 100, 200);
+        let mut round = take(&Arrivals::constant(rate), 100, 200);
         assert_eq!(round[..100], round[100..]);
         let mut first = round.split_off(100);
         assert_ne!(first, (0..100).collect::<Vec<_>>());
@@ -79,7 +79,7 @@ mod tests {
     fn a_drawn_order_is_uniform() {
         let rate = RequestRate::from_per_second(1.0).unwrap();
         let mut counts = [0u32; 4];
-        for client in take(Arrivals::Poisson(rate), 4, 40_000) {
+        for client in take(&Arrivals::poisson(rate), 4, 40_000) {
             counts[client as usize] += 1;
         }
         // Standard deviation of each count is 87: five of them.
@@ -89,9 +89,9 @@ mod tests {
     #[test]
     fn one_client_is_always_itself() {
         let rate = RequestRate::from_per_second(1.0).unwrap();
-        for arrivals in [Arrivals::Closed, Arrivals::Constant(rate), Arrivals::Poisson(rate)] {
-            assert_eq!(take(arrivals, 1, 3), [0, 0, 0]);
+        for arrivals in [Arrivals::Closed, Arrivals::constant(rate), Arrivals::poisson(rate)] {
+            assert_eq!(take(&arrivals, 1, 3), [0, 0, 0]);
         }
-        assert_eq!(take(Arrivals::Closed, 2, 5), [0, 1, 0, 1, 0]);
+        assert_eq!(take(&Arrivals::Closed, 2, 5), [0, 1, 0, 1, 0]);
     }
 }

@@ -42,11 +42,13 @@ pub struct ConnectionEnd {
     pub opened_at: Timestamp,
     /// Established; `None` if it never was.
     pub connected_at: Option<Timestamp>,
+    /// TLS handshake finished; `None` without TLS, or if it never was.
+    pub secured_at: Option<Timestamp>,
     /// Closed by us, which is after the server's FIN or RST where there was one.
     pub closed_at: Timestamp,
     /// Requests sent on it.
     pub requests: u32,
-    /// Bytes read from it.
+    /// Bytes read from it, as they are inside TLS.
     pub bytes_received: u64,
 }
 
@@ -59,7 +61,9 @@ pub(crate) enum State {
     Wanted,
     /// Connect was handed out.
     Connecting,
-    /// Established; Send is in the action queue.
+    /// Established; TLS shakes hands. Still in the queue of those that connect.
+    Securing,
+    /// Ready for a request; Send is in the action queue.
     Ready,
     /// Send was handed out.
     Awaiting,
@@ -83,9 +87,10 @@ pub(crate) struct Connection {
     pub(crate) number: u64,
     pub(crate) opened_at: Timestamp,
     pub(crate) connected_at: Option<Timestamp>,
+    pub(crate) secured_at: Option<Timestamp>,
     pub(crate) requests: u32,
     pub(crate) bytes_received: u64,
-    /// Present in Wanted, Connecting, Ready and Awaiting.
+    /// Present in Wanted, Connecting, Securing, Ready and Awaiting.
     pub(crate) request: Option<RequestRecord>,
     /// The request was sent before, on a connection that the server had closed.
     pub(crate) retried: bool,
@@ -105,6 +110,7 @@ impl Connection {
             number: 0,
             opened_at: Timestamp::ZERO,
             connected_at: None,
+            secured_at: None,
             requests: 0,
             bytes_received: 0,
             request: None,
@@ -118,9 +124,13 @@ impl Connection {
     pub(crate) fn is_in_process(&self) -> bool {
         match self.state {
             State::Free | State::Wanted => false,
-            State::Connecting | State::Ready | State::Awaiting | State::Idle | State::Lingering | State::Closing => {
-                true
-            }
+            State::Connecting
+            | State::Securing
+            | State::Ready
+            | State::Awaiting
+            | State::Idle
+            | State::Lingering
+            | State::Closing => true,
         }
     }
 
@@ -130,6 +140,7 @@ impl Connection {
             client: self.client,
             opened_at: self.opened_at,
             connected_at: self.connected_at,
+            secured_at: self.secured_at,
             closed_at,
             requests: self.requests,
             bytes_received: self.bytes_received,

@@ -6,7 +6,7 @@
 //!   loop:  wait until next_wake() or something is ready
 //!          sampler.sample(now, load.live())           (before what happened since is told: see LevelSampler)
 //!          handle_time(now)                           arrivals that are due, timeouts
-//!          handle_connected / handle_sent / handle_bytes / handle_eof / handle_failure, for what is ready
+//!          handle_connected / handle_secured / handle_sent / handle_bytes / handle_eof / handle_failure, for what is ready
 //!          while let Some(action) = poll_action(now)  Connect, Send, Close: do it
 //!          take_records, take_connections             to the tally and the book
 //! ```
@@ -15,6 +15,9 @@
 //! - Every `Connect` is answered by `handle_connected` or `handle_failure`, at once if need be, and is followed,
 //!   sooner or later, by exactly one `Close` with the same key, whatever happened in between. The driver closes the
 //!   socket then and only then. After that the key is void, and calls with it are ignored.
+//! - A connection to a secure target ([`Target::secure`](crate::Target)) is shaken hands on by the driver after
+//!   `handle_connected`, and said so with `handle_secured`; the engine hears only what is inside TLS. When the server
+//!   ends, `handle_close_notify` comes before `handle_eof`; where it did not come, `handle_truncated` instead.
 //! - `Send` names the whole request. The driver writes what the kernel takes and says so with `handle_sent`; while
 //!   [`Load::unsent`] is not empty it writes on when the socket is writable.
 //! - After the end the driver calls [`Load::abort`] and carries out the Closes.
@@ -25,8 +28,8 @@
 //! response, or with a failure, recorded at the moment of the failure (for a timeout: at the timeout). If a kept-alive
 //! connection turns out to have been closed by the server before the first byte of the response, which is a race
 //! between the server's idle timeout and the request and no failure of the server, GET and HEAD are sent once more on
-//! a fresh connection. Such a request keeps `intended_at` and `started_at`; its `connected_at` stays empty, so that
-//! connect times are those of single handshakes; its `bytes_sent` counts both.
+//! a fresh connection. Such a request keeps `intended_at` and `started_at`; its `connected_at` and `secured_at` stay
+//! empty, so that connect times are those of single handshakes; its `bytes_sent` counts both.
 //!
 //! Code map: [`Load`]'s entry points are in `input`, `output` and `ending`; `placing` finds a connection for a request,
 //! `closing` ends requests and connections.
@@ -47,7 +50,7 @@ pub use output::Action;
 
 use crate::arrivals::Schedule;
 use crate::client_order::ClientOrder;
-use crate::connection::{ConnectionEnd, ConnectionKey};
+use crate::connection::{ConnectionEnd, ConnectionKey, State};
 use crate::idle::IdleByClient;
 use crate::live::Live;
 use crate::phase::Phase;
@@ -81,6 +84,7 @@ pub struct Load {
     live: Live,
     lingering: u64,
     last_done_at: Timestamp,
+    first_head: Option<Box<[u8]>>,
 }
 
 /// What makes requests.
@@ -102,7 +106,7 @@ impl Load {
         let requests = spec.targets.iter().map(|target| request::prepare(&spec, target)).collect();
         let first_like = |target| spec.targets.iter().position(|other| other.same_endpoint(target));
         let endpoints = spec.targets.iter().map(|target| first_like(target).unwrap_or(0) as u16).collect();
-        let arrivals = match Schedule::new(spec.arrivals, start, spec.seed) {
+        let arrivals = match Schedule::new(&spec.arrivals, start, spec.seed) {
             Some(schedule) => Loop::Open(schedule),
             None => Loop::Closed(Workers::new(spec.connections_max)),
         };
@@ -112,7 +116,7 @@ impl Load {
             start,
             phase: Phase::new(start + spec.warmup, spec.duration, spec.requests_max),
             arrivals,
-            clients: ClientOrder::new(spec.arrivals, spec.clients, spec.seed),
+            clients: ClientOrder::new(&spec.arrivals, spec.clients, spec.seed),
             pool: Pool::default(),
             queues: Queues::new(),
             idle: IdleByClient::new(spec.clients),
@@ -123,6 +127,7 @@ impl Load {
             live: Live::default(),
             lingering: 0,
             last_done_at: start,
+            first_head: None,
             spec,
         }
     }
@@ -141,6 +146,12 @@ impl Load {
     /// Sequence number in the run of a connection that is not closed: what its requests' records and its own end say.
     pub fn connection_number(&self, key: ConnectionKey) -> Option<u64> {
         self.pool.find(key).map(|connection| connection.number)
+    }
+
+    /// Whether a connection is established and waits for its TLS handshake, to be told with
+    /// [`Self::handle_secured`].
+    pub fn wants_handshake(&self, key: ConnectionKey) -> bool {
+        self.pool.find(key).is_some_and(|connection| connection.state == State::Securing)
     }
 
     /// Counters as they stand.
@@ -170,6 +181,11 @@ impl Load {
         let held = held.filter(|request| measured(request.intended_at)).count();
         let waiting = self.backlog.iter().filter(|waiting| measured(waiting.intended_at)).count();
         (held + waiting) as u64
+    }
+
+    /// The head of the first response of the run that was whole, as it came, with its empty line.
+    pub fn first_head(&self) -> Option<&[u8]> {
+        self.first_head.as_deref()
     }
 
     /// Moves the requests that have ended since the last call to the end of `into`, in the order in which they ended.

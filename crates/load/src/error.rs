@@ -6,20 +6,14 @@ pub enum LoadError {
     /// Nothing was typed.
     #[error("the URL is empty; write it like http://server:8080/index.html")]
     EmptyUrl,
-    /// `https://`.
-    #[error("`{url}` asks for TLS, which comes with a later version; use the http:// URL of the same server")]
-    Https {
-        /// As typed.
-        url: String,
-    },
     /// No scheme in front.
     #[error("`{url}` does not begin with a scheme; did you mean http://{url}")]
     NoScheme {
         /// As typed.
         url: String,
     },
-    /// A scheme other than http.
-    #[error("`{url}` has scheme `{scheme}`; only http:// is spoken here")]
+    /// A scheme other than http and https.
+    #[error("`{url}` has scheme `{scheme}`; only http:// and https:// are spoken here")]
     UnknownScheme {
         /// As typed.
         url: String,

@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(of(&idle, 1), [5, 3]);
         idle.remove(1, 5);
         idle.remove(1, 3);
-        assert_eq!(of(&idle, 1), []);
+        assert_eq!(of(&idle, 1), Vec::<u32>::new());
         assert_eq!(of(&idle, 0), [7]);
     }
 }

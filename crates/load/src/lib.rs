@@ -30,6 +30,7 @@ mod live;
 mod phase;
 mod pool;
 mod queues;
+pub mod replay;
 mod request;
 pub mod spec;
 mod tally;

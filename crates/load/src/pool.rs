@@ -23,6 +23,7 @@ impl Pool {
         debug_assert_eq!(slot.state, State::Free);
         slot.state = State::Wanted;
         slot.connected_at = None;
+        slot.secured_at = None;
         slot.requests = 0;
         slot.bytes_received = 0;
         index

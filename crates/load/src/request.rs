@@ -8,7 +8,12 @@ use crate::target::Target;
 /// Head and body of the request to `target`.
 pub(crate) fn prepare(spec: &LoadSpec, target: &Target) -> Box<[u8]> {
     let given = |name: &str| spec.headers.iter().any(|(header, _)| header.eq_ignore_ascii_case(name));
-    let mut head = format!("{} {} {}\r\n", spec.method.as_str(), target.path_and_query, spec.version.as_str());
+    let wanted = if spec.absolute_form {
+        format!("http://{}{}", target.authority, target.path_and_query)
+    } else {
+        target.path_and_query.clone()
+    };
+    let mut head = format!("{} {wanted} {}\r\n", spec.method.as_str(), spec.version.as_str());
     let mut header = |name: &str, value: &str| {
         head.push_str(name);
         head.push_str(": ");
@@ -27,7 +32,9 @@ pub(crate) fn prepare(spec: &LoadSpec, target: &Target) -> Box<[u8]> {
         (Reuse::KeepAlive, HttpVersion::Http10) => header("Connection", "keep-alive"),
         (Reuse::Close, HttpVersion::Http10) | (Reuse::KeepAlive, HttpVersion::Http11) => {}
     }
-    if (spec.method == Method::Post || !spec.body.is_empty()) && !given("Content-Length") {
+    // RFC 9110, section 8.6: to be sent with a method that means content, even where there is none.
+    let means_content = matches!(spec.method, Method::Post | Method::Put | Method::Patch);
+    if (means_content || !spec.body.is_empty()) && !given("Content-Length") {
         header("Content-Length", &spec.body.len().to_string());
     }
     for (name, value) in &spec.headers {
@@ -54,6 +61,7 @@ mod tests {
             method: Method::Get,
             body: Vec::new(),
             headers: Vec::new(),
+            absolute_form: false,
             version: HttpVersion::Http11,
             reuse: Reuse::KeepAlive,
             arrivals: Arrivals::Closed,
@@ -89,6 +97,12 @@ mod tests {
     fn own_headers_replace_the_built_in_ones() {
         let own = text(|spec| spec.headers = vec![("host".into(), "other".into()), ("X-A".into(), "b".into())]);
         assert!(own.contains("\r\nhost: other\r\n") && own.contains("\r\nX-A: b\r\n") && !own.contains("server:8080"));
+    }
+
+    #[test]
+    fn a_proxy_is_given_the_whole_url() {
+        let asked = text(|spec| spec.absolute_form = true);
+        assert!(asked.starts_with("GET http://server:8080/a?b HTTP/1.1\r\nHost: server:8080\r\n"), "{asked}");
     }
 
     #[test]

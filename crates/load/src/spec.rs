@@ -17,6 +17,8 @@ pub struct LoadSpec {
     pub body: Vec<u8>,
     /// Further headers. One named Host, User-Agent, Accept, Connection or Content-Length replaces the built-in one.
     pub headers: Vec<(String, String)>,
+    /// The request line carries the whole URL, as proxies want it (RFC 9112, section 3.2.2).
+    pub absolute_form: bool,
     /// Version on the request line.
     pub version: HttpVersion,
     /// Whether connections serve more than one request.

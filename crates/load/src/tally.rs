@@ -69,6 +69,8 @@ pub struct Histograms {
     pub send_lag: Histogram,
     /// connected - started.
     pub connect: Histogram,
+    /// secured - connected; empty without TLS.
+    pub tls_handshake: Histogram,
     /// first byte - started.
     pub first_byte: Histogram,
     /// closed - connect called, of connections closed in the measured phase.
@@ -202,6 +204,9 @@ impl Tally {
             service_time_ns: histograms.service_time.quantiles(),
             send_lag_ns: histograms.send_lag.quantiles(),
             connect_ns: histograms.connect.quantiles(),
+            tls_handshake_ns: Some(histograms.tls_handshake.quantiles()).filter(|q| q.count > 0),
+            // Settled between driver and server: the driver tells it.
+            tls: None,
             first_byte_ns: histograms.first_byte.quantiles(),
             connection_duration_ns: histograms.connection_duration.quantiles(),
             bytes_received: self.bytes_received,
@@ -242,6 +247,7 @@ impl Tally {
             (&mut histograms.service_time, record.service_time_ns()),
             (&mut histograms.send_lag, record.send_lag_ns()),
             (&mut histograms.connect, record.connect_ns()),
+            (&mut histograms.tls_handshake, record.tls_handshake_ns()),
             (&mut histograms.first_byte, record.first_byte_ns()),
         ];
         for (histogram, value) in moments {

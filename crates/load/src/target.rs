@@ -7,9 +7,11 @@ use crate::LoadError;
 /// One URL to ask for. Names are not resolved here: the driver knows in which namespace a name means what.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
+    /// Whether it is reached through TLS (`https://`).
+    pub secure: bool,
     /// Name or address, an IPv6 address without its brackets.
     pub host: String,
-    /// Port, 80 where the URL names none.
+    /// Port; where the URL names none, 80, or 443 of a secure one.
     pub port: u16,
     /// What follows the authority, beginning with `/`; without the fragment.
     pub path_and_query: String,
@@ -19,10 +21,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// Takes `http://host:port/path?query` apart.
+    /// Takes `http://host:port/path?query` or the same with `https` apart.
     ///
     /// # Errors
-    /// Not a URL, no scheme, a scheme other than http (https is refused by name), a user name, a port outside 1 to
+    /// Not a URL, no scheme, a scheme other than http and https, a user name, a port outside 1 to
     /// 65535, a space or a character outside ASCII.
     pub fn parse(typed: &str) -> Result<Target, LoadError> {
         let url = typed.trim();
@@ -40,11 +42,11 @@ impl Target {
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err(LoadError::NoScheme { url: url.to_owned() });
         };
-        match scheme.to_ascii_lowercase().as_str() {
-            "http" => {}
-            "https" => return Err(LoadError::Https { url: url.to_owned() }),
+        let secure = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
             _ => return Err(LoadError::UnknownScheme { url: url.to_owned(), scheme: scheme.to_owned() }),
-        }
+        };
         let without_fragment = rest.split('#').next().unwrap_or_default();
         let path_at = without_fragment.find(['/', '?']).unwrap_or(without_fragment.len());
         let (authority, path) = without_fragment.split_at(path_at);
@@ -52,12 +54,13 @@ impl Target {
             return Err(LoadError::UserInUrl { url: url.to_owned() });
         }
         let (host, port) = split_authority(authority).map_err(unreadable)?;
+        let port = port.unwrap_or(if secure { 443 } else { 80 });
         let path_and_query = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         // The http crate knows which characters a path may hold; a request line with others would be refused.
         path_and_query
             .parse::<http::uri::PathAndQuery>()
             .map_err(|_| unreadable("its path contains a character that must be percent-encoded"))?;
-        Ok(Target { host, port, path_and_query, authority: authority.to_owned(), url: url.to_owned() })
+        Ok(Target { secure, host, port, path_and_query, authority: authority.to_owned(), url: url.to_owned() })
     }
 
     /// The URL as typed, spaces around it removed.
@@ -67,7 +70,7 @@ impl Target {
 
     /// Whether a connection to `other` can carry a request to this one.
     pub fn same_endpoint(&self, other: &Target) -> bool {
-        self.port == other.port && self.host.eq_ignore_ascii_case(&other.host)
+        self.secure == other.secure && self.port == other.port && self.host.eq_ignore_ascii_case(&other.host)
     }
 }
 
@@ -78,7 +81,7 @@ impl fmt::Display for Target {
 }
 
 /// `host`, `host:port`, `[v6]` or `[v6]:port`.
-fn split_authority(authority: &str) -> Result<(String, u16), &'static str> {
+fn split_authority(authority: &str) -> Result<(String, Option<u16>), &'static str> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (address, after) = rest.split_once(']').ok_or("the `[` of an IPv6 address is not closed")?;
         address.parse::<std::net::Ipv6Addr>().map_err(|_| "what stands between [ and ] is not an IPv6 address")?;
@@ -104,9 +107,9 @@ fn split_authority(authority: &str) -> Result<(String, u16), &'static str> {
         return Err("its host contains a character that no host name has");
     }
     let port = match port {
-        None => 80,
+        None => None,
         Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => {
-            port.parse::<u16>().ok().filter(|&port| port != 0).ok_or("its port is not within 1 to 65535")?
+            Some(port.parse::<u16>().ok().filter(|&port| port != 0).ok_or("its port is not within 1 to 65535")?)
         }
         Some(_) => return Err("its port is not a number"),
     };
@@ -134,12 +137,18 @@ mod tests {
     }
 
     #[test]
+    fn https_is_secure_and_has_its_own_port() {
+        assert_eq!(parts("HTTPS://shop.example/a"), ("shop.example".into(), 443, "/a".into(), "shop.example".into()));
+        assert_eq!(parts("https://[2001:2::1]:8443/").1, 8443);
+        assert!(Target::parse("https://h").unwrap().secure && !Target::parse("http://h:443").unwrap().secure);
+    }
+
+    #[test]
     fn what_is_not_a_url_is_refused_with_the_mend() {
         let message = |url: &str| Target::parse(url).unwrap_err().to_string();
         assert!(message("").contains("http://server:8080"));
-        assert!(message("https://server/").contains("TLS, which comes with"));
         assert!(message("server/x").contains("did you mean http://server/x"));
-        assert!(message("ftp://server/").contains("only http://"));
+        assert!(message("ftp://server/").contains("only http:// and https://"));
         assert!(message("http://user:pw@server/").contains("Authorization"));
         assert!(message("http://").contains("names no host"));
         assert!(message("http://:80/").contains("names no host"));
@@ -157,9 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_compare_by_host_and_port() {
+    fn endpoints_compare_by_scheme_host_and_port() {
         let target = |url| Target::parse(url).unwrap();
         assert!(target("http://A:80/x").same_endpoint(&target("http://a/y")));
         assert!(!target("http://a:81/x").same_endpoint(&target("http://a/x")));
+        assert!(!target("http://a:443/x").same_endpoint(&target("https://a/x")));
     }
 }

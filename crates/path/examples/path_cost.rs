@@ -1,58 +1,92 @@
 //! What a packet costs in the path itself: `handle_packet`, `next_due`, `poll_due` and `handle_written`, without any
 //! device. Time is virtual but for the stopwatch around it all.
 //!
-//! 200,000 packets a second, Poisson, small ones up and full ones down, each of a random client, half an RTT of the
-//! profile koshien-2001 each way: the same traffic and the same number of packets on the way for 1 client as for
-//! 60,000. What differs is which link each packet belongs to. `cargo run --release -p path --example path_cost`.
+//! 200,000 packets a second, Poisson, small ones up and full ones down, each of a random client. One client has the mean
+//! RTT of all the others, so that as many packets are on the way for 1 client as for 60,000, and rates are high enough
+//! for one client to carry it all. What differs is which link each packet belongs to. `cargo run --release -p path --example path_cost`;
+//! `cargo xtask bench path` runs it too.
 #![allow(clippy::disallowed_methods, reason = "an example that measures reads the clock")]
 
 use std::time::{Duration, Instant};
 
 use ledger::Direction;
-use path::{AddressPlan, ClientPath, Network, Override, PathSpec, Profile};
+use path::{
+    AddressPlan, Bottleneck, ClientPath, CoDel, Discipline, EffectSpec, Network, PathSpec, Profile, Queue, RateSpec,
+};
 use stats::Rng;
 use units::{BitRate, Probability, Timestamp};
 
 const PACKETS_PER_SECOND: f64 = 200_000.0;
-const PACKETS: u32 = 1_000_000;
-const ROUNDS: usize = 7;
+/// Packets of one round that are measured, behind as many that fill the path and its memory.
+const PACKETS: u32 = 300_000;
+const ROUNDS: usize = 21;
 const CLIENTS: [u32; 4] = [1, 100, 10_000, 60_000];
+const COLUMNS: [&str; 4] = ["24 ms for all", "koshien-2001", "+ loss, rate, variation", "+ loss, rate with CoDel"];
 const VNET: usize = 10;
 
 fn main() {
-    let rated = Override {
-        down_rate: BitRate::from_bits_per_second(1_000_000_000),
-        loss: Probability::new(0.001),
-        variation: Some(Duration::from_micros(100)),
-        ..Override::default()
-    };
-    let constant = Profile::constant(Duration::from_millis(48));
-    let koshien = Profile::builtin("koshien-2001").expect("built in");
-    let columns = |clients: u32| -> [Vec<ClientPath>; 3] {
-        let spread = koshien.clients(clients);
-        let mut with_effects = spread.clone();
-        with_effects.iter_mut().for_each(|path| rated.apply(path));
-        [constant.clients(clients), spread, with_effects]
-    };
     let paths = CLIENTS.map(columns);
     // Turn and turn about, so that what the machine does meanwhile falls on all alike.
-    let mut rounds = vec![[const { Vec::new() }; 3]; CLIENTS.len()];
+    let mut rounds = vec![[const { Vec::new() }; COLUMNS.len()]; CLIENTS.len()];
     for _ in 0..ROUNDS {
-        for (row, columns) in paths.iter().enumerate() {
-            for (column, paths) in columns.iter().enumerate() {
-                rounds[row][column].push(run(paths));
+        for column in 0..COLUMNS.len() {
+            for (row, paths) in paths.iter().enumerate() {
+                rounds[row][column].push(run(&paths[column]));
             }
         }
     }
-    println!("ns per packet, handle and poll: median of {ROUNDS} rounds of {PACKETS} packets (fastest)");
-    println!("{:>9} {:>16} {:>16} {:>24}", "clients", "24 ms for all", "koshien-2001", "+ loss, rate, variation");
-    for (clients, row) in CLIENTS.iter().zip(&mut rounds) {
-        let cells = row.each_mut().map(|rounds| {
-            rounds.sort_by(f64::total_cmp);
-            format!("{:.0} ({:.0})", rounds[ROUNDS / 2], rounds[0])
-        });
-        println!("{clients:>9} {:>16} {:>16} {:>24}", cells[0], cells[1], cells[2]);
+    rounds.iter_mut().flatten().for_each(|rounds| rounds.sort_by(f64::total_cmp));
+    println!(
+        "ns a packet, handle and poll: median of {ROUNDS} rounds of {PACKETS} packets, (fastest), ratio to 1 client"
+    );
+    print!("{:>9}", "clients");
+    COLUMNS.iter().for_each(|column| print!(" {column:>26}"));
+    println!();
+    for (clients, row) in CLIENTS.iter().zip(&rounds) {
+        print!("{clients:>9}");
+        for (rounds, one) in row.iter().zip(&rounds[0]) {
+            // The rounds that nothing disturbed say what it costs; the medians what it cost.
+            let cell = format!(
+                "{:.0} ({:.0}) {:.2} ({:.2})",
+                median(rounds),
+                rounds[0],
+                median(rounds) / median(one),
+                rounds[0] / one[0]
+            );
+            print!(" {cell:>26}");
+        }
+        println!();
     }
+}
+
+fn median(sorted: &[f64]) -> f64 {
+    sorted[sorted.len() / 2]
+}
+
+fn columns(clients: u32) -> [Vec<ClientPath>; COLUMNS.len()] {
+    let constant = Profile::constant(Duration::from_millis(48)).clients(clients);
+    let mut koshien = Profile::builtin("koshien-2001").expect("built in").clients(clients);
+    if clients == 1 {
+        let all = Profile::builtin("koshien-2001").expect("built in").clients(CLIENTS[CLIENTS.len() - 1]);
+        koshien = vec![ClientPath::constant(all.iter().map(ClientPath::rtt).sum::<Duration>() / all.len() as u32)];
+    }
+    let rate = |discipline| {
+        let rate = RateSpec::Constant(BitRate::from_bits_per_second(10_000_000_000).expect("a rate"));
+        EffectSpec::Bottleneck(Bottleneck { rate, queue: Queue { discipline, ..Queue::default() } })
+    };
+    let loss = || EffectSpec::Loss(Probability::new(0.001).expect("a probability"));
+    let with = |common: &dyn Fn() -> Vec<EffectSpec>, discipline: Discipline| {
+        let mut paths = koshien.clone();
+        for path in &mut paths {
+            common().into_iter().for_each(|effect| path.up.put(effect));
+            common().into_iter().for_each(|effect| path.down.put(effect));
+            path.down.put(rate(discipline));
+        }
+        paths
+    };
+    let varied = with(&|| vec![loss(), EffectSpec::Variation(Duration::from_micros(100))], Discipline::DropTail);
+    let managed = with(&|| vec![loss()], Discipline::CoDel(CoDel::default()));
+    [constant, koshien.clone(), varied, managed]
 }
 
 /// Nanoseconds a packet.
@@ -62,7 +96,7 @@ fn run(paths: &[ClientPath]) -> f64 {
     let mut network = Network::new(addresses, &PathSpec::new(paths.to_vec()), 1);
     let mut rng = Rng::named(1, "cost");
     // The traffic is made beforehand, or its making would be measured too: addresses are patched into two frames.
-    let traffic: Vec<(u64, u32)> = (0..PACKETS)
+    let traffic: Vec<(u64, u32)> = (0..2 * PACKETS)
         .map(|_| {
             let gap = (rng.exponential() / PACKETS_PER_SECOND * 1e9) as u64;
             (gap, rng.below(clients) as u32)
@@ -71,8 +105,11 @@ fn run(paths: &[ClientPath]) -> f64 {
     let mut frames = [frame(62), frame(1500)];
     let mut now = Timestamp::ZERO;
     let mut written = 0u64;
-    let started = Instant::now();
-    for &(gap, client) in &traffic {
+    let mut started = Instant::now();
+    for (number, &(gap, client)) in traffic.iter().enumerate() {
+        if number == PACKETS as usize {
+            started = Instant::now();
+        }
         now += Duration::from_nanos(gap);
         let direction = Direction::BOTH[(gap & 1) as usize];
         let frame = &mut frames[direction.index()];

@@ -1,12 +1,13 @@
 //! Which address is which client.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The addresses of the virtual clients: client `i` has `first_client + i`. No table, so finding a packet's client is
-/// one subtraction.
+/// The addresses of the virtual clients: client `i` has `first_client + i`, and in IPv6
+/// [`FIRST_CLIENT_V6`](Self::FIRST_CLIENT_V6)` + i`. Both are the same client, with the same links. No table, so
+/// finding a packet's client is one subtraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressPlan {
-    /// Address of client 0.
+    /// IPv4 address of client 0.
     pub first_client: Ipv4Addr,
     /// Number of clients, 1 to [`AddressPlan::CLIENTS_MAX`].
     pub clients: u32,
@@ -16,6 +17,9 @@ impl AddressPlan {
     /// 198.19.0.1, in the upper half of the range set aside for benchmarking (RFC 2544); the server has 198.18.0.1.
     pub const FIRST_CLIENT: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 1);
 
+    /// 2001:2:0:2::1, in the range set aside for benchmarking (RFC 5180); the server has 2001:2:0:1::1.
+    pub const FIRST_CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 1);
+
     /// Most clients: 198.19.0.1 to 198.19.255.254, the prefix without its first and last address.
     pub const CLIENTS_MAX: u32 = 65_534;
 
@@ -24,15 +28,27 @@ impl AddressPlan {
         (1..=Self::CLIENTS_MAX).contains(&clients).then_some(AddressPlan { first_client: Self::FIRST_CLIENT, clients })
     }
 
-    /// The address of `client`, counted from 0. Past the last client the addresses simply go on (and wrap).
+    /// The IPv4 address of `client`, counted from 0. Past the last client the addresses simply go on (and wrap).
     pub fn address(&self, client: u32) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(self.first_client).wrapping_add(client))
     }
 
-    /// The client with `address`, if it is one of the plan's.
+    /// The IPv6 address of `client`, counted from 0. Past the last client the addresses simply go on.
+    pub fn address_v6(&self, client: u32) -> Ipv6Addr {
+        Ipv6Addr::from_bits(Self::FIRST_CLIENT_V6.to_bits() + u128::from(client))
+    }
+
+    /// The client with `address`, if it is one of the plan's. An IPv4 address written as IPv6 (`::ffff:198.19.0.1`) is
+    /// not: no packet carries one.
     #[inline]
-    pub fn index(&self, address: Ipv4Addr) -> Option<u32> {
-        let index = u32::from(address).wrapping_sub(u32::from(self.first_client));
+    pub fn index(&self, address: IpAddr) -> Option<u32> {
+        let index = match address {
+            IpAddr::V4(address) => u32::from(address).wrapping_sub(u32::from(self.first_client)),
+            IpAddr::V6(address) => {
+                let index = address.to_bits().wrapping_sub(Self::FIRST_CLIENT_V6.to_bits());
+                u32::try_from(index).ok()?
+            }
+        };
         (index < self.clients).then_some(index)
     }
 }
@@ -44,12 +60,29 @@ mod tests {
     #[test]
     fn the_first_and_last_client_are_inside_and_their_neighbours_are_not() {
         let plan = AddressPlan::new(65_534).unwrap();
-        assert_eq!(plan.index(Ipv4Addr::new(198, 19, 0, 0)), None);
-        assert_eq!(plan.index(Ipv4Addr::new(198, 19, 0, 1)), Some(0));
-        assert_eq!(plan.index(Ipv4Addr::new(198, 19, 255, 254)), Some(65_533));
-        assert_eq!(plan.index(Ipv4Addr::new(198, 19, 255, 255)), None);
+        let index = |address: &str| plan.index(address.parse().unwrap());
+        assert_eq!(index("198.19.0.0"), None);
+        assert_eq!(index("198.19.0.1"), Some(0));
+        assert_eq!(index("198.19.255.254"), Some(65_533));
+        assert_eq!(index("198.19.255.255"), None);
+        assert_eq!(index("198.18.0.1"), None);
+        assert_eq!(index("2001:2:0:2::"), None);
+        assert_eq!(index("2001:2:0:2::1"), Some(0));
+        assert_eq!(index("2001:2:0:2::fffe"), Some(65_533));
+        assert_eq!(index("2001:2:0:2::ffff"), None);
+        assert_eq!(index("2001:2:0:2:1::1"), None);
+        assert_eq!(index("2001:2:0:1::1"), None);
+        assert_eq!(index("::ffff:198.19.0.1"), None);
+    }
+
+    #[test]
+    fn both_addresses_of_a_client_are_the_same_client() {
+        let plan = AddressPlan::new(65_534).unwrap();
         assert_eq!(plan.address(256), Ipv4Addr::new(198, 19, 1, 1));
-        assert_eq!(plan.index(Ipv4Addr::new(198, 18, 0, 1)), None);
+        for client in [0, 1, 254, 255, 256, 65_533] {
+            assert_eq!(plan.index(plan.address(client).into()), Some(client));
+            assert_eq!(plan.index(plan.address_v6(client).into()), Some(client));
+        }
     }
 
     #[test]

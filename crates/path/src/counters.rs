@@ -7,7 +7,8 @@ use crate::frame::OnWire;
 /// Counts since the path was built. Packets are wire packets: a super-packet of n segments counts n, with the headers
 /// the segments have, whether it is cut or passes whole. Bytes are bytes of IP packets.
 ///
-/// Always, packets and bytes alike: accepted = delivered + dropped + held.
+/// Always, packets and bytes alike: accepted + duplicated = delivered + dropped + held. Held are those on the way,
+/// those in queues included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets handed in.
@@ -22,7 +23,15 @@ pub struct Counters {
     pub drops: [u64; DropCause::ALL.len()],
     /// Bytes dropped, whatever the cause.
     pub dropped_bytes: u64,
-    /// Packets on the way, the one being written included.
+    /// Packets that the path added: second copies, as asked for.
+    pub duplicated: u64,
+    /// Their bytes.
+    pub duplicated_bytes: u64,
+    /// Packets of which a bit was inverted, as asked for.
+    pub corrupted: u64,
+    /// Packets held back for others to overtake, as asked for; whether any did depends on what came behind.
+    pub reordered: u64,
+    /// Packets on the way, those that wait in queues and the one being written included.
     pub held: u64,
     /// Bytes on the way.
     pub held_bytes: u64,
@@ -52,6 +61,17 @@ impl Counters {
     pub(crate) fn drop(&mut self, cause: DropCause, wire: OnWire) {
         self.drops[cause.index()] += u64::from(wire.packets);
         self.dropped_bytes += u64::from(wire.bytes);
+    }
+
+    pub(crate) fn duplicate(&mut self, wire: OnWire) {
+        self.duplicated += u64::from(wire.packets);
+        self.duplicated_bytes += u64::from(wire.bytes);
+    }
+
+    /// There was no memory for it.
+    pub(crate) fn overflow(&mut self, wire: OnWire) {
+        self.overflowed += u64::from(wire.packets);
+        self.drop(DropCause::QueueFull, wire);
     }
 
     #[inline]

@@ -10,16 +10,19 @@
 //!                      `- loss          `- queue_full
 //! ```
 //!
-//! The order is the same in both directions, seen from the packet: it is lost on the way to the bottleneck (and then
-//! costs the bottleneck nothing), waits there, and then travels. Moments at which packets reach one link never go
-//! back, and every effect keeps it so for the next one; that is what lets each of them know its whole state from a
-//! few numbers. An effect that sees packets of several links (a shared link before the server) does not get them in
-//! order of travel here; it must be met out of the wheel, when they are due.
+//! The effects here are those in *closed form*: packets reach them in order and leave in order, and what becomes of a
+//! packet depends on nothing that comes after it. So its whole way is computed the moment it arrives, each effect
+//! knows its state from a few numbers, and nothing waits but in the wheel. Nearly every link has no others
+//! (`link.rs`). Effects that disorder, that need the packet's bytes or decide when it leaves their queue are met in
+//! true order of time instead (`special.rs`, `queue.rs`).
 //!
-//! To add an effect: a file in `effect/`, a variant here, a line in `link.rs`. Keep it small:
-//! every link of every client carries it, and [`Effect`] is as large as its largest variant.
+//! An effect here is what is asked for, and many links ask for the same; what it remembers of one link is its
+//! [`State`], two numbers. So a link with three effects and its delay is one cache line.
+//!
+//! To add an effect: a file in `effect/`, a variant here or in `special.rs`, a line in `build.rs`.
 
-mod delay;
+mod burst;
+pub(crate) mod corrupt;
 mod loss;
 mod rate;
 mod variation;
@@ -27,7 +30,9 @@ mod variation;
 use ledger::DropCause;
 use units::{Bytes, Timestamp};
 
-pub(crate) use delay::Delay;
+use crate::draw::Draw;
+
+pub(crate) use burst::Burst;
 pub(crate) use loss::Loss;
 pub(crate) use rate::Rate;
 pub(crate) use variation::Variation;
@@ -41,11 +46,16 @@ pub(crate) enum Fate {
     Dropped(DropCause),
 }
 
-/// One effect of a link, with its state.
-#[derive(Clone, Copy, Debug)]
+/// What an effect remembers of one link: two numbers, whose meaning is its own.
+pub(crate) type State = [u64; 2];
+
+/// One effect in closed form: what is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Effect {
     /// Independent loss.
     Loss(Loss),
+    /// Loss in bursts.
+    Burst(Burst),
     /// A bottleneck with a queue.
     Rate(Rate),
     /// Delay that varies, beyond the constant part.
@@ -53,13 +63,22 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
+    /// The state of a link that no packet has met yet; random effects draw from `draw`.
+    pub(crate) fn begin(&self, draw: Draw) -> State {
+        match self {
+            Effect::Loss(_) | Effect::Burst(_) | Effect::Variation(_) => [draw.key(), 0],
+            Effect::Rate(_) => [0, 0],
+        }
+    }
+
     /// The fate of a wire packet of `size` IP bytes that reaches this effect at `at`.
     #[inline]
-    pub(crate) fn handle(&mut self, at: Timestamp, size: Bytes) -> Fate {
+    pub(crate) fn handle(&self, state: &mut State, at: Timestamp, size: Bytes) -> Fate {
         match self {
-            Effect::Loss(loss) => loss.handle(at),
-            Effect::Rate(rate) => rate.handle(at, size),
-            Effect::Variation(variation) => variation.handle(at),
+            Effect::Loss(loss) => loss.handle(state, at),
+            Effect::Burst(burst) => burst.handle(state, at),
+            Effect::Rate(rate) => rate.handle(state, at, size),
+            Effect::Variation(variation) => variation.handle(state, at),
         }
     }
 
@@ -67,16 +86,5 @@ impl Effect {
     #[inline]
     pub(crate) fn acts_per_wire_packet(&self) -> bool {
         !matches!(self, Effect::Variation(_))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// 60,000 clients have 120,000 links: what an effect weighs is what a packet of a far client must fetch.
-    #[test]
-    fn an_effect_stays_small() {
-        assert!(size_of::<Option<Effect>>() <= 40, "{}", size_of::<Option<Effect>>());
     }
 }

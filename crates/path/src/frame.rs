@@ -1,6 +1,6 @@
 //! What the path must know of a frame before it can send it on: whose it is, and what it is on the wire.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use ledger::{Direction, DropCause};
 use wire::{ipv4, ipv6, vnet};
@@ -11,7 +11,7 @@ use crate::split::SuperPacket;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
     /// The client's address: the source going up, the destination going down.
-    pub client: Ipv4Addr,
+    pub client: IpAddr,
     pub wire: OnWire,
     /// Set when the kernel left the cutting into wire packets to whoever is next.
     pub super_packet: Option<SuperPacket<'a>>,
@@ -25,8 +25,8 @@ pub(crate) struct OnWire {
     pub bytes: u32,
 }
 
-/// The longest frame: a vnet header and the longest IPv4 packet.
-pub(crate) const FRAME_MAX: usize = vnet::LEN + 65_535;
+/// The longest frame: a vnet header and the longest IPv6 packet, whose payload length does not count its header.
+pub(crate) const FRAME_MAX: usize = vnet::LEN + ipv6::HEADER + 65_535;
 
 impl OnWire {
     /// One wire packet.
@@ -46,22 +46,28 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     /// `Malformed` when it is no IP packet of at most [`FRAME_MAX`] bytes or not the super-packet that its vnet header
-    /// announces; `NoRoute` for IPv6, which has no place in the address plan yet.
+    /// announces.
     #[inline]
     pub(crate) fn parse(direction: Direction, frame: &'a [u8]) -> Result<Self, DropCause> {
         let (vnet, packet) =
             vnet::Header::split(frame).filter(|_| frame.len() <= FRAME_MAX).ok_or(DropCause::Malformed)?;
-        if packet.first().is_some_and(|byte| byte >> 4 == 6) {
-            ipv6::Packet::new_checked(packet).map_err(|_| DropCause::Malformed)?;
-            return Err(DropCause::NoRoute);
-        }
-        let ip = ipv4::Packet::new_checked(packet).map_err(|_| DropCause::Malformed)?;
-        let client = match direction {
-            Direction::Up => ip.source(),
-            Direction::Down => ip.destination(),
+        let (client, length) = if packet.first().is_some_and(|byte| byte >> 4 == 6) {
+            let ip = ipv6::Packet::new_checked(packet).map_err(|_| DropCause::Malformed)?;
+            let client = match direction {
+                Direction::Up => ip.source(),
+                Direction::Down => ip.destination(),
+            };
+            (IpAddr::V6(client), ip.total_len())
+        } else {
+            let ip = ipv4::Packet::new_checked(packet).map_err(|_| DropCause::Malformed)?;
+            let client = match direction {
+                Direction::Up => ip.source(),
+                Direction::Down => ip.destination(),
+            };
+            (IpAddr::V4(client), ip.total_len())
         };
         if vnet.gso() == vnet::GSO_NONE {
-            return Ok(Frame { client, wire: OnWire::one(ip.total_len()), super_packet: None });
+            return Ok(Frame { client, wire: OnWire::one(length), super_packet: None });
         }
         let whole = SuperPacket::new_checked(vnet, packet).ok_or(DropCause::Malformed)?;
         let wire = OnWire { packets: whole.segments(), bytes: whole.wire_bytes() };

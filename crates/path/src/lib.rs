@@ -1,25 +1,31 @@
 //! Distances for thousands of clients: links, queues, loss, profiles, the wheel. No descriptor, thread or clock.
 //!
 //! ```text
-//!            frames                                                      frames
-//!   client end ----> Frame ----> Link of the client ----> Wheel ----> server end
-//!              read   whose?     loss > rate > delay      until due   write
-//!              what?              computes the moment
-//!              <---- the same the other way, with the client's down link <----
+//!            frames                                                            frames
+//!   client end ----> Frame ----> Link of the client ----> shared links ----> server end
+//!              read   whose?     effects, then delay      effects       write
+//!              what?             `----- each at its computed moment ---'  when due
+//!              <---- the same the other way: shared links, the client's down link <----
 //! ```
 //!
-//! [`Network`] is the whole of it: frames are handed in with the present time, their moments of departure are
-//! computed at once from computed moments, and they are handed out when due. The loop that reads the clock and the
-//! devices is `lab`'s. [`Profile`] says who the clients are; [`ClientPath`] is what comes of it.
+//! [`Network`] is the whole of it: frames are handed in with the present time, their moments of departure come from
+//! computed moments, and they are handed out when due. The loop that reads the clock and the devices is `lab`'s.
+//! [`PathSpec`] is what is asked of it; [`Profile`] says who the clients are.
 //!
-//! Read [`network`] first, then `effect.rs` (what can happen to a packet), `wheel.rs` (waiting), `split.rs`
-//! (super-packets).
+//! Two kinds of links. *Plain* ones (`link.rs`) have effects in closed form only: a packet's whole way is computed when
+//! it comes. *Special* ones (`special.rs`) disorder, copy, damage or keep packets, change, or are shared: there a packet
+//! goes from effect to effect through the network's events (`network/travel.rs`) and waits in queues (`queue.rs`).
 //!
-//! Invariants, each with a test: in each direction accepted = delivered + dropped + held; a rate is exceeded over no
-//! window; a delay is never short; packets of one link keep their order; the same seed and arrivals give the same
-//! departures, whatever other clients do.
+//! Read [`network`] first, then `effect.rs` (what can happen to a packet), `build.rs` (from what is asked to links),
+//! `wheel.rs` (waiting), `split.rs` (super-packets).
+//!
+//! Invariants, each with a test: in each direction accepted + duplicated = delivered + dropped + held; a rate is
+//! exceeded over no window; a delay is never short; packets of one link keep their order unless they are to be
+//! reordered; the same seed and arrivals give the same departures, whatever other clients do and however late the loop
+//! is.
 
 mod address;
+mod build;
 mod counters;
 mod draw;
 mod effect;
@@ -30,8 +36,13 @@ pub mod network;
 mod overrides;
 mod pool;
 pub mod profile;
+mod queue;
+pub mod rewrite;
 pub mod spec;
+mod special;
 mod split;
+mod timeline;
+pub mod typed;
 mod wheel;
 
 pub use address::AddressPlan;
@@ -40,4 +51,6 @@ pub use lateness::Lateness;
 pub use network::{Departure, Network};
 pub use overrides::Override;
 pub use profile::{Draft, Files, Profile, ProfileError};
+pub use rewrite::Rewrite;
 pub use spec::*;
+pub use typed::{Loss, PlannedChange, Rate};

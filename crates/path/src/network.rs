@@ -1,5 +1,7 @@
 //! The whole path: frames in, departures out, each at its moment.
 
+mod travel;
+
 use std::mem;
 
 use ledger::{Direction, DropCause};
@@ -11,11 +13,15 @@ use crate::counters::Counters;
 use crate::effect::Fate;
 use crate::frame::{FRAME_MAX, Frame, OnWire};
 use crate::lateness::Lateness;
-use crate::link::Links;
+use crate::link::{Links, Own};
 use crate::pool::{Buffer, Pool};
+use crate::queue::{Outcome, Queue};
 use crate::spec::PathSpec;
 use crate::split::SuperPacket;
+use crate::timeline::Start;
 use crate::wheel::Wheel;
+
+pub(crate) use travel::Event;
 
 /// Most clients one path can have: those of the address plan.
 pub const MAX_CLIENTS: u32 = AddressPlan::CLIENTS_MAX;
@@ -31,12 +37,21 @@ pub const MAX_CLIENTS: u32 = AddressPlan::CLIENTS_MAX;
 ///    time, write, and if the write succeeded call [`Self::handle_written`] with that time.
 /// 3. Sleep until [`Self::next_due`] or until a frame can be read.
 ///
+/// Where something is to change during a run, [`Self::set_start`] says when its time begins.
+///
 /// When nothing of a new kind happens it neither allocates nor formats nor locks.
 #[derive(Debug)]
 pub struct Network {
     addresses: AddressPlan,
     links: Links,
+    /// What leaves the path, in order of when.
     wheel: Wheel<Held>,
+    /// What happens inside the path, in order of when; made when first needed.
+    events: Option<Wheel<Event>>,
+    queues: Vec<Queue<Held>>,
+    /// What a queue has let go of, while it is seen to.
+    outbox: Vec<(Held, Outcome)>,
+    start: Start,
     pool: Pool,
     /// Where [`Self::read_buffer`] lets frames be read into; a buffer of the pool's largest size.
     staging: Box<[u8]>,
@@ -73,6 +88,10 @@ pub(crate) struct Held {
     buffer: Buffer,
     length: u32,
     direction: Direction,
+    /// The effect of its link that it meets next, and the link, as [`Links::special`] names it; both only where links
+    /// are special.
+    node: u8,
+    link: u16,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,17 +100,25 @@ struct Writing {
     held: Held,
 }
 
-/// Where a packet that was accepted is on its way to.
+/// A packet that was accepted.
+#[derive(Clone, Copy)]
 struct Passage {
-    due: Timestamp,
     arrived: Timestamp,
     client: u32,
     wire: OnWire,
     direction: Direction,
 }
 
+/// Where it goes.
+enum Onward {
+    /// It leaves the path at this moment.
+    Departs(Timestamp),
+    /// It enters a special link now.
+    Enters,
+}
+
 impl Network {
-    /// Bytes of packets held at most, unless set otherwise, counted in whole buffers: 4 GiB. That is 2 GB/s over two
+    /// Bytes of packets held at most, those in queues included, unless set otherwise, counted in whole buffers: 4 GiB. That is 2 GB/s over two
     /// seconds of delay, or 60 KB waiting for each of 65,534 clients; whoever needs more has made a mistake that
     /// should not take the machine with it.
     pub const MEMORY_LIMIT: Bytes = Bytes(4 << 30);
@@ -100,14 +127,19 @@ impl Network {
     /// `seed`; what happens to one client's packets does not depend on those of others.
     ///
     /// # Panics
-    /// When there are not as many clients as addresses.
+    /// When there are not as many clients as addresses, when a change names a shared link that there is not, when a
+    /// link has more than 250 effects.
     pub fn new(addresses: AddressPlan, path: &PathSpec, seed: u64) -> Self {
-        let clients = &path.clients;
-        assert_eq!(clients.len(), addresses.clients as usize, "one path for each client address");
+        assert_eq!(path.clients.len(), addresses.clients as usize, "one path for each client address");
+        let (links, queues) = Links::new(path, seed);
         Network {
             addresses,
-            links: Links::new(clients, seed),
+            links,
             wheel: Wheel::new(),
+            events: None,
+            queues,
+            outbox: Vec::new(),
+            start: Start::default(),
             pool: Pool::new(Self::MEMORY_LIMIT),
             staging: Pool::staging(),
             writing: None,
@@ -122,13 +154,23 @@ impl Network {
         self.pool.set_limit(limit);
     }
 
+    /// Says from which moment the changes of the path count, and delays and traces that follow a file: usually that at
+    /// which the measured phase begins, and not before the present. Until it is said, and before that moment, no
+    /// change has begun, delays are those at the beginning of their file, and traces count from time zero; then they
+    /// begin anew.
+    pub fn set_start(&mut self, start: Timestamp) {
+        self.start = Start(Some(start));
+        self.restart_queues();
+    }
+
     /// A frame came in at one end: vnet header and IP packet, up from the clients' device or down from the server's.
-    /// Whatever it is, it is accepted and counted; what becomes of it is computed now, and done when due.
+    /// Whatever it is, it is accepted and counted; what becomes of it is computed, and done when due.
     #[inline]
     pub fn handle_packet(&mut self, now: Timestamp, direction: Direction, frame: &[u8]) {
+        self.advance(now);
         if let Some(passage) = self.admit(now, direction, frame) {
             let buffer = self.pool.copy(frame);
-            self.hold(passage, buffer, frame.len());
+            self.send_on(passage, buffer, frame.len());
         }
     }
 
@@ -145,6 +187,7 @@ impl Network {
     /// When `length` is more than the read buffer has.
     #[inline]
     pub fn handle_read(&mut self, now: Timestamp, direction: Direction, length: usize) {
+        self.advance(now);
         let mut staging = mem::take(&mut self.staging);
         if let Some(passage) = self.admit(now, direction, &staging[..length]) {
             let buffer = if length > Pool::COPIED_MAX {
@@ -152,15 +195,20 @@ impl Network {
             } else {
                 self.pool.copy(&staging[..length])
             };
-            self.hold(passage, buffer, length);
+            self.send_on(passage, buffer, length);
         }
         self.staging = staging;
     }
 
-    /// When the earliest packet on the way is due, exactly; `None` when nothing is on the way.
+    /// When the next thing happens: the earliest departure, exactly, or something inside the path before it (then
+    /// polling at that moment may give nothing, and this another moment). `None` when nothing is on the way.
     #[inline]
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.wheel.next_due()
+        let departure = self.wheel.next_due();
+        match self.events.as_ref().and_then(Wheel::next_due) {
+            Some(event) => Some(departure.map_or(event, |departure| departure.min(event))),
+            None => departure,
+        }
     }
 
     /// The next packet due at `now` or before, in order of (due, arrival). Valid until the next call. A departure that
@@ -170,6 +218,7 @@ impl Network {
         if self.writing.is_some() {
             self.finish_writing(None);
         }
+        self.advance(now);
         let (due, held) = self.wheel.pop(now)?;
         self.writing = Some(Writing { due, held });
         Some(Departure {
@@ -193,6 +242,7 @@ impl Network {
     pub fn shut_down(&mut self) {
         self.finish_writing(None);
         self.is_shut_down = true;
+        self.empty_events();
         while let Some((_, held)) = self.wheel.pop(Timestamp::MAX) {
             self.let_go(held, Some(DropCause::Shutdown));
         }
@@ -213,8 +263,8 @@ impl Network {
         &self.lateness
     }
 
-    /// Counts a frame and computes its fate. `Some` when it goes on as it is; otherwise it was dropped, or cut and its
-    /// pieces are on the way already.
+    /// Counts a frame. `Some` when it goes on as it is; otherwise it was dropped, or cut and its pieces are on the way
+    /// already.
     #[inline]
     fn admit(&mut self, now: Timestamp, direction: Direction, bytes: &[u8]) -> Option<Passage> {
         let counters = &mut self.counters[direction.index()];
@@ -232,20 +282,14 @@ impl Network {
             }
         };
         counters.accept(frame.wire);
-        let mut link = self.links.at(client, direction);
         if let Some(whole) = &frame.super_packet
-            && link.acts_per_wire_packet()
+            && self.links.own(client, direction).acts_per_wire_packet()
         {
             self.admit_segments(now, direction, client, whole);
             return None;
         }
-        match link.handle(now, Bytes(u64::from(frame.wire.bytes))) {
-            Fate::Leaves(due) => Some(Passage { due, arrived: now, client, wire: frame.wire, direction }),
-            Fate::Dropped(cause) => {
-                counters.drop(cause, frame.wire);
-                None
-            }
-        }
+        self.links.touch(client, direction);
+        Some(Passage { arrived: now, client, wire: frame.wire, direction })
     }
 
     /// The wire packets of a super-packet reach the link one after the other at the same moment. Only those that get
@@ -253,32 +297,63 @@ impl Network {
     fn admit_segments(&mut self, now: Timestamp, direction: Direction, client: u32, whole: &SuperPacket<'_>) {
         for number in 0..whole.segments() {
             let wire = OnWire::one(whole.segment_len(number));
-            match self.links.at(client, direction).handle(now, Bytes(u64::from(wire.bytes))) {
-                Fate::Leaves(due) => {
-                    let length = vnet::LEN + wire.bytes as usize;
-                    let buffer = self.pool.take(length);
-                    if let Some(buffer) = buffer {
-                        whole.write_segment(number, self.pool.bytes_mut(buffer, length));
-                    }
-                    self.hold(Passage { due, arrived: now, client, wire, direction }, buffer, length);
-                }
-                Fate::Dropped(cause) => self.counters[direction.index()].drop(cause, wire),
-            }
+            let passage = Passage { arrived: now, client, wire, direction };
+            let Some(onward) = self.meet(&passage) else { continue };
+            let length = vnet::LEN + wire.bytes as usize;
+            let Some(buffer) = self.pool.take(length) else {
+                self.counters[direction.index()].overflow(wire);
+                continue;
+            };
+            whole.write_segment(number, self.pool.bytes_mut(buffer, length));
+            self.hold(passage, onward, buffer, length);
         }
     }
 
-    /// Puts a packet on its way, if there is a buffer for it.
+    /// A packet that is in a buffer goes on, if there was one for it and the link lets it.
     #[inline]
-    fn hold(&mut self, passage: Passage, buffer: Option<Buffer>, length: usize) {
-        let Passage { due, arrived, client, wire, direction } = passage;
-        let counters = &mut self.counters[direction.index()];
+    fn send_on(&mut self, passage: Passage, buffer: Option<Buffer>, length: usize) {
         let Some(buffer) = buffer else {
-            counters.overflowed += u64::from(wire.packets);
-            counters.drop(DropCause::QueueFull, wire);
+            self.counters[passage.direction.index()].overflow(passage.wire);
             return;
         };
-        counters.hold(wire);
-        self.wheel.push(arrived, due, Held { arrived, client, wire, buffer, length: length as u32, direction });
+        match self.meet(&passage) {
+            Some(onward) => self.hold(passage, onward, buffer, length),
+            None => self.pool.release(buffer),
+        }
+    }
+
+    /// What its own link does with a packet; `None` when it has dropped it.
+    #[inline]
+    fn meet(&mut self, passage: &Passage) -> Option<Onward> {
+        match self.links.own(passage.client, passage.direction) {
+            Own::Plain(mut link) => match link.handle(passage.arrived, Bytes(u64::from(passage.wire.bytes))) {
+                Fate::Leaves(due) => Some(Onward::Departs(due)),
+                Fate::Dropped(cause) => {
+                    self.counters[passage.direction.index()].drop(cause, passage.wire);
+                    None
+                }
+            },
+            Own::Special { .. } => Some(Onward::Enters),
+        }
+    }
+
+    /// Puts a packet on its way.
+    #[inline]
+    fn hold(&mut self, passage: Passage, onward: Onward, buffer: Buffer, length: usize) {
+        let Passage { arrived, client, wire, direction } = passage;
+        self.counters[direction.index()].hold(wire);
+        let held = Held { arrived, client, wire, buffer, length: length as u32, direction, node: 0, link: 0 };
+        match onward {
+            Onward::Departs(due) => self.wheel.push(arrived, due, held),
+            Onward::Enters => self.enter(held),
+        }
+    }
+
+    /// A packet enters the first link on its way, where that is a special one.
+    #[inline(never)]
+    fn enter(&mut self, held: Held) {
+        let link = self.links.first(held.client, held.direction);
+        self.travel(held.arrived, held.arrived, Held { link, ..held });
     }
 
     /// Ends the departure that was polled last, if there is one: written at the moment given, or refused.

@@ -2,25 +2,38 @@
 
 use std::time::Duration;
 
-use units::{BitRate, Probability};
+use units::Probability;
 
-use crate::spec::{Bottleneck, ClientPath, EffectSpec, Queue, QueueLimit, RateSpec};
+use crate::spec::{Bottleneck, ClientPath, Discipline, EffectSpec, LinkSpec, Queue, QueueLimit, RateSpec, Reorder};
+use crate::typed::Loss;
 
 /// Replacements for every client's path; `None` leaves what the profile says.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+///
+/// An effect takes the place of the first of its kind on the link, and others of its kind are gone; where there is
+/// none, it is put in the usual order.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Override {
-    /// This RTT for everyone, half of it each way; the odd nanosecond goes down.
+    /// This RTT for everyone, half of it each way; the odd nanosecond goes down. Constant delays among the effects are
+    /// part of an RTT, and go.
     pub rtt: Option<Duration>,
     /// Variation of each packet's delay, in both directions.
     pub variation: Option<Duration>,
-    /// Loss probability, in both directions.
-    pub loss: Option<Probability>,
+    /// Loss, in both directions; of either kind.
+    pub loss: Option<Loss>,
+    /// Corruption, in both directions.
+    pub corrupt: Option<Probability>,
+    /// Duplication, in both directions.
+    pub duplicate: Option<Probability>,
+    /// Reordering, in both directions.
+    pub reorder: Option<Reorder>,
     /// Bottleneck rate on the way up.
-    pub up_rate: Option<BitRate>,
+    pub up_rate: Option<RateSpec>,
     /// Bottleneck rate on the way down.
-    pub down_rate: Option<BitRate>,
+    pub down_rate: Option<RateSpec>,
     /// Queue limit, in both directions. It bites where there is a rate.
     pub queue: Option<QueueLimit>,
+    /// Queue discipline, in both directions. It bites where there is a rate.
+    pub discipline: Option<Discipline>,
 }
 
 impl Override {
@@ -30,55 +43,107 @@ impl Override {
             let ClientPath { up, down } = ClientPath::constant(rtt);
             path.up.propagation = up.propagation;
             path.down.propagation = down.propagation;
+            for link in [&mut path.up, &mut path.down] {
+                link.effects.retain(|effect| !matches!(effect, EffectSpec::Delay(_)));
+            }
         }
-        for (link, rate) in [(&mut path.up, self.up_rate), (&mut path.down, self.down_rate)] {
-            if let Some(variation) = self.variation {
-                link.put(EffectSpec::Variation(variation));
-            }
-            if let Some(loss) = self.loss {
-                link.effects.retain(|effect| !matches!(effect, EffectSpec::GilbertElliott(_)));
-                link.put(EffectSpec::Loss(loss));
-            }
-            if let Some(rate) = rate {
+        for (link, rate) in [(&mut path.up, &self.up_rate), (&mut path.down, &self.down_rate)] {
+            replace(link, self.variation.map(EffectSpec::Variation), |effect| {
+                matches!(effect, EffectSpec::Variation(_))
+            });
+            replace(link, self.loss.map(Loss::effect), |effect| {
+                matches!(effect, EffectSpec::Loss(_) | EffectSpec::GilbertElliott(_))
+            });
+            replace(link, self.corrupt.map(EffectSpec::Corrupt), |effect| matches!(effect, EffectSpec::Corrupt(_)));
+            replace(link, self.duplicate.map(EffectSpec::Duplicate), |effect| {
+                matches!(effect, EffectSpec::Duplicate(_))
+            });
+            replace(link, self.reorder.map(EffectSpec::Reorder), |effect| matches!(effect, EffectSpec::Reorder(_)));
+            let bottleneck = rate.clone().map(|rate| {
                 let queue = link.bottlenecks().next().map_or(Queue::default(), |bottleneck| bottleneck.queue);
-                link.put(EffectSpec::Bottleneck(Bottleneck { rate: RateSpec::Constant(rate), queue }));
-            }
-            if let Some(limit) = self.queue {
-                for effect in &mut link.effects {
-                    if let EffectSpec::Bottleneck(bottleneck) = effect {
-                        bottleneck.queue.limit = limit;
-                    }
+                EffectSpec::Bottleneck(Bottleneck { rate, queue })
+            });
+            replace(link, bottleneck, |effect| matches!(effect, EffectSpec::Bottleneck(_)));
+            for effect in &mut link.effects {
+                if let EffectSpec::Bottleneck(bottleneck) = effect {
+                    bottleneck.queue.limit = self.queue.unwrap_or(bottleneck.queue.limit);
+                    bottleneck.queue.discipline = self.discipline.unwrap_or(bottleneck.queue.discipline);
                 }
             }
         }
     }
 }
 
+/// Puts `effect` in the place of the first that is `same`, and takes the others out.
+fn replace(link: &mut LinkSpec, effect: Option<EffectSpec>, same: impl Fn(&EffectSpec) -> bool) {
+    let Some(effect) = effect else { return };
+    match link.effects.iter().position(&same) {
+        Some(place) => {
+            link.effects[place] = effect;
+            let mut index = 0;
+            link.effects.retain(|effect| {
+                index += 1;
+                index - 1 == place || !same(effect)
+            });
+        }
+        None => link.put(effect),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use units::{Bytes, Limit};
+    use units::{BitRate, Bytes, Limit};
 
     use super::*;
-    use crate::spec::Propagation;
+    use crate::spec::{CoDel, GilbertElliott, Propagation};
+
+    fn probability(value: f64) -> Probability {
+        Probability::new(value).unwrap()
+    }
 
     #[test]
     fn what_is_not_replaced_stays() {
         let mut path = ClientPath::constant(Duration::from_millis(10));
-        path.up.put(EffectSpec::Loss(Probability::new(0.5).unwrap()));
+        path.up.put(EffectSpec::Loss(probability(0.5)));
         let before = path.clone();
         Override::default().apply(&mut path);
         assert_eq!(path, before);
+        let rate = BitRate::from_bits_per_second(10_000_000).unwrap();
         let replace = Override {
             rtt: Some(Duration::from_millis(48)),
-            down_rate: BitRate::from_bits_per_second(10_000_000),
+            down_rate: Some(RateSpec::Constant(rate)),
             queue: Some(QueueLimit::Bytes(Bytes(64_000))),
+            discipline: Some(Discipline::CoDel(CoDel::default())),
             ..Override::default()
         };
         replace.apply(&mut path);
         assert_eq!((path.rtt(), path.up.loss()), (Duration::from_millis(48), before.up.loss()));
-        assert_eq!((path.up.rate(), path.down.rate()), (Limit::Unlimited, Limit::At(replace.down_rate.unwrap())));
-        let limits: Vec<QueueLimit> = path.down.bottlenecks().map(|bottleneck| bottleneck.queue.limit).collect();
-        assert_eq!(limits, [QueueLimit::Bytes(Bytes(64_000))]);
+        assert_eq!((path.up.rate(), path.down.rate()), (Limit::Unlimited, Limit::At(rate)));
+        let queues: Vec<Queue> = path.down.bottlenecks().map(|bottleneck| bottleneck.queue).collect();
+        let queue = Queue { limit: replace.queue.unwrap(), discipline: replace.discipline.unwrap() };
+        assert_eq!(queues, [queue]);
         assert!(matches!(path.down.propagation, Propagation::Constant(_)));
+    }
+
+    /// The place in the order of travel is kept, and what is replaced is replaced wholly.
+    #[test]
+    fn an_effect_takes_the_place_of_its_kind() {
+        let one = probability(1.0);
+        let bursts = GilbertElliott { to_bad: one, to_good: one, loss_good: one, loss_bad: one };
+        let rate = RateSpec::Constant(BitRate::from_bits_per_second(1_000_000).unwrap());
+        let bottleneck = EffectSpec::Bottleneck(Bottleneck { rate, queue: Queue::default() });
+        let mut path = ClientPath::constant(Duration::from_millis(10));
+        path.up.effects = vec![
+            EffectSpec::Delay(Duration::from_millis(3)),
+            bottleneck.clone(),
+            EffectSpec::GilbertElliott(bursts),
+            EffectSpec::Loss(probability(0.2)),
+        ];
+        let loss = Loss::Even(probability(0.01));
+        let replace = Override { rtt: Some(Duration::from_millis(5)), loss: Some(loss), ..Override::default() };
+        replace.apply(&mut path);
+        assert_eq!(path.up.effects, [bottleneck, loss.effect()]);
+        assert_eq!(path.down.effects, [loss.effect()]);
+        assert_eq!(path.rtt(), Duration::from_millis(5));
     }
 }

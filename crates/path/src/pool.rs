@@ -13,6 +13,8 @@ pub(crate) struct Pool {
     /// Bytes of buffers in use, whole buffers counted.
     used: u64,
     limit: u64,
+    /// Where [`Pool::duplicate`] puts bytes in between.
+    scratch: Vec<u8>,
 }
 
 /// A buffer in use: its class in the two upper bits, its number within the class below.
@@ -36,7 +38,7 @@ struct Class {
 /// sets of the cache.
 const CLASSES: [(usize, u32); 4] = [(192, 10), (1_600, 6), (15_424, 3), (FRAME_MAX_ROUNDED, 0)];
 const LARGE: usize = 3;
-/// A vnet header and the longest IP packet, rounded up to a cache line.
+/// A vnet header and the longest IP packet (IPv6: 65,575 bytes), rounded up to a cache line.
 const FRAME_MAX_ROUNDED: usize = 65_600;
 const NUMBER_BITS: u32 = 30;
 
@@ -46,7 +48,7 @@ impl Pool {
 
     pub(crate) fn new(limit: Bytes) -> Self {
         let class = |(size, block_bits)| Class { size, block_bits, blocks: Vec::new(), free: Vec::new() };
-        Pool { classes: CLASSES.map(class), used: 0, limit: limit.0 }
+        Pool { classes: CLASSES.map(class), used: 0, limit: limit.0, scratch: Vec::new() }
     }
 
     pub(crate) fn set_limit(&mut self, limit: Bytes) {
@@ -76,6 +78,18 @@ impl Pool {
         let buffer = self.take(bytes.len())?;
         self.bytes_mut(buffer, bytes.len()).copy_from_slice(bytes);
         Some(buffer)
+    }
+
+    /// Another buffer with the first `length` bytes of `buffer`.
+    pub(crate) fn duplicate(&mut self, buffer: Buffer, length: usize) -> Option<Buffer> {
+        let copy = self.take(length)?;
+        // The two may lie in one block, so the bytes go by way of a third place.
+        let mut scratch = mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.extend_from_slice(self.bytes(buffer, length));
+        self.bytes_mut(copy, length).copy_from_slice(&scratch);
+        self.scratch = scratch;
+        Some(copy)
     }
 
     /// A buffer that holds what is in `staging` (made by [`Pool::staging`]), without copying; `staging` becomes another.
@@ -166,9 +180,19 @@ mod tests {
     }
 
     #[test]
+    fn a_duplicate_is_another_buffer_with_the_same_bytes() {
+        let mut pool = Pool::new(Bytes(3 * 192));
+        let first = pool.copy(&[7; 100]).unwrap();
+        let second = pool.duplicate(first, 100).unwrap();
+        pool.bytes_mut(first, 100).fill(9);
+        assert_eq!(pool.bytes(second, 100), [7; 100]);
+        assert!(pool.duplicate(second, 100).is_some() && pool.duplicate(second, 100).is_none());
+    }
+
+    #[test]
     fn the_longest_frame_fits_and_a_longer_one_does_not() {
         let mut pool = Pool::new(Bytes(u64::MAX));
-        assert!(pool.take(10 + 65_535).is_some());
+        assert!(pool.take(crate::frame::FRAME_MAX).is_some());
         assert!(pool.take(FRAME_MAX_ROUNDED + 1).is_none());
     }
 

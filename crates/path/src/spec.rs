@@ -174,7 +174,9 @@ impl LinkSpec {
                 EffectSpec::Loss(probability)
                 | EffectSpec::Duplicate(probability)
                 | EffectSpec::Corrupt(probability) => *probability == Probability::ZERO,
-                _ => false,
+                EffectSpec::Variation(variation) => variation.is_zero(),
+                EffectSpec::Reorder(reorder) => reorder.probability == Probability::ZERO || reorder.by.is_zero(),
+                EffectSpec::GilbertElliott(_) | EffectSpec::Bottleneck(_) => false,
             })
     }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use frames::{datagram, super_packet};
 use ledger::{Direction, DropCause};
-use path::{AddressPlan, ClientPath, Network, Override, PathSpec, Propagation, QueueLimit};
+use path::{
+    AddressPlan, Bottleneck, ClientPath, EffectSpec, Network, PathSpec, Propagation, Queue, QueueLimit, RateSpec,
+};
 use units::{BitRate, Bytes, Probability, Timestamp};
 
 fn at(nanos: u64) -> Timestamp {
@@ -27,10 +29,25 @@ fn network(clients: u32, path: ClientPath) -> Network {
     Network::new(plan(clients), &PathSpec::new(vec![path; clients as usize]), 1)
 }
 
-fn with(change: Override) -> ClientPath {
+/// 24 ms each way, and the effects: those for both directions, and those on the way down.
+fn with(both: &[EffectSpec], down: &[EffectSpec]) -> ClientPath {
     let mut path = ClientPath::constant(ms(48));
-    change.apply(&mut path);
+    both.iter().cloned().for_each(|effect| {
+        path.up.put(effect.clone());
+        path.down.put(effect);
+    });
+    down.iter().cloned().for_each(|effect| path.down.put(effect));
     path
+}
+
+fn loss(probability: f64) -> EffectSpec {
+    EffectSpec::Loss(Probability::new(probability).unwrap())
+}
+
+/// 1250 bytes a millisecond.
+fn ten_megabit(limit: QueueLimit) -> EffectSpec {
+    let rate = RateSpec::Constant(BitRate::from_bits_per_second(10_000_000).unwrap());
+    EffectSpec::Bottleneck(Bottleneck { rate, queue: Queue { limit, ..Queue::default() } })
 }
 
 /// Accepted = delivered + dropped + held, packets and bytes.
@@ -98,7 +115,7 @@ fn what_is_no_packet_of_a_client_is_dropped_with_its_cause() {
     network.handle_packet(at(0), Direction::Up, &good);
     network.handle_packet(at(0), Direction::Up, &stranger);
     network.handle_packet(at(0), Direction::Up, &v6);
-    for frame in [&damaged[..], &good[..29], &[], &vec![0x45; 65_546]] {
+    for frame in [&damaged[..], &good[..29], &[], &vec![0x45; 65_586]] {
         network.handle_packet(at(0), Direction::Up, frame);
     }
     // Going down, the client is the destination; this one goes to the server.
@@ -113,7 +130,7 @@ fn what_is_no_packet_of_a_client_is_dropped_with_its_cause() {
 
 #[test]
 fn super_packets_pass_whole_where_there_is_only_delay() {
-    let path = with(Override { variation: Some(ms(1)), ..Override::default() });
+    let path = with(&[EffectSpec::Variation(ms(1))], &[]);
     let mut network = network(1, path.clone());
     let frame = super_packet(&plan(1), 0, Direction::Down, 10_000, 1448);
     network.handle_packet(at(0), Direction::Down, &frame);
@@ -127,8 +144,7 @@ fn super_packets_pass_whole_where_there_is_only_delay() {
 
 #[test]
 fn super_packets_are_cut_where_a_rate_or_a_loss_acts_and_paced_one_by_one() {
-    // 1250 bytes a millisecond.
-    let path = with(Override { down_rate: BitRate::from_bits_per_second(10_000_000), ..Override::default() });
+    let path = with(&[], &[ten_megabit(QueueLimit::DEFAULT)]);
     let mut network = network(1, path.clone());
     network.handle_packet(at(0), Direction::Down, &super_packet(&plan(1), 0, Direction::Down, 3 * 1210, 1210));
     for number in 1..=3 {
@@ -146,7 +162,7 @@ fn super_packets_are_cut_where_a_rate_or_a_loss_acts_and_paced_one_by_one() {
 
 #[test]
 fn loss_takes_single_wire_packets_of_a_super_packet() {
-    let path = with(Override { loss: Probability::new(0.1), ..Override::default() });
+    let path = with(&[loss(0.1)], &[]);
     let mut network = network(1, path.clone());
     let frame = super_packet(&plan(1), 0, Direction::Down, 40 * 1448, 1448);
     for number in 0..500 {
@@ -160,7 +176,7 @@ fn loss_takes_single_wire_packets_of_a_super_packet() {
 
 #[test]
 fn a_delay_that_varies_has_the_asked_mean() {
-    let path = with(Override { variation: Some(ms(2)), ..Override::default() });
+    let path = with(&[EffectSpec::Variation(ms(2))], &[]);
     let mut network = network(1, path.clone());
     let frame = datagram(&plan(1), 0, Direction::Up, 60, 0);
     let (packets, mut total_ns) = (20_000, 0);
@@ -181,7 +197,7 @@ fn a_delay_that_varies_has_the_asked_mean() {
 
 #[test]
 fn every_link_has_its_own_luck() {
-    let path = with(Override { loss: Probability::new(0.5), ..Override::default() });
+    let path = with(&[loss(0.5)], &[]);
     let mut network = network(2, path);
     // Which of 64 packets get through, as a bit each, for both clients and directions.
     let mut fates = Vec::new();
@@ -201,11 +217,7 @@ fn every_link_has_its_own_luck() {
 
 #[test]
 fn a_full_queue_drops_at_its_tail() {
-    let path = with(Override {
-        down_rate: BitRate::from_bits_per_second(10_000_000),
-        queue: Some(QueueLimit::Bytes(Bytes(5000))),
-        ..Override::default()
-    });
+    let path = with(&[], &[ten_megabit(QueueLimit::Bytes(Bytes(5000)))]);
     let mut network = network(1, path.clone());
     for mark in 0..6 {
         network.handle_packet(at(0), Direction::Down, &datagram(&plan(1), 0, Direction::Down, 1250, mark));

@@ -45,6 +45,7 @@ fn main() {
         about: "RTTs of visitors of the 2001 Koshien site, cut into steps".into(),
         rtts_ns: support::response_times().into_iter().map(|time| time / 2).collect(),
         lines: vec!["100 % of clients: no rate limit, no loss".into()],
+        ..ProfileView::default()
     };
     println!("{}", terminal::profile(&view, style));
     println!("{}", terminal::profile(&view, Style::PLAIN));

@@ -7,9 +7,12 @@
 //! [`run_page::page`] turns a run into one HTML page. Any verb builds its own page from [`page::Page`] and the plots of
 //! [`plot`]; what both kinds of output say alike is in [`words`].
 //!
+//! [`ab`] is ApacheBench's layout, for scripts that read it.
+//!
 //! Text in a document may come from a server or a URL. Everything printed goes through [`figures::plain`], so that no
 //! control character of theirs reaches the terminal.
 
+pub mod ab;
 pub mod figures;
 pub mod json;
 pub mod page;
@@ -19,4 +22,4 @@ pub mod run_page;
 pub mod terminal;
 pub mod words;
 
-pub use terminal::{ProfileView, Style};
+pub use terminal::{ProfileEntry, ProfileView, Series, Spread, SpreadUnit, Style};

@@ -11,6 +11,7 @@
 //! Read `page` first: every line goes through it.
 
 mod bars;
+mod doctor;
 mod entries;
 mod headline;
 mod judged;
@@ -25,10 +26,13 @@ mod wire;
 use ledger::Document;
 use stats::Histogram;
 
+pub use doctor::doctor;
 pub use entries::{Entry, entries};
 pub use judged::judged;
 use page::Page;
-pub use profile::{ProfileView, profile};
+pub use profile::{
+    CheckRow, CheckView, ProfileEntry, ProfileView, Series, Spread, SpreadUnit, check, profile, profiles,
+};
 pub use runs::runs;
 pub use watch::watch;
 

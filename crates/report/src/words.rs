@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::document::{Check, CheckState, Load, Validity, Verdict, Weight};
+use ledger::document::{Check, CheckState, Load, Tls, Validity, Verdict, Weight};
 
 use crate::figures;
 
@@ -84,6 +84,39 @@ pub fn span(seconds: f64) -> String {
     if seconds.fract() == 0.0 && seconds < 1e9 { format!("{seconds} s") } else { figures::duration_f64(seconds * 1e9) }
 }
 
+/// What TLS settled: versions, suites and protocols, and how many handshakes it took.
+pub fn tls_line(tls: &Tls) -> String {
+    let handshakes = match tls.resumed_share {
+        None => "no handshake was finished".to_owned(),
+        Some(share) => format!(
+            "{} full handshakes and {} resumed ({}), {}, {}, ALPN {}",
+            figures::count(tls.handshakes_full),
+            figures::count(tls.handshakes_resumed),
+            figures::share(share),
+            names(&tls.version),
+            names(&tls.cipher_suite),
+            names(&tls.alpn)
+        ),
+    };
+    let trust = match tls.trust.as_str() {
+        "nothing" => "not verified".to_owned(),
+        "system" => "verified by the system's authorities".to_owned(),
+        file => format!("verified by {file}"),
+    };
+    format!("{handshakes}; {} {trust}", tls.server_name)
+}
+
+/// The names alone where there is one, else each with its count.
+fn names(counts: &BTreeMap<String, u64>) -> String {
+    match by_frequency(counts).as_slice() {
+        [(name, _)] => (*name).to_owned(),
+        counts => {
+            let each: Vec<String> = counts.iter().map(|(name, n)| format!("{name} x {}", figures::count(*n))).collect();
+            each.join(" and ")
+        }
+    }
+}
+
 /// The sum of counts, never wrapping.
 pub fn total(counts: &BTreeMap<String, u64>) -> u64 {
     counts.values().fold(0, |sum, &count| sum.saturating_add(count))
@@ -100,5 +133,33 @@ fn short(value: f64) -> String {
     match value {
         v if v.is_finite() && v.fract() == 0.0 && (0.0..1e18).contains(&v) => figures::count(v as u64),
         v => format!("{v:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tls_is_told_in_a_line() {
+        let counts = |pairs: &[(&str, u64)]| pairs.iter().map(|&(name, n)| (name.to_owned(), n)).collect();
+        let tls = Tls {
+            server_name: "shop.example".into(),
+            trust: "system".into(),
+            handshakes_full: 30,
+            handshakes_resumed: 10,
+            resumed_share: Some(0.25),
+            version: counts(&[("TLSv1.3", 40)]),
+            cipher_suite: counts(&[("TLS_AES_128_GCM_SHA256", 5), ("TLS_AES_256_GCM_SHA384", 35)]),
+            alpn: counts(&[("http/1.1", 40)]),
+            first_failure: None,
+        };
+        assert_eq!(
+            tls_line(&tls),
+            "30 full handshakes and 10 resumed (25.0 %), TLSv1.3, TLS_AES_256_GCM_SHA384 x 35 and \
+             TLS_AES_128_GCM_SHA256 x 5, ALPN http/1.1; shop.example verified by the system's authorities"
+        );
+        let none = Tls { trust: "nothing".into(), server_name: "h".into(), ..Tls::default() };
+        assert_eq!(tls_line(&none), "no handshake was finished; h not verified");
     }
 }

@@ -97,6 +97,18 @@ impl Wild {
             service_time_ns: self.quantiles(),
             send_lag_ns: self.quantiles(),
             connect_ns: self.quantiles(),
+            tls_handshake_ns: self.maybe(Wild::quantiles),
+            tls: self.maybe(|w| Tls {
+                server_name: w.text(),
+                trust: w.text(),
+                handshakes_full: w.number(),
+                handshakes_resumed: w.number(),
+                resumed_share: w.maybe(Wild::float),
+                version: w.counts(),
+                cipher_suite: w.counts(),
+                alpn: w.counts(),
+                first_failure: w.maybe(Wild::text),
+            }),
             first_byte_ns: self.quantiles(),
             connection_duration_ns: self.quantiles(),
             bytes_received: self.number(),
@@ -263,7 +275,7 @@ proptest! {
         ];
         prop_assert!(harmless(&terminal::runs(&entries, style)));
         let view =
-            ProfileView { name: wild.text(), about: wild.text(), rtts_ns: wild.many(Wild::number), lines: wild.many(Wild::text) };
+            ProfileView { name: wild.text(), about: wild.text(), rtts_ns: wild.many(Wild::number), lines: wild.many(Wild::text), ..ProfileView::default() };
         prop_assert!(harmless(&terminal::profile(&view, style)));
     }
 

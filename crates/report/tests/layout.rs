@@ -7,7 +7,7 @@ mod support;
 use std::path::PathBuf;
 
 use ledger::document::{CheckState, Slo, SloTerm, Validity, Weight};
-use report::{ProfileView, Style, terminal};
+use report::{ProfileEntry, ProfileView, Series, Spread, SpreadUnit, Style, terminal};
 use store::{RunEntry, RunState};
 
 const SCREEN: Style = Style { color: false, width: 100, unicode: true };
@@ -71,8 +71,63 @@ fn a_profile() {
         about: "made up for this test".into(),
         rtts_ns: support::response_times().into_iter().map(|time| time / 2).collect(),
         lines: vec!["no rate limit, no loss".into()],
+        ..ProfileView::default()
     };
     insta::assert_snapshot!(terminal::profile(&view, SCREEN));
+}
+
+/// Two classes of clients, a link that loses, and a delay that swings: with Unicode and without, all within the width.
+fn mixed() -> ProfileView {
+    let rate = |client: usize| if client < 7 { Some(8e6) } else { None };
+    let swing = |at: usize| (40e6 + 20e6 * (at as f64 / 100.0 * std::f64::consts::TAU).sin()) as u64;
+    ProfileView {
+        name: "mixed".into(),
+        about: "made up for this test".into(),
+        rtts_ns: vec![20_000_000; 10],
+        lines: vec!["70% of clients: RTT 20ms; down 8Mbit, queue 200ms".into()],
+        spreads: vec![
+            Spread { label: "rate down".into(), unit: SpreadUnit::BitsPerSecond, values: (0..10).map(rate).collect() },
+            Spread { label: "rate up".into(), unit: SpreadUnit::BitsPerSecond, values: vec![None; 10] },
+            Spread { label: "loss down".into(), unit: SpreadUnit::Share, values: vec![Some(0.01); 10] },
+        ],
+        series: vec![Series {
+            label: "RTT over time".into(),
+            length_ns: 60_000_000_000,
+            delays_ns: (0..=200).map(swing).collect(),
+        }],
+    }
+}
+
+#[test]
+fn a_profile_of_classes() {
+    for width in [60, 80, 120] {
+        for unicode in [true, false] {
+            let text = terminal::profile(&mixed(), Style { width, unicode, color: false });
+            assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}\n{text}");
+            assert!(unicode || text.is_ascii(), "{text}");
+        }
+    }
+    insta::assert_snapshot!(terminal::profile(&mixed(), Style { width: 80, unicode: true, color: false }));
+}
+
+#[test]
+fn the_list_of_profiles() {
+    let entry = |name: &str, rtt_ns, down| ProfileEntry {
+        name: name.into(),
+        rtt_ns,
+        down_bits_per_s: down,
+        up_bits_per_s: None,
+        loss: 0.002,
+        about: "made up for this test, to see how a sentence that is longer than a line is laid out below the table"
+            .into(),
+    };
+    let entries = [
+        entry("fiber", [5_000_000, 9_000_000, 14_000_000], Some(300e6)),
+        entry("country-middle-income", [9_000_000, 55_000_000, 300_000_000], None),
+    ];
+    let text = terminal::profiles(&entries, Style { width: 80, unicode: true, color: false });
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!(text);
 }
 
 #[test]

@@ -23,7 +23,7 @@ use units::Timestamp;
 
 use crate::date::{DateField, seconds};
 use crate::files::{Content, Files, Found, Page};
-use crate::request::{Body, Parsed, Request, parse};
+use crate::request::{Body, Method, Parsed, Request, parse};
 use crate::response::{Fate, write_head, write_moved, write_refusal};
 use crate::spec::Limits;
 
@@ -268,12 +268,12 @@ impl Connection {
             self.phase = if has_body { Phase::EndingGently } else { Phase::Ending };
         }
         match found {
-            Found::Nothing(status) => write_refusal(output, status, date, fate, request.head_only),
+            Found::Nothing(status) => write_refusal(output, status, date, fate, request.method == Method::Head),
             Found::Directory => write_moved(output, request.path, date, fate),
             Found::Page(page) => {
                 write_head(output, &page.head, date, fate);
                 match &page.content {
-                    _ if request.head_only => {}
+                    _ if request.method == Method::Head => {}
                     // Copying a little is cheaper than a second element in the system call.
                     Content::Held(bytes) if bytes.len() <= COPY_MAX => output.extend_from_slice(bytes),
                     _ => self.body = Some(Owed { page, sent: 0 }),

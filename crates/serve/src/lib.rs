@@ -17,6 +17,8 @@
 mod connection;
 mod date;
 mod files;
+mod listen;
+mod max;
 mod media;
 mod request;
 mod response;
@@ -27,16 +29,15 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub use max::{BODY_BYTES_MAX, Engine, MaxSpec, serve_max};
 pub use spec::{Limits, ServeError, ServeSpec};
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::socket::sockopt::TcpNoDelay;
-use nix::sys::socket::{Backlog, listen, setsockopt};
 
 use crate::files::Files;
 use crate::spec::system;
@@ -53,35 +54,39 @@ use crate::worker::Worker;
 pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
     let threads = spec.threads.max(1);
     let cap = connections_per_worker(threads)?;
-    let bind = |source| ServeError::Listen { address: spec.listen, source };
-    let listener = TcpListener::bind(spec.listen).map_err(bind)?;
-    listener.set_nonblocking(true).map_err(system("ioctl FIONBIO"))?;
-    // Accepted sockets inherit this: one system call less for each connection.
-    setsockopt(&listener, TcpNoDelay, &true).map_err(system("setsockopt TCP_NODELAY"))?;
-    // std asks for 128; a volley of clients that start together needs what the kernel allows (net.core.somaxconn).
-    listen(&listener, Backlog::MAXALLOWABLE).map_err(system("listen"))?;
+    let listener = listen::bind(spec.listen, false)?;
     let bound = listener.local_addr().map_err(system("getsockname"))?;
-
     let mut roots = Vec::with_capacity(threads);
     for _ in 0..threads {
         roots.push(spec::open_root(&spec.root)?);
     }
     on_listening(bound);
+    on_threads(roots, stop, |root, stops| {
+        Worker::new(Files::new(root), &listener, stops, &spec.limits, cap).and_then(Worker::run)
+    })
+}
 
-    // One worker that fails takes the others with it instead of leaving a server at half strength.
+/// Runs `work` on one thread for each of `parts`, the last of them on this one, until all have ended. `work` must end
+/// when one of its two descriptors is readable: `stop`, or the sign that another one failed. One worker that fails
+/// takes the others with it instead of leaving a server at half strength.
+fn on_threads<P: Send>(
+    mut parts: Vec<P>,
+    stop: BorrowedFd<'_>,
+    work: impl Fn(P, [BorrowedFd<'_>; 2]) -> Result<(), ServeError> + Sync,
+) -> Result<(), ServeError> {
     let failed = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(system("eventfd"))?;
-    let run = |root| {
-        let stops = [stop, failed.as_fd()];
-        let outcome = Worker::new(Files::new(root), &listener, stops, &spec.limits, cap).and_then(Worker::run);
+    let run = |part| {
+        let outcome = work(part, [stop, failed.as_fd()]);
         if outcome.is_err() {
             // The counter cannot overflow with one write a worker, so the write cannot fail.
             let _ = failed.write(1);
         }
         outcome
     };
-    let own = roots.pop();
+    let own = parts.pop();
     thread::scope(|scope| {
-        let others: Vec<_> = roots.into_iter().map(|root| scope.spawn(|| run(root))).collect();
+        let run = &run;
+        let others: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || run(part))).collect();
         let first = own.map_or(Ok(()), run);
         others.into_iter().fold(first, |outcome, other| {
             outcome.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -91,14 +96,19 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
 
 /// Descriptors that one worker may use for connections, after what it and the program need otherwise.
 fn connections_per_worker(threads: usize) -> Result<usize, ServeError> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(system("getrlimit RLIMIT_NOFILE"))?;
-    let limit = if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft };
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let limit = raise_descriptors()?;
     let each = limit.saturating_sub(RESERVED) / threads;
     match each.saturating_sub(files::OPEN_MAX + RESERVED_PER_WORKER) {
         0 => Err(ServeError::Descriptors { limit, threads }),
         cap => Ok(cap),
     }
+}
+
+/// Raises the soft limit on descriptors to the hard one; returns it.
+fn raise_descriptors() -> Result<usize, ServeError> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(system("getrlimit RLIMIT_NOFILE"))?;
+    let limit = if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft };
+    Ok(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 /// Descriptors left to the rest of the program.

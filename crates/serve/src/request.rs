@@ -18,11 +18,11 @@ pub(crate) enum Parsed<'a> {
     Refused(Status),
 }
 
-/// A GET or HEAD request.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request<'a> {
-    /// HEAD: the response ends with its head.
-    pub(crate) head_only: bool,
+    /// What is asked for.
+    pub(crate) method: Method,
     /// As sent: still percent-encoded, without query, beginning with `/`.
     pub(crate) path: &'a [u8],
     /// The client wants to use the connection again.
@@ -35,6 +35,17 @@ pub(crate) struct Request<'a> {
     pub(crate) length: usize,
 }
 
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Get,
+    /// The response ends with its head.
+    Head,
+    /// Exists (RFC 9110, section 9; RFC 5789), but not for files.
+    NotForFiles,
+    Unknown,
+}
+
 /// The body of a request that should have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
@@ -44,8 +55,17 @@ pub(crate) enum Body {
     Unfollowed,
 }
 
-/// Reads a head from the beginning of `input`, which is not empty. At most `head_bytes` of it may be head.
+/// Reads a head of GET or HEAD from the beginning of `input`, which is not empty. At most `head_bytes` of it may be head.
 pub(crate) fn parse(input: &[u8], head_bytes: usize) -> Parsed<'_> {
+    match parse_any(input, head_bytes) {
+        Parsed::Complete(Request { method: Method::NotForFiles, .. }) => Parsed::Refused(Status::MethodNotAllowed),
+        Parsed::Complete(Request { method: Method::Unknown, .. }) => Parsed::Refused(Status::NotImplemented),
+        parsed => parsed,
+    }
+}
+
+/// Reads a head of any method, as [`parse`].
+pub(crate) fn parse_any(input: &[u8], head_bytes: usize) -> Parsed<'_> {
     let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
     let mut head = httparse::Request::new(&mut []);
     match head.parse_with_uninit_headers(input, &mut headers) {
@@ -61,11 +81,11 @@ pub(crate) fn parse(input: &[u8], head_bytes: usize) -> Parsed<'_> {
 }
 
 fn read<'a>(head: &httparse::Request<'_, 'a>, length: usize) -> Result<Request<'a>, Status> {
-    let head_only = match head.method.unwrap_or_default() {
-        "GET" => false,
-        "HEAD" => true,
-        known if KNOWN_METHODS.contains(&known) => return Err(Status::MethodNotAllowed),
-        _ => return Err(Status::NotImplemented),
+    let method = match head.method.unwrap_or_default() {
+        "GET" => Method::Get,
+        "HEAD" => Method::Head,
+        known if KNOWN_METHODS.contains(&known) => Method::NotForFiles,
+        _ => Method::Unknown,
     };
     let old = head.version == Some(0);
     let mut fields = Fields::default();
@@ -80,14 +100,19 @@ fn read<'a>(head: &httparse::Request<'_, 'a>, length: usize) -> Result<Request<'
     if fields.chunked && fields.content_length.is_some() {
         return Err(Status::BadRequest);
     }
-    let path = path(head.path.unwrap_or_default().as_bytes()).ok_or(Status::BadRequest)?;
+    let path = match path(head.path.unwrap_or_default().as_bytes()) {
+        Some(path) => path,
+        // `*` and authorities are targets of other methods.
+        None if matches!(method, Method::NotForFiles | Method::Unknown) => b"/",
+        None => return Err(Status::BadRequest),
+    };
     let body = match fields.content_length.unwrap_or(0) {
         _ if fields.chunked => Body::Unfollowed,
         1.. if fields.expects_continue => Body::Unfollowed,
         bytes => Body::Bytes(bytes),
     };
     let wished = if old { fields.keep_alive && !fields.close } else { !fields.close };
-    Ok(Request { head_only, path, keep_alive: wished && body != Body::Unfollowed, old, body, length })
+    Ok(Request { method, path, keep_alive: wished && body != Body::Unfollowed, old, body, length })
 }
 
 /// The header fields that matter to a static file.
@@ -178,7 +203,7 @@ fn too_long(input: &[u8], head_bytes: usize) -> Status {
     if line.contains(&b'\n') { Status::HeadTooLarge } else { Status::TargetTooLong }
 }
 
-/// Methods that exist (RFC 9110, section 9; RFC 5789), but not for files.
+/// [`Method::NotForFiles`].
 const KNOWN_METHODS: &[&str] = &["POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 /// More than any browser or load generator sends; the bound keeps the parser's table on the stack.
 const HEADERS_MAX: usize = 64;

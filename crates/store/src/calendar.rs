@@ -36,6 +36,17 @@ pub fn rfc3339(moment: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
+/// `Fri Nov 20 09:30:05 2026`: as C's ctime writes it, in UTC.
+pub fn ctime(moment: SystemTime) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let Utc { year, month, day, hour, minute, second, .. } = Utc::from_system(moment);
+    // 1970 began on a Thursday.
+    let days = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400;
+    let (weekday, month) = (DAYS[(days % 7) as usize], MONTHS[month as usize - 1]);
+    format!("{weekday} {month} {day:02} {hour:02}:{minute:02}:{second:02} {year}")
+}
+
 /// Year, month and day of a day counted from 1970-01-01.
 ///
 /// Source: H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`: years begin in March, so that
@@ -73,6 +84,13 @@ mod tests {
         assert_eq!(rfc3339(at(4_107_542_400)), "2100-03-01T00:00:00.000Z");
         assert_eq!(Utc::from_system(at(1_735_689_599)).compact(), "20241231-235959");
         assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_millis(1_500)), "1970-01-01T00:00:01.500Z");
+    }
+
+    #[test]
+    fn moments_as_ctime_writes_them() {
+        assert_eq!(ctime(at(0)), "Thu Jan 01 00:00:00 1970");
+        assert_eq!(ctime(at(951_782_400)), "Tue Feb 29 00:00:00 2000");
+        assert_eq!(ctime(at(1_795_167_005)), "Fri Nov 20 09:30:05 2026");
     }
 
     #[test]

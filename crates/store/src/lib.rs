@@ -33,7 +33,7 @@ pub mod table;
 mod writer;
 
 pub use book::Book;
-pub use calendar::rfc3339;
+pub use calendar::{ctime, rfc3339};
 pub use entry::{RunEntry, RunState};
 pub use error::{Result, StoreError};
 pub use folder::{RunFolder, read_plan, read_reproduction, read_summary, read_watch_part};

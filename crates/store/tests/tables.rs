@@ -145,17 +145,21 @@ prop_compose! {
         connection in proptest::option::of(0..i64::MAX as u64),
         url: u16,
         intended_at in moment(),
-        moments in proptest::array::uniform4(proptest::option::of(moment())),
+        moments in proptest::array::uniform5(proptest::option::of(moment())),
         done_at in moment(),
         status: u16,
         bytes in proptest::array::uniform2(0..i64::MAX as u64),
+        head_bytes: u32,
+        stays: bool,
         failure in proptest::option::of(proptest::sample::select(&FailureCause::ALL[..])),
     ) -> RequestRecord {
-        let [started_at, connected_at, sent_at, first_byte_at] = moments;
+        let [started_at, connected_at, secured_at, sent_at, first_byte_at] = moments;
         let [bytes_received, bytes_sent] = bytes;
         RequestRecord {
-            sequence, client, connection, url, intended_at, started_at, connected_at, sent_at, first_byte_at, done_at,
-            status, bytes_received, bytes_sent, failure,
+            sequence, client, connection, url, intended_at, started_at, connected_at, secured_at, sent_at,
+            first_byte_at, done_at, status, bytes_received, bytes_sent, failure, head_bytes,
+            // Of a response that was not whole nothing is kept.
+            keeps_connection: stays && failure.is_none(),
         }
     }
 }

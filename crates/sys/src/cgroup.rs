@@ -20,11 +20,13 @@ use units::CpuShare;
 use crate::error::{Error, Result};
 
 pub use sweep::sweep;
+pub use trial::{BoundTrial, cpu_quota, describe, try_bound};
 
 use hierarchy::Hierarchies;
 
 mod hierarchy;
 mod sweep;
+mod trial;
 
 /// What a group may use.
 #[derive(Clone, Copy, Debug, PartialEq)]

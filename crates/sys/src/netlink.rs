@@ -18,8 +18,10 @@ use nix::errno::Errno;
 
 use crate::error::{Error, Result};
 
+pub use found::{Found, FoundKind};
 pub use route::{Route, RouteKind};
 
+mod found;
 mod route;
 
 /// A conversation with the kernel about one network namespace.
@@ -113,13 +115,13 @@ impl Netlink {
         })
     }
 
-    /// Adds a route, or replaces the one to the same destination.
+    /// Adds a route; one to the same destination is replaced, or, if the route is to be exclusive, stays.
     ///
     /// # Errors
-    /// No such device, source address or congestion control; or no CAP_NET_ADMIN.
+    /// No such device, source address or congestion control; EEXIST for an exclusive one; or no CAP_NET_ADMIN.
     pub fn add_route(&mut self, route: &Route<'_>) -> Result<()> {
         let message = route.message(self.link_index(route.dev)?);
-        let flags = NLM_F_CREATE | NLM_F_REPLACE;
+        let flags = NLM_F_CREATE | if route.exclusive { NLM_F_EXCL } else { NLM_F_REPLACE };
         self.change(RouteNetlinkMessage::NewRoute(message), flags, || format!("add route {route}")).map_err(|error| {
             match route.congestion {
                 Some(_) => error.mend(
@@ -192,19 +194,9 @@ impl Netlink {
         flags: u16,
         call: impl Fn() -> String,
     ) -> Result<Option<RouteNetlinkMessage>> {
-        self.sequence += 1;
-        let mut request = NetlinkMessage::from(message);
-        request.header.flags = NLM_F_REQUEST | flags;
-        request.header.sequence_number = self.sequence;
-        request.finalize();
-        let mut bytes = vec![0; request.buffer_len()];
-        request.serialize(&mut bytes);
-        self.socket.send(&bytes, 0).map_err(Error::of(call()))?;
+        self.send(message, flags, &call)?;
         loop {
-            let (answer, _) = match self.socket.recv_from_full() {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                other => other.map_err(Error::of(call()))?,
-            };
+            let answer = self.receive(&call)?;
             let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
                 .map_err(|error| Error::Unexpected { call: call(), answer: error.to_string() })?;
             // An answer to a request whose caller gave up is not ours.
@@ -219,6 +211,29 @@ impl Netlink {
                 },
                 other => Err(Error::Unexpected { call: call(), answer: format!("{other:?}") }),
             };
+        }
+    }
+}
+
+impl Netlink {
+    fn send(&mut self, message: RouteNetlinkMessage, flags: u16, call: impl Fn() -> String) -> Result<()> {
+        self.sequence += 1;
+        let mut request = NetlinkMessage::from(message);
+        request.header.flags = NLM_F_REQUEST | flags;
+        request.header.sequence_number = self.sequence;
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket.send(&bytes, 0).map(drop).map_err(Error::of(call()))
+    }
+
+    /// One datagram: one message, or several in a dump.
+    fn receive(&mut self, call: impl Fn() -> String) -> Result<Vec<u8>> {
+        loop {
+            match self.socket.recv_from_full() {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                other => return other.map(|(bytes, _)| bytes).map_err(Error::of(call())),
+            }
         }
     }
 }

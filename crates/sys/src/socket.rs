@@ -53,6 +53,11 @@ impl TcpSocket {
         }
     }
 
+    /// The descriptor itself, for a ring to close.
+    pub fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+
     /// The local port that connect chose: with the two addresses, the connection's name on the wire.
     ///
     /// # Errors
@@ -150,14 +155,19 @@ impl AsFd for TcpSocket {
 }
 
 /// A socket address in the kernel's form.
-struct Address {
+#[derive(Clone, Copy)]
+pub(crate) struct Address {
     storage: libc::sockaddr_storage,
     length: libc::socklen_t,
 }
 
 impl Address {
-    fn pointer(&self) -> *const libc::sockaddr {
+    pub(crate) fn pointer(&self) -> *const libc::sockaddr {
         (&raw const self.storage).cast()
+    }
+
+    pub(crate) fn length(&self) -> libc::socklen_t {
+        self.length
     }
 }
 
@@ -185,6 +195,30 @@ impl From<SocketAddr> for Address {
             }
         };
         Address { storage, length: length as libc::socklen_t }
+    }
+}
+
+/// Asks for a receive buffer of so many bytes: beyond the system's limit where this process may, else up to it.
+///
+/// # Errors
+/// Those of setsockopt(2) other than EPERM.
+pub fn set_receive_buffer(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    let set = |name: libc::c_int| {
+        // SAFETY: `value` outlives the call and its size is the one stated.
+        check(unsafe {
+            libc::setsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                name,
+                (&raw const value).cast(),
+                size_of_val(&value) as libc::socklen_t,
+            )
+        })
+    };
+    match set(libc::SO_RCVBUFFORCE) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => set(libc::SO_RCVBUF),
+        other => other,
     }
 }
 

@@ -35,7 +35,7 @@ pub enum Offload {
 
 impl Tun {
     /// Makes the device `name` (1 to 15 bytes) in the calling thread's network namespace, with [`Offload::Full`].
-    /// It is down and has no address: see [`crate::netlink`].
+    /// `%d` in it becomes the first number that is free. It is down and has no address: see [`crate::netlink`].
     ///
     /// # Errors
     /// /dev/net/tun is missing or closed to this user; no CAP_NET_ADMIN over the namespace; the name is taken or
@@ -49,12 +49,9 @@ impl Tun {
             .map_err(|source| {
                 Error::of(format!("open {DEVICE}"))(source)
                     .mend(&[Errno::EACCES, Errno::EPERM], "run as root, or let users open it: chmod 666 /dev/net/tun")
-                    .mend(
-                        &[Errno::ENOENT, Errno::ENODEV, Errno::ENXIO],
-                        "load the driver (modprobe tun), or pass the device into this container (--device /dev/net/tun)",
-                    )
+                    .mend(&[Errno::ENOENT, Errno::ENODEV, Errno::ENXIO], NO_DRIVER)
             })?;
-        let tun = Tun { file, name: name.to_owned() };
+        let mut tun = Tun { file, name: name.to_owned() };
         tun.attach()?;
         tun.set_header_size()?;
         tun.set_offload(Offload::Full)?;
@@ -99,7 +96,7 @@ impl Tun {
         (&self.file).write(packet)
     }
 
-    fn attach(&self) -> Result<()> {
+    fn attach(&mut self) -> Result<()> {
         if self.name.is_empty() || self.name.len() >= libc::IFNAMSIZ || self.name.contains('\0') {
             return Err(Error::of(format!("ioctl TUNSETIFF {:?}", self.name))(Errno::EINVAL)
                 .mend(&[Errno::EINVAL], "a device name has 1 to 15 bytes"));
@@ -118,7 +115,10 @@ impl Tun {
                 .mend(&[Errno::ENOTTY], "/dev/net/tun is not the TUN driver's device: mknod /dev/net/tun c 10 200")
                 .mend(&[Errno::EBUSY], "a device of this name exists already and is in use")
                 .mend(&[Errno::EINVAL], "a device of this name exists already and is not a TUN device")
-        })
+        })?;
+        let given = request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
+        self.name = String::from_utf8(given).unwrap_or_else(|_| self.name.clone());
+        Ok(())
     }
 
     fn set_header_size(&self) -> Result<()> {
@@ -144,5 +144,8 @@ pub const LARGEST_PACKET_BYTES: usize = VNET_HEADER_BYTES + 65_535;
 fn check(result: libc::c_int, request: &str, name: &str) -> Result<()> {
     Errno::result(result).map(drop).map_err(Error::of(format!("ioctl {request} {name}")))
 }
+
+pub(crate) const NO_DRIVER: &str =
+    "load the driver (modprobe tun), or pass the device into this container (--device /dev/net/tun)";
 
 const DEVICE: &str = "/dev/net/tun";

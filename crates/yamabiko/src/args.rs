@@ -1,22 +1,34 @@
 //! Arguments as typed. What they mean is decided in [`plan`].
 
+mod doctor;
+pub mod ab;
 mod learn;
+mod load;
+pub mod path;
 pub mod plan;
+mod profile;
 mod reproduce;
+mod server;
 mod watch;
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lab::plan::{Queue, ServerTcp};
+use lab::plan::To;
 use lab::slo::Slo;
-use units::{BitRate, Bytes, CpuShare, Probability, RequestRate, parse_duration};
+use units::{Bytes, parse_duration};
 
+pub use self::doctor::Doctor;
+pub use self::ab::Ab;
 pub use self::learn::{By, Learn};
+pub use self::load::{Arrivals, Http, LoadOptions, MethodName, TlsOptions};
+pub use self::path::PathOptions;
+pub use self::profile::{Check, Profile, Show};
 pub use self::reproduce::{Koshien, Reproduce, Setting};
+pub use self::server::ServerOptions;
 pub use self::watch::{At, Watch};
 
 /// How does a web server perform for users who are far away?
@@ -35,6 +47,8 @@ pub enum Verb {
     Demo(Demo),
     /// Offer load to a server, through a path or not
     Bench(Box<Bench>),
+    /// ApacheBench's options, report and files
+    Ab(Ab),
     /// Do what a plan file says
     Run(Run),
     /// Run any program at the far end of a path
@@ -49,6 +63,8 @@ pub enum Verb {
     /// A published experiment made again, paper beside here
     #[command(subcommand)]
     Reproduce(Reproduce),
+    /// What this machine can and cannot do, and how to mend it
+    Doctor(Doctor),
     /// List the runs in the book
     Runs(Runs),
     /// Print a run again
@@ -70,14 +86,21 @@ pub struct Demo {
 
 #[derive(Args, Debug)]
 pub struct Bench {
-    /// http://HOST[:PORT]/PATH; with --server the host is `server`
+    /// http[s]://HOST[:PORT]/PATH; with --server the host is `server`. With a path and no --server: a service that runs
+    /// already, on this host or on another
     pub url: String,
     #[command(flatten)]
     pub load: LoadOptions,
     #[command(flatten)]
+    pub tls: TlsOptions,
+    #[command(flatten)]
     pub path: PathOptions,
     #[command(flatten)]
     pub server: ServerOptions,
+    /// Connect to this address instead of asking for the URL's host; given more than once, they are taken in turn
+    #[arg(long = "to", value_name = "ADDRESS", value_parser = ip_address, conflicts_with = "server")]
+    #[arg(help_heading = "Server")]
+    pub to: Vec<IpAddr>,
     #[command(flatten)]
     pub watch: WatchOptions,
     #[command(flatten)]
@@ -86,109 +109,11 @@ pub struct Bench {
     pub result: ResultOptions,
 }
 
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Load")]
-pub struct LoadOptions {
-    /// Open loop: offer so many requests a second, such as 110/s, whatever the server does
-    #[arg(short, long, allow_hyphen_values = true)]
-    pub rate: Option<RequestRate>,
-    /// How arrivals are spaced in the open loop
-    #[arg(long, value_enum, default_value_t = Arrivals::Constant)]
-    pub arrivals: Arrivals,
-    /// Closed loop (no --rate): number of connections [default: 64]. Open loop: most connections open at once
-    #[arg(short, long, allow_hyphen_values = true)]
-    pub connections: Option<u32>,
-    /// End the measured phase after so many requests
-    #[arg(short = 'n', long, value_parser = count, allow_hyphen_values = true)]
-    pub requests: Option<u64>,
-    /// End the measured phase after this time [default: 10s if -n is not given either]
-    #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true)]
-    pub duration: Option<Duration>,
-    /// Load before the measured phase, not in the results [default: with --rate, 1s and four of the longest RTTs]
-    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
-    pub warmup: Option<Duration>,
-    /// Virtual clients, each with its own address and distance [default: 100 with
-    /// --rate, else the connections; 1 without a path]
-    #[arg(long, allow_hyphen_values = true)]
-    pub clients: Option<u32>,
-    /// One connection per request
-    #[arg(long, overrides_with = "keepalive")]
-    pub close: bool,
-    /// Keep connections open between requests (the default)
-    #[arg(long, overrides_with = "close")]
-    pub keepalive: bool,
-    /// Request method
-    #[arg(short, long, value_enum, default_value_t = MethodName::Get, ignore_case = true)]
-    pub method: MethodName,
-    /// Send this file as the request's body
-    #[arg(long, value_name = "FILE")]
-    pub body: Option<PathBuf>,
-    /// Add a header line, `Name: value`; may be given more than once
-    #[arg(short = 'H', long = "header", value_name = "LINE")]
-    pub headers: Vec<String>,
-    /// HTTP version of the requests
-    #[arg(long, value_enum, default_value_t = Http::V11)]
-    pub http: Http,
-    /// Fail a request whose response is not whole after this time
-    #[arg(long, default_value = "30s", value_parser = parse_duration, allow_hyphen_values = true)]
-    pub timeout: Duration,
-    /// Fail a request whose connection is not established after this time
-    #[arg(long, default_value = "10s", value_parser = parse_duration, allow_hyphen_values = true)]
-    pub connect_timeout: Duration,
-}
-
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Path")]
-pub struct PathOptions {
-    /// Distances: a built-in profile, a profile file, or `none` [default: none, or constant with --rtt, or 0ms with
-    /// --server]
-    #[arg(long, value_name = "PROFILE")]
-    pub path: Option<String>,
-    /// The same RTT for every client
-    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
-    pub rtt: Option<Duration>,
-    /// Variation of the delay per packet, each way
-    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
-    pub variation: Option<Duration>,
-    /// Loss probability per packet, each way, such as 1%
-    #[arg(long, allow_hyphen_values = true)]
-    pub loss: Option<Probability>,
-    /// Rate of each client's link to the server, such as 1Mbit
-    #[arg(long, allow_hyphen_values = true)]
-    pub up: Option<BitRate>,
-    /// Rate of each client's link from the server, such as 10Mbit
-    #[arg(long, allow_hyphen_values = true)]
-    pub down: Option<BitRate>,
-    /// Queue limit in front of each rate, such as 64KB or 100ms
-    #[arg(long, allow_hyphen_values = true)]
-    pub queue: Option<Queue>,
-    /// Switch segmentation and checksum offload of the TUN devices off
-    #[arg(long)]
-    pub no_offload: bool,
-}
-
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Server")]
-pub struct ServerOptions {
-    /// Start this server at the far end of the path; it must listen on every address or on 198.18.0.1
-    #[arg(long, value_name = "COMMAND")]
-    pub server: Option<String>,
-    /// Hold it to a share of one core, such as 50%
-    #[arg(long, value_name = "SHARE", requires = "server", allow_hyphen_values = true)]
-    pub server_cpu: Option<CpuShare>,
-    /// Its TCP, such as initcwnd=2,cc=reno
-    #[arg(long, value_name = "SETTINGS")]
-    pub server_tcp: Option<ServerTcp>,
-    /// How long it may take until it listens
-    #[arg(long, default_value = "10s", value_parser = parse_duration, requires = "server", allow_hyphen_values = true)]
-    pub server_start_timeout: Duration,
-}
-
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Second witness")]
 pub struct WatchOptions {
-    /// Read the packets at the server's end, at both ends of the path, or at none [default: server, where the lab has
-    /// that end]
+    /// Read the packets at the server's end, at both ends of the path, or at none [default: server, where there
+    /// is a path]
     #[arg(long, value_enum, value_name = "END")]
     pub watch: Option<WatchAt>,
     /// Bytes kept of each packet, such as 1KiB; longer heads of HTTP cannot be read in full [default: 1KiB]
@@ -264,6 +189,10 @@ pub struct Net {
     pub path: PathOptions,
     #[command(flatten)]
     pub server: ServerOptions,
+    /// At the far end a service that runs already, on this host or on another: HOST, HOST:PORT, a URL, or NAME=ADDRESS;
+    /// may be given more than once. Nothing else can be reached
+    #[arg(long = "to", value_name = "HOST", conflicts_with = "server", help_heading = "Server")]
+    pub to: Vec<To>,
     /// Virtual clients: addresses 198.19.0.1 onward, each with its own distance
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub clients: u32,
@@ -282,32 +211,33 @@ pub struct Net {
     pub command: Vec<OsString>,
 }
 
-#[derive(Debug, Subcommand)]
-pub enum Profile {
-    /// Names of the built-in profiles
-    List,
-    /// What a profile means, with a plot
-    Show {
-        /// A built-in profile or a profile file
-        name: String,
-        /// Cut into so many clients
-        #[arg(long, default_value_t = 100, allow_hyphen_values = true)]
-        clients: u32,
-    },
-    /// A profile from the packets of a real server: its clients' distances, losses and arrivals
-    Learn(Box<Learn>),
-}
-
 #[derive(Args, Debug)]
 pub struct Serve {
     /// The folder
-    pub dir: PathBuf,
+    #[arg(required_unless_present = "max", conflicts_with = "max")]
+    pub dir: Option<PathBuf>,
+    /// Serve nothing but one answer of this many bytes, such as 1KiB, from memory to every request: the most a server
+    /// could do here
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub max: Option<Bytes>,
+    /// How --max talks to the kernel
+    #[arg(long, value_enum, default_value_t = Engine::Auto, requires = "max")]
+    pub engine: Engine,
     /// Address and port
     #[arg(long, default_value = "127.0.0.1:8080", value_parser = address)]
     pub listen: SocketAddr,
     /// Threads, each with its own share of the connections
     #[arg(long, default_value_t = 1, value_parser = threads)]
     pub threads: usize,
+}
+
+/// io_uring where the kernel has it, or one of the two by name.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Engine {
+    Auto,
+    #[value(name = "io_uring", alias = "uring")]
+    Uring,
+    Epoll,
 }
 
 #[derive(Args, Debug)]
@@ -342,30 +272,6 @@ pub struct Report {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Arrivals {
-    Constant,
-    Poisson,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Http {
-    #[value(name = "1.0")]
-    V10,
-    #[value(name = "1.1")]
-    V11,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum MethodName {
-    #[value(name = "GET")]
-    Get,
-    #[value(name = "HEAD")]
-    Head,
-    #[value(name = "POST")]
-    Post,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Wait {
     Sleep,
     Hybrid,
@@ -378,12 +284,13 @@ pub enum Placement {
     Float,
 }
 
-fn count(typed: &str) -> Result<u64, String> {
-    typed.parse().map_err(|_| "a whole number is wanted, such as 1000".to_owned())
-}
-
 fn address(typed: &str) -> Result<SocketAddr, String> {
     typed.parse().map_err(|_| "an address and a port are written like 127.0.0.1:8080, 0.0.0.0:80 or [::]:80".to_owned())
+}
+
+fn ip_address(typed: &str) -> Result<IpAddr, String> {
+    let bare = typed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(typed);
+    bare.parse().map_err(|_| "an address is wanted, such as 192.0.2.7 or 2001:db8::7".to_owned())
 }
 
 fn threads(typed: &str) -> Result<usize, String> {

@@ -20,8 +20,12 @@ pub enum Exit {
     Invalid,
     /// The objective is not met.
     ObjectiveMissed,
+    /// A result that says that the environment lacks something.
+    Lacking,
     /// The program that `net` ran ended with this status.
     Program(u8),
+    /// `ab` ends with ApacheBench's status.
+    Ab(u8),
 }
 
 /// Wrong usage or plan.
@@ -51,12 +55,18 @@ pub fn of_validity(validity: &Validity) -> Exit {
 pub fn code(outcome: anyhow::Result<Exit>) -> ExitCode {
     match outcome {
         Ok(Exit::Fine) => ExitCode::SUCCESS,
+        Ok(Exit::Lacking) => ExitCode::from(ENVIRONMENT),
         Ok(Exit::Invalid) => ExitCode::from(INVALID),
         Ok(Exit::ObjectiveMissed) => ExitCode::from(OBJECTIVE),
-        Ok(Exit::Program(status)) => ExitCode::from(status),
+        Ok(Exit::Program(status) | Exit::Ab(status)) => ExitCode::from(status),
         Err(error) => {
-            tell(&one_line(&error));
-            ExitCode::from(status(&error))
+            let status = status(&error);
+            let mut line = one_line(&error);
+            if status == ENVIRONMENT && doctor_knows(&line) {
+                line.push_str("; yamabiko doctor says more");
+            }
+            tell(&line);
+            ExitCode::from(status)
         }
     }
 }
@@ -98,6 +108,23 @@ fn status(error: &anyhow::Error) -> u8 {
     };
     if lacking { ENVIRONMENT } else { USAGE }
 }
+
+/// Whether what is lacking is among what `doctor` looks at: rights, devices, limits. It knows nothing of a device or a
+/// file that a user misspelt.
+fn doctor_knows(line: &str) -> bool {
+    DOCTORS.iter().any(|trace| line.contains(trace))
+}
+
+/// Words of errors that have their reason in the machine or in who asks.
+const DOCTORS: [&str; 7] = [
+    "/dev/net/tun",
+    "not permitted",
+    "needs CAP_",
+    "user namespaces",
+    "--server-cpu",
+    "open files",
+    "congestion_control",
+];
 
 /// What clap says over several lines, on one: the refusal, its tip, and where to read more.
 fn refusal(text: &str) -> String {
@@ -144,7 +171,7 @@ fn harmless(text: &str) -> String {
 }
 
 /// Rust's own "(os error 2)" after the system's words tells a user nothing.
-fn without_numbers(text: &str) -> String {
+pub fn without_numbers(text: &str) -> String {
     let mut rest = text;
     let mut plain = String::new();
     while let Some((before, after)) = rest.split_once(" (os error ") {
@@ -191,6 +218,14 @@ mod tests {
     #[test]
     fn what_others_said_cannot_steer_the_terminal() {
         assert_eq!(harmless("a\u{1b}[31mb\r\nc\td\u{9b}"), "a\\u{1b}[31mb\\r | c d\\u{9b}");
+    }
+
+    #[test]
+    fn the_doctor_is_named_where_it_knows_more() {
+        assert!(doctor_knows("open /dev/net/tun: Permission denied; chmod 666 /dev/net/tun"));
+        assert!(doctor_knows("socket AF_PACKET: Operation not permitted; run as root"));
+        assert!(!doctor_knows("find device eth7: No such device"));
+        assert!(!doctor_knows("creating /no/such/file: No such file or directory"));
     }
 
     #[test]

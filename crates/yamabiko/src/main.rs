@@ -17,6 +17,10 @@ use clap::Parser;
 use crate::args::{Arguments, Verb};
 
 fn main() -> ExitCode {
+    // Its command line is not clap's to read.
+    if let Some(words) = args::ab::words(std::env::args_os()) {
+        return exit::code(verb::ab::run(&words));
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return exit::usage(&error),
@@ -24,10 +28,12 @@ fn main() -> ExitCode {
     let outcome = match arguments.verb {
         Verb::Demo(demo) => verb::demo::run(&demo),
         Verb::Bench(bench) => verb::bench::run(&bench),
+        Verb::Ab(ab) => verb::ab::run(&ab.words),
         Verb::Run(run) => verb::run::run(&run),
         Verb::Net(net) => verb::net::run(&net),
         Verb::Profile(profile) => verb::profile::run(&profile),
         Verb::Serve(serve) => verb::serve::run(&serve),
+        Verb::Doctor(doctor) => verb::doctor::run(&doctor),
         Verb::Runs(runs) => verb::runs::run(&runs),
         Verb::Watch(watch) => verb::watch::run(&watch),
         Verb::Report(report) => verb::report::run(&report),

@@ -1,7 +1,9 @@
 //! One file per verb.
 
+pub mod ab;
 pub mod bench;
 pub mod demo;
+pub mod doctor;
 pub mod net;
 pub mod profile;
 pub mod report;

@@ -35,7 +35,7 @@ fn flags_that_do_not_exist() {
             (&[], &["<URL>", "yamabiko bench --help"]),
             (&[URL, "another"], &["unexpected argument 'another'"]),
             (&[URL, "--server-cpu", "50%"], &["--server <COMMAND>"]),
-            (&[URL, "-m", "PUT"], &["'PUT'", "GET, HEAD, POST"]),
+            (&[URL, "-m", "BREW"], &["'BREW'", "GET, HEAD, POST"]),
             (&[URL, "--arrivals", "often"], &["'often'", "constant, poisson"]),
         ],
     );
@@ -114,7 +114,8 @@ fn urls_that_lead_nowhere() {
     refuse(
         &room,
         &[
-            (&["https://127.0.0.1/"], &["TLS", "later version", "http://"]),
+            (&["http://127.0.0.1/", "-k"], &["TLS", "https://"]),
+            (&["https://127.0.0.1/", "-k", "--cacert", "ca.pem"], &["leave one of the two out"]),
             (&["127.0.0.1/"], &["did you mean http://127.0.0.1/"]),
             (&["http://"], &["names no host"]),
             (&["http://127.0.0.1:99999/"], &["1 to 65535"]),
@@ -169,7 +170,15 @@ fn profiles() {
         (format!("name = \"x\"\nfrob = 1\n{class}"), &["p.toml:2", "`frob`"]),
         (format!("name = \"x\"\n{class}").replace("48ms", "-48ms"), &["p.toml:4", "`-48ms` is out of range"]),
         (format!("name = \"x\"\n{class}").replace("48ms", "48"), &["p.toml:4", "no unit"]),
-        (format!("name = \"x\"\n{class}[shared]\ndown = {{ rate = \"1Mbit\" }}\n"), &["[shared]", "not supported yet"]),
+        (format!("name = \"x\"\n{class}[shared]\ndown = {{ delay = \"1ms\" }}\n"), &["[shared]", "no delay"]),
+        (
+            format!("name = \"x\"\n{class}down = {{ rate = {{ trace = \"no.trace\" }} }}\n"),
+            &["no.trace", "No such file"],
+        ),
+        (
+            format!("name = \"x\"\n{class}[[changes]]\nat = \"1s\"\nclients = \"far\"\noutage = true\n"),
+            &["[[changes]] number 1", "`far`"],
+        ),
         (format!("name = \"x\"\n{class}up = {{ queue = \"64KB\" }}\n"), &["queue without a rate"]),
         (format!("name = \"x\"\n{class}up = {{ loss = 1.5 }}\n"), &["p.toml:5", "from 0 to 1"]),
         (
@@ -187,6 +196,61 @@ fn profiles() {
     room.run(&["profile", "show", "no-such-profile"]).refused(1, missing);
     refuse(&room, &[(&["http://server/", "--server", "true", "--path", "no-such-profile"], missing)]);
     room.run(&["profile", "show", "lan", "--clients", "0"]).refused(1, &["from 1 to 65534"]);
+    room.run(&["profile", "show", "p.toml", "--source"]).refused(1, &["`p.toml`", "profile list"]);
+    room.run(&["profile", "check"]).refused(1, &["nothing to check"]);
+
+    let list = room.run(&["profile", "list", "--json"]).success().json();
+    let shown = room.run(&["profile", "list"]).success();
+    for profile in list["profiles"].as_array().unwrap() {
+        let name = profile["name"].as_str().unwrap();
+        assert!(shown.stdout.contains(&format!("  {name} ")), "{shown}");
+        let document = room.run(&["profile", "show", name, "--json"]).success().json();
+        assert_eq!((&document["name"], &document["clients"]), (&profile["name"], &serde_json::json!(100)));
+        assert!(room.run(&["profile", "show", name]).success().stdout.contains(name));
+        assert!(room.run(&["profile", "show", name, "--source"]).success().stdout.contains("[[clients]]"));
+    }
+}
+
+/// Every effect that the command line knows comes out in the plan, and the plan is read as the same.
+#[test]
+fn effects_are_printed_in_the_plan() {
+    let room = Room::shared();
+    let effects = "--rtt 48ms --variation 2ms --loss ge:1%,30% --corrupt 0.1% --duplicate 1% --reorder 1%,5ms \
+                   --up 1Mbit --down trace:cell.trace --queue 64KB --aqm codel:6ms";
+    let bench = ["bench", "http://server/", "--server", "true", "--print-plan", "--change", "10s for 3s: outage"];
+    let words: Vec<&str> = bench.into_iter().chain(effects.split_whitespace()).collect();
+    fs::write(room.path().join("cell.trace"), "1\n").unwrap();
+    let plan = room.run(&words).success();
+    for line in [
+        "loss = \"ge:0.01,0.3,1,0\"",
+        "corrupt = 0.001",
+        "duplicate = 0.01",
+        "reorder = \"0.01,5ms\"",
+        "up = \"1Mbit\"",
+        "down = \"trace:cell.trace\"",
+        "queue = \"64KB\"",
+        "aqm = \"codel:6ms,100ms\"",
+        "[[path.changes]]",
+        "for = \"3s\"",
+        "outage = true",
+    ] {
+        assert!(plan.stdout.lines().any(|printed| printed == line), "{line}: {plan}");
+    }
+    fs::write(room.path().join("effects.toml"), &plan.stdout).unwrap();
+    let again = room.run(&["run", "effects.toml", "--print-plan"]).success();
+    assert_eq!(again.stdout, plan.stdout);
+    let url = "http://server/";
+    refuse(
+        &room,
+        &[
+            (&[url, "--server", "true", "--loss", "ge:1%"], &["from 2 to 4"]),
+            (&[url, "--server", "true", "--aqm", "codel"], &["needs a rate"]),
+            (&[url, "--server", "true", "--down", "1Mbit", "--aqm", "red"], &["codel[:TARGET"]),
+            (&[url, "--server", "true", "--change", "10s outage"], &["a colon is missing"]),
+            (&[url, "--server", "true", "--change", "10s in far: outage"], &["no class `far`"]),
+            (&[url, "--path", "none", "--change", "10s: outage"], &["--change asks for one"]),
+        ],
+    );
 }
 
 #[test]

@@ -4,15 +4,16 @@
 mod support;
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use support::document::{assert_fields, assert_held, count, disturbed, number};
-use support::lab::{Output, Room, set_mode, str_of, yamabiko};
+use support::lab::{str_of, wait_until};
 use support::servers::{bench, net, nginx, own_from};
+use support::user::{NOBODY, Tun, User};
 
 #[test]
 fn benches_its_own_server() {
@@ -78,46 +79,59 @@ fn no_control_group_no_share() {
     user.run(Tun::ForAll, &bench(&server, "--server-cpu 50% -d 1s")).refused(2, &["--server-cpu", "root"]);
 }
 
-/// User 65534 with a copy of the program that it may run.
-struct User {
-    room: Room,
-    program: PathBuf,
-}
-
-/// What the user finds at /dev/net/tun.
-#[derive(Clone, Copy)]
-enum Tun {
-    ForAll,
-    ForRoot,
-    Missing,
-}
-
-impl User {
-    fn new() -> User {
-        let room = Room::new();
-        let program = room.path().join("yamabiko");
-        fs::copy(yamabiko(), &program).unwrap();
-        set_mode(&program, 0o755);
-        User { room, program }
+/// A service of this host or of another needs the host's own network; that is said before anything is asked or started.
+#[test]
+fn targets_outside_the_lab_are_root_s() {
+    let user = User::new();
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    service.set_nonblocking(true).unwrap();
+    let port = service.local_addr().unwrap().port();
+    let mend = ["this host's own network", "run as root", "--server", "yamabiko doctor says more"];
+    for host in ["127.0.0.1", "[::1]", "192.0.2.1", "[2001:db8::1]"] {
+        let url = format!("http://{host}:{port}/");
+        let refused = user.run(Tun::ForAll, &["bench", &url, "--rtt", "10ms", "-d", "1s"]);
+        refused.refused(2, &mend);
+        let started = user.room.file("started");
+        let to = host.trim_matches(['[', ']']);
+        let touch = ["net", "--rtt", "10ms", "--to", to, "--", "touch", str_of(&started)];
+        user.run(Tun::ForAll, &touch).refused(2, &mend);
+        assert!(!started.exists(), "the program was not started");
     }
-
-    /// Runs the program as that user. The device is one of a mount namespace that ends with it: this machine's own is
-    /// left alone.
-    fn run(&self, tun: Tun, arguments: &[&str]) -> Output {
-        let device = match tun {
-            Tun::ForAll => "mknod -m 666 /dev/net/tun c 10 200",
-            Tun::ForRoot => "mknod -m 600 /dev/net/tun c 10 200",
-            Tun::Missing => "true",
-        };
-        let script = format!(
-            "mount -t tmpfs -o mode=755 tmpfs /dev/net && {device} && \
-             exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups \"$@\""
-        );
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", &script, "sh", str_of(&self.program)]).args(arguments);
-        command.stdin(Stdio::null());
-        self.room.start_command(command).finish()
-    }
+    assert!(service.accept().is_err(), "nobody asked the service");
+    // Without a path any user may ask it.
+    let mut serving = user.room.start(&["serve", str_of(&user.room.www()), "--listen", "127.0.0.1:0"]);
+    wait_until("the server says where it is", || serving.stderr().contains("http://") || serving.ended());
+    let (_, url) = serving.stderr().split_once("http://").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let url = format!("http://{}10k.bin", url.split_whitespace().next().unwrap());
+    let direct = user.run(Tun::Missing, &["bench", &url, "-n", "5", "--no-save", "--json"]);
+    assert_eq!(direct.json()["load"]["completed"], 5, "{direct}");
+    assert_eq!(fs::read_dir(user.room.runs()).unwrap().count(), 0, "what was refused is not in the book");
 }
 
-const NOBODY: u32 = 65534;
+/// Where no path can be made, neither the server's command nor the program is started.
+#[test]
+fn nothing_is_started_for_a_path_that_cannot_be() {
+    let user = User::new();
+    let started = user.room.file("started");
+    let server = format!("touch {}; exec {}", started.display(), own_from(&user.program, &user.room));
+    for tun in [Tun::ForRoot, Tun::Missing] {
+        user.run(tun, &bench(&server, "-d 1s")).refused(2, &["/dev/net/tun", "yamabiko doctor says more"]);
+        user.run(tun, &["net", "--server", &server, "--", "touch", str_of(&started)]).refused(2, &["/dev/net/tun"]);
+        user.run(tun, &["profile", "check", "lan"]).refused(2, &["/dev/net/tun"]);
+        user.run(tun, &["demo", "-d", "1s", "--json"]).refused(2, &["/dev/net/tun"]);
+    }
+    assert!(!started.exists(), "something was started");
+    assert_eq!(fs::read_dir(user.room.runs()).unwrap().count(), 0);
+}
+
+#[test]
+fn devices_are_watched_by_root_alone() {
+    let user = User::new();
+    let mend = ["CAP_NET_RAW", "run as root", "yamabiko doctor says more"];
+    user.run(Tun::ForAll, &["watch", "-i", "lo", "-d", "1s"]).refused(2, &mend);
+    user.run(Tun::ForAll, &["profile", "learn", "-i", "lo", "-d", "1s"]).refused(2, &mend);
+    // The doctor has nothing to say of a device that is not there.
+    let misspelt = user.run(Tun::ForAll, &["watch", "-i", "no-such-device", "-d", "1s"]);
+    misspelt.refused(2, &["no-such-device"]);
+    assert!(!misspelt.stderr.contains("doctor"), "{misspelt}");
+}

@@ -1,10 +1,14 @@
 //! What the real-network tests share.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod answers;
 pub mod capture;
 pub mod document;
+pub mod host;
 pub mod lab;
 pub mod others;
 pub mod processes;
 pub mod remains;
 pub mod servers;
+pub mod tls;
+pub mod user;

@@ -4,6 +4,8 @@
 //!    over 10,000 clients, with RTTs spread log-normally about 48 ms, and with 48 ms for all.
 //! 2. Volleys: a closed loop of 64 connections at 48 ms, whose packets fall due together.
 //! 3. Throughput: wrk to nginx through the path without delay, against direct, turn and turn about, with an A/A pair.
+//! 4. Cost: nanoseconds a packet in the path itself, for 1 to 60,000 clients, turn and turn about
+//!    (`crates/path/examples/path_cost.rs`).
 
 use std::fs;
 use std::path::Path;
@@ -46,7 +48,24 @@ pub fn run() -> Result<()> {
         }
     }
     volleys(&yamabiko, &site)?;
-    throughput(&yamabiko, &site)
+    throughput(&yamabiko, &site)?;
+    cost()
+}
+
+/// A program of its own, so that it is measured as it is built for use, however this one was built.
+fn cost() -> Result<()> {
+    let text = output(Command::new("cargo").args([
+        "run",
+        "--release",
+        "--locked",
+        "--quiet",
+        "--package",
+        "path",
+        "--example",
+        "path_cost",
+    ]))?;
+    print!("cost: {text}");
+    Ok(())
 }
 
 fn precision(yamabiko: &Path, site: &Site, label: &str, profile: &Path) -> Result<()> {

@@ -23,11 +23,14 @@ fn load(connection: u64, started: u64, done: u64, fresh: bool) -> RequestRecord 
         intended_at: at(started),
         started_at: Some(at(started)),
         connected_at: fresh.then(|| at(started + RTT)),
+        secured_at: None,
         sent_at: Some(at(started)),
         first_byte_at: Some(at(done)),
         done_at: at(done),
         status: 200,
         bytes_received: 1000,
+        head_bytes: 200,
+        keeps_connection: true,
         bytes_sent: 100,
         failure: None,
     }
@@ -103,6 +106,21 @@ fn a_kept_connection_costs_one_round_trip_and_a_new_one_is_counted_from_its_syn(
     assert_eq!((agreed.both, agreed.unaccounted(), agreed.differences.count()), (2, 0, 2));
     assert_eq!((agreed.differences.median_ns(), agreed.differences.magnitude_p99_ns()), (0.0, 0.0));
     assert_eq!(agreed.connections_unaccounted(), 0);
+}
+
+/// Inside TLS no request of the load has a partner, and none may wait for one.
+#[test]
+fn without_requests_connections_are_counted_all_the_same() {
+    let mut agreement = agreement().connections_only();
+    for number in 0..3 {
+        agreement.load_called(number, 3, 5000 + number as u16);
+        agreement.load_request(&load(number, 200, 306, true));
+        agreement.wire_connection(&connection(number, 5000 + number as u16, 224));
+    }
+    assert_eq!(agreement.held, 0);
+    let agreed = agreement.finish();
+    assert_eq!((agreed.load_called, agreed.wire_opened, agreed.unaccounted()), (3, 3, 0));
+    assert!(!agreed.overflowed);
 }
 
 #[test]

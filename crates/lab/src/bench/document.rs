@@ -12,15 +12,16 @@ use sys::clock::Clock;
 use sys::sched::Urgency;
 use units::{Limit, Timestamp};
 
-use super::{Before, Looked, Outcome};
+use super::{Before, FirstExchange, Looked, Outcome};
 use crate::drive::LoopHealth;
 use crate::drive::path_io::PathIo;
 use crate::error::LabError;
 use crate::gate::{self, Evidence, WireEvidence};
 use crate::handshakes::Handshakes;
 use crate::host::{self, CorePlan};
+use crate::places::target::Reach;
 use crate::places::{Places, Steering};
-use crate::plan::Plan;
+use crate::plan::{Engine, Plan};
 use crate::watching::Watched;
 use crate::wire_book::WireFigures;
 use crate::{distances, path_part, watch_part};
@@ -33,11 +34,13 @@ pub struct Ended<'a> {
     pub cores: &'a CorePlan,
     pub urgency: Urgency,
     pub load: Load,
+    pub tls: Option<document::Tls>,
     pub sampler: LevelSampler,
     pub path: Option<PathIo>,
     pub spec: Option<&'a PathSpec>,
     pub handshakes: Option<Handshakes>,
     pub loop_health: LoopHealth,
+    pub engine: Engine,
     pub records_lost: u64,
     pub store_error: Option<String>,
     pub watched: Option<(Watched, WireFigures)>,
@@ -61,12 +64,14 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         unfinished: ended.load.unfinished_measured(),
         levels: levels.clone(),
     };
-    let counted = tally.finish(ending);
+    let mut counted = tally.finish(ending);
+    counted.load.tls = ended.tls.take();
 
     let mut host = host::facts(ended.cores)?;
     host.steal_share = steal_share(ended.before.cpu.as_deref(), ended.after.cpu.as_deref());
     let settings = &mut host.settings;
     settings.insert("wait".into(), ended.plan.host.wait.name().into());
+    settings.insert("engine".into(), ended.engine.name().into());
     settings.insert("loop_scheduling".into(), ended.urgency.name().into());
     settings.insert("loop_busy".into(), format!("{:.1}%", 100.0 * ended.loop_health.busy_share()));
     settings.insert("open_files_max".into(), ended.descriptors.to_string());
@@ -75,6 +80,10 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     }
     if let Some(places) = &ended.places {
         settings.insert("privilege".into(), if places.rootless { "user namespace" } else { "root" }.into());
+        if !places.reaches.is_empty() {
+            let reached: Vec<String> = places.reaches.iter().map(Reach::words).collect();
+            settings.insert("target".into(), format!("{}; by device {}", reached.join(", "), places.server_device));
+        }
         settings.insert(
             "server_receive_work".into(),
             match &places.steering {
@@ -91,9 +100,17 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         }
         _ => None,
     };
+    let beyond = ended.places.as_ref().is_some_and(Places::beyond);
     let path = path.map(|mut path| {
+        if beyond {
+            // With the real network's time in them they say nothing about the path.
+            path.rtt_error_ns = None;
+            if path.got_rtt_ns.is_some() {
+                path.got_rtt_from += ", the real network beyond the path included";
+            }
+        }
         let outside = ended.watched.as_ref().and_then(|(watched, _)| watched.between.clone());
-        if let (true, Some((_, figures))) = (outside.is_some(), &ended.watched)
+        if let (true, Some((_, figures))) = (outside.is_some() || beyond, &ended.watched)
             && !figures.handshake_rtt.is_empty()
         {
             // The load's own delay in seeing an answer is not in it.
@@ -151,6 +168,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         gave_up: ended.looked.gave_up,
         handshake_error: ended.handshakes.as_ref().map(|handshakes| handshakes.measured_error().quantiles()),
         rtt_varies: ended.spec.is_some_and(rtt_varies),
+        beyond,
         only_delays: ended.spec.is_some_and(PathSpec::only_delays),
         wire: ended.watched.as_ref().map(|(watched, figures)| WireEvidence {
             watched,
@@ -173,7 +191,16 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     if let Some(place) = ended.places.as_mut().and_then(|places| places.server.take()) {
         place.stop(std::time::Duration::from_millis(200));
     }
-    Ok(Outcome { document, response_time: counted.histograms.response_time, folder: folder_path })
+    let first_exchange =
+        FirstExchange { request: ended.load.request(0).into(), response_head: ended.load.first_head().map(Into::into) };
+    let zero_at = ended.clock.started();
+    Ok(Outcome {
+        document,
+        first_exchange,
+        zero_at,
+        response_time: counted.histograms.response_time,
+        folder: folder_path,
+    })
 }
 
 fn server_part(ended: &Ended<'_>, completed: u64) -> Option<document::Server> {
@@ -233,9 +260,13 @@ fn keep_rest(
         ("service_time", &histograms.service_time),
         ("send_lag", &histograms.send_lag),
         ("connect", &histograms.connect),
+        ("tls_handshake", &histograms.tls_handshake),
         ("first_byte", &histograms.first_byte),
         ("connection_duration", &histograms.connection_duration),
     ] {
+        if name == "tls_handshake" && histogram.is_empty() {
+            continue;
+        }
         folder.write_hlog(name, &[(from.as_nanos(), to.as_nanos(), histogram)])?;
     }
     Ok(())

@@ -53,7 +53,10 @@ pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), 
     let watching = taps.watch(setup, sender).map_err(LabError::system("start the watch"))?;
     let rtts_ns: Vec<u64> = clients.iter().map(|client| saturating_nanos(client.rtt())).collect();
     let comparable = if setting.spec.is_some_and(PathSpec::only_delays) { rtts_ns.clone() } else { Vec::new() };
-    let agreement = Agreement::new(measured_from, comparable);
+    let mut agreement = Agreement::new(measured_from, comparable);
+    if setting.plan.load.secure() {
+        agreement = agreement.connections_only();
+    }
     let book = WireBook::new(setting.folder, Arc::clone(setting.progress), measured_from, rtts_ns, Some(agreement));
     Ok((watching, WireSide { book, records }))
 }

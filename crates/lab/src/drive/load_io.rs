@@ -1,15 +1,21 @@
 //! The load's hands: sockets for the load core's actions, and the socket's news back to it.
 
+mod ring;
+mod secure;
+
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use ledger::FailureCause;
 use load::{Action, ConnectionKey, LevelSampler, Live, Load};
 use sys::clock::Clock;
-use sys::epoll::{Epoll, Event, Interest};
+use sys::epoll::Event;
 use sys::socket::{Read, TcpSocket};
 use units::Timestamp;
 
+use super::endpoints::Endpoints;
+use super::poller::Poller;
+use super::tls::{Session, Tls};
 use crate::recorder::{Called, Handover};
 
 /// One read takes at most so much: a response of usual size in one call; the rest of a larger one is thrown away unread.
@@ -23,13 +29,13 @@ const READS_PER_VISIT: usize = 4;
 /// where ports are scarce.
 const ACTIONS_PER_VISIT: usize = 64;
 
-/// Chooses a client's source address.
-pub type SourceAddress = Box<dyn Fn(u32) -> Option<IpAddr> + Send>;
+/// Chooses a client's source address towards a server's address.
+pub type SourceAddress = Box<dyn Fn(u32, IpAddr) -> Option<IpAddr> + Send>;
 
 /// The load over real sockets.
 pub struct LoadIo {
     load: Load,
-    servers: Vec<SocketAddr>,
+    servers: Vec<Endpoints>,
     source: SourceAddress,
     sockets: Vec<Option<Socket>>,
     buffer: Box<[u8]>,
@@ -39,12 +45,28 @@ pub struct LoadIo {
     again: Vec<ConnectionKey>,
     /// The last visit left actions for the next.
     more: bool,
+    /// For secure targets.
+    tls: Option<Tls>,
+    /// Sockets that a ring is still to close, and whether operations on them are under way.
+    closing: Vec<(TcpSocket, bool)>,
+    /// Requests queued in a ring, not yet handed to the kernel, and their lengths.
+    queued: Vec<(ConnectionKey, usize)>,
+    on_ring: bool,
+    /// Completions taken in since the core was last asked.
+    taken_in: usize,
 }
 
 struct Socket {
     key: ConnectionKey,
     tcp: TcpSocket,
+    client: u32,
     connecting: bool,
+    /// A ring receives on it.
+    receiving: bool,
+    /// The target of the last request.
+    target: usize,
+    /// From the connection being established, where there is TLS.
+    session: Option<Box<Session>>,
 }
 
 impl LoadIo {
@@ -52,7 +74,7 @@ impl LoadIo {
     /// `notes_ports`: hand over each connection's local port as well, by which the wire knows it.
     pub fn new(
         load: Load,
-        servers: Vec<SocketAddr>,
+        servers: Vec<Endpoints>,
         source: SourceAddress,
         handover: Handover,
         notes_ports: bool,
@@ -67,26 +89,33 @@ impl LoadIo {
             notes_ports,
             again: Vec::new(),
             more: false,
+            tls: None,
+            closing: Vec::new(),
+            queued: Vec::new(),
+            on_ring: false,
+            taken_in: 0,
         }
     }
 
     /// Lets the core act on the time, and does what it asks. `sampler` sees the levels before each change: a request
     /// may begin and end within one turn.
-    pub fn turn(&mut self, sampler: &mut LevelSampler, epoll: &Epoll, clock: &Clock) {
+    pub fn turn(&mut self, sampler: &mut LevelSampler, poller: &mut Poller, clock: &Clock) {
+        self.on_ring = poller.ring().is_some();
+        self.taken_in = 0;
         let now = clock.now();
         sampler.sample(now, self.load.live());
         self.load.handle_time(now);
-        self.act(sampler, epoll, clock);
+        self.act(sampler, poller, clock);
         // Connections that had more to read than one visit allows: edge-triggered readiness would not come again.
         for key in std::mem::take(&mut self.again) {
             sampler.sample(clock.now(), self.load.live());
             self.read(key, clock);
-            self.act(sampler, epoll, clock);
+            self.act(sampler, poller, clock);
         }
     }
 
     /// A connection's descriptor is ready.
-    pub fn ready(&mut self, event: &Event, sampler: &mut LevelSampler, epoll: &Epoll, clock: &Clock) {
+    pub fn ready(&mut self, event: &Event, sampler: &mut LevelSampler, poller: &mut Poller, clock: &Clock) {
         // Until now the levels were those before this event.
         sampler.sample(clock.now(), self.load.live());
         let key = ConnectionKey::from_token(event.token());
@@ -97,21 +126,29 @@ impl LoadIo {
                     Ok(()) => {
                         socket.connecting = false;
                         self.load.handle_connected(clock.now(), key);
+                        if self.load.wants_handshake(key) {
+                            self.begin_handshake(key, clock);
+                        }
                     }
                     Err(error) => {
                         self.drop_failed(key, connect_cause(&error), clock);
-                        return self.act(sampler, epoll, clock);
+                        return self.act(sampler, poller, clock);
                     }
                 }
             } else {
                 self.send_rest(key, clock);
             }
-            self.act(sampler, epoll, clock);
+            self.act(sampler, poller, clock);
         }
         if event.readable() {
             self.read(key, clock);
-            self.act(sampler, epoll, clock);
+            self.act(sampler, poller, clock);
         }
+    }
+
+    /// Whether no target is secured.
+    pub fn is_plain(&self) -> bool {
+        self.tls.is_none()
     }
 
     /// When the core next wants to be asked.
@@ -162,42 +199,75 @@ impl LoadIo {
         (self.load, lost)
     }
 
-    fn act(&mut self, sampler: &mut LevelSampler, epoll: &Epoll, clock: &Clock) {
-        self.more = false;
+    fn act(&mut self, sampler: &mut LevelSampler, poller: &mut Poller, clock: &Clock) {
+        self.more = !self.act_once(sampler, poller, clock);
+        self.hand_over(poller, clock);
+    }
+
+    /// Does what the core asks, at most so much; true if that was all.
+    fn act_once(&mut self, sampler: &mut LevelSampler, poller: &mut Poller, clock: &Clock) -> bool {
         for _ in 0..ACTIONS_PER_VISIT {
             let now = clock.now();
             sampler.sample(now, self.load.live());
-            let Some(action) = self.load.poll_action(now) else { return };
+            let Some(action) = self.load.poll_action(now) else { return true };
             match action {
                 Action::Connect { key, client, target } => {
-                    let outcome = TcpSocket::connect((self.source)(client), self.servers[target]).and_then(|tcp| {
-                        epoll.add(std::os::fd::AsFd::as_fd(&tcp), Interest::READ_WRITE.edge(), key.token())?;
+                    let server = self.servers[target].take();
+                    let outcome = TcpSocket::connect((self.source)(client, server.ip()), server).and_then(|tcp| {
+                        poller.watch_connecting(&tcp, key)?;
                         Ok(tcp)
                     });
                     match outcome {
                         Ok(tcp) => {
                             self.note_port(key, client, &tcp);
-                            self.open(key, tcp);
+                            self.open(key, client, tcp);
                         }
                         // The core answers with a Close, as for every connection it asked for.
                         Err(error) => self.load.handle_failure(clock.now(), key, connect_cause(&error)),
                     }
                 }
-                Action::Send { key, bytes } => {
-                    let Some(Some(socket)) = self.sockets.get(key.index()) else { continue };
+                Action::Send { key, target, bytes } => {
+                    let Some(Some(socket)) = self.sockets.get_mut(key.index()) else { continue };
+                    if socket.session.is_some() {
+                        self.send_sealed(key, clock);
+                        continue;
+                    }
+                    if let Some(ring) = poller.ring().filter(|_| bytes.len() <= ring::SENT_AT_ONCE_MAX) {
+                        socket.target = target;
+                        ring.send(&socket.tcp, key, target, bytes);
+                        self.queued.push((key, bytes.len()));
+                        if self.queued.len() >= ring::SENDS_PER_CALL {
+                            self.hand_over(poller, clock);
+                        }
+                        continue;
+                    }
                     match socket.tcp.send(bytes) {
-                        Ok(sent) => self.load.handle_sent(clock.now(), key, sent.unwrap_or(0)),
+                        Ok(sent) => {
+                            let sent = sent.unwrap_or(0);
+                            if let Some(ring) = poller.ring().filter(|_| sent < bytes.len()) {
+                                ring.wait_writable(&socket.tcp, key);
+                            }
+                            self.load.handle_sent(clock.now(), key, sent);
+                        }
                         Err(error) => self.drop_failed(key, stream_cause(&error), clock),
                     }
                 }
-                Action::Close { key } => self.forget(key),
+                Action::Close { key } => {
+                    if let Some(Some(Socket { session: Some(session), tcp, .. })) = self.sockets.get_mut(key.index()) {
+                        session.say_goodbye(tcp);
+                    }
+                    self.forget(key);
+                }
             }
         }
-        self.more = true;
+        false
     }
 
     fn send_rest(&mut self, key: ConnectionKey, clock: &Clock) {
         let Some(Some(socket)) = self.sockets.get(key.index()) else { return };
+        if socket.session.is_some() {
+            return self.send_sealed(key, clock);
+        }
         let rest = self.load.unsent(key);
         if rest.is_empty() {
             return;
@@ -214,6 +284,9 @@ impl LoadIo {
             else {
                 return;
             };
+            if socket.session.is_some() {
+                return self.read_sealed(key, clock);
+            }
             // Bytes that are certainly a body's are counted, not copied.
             let discardable = self.load.discardable(key);
             let discard = discardable >= DISCARD_FROM;
@@ -242,16 +315,20 @@ impl LoadIo {
     fn forget(&mut self, key: ConnectionKey) {
         if let Some(slot) = self.sockets.get_mut(key.index())
             && slot.as_ref().is_some_and(|socket| socket.key == key)
+            && let Some(socket) = slot.take()
+            && self.on_ring
         {
-            *slot = None;
+            let busy = socket.receiving || socket.connecting;
+            self.closing.push((socket.tcp, busy));
         }
     }
 
-    fn open(&mut self, key: ConnectionKey, tcp: TcpSocket) {
+    fn open(&mut self, key: ConnectionKey, client: u32, tcp: TcpSocket) {
         if self.sockets.len() <= key.index() {
             self.sockets.resize_with(key.index() + 1, || None);
         }
-        self.sockets[key.index()] = Some(Socket { key, tcp, connecting: true });
+        self.sockets[key.index()] =
+            Some(Socket { key, tcp, client, connecting: true, receiving: false, target: 0, session: None });
     }
 
     fn note_port(&mut self, key: ConnectionKey, client: u32, tcp: &TcpSocket) {

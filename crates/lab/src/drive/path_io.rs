@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use ledger::Direction;
-use path::{Lateness, Network};
+use path::{Lateness, Network, Rewrite};
 use sys::clock::Clock;
 use sys::tun::Tun;
 use units::Timestamp;
@@ -19,14 +19,18 @@ pub struct PathIo {
     network: Network,
     client: Tun,
     server: Tun,
+    rewrite: Rewrite,
     refused_writes: u64,
+    /// Where the last visit may have left packets, by direction.
+    unread: [bool; 2],
     measured_lateness: Option<Lateness>,
 }
 
 impl PathIo {
-    /// The path `network` between the device at the clients' end and the one at the server's.
-    pub fn new(network: Network, client: Tun, server: Tun) -> Self {
-        PathIo { network, client, server, refused_writes: 0, measured_lateness: None }
+    /// The path `network` between the device at the clients' end and the one at the server's. `rewrite` is done to every
+    /// packet before the path sees it.
+    pub fn new(network: Network, client: Tun, server: Tun, rewrite: Rewrite) -> Self {
+        PathIo { network, client, server, rewrite, refused_writes: 0, unread: [false; 2], measured_lateness: None }
     }
 
     /// The device at the clients' end.
@@ -48,9 +52,37 @@ impl PathIo {
             if from_clients { (&self.client, Direction::Up) } else { (&self.server, Direction::Down) };
         for _ in 0..READS_PER_VISIT {
             match tun.read(self.network.read_buffer()) {
-                Ok(length) => self.network.handle_read(clock.now(), direction, length),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Ok(length) => {
+                    if !self.rewrite.is_empty() {
+                        self.rewrite.apply(direction, &mut self.network.read_buffer()[..length]);
+                    }
+                    self.network.handle_read(clock.now(), direction, length);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.unread[direction.index()] = false;
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
+            }
+        }
+        // Nobody says again that a device is readable which has been so all the time.
+        self.unread[direction.index()] = true;
+        Ok(())
+    }
+
+    /// Whether the last visit to a device may have left packets in it.
+    pub fn has_unread(&self) -> bool {
+        self.unread != [false; 2]
+    }
+
+    /// Takes in what waits where the last visit may have left something, at most a batch each.
+    ///
+    /// # Errors
+    /// Those of [`Self::read`].
+    pub fn read_rest(&mut self, clock: &Clock) -> io::Result<()> {
+        for direction in Direction::BOTH {
+            if self.unread[direction.index()] {
+                self.read(direction == Direction::Up, clock)?;
             }
         }
         Ok(())
@@ -103,6 +135,11 @@ impl PathIo {
     /// Ends the path: what is on the way becomes drops of cause shutdown.
     pub fn shut_down(&mut self) {
         self.network.shut_down();
+    }
+
+    /// Says from which moment changes and files over time count ([`Network::set_start`]).
+    pub fn set_start(&mut self, start: Timestamp) {
+        self.network.set_start(start);
     }
 
     /// The core, for its counters.

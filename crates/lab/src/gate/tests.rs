@@ -147,6 +147,7 @@ impl Case {
                 gave_up: self.gave_up,
                 handshake_error: self.handshake_error,
                 rtt_varies: self.rtt_varies,
+                beyond: false,
                 only_delays: self.only_delays,
                 wire: self.wire.as_ref().map(|(watched, figures)| WireEvidence {
                     watched,

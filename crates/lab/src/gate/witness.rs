@@ -49,7 +49,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         service_time_tail_agrees(wire, evidence),
         rtt_at_server(wire, evidence),
         rtt_tail_at_server(wire, evidence),
-        little_of_requests(wire),
+        little_of_requests(wire, evidence.plan.load.secure()),
         little_of_connections(wire),
         path_from_outside(document, evidence),
     ]
@@ -58,12 +58,18 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
 /// The checks that hold for any capture, with a load or without.
 pub fn capture_checks(wire: Option<&WireEvidence<'_>>) -> Vec<Check> {
     let wire = wire.ok_or("no witness was asked for (--watch none)");
-    vec![capture_whole(wire), kept_up(wire), clock_stood(wire), little_of_requests(wire), little_of_connections(wire)]
+    vec![
+        capture_whole(wire),
+        kept_up(wire),
+        clock_stood(wire),
+        little_of_requests(wire, false),
+        little_of_connections(wire),
+    ]
 }
 
 fn not_asked(plan: &Plan) -> &'static str {
-    match (&plan.server, plan.watch_at()) {
-        (None, _) => "the lab has no end at the server to watch",
+    match (&plan.path, plan.watch_at()) {
+        (None, _) => "there is no path, whose ends could be watched",
         (_, WatchAt::None) => "no second witness was asked for (--watch none)",
         (_, WatchAt::Server | WatchAt::Both) => "the wire was not watched",
     }
@@ -123,7 +129,7 @@ fn clock_stood(wire: Wire<'_>) -> Check {
 
 fn requests_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("witnesses_agree_requests", Weight::Invalid, "requests");
-    let agreed = match compared(wire, evidence) {
+    let agreed = match compared(wire, evidence).and_then(|both| readable(evidence).map(|()| both)) {
         Ok((_, agreed)) => agreed,
         Err(reason) => return reason.end(check),
     };
@@ -227,8 +233,11 @@ fn rtt_tail_at_server(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
     }
 }
 
-fn little_of_requests(wire: Wire<'_>) -> Check {
+fn little_of_requests(wire: Wire<'_>, sealed: bool) -> Check {
     let check = Draft::new("littles_law_wire_requests", Weight::Invalid, "ratio");
+    if sealed && wire.is_ok() {
+        return check.not_applicable(SEALED);
+    }
     let evidence = match whole(wire) {
         Ok(evidence) => evidence,
         Err(reason) => return reason.end(check),
@@ -338,9 +347,18 @@ fn compared<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<(&'a WireEvid
     Ok((wire, agreed))
 }
 
+/// Whether the wire can read what the load asks and gets.
+fn readable(evidence: &Evidence<'_>) -> Result<(), Reason> {
+    if evidence.plan.load.secure() { Err(Reason::DoesNotApply(SEALED.into())) } else { Ok(()) }
+}
+
+/// Why the wire has nothing to say of requests.
+const SEALED: &str = "requests and responses are inside TLS, where the wire cannot read them: connections and round trips are compared all the same";
+
 /// Both witnesses, where times can be held against distances.
 fn timed<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<&'a Agreed, Reason> {
     let (_, agreed) = compared(wire, evidence)?;
+    readable(evidence)?;
     if evidence.only_delays {
         Ok(agreed)
     } else {

@@ -29,12 +29,18 @@ pub fn look(pid: i32, address: IpAddr, port: u16) -> Listening {
         if listener_port != port {
             continue;
         }
-        if listener == address || listener.is_unspecified() {
+        if reaches(listener, address) {
             return Listening::Yes;
         }
         outcome = Listening::Elsewhere(listener);
     }
     outcome
+}
+
+/// Whether a connection to `address` comes to this listener. One on `[::]` takes IPv4 as well, unless it was told not to,
+/// which the table does not show.
+fn reaches(listener: IpAddr, address: IpAddr) -> bool {
+    listener == address || listener.is_unspecified() && (listener.is_ipv6() || address.is_ipv4())
 }
 
 fn listeners(pid: i32) -> Vec<(IpAddr, u16)> {
@@ -85,6 +91,16 @@ mod tests {
         let any = "  1: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0:0 0:0 0";
         assert_eq!(listener(any, parse_v6), Some(("::".parse().unwrap(), 80)));
         assert_eq!(listener("  sl  local_address rem_address   st", parse_v4), None);
+    }
+
+    #[test]
+    fn one_on_every_ipv4_address_is_on_no_ipv6_address() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(reaches(address("0.0.0.0"), address("198.18.0.1")));
+        assert!(reaches(address("::"), address("198.18.0.1")));
+        assert!(reaches(address("::"), address("2001:2:0:1::1")));
+        assert!(!reaches(address("0.0.0.0"), address("2001:2:0:1::1")));
+        assert!(!reaches(address("::1"), address("2001:2:0:1::1")));
     }
 
     #[test]

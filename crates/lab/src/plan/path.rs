@@ -2,80 +2,56 @@
 
 use std::time::Duration;
 
+use path::{Discipline, Loss, PlannedChange, Profile, QueueLimit, Rate, Reorder};
 use serde::{Deserialize, Serialize};
-use units::{BitRate, Bytes, Probability};
+use units::Probability;
 
-/// The distances between the clients and the server.
+/// The distances between the clients and the server. Whatever is given beside a profile replaces the profile's, for
+/// every client; `docs/concepts/profiles.md` shows the forms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathPlan {
     /// Name of a built-in profile, or a profile file; absent: constant, by `rtt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// RTT of every client; replaces the profile's.
+    /// RTT of every client.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
     pub rtt: Option<Duration>,
-    /// Variation of the delay per packet, each way; replaces the profile's.
+    /// Variation of the delay per packet, each way.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
     pub variation: Option<Duration>,
-    /// Loss probability per packet, each way; replaces the profile's.
+    /// Loss of packets, each way: even or in bursts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub loss: Option<Probability>,
-    /// Rate of each client's link to the server; replaces the profile's.
+    pub loss: Option<Loss>,
+    /// Probability that a bit of a packet is inverted, each way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub up: Option<BitRate>,
-    /// Rate of each client's link from the server; replaces the profile's.
+    pub corrupt: Option<Probability>,
+    /// Probability that a packet arrives twice, each way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub down: Option<BitRate>,
-    /// Queue limit in front of each rate; replaces the profile's.
+    pub duplicate: Option<Probability>,
+    /// Packets that are overtaken, each way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<Queue>,
-    /// Whether big segments may pass the TUN devices whole. They are split wherever a link has a rate or a loss,
+    pub reorder: Option<Reorder>,
+    /// Rate of each client's link to the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up: Option<Rate>,
+    /// Rate of each client's link from the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down: Option<Rate>,
+    /// Queue limit in front of each rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueLimit>,
+    /// Which packets each queue drops before it is full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aqm: Option<Discipline>,
+    /// Whether big segments may pass the TUN devices whole. They are split wherever a link does more than delay,
     /// whatever is said here.
     #[serde(default = "yes")]
     pub offload: bool,
-}
-
-/// A queue limit as typed: an amount or a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
-    /// At most so many bytes wait.
-    Bytes(Bytes),
-    /// At most what the link sends in this time waits.
-    Time(Duration),
-}
-
-impl std::str::FromStr for Queue {
-    type Err = units::ParseError;
-
-    fn from_str(typed: &str) -> Result<Self, Self::Err> {
-        match units::parse_duration(typed) {
-            Ok(time) => Ok(Queue::Time(time)),
-            Err(_) => typed.parse().map(Queue::Bytes),
-        }
-    }
-}
-
-impl std::fmt::Display for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Queue::Bytes(bytes) => bytes.fmt(f),
-            Queue::Time(time) => f.write_str(&units::time::text::exact(*time)),
-        }
-    }
-}
-
-impl Serialize for Queue {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Queue {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let typed = String::deserialize(deserializer)?;
-        typed.parse().map_err(serde::de::Error::custom)
-    }
+    /// What changes while the run goes, besides what the profile says; moments count from the start of what is
+    /// measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<PlannedChange>,
 }
 
 impl PathPlan {
@@ -84,19 +60,26 @@ impl PathPlan {
     /// # Errors
     /// One sentence that says which parts contradict each other and what to write instead.
     pub fn check(&self) -> Result<(), String> {
-        if self.queue.is_some() && self.profile.is_none() && self.up.is_none() && self.down.is_none() {
-            return Err("a queue limit needs a rate to queue for: give up or down as well".into());
+        if self.profile.is_some() {
+            return Ok(());
         }
-        if let PathPlan { profile: None, rtt, variation: Some(variation), .. } = self
-            && *variation * 2 > rtt.unwrap_or_default()
+        let queue = [("queue limit", self.queue.is_some()), ("queue discipline (aqm)", self.aqm.is_some())];
+        if let Some((what, _)) = queue.into_iter().find(|&(_, given)| given && self.up.is_none() && self.down.is_none())
+        {
+            return Err(format!("a {what} needs a rate to queue for: give up or down as well"));
+        }
+        let rtt = self.rtt.unwrap_or_default();
+        if let Some(variation) = self.variation
+            && variation * 2 > rtt
         {
             return Err(format!(
                 "variation = {} is more than half of rtt = {}: no packet can be that early",
-                units::format_duration(*variation),
-                units::format_duration(rtt.unwrap_or_default())
+                units::format_duration(variation),
+                units::format_duration(rtt)
             ));
         }
-        Ok(())
+        let mut profile = Profile::constant(rtt);
+        self.changes.iter().try_for_each(|change| profile.add(change.clone()))
     }
 }
 

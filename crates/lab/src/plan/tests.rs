@@ -3,6 +3,9 @@
 use proptest::option;
 use proptest::prelude::*;
 
+use ::path::{
+    ChangeKind, CoDel, Discipline, Factor, GilbertElliott, Loss, Pie, PlannedChange, QueueLimit, Rate, Reorder,
+};
 use units::{BitRate, Bytes, Probability};
 
 use super::*;
@@ -16,7 +19,7 @@ fn bit_rate() -> impl Strategy<Value = BitRate> {
 }
 
 fn load() -> impl Strategy<Value = LoadPlan> {
-    let method = prop_oneof![Just(Method::Get), Just(Method::Head), Just(Method::Post)];
+    let method = prop::sample::select(&Method::ALL[..]);
     let http = prop_oneof![Just(HttpVersion::Http10), Just(HttpVersion::Http11)];
     let rate = (1e-6f64..1e9).prop_filter_map("in range", RequestRate::from_per_second);
     let arrivals = prop_oneof![Just(ArrivalKind::Constant), Just(ArrivalKind::Poisson)];
@@ -29,6 +32,7 @@ fn load() -> impl Strategy<Value = LoadPlan> {
         let (rate, arrivals, connections, clients, requests, duration) = how_much;
         LoadPlan {
             url,
+            proxy: close.then(|| "[2001:db8::1]:3128".parse().unwrap()),
             body: body.map(PathBuf::from).or_else(|| (method == Method::Post).then(|| "body".into())),
             method,
             headers,
@@ -43,71 +47,140 @@ fn load() -> impl Strategy<Value = LoadPlan> {
             warmup,
             connect_timeout,
             timeout,
+            tls: None,
         }
     })
 }
 
+fn probability() -> impl Strategy<Value = Probability> {
+    (0.0f64..=1.0).prop_filter_map("in range", Probability::new)
+}
+
+fn loss() -> impl Strategy<Value = Loss> {
+    let bursts = [probability(), probability(), probability(), probability()].prop_map(|[p, r, bad, good]| {
+        Loss::Bursts(GilbertElliott { to_bad: p, to_good: r, loss_bad: bad, loss_good: good })
+    });
+    prop_oneof![probability().prop_map(Loss::Even), bursts]
+}
+
+fn rate() -> impl Strategy<Value = Rate> {
+    prop_oneof![bit_rate().prop_map(Rate::Constant), "[a-z./-]{1,20}".prop_map(|file| Rate::Trace(file.into()))]
+}
+
+fn aqm() -> impl Strategy<Value = Discipline> {
+    prop_oneof![
+        Just(Discipline::DropTail),
+        [time(), time()].prop_map(|[target, interval]| Discipline::CoDel(CoDel { target, interval })),
+        [time(), time()].prop_map(|[target, update]| Discipline::Pie(Pie { target, update })),
+    ]
+}
+
+fn change() -> impl Strategy<Value = PlannedChange> {
+    let factor = || (1e-6f64..=1e6).prop_filter_map("in range", Factor::new);
+    let kind = prop_oneof![
+        Just(ChangeKind::Outage),
+        factor().prop_map(ChangeKind::Delay),
+        factor().prop_map(ChangeKind::Rate),
+        probability().prop_map(ChangeKind::Loss)
+    ];
+    // Without a profile there is one class, and no link is shared.
+    (time(), option::of(time()), option::of(Just("1".to_owned())), kind)
+        .prop_map(|(at, lasts, class, kind)| PlannedChange { at, lasts, class, shared: false, kind })
+}
+
 fn path() -> impl Strategy<Value = PathPlan> {
     let queue = prop_oneof![
-        (0u64..1_000_000_000_000_000).prop_map(|bytes| Queue::Bytes(Bytes(bytes))),
-        time().prop_map(Queue::Time)
+        (0u64..1_000_000_000_000_000).prop_map(|bytes| QueueLimit::Bytes(Bytes(bytes))),
+        (1u32..).prop_map(QueueLimit::Packets),
+        time().prop_map(QueueLimit::Time)
     ];
-    let loss = (0.0f64..=1.0).prop_filter_map("in range", Probability::new);
-    let profile = option::of("[a-z./-]{1,20}");
-    (
-        profile,
-        option::of(time()),
-        option::of(time()),
-        option::of(loss),
-        option::of(bit_rate()),
-        bit_rate(),
-        option::of(queue),
-        any::<bool>(),
+    let reorder = (probability(), time()).prop_map(|(probability, by)| Reorder { probability, by });
+    let distance = (option::of("[a-z./-]{1,20}"), option::of(time()), option::of(time()));
+    let chances = (option::of(loss()), option::of(probability()), option::of(probability()), option::of(reorder));
+    let rates = (option::of(rate()), rate(), option::of(queue), option::of(aqm()));
+    (distance, chances, rates, any::<bool>(), prop::collection::vec(change(), 0..4)).prop_map(
+        |((profile, rtt, variation), (loss, corrupt, duplicate, reorder), (up, down, queue, aqm), offload, changes)| {
+            PathPlan {
+                // Without a profile a variation lies within the RTT.
+                variation: if profile.is_none() {
+                    variation.map(|time| time.min(rtt.unwrap_or_default() / 2))
+                } else {
+                    variation
+                },
+                profile,
+                rtt,
+                loss,
+                corrupt,
+                duplicate,
+                reorder,
+                up,
+                down: Some(down),
+                queue,
+                aqm,
+                offload,
+                changes,
+            }
+        },
     )
-        .prop_map(|(profile, rtt, variation, loss, up, down, queue, offload)| PathPlan {
-            // Without a profile a variation lies within the RTT.
-            variation: if profile.is_none() {
-                variation.map(|time| time.min(rtt.unwrap_or_default() / 2))
-            } else {
-                variation
-            },
-            profile,
-            rtt,
-            loss,
-            up,
-            down: Some(down),
-            queue,
-            offload,
-        })
 }
 
 fn server() -> impl Strategy<Value = ServerPlan> {
     let share = (1_000_000u64..100_000_000_000)
         .prop_filter_map("in range", |micro| format!("{}%", micro as f64 / 1e6).parse().ok());
-    (" *[a-z'\"\\\\$]{1,40}", option::of(share), option::of(1u32..1000), option::of("[a-z]{1,8}"), time()).prop_map(
-        |(command, cpu, initcwnd, cc, start_timeout)| ServerPlan {
+    (
+        " *[a-z'\"\\\\$]{1,40}",
+        option::of(share),
+        option::of(1u32..1000),
+        option::of("[a-z]{1,8}"),
+        time(),
+        names(),
+        1u32..=250,
+    )
+        .prop_map(|(command, cpu, initcwnd, cc, start_timeout, names, addresses)| ServerPlan {
             command,
+            names,
+            addresses,
             cpu,
             tcp: ServerTcp { initcwnd, cc },
             start_timeout,
-        },
+        })
+}
+
+fn names() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec("[a-z0-9.-]{1,20}", 0..3)
+}
+
+fn target() -> impl Strategy<Value = TargetPlan> {
+    let family = prop_oneof![
+        Just(AddressFamily::Any),
+        Just(AddressFamily::Ipv4),
+        Just(AddressFamily::Ipv6),
+        Just(AddressFamily::Both)
+    ];
+    (family, prop::collection::vec(any::<std::net::IpAddr>(), 0..3), option::of(1u32..1000)).prop_map(
+        |(family, addresses, initcwnd)| TargetPlan { family, addresses, tcp: ServerTcp { initcwnd, cc: None } },
     )
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
     let wait = prop_oneof![Just(Wait::Sleep), Just(Wait::Hybrid), Just(Wait::Spin)];
+    let engine = prop_oneof![Just(Engine::Auto), Just(Engine::IoUring), Just(Engine::Epoll)];
     let placement = prop_oneof![Just(Placement::Split), Just(Placement::Float)];
     let slo = prop_oneof![Just("p99 < 200ms"), Just("p99.9<=1s , errors < 0.1%"), Just("mean < 3us")];
-    let lab = option::of((path(), server()));
+    // A path with a server of the lab, a path with a service that is there, or neither.
+    let lab = prop_oneof![
+        (path(), server()).prop_map(|(path, server)| (Some(path), Some(server), TargetPlan::default())),
+        (path(), target()).prop_map(|(path, target)| (Some(path), None, target)),
+        target().prop_map(|target| (None, None, TargetPlan { tcp: ServerTcp::default(), ..target })),
+    ];
     let at = prop_oneof![Just(WatchAt::Server), Just(WatchAt::Both), Just(WatchAt::None)];
     let watch = (at, 128u64..=65_536, 65_536u64..=1 << 30);
-    ("[a-zA-Z0-9_-]{1,40}", any::<u64>(), load(), lab, watch, wait, placement, option::of(slo)).prop_map(
-        |(name, seed, load, lab, (at, snap, ring), wait, placement, slo)| {
-            let (path, server) = lab.unzip();
-            let at = Some(if server.is_some() { at } else { WatchAt::None });
+    ("[a-zA-Z0-9_-]{1,40}", any::<u64>(), load(), lab, watch, (wait, engine), placement, option::of(slo)).prop_map(
+        |(name, seed, load, (path, server, target), (at, snap, ring), (wait, engine), placement, slo)| {
+            let at = Some(if path.is_some() { at } else { WatchAt::None });
             let watch = WatchPlan { at, snap: Bytes(snap), ring: Bytes(ring) };
             let slo = slo.map(|typed| typed.parse().unwrap());
-            Plan { name, seed, load, path, server, watch, host: HostPlan { wait, placement }, slo }
+            Plan { name, seed, load, path, server, target, watch, host: HostPlan { wait, engine, placement }, slo }
         },
     )
 }
@@ -146,7 +219,7 @@ fn the_witness_follows_the_server() {
         let said = read(&text).unwrap_err().to_string();
         assert!(said.contains(word), "{said}");
     };
-    refused(format!("{load}[watch]\nat = \"server\"\n"), "--server");
+    refused(format!("{load}[watch]\nat = \"server\"\n"), "--rtt 0ms");
     refused(format!("{lab}[watch]\nsnap = \"127B\"\n"), "--watch-snap");
     refused(format!("{lab}[watch]\nring = \"1KiB\"\n"), "ring");
     refused(format!("{lab}[watch]\ncolour = \"red\"\n"), "colour");

@@ -6,17 +6,15 @@
 //! is found at one end as one and at the other as several; it is counted as unmatched and not judged.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use ledger::Direction;
 use ledger::document::PathFromOutside;
-use path::ClientPath;
+use path::{AddressPlan, ClientPath};
 use stats::Histogram;
 use units::Timestamp;
 use units::time::saturating_nanos;
-
-use crate::places::FIRST_CLIENT;
 
 /// A packet that did not come out for so long was lost, or cut.
 const FORGET_AFTER: Duration = Duration::from_secs(10);
@@ -77,7 +75,7 @@ impl Between {
         self.phase.1 = Some(end);
     }
 
-    /// Takes in a packet seen at one end: an IPv4 packet, cut at the snap length.
+    /// Takes in a packet seen at one end: an IP packet, cut at the snap length.
     pub fn packet(&mut self, end: End, at: Timestamp, bytes: &[u8], length: u32) {
         let Some((direction, client)) = whose(bytes) else { return };
         if at.since(self.turned_at) > FORGET_AFTER {
@@ -85,7 +83,7 @@ impl Between {
             let forgotten = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
             self.unmatched += forgotten.into_values().map(|waiting| waiting.len() as u64).sum::<u64>();
         }
-        let known_by = fingerprint(bytes, length);
+        let known_by = fingerprint(bytes, length, direction);
         match self.take(known_by, end) {
             None => self.young.entry(known_by).or_default().push_back(Seen { end, at }),
             Some(other) => {
@@ -143,31 +141,58 @@ impl Between {
 
 /// Which way a packet goes, and which client's it is.
 fn whose(bytes: &[u8]) -> Option<(Direction, u32)> {
-    let address = |at: usize| {
-        bytes.get(at..at + 4).map(|octets| Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3]).to_bits())
+    let v4 = |at: usize| {
+        let octets: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+        CLIENTS.index(Ipv4Addr::from(octets).into())
     };
-    if bytes.first()? >> 4 != 4 {
-        return None;
-    }
-    let index = |address: u32| address.checked_sub(FIRST_CLIENT.to_bits()).filter(|&index| index < CLIENTS);
-    match (index(address(12)?), index(address(16)?)) {
+    let v6 = |at: usize| {
+        let octets: [u8; 16] = bytes.get(at..at + 16)?.try_into().ok()?;
+        CLIENTS.index(Ipv6Addr::from(octets).into())
+    };
+    let (from, to) = match bytes.first()? >> 4 {
+        4 if bytes.len() >= 20 => (v4(12), v4(16)),
+        6 if bytes.len() >= 40 => (v6(8), v6(24)),
+        _ => return None,
+    };
+    match (from, to) {
         (Some(client), None) => Some((Direction::Up, client)),
         (None, Some(client)) => Some((Direction::Down, client)),
         _ => None,
     }
 }
 
-/// FNV-1a over the headers and the length. Traffic here is the lab's own: nobody makes two packets collide on purpose.
-fn fingerprint(bytes: &[u8], length: u32) -> u64 {
+/// FNV-1a over the headers and the length, without what differs between the two ends where the path writes another
+/// address for the server's: that address, and the checksums that cover it. Traffic here is the lab's own: nobody makes
+/// two packets collide on purpose.
+fn fingerprint(bytes: &[u8], length: u32, direction: Direction) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ u64::from(length);
-    for &byte in &bytes[..bytes.len().min(KNOWN_BY)] {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let mut add = |range: std::ops::Range<usize>| {
+        let end = range.end.min(bytes.len()).min(KNOWN_BY);
+        for &byte in bytes.get(range.start..end).unwrap_or_default() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    if bytes.first().is_some_and(|byte| byte >> 4 == 4) {
+        let header = usize::from(bytes[0] & 0xF) * 4;
+        let server = if direction == Direction::Up { 16 } else { 12 };
+        let checksum = header
+            + match bytes.get(9) {
+                Some(6) => 16,
+                Some(17) => 6,
+                _ => 2,
+            };
+        add(0..10);
+        add(if server == 16 { 12..16 } else { 16..20 });
+        add(20..checksum);
+        add(checksum + 2..KNOWN_BY);
+    } else {
+        add(0..KNOWN_BY);
     }
     hash
 }
 
-/// Client addresses there can be: 198.19.0.1 and on, within its /16.
-const CLIENTS: u32 = 0xffff;
+/// Client addresses there can be.
+const CLIENTS: AddressPlan = AddressPlan { first_client: AddressPlan::FIRST_CLIENT, clients: AddressPlan::CLIENTS_MAX };
 
 #[cfg(test)]
 mod tests {
@@ -207,6 +232,37 @@ mod tests {
         let near = |value: u64, ms: f64| (value as f64 / 1e6 - ms).abs() < 0.1;
         assert!(near(seen.up_ns.max, 25.0) && near(seen.down_ns.max, 24.0), "{seen:?}");
         assert!(near(seen.lateness_ns.max, 1.0) && near(seen.lateness_ns.min, 0.0), "{seen:?}");
+    }
+
+    #[test]
+    fn a_packet_is_known_again_with_another_address_of_the_server() {
+        let mut between = between();
+        let rewrite = path::Rewrite::new(vec![path::rewrite::Pair { seen: SERVER.into(), own: [127, 0, 0, 1].into() }]);
+        for (direction, original) in
+            [(Direction::Up, packet(SECOND, SERVER, 1)), (Direction::Down, packet([127, 0, 0, 1], SECOND, 1))]
+        {
+            let mut frame = [vec![0; 10], original.clone()].concat();
+            rewrite.apply(direction, &mut frame);
+            let (entry, exit) =
+                if direction == Direction::Up { (End::Client, End::Server) } else { (End::Server, End::Client) };
+            between.packet(entry, at(200), &original, 40);
+            between.packet(exit, at(224), &frame[10..], 40);
+            assert_ne!(original, frame[10..]);
+        }
+        let seen = between.finish();
+        assert_eq!((seen.matched, seen.unmatched), (2, 0));
+    }
+
+    #[test]
+    fn a_packet_of_ipv6_is_a_clients_too() {
+        let mut bytes = vec![0x60, 0, 0, 0, 0, 20, 6, 64];
+        let (client, server): (std::net::Ipv6Addr, std::net::Ipv6Addr) =
+            ("2001:2:0:2::2".parse().unwrap(), "2001:2:0:1::1".parse().unwrap());
+        bytes.extend(client.octets().into_iter().chain(server.octets()).chain([7; 20]));
+        assert_eq!(whose(&bytes), Some((Direction::Up, 1)));
+        assert_eq!(whose(&bytes[..39]), None);
+        let other = [&bytes[..59], &[8]].concat();
+        assert_ne!(fingerprint(&bytes, 60, Direction::Up), fingerprint(&other, 60, Direction::Up));
     }
 
     #[test]

@@ -22,6 +22,10 @@ impl Load {
         let key = self.pool.key(index);
         let unsent = !self.unsent(key).is_empty();
         self.queues.remove(index);
+        let response = &mut self.pool.at(index).response;
+        if self.first_head.is_none() {
+            self.first_head = response.take_head();
+        }
         self.end_request(now, index, None);
         let connection = self.pool.at(index);
         let keep = self.spec.reuse == Reuse::KeepAlive && connection.response.keep_alive();
@@ -95,7 +99,13 @@ impl Load {
         match connection.state {
             State::Idle => self.leave_idle(index),
             State::Lingering => self.lingering -= 1,
-            State::Free | State::Wanted | State::Connecting | State::Ready | State::Awaiting | State::Closing => {}
+            State::Free
+            | State::Wanted
+            | State::Connecting
+            | State::Securing
+            | State::Ready
+            | State::Awaiting
+            | State::Closing => {}
         }
         self.queues.remove(index);
         let in_process = self.pool.at(index).is_in_process();
@@ -110,7 +120,13 @@ impl Load {
 
     /// Writes the record of the request of connection `index`.
     pub(super) fn end_request(&mut self, done_at: Timestamp, index: u32, failure: Option<FailureCause>) {
-        let Some(mut request) = self.pool.at(index).request.take() else { return };
+        let connection = self.pool.at(index);
+        let Some(mut request) = connection.request.take() else { return };
+        // Until its own request was sent, a connection may still show the response before.
+        if request.first_byte_at.is_some() {
+            request.head_bytes = connection.response.head_bytes();
+            request.keeps_connection = failure.is_none() && connection.response.keep_alive();
+        }
         request.done_at = done_at;
         request.failure = failure;
         if request.started_at.is_some() {

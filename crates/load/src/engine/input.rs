@@ -9,21 +9,46 @@ use crate::connection::{ConnectionKey, State};
 use crate::http1::{AtClose, Fault, Progress};
 
 impl Load {
-    /// The connection is established.
+    /// The connection is established. To a secure target the request waits for [`Self::handle_secured`]; the connect
+    /// timeout bounds both.
     pub fn handle_connected(&mut self, now: Timestamp, key: ConnectionKey) {
         if self.state(key) != State::Connecting {
             return;
         }
-        self.queues.remove(key.index);
         let connection = self.pool.at(key.index);
-        connection.state = State::Ready;
         connection.connected_at = Some(now);
         if let Some(request) = &mut connection.request
             && !connection.retried
         {
             request.connected_at = Some(now);
         }
-        self.act(key.index, What::Send);
+        if self.spec.targets[usize::from(connection.endpoint)].secure {
+            connection.state = State::Securing;
+        } else {
+            self.make_ready(key.index);
+        }
+    }
+
+    /// The TLS handshake is finished, as far as sending goes.
+    pub fn handle_secured(&mut self, now: Timestamp, key: ConnectionKey) {
+        if self.state(key) != State::Securing {
+            return;
+        }
+        let connection = self.pool.at(key.index);
+        connection.secured_at = Some(now);
+        if let Some(request) = &mut connection.request
+            && !connection.retried
+        {
+            request.secured_at = Some(now);
+        }
+        self.make_ready(key.index);
+    }
+
+    /// A new connection can carry its request.
+    fn make_ready(&mut self, index: u32) {
+        self.queues.remove(index);
+        self.pool.at(index).state = State::Ready;
+        self.act(index, What::Send);
     }
 
     /// The kernel took the next `bytes` bytes of the request. `sent_at` is when it took the last.
@@ -77,7 +102,7 @@ impl Load {
                 self.live.surplus += 1;
                 self.drop_connection(now, key.index, FailureCause::Malformed);
             }
-            State::Free | State::Wanted | State::Connecting | State::Closing => {}
+            State::Free | State::Wanted | State::Connecting | State::Securing | State::Closing => {}
         }
     }
 
@@ -107,14 +132,39 @@ impl Load {
                 self.drop_connection(now, key.index, FailureCause::ClosedBeforeResponse);
             }
             State::Connecting => self.fail(now, now, key.index, FailureCause::ConnectFailed),
+            State::Securing => self.fail(now, now, key.index, FailureCause::TlsHandshake),
             State::Free | State::Wanted | State::Closing => {}
         }
     }
 
-    /// Connecting failed, or the connection broke: reset, no descriptor, no port.
+    /// The server said that it sends no more (TLS's close_notify); its FIN is to follow, and is told with
+    /// [`Self::handle_eof`]. Nothing cut off what came before it.
+    pub fn handle_close_notify(&mut self, now: Timestamp, key: ConnectionKey) {
+        match self.state(key) {
+            State::Awaiting if self.pool.at(key.index).response.close() == AtClose::Whole => {
+                self.response_whole(now, key.index, false);
+            }
+            // A response that announced the end: the server's FIN is awaited as it was.
+            State::Lingering => {}
+            _ => self.handle_eof(now, key),
+        }
+    }
+
+    /// The server closed its side without close_notify, which TLS wants before it. After a response that says its own
+    /// length that is a bad habit of the server's and no more; a response that ends with the connection may have been cut.
+    pub fn handle_truncated(&mut self, now: Timestamp, key: ConnectionKey) {
+        match self.state(key) {
+            State::Awaiting if self.pool.at(key.index).response.close() == AtClose::Whole => {
+                self.fail(now, now, key.index, FailureCause::TlsTruncated);
+            }
+            _ => self.handle_eof(now, key),
+        }
+    }
+
+    /// Connecting or its TLS handshake failed, or the connection broke: reset, no descriptor, no port, a TLS alert.
     pub fn handle_failure(&mut self, now: Timestamp, key: ConnectionKey, cause: FailureCause) {
         match self.state(key) {
-            State::Connecting => self.fail(now, now, key.index, cause),
+            State::Connecting | State::Securing => self.fail(now, now, key.index, cause),
             State::Awaiting => {
                 let answered =
                     self.pool.at(key.index).request.as_ref().is_some_and(|request| request.first_byte_at.is_some());

@@ -22,6 +22,8 @@ pub enum Action<'a> {
     Send {
         /// The connection.
         key: ConnectionKey,
+        /// Index into [`LoadSpec::targets`](crate::LoadSpec::targets).
+        target: usize,
         /// The whole request, head and body.
         bytes: &'a [u8],
     },
@@ -59,7 +61,7 @@ impl Load {
                 }
                 (What::Send, State::Ready) => {
                     let target = self.hand_out_send(now, key.index);
-                    return Some(Action::Send { key, bytes: &self.requests[target] });
+                    return Some(Action::Send { key, target, bytes: &self.requests[target] });
                 }
                 (What::Close, State::Closing) => {
                     self.hand_out_close(now, key.index);
@@ -70,6 +72,11 @@ impl Load {
             }
         }
         None
+    }
+
+    /// The request to a target: the same bytes for every [`Action::Send`] to it.
+    pub fn request(&self, target: usize) -> &[u8] {
+        &self.requests[target]
     }
 
     /// What is left to write of the request on a connection; empty when there is nothing.
@@ -121,6 +128,9 @@ impl Load {
             request.started_at = Some(now);
         }
         connection.response.reset(self.spec.method);
+        if self.first_head.is_none() {
+            connection.response.keep_head();
+        }
         if starts {
             self.count_start();
         }

@@ -13,6 +13,12 @@ pub struct Response {
     status: u16,
     keep_alive: bool,
     interim: u8,
+    /// Bytes of heads so far.
+    head_bytes: u32,
+    /// The final head is wanted as it came.
+    keeps_head: bool,
+    /// It, once it is whole.
+    head: Option<Box<[u8]>>,
     /// The part of a head that has come so far, when it did not come in one piece.
     partial: Vec<u8>,
 }
@@ -66,7 +72,17 @@ const INTERIM_MAX: u8 = 32;
 impl Response {
     /// Ready for the response to a request with `method`.
     pub fn new(method: Method) -> Self {
-        Response { method, stage: Stage::Head, status: 0, keep_alive: false, interim: 0, partial: Vec::new() }
+        Response {
+            method,
+            stage: Stage::Head,
+            status: 0,
+            keep_alive: false,
+            interim: 0,
+            head_bytes: 0,
+            keeps_head: false,
+            head: None,
+            partial: Vec::new(),
+        }
     }
 
     /// Ready for the next response.
@@ -76,7 +92,25 @@ impl Response {
         self.status = 0;
         self.keep_alive = false;
         self.interim = 0;
+        self.head_bytes = 0;
+        self.keeps_head = false;
         self.partial.clear();
+    }
+
+    /// Has the final head kept as it comes, for [`Self::take_head`]; until the next [`Self::reset`].
+    pub fn keep_head(&mut self) {
+        self.keeps_head = true;
+        self.head = None;
+    }
+
+    /// The final head, its empty line included, if it was asked for and is whole.
+    pub fn take_head(&mut self) -> Option<Box<[u8]>> {
+        self.head.take()
+    }
+
+    /// Bytes of heads read so far, those of interim responses included; only whole heads count.
+    pub fn head_bytes(&self) -> u32 {
+        self.head_bytes
     }
 
     /// Status of the final response; 0 until its head is whole.
@@ -159,7 +193,7 @@ impl Response {
             // Nearly every head comes in one piece and is read where it lies.
             let within_limit = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
             if let Some(head) = head::parse(within_limit, self.method)? {
-                return self.begin_body(&head).map(|()| Some(head.length));
+                return self.begin_body(&head, &within_limit[..head.length]).map(|()| Some(head.length));
             }
             return self.keep_partial(bytes);
         }
@@ -170,8 +204,12 @@ impl Response {
         // Only a line's end can end a head, so that a trickle is parsed once a line and not once a byte.
         let worth_parsing = had < head::PREFIX.len() || added.contains(&b'\n') || self.partial.len() == HEAD_BYTES_MAX;
         if worth_parsing && let Some(head) = head::parse(&self.partial, self.method)? {
+            let partial = std::mem::take(&mut self.partial);
+            let outcome = self.begin_body(&head, &partial[..head.length]);
+            // Its memory serves the next head.
+            self.partial = partial;
             self.partial.clear();
-            return self.begin_body(&head).map(|()| Some(head.length - had));
+            return outcome.map(|()| Some(head.length - had));
         }
         if self.partial.len() == HEAD_BYTES_MAX { Err(Fault::HeadTooLarge) } else { Ok(None) }
     }
@@ -184,10 +222,14 @@ impl Response {
         Ok(None)
     }
 
-    fn begin_body(&mut self, head: &head::Head) -> Result<(), Fault> {
+    fn begin_body(&mut self, head: &head::Head, bytes: &[u8]) -> Result<(), Fault> {
+        self.head_bytes = self.head_bytes.saturating_add(head.length as u32);
         if head.is_interim() {
             self.interim += 1;
             return if self.interim > INTERIM_MAX { Err(Fault::HeadTooLarge) } else { Ok(()) };
+        }
+        if self.keeps_head {
+            self.head = Some(bytes.into());
         }
         self.status = head.status;
         self.keep_alive = head.keep_alive;

@@ -6,4 +6,5 @@ mod figures;
 mod open_loop;
 mod reuse;
 mod timeouts;
+mod tls;
 mod world;

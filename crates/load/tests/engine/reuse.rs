@@ -23,6 +23,18 @@ fn a_request_takes_an_idle_connection_of_its_own_client() {
 }
 
 #[test]
+fn records_say_how_long_heads_were_and_whether_connections_stay() {
+    let head = OK.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+    let world = World::new(spec(constant(100.0)), answering(ms(1))).run();
+    assert!(!world.records.is_empty());
+    for record in &world.records {
+        assert_eq!((record.head_bytes as usize, record.body_bytes() as usize), (head, OK.len() - head));
+        assert!(record.keeps_connection);
+    }
+    assert_eq!(world.load.first_head(), Some(&OK[..head]));
+}
+
+#[test]
 fn at_the_cap_the_longest_idle_connection_of_another_client_makes_room() {
     let mut spec = spec(constant(10.0));
     spec.clients = 4;

@@ -23,6 +23,11 @@ pub trait Server {
         Accept::Yes
     }
 
+    /// A TLS handshake begins on a connection to a secure target.
+    fn handshake(&mut self, _now: Timestamp) -> Handshake {
+        Handshake::RoundTrips(1)
+    }
+
     /// The `nth` whole request (from 0) arrives on a connection: what goes back, each after its time from now.
     fn request(&mut self, now: Timestamp, nth: u32) -> Vec<(Duration, Reply)>;
 
@@ -39,10 +44,27 @@ pub enum Accept {
     Ignore,
 }
 
+/// How a TLS handshake goes, from the connection being established.
+#[derive(Clone, Copy)]
+pub enum Handshake {
+    /// It is finished after so many.
+    RoundTrips(u32),
+    /// It fails after one.
+    Fails(FailureCause),
+    /// The server closes after one.
+    Fin,
+    /// The server says nothing.
+    Silence,
+}
+
 #[derive(Clone, Debug)]
 pub enum Reply {
     Bytes(Vec<u8>),
     Fin,
+    /// TLS's word that no more comes. A FIN is to follow.
+    CloseNotify,
+    /// A FIN without that word.
+    Cut,
     Reset,
 }
 
@@ -93,6 +115,8 @@ enum Happening {
     ConnectArrives { client: u32 },
     Accepted,
     Refused,
+    Secured,
+    Unsecured(FailureCause),
     RequestArrives,
     ServerSends(Reply),
     Arrives(Reply),
@@ -213,7 +237,7 @@ impl<S: Server> World<S> {
                     self.connects.push((self.now, client));
                     todo.push((self.now + self.one_way, key, Happening::ConnectArrives { client }));
                 }
-                Action::Send { key, bytes } => {
+                Action::Send { key, bytes, .. } => {
                     let (whole, mut sent) = (bytes.len(), 0);
                     while sent < whole {
                         let part = self.write_max.min(whole - sent);
@@ -256,12 +280,21 @@ impl<S: Server> World<S> {
                 Accept::Refuse => self.schedule(back, key, Happening::Refused),
                 Accept::Ignore => {}
             },
-            Happening::Accepted => self.load.handle_connected(self.now, key),
+            Happening::Accepted => {
+                self.load.handle_connected(self.now, key);
+                if self.load.wants_handshake(key) {
+                    self.shake_hands(key);
+                }
+            }
+            Happening::Secured => self.load.handle_secured(self.now, key),
+            Happening::Unsecured(cause) => self.load.handle_failure(self.now, key, cause),
             Happening::Refused => self.load.handle_failure(self.now, key, FailureCause::ConnectRefused),
             Happening::RequestArrives => self.request_arrives(key),
             Happening::ServerSends(reply) => self.server_sends(key, reply),
             Happening::Arrives(Reply::Bytes(bytes)) => self.load.handle_bytes(self.now, key, &bytes),
             Happening::Arrives(Reply::Fin) => self.load.handle_eof(self.now, key),
+            Happening::Arrives(Reply::CloseNotify) => self.load.handle_close_notify(self.now, key),
+            Happening::Arrives(Reply::Cut) => self.load.handle_truncated(self.now, key),
             Happening::Arrives(Reply::Reset) => self.load.handle_failure(self.now, key, FailureCause::Reset),
             Happening::IdleCheck { activity } => {
                 let idle = |peer: &&mut Peer| peer.activity == activity && peer.busy == 0 && !peer.closed;
@@ -270,6 +303,16 @@ impl<S: Server> World<S> {
                     self.schedule(back, key, Happening::Arrives(Reply::Fin));
                 }
             }
+        }
+    }
+
+    fn shake_hands(&mut self, key: ConnectionKey) {
+        let round_trip = 2 * self.one_way;
+        match self.server.handshake(self.now) {
+            Handshake::RoundTrips(n) => self.schedule(self.now + n * round_trip, key, Happening::Secured),
+            Handshake::Fails(cause) => self.schedule(self.now + round_trip, key, Happening::Unsecured(cause)),
+            Handshake::Fin => self.schedule(self.now + round_trip, key, Happening::Arrives(Reply::Fin)),
+            Handshake::Silence => {}
         }
     }
 
@@ -303,12 +346,13 @@ impl<S: Server> World<S> {
     }
 }
 
-/// intended <= started <= connected <= sent <= first byte <= done, as far as they happened.
+/// intended <= started <= connected <= secured <= sent <= first byte <= done, as far as they happened.
 fn check_moments(record: &RequestRecord) {
     let moments = [
         Some(record.intended_at),
         record.started_at,
         record.connected_at,
+        record.secured_at,
         record.sent_at,
         record.first_byte_at,
         Some(record.done_at),
@@ -316,6 +360,12 @@ fn check_moments(record: &RequestRecord) {
     assert!(moments.into_iter().flatten().is_sorted(), "{record:?}");
     assert!(record.failure.is_some() || record.first_byte_at.is_some(), "{record:?}");
     assert!(record.failure.is_some() || record.status >= 200, "{record:?}");
+    // A final head that is whole has a status; interim heads count as well.
+    assert!(
+        u64::from(record.head_bytes) <= record.bytes_received && (record.status == 0 || record.head_bytes > 0),
+        "{record:?}"
+    );
+    assert!(record.failure.is_none() || !record.keeps_connection, "{record:?}");
 }
 
 pub fn spec(arrivals: Arrivals) -> LoadSpec {
@@ -324,6 +374,7 @@ pub fn spec(arrivals: Arrivals) -> LoadSpec {
         method: Method::Get,
         body: Vec::new(),
         headers: Vec::new(),
+        absolute_form: false,
         version: HttpVersion::Http11,
         reuse: Reuse::KeepAlive,
         arrivals,
@@ -339,11 +390,11 @@ pub fn spec(arrivals: Arrivals) -> LoadSpec {
 }
 
 pub fn constant(per_second: f64) -> Arrivals {
-    Arrivals::Constant(RequestRate::from_per_second(per_second).unwrap())
+    Arrivals::constant(RequestRate::from_per_second(per_second).unwrap())
 }
 
 pub fn poisson(per_second: f64) -> Arrivals {
-    Arrivals::Poisson(RequestRate::from_per_second(per_second).unwrap())
+    Arrivals::poisson(RequestRate::from_per_second(per_second).unwrap())
 }
 
 pub const fn ms(milliseconds: u64) -> Duration {

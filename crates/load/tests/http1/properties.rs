@@ -82,6 +82,30 @@ proptest! {
     }
 
     #[test]
+    fn heads_are_counted_and_the_final_one_is_kept_however_they_are_cut(
+        interim in 0u8..3,
+        padding in "[ -~]{0,40}",
+        body in 0usize..100,
+        places in places(),
+    ) {
+        let framing = format!("Content-Length: {body}\r\n");
+        let (heads, last) = (head(200, interim, &padding, &framing, false), head(200, 0, &padding, &framing, false));
+        let bytes = [&heads[..], &vec![b'x'; body]].concat();
+        let mut response = Response::new(Method::Get);
+        for pieces in [cut(&bytes, &places), bytes.chunks(1).collect()] {
+            response.reset(Method::Get);
+            response.keep_head();
+            for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+                prop_assert!(response.feed(piece).is_ok());
+            }
+            prop_assert_eq!(response.head_bytes() as usize, heads.len());
+            let kept = response.take_head();
+            prop_assert_eq!(kept.as_deref(), Some(&last[..]));
+            prop_assert_eq!(response.take_head(), None);
+        }
+    }
+
+    #[test]
     fn a_response_cut_off_is_never_whole(written in written(), at in any::<prop::sample::Index>(), places in places()) {
         prop_assume!(written.framed);
         let part = &written.bytes[..at.index(written.bytes.len())];

@@ -3,27 +3,24 @@
 use ledger::DropCause;
 use units::{Probability, Timestamp};
 
-use super::Fate;
-use crate::draw::Draw;
+use super::{Fate, State};
+use crate::draw::{Draw, Threshold};
 
-/// Loss by one draw a packet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Loss {
-    /// Lost when 53 random bits are below this: the probability, in units of 2^-53. 2^53 itself loses everything.
-    threshold: u64,
-    draw: Draw,
-}
+/// Loss by one draw a packet. Its state is the draws.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Loss(Threshold);
 
 impl Loss {
-    pub(crate) fn new(probability: Probability, draw: Draw) -> Self {
-        // Rounded up, so that no probability above 0 becomes "never".
-        let threshold = (probability.value() * (1u64 << 53) as f64).ceil() as u64;
-        Loss { threshold, draw }
+    pub(crate) fn new(probability: Probability) -> Self {
+        Loss(Threshold::new(probability))
     }
 
     #[inline]
-    pub(crate) fn handle(&mut self, at: Timestamp) -> Fate {
-        if self.draw.next() >> 11 < self.threshold { Fate::Dropped(DropCause::Loss) } else { Fate::Leaves(at) }
+    pub(super) fn handle(&self, [key, _]: &mut State, at: Timestamp) -> Fate {
+        let mut draw = Draw::new(*key);
+        let is_lost = self.0.hit(&mut draw);
+        *key = draw.key();
+        if is_lost { Fate::Dropped(DropCause::Loss) } else { Fate::Leaves(at) }
     }
 }
 
@@ -32,8 +29,9 @@ mod tests {
     use super::*;
 
     fn lost(probability: f64, packets: u32) -> u32 {
-        let mut loss = Loss::new(Probability::new(probability).unwrap(), Draw::new(11));
-        (0..packets).filter(|_| loss.handle(Timestamp::ZERO) != Fate::Leaves(Timestamp::ZERO)).count() as u32
+        let (loss, mut state) = (Loss::new(Probability::new(probability).unwrap()), [11, 0]);
+        let fates = (0..packets).map(|_| loss.handle(&mut state, Timestamp::ZERO));
+        fates.filter(|fate| *fate != Fate::Leaves(Timestamp::ZERO)).count() as u32
     }
 
     #[test]
@@ -52,9 +50,10 @@ mod tests {
     #[test]
     fn losses_are_independent_of_one_another() {
         // After a loss the next packet is lost as often as any other: 10^6 x 0.1 x 0.1 pairs, standard error about 95.
-        let mut loss = Loss::new(Probability::new(0.1).unwrap(), Draw::new(12));
-        let fates: Vec<bool> =
-            (0..1_000_000).map(|_| loss.handle(Timestamp::ZERO) == Fate::Dropped(DropCause::Loss)).collect();
+        let (loss, mut state) = (Loss::new(Probability::new(0.1).unwrap()), [12, 0]);
+        let fates: Vec<bool> = (0..1_000_000)
+            .map(|_| loss.handle(&mut state, Timestamp::ZERO) == Fate::Dropped(DropCause::Loss))
+            .collect();
         let pairs = fates.windows(2).filter(|pair| pair[0] && pair[1]).count();
         assert!((9_500..=10_500).contains(&pairs), "{pairs}");
     }

@@ -13,22 +13,19 @@
 use ledger::DropCause;
 use units::{BitRate, Bytes, Timestamp};
 
-use super::Fate;
+use super::{Fate, State};
 use crate::spec::QueueLimit;
 
-/// A bit rate with a queue in front of it.
-#[derive(Clone, Copy, Debug)]
+/// A bit rate with a queue in front of it. Its state is when everything accepted has been sent, to the nanosecond
+/// below, and the rest of that nanosecond in units of 1/rate ns: 0 to rate - 1.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Rate {
     rate: BitRate,
-    /// When everything accepted has been sent, to the nanosecond below; `remainder` is the rest of that nanosecond.
-    free_at: Timestamp,
-    /// In units of 1/rate ns, 0 to rate - 1.
-    remainder: u64,
     limit: Backlog,
 }
 
 /// [`QueueLimit`] in whole numbers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Backlog {
     Bytes(u64),
     Nanos(u64),
@@ -41,30 +38,29 @@ impl Rate {
             QueueLimit::Packets(_) => unreachable!("counted packets need the stored queue"),
             QueueLimit::Time(time) => Backlog::Nanos(units::time::saturating_nanos(time)),
         };
-        Rate { rate, free_at: Timestamp::ZERO, remainder: 0, limit }
+        Rate { rate, limit }
     }
 
     #[inline]
-    pub(crate) fn handle(&mut self, at: Timestamp, size: Bytes) -> Fate {
-        let wait = self.free_at.as_nanos().saturating_sub(at.as_nanos());
-        if wait == 0 && self.free_at < at {
-            self.free_at = at;
-            self.remainder = 0;
+    pub(super) fn handle(&self, [free_at, remainder]: &mut State, at: Timestamp, size: Bytes) -> Fate {
+        let at = at.as_nanos();
+        let wait = free_at.saturating_sub(at);
+        if wait == 0 && *free_at < at {
+            (*free_at, *remainder) = (at, 0);
         }
-        if self.is_full(wait, size) {
+        if self.is_full(wait, *remainder, size) {
             return Fate::Dropped(DropCause::QueueFull);
         }
-        let (nanos, remainder) = self.rate.nanos_for(size, self.remainder);
-        self.free_at = Timestamp::from_nanos(self.free_at.as_nanos().saturating_add(nanos));
-        self.remainder = remainder;
+        let (nanos, rest) = self.rate.nanos_for(size, *remainder);
+        *free_at = free_at.saturating_add(nanos);
+        *remainder = rest;
         // The last bit leaves within this nanosecond: rounded up, or it would be early.
-        let leaves = self.free_at.as_nanos().saturating_add(u64::from(remainder > 0));
-        Fate::Leaves(Timestamp::from_nanos(leaves))
+        Fate::Leaves(Timestamp::from_nanos(free_at.saturating_add(u64::from(rest > 0))))
     }
 
-    /// Whether a packet of `size` that would wait for `wait` ns (and the remainder) is one too many.
+    /// Whether a packet of `size` that would wait for `wait` ns and the remainder is one too many.
     #[inline]
-    fn is_full(&self, wait: u64, size: Bytes) -> bool {
+    fn is_full(&self, wait: u64, remainder: u64, size: Bytes) -> bool {
         if wait == 0 {
             return false;
         }
@@ -72,7 +68,7 @@ impl Rate {
             Backlog::Nanos(limit) => wait > limit,
             // In bits times 10^9, where backlog and limit are whole numbers: no division, no rounding.
             Backlog::Bytes(limit) => {
-                let backlog = u128::from(wait) * u128::from(self.rate.bits_per_second()) + u128::from(self.remainder);
+                let backlog = u128::from(wait) * u128::from(self.rate.bits_per_second()) + u128::from(remainder);
                 backlog + u128::from(size.0) * BYTE > u128::from(limit) * BYTE
             }
         }
@@ -90,8 +86,17 @@ mod tests {
 
     use super::*;
 
-    fn rate(bits: u64, queue: QueueLimit) -> Rate {
-        Rate::new(BitRate::from_bits_per_second(bits).unwrap(), queue)
+    /// A rate and its state.
+    struct Link(Rate, State);
+
+    impl Link {
+        fn handle(&mut self, at: Timestamp, size: Bytes) -> Fate {
+            self.0.handle(&mut self.1, at, size)
+        }
+    }
+
+    fn rate(bits: u64, queue: QueueLimit) -> Link {
+        Link(Rate::new(BitRate::from_bits_per_second(bits).unwrap(), queue), [0; 2])
     }
 
     fn at(nanos: u64) -> Timestamp {

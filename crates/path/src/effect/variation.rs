@@ -1,11 +1,8 @@
 //! Delay that varies from packet to packet without changing their order.
 
-use std::time::Duration;
-
 use units::Timestamp;
-use units::time::saturating_nanos;
 
-use super::Fate;
+use super::{Fate, State};
 use crate::draw::Draw;
 
 /// What a packet takes longer than the fastest one: drawn evenly from 0 to twice the variation, both ends included.
@@ -14,26 +11,27 @@ use crate::draw::Draw;
 /// A packet never overtakes the one in front of it: where packets come closer together than the variation, some are
 /// held back by their predecessor, so the *got* delays have a somewhat larger mean and a smaller spread than asked.
 /// Packets farther apart than twice the variation get exactly what was drawn.
-#[derive(Clone, Copy, Debug)]
+///
+/// Its state is the draws, and when the packet before left.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Variation {
     /// Number of whole nanoseconds to draw from.
     span: u64,
-    /// When the packet before left.
-    last: Timestamp,
-    draw: Draw,
 }
 
 impl Variation {
-    pub(crate) fn new(variation: Duration, draw: Draw) -> Self {
-        let span = saturating_nanos(variation).saturating_mul(2).saturating_add(1);
-        Variation { span, last: Timestamp::ZERO, draw }
+    /// A variation of so many nanoseconds either way.
+    pub(crate) fn new(nanos: u64) -> Self {
+        Variation { span: nanos.saturating_mul(2).saturating_add(1) }
     }
 
     #[inline]
-    pub(crate) fn handle(&mut self, at: Timestamp) -> Fate {
-        let leaves = at.as_nanos().saturating_add(self.draw.below(self.span));
-        self.last = Timestamp::from_nanos(leaves).max(self.last);
-        Fate::Leaves(self.last)
+    pub(super) fn handle(&self, [key, last]: &mut State, at: Timestamp) -> Fate {
+        let mut draw = Draw::new(*key);
+        let leaves = at.as_nanos().saturating_add(draw.below(self.span));
+        *key = draw.key();
+        *last = leaves.max(*last);
+        Fate::Leaves(Timestamp::from_nanos(*last))
     }
 }
 
@@ -43,8 +41,8 @@ mod tests {
 
     use super::*;
 
-    fn leaves(variation: &mut Variation, at: u64) -> u64 {
-        match variation.handle(Timestamp::from_nanos(at)) {
+    fn leaves((variation, state): &mut (Variation, State), at: u64) -> u64 {
+        match variation.handle(state, Timestamp::from_nanos(at)) {
             Fate::Leaves(leaves) => leaves.as_nanos(),
             Fate::Dropped(cause) => panic!("{cause:?}"),
         }
@@ -52,7 +50,7 @@ mod tests {
 
     #[test]
     fn packets_far_apart_get_the_asked_mean_and_both_ends() {
-        let mut variation = Variation::new(Duration::from_micros(100), Draw::new(2));
+        let mut variation = (Variation::new(100_000), [2, 0]);
         let drawn: Vec<f64> = (0..100_000u64)
             .map(|packet| (leaves(&mut variation, packet * 1_000_000) - packet * 1_000_000) as f64)
             .collect();
@@ -65,7 +63,7 @@ mod tests {
 
     #[test]
     fn both_ends_are_drawn_and_nothing_beyond() {
-        let mut variation = Variation::new(Duration::from_nanos(3), Draw::new(1));
+        let mut variation = (Variation::new(3), [1, 0]);
         let drawn: Vec<u64> = (0..1000).map(|packet| leaves(&mut variation, packet * 100) - packet * 100).collect();
         assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&0), Some(&6)));
     }
@@ -76,7 +74,7 @@ mod tests {
         fn order_is_kept(
             variation in 0u64..2_000_000, seed: u64, gaps in prop::collection::vec(0u64..3_000_000, 1..100),
         ) {
-            let mut link = Variation::new(Duration::from_nanos(variation), Draw::new(seed));
+            let mut link = (Variation::new(variation), [seed, 0]);
             let (mut now, mut last) = (0, 0);
             for gap in gaps {
                 now += gap;

@@ -3,11 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use units::parse_duration;
-use units::time::saturating_nanos;
-
 use super::Files;
 use super::error::ProfileError;
+use super::lines::{cells, content, content_error, line_error, read, typed_rtt};
 
 /// A distribution by its quantiles: straight lines between points, flat beyond the first and the last. So nothing is
 /// ever nearer or farther than what the file says.
@@ -113,38 +111,12 @@ fn parse_sample(text: &str, file: &Path) -> Result<Vec<u64>, ProfileError> {
     Ok(sample)
 }
 
-fn read(what: &'static str, file: &Path, files: Files<'_>) -> Result<String, ProfileError> {
-    files(file).map_err(|source| ProfileError::Read { what, file: file.to_owned(), source })
-}
-
-/// Lines with their numbers, without blank ones and comments.
-fn content(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
-    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-}
-
-fn cells(line: &str) -> impl Iterator<Item = &str> {
-    line.split(',').map(str::trim)
-}
-
-fn typed_rtt(cell: &str) -> Result<u64, String> {
-    parse_duration(cell).map(saturating_nanos).map_err(|error| error.to_string())
-}
-
 fn rtt_ns(cell: &str) -> Result<u64, String> {
     let longest = 3_600_000_000_000_000;
     cell.parse()
         .ok()
         .filter(|&nanos| nanos <= longest)
         .ok_or_else(|| format!("`{cell}` is not an RTT in whole nanoseconds, at most 1000h"))
-}
-
-fn line_error(file: &Path, line: usize, message: impl Into<String>) -> ProfileError {
-    ProfileError::Line { file: file.to_owned(), line, message: message.into() }
-}
-
-fn content_error(file: &Path, message: &str) -> ProfileError {
-    ProfileError::Content { file: file.to_owned(), message: message.to_owned() }
 }
 
 #[cfg(test)]

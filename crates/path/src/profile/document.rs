@@ -6,15 +6,19 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use units::time::saturating_nanos;
-use units::{BitRate, Bytes, Limit, Probability, parse_duration};
+use units::{Probability, parse_duration};
 
+use super::class::{Class, Shared};
 use super::curve::{Curve, read_sample};
 use super::error::ProfileError;
+use super::link::{Folder, LinkTyped};
 use super::rtt::Rtt;
-use super::{Access, Class, Files, Profile};
-use crate::spec::QueueLimit;
+use super::series::read_series;
+use super::{Files, Profile};
+use crate::spec::{Between, DelayOverTime, EffectSpec};
+use crate::typed::{PlannedChange, name_of_class};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,12 +27,16 @@ struct Document {
     #[serde(default)]
     about: String,
     clients: Vec<ClassTyped>,
-    shared: Option<IgnoredAny>,
+    #[serde(default)]
+    shared: SharedTyped,
+    #[serde(default)]
+    changes: Vec<PlannedChange>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClassTyped {
+    name: Option<String>,
     share: Probability,
     rtt: RttTyped,
     #[serde(default, with = "units::time::text")]
@@ -36,31 +44,54 @@ struct ClassTyped {
     #[serde(default = "half")]
     up_share: Probability,
     #[serde(default)]
-    up: AccessTyped,
+    up: LinkTyped,
     #[serde(default)]
-    down: AccessTyped,
+    down: LinkTyped,
+    #[serde(default)]
+    shared: SharedTyped,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AccessTyped {
-    rate: Option<BitRate>,
-    queue: Option<QueueTyped>,
-    loss: Option<LossTyped>,
+struct SharedTyped {
+    #[serde(default)]
+    up: LinkTyped,
+    #[serde(default)]
+    down: LinkTyped,
 }
 
 /// `"48ms"`, or a table of one distribution.
 enum RttTyped {
     Constant(Duration),
-    Distribution(Distribution),
+    Table(RttTable),
 }
 
+/// One of the first four.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RttTable {
+    lognormal: Option<LogNormalTyped>,
+    quantiles: Option<QuantilesTyped>,
+    file: Option<PathBuf>,
+    over_time: Option<OverTimeTyped>,
+    /// With `over_time` only, as is `repeats`.
+    between: Option<BetweenTyped>,
+    repeats: Option<bool>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Distribution {
-    Lognormal(LogNormalTyped),
-    Quantiles(QuantilesTyped),
+enum BetweenTyped {
+    Steps,
+    Lines,
+}
+
+/// `"rtts.csv"`, or the rows themselves: `[["0s", "48ms"], ["10s", "96ms"]]`.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "over_time is the name of a CSV file, or rows such as [[\"0s\", \"48ms\"]]")]
+enum OverTimeTyped {
     File(PathBuf),
+    Rows(Vec<(TimeText, TimeText)>),
 }
 
 #[derive(Deserialize)]
@@ -81,12 +112,6 @@ enum QuantilesTyped {
     Rows(Vec<(f64, u64)>),
 }
 
-/// `"64KB"` or `"200ms"`.
-struct QueueTyped(QueueLimit);
-
-/// A probability; the table of a loss model is refused by its name.
-struct LossTyped(Probability);
-
 /// Shares may miss 1 by this much: six decimal places, as people round.
 const SHARES_TOLERANCE: f64 = 1e-6;
 
@@ -94,58 +119,125 @@ const SHARES_TOLERANCE: f64 = 1e-6;
 pub(super) fn parse(text: &str, file: &Path, files: Files<'_>) -> Result<Profile, ProfileError> {
     let document: Document = toml::from_str(text).map_err(|error| syntax(text, file, &error))?;
     let wrong = |message: String| ProfileError::Content { file: file.to_owned(), message };
-    if document.shared.is_some() {
-        return Err(wrong("[shared] (an access link all clients share) is not supported yet; leave it out".to_owned()));
-    }
     let total = document.clients.iter().fold(0.0, |sum, class| sum + class.share.value());
     if (total - 1.0).abs() > SHARES_TOLERANCE {
         return Err(wrong(format!("the shares of all [[clients]] add to {total}, not to 1")));
     }
-    let folder = file.parent().unwrap_or(Path::new(""));
+    let folder = Folder { path: file.parent().unwrap_or(Path::new("")), files };
     let classes = document.clients.into_iter().enumerate().map(|(index, class)| {
         let within = |message: String| wrong(format!("[[clients]] number {}: {message}", index + 1));
-        meaning(class, folder, files, within)
+        meaning(class, folder, within)
     });
-    Ok(Profile { name: document.name, about: document.about, classes: classes.collect::<Result<_, _>>()? })
+    let classes: Vec<Class> = classes.collect::<Result<_, _>>()?;
+    for (index, class) in classes.iter().enumerate() {
+        if let Some(name) = &class.name
+            && classes[..index].iter().any(|other| other.name.as_ref() == Some(name))
+        {
+            return Err(wrong(format!("two [[clients]] are named `{name}`")));
+        }
+    }
+    let shared = shared(document.shared, folder, |message| wrong(format!("[shared] {message}")))?;
+    let mut profile = Profile { name: document.name, about: document.about, classes, shared, changes: Vec::new() };
+    for (index, change) in document.changes.into_iter().enumerate() {
+        profile.add(change).map_err(|message| wrong(format!("[[changes]] number {}: {message}", index + 1)))?;
+    }
+    Ok(profile)
 }
 
 /// What one class means.
 fn meaning(
     typed: ClassTyped,
-    folder: &Path,
-    files: Files<'_>,
+    folder: Folder<'_>,
     wrong: impl Fn(String) -> ProfileError,
 ) -> Result<Class, ProfileError> {
-    let access = |direction: &str, typed: AccessTyped| {
-        if typed.queue.is_some() && typed.rate.is_none() {
-            return Err(wrong(format!("{direction}: a queue without a rate never fills; give a rate or leave it out")));
+    if let Some(name) = &typed.name {
+        name_of_class(name).map_err(&wrong)?;
+        if name.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(wrong(format!("the name `{name}` could be a class's number; put a letter in it")));
         }
-        Ok(Access {
-            rate: typed.rate.map_or(Limit::Unlimited, Limit::At),
-            queue: typed.queue.map_or(QueueLimit::DEFAULT, |queue| queue.0),
-            loss: typed.loss.map_or(Probability::ZERO, |loss| loss.0),
-        })
-    };
-    let rtt = match typed.rtt {
-        RttTyped::Constant(rtt) => Rtt::Constant(rtt),
-        RttTyped::Distribution(Distribution::Lognormal(typed)) => log_normal(typed).map_err(&wrong)?,
-        RttTyped::Distribution(Distribution::Quantiles(QuantilesTyped::File(file))) => {
-            Rtt::Quantiles(Curve::read(&folder.join(file), files)?)
+    }
+    let link = |direction: &str, link: LinkTyped| {
+        let within = |message: String| wrong(format!("{direction}: {message}"));
+        let mut effects = link.effects(folder, within)?;
+        let varies = |effect: &EffectSpec| matches!(effect, EffectSpec::Variation(_));
+        if !typed.variation.is_zero() {
+            if effects.iter().any(varies) {
+                return Err(wrong(format!(
+                    "{direction}: variation is given here and for the whole class; leave one out"
+                )));
+            }
+            // Last, next to the propagation, which it varies.
+            effects.push(EffectSpec::Variation(typed.variation));
         }
-        RttTyped::Distribution(Distribution::Quantiles(QuantilesTyped::Rows(rows))) => {
-            let within = |(index, message)| wrong(format!("quantiles, row {}: {message}", index + 1));
-            Rtt::Quantiles(Curve::new(rows).map_err(within)?)
-        }
-        RttTyped::Distribution(Distribution::File(file)) => Rtt::Sample(read_sample(&folder.join(file), files)?),
+        Ok::<_, ProfileError>(effects)
     };
     Ok(Class {
+        name: typed.name,
         share: typed.share.value(),
-        rtt,
-        variation: typed.variation,
+        rtt: rtt(typed.rtt, folder, &wrong)?,
         up_share: typed.up_share.value(),
-        up: access("up", typed.up)?,
-        down: access("down", typed.down)?,
+        up: link("up", typed.up)?,
+        down: link("down", typed.down)?,
+        shared: shared(typed.shared, folder, |message| wrong(format!("shared {message}")))?,
     })
+}
+
+/// A link that many share: rates and losses, no distance of its own.
+fn shared(
+    typed: SharedTyped,
+    folder: Folder<'_>,
+    wrong: impl Fn(String) -> ProfileError,
+) -> Result<Shared, ProfileError> {
+    let link = |direction: &str, link: LinkTyped| {
+        let within = |message: String| wrong(format!("{direction}: {message}"));
+        let effects = link.effects(folder, within)?;
+        if effects.iter().any(|effect| matches!(effect, EffectSpec::Delay(_) | EffectSpec::Variation(_))) {
+            return Err(wrong(format!(
+                "{direction}: a shared link has no delay or variation of its own; give them to the clients, in rtt and variation"
+            )));
+        }
+        Ok(effects)
+    };
+    Ok(Shared { up: link("up", typed.up)?, down: link("down", typed.down)? })
+}
+
+fn rtt(typed: RttTyped, folder: Folder<'_>, wrong: impl Fn(String) -> ProfileError) -> Result<Rtt, ProfileError> {
+    let table = match typed {
+        RttTyped::Constant(rtt) => return Ok(Rtt::Constant(rtt)),
+        RttTyped::Table(table) => table,
+    };
+    if table.over_time.is_none() && (table.between.is_some() || table.repeats.is_some()) {
+        return Err(wrong("rtt: between and repeats belong to over_time".to_owned()));
+    }
+    let at = |file: PathBuf| folder.path.join(file);
+    match (table.lognormal, table.quantiles, table.file, table.over_time) {
+        (Some(typed), None, None, None) => log_normal(typed).map_err(&wrong),
+        (None, Some(QuantilesTyped::File(file)), None, None) => {
+            Ok(Rtt::Quantiles(Curve::read(&at(file), folder.files)?))
+        }
+        (None, Some(QuantilesTyped::Rows(rows)), None, None) => {
+            let within = |(index, message)| wrong(format!("quantiles, row {}: {message}", index + 1));
+            Ok(Rtt::Quantiles(Curve::new(rows).map_err(within)?))
+        }
+        (None, None, Some(file), None) => Ok(Rtt::Sample(read_sample(&at(file), folder.files)?)),
+        (None, None, None, Some(typed)) => {
+            let between = match table.between {
+                Some(BetweenTyped::Lines) => Between::Lines,
+                Some(BetweenTyped::Steps) | None => Between::Steps,
+            };
+            let repeats = table.repeats.unwrap_or(false);
+            let series = match typed {
+                OverTimeTyped::File(file) => read_series(&at(file), folder.files, between, repeats)?,
+                OverTimeTyped::Rows(rows) => {
+                    let points = rows.into_iter().map(|(TimeText(time), TimeText(rtt))| (time, rtt)).collect();
+                    DelayOverTime::new(points, between, repeats)
+                        .map_err(|(index, message)| wrong(format!("over_time, row {}: {message}", index + 1)))?
+                }
+            };
+            Ok(Rtt::OverTime(series))
+        }
+        _ => Err(wrong("rtt: exactly one of lognormal, quantiles, file, over_time is wanted".to_owned())),
+    }
 }
 
 fn log_normal(LogNormalTyped { median, sigma, min, max }: LogNormalTyped) -> Result<Rtt, String> {
@@ -190,7 +282,7 @@ impl<'de> Deserialize<'de> for RttTyped {
             type Value = RttTyped;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an RTT such as \"48ms\", or { lognormal = .. }, { quantiles = .. }, { file = \"..\" }")
+                f.write_str("an RTT such as \"48ms\", or { lognormal = .. }, { quantiles = .. }, { file = \"..\" }, { over_time = .. }")
             }
 
             fn visit_str<E: Error>(self, typed: &str) -> Result<RttTyped, E> {
@@ -198,7 +290,7 @@ impl<'de> Deserialize<'de> for RttTyped {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RttTyped, A::Error> {
-                Distribution::deserialize(MapAccessDeserializer::new(map)).map(RttTyped::Distribution)
+                RttTable::deserialize(MapAccessDeserializer::new(map)).map(RttTyped::Table)
             }
         }
 
@@ -223,7 +315,7 @@ impl<'de> Deserialize<'de> for QuantilesTyped {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut typed: A) -> Result<QuantilesTyped, A::Error> {
                 let mut rows = Vec::new();
-                while let Some((quantile, RttText(rtt))) = typed.next_element::<(f64, RttText)>()? {
+                while let Some((quantile, TimeText(rtt))) = typed.next_element::<(f64, TimeText)>()? {
                     rows.push((quantile, saturating_nanos(rtt)));
                 }
                 Ok(QuantilesTyped::Rows(rows))
@@ -234,57 +326,7 @@ impl<'de> Deserialize<'de> for QuantilesTyped {
     }
 }
 
-/// One RTT with its unit.
+/// A time with its unit.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct RttText(#[serde(with = "units::time::text")] Duration);
-
-impl<'de> Deserialize<'de> for QueueTyped {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let typed = String::deserialize(deserializer)?;
-        let bytes = typed.parse::<Bytes>().map(QueueLimit::Bytes);
-        let limit = bytes.or_else(|_| parse_duration(&typed).map(QueueLimit::Time));
-        limit.map(QueueTyped).map_err(|_| {
-            D::Error::custom(format!("`{typed}` is not a queue limit; it is written like 64KB (bytes) or 200ms (time)"))
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for LossTyped {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Typed;
-
-        impl<'de> Visitor<'de> for Typed {
-            type Value = LossTyped;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a probability such as 0.01 or \"1%\"")
-            }
-
-            fn visit_f64<E: Error>(self, value: f64) -> Result<LossTyped, E> {
-                Probability::new(value)
-                    .map(LossTyped)
-                    .ok_or_else(|| E::custom(format!("{value} is not a probability, from 0 to 1")))
-            }
-
-            fn visit_i64<E: Error>(self, value: i64) -> Result<LossTyped, E> {
-                self.visit_f64(value as f64)
-            }
-
-            fn visit_str<E: Error>(self, typed: &str) -> Result<LossTyped, E> {
-                typed.parse().map(LossTyped).map_err(E::custom)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LossTyped, A::Error> {
-                match map.next_key::<String>()? {
-                    Some(model) if model == "gilbert_elliott" => Err(A::Error::custom(
-                        "loss by gilbert_elliott is not supported yet; give a probability such as 0.01",
-                    )),
-                    _ => Err(A::Error::custom("loss is a probability such as 0.01 or \"1%\"")),
-                }
-            }
-        }
-
-        deserializer.deserialize_any(Typed)
-    }
-}
+struct TimeText(#[serde(with = "units::time::text")] Duration);

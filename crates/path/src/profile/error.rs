@@ -34,4 +34,7 @@ pub enum ProfileError {
         /// What is wrong, and what would be right.
         message: String,
     },
+    /// A change of what the path does not have.
+    #[error("{0}")]
+    Change(String),
 }

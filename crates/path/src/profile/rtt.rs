@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use units::format_duration;
 use units::time::saturating_nanos;
 
 use super::curve::Curve;
+use crate::spec::DelayOverTime;
 
 /// How the RTTs of one class are distributed.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,10 +18,12 @@ pub(super) enum Rtt {
     Quantiles(Curve),
     /// Measured RTTs in ns, sorted, at least one.
     Sample(Vec<u64>),
+    /// The same for all, but not at every time.
+    OverTime(DelayOverTime),
 }
 
 impl Rtt {
-    /// The RTT below which a share `q` of the class lies, `q` above 0 and below 1.
+    /// The RTT below which a share `q` of the class lies, `q` above 0 and below 1; the mean of one that changes.
     pub(super) fn quantile(&self, q: f64) -> Duration {
         match self {
             Rtt::Constant(rtt) => *rtt,
@@ -36,29 +38,7 @@ impl Rtt {
                 let rank = (q * sorted.len() as f64) as usize;
                 Duration::from_nanos(sorted[rank.min(sorted.len() - 1)])
             }
-        }
-    }
-
-    /// In a few words, for people.
-    pub(super) fn describe(&self) -> String {
-        match self {
-            Rtt::Constant(rtt) => format_duration(*rtt),
-            Rtt::LogNormal { median, sigma, min, max } => {
-                let mut words = format!("log-normal, median {}, sigma {sigma}", format_duration(*median));
-                if *min > Duration::ZERO {
-                    words.push_str(&format!(", at least {}", format_duration(*min)));
-                }
-                if *max < super::document::LONGEST {
-                    words.push_str(&format!(", at most {}", format_duration(*max)));
-                }
-                words
-            }
-            Rtt::Quantiles(curve) => {
-                format!("along a curve of {} points, median {}", curve.len(), format_duration(self.quantile(0.5)))
-            }
-            Rtt::Sample(sorted) => {
-                format!("as {} measured, median {}", sorted.len(), format_duration(self.quantile(0.5)))
-            }
+            Rtt::OverTime(series) => series.mean(),
         }
     }
 }

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use units::Bytes;
 
 use super::*;
+use crate::spec::{ChangeKind, EffectSpec, LinkSpec, Propagation, QueueLimit, RateSpec};
 
 const DISK: Files<'static> = &|file| std::fs::read_to_string(file);
 
@@ -20,14 +21,37 @@ fn mean_ms(paths: &[ClientPath]) -> f64 {
 
 #[test]
 fn every_built_in_profile_is_one_and_says_where_it_comes_from() {
-    let names: Vec<&str> = Profile::names().collect();
-    assert_eq!(names, ["lan", "koshien-2001"]);
-    for name in names {
+    for name in Profile::names() {
         let profile = Profile::builtin(name).unwrap();
         assert_eq!(profile.name(), name);
         assert!(!profile.about().is_empty());
+        let text = Profile::builtin_text(name).unwrap();
+        let sourced = text.contains("# Sources") || text.contains("ssumed") || text.contains("# Published");
+        assert!(sourced, "{name}: where its figures come from, and which are assumed");
+        let years = (1990..2030).filter(|year| text.contains(&year.to_string())).count();
+        assert!(years > 0, "{name}: of which year its figures are");
     }
     assert!(Profile::builtin("koshien").is_none());
+}
+
+/// Who is farther on paper is farther here, and so is who has less.
+#[test]
+fn built_in_profiles_are_in_a_sane_order() {
+    let median = |name: &str| Profile::builtin(name).unwrap().clients(101)[50].rtt();
+    let rtts: Vec<Duration> = ["lan", "fiber", "cable", "5g", "4g", "dialup-56k", "3g"].map(median).to_vec();
+    assert!(rtts.is_sorted_by(|a, b| a < b), "{rtts:?}");
+    assert!(median("leo-satellite") < median("4g"));
+    let near = Profile::builtin("geo-satellite").unwrap().clients(1000);
+    assert!(near.iter().all(|client| client.rtt() > Duration::from_millis(477)), "light is not faster");
+    let down = |name: &str| {
+        let clients = Profile::builtin(name).unwrap().clients(1);
+        clients[0].down.rate().value().unwrap().bits_per_second()
+    };
+    let rates = ["dialup-56k", "3g", "geo-satellite", "dsl", "4g", "leo-satellite", "5g", "cable", "fiber"].map(down);
+    assert!(rates.is_sorted_by(|a, b| a < b), "{rates:?}");
+    let mean = |name: &str| mean_ms(&Profile::builtin(name).unwrap().clients(1000));
+    let mixes = ["country-high-income", "world", "country-low-income"].map(mean);
+    assert!(mixes.is_sorted_by(|a, b| a < b), "{mixes:?}");
 }
 
 #[test]
@@ -86,8 +110,8 @@ fn a_file_says_everything_the_design_shows() {
     let lines = profile.describe();
     assert_eq!(
         lines[0],
-        "70% of clients: RTT 48ms, each way +-2ms, 25% of it on the way up; up 512kbit, queue 64KB, loss 0.1%; \
-         down 8Mbit, queue 150ms, loss 1%"
+        "70% of clients: RTT 48ms, each way +-2ms, 25% of it on the way up; up loss 0.1%, 512kbit, queue 64KB; \
+         down loss 1%, 8Mbit, queue 150ms"
     );
     assert!(lines[1].starts_with("30% of clients: RTT log-normal, median 20ms, sigma 0.5"), "{}", lines[1]);
 }
@@ -158,19 +182,12 @@ fn what_is_wrong_is_refused_with_file_line_and_reason() {
         ("rtt = \"48ms\"\ndown = { speed = \"1Mbit\" }", ":5: unknown field `speed`"),
         ("rtt = \"48ms\"\ndown = { rate = \"10\" }", ":5: `10` has no unit"),
         ("rtt = \"48ms\"\ndown = { queue = \"64KB\" }", "down: a queue without a rate"),
-        ("rtt = \"48ms\"\ndown = { rate = \"1Mbit\", queue = \"64\" }", ":5: `64` is not a queue limit"),
-        ("rtt = \"48ms\"\nup = { loss = 1.5 }", ":5: 1.5 is not a probability"),
-        (
-            "rtt = \"48ms\"\nup = { loss = { gilbert_elliott = {} } }",
-            ":5: loss by gilbert_elliott is not supported yet",
-        ),
-        ("rtt = \"48ms\"\nup = { loss = { x = 1 } }", ":5: loss is a probability"),
+        ("rtt = \"48ms\"\ndown = { rate = \"1Mbit\", queue = \"64\" }", ":5: `64` has no unit; a queue limit"),
+        ("rtt = \"48ms\"\nup = { loss = 1.5 }", ":5: `1.5` is out of range"),
+        ("rtt = \"48ms\"\nup = { loss = { gilbert_elliott = {} } }", ":5: missing field `to_bad`"),
+        ("rtt = \"48ms\"\nup = { loss = { x = 1 } }", ":5: unknown field `x`, expected `gilbert_elliott`"),
         ("rtt = \"48ms\"\nup_share = 1.1", ":5: "),
-        (
-            "rtt = \"48ms\"\n[shared]\ndown = { rate = \"1Mbit\" }",
-            "[shared] (an access link all clients share) is not supported yet",
-        ),
-        ("rtt = { pareto = 1 }", ":4: unknown variant `pareto`"),
+        ("rtt = { pareto = 1 }", ":4: unknown field `pareto`"),
         ("rtt = { lognormal = { median = \"1ms\", sigma = 1.3, mode = 1 } }", ":4: unknown field `mode`"),
         ("rtt = { lognormal = { median = \"0\", sigma = 1.3 } }", "number 1: lognormal: the median must be above 0"),
         ("rtt = { lognormal = { median = \"1ms\", sigma = -1 } }", "sigma is -1, but must be from 0 to 10"),
@@ -201,4 +218,194 @@ proptest! {
             prop_assert!((share * f64::from(n) - f64::from(count)).abs() < 1.0 + 1e-6);
         }
     }
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[test]
+fn effects_nest_in_the_order_written() {
+    let profile = class(
+        r#"
+        rtt = "40ms"
+        variation = "2ms"
+        up = { duplicate = "1%", loss = 0.01, reorder = "1%,7ms", rate = "1Mbit", corrupt = 0.001, queue = "100 packets" }
+        down = [
+            { rate = "8Mbit", queue = { limit = "256KB", codel = { target = "6ms" } } },
+            { loss = { gilbert_elliott = { to_bad = 0.01, to_good = 0.3 } } },
+            { reorder = { probability = "1%" } },
+            { delay = "3ms" },
+            { rate = "4Mbit" },
+        ]
+        "#,
+    )
+    .unwrap();
+    let client = &profile.clients(1)[0];
+    let kinds = |link: &LinkSpec| -> Vec<&'static str> {
+        let kind = |effect: &EffectSpec| match effect {
+            EffectSpec::Loss(_) => "loss",
+            EffectSpec::GilbertElliott(_) => "bursts",
+            EffectSpec::Corrupt(_) => "corrupt",
+            EffectSpec::Duplicate(_) => "duplicate",
+            EffectSpec::Bottleneck(_) => "rate",
+            EffectSpec::Reorder(_) => "reorder",
+            EffectSpec::Variation(_) => "variation",
+            EffectSpec::Delay(_) => "delay",
+        };
+        link.effects.iter().map(kind).collect()
+    };
+    assert_eq!(kinds(&client.up), ["loss", "corrupt", "duplicate", "rate", "reorder", "variation"]);
+    assert_eq!(kinds(&client.down), ["rate", "bursts", "reorder", "delay", "rate", "variation"]);
+    assert_eq!((client.up.delay(), client.down.delay()), (ms(20), ms(23)));
+    let bursts = 0.01 / 0.31;
+    assert!((client.down.loss() - bursts).abs() < 1e-12);
+    let line = &profile.describe()[0];
+    assert!(
+        line.ends_with(
+            "RTT 40ms, each way +-2ms; up loss 1%, 0.1% corrupted, 1% twice, 1Mbit, queue 100 packets, 1% held back by \
+             7ms; down 8Mbit, queue 256KB codel:6ms,100ms, loss in bursts, mean 3.2258% (bad after 1% of packets, good \
+             after 30%), 1% held back by 5ms, delay 3ms, 4Mbit, queue 200ms"
+        ),
+        "{line}"
+    );
+}
+
+#[test]
+fn what_clients_share_and_what_changes() {
+    let profile = parse(
+        r#"
+        name = "p"
+        [[clients]]
+        name = "far"
+        share = 0.5
+        rtt = "100ms"
+        shared = { up = { rate = "2Mbit" }, down = { rate = "5Mbit", queue = "1MB" } }
+        [[clients]]
+        share = 0.5
+        rtt = { over_time = [["0s", "10ms"], ["10s", "30ms"]], between = "lines", repeats = true }
+        up_share = 0.25
+        [shared]
+        down = { rate = "100Mbit", loss = "1%" }
+        [[changes]]
+        at = "10s"
+        for = "3s"
+        outage = true
+        [[changes]]
+        at = "1s"
+        clients = "far"
+        rtt = "x2"
+        [[changes]]
+        at = "2s"
+        clients = 2
+        loss = "5%"
+        [[changes]]
+        at = "3s"
+        shared = true
+        rate = "x0.5"
+        [[changes]]
+        at = "4s"
+        shared = true
+        clients = "far"
+        outage = true
+        "#,
+    )
+    .unwrap();
+    let path = profile.path(5);
+    assert_eq!((path.shared.len(), &path.shared[0].members, &path.shared[1].members), (2, &(0..3), &(0..5)));
+    assert_eq!((path.shared[0].up.len(), path.shared[1].up.len(), path.shared[1].down.len()), (1, 0, 2));
+    let places: Vec<Where> = path.changes.iter().map(|change| change.place.clone()).collect();
+    let (all, far, second) = (Where::Clients(0..5), Where::Clients(0..3), Where::Clients(3..5));
+    assert_eq!(places, [all, far, second, Where::Shared(1), Where::Shared(0)]);
+    assert_eq!((path.changes[0].at, path.changes[0].lasts), (ms(10_000), Some(ms(3000))));
+    assert!(matches!(path.changes[1].kind, ChangeKind::Delay(factor) if factor.value() == 2.0));
+    let last = &path.clients[4];
+    assert_eq!((last.rtt(), last.up.delay()), (ms(20), ms(5)));
+    assert!(matches!(&last.down.propagation, Propagation::OverTime(series) if series.at(ms(5000)) == ms(15)));
+    // One client: it is of the first class, and the second has none to change.
+    let one = profile.path(1);
+    assert_eq!((one.shared.len(), one.changes.len()), (2, 5));
+    assert_eq!(one.changes[2].place, Where::Clients(1..1));
+    assert_eq!(
+        profile.describe()[2..],
+        [
+            "shared by all, down: loss 1%, 100Mbit, queue 200ms",
+            "at 10s for 3s: outage",
+            "at 1s in far: rtt x2",
+            "at 2s in 2: loss 0.05",
+            "at 3s in shared: rate x0.5",
+            "at 4s in shared far: outage"
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_be_shared_or_changed_is_refused() {
+    let rtt = "rtt = \"48ms\"\n";
+    for (lines, expected) in [
+        ("down = [ { rate = \"1Mbit\", loss = 0.1 } ]", "number 1: down: step 1: one effect is wanted in each step"),
+        ("down = [ {} ]", "but here are 0"),
+        ("down = [ { queue = \"64KB\" } ]", "down: step 1: a queue without a rate"),
+        ("down = 3", ":5: invalid type: integer `3`, expected a link: a table"),
+        ("down = { rate = \"1Mbit\", queue = \"0 packets\" }", ":5: `0 packets` is not a queue limit"),
+        ("down = { rate = \"1Mbit\", queue = { codel = {}, pie = {} } }", ":5: a queue has codel or pie, not both"),
+        ("down = { rate = \"1Mbit\", queue = { codel = { target = \"0ms\" } } }", "must be above 0"),
+        ("down = { rate = \"1Mbit\", queue = { red = {} } }", ":5: unknown field `red`"),
+        ("down = { rate = { trace = \"none.txt\" } }", "cannot read trace of a link `/profiles/none.txt`"),
+        (
+            "variation = \"1ms\"\ndown = { variation = \"1ms\" }",
+            "down: variation is given here and for the whole class",
+        ),
+        ("name = \"a b\"", "letters, digits"),
+        ("name = \"shared\"", "`shared` cannot be the name"),
+        ("name = \"7\"", "could be a class's number"),
+        ("shared = { down = { delay = \"1ms\" } }", "number 1: shared down: a shared link has no delay"),
+        ("[shared]\nup = { variation = \"1ms\" }", "[shared] up: a shared link has no delay or variation"),
+        ("[[changes]]\nat = \"1s\"", ":5: a change is one of"),
+        ("[[changes]]\nat = \"1s\"\noutage = true\nrtt = \"x2\"", ":5: a change is one of"),
+        ("[[changes]]\nat = \"1s\"\nrtt = \"2\"", "`2` is not a factor"),
+        ("[[changes]]\nat = \"1s\"\nrtt = \"x0\"", "`x0` is not a factor"),
+        ("[[changes]]\nat = \"1s\"\nfor = \"0s\"\noutage = true", "it lasts no time"),
+        (
+            "[[changes]]\nat = \"1s\"\nshared = true\noutage = true",
+            "[[changes]] number 1: `1s in shared: outage`: the profile has no [shared] link",
+        ),
+        ("[[changes]]\nat = \"1s\"\nclients = \"far\"\noutage = true", "there is no class `far`; there are 1 to 1"),
+        ("[[changes]]\nat = \"1s\"\nclients = 2\noutage = true", "there is no class `2`"),
+        ("[[changes]]\nat = \"1s\"\nshared = true\nrtt = \"x2\"", "a shared link has no RTT of its own"),
+    ] {
+        let error = class(&format!("{rtt}{lines}")).unwrap_err();
+        assert!(error.starts_with("/profiles/") || error.starts_with("cannot read"), "{error}");
+        assert!(error.contains(expected), "{lines}: {error}");
+        assert!(!error.contains('\n'), "one line: {error}");
+    }
+    for (rtt, expected) in [
+        ("{ over_time = [[\"1s\", \"1ms\"]] }", "over_time, row 1: the first moment must be 0"),
+        ("{ over_time = [[\"0s\", \"1ms\"]], repeats = true }", "at least two points"),
+        ("{ over_time = 3 }", "over_time is the name of a CSV file, or rows"),
+        ("{ quantiles = \"c.csv\", repeats = true }", "between and repeats belong to over_time"),
+        ("{ quantiles = \"c.csv\", file = \"s\" }", "exactly one of"),
+        ("{}", "exactly one of"),
+    ] {
+        let error = class(&format!("rtt = {rtt}")).unwrap_err();
+        assert!(error.starts_with("/profiles/p.toml") && error.contains(expected), "{rtt}: {error}");
+    }
+}
+
+#[test]
+fn traces_are_found_beside_the_profile() {
+    let files: Files<'_> = &|file| {
+        assert_eq!(file, Path::new("/profiles/link.trace"));
+        Ok("1\n2\n3\n".to_owned())
+    };
+    let text = "name = 'p'\n[[clients]]\nshare = 1\nrtt = '0ms'\ndown = { rate = { trace = 'link.trace' } }";
+    let profile = Profile::parse(text, Path::new("/profiles/p.toml"), files).unwrap();
+    let clients = profile.clients(1);
+    let bottleneck = clients[0].down.bottlenecks().next().unwrap();
+    assert!(matches!(&bottleneck.rate, RateSpec::Trace(trace) if trace.moments_ms() == [1, 2, 3]));
+    assert!(
+        profile.describe()[0].ends_with("down trace of 3ms, mean 12.032Mbit, queue 200ms"),
+        "{:?}",
+        profile.describe()
+    );
 }

@@ -35,7 +35,7 @@ pub enum Where {
 pub enum ChangeKind {
     /// Every packet that reaches the link is dropped. What is on the way already goes on.
     Outage,
-    /// Propagation delay, of packets that start to travel meanwhile. Order is kept.
+    /// Propagation delay, and constant delays among the effects, of packets that start to travel meanwhile. Order is kept.
     Delay(Factor),
     /// Rate of every bottleneck, for what is left of the packets that wait in front of it, too.
     Rate(Factor),

@@ -22,8 +22,9 @@ pub enum EffectSpec {
     Bottleneck(Bottleneck),
     /// Overtaken by packets behind it.
     Reorder(Reorder),
-    /// Delay drawn evenly from -variation to +variation around the link's own, order kept. Cut to the link's
-    /// propagation where it is larger, since no delay is negative.
+    /// Delay drawn evenly from -variation to +variation around the link's own, order kept. Cut to the shortest delay that
+    /// the link ever has (its constant delays, its propagation, with their changes) where it is larger, since no delay
+    /// is negative; so on a shared link without [`EffectSpec::Delay`] it does nothing.
     Variation(Duration),
     /// A constant delay besides the propagation.
     Delay(Duration),

@@ -9,7 +9,9 @@ use units::{BitRate, Bytes};
 /// the trace begins again, its moments counted from that of the last line.
 ///
 /// As there, a packet counts [`DeliveryTrace::OVERHEAD`] bytes more than its IP packet (the header of the TUN device), what is left
-/// of an opportunity goes to the next packet waiting, and what nobody waits for is lost.
+/// of an opportunity goes to the next packet waiting, and what nobody waits for is lost. A packet that comes at the very
+/// moment of an opportunity has missed it. The trace counts from time zero, and begins anew at
+/// [`crate::Network::set_start`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryTrace {
     moments_ms: Vec<u64>,

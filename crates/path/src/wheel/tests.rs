@@ -11,6 +11,7 @@ fn at(nanos: u64) -> Timestamp {
 #[test]
 fn an_entry_is_a_cache_line() {
     assert_eq!(size_of::<Entry<crate::network::Held>>(), 64);
+    assert_eq!(size_of::<Entry<crate::network::Event>>(), 64);
 }
 
 #[test]

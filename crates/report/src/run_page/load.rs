@@ -9,7 +9,7 @@ use super::over_time::response_tail;
 use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
 use crate::page::{Section, Table};
 use crate::plot::{Bars, Chart, Quantity};
-use crate::words::{by_frequency, span, total};
+use crate::words::{by_frequency, span, tls_line, total};
 
 /// Offered, carried, failed; levels.
 pub(super) fn figures(load: &Load, run: &Run) -> Section {
@@ -42,7 +42,11 @@ pub(super) fn figures(load: &Load, run: &Run) -> Section {
     if load.backlog.max > 0 {
         level_table = level_table.row(levels("backlog", &load.backlog, "meant to start, not started".into()));
     }
-    Section::new("Load").table(table).table(level_table)
+    let tls = load.tls.as_ref().map(tls_line).unwrap_or_default();
+    let tls = if tls.is_empty() { tls } else { format!("TLS: {tls}.") };
+    let failure = load.tls.as_ref().and_then(|tls| tls.first_failure.as_deref());
+    let failure = failure.map(|why| format!("The first failure of TLS: {why}.")).unwrap_or_default();
+    Section::new("Load").table(table).table(level_table).text(tls).text(failure)
 }
 
 /// The table of times, and their distributions.
@@ -57,6 +61,7 @@ pub(super) fn times(load: &Load, sources: &Sources) -> Section {
             ("response time", &load.response_time_ns),
             ("service time", &load.service_time_ns),
             ("connect", &load.connect_ns),
+            ("TLS handshake", &load.tls_handshake_ns.unwrap_or_default()),
             ("first byte", &load.first_byte_ns),
             ("send lag", &load.send_lag_ns),
             ("connection duration", &load.connection_duration_ns),

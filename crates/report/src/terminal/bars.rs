@@ -44,7 +44,7 @@ pub(super) fn print(page: &mut Page, values: &Histogram) {
 }
 
 /// A bar of at most `room` characters; anything above zero shows.
-fn bar(value: u64, largest: u64, room: usize, unicode: bool) -> String {
+pub(super) fn bar(value: u64, largest: u64, room: usize, unicode: bool) -> String {
     if value == 0 {
         return String::new();
     }

@@ -9,7 +9,7 @@ use stats::Histogram;
 use super::bars;
 use super::page::{Ink, Page, shortened};
 use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
-use crate::words::{span, total};
+use crate::words::{span, tls_line, total};
 
 pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Option<&Histogram>) {
     totals(page, load, run);
@@ -69,6 +69,12 @@ fn totals(page: &mut Page, load: &Load, run: &Run) {
         let part = share(failed as f64 / load.offered_requests.max(1) as f64);
         page.entry_in("failed", &format!("{} ({part}): {}", count(failed), counted(&load.failed)), Ink::Bad);
     }
+    if let Some(tls) = &load.tls {
+        page.entry("TLS", &tls_line(tls));
+        if let Some(why) = &tls.first_failure {
+            page.entry_in("", &format!("the first failure: {why}"), Ink::Bad);
+        }
+    }
     if load.in_flight_at_end > 0 {
         page.entry_in(
             "left",
@@ -87,6 +93,7 @@ fn times(page: &mut Page, load: &Load) {
             ("response time", &load.response_time_ns),
             ("service time", &load.service_time_ns),
             ("connect", &load.connect_ns),
+            ("TLS handshake", &load.tls_handshake_ns.unwrap_or_default()),
             ("first byte", &load.first_byte_ns),
             ("send lag", &load.send_lag_ns),
             ("connection duration", &load.connection_duration_ns),

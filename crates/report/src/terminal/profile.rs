@@ -1,12 +1,20 @@
-//! A path profile, with the distribution of its RTTs.
+//! A path profile: the distribution of its RTTs, its rates and losses, its delay over time.
+
+mod check;
+mod over_time;
+mod spread;
 
 use super::Style;
 use super::load::distributions;
 use super::page::{Ink, MARGIN, Page, length};
-use crate::figures::duration;
+use crate::figures::{bit_rate, duration, share};
+
+pub use check::{CheckRow, CheckView, check};
+pub use over_time::Series;
+pub use spread::{Spread, SpreadUnit};
 
 /// What there is to show of a path profile.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProfileView {
     /// Its name.
     pub name: String,
@@ -16,9 +24,53 @@ pub struct ProfileView {
     pub rtts_ns: Vec<u64>,
     /// What else it says (rates, queues, loss), a line each.
     pub lines: Vec<String>,
+    /// Rates and losses of the clients.
+    pub spreads: Vec<Spread>,
+    /// Delays that follow a file.
+    pub series: Vec<Series>,
 }
 
-/// A profile on less than a screen: quantiles and a small plot of the share of clients within each RTT.
+/// One line of the list of profiles.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProfileEntry {
+    /// Its name.
+    pub name: String,
+    /// RTT in nanoseconds that a tenth, a half and nine tenths of the clients stay within.
+    pub rtt_ns: [u64; 3],
+    /// Rate to the clients that half of them stay within; `None`: no limit.
+    pub down_bits_per_s: Option<f64>,
+    /// Rate from the clients that half of them stay within; `None`: no limit.
+    pub up_bits_per_s: Option<f64>,
+    /// Mean share of packets lost on the way to the clients.
+    pub loss: f64,
+    /// Where its figures come from.
+    pub about: String,
+}
+
+/// The list of profiles: a table, and a sentence about each.
+pub fn profiles(entries: &[ProfileEntry], style: Style) -> String {
+    let mut page = Page::new(style);
+    let rate = |rate: Option<f64>| rate.map_or("any".to_owned(), bit_rate);
+    let rows: Vec<Vec<String>> = entries
+        .iter()
+        .map(|entry| {
+            let mut row = vec![entry.name.clone()];
+            row.extend(entry.rtt_ns.map(duration));
+            row.extend([rate(entry.down_bits_per_s), rate(entry.up_bits_per_s), share(entry.loss)]);
+            row
+        })
+        .collect();
+    page.table(&["name", "RTT p10", "p50", "p90", "down p50", "up p50", "loss down"], &rows);
+    page.blank();
+    let width = entries.iter().map(|entry| length(&entry.name)).max().unwrap_or(0) + 2;
+    for entry in entries {
+        page.marked(&[(&format!("{:<width$}", entry.name), Ink::Label)], width, &entry.about, Ink::Plain);
+    }
+    page.into_text()
+}
+
+/// A profile: quantiles and a small plot of the share of clients within each RTT, then what differs among clients of
+/// rates and losses, and what follows a file over time.
 pub fn profile(view: &ProfileView, style: Style) -> String {
     let mut page = Page::new(style);
     page.line(&[(&" ".repeat(MARGIN), Ink::Plain), (&view.name, Ink::Strong)]);
@@ -34,11 +86,17 @@ pub fn profile(view: &ProfileView, style: Style) -> String {
     page.blank();
     if lowest == highest {
         page.entry("RTT", &format!("{} for every client", duration(lowest)));
-        return page.into_text();
+    } else {
+        distributions(&mut page, "", &[("RTT of clients", &stats::quantiles_of_sorted(&rtts))]);
+        page.blank();
+        plot(&mut page, &rtts, lowest, highest);
     }
-    distributions(&mut page, "", &[("RTT of clients", &stats::quantiles_of_sorted(&rtts))]);
-    page.blank();
-    plot(&mut page, &rtts, lowest, highest);
+    for spread in &view.spreads {
+        spread::print(&mut page, spread);
+    }
+    for series in &view.series {
+        over_time::print(&mut page, series);
+    }
     page.into_text()
 }
 

@@ -81,6 +81,8 @@ pub fn load() -> Load {
         service_time_ns: scaled(0.999_9),
         send_lag_ns: quantiles_of(&[8_000, 9_000, 12_000, 40_000]),
         connect_ns: scaled(0.5),
+        tls_handshake_ns: None,
+        tls: None,
         first_byte_ns: scaled(0.999),
         connection_duration_ns: scaled(1.01),
         bytes_received: 68_900_000,

@@ -30,7 +30,7 @@ fn a_plain_request() {
     let input = format!("{head}GET /next");
     let request = complete(&input);
     let wanted = Request {
-        head_only: false,
+        method: Method::Get,
         path: b"/a.html",
         keep_alive: true,
         old: false,
@@ -38,7 +38,7 @@ fn a_plain_request() {
         length: head.len(),
     };
     assert_eq!(request, wanted);
-    assert!(complete("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").head_only);
+    assert_eq!(complete("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").method, Method::Head);
 }
 
 #[test]

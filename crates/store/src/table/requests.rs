@@ -47,11 +47,14 @@ impl Row for RequestRecord {
         intended_at: Timestamp::ZERO,
         started_at: None,
         connected_at: None,
+        secured_at: None,
         sent_at: None,
         first_byte_at: None,
         done_at: Timestamp::ZERO,
         status: 0,
         bytes_received: 0,
+        head_bytes: 0,
+        keeps_connection: false,
         bytes_sent: 0,
         failure: None,
     };
@@ -98,6 +101,11 @@ impl Row for RequestRecord {
             connected_at,
             "Connection established. Null on a connection that was open already, or one never established."
         ),
+        moment_if_any!(
+            "secured_at_ns",
+            secured_at,
+            "TLS handshake finished. Null without TLS, on a connection that was open already, or if it failed."
+        ),
         moment_if_any!("sent_at_ns", sent_at, "Last byte of the request handed to the kernel. Null if it never was."),
         moment_if_any!("first_byte_at_ns", first_byte_at, "First byte of the response read. Null if none came."),
         moment!("done_at_ns", done_at, "Last byte of the response read, or the moment of failure."),
@@ -117,6 +125,25 @@ impl Row for RequestRecord {
             |row: &RequestRecord| Some(signed(row.bytes_received)),
             |row, value| row.bytes_received = unsigned(value),
         ),
+        Field::integer(
+            "head_bytes",
+            "bytes",
+            "Of bytes_received, those of heads, interim responses included; the rest is the body as it came. Null if no \
+             head was whole.",
+            |row: &RequestRecord| (row.head_bytes != 0).then_some(i64::from(row.head_bytes)),
+            |row, value| row.head_bytes = value as u32,
+        )
+        .nullable()
+        .few(),
+        Field::integer(
+            "keeps_connection",
+            "",
+            "1 if the response left its connection open to a further request, else 0. Null if the response was not whole.",
+            |row: &RequestRecord| row.failure.is_none().then_some(i64::from(row.keeps_connection)),
+            |row, value| row.keeps_connection = value != 0,
+        )
+        .nullable()
+        .few(),
         Field::integer(
             "bytes_sent",
             "bytes",

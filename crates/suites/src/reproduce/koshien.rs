@@ -19,7 +19,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use lab::net::NetPlan;
-use lab::plan::{ArrivalKind, HostPlan, HttpVersion, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, WatchPlan};
+use lab::plan::{
+    ArrivalKind, HostPlan, HttpVersion, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan,
+};
 use lab::{LabError, Observer};
 use ledger::document::{Run, SCHEMA};
 use ledger::{Document, Method, Reproduction, ReproductionDocument, Validity};
@@ -328,6 +330,8 @@ impl Kitchen<'_> {
     ) -> Result<Cooked, SuiteError> {
         let name = format!("koshien-{}-{}", experiment.number, setting.name());
         let server = ServerPlan {
+            names: Vec::new(),
+            addresses: 1,
             command: self.apache.clone(),
             cpu: None,
             tcp: setting.tcp(),
@@ -360,6 +364,7 @@ impl Kitchen<'_> {
                 method: Method::Get,
                 body: None,
                 headers: Vec::new(),
+                proxy: None,
                 http: HttpVersion::Http11,
                 close: true,
                 rate: RequestRate::from_per_second(RATE_PER_S),
@@ -371,9 +376,11 @@ impl Kitchen<'_> {
                 warmup: WARMUP,
                 connect_timeout: TIMEOUT,
                 timeout: TIMEOUT,
+                tls: None,
             },
             path: Some(path),
             server: Some(server),
+            target: TargetPlan::default(),
             host: HostPlan::default(),
             watch: WatchPlan::default(),
             slo: None,
@@ -405,8 +412,9 @@ impl Kitchen<'_> {
         let command = ["/bin/sh", "-c", &httperf.command(&call, &report)].map(OsString::from);
         let plan = NetPlan {
             path,
-            server_tcp: server.tcp.clone(),
             server: Some(server),
+            target: TargetPlan::default(),
+            to: Vec::new(),
             clients: 1,
             watch: WatchPlan::default(),
             host: HostPlan::default(),

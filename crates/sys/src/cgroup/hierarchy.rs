@@ -95,6 +95,38 @@ impl Hierarchies {
         }
     }
 
+    /// Which versions are mounted, in words, with the controllers that matter here.
+    pub(super) fn describe(&self) -> String {
+        let one: Vec<&str> = self.one.iter().map(|(controller, _)| controller.as_str()).collect();
+        let two = self.two.as_ref().map(|two| {
+            let names = fs::read_to_string(two.mount.join("cgroup.controllers")).unwrap_or_default();
+            names.split_whitespace().filter(|name| CONTROLLERS.contains(name)).collect::<Vec<_>>().join(", ")
+        });
+        let two = two.map(|names| match names.as_str() {
+            "" => "version 2 without the cpu controller".to_owned(),
+            names => format!("version 2 ({names})"),
+        });
+        let one = (!one.is_empty()).then(|| format!("version 1 ({})", one.join(", ")));
+        let parts: Vec<String> = one.into_iter().chain(two).collect();
+        if parts.is_empty() { "none mounted".to_owned() } else { parts.join(" and ") }
+    }
+
+    /// Whether a bound needs a setting of version 2 changed first, for good: a directory told to hand the controller out.
+    pub(super) fn must_be_told(&self) -> bool {
+        self.two.as_ref().is_some_and(|two| two.ready().is_none() && two.tellable().next().is_some())
+    }
+
+    /// The tightest bound on processor time over this process's group and those above it, in cores.
+    pub(super) fn cpu_quota(&self) -> Option<f64> {
+        let two =
+            self.two.iter().flat_map(Mounted::ancestors).filter_map(|d| quota_two(&read_or_empty(&d.join("cpu.max"))));
+        let cpu = self.one.iter().filter(|(controller, _)| controller == "cpu").flat_map(|(_, m)| m.ancestors());
+        let one = cpu.filter_map(|d| {
+            quota_one(&read_or_empty(&d.join("cpu.cfs_quota_us")), &read_or_empty(&d.join("cpu.cfs_period_us")))
+        });
+        two.chain(one).min_by(f64::total_cmp)
+    }
+
     /// Version 2 alone, mounted at `mount`, this process in `own`.
     #[cfg(test)]
     pub(super) fn two_for_tests(mount: &Path, own: &Path) -> Hierarchies {
@@ -116,23 +148,28 @@ impl Mounted {
     /// The nearest directory at or above our own whose children get the cpu controller. Where none does yet, one is
     /// told to, if it holds no process itself (the kernel's rule) and this user may write to it.
     fn parent_with_cpu(&self) -> Option<PathBuf> {
-        let has = |directory: &Path, file: &str| {
-            fs::read_to_string(directory.join(file)).is_ok_and(|names| names.split_whitespace().any(|n| n == "cpu"))
-        };
-        let writable = |directory: &Path| {
-            nix::unistd::access(directory, nix::unistd::AccessFlags::W_OK).is_ok()
-                && nix::unistd::access(&directory.join("cgroup.procs"), nix::unistd::AccessFlags::W_OK).is_ok()
-        };
-        let ready = self.ancestors().find(|d| has(d, "cgroup.subtree_control") && writable(d));
-        let told = || {
-            self.ancestors().find(|d| {
-                has(d, "cgroup.controllers")
-                    && writable(d)
-                    && fs::write(d.join("cgroup.subtree_control"), "+cpu +memory").is_ok()
-            })
-        };
-        ready.or_else(told).map(Path::to_path_buf)
+        let told = || self.tellable().find(|d| fs::write(d.join("cgroup.subtree_control"), "+cpu +memory").is_ok());
+        self.ready().or_else(told).map(Path::to_path_buf)
     }
+
+    /// The nearest directory at or above our own whose children get the cpu controller already.
+    fn ready(&self) -> Option<&Path> {
+        self.ancestors().find(|d| names_cpu(d, "cgroup.subtree_control") && writable(d))
+    }
+
+    /// Those that may be told to hand it out; the kernel may still refuse.
+    fn tellable(&self) -> impl Iterator<Item = &Path> {
+        self.ancestors().filter(|d| names_cpu(d, "cgroup.controllers") && writable(d))
+    }
+}
+
+fn names_cpu(directory: &Path, file: &str) -> bool {
+    fs::read_to_string(directory.join(file)).is_ok_and(|names| names.split_whitespace().any(|name| name == "cpu"))
+}
+
+fn writable(directory: &Path) -> bool {
+    let access = |path: &Path| nix::unistd::access(path, nix::unistd::AccessFlags::W_OK).is_ok();
+    access(directory) && access(&directory.join("cgroup.procs"))
 }
 
 /// The part of a process's path that a mount of the subtree `root` shows; the mount point itself where it does not
@@ -140,6 +177,22 @@ impl Mounted {
 fn below<'a>(path: &'a str, root: &str) -> &'a Path {
     let relative = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
     if relative.components().any(|part| part == Component::ParentDir) { Path::new("") } else { relative }
+}
+
+/// `quota period` in microseconds, or `max period`, as cores.
+fn quota_two(cpu_max: &str) -> Option<f64> {
+    let (quota, period) = cpu_max.trim().split_once(' ')?;
+    quota_one(quota, period)
+}
+
+/// Microseconds as cores; no bound for -1 and `max`.
+fn quota_one(quota: &str, period: &str) -> Option<f64> {
+    let (quota, period): (f64, f64) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
+    (quota > 0.0 && period > 0.0).then(|| quota / period)
+}
+
+fn read_or_empty(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
 }
 
 /// The version 1 controllers of interest.
@@ -181,6 +234,49 @@ mod tests {
             [("cpu".to_owned(), joined.clone()), ("cpuacct".to_owned(), joined), ("memory".to_owned(), memory)]
         );
         assert_eq!(found.two, Some(mounted("/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified")));
+    }
+
+    #[test]
+    fn bounds_of_both_versions_as_cores() {
+        assert_eq!(quota_two("150000 100000\n"), Some(1.5));
+        assert_eq!(quota_two("max 100000\n"), None);
+        assert_eq!(quota_one("-1\n", "100000\n"), None);
+        assert_eq!(quota_one("50000\n", "100000\n"), Some(0.5));
+        assert_eq!((quota_two(""), quota_one("", "")), (None, None));
+    }
+
+    #[test]
+    fn the_tightest_bound_above_counts_and_nothing_is_told() {
+        let mount = tempfile::tempdir().unwrap();
+        let own = mount.path().join("kubepods.slice/pod.scope");
+        fs::create_dir_all(&own).unwrap();
+        for (directory, bound) in [(mount.path().join("kubepods.slice"), "200000 100000"), (own.clone(), "max 100000")]
+        {
+            fs::write(directory.join("cpu.max"), bound).unwrap();
+            fs::write(directory.join("cgroup.procs"), "").unwrap();
+        }
+        let found = Hierarchies::two_for_tests(mount.path(), &own);
+        assert_eq!(found.cpu_quota(), Some(2.0));
+        assert_eq!(found.describe(), "version 2 without the cpu controller");
+        assert!(!found.must_be_told(), "nobody here can hand it out");
+        fs::write(mount.path().join("cgroup.controllers"), "cpuset cpu io memory\n").unwrap();
+        fs::write(own.join("cgroup.controllers"), "cpu memory\n").unwrap();
+        assert_eq!(found.describe(), "version 2 (cpu, memory)");
+        assert!(found.must_be_told());
+        assert!(!own.join("cgroup.subtree_control").exists(), "to look is not to tell");
+        fs::write(own.join("cgroup.subtree_control"), "cpu").unwrap();
+        assert!(!found.must_be_told());
+        assert_eq!(Hierarchies::default().describe(), "none mounted");
+    }
+
+    #[test]
+    fn both_versions_side_by_side() {
+        let found = Hierarchies::parse(
+            "32 31 0:29 / /no/such/cpu rw - cgroup cgroup rw,cpu,cpuacct\n41 31 0:38 / /no/such/unified rw - cgroup2 cgroup2 rw\n",
+            "2:cpu,cpuacct:/\n0::/\n",
+        );
+        assert_eq!(found.describe(), "version 1 (cpu, cpuacct) and version 2 without the cpu controller");
+        assert_eq!(found.cpu_quota(), None);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct Route<'a> {
     pub congestion: Option<&'a str>,
     /// Routing table; main (254) for unicast and local (255) for local routes otherwise.
     pub table: Option<u32>,
+    /// Not instead of another route to the same destination.
+    pub exclusive: bool,
 }
 
 /// Where a route leads.
@@ -55,6 +57,7 @@ impl<'a> Route<'a> {
             initrwnd: None,
             congestion: None,
             table: None,
+            exclusive: false,
         }
     }
 

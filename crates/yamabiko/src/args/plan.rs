@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use lab::plan::{
-    ArrivalKind, HostPlan, HttpVersion, LoadPlan, PathPlan, Placement, Plan, ServerPlan, Wait, WatchAt, WatchPlan,
+    ArrivalKind, Engine, HostPlan, HttpVersion, LoadPlan, Placement, Plan, TlsPlan, TlsVersion, Wait, WatchAt,
+    WatchPlan,
 };
 use ledger::Method;
 
-use super::{Arrivals, Bench, HostOptions, Http, MethodName, PathOptions, ServerOptions, WatchOptions};
+use super::path::path_plan;
+use super::{Arrivals, Bench, HostOptions, Http, MethodName, TlsOptions, WatchOptions};
 
 const CLOSED_CONNECTIONS: u32 = 64;
 const OPEN_CLIENTS: u32 = 100;
@@ -43,10 +45,11 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         MethodName::Get => Method::Get,
         MethodName::Head => Method::Head,
         MethodName::Post => Method::Post,
+        MethodName::Put => Method::Put,
+        MethodName::Patch => Method::Patch,
+        MethodName::Delete => Method::Delete,
+        MethodName::Options => Method::Options,
     };
-    if bench.server.server.is_none() && bench.server.server_tcp.is_some() {
-        bail!("--server-tcp is the TCP of a server that the lab starts: give --server as well, or leave it out");
-    }
     let mut plan = Plan {
         name: bench.result.name.clone(),
         seed: bench.result.seed,
@@ -55,6 +58,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
             method,
             body: load.body.clone(),
             headers: load.headers.clone(),
+            proxy: load.proxy.clone(),
             http: match load.http {
                 Http::V10 => HttpVersion::Http10,
                 Http::V11 => HttpVersion::Http11,
@@ -72,15 +76,25 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
             warmup: Duration::ZERO,
             connect_timeout: load.connect_timeout,
             timeout: load.timeout,
+            tls: tls_plan(&bench.tls),
         },
         path,
-        server: server_plan(&bench.server),
+        server: bench.server.server_plan(),
+        target: bench.server.target_plan(&bench.to),
         watch: watch_plan(&bench.watch),
-        host: host_plan(&bench.host, Placement::Split),
+        host: HostPlan {
+            engine: match load.engine {
+                super::Engine::Auto => Engine::Auto,
+                super::Engine::Uring => Engine::IoUring,
+                super::Engine::Epoll => Engine::Epoll,
+            },
+            ..host_plan(&bench.host, Placement::Split)
+        },
         slo: bench.result.slo.clone(),
     };
     plan.check()?;
     plan.watch.at = Some(plan.watch_at());
+    plan.load.settle_tls();
     plan.load.warmup = match (load.warmup, load.rate) {
         (Some(warmup), _) => warmup,
         (None, None) => Duration::ZERO,
@@ -89,67 +103,25 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
     Ok(plan)
 }
 
-/// The path as meant; `None` for none. `with_ends`: the lab makes both ends, so there is a path even if none was asked
-/// for.
-///
-/// # Errors
-/// `--path none` beside something that only a path has.
-pub fn path_plan(options: &PathOptions, with_ends: bool) -> Result<Option<PathPlan>> {
-    let asked = options.asked();
-    let profile = match options.path.as_deref() {
-        Some("none") => {
-            if let Some(option) = asked.first() {
-                bail!("--path none means no path at all, but {option} asks for one: leave one of the two out");
-            }
-            if with_ends {
-                bail!(
-                    "--path none means no path at all, but the lab makes both ends of one here: --rtt 0ms is the shortest"
-                );
-            }
-            return Ok(None);
-        }
-        profile => profile.map(str::to_owned),
+/// TLS as meant; `None` where no option asks for any, and the URL decides.
+fn tls_plan(options: &TlsOptions) -> Option<TlsPlan> {
+    let plan = TlsPlan {
+        insecure: options.insecure,
+        cacert: options.cacert.clone(),
+        sni: options.sni.clone(),
+        version: match options.tls_version {
+            None => TlsVersion::Any,
+            Some(super::load::TlsVersion::V12) => TlsVersion::V12,
+            Some(super::load::TlsVersion::V13) => TlsVersion::V13,
+        },
+        alpn: options.alpn.unwrap_or_default(),
+        resumption: !options.no_resumption,
+        cert: options.cert.clone(),
+        key: options.key.clone(),
     };
-    if profile.is_none() && asked.is_empty() && !with_ends {
-        return Ok(None);
-    }
-    let rtt = if profile.is_none() { options.rtt.or(Some(Duration::ZERO)) } else { options.rtt };
-    Ok(Some(PathPlan {
-        profile,
-        rtt,
-        variation: options.variation,
-        loss: options.loss,
-        up: options.up,
-        down: options.down,
-        queue: options.queue,
-        offload: !options.no_offload,
-    }))
-}
-
-impl PathOptions {
-    /// The options given, besides `--path` itself.
-    fn asked(&self) -> Vec<&'static str> {
-        let options = [
-            ("--rtt", self.rtt.is_some()),
-            ("--variation", self.variation.is_some()),
-            ("--loss", self.loss.is_some()),
-            ("--up", self.up.is_some()),
-            ("--down", self.down.is_some()),
-            ("--queue", self.queue.is_some()),
-            ("--no-offload", self.no_offload),
-        ];
-        options.into_iter().filter(|&(_, given)| given).map(|(option, _)| option).collect()
-    }
-}
-
-/// The lab's server as meant.
-pub fn server_plan(options: &ServerOptions) -> Option<ServerPlan> {
-    Some(ServerPlan {
-        command: options.server.clone()?,
-        cpu: options.server_cpu,
-        tcp: options.server_tcp.clone().unwrap_or_default(),
-        start_timeout: options.server_start_timeout,
-    })
+    // An option at its default asks for nothing, but one given as its default does.
+    let asked = plan != TlsPlan::default() || options.alpn.is_some();
+    asked.then_some(plan)
 }
 
 /// The second witness as meant.
@@ -179,19 +151,14 @@ pub fn host_plan(options: &HostOptions, unless_said: Placement) -> HostPlan {
             Some(super::Placement::Split) => Placement::Split,
             Some(super::Placement::Float) => Placement::Float,
         },
+        engine: Engine::Auto,
     }
 }
 
 fn warmup(plan: &Plan) -> Result<Duration> {
     let longest = match &plan.path {
         None => Duration::ZERO,
-        Some(path) => lab::distances::spec(path, plan.load.clients)
-            .context("the path")?
-            .clients
-            .iter()
-            .map(path::ClientPath::rtt)
-            .max()
-            .unwrap_or_default(),
+        Some(path) => lab::distances::longest_rtt(&lab::distances::spec(path, plan.load.clients).context("the path")?),
     };
     Ok((WARMUP_BASE + longest * WARMUP_RTTS).min(WARMUP_MAX))
 }

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use lab::Outcome;
-use lab::plan::{ArrivalKind, HostPlan, HttpVersion, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, WatchPlan};
+use lab::plan::{
+    ArrivalKind, HostPlan, HttpVersion, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan,
+};
 use ledger::{Document, Method, Verdict};
 use store::Book;
 use sys::signal::Interrupts;
@@ -113,6 +115,7 @@ fn plan(experiment: &Experiment, demo: &args::Demo, folder: &Path) -> Result<Pla
             method: Method::Get,
             body: None,
             headers: Vec::new(),
+            proxy: None,
             http: HttpVersion::Http11,
             close: true,
             rate: RequestRate::from_per_second(RATE_PER_S),
@@ -124,6 +127,7 @@ fn plan(experiment: &Experiment, demo: &args::Demo, folder: &Path) -> Result<Pla
             warmup: experiment.warmup,
             connect_timeout: Duration::from_secs(10),
             timeout: Duration::from_secs(30),
+            tls: None,
         },
         path: Some(PathPlan {
             profile: experiment.profile.map(str::to_owned),
@@ -132,11 +136,14 @@ fn plan(experiment: &Experiment, demo: &args::Demo, folder: &Path) -> Result<Pla
             ..PathPlan::default()
         }),
         server: Some(ServerPlan {
+            names: Vec::new(),
+            addresses: 1,
             command: format!("exec {} serve {} --listen 198.18.0.1:{PORT}", quoted(&program), quoted(folder)),
             cpu: None,
             tcp: ServerTcp::default(),
             start_timeout: Duration::from_secs(10),
         }),
+        target: TargetPlan::default(),
         host: HostPlan::default(),
         watch: WatchPlan::default(),
         slo: None,

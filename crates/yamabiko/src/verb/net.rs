@@ -22,9 +22,10 @@ pub fn run(net: &args::Net) -> Result<Exit> {
     };
     let plan = NetPlan {
         // Without any path option the two ends are simply connected.
-        path: plan::path_plan(&net.path, true)?.context("no path")?,
-        server: plan::server_plan(&net.server),
-        server_tcp: net.server.server_tcp.clone().unwrap_or_default(),
+        path: args::path::path_plan(&net.path, true)?.context("no path")?,
+        server: net.server.server_plan(),
+        target: net.server.target_plan(&[]),
+        to: net.to.clone(),
         clients: net.clients,
         // Programs run where they like; a real-time path that may go where it is quiet disturbs them least.
         host: plan::host_plan(&net.host, Placement::Float),

@@ -74,6 +74,42 @@ fn a_capture_with_holes_makes_the_run_suspect_and_judges_nothing() {
     }
 }
 
+/// Inside TLS the wire reads nothing: silence on requests is no contradiction, and what it does know is judged.
+#[test]
+fn inside_tls_connections_are_compared_and_requests_are_not() {
+    let mut case = Case::good();
+    case.plan.load.url = "https://server/".into();
+    (case.agreed().both, case.agreed().differences) = (0, Default::default());
+    (case.figures().requests, case.figures().in_flight_ns) = (0, 0);
+    for name in [
+        "witnesses_agree_requests",
+        "witnesses_agree_service_time",
+        "witnesses_agree_service_time_tail",
+        "littles_law_wire_requests",
+    ] {
+        assert_eq!(case.state(name), CheckState::NotApplicable, "{name}");
+    }
+    for name in ["witnesses_agree_connections", "rtt_at_server_as_asked", "littles_law_wire_connections"] {
+        assert_eq!(case.state(name), CheckState::Ok, "{name}");
+    }
+    assert_eq!(case.judge().verdict, Verdict::Valid, "{:?}", case.judge());
+    case.agreed().wire_opened = 1001;
+    assert_eq!(case.judge().verdict, Verdict::Invalid);
+}
+
+/// A run in which TLS let nothing through says why in one line.
+#[test]
+fn a_certificate_that_lets_nothing_through_is_told() {
+    let mut case = Case::good();
+    (case.load().completed, case.load().failed) = (0, [("tls_certificate".to_owned(), 1000)].into());
+    case.load().tls =
+        Some(ledger::document::Tls { first_failure: Some("nobody knows it".into()), ..Default::default() });
+    let validity = case.judge();
+    let check = validity.checks.iter().find(|check| check.name == "server_answers").unwrap();
+    assert_eq!(check.state, CheckState::Failed);
+    assert!(check.why.contains("tls certificate 1000 times") && check.why.ends_with("TLS failed: nobody knows it"));
+}
+
 #[test]
 fn moments_on_another_clock_and_lost_records_contradict_nobody() {
     let spoils: [fn(&mut Case); 4] = [

@@ -17,6 +17,7 @@ pub fn render(found: &Found, targets: &Targets, profile: &Profile, style: Style)
         about: profile.about().to_owned(),
         rtts_ns: rtts_ns(profile, learned),
         lines: profile.describe(),
+        ..ProfileView::default()
     };
     let mut text = report::terminal::profile(&view, style);
     text.push('\n');

@@ -1,0 +1,179 @@
+//! What the path really gives: measured from the clients' end with datagrams and a TCP stream, beside what was asked.
+//!
+//! ```text
+//!   clients' namespace                path                    server's namespace
+//!   sender (one socket a client) --> pings, probes, floods --> server end: counts, answers
+//!   client end: counts          <-- answers, floods       <--
+//! ```
+//!
+//! Everything is counted by the ends' own sockets, nothing is read from the path's books. Read `ask` for what is
+//! expected, `ends` for what is measured, `judge` for how both are compared.
+
+mod ask;
+mod ends;
+mod judge;
+mod message;
+mod stream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use path::PathSpec;
+use sys::clock::Clock;
+use sys::sched::{RealTimeRight, Urgency};
+use sys::signal::Wake;
+
+use crate::distances;
+use crate::drive::Drive;
+use crate::drive::progress::Progress;
+use crate::error::LabError;
+use crate::host::CorePlan;
+use crate::places::{self, Places};
+use crate::plan::{Engine, PathPlan, ServerTcp, Wait};
+use ends::Ends;
+
+pub use judge::{Row, State, Unit};
+
+/// A check as meant.
+#[derive(Clone, Debug)]
+pub struct CheckPlan {
+    /// The path that is made.
+    pub path: PathPlan,
+    /// What it is compared with; `None`: with itself.
+    pub against: Option<PathPlan>,
+    /// Number of clients that it is cut into.
+    pub clients: u32,
+    /// About how long to measure.
+    pub duration: Duration,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct CheckOutcome {
+    /// The path that was made, by name.
+    pub name: String,
+    /// Asked beside got.
+    pub rows: Vec<Row>,
+    /// What was left out, and why, a sentence each.
+    pub notes: Vec<String>,
+}
+
+impl CheckOutcome {
+    /// Whether everything that was judged is as asked.
+    pub fn as_asked(&self) -> bool {
+        self.rows.iter().all(|row| row.state != State::Outside)
+    }
+}
+
+/// Makes the path and measures it. Must be called while this process has one thread.
+///
+/// # Errors
+/// A path that cannot be made, a machine that lacks something, sockets that fail.
+pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
+    if plan.clients == 0 || plan.clients > path::AddressPlan::CLIENTS_MAX {
+        return Err(LabError::Plan(format!(
+            "--clients {}: from 1 to {} are possible",
+            plan.clients,
+            path::AddressPlan::CLIENTS_MAX
+        )));
+    }
+    let mut spec = distances::spec(&plan.path, plan.clients)?;
+    let mut asked = match &plan.against {
+        Some(against) => distances::spec(against, plan.clients)?,
+        None => spec.clone(),
+    };
+    let mut notes = Vec::new();
+    if !spec.changes.is_empty() || !asked.changes.is_empty() {
+        notes.push("changes at given times are left out: what is measured is the path without them".to_owned());
+        spec.changes.clear();
+        asked.changes.clear();
+    }
+    let rootless = places::gain_privilege()?;
+    let mut places = Places::new(None, &CorePlan::default(), None, rootless)?;
+    let mut path_io =
+        places.connect(&spec, plan.path.offload, &ServerTcp::default(), &CorePlan::default(), plan.seed)?;
+    let ends = Ends::open(&places)?;
+    let progress = Arc::new(Progress::default());
+    let stop = Wake::new().map_err(LabError::system("eventfd"))?;
+    let keeps_time = distances::keeps_time(&spec);
+    let clock = Clock::start();
+    path_io.set_start(clock.now());
+    let seen = std::thread::scope(|scope| {
+        let drive = Drive {
+            clock,
+            wait: Wait::default(),
+            engine: Engine::default(),
+            path: Some(path_io),
+            load: None,
+            progress: Arc::clone(&progress),
+            stop: std::os::fd::AsFd::as_fd(&stop),
+            drain: Duration::ZERO,
+            grace: Duration::ZERO,
+        };
+        let right = keeps_time.then(RealTimeRight::take).flatten();
+        let thread = std::thread::Builder::new()
+            .name("path".into())
+            .spawn_scoped(scope, move || {
+                // As in `net`: the path alone sleeps between packets, so the real-time class is safe.
+                let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
+                wanted.apply_to_this_thread();
+                drive.run()
+            })
+            .map_err(LabError::system("start the path"))?;
+        let seen = measure(plan, &asked, &ends);
+        progress.ask(1);
+        stop.wake();
+        thread.join().expect("the path does not panic").map_err(LabError::system("the path"))?;
+        seen
+    })?;
+    let (rows, more) = seen;
+    notes.extend(more);
+    Ok(CheckOutcome { name: distances::name(&plan.path), rows, notes })
+}
+
+/// Pings, probes and floods, one after the other, and what they say.
+fn measure(plan: &CheckPlan, asked: &PathSpec, ends: &Ends) -> Result<(Vec<Row>, Vec<String>), LabError> {
+    let failed = LabError::system("measure the path");
+    let groups = ask::groups(asked);
+    let mut notes = Vec::new();
+    let judged = &groups[..groups.len().min(ask::GROUPS_MAX)];
+    if judged.len() < groups.len() {
+        notes.push(format!(
+            "of {} kinds of links the {} with the most clients were probed for loss and rate",
+            groups.len(),
+            judged.len()
+        ));
+    }
+    for group in judged.iter().filter(|group| !group.alone) {
+        notes.push(format!("client {} stands for {} whose links do the same", group.client + 1, group.clients));
+    }
+    let work = || -> std::io::Result<Vec<Row>> {
+        let sample = ask::sample(asked);
+        let seconds = plan.duration.as_secs_f64();
+        let mut rows = judge::rtts(asked, &ends.ping(&sample, asked, Duration::from_secs_f64(seconds * 0.25))?);
+        let probes = Duration::from_secs_f64(seconds * 0.3);
+        for group in judged {
+            // The kinds of links one after the other: two floods at once would be judged as one machine.
+            let share = judged.len() as u32;
+            let probed = ends.probe(group.client, asked, probes / share)?;
+            rows.extend(judge::losses(asked, group, &probed));
+            let floods = Duration::from_secs_f64(seconds * 0.3) / share / 2;
+            for up in [true, false] {
+                if let Some(flood) = ask::flood(asked, group.client, up) {
+                    let got = ends.flood(group.client, asked, up, &flood, floods)?;
+                    rows.push(judge::rate(group, up, &flood, got));
+                }
+            }
+        }
+        let streams = Duration::from_secs_f64(seconds * 0.15) / 2;
+        for up in [true, false] {
+            let got = ends.stream(judged[0].client, up, streams)?;
+            rows.push(judge::stream(asked, &judged[0], up, got));
+        }
+        Ok(rows)
+    };
+    let rows = work().map_err(failed)?;
+    Ok((rows, notes))
+}

@@ -1,0 +1,234 @@
+//! Asked beside got.
+
+use path::PathSpec;
+
+use super::ask::{self, Flood, Group, HEADERS};
+use super::ends::{Arrivals, Flooded, PAYLOAD, Probed};
+
+/// One figure of a check.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What was measured, such as `loss down`.
+    pub what: String,
+    /// What was asked for, in `unit`; absent where nothing was.
+    pub asked: Option<f64>,
+    /// What was measured.
+    pub got: f64,
+    /// Least and most that a path as asked for gives.
+    pub between: Option<[f64; 2]>,
+    /// Of all figures of the row.
+    pub unit: Unit,
+    /// The verdict.
+    pub state: State,
+}
+
+/// What figures are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Bits of IP packets a second.
+    BitsPerSecond,
+    /// A share of packets, 0 to 1.
+    Share,
+    /// A number of clients.
+    Clients,
+}
+
+impl Unit {
+    /// As in documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Nanoseconds => "ns",
+            Unit::BitsPerSecond => "bits_per_s",
+            Unit::Share => "ratio",
+            Unit::Clients => "clients",
+        }
+    }
+}
+
+/// Verdict of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// As asked.
+    Within,
+    /// Not as asked.
+    Outside,
+    /// Shown, not judged.
+    Shown,
+}
+
+impl State {
+    /// As in documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Within => "within",
+            State::Outside => "outside",
+            State::Shown => "shown",
+        }
+    }
+}
+
+impl Row {
+    fn judged(what: String, asked: f64, got: f64, between: [f64; 2], unit: Unit) -> Self {
+        let state = if (between[0]..=between[1]).contains(&got) { State::Within } else { State::Outside };
+        Row { what, asked: Some(asked), got, between: Some(between), unit, state }
+    }
+}
+
+/// An RTT may be less than asked by this: clocks are read a little apart.
+const EARLY_NS: f64 = 20_000.0;
+/// And more by this and a hundredth: both kernels, and threads that wait for their turn on a busy machine.
+const LATE_NS: f64 = 1_000_000.0;
+/// Of a client's pings this quantile is its RTT: what a busy machine adds, it adds to some of them. The bounds of a
+/// varying delay ([`ask::rtt`]) hold it.
+const OWN: f64 = 0.25;
+/// Clients whose own RTT may be off, a share of those pinged: some are disturbed on a busy machine.
+const OFF: f64 = 0.1;
+
+/// The distribution of RTTs, and how many clients are off their own.
+pub(super) fn rtts(spec: &PathSpec, got: &[(u32, Vec<f64>)]) -> Vec<Row> {
+    let mut owns = Vec::new();
+    let (mut lows, mut highs, mut asked) = (Vec::new(), Vec::new(), Vec::new());
+    let mut off = 0;
+    for (client, rtts) in got {
+        let (least, most) = ask::rtt(spec, *client, PAYLOAD + HEADERS);
+        let (low, high) = (least - EARLY_NS, most * 1.01 + LATE_NS);
+        let Some(own) = quantile(rtts.clone(), OWN) else {
+            off += 1;
+            continue;
+        };
+        off += usize::from(!(low..=high).contains(&own));
+        owns.push(own);
+        lows.push(low);
+        highs.push(high);
+        asked.push((least + most) / 2.0);
+    }
+    let mut rows = Vec::new();
+    for (name, q) in [("RTT p10", 0.1), ("RTT p50", 0.5), ("RTT p90", 0.9)] {
+        let at = |values: &[f64]| quantile(values.to_vec(), q);
+        if let (Some(got), Some(low), Some(high), Some(asked)) = (at(&owns), at(&lows), at(&highs), at(&asked)) {
+            rows.push(Row::judged(name.to_owned(), asked, got, [low, high], Unit::Nanoseconds));
+        }
+    }
+    let most = (got.len() as f64 * OFF).ceil();
+    let what = format!("off their own RTT, of {}", got.len());
+    rows.push(Row::judged(what, 0.0, off as f64, [0.0, most], Unit::Clients));
+    rows
+}
+
+/// The value that a share `q` of all others lie below; never the largest unless `q` is 1 or there is one only.
+fn quantile(mut values: Vec<f64>, q: f64) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get((values.len().saturating_sub(1) as f64 * q) as usize).copied()
+}
+
+/// A right path is outside so many standard deviations once in 16,000 checks.
+const DEVIATIONS: f64 = 4.0;
+
+/// What a share of `asked` may be among `number`, whose scatter is so many times that of independent draws.
+fn bounds(asked: f64, number: f64, scatter: f64) -> [f64; 2] {
+    let number = number.max(1.0);
+    let deviation = (asked * (1.0 - asked) * scatter / number).sqrt();
+    // Two more or less of those that are counted in whole numbers, and their runs.
+    let whole = if asked > 0.0 { 2.0 * scatter.sqrt() / number } else { 0.0 };
+    [(asked - DEVIATIONS * deviation - whole).max(0.0), (asked + DEVIATIONS * deviation + whole).min(1.0)]
+}
+
+/// Loss, duplicates, reordering and corruption of one client's links.
+pub(super) fn losses(spec: &PathSpec, group: &Group, probed: &Probed) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let ways = [
+        (true, probed.sent, &probed.up, probed.corrupted[0]),
+        (false, probed.answered, &probed.down, probed.corrupted[1]),
+    ];
+    for (up, sent, arrivals, corrupted) in ways {
+        let Arrivals { first, again, late, .. } = arrivals;
+        let asked = ask::shares(spec, group.client, up);
+        let (sent, first) = (f64::from(sent), f64::from(*first));
+        let name = |what: &str| named(what, up, group);
+        let lost = if sent > 0.0 { 1.0 - first / sent } else { 1.0 };
+        rows.push(Row::judged(name("loss"), asked.lost, lost, bounds(asked.lost, sent, asked.scatter), Unit::Share));
+        let mut add = |what: &str, asked: f64, got: f64, number: f64| {
+            if asked > 0.0 || got > 0.0 {
+                let between = bounds(asked, number, 1.0);
+                rows.push(Row::judged(name(what), asked, got / number.max(1.0), between, Unit::Share));
+            }
+        };
+        add("twice", asked.twice, f64::from(*again), first);
+        // Who is held back for less time than lies between two probes overtakes nobody.
+        if asked.held == 0.0 || asked.held_ns > 2.0 * probed.gap_ns {
+            add("overtaken", asked.held, f64::from(*late), first);
+        }
+        let corrupt = ask::effects(spec, group.client, up).iter().fold(0.0, |share, effect| match effect {
+            path::EffectSpec::Corrupt(probability) => share + (1.0 - share) * probability.value(),
+            _ => share,
+        });
+        add("corrupted", corrupt, corrupted as f64, sent);
+    }
+    rows
+}
+
+fn named(what: &str, up: bool, group: &Group) -> String {
+    let way = if up { "up" } else { "down" };
+    if group.alone { format!("{what} {way}") } else { format!("{what} {way}, client {}", group.client + 1) }
+}
+
+/// Rates may be off by so much: packets are whole, and a flood has an end.
+const RATE_LEAST: f64 = 0.95;
+const RATE_MOST: f64 = 1.03;
+/// Where a queue drops before it is full, the link may be idle for moments.
+const RATE_LEAST_EARLY: f64 = 0.85;
+
+/// The rate of a flood.
+pub(super) fn rate(group: &Group, up: bool, flood: &Flood, got: Flooded) -> Row {
+    let least = if flood.early_drops { RATE_LEAST_EARLY } else { RATE_LEAST };
+    let between = [flood.asked * least, flood.asked * RATE_MOST];
+    let mut row = Row::judged(named("rate", up, group), flood.asked, got.got, between, Unit::BitsPerSecond);
+    // A machine that cannot send so much says nothing about the path.
+    if !flood.constant || (got.sent < flood.asked * 1.05 && row.state == State::Outside && got.got < flood.asked) {
+        row.state = State::Shown;
+        row.what.push_str(if flood.constant { ", not reached by the sender" } else { ", mean of a trace" });
+    }
+    row
+}
+
+/// What a TCP stream reached: never more than the rate; how much less is its own affair.
+pub(super) fn stream(spec: &PathSpec, group: &Group, up: bool, got: f64) -> Row {
+    let asked = ask::flood(spec, group.client, up).filter(|flood| flood.constant).map(|flood| flood.asked);
+    let exceeded = asked.is_some_and(|asked| got > asked * RATE_MOST);
+    Row {
+        what: named("TCP", up, group),
+        asked,
+        got,
+        between: asked.map(|asked| [0.0, asked * RATE_MOST]),
+        unit: Unit::BitsPerSecond,
+        state: if exceeded { State::Outside } else { State::Shown },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_wide_enough_for_chance_and_not_for_error() {
+        let [low, high] = bounds(0.01, 4000.0, 1.0);
+        assert!(low > 0.002 && high < 0.018, "{low} {high}");
+        assert_eq!(bounds(0.0, 4000.0, 1.0), [0.0, 0.0]);
+        let [low, high] = bounds(0.01, 4000.0, 9.0);
+        assert!(low == 0.0 && (0.02..0.05).contains(&high), "{low} {high}");
+    }
+
+    #[test]
+    fn a_rate_that_was_not_sent_is_not_judged() {
+        let group = Group { client: 0, clients: 1, alone: true };
+        let flood = Flood { payload: 1472, per_second: 1.0, asked: 1e6, early_drops: false, constant: true };
+        let state = |sent, got| rate(&group, true, &flood, Flooded { sent, got }).state;
+        assert_eq!(state(1.3e6, 1e6), State::Within);
+        assert_eq!(state(1.3e6, 0.9e6), State::Outside);
+        assert_eq!(state(1.3e6, 1.1e6), State::Outside);
+        assert_eq!(state(0.8e6, 0.8e6), State::Shown);
+        assert_eq!(state(0.8e6, 1.2e6), State::Outside);
+    }
+}

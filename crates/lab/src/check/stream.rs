@@ -1,0 +1,88 @@
+//! A TCP stream through the path.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use sys::clock::monotonic_ns;
+use sys::namespace::NetNamespace;
+use sys::socket::TcpSocket;
+
+use crate::places::{self, SERVER};
+
+const PORT: u16 = 7009;
+/// A full packet, and what of it is the stream's: IPv4, TCP and timestamps take 52 bytes.
+const WIRE_BYTES: f64 = 1500.0;
+const DATA_BYTES: f64 = 1448.0;
+
+/// 0 where no connection came about; else bits of IP packets a second, over all of `lasts`, slow start included, headers of full packets counted. Less than the
+/// whole would not do: what waited for a lost packet is handed over in one go, and a part of the time may hold more than
+/// the link carried in it.
+pub(super) fn run(
+    client_net: &NetNamespace,
+    server_net: &NetNamespace,
+    client: u32,
+    up: bool,
+    lasts: Duration,
+) -> io::Result<f64> {
+    let server = SocketAddr::new(SERVER.into(), PORT);
+    let listener = server_net.run(|| TcpListener::bind(server)).map_err(io::Error::other)??;
+    let source = places::client_address(client, SERVER.into());
+    let socket = client_net.run(|| TcpSocket::connect(Some(source), server)).map_err(io::Error::other)??;
+    let at_client = TcpStream::from(socket.into_fd());
+    at_client.set_nonblocking(false)?;
+    listener.set_nonblocking(true)?;
+    let Some(at_server) = accept(&listener)? else { return Ok(0.0) };
+    let (sender, receiver) = if up { (at_client, at_server) } else { (at_server, at_client) };
+    for stream in [&sender, &receiver] {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(Duration::from_millis(50)))?;
+        stream.set_write_timeout(Some(Duration::from_millis(50)))?;
+    }
+    let end = monotonic_ns() + lasts.as_nanos() as u64;
+    let bytes = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let block = vec![b'y'; 64 << 10];
+            // Timeouts are looks at the clock; a stream that breaks shows as little.
+            while monotonic_ns() < end {
+                if let Err(error) = (&sender).write(&block)
+                    && !passing(&error)
+                {
+                    break;
+                }
+            }
+        });
+        let mut block = vec![0; 64 << 10];
+        let mut bytes = 0u64;
+        while monotonic_ns() < end {
+            match (&receiver).read(&mut block) {
+                Ok(0) => break,
+                Ok(read) => bytes += read as u64,
+                Err(error) if passing(&error) => {}
+                Err(_) => break,
+            }
+        }
+        bytes
+    });
+    Ok(bytes as f64 * 8.0 / lasts.as_secs_f64() * WIRE_BYTES / DATA_BYTES)
+}
+
+fn passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// `None` where the handshake was lost again and again.
+fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
+    let end = monotonic_ns() + PATIENCE.as_nanos() as u64;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => return Ok(Some(stream)),
+            Err(error) if !passing(&error) => return Err(error),
+            Err(_) if monotonic_ns() > end => return Ok(None),
+            Err(_) => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}
+
+/// SYNs are repeated after 1, 3 and 7 s.
+const PATIENCE: Duration = Duration::from_millis(7500);

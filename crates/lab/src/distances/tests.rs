@@ -1,0 +1,74 @@
+use path::{Discipline, QueueLimit};
+
+use super::*;
+
+fn plan(lines: &str) -> PathPlan {
+    toml::from_str(lines).unwrap_or_else(|error| panic!("{error}\n{lines}"))
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[test]
+fn everything_that_is_replaced_is_in_the_name() {
+    let plan = plan(
+        r#"
+        profile = "lan"
+        rtt = "30ms"
+        variation = "1ms"
+        loss = { gilbert_elliott = { to_bad = 0.01, to_good = 0.5 } }
+        corrupt = "1%"
+        duplicate = 0.02
+        reorder = "1%,2ms"
+        up = "1Mbit"
+        down = "10Mbit"
+        queue = "64 packets"
+        aqm = "codel"
+        changes = [{ at = "10s", for = "3s", outage = true }, { at = "2s", rtt = "x2" }]
+        "#,
+    );
+    assert_eq!(
+        name(&plan),
+        "lan, rtt 30ms, variation 1ms, loss ge:0.01,0.5,1,0, corrupt 1%, duplicate 2%, reorder 1% by 2ms, up 1Mbit, \
+         down 10Mbit, queue 64 packets, codel, at 10s for 3s: outage, at 2s: rtt x2"
+    );
+    let spec = spec(&plan, 3).unwrap();
+    assert_eq!((spec.clients.len(), spec.changes.len()), (3, 2));
+    let link = &spec.clients[2].down;
+    assert_eq!((link.effects.len(), link.variation(), link.delay()), (6, ms(1), ms(15)));
+    assert!((link.loss() - 0.01 / 0.51).abs() < 1e-12);
+    let queue = link.bottlenecks().next().unwrap().queue;
+    assert_eq!((queue.limit, queue.discipline), (QueueLimit::Packets(64), "codel".parse::<Discipline>().unwrap()));
+}
+
+#[test]
+fn the_longest_rtt_counts_what_changes() {
+    let longest = |lines: &str| longest_rtt(&spec(&plan(lines), 2).unwrap());
+    assert_eq!(longest("rtt = \"30ms\""), ms(30));
+    assert_eq!(longest("rtt = \"30ms\"\nvariation = \"2ms\"\nreorder = \"1%,5ms\""), ms(44));
+    assert_eq!(
+        longest("rtt = \"30ms\"\nchanges = [{ at = \"1s\", rtt = \"x2\" }, { at = \"2s\", rtt = \"x0.1\" }]"),
+        ms(60)
+    );
+    assert_eq!(longest("rtt = \"30ms\"\nchanges = [{ at = \"1s\", rtt = \"x1000000\" }]"), LONGEST);
+    let grace = grace(&spec(&plan("rtt = \"30ms\""), 1).unwrap());
+    assert_eq!(grace, ms(145));
+}
+
+#[test]
+fn changes_of_nothing_are_refused() {
+    let refused = |lines: &str| spec(&plan(lines), 2).unwrap_err().to_string();
+    assert!(refused("rtt = \"3ms\"\nchanges = [{ at = \"1s\", rate = \"x2\" }]").contains("without a rate"));
+    assert!(refused("rtt = \"0s\"\nchanges = [{ at = \"1s\", rtt = \"x2\" }]").contains("RTT is 0"));
+    assert!(
+        refused("rtt = \"3ms\"\nchanges = [{ at = \"1s\", clients = \"far\", rtt = \"x2\" }]")
+            .contains("no class `far`")
+    );
+    assert!(
+        refused("rtt = \"3ms\"\nchanges = [{ at = \"1s\", shared = true, outage = true }]")
+            .contains("no [shared] link")
+    );
+    assert!(refused("rtt = \"3ms\"\ndown = \"trace:/nowhere/t\"").contains("/nowhere/t"));
+    assert!(spec(&plan("rtt = \"3ms\"\nup = \"1Mbit\"\nchanges = [{ at = \"1s\", rate = \"x2\" }]"), 2).is_ok());
+}

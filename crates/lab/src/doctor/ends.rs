@@ -1,0 +1,194 @@
+//! Two small ends of a path, made as a run makes them, looked at and taken down.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
+use std::time::Duration;
+
+use sys::namespace::{NetNamespace, Privilege};
+use sys::netlink::{Netlink, Route, sysctl};
+use sys::nft::Masquerade;
+use sys::place::{Exit, Net, Place, PlaceSpec, Stdio, Stdio3};
+use sys::tun::{Offload, Tun};
+use units::CpuShare;
+
+use super::facts::{Ends, Machine, Refusal, Rights, Trial};
+use crate::places::{SERVER, SERVER_NAME};
+
+/// A TUN with an address, up, in a namespace of its own: for measuring what a write costs.
+pub(super) struct Device {
+    /// Its namespace.
+    pub(super) net: NetNamespace,
+    /// Its descriptor.
+    pub(super) tun: Tun,
+}
+
+/// Tries everything a path is built from, in the order in which a run needs it. As an ordinary user the process enters
+/// a user namespace, as it does for a run.
+pub(super) fn try_out(rights: &Rights, machine: &Machine) -> (Ends, Option<Device>) {
+    let mut ends =
+        Ends { cgroups: sys::cgroup::describe().unwrap_or_else(|error| error.to_string()), ..Ends::default() };
+    let device = match rights.privilege {
+        Privilege::None { .. } => None,
+        Privilege::Root => make(&mut ends, rights.in_user_namespace, machine),
+        Privilege::UserNamespace => match sys::namespace::enter_user_namespace() {
+            Ok(()) => make(&mut ends, true, machine),
+            Err(error) => {
+                ends.namespace = Trial::Refused(error.into());
+                None
+            }
+        },
+    };
+    let half = "50%".parse::<CpuShare>().expect("a share");
+    ends.bound = sys::cgroup::try_bound(half).map_err(Refusal::from);
+    (ends, device)
+}
+
+fn make(ends: &mut Ends, rootless: bool, machine: &Machine) -> Option<Device> {
+    let clients = match NetNamespace::create() {
+        Ok(net) => net,
+        Err(error) => {
+            ends.namespace = Trial::Refused(error.into());
+            return None;
+        }
+    };
+    ends.namespace = Trial::Worked("made, and gone with its descriptor".into());
+    ends.clients_v4 = in_namespace(&clients, clients_v4, "every address of a network can be a client's");
+    ends.clients_v6 = in_namespace(&clients, clients_v6, "every address of a network can be a client's");
+    let net = match place(rootless) {
+        Ok((net, trial)) => {
+            ends.place = trial;
+            net
+        }
+        Err(error) => {
+            ends.place = Trial::Refused(error.into());
+            clients
+        }
+    };
+    let tun = match net.run(|| Tun::open(DEVICE)).and_then(|opened| opened) {
+        Ok(tun) => tun,
+        Err(error) => {
+            ends.tun = Trial::Refused(error.into());
+            return None;
+        }
+    };
+    ends.tun = Trial::Worked("a device was made in a namespace, and is gone with its descriptor".into());
+    ends.offload = Trial::of(
+        tun.set_offload(Offload::None).and_then(|()| tun.set_offload(Offload::Full)),
+        "large segments and unfinished checksums pass whole",
+    );
+    let up = in_namespace(&net, server_end, "up");
+    ends.loopback = in_namespace(
+        &net,
+        || sysctl(&format!("net/ipv4/conf/{DEVICE}/route_localnet"), "1"),
+        "a device may lead to 127.0.0.1",
+    );
+    let other = machine.congestion_controls.iter().find(|name| **name != machine.facts.congestion_control);
+    let control = other.unwrap_or(&machine.facts.congestion_control).clone();
+    ends.congestion = in_namespace(
+        &net,
+        || Netlink::open()?.add_route(&Route { congestion: Some(&control), ..to_clients() }),
+        "can be chosen for the server",
+    );
+    ends.masquerade = in_namespace(
+        &net,
+        || {
+            let device = Netlink::open()?.link_index(DEVICE)?;
+            Masquerade::new("yamabiko-doctor", Ipv4Addr::new(198, 19, 0, 0).into(), 16, device).map(drop)
+        },
+        "a firewall table was made, and is gone with its descriptor",
+    );
+    if let [first, _, ..] = machine.allowed.list() {
+        ends.steering =
+            Trial::of(sys::accounting::set_rps(&net, DEVICE, &[*first]), "can be put on the server's cores");
+        // What a write to the device costs is measured with it.
+        let _ = sys::accounting::set_rps(&net, DEVICE, &[]);
+    }
+    up.worked().then_some(Device { net, tun })
+}
+
+fn in_namespace(net: &NetNamespace, work: impl FnOnce() -> sys::Result<()> + Send, worked: &str) -> Trial {
+    Trial::of(net.run(work).and_then(|outcome| outcome), worked)
+}
+
+/// A command in a place, to its end.
+fn place(rootless: bool) -> sys::Result<(NetNamespace, Trial)> {
+    let mut place = Place::start(PlaceSpec {
+        hosts: vec![(SERVER.into(), SERVER_NAME.to_owned())],
+        stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::Null, stderr: Stdio::Null },
+        new_session: true,
+        net: Net::New,
+        rootless,
+        ..PlaceSpec::new(vec!["/bin/sh".into(), "-c".into(), ":".into()])
+    })?;
+    let net = place.net().try_clone()?;
+    place.go()?;
+    let mut patience = PLACE_LOOKS;
+    let trial = loop {
+        match place.try_exit()? {
+            Some(Exit::Code(0)) => {
+                break Trial::Worked("a command ran in a place of its own, and is gone with it".into());
+            }
+            Some(how) => break refused(format!("/bin/sh in a place of its own: {how:?}")),
+            None if patience == 0 => break refused("/bin/sh in a place of its own does not end".into()),
+            None => {
+                patience -= 1;
+                sys::signal::wait_readable(place.status_fd(), PLACE_LOOK);
+            }
+        }
+    };
+    place.stop(Duration::ZERO);
+    Ok((net, trial))
+}
+
+/// AnyIP, as in [`crate::places`].
+fn clients_v4() -> sys::Result<()> {
+    let mut netlink = Netlink::open()?;
+    netlink.link_up("lo")?;
+    netlink.add_route(&Route::local(Ipv4Addr::new(198, 19, 0, 0).into(), 16, "lo"))?;
+    bind(Ipv4Addr::new(198, 19, 77, 7).into())
+}
+
+/// IPv6 needs two things more: leave to bind to what is no address of a device, and one that is.
+fn clients_v6() -> sys::Result<()> {
+    if !std::fs::exists("/proc/sys/net/ipv6").unwrap_or(false) {
+        return Err(sys::Error::Missing { what: "this kernel has no IPv6, or it is off (ipv6.disable=1)".to_owned() });
+    }
+    sysctl("net/ipv6/ip_nonlocal_bind", "1")?;
+    let network = Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 0);
+    let mut netlink = Netlink::open()?;
+    netlink.link_up("lo")?;
+    netlink.add_address("lo", Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 1).into(), 128)?;
+    netlink.add_route(&Route::local(network.into(), 64, "lo"))?;
+    bind(Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 0x77).into())
+}
+
+fn bind(address: IpAddr) -> sys::Result<()> {
+    TcpListener::bind((address, 0)).map(drop).map_err(|source| call(format!("bind {address}"), source))
+}
+
+fn server_end() -> sys::Result<()> {
+    let mut netlink = Netlink::open()?;
+    netlink.add_address(DEVICE, SERVER.into(), 32)?;
+    netlink.link_up("lo")?;
+    netlink.link_up(DEVICE)?;
+    netlink.add_route(&to_clients())
+}
+
+fn to_clients() -> Route<'static> {
+    Route::new(Ipv4Addr::new(198, 19, 0, 0).into(), 16, DEVICE)
+}
+
+fn call(call: String, source: io::Error) -> sys::Error {
+    sys::Error::Call { call, source }
+}
+
+fn refused(what: String) -> Trial {
+    Trial::Refused(Refusal { what, mend: None })
+}
+
+/// The trial's device, in a namespace of its own.
+const DEVICE: &str = "s0";
+
+/// A shell that does nothing is given ten seconds, for machines that are very busy.
+const PLACE_LOOKS: u32 = 100;
+const PLACE_LOOK: Duration = Duration::from_millis(100);

@@ -1,0 +1,114 @@
+//! Clock and timers.
+
+use ledger::doctor::{Area, Finding, Measured, State};
+
+use super::{fine, not_fine};
+use crate::doctor::facts::{Facts, Machine};
+use crate::plan::Wait;
+
+const AREA: Area = Area::Time;
+
+pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut found = vec![clock_source(&facts.machine, facts.measured.as_ref())];
+    if let Some(measured) = &facts.measured {
+        found.push(waking(measured));
+        found.extend(tun_write(measured));
+        found.push(company(measured));
+    }
+    found
+}
+
+/// By its cost where that is known: some sources that are no tsc are read as cheaply.
+fn clock_source(machine: &Machine, measured: Option<&Measured>) -> Finding {
+    const NAME: &str = "clock";
+    let (current, available) = &machine.clock_source;
+    let cost = measured.map(|measured| measured.clock_read_ns.p50);
+    let words = cost.map_or(String::new(), |ns| format!("; one reading takes {ns} ns"));
+    let name = if current.is_empty() { "unknown" } else { current };
+    let cheap = cost.map_or_else(|| CHEAP.iter().any(|source| name.starts_with(source)), |ns| ns <= READ_NS_MAX);
+    if cheap {
+        return fine(AREA, NAME, format!("source {name}{words}"));
+    }
+    let mend = if available.iter().any(|source| source == "tsc") && name != "tsc" {
+        "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource, if the machine's tsc is steady"
+    } else {
+        "a machine whose clock is read without a system call (tsc)"
+    };
+    let found = format!("source {name}{words}");
+    not_fine(State::WorthKnowing, AREA, NAME, found, &["requests/s of one core", "lateness"], Some(mend.into()))
+}
+
+fn waking(measured: &Measured) -> Finding {
+    let hybrid = || measured.wake_up.iter().filter(|wake_up| wake_up.wait == Wait::Hybrid.name());
+    let worst = hybrid().map(|wake_up| wake_up.late_ns.p99).max().unwrap_or(0);
+    let median = hybrid().map(|wake_up| wake_up.late_ns.p50).max().unwrap_or(0);
+    let micros = |ns: u64| ns as f64 / 1e3;
+    let found = format!(
+        "up to {} us late at the median, {} us at p99, waiting as the loop does: {}",
+        short(micros(median)),
+        short(micros(worst)),
+        measured.scheduling
+    );
+    if worst > LATE_NS_MAX {
+        let touches = ["path_on_time, generator_on_time: runs may be invalid for lateness"];
+        let mend = "a quieter machine, root for the real-time class, or --wait spin on a core to spare";
+        return not_fine(State::WorthKnowing, AREA, "timers", found, &touches, Some(mend.into()));
+    }
+    fine(AREA, "timers", found)
+}
+
+fn tun_write(measured: &Measured) -> Option<Finding> {
+    let writes = measured.tun_write_ns.as_ref()?;
+    let micros = |ns: u64| short(ns as f64 / 1e3);
+    Some(fine(
+        AREA,
+        "tun write",
+        format!(
+            "{} us at the median, {} us at p99, for a small UDP packet and its way to the socket",
+            micros(writes.p50),
+            micros(writes.p99)
+        ),
+    ))
+}
+
+/// Who else was at work while the timers were measured, which was asleep nearly always.
+fn company(measured: &Measured) -> Finding {
+    let percent = |share: f64| 100.0 * share;
+    let found = format!(
+        "{:.0} % of all cores in use, {:.1} % stolen, while this was measured",
+        percent(measured.busy_share),
+        percent(measured.steal_share)
+    );
+    if measured.busy_share > BUSY_MAX || measured.steal_share > STEAL_MAX {
+        let touches = ["every figure of a run made now"];
+        return not_fine(
+            State::WorthKnowing,
+            AREA,
+            "company",
+            found,
+            &touches,
+            Some("run when nothing else does".into()),
+        );
+    }
+    fine(AREA, "company", found)
+}
+
+/// Three figures at most: 0.21, 3.4, 81, 1830.
+fn short(micros: f64) -> String {
+    match micros {
+        v if v < 1.0 => format!("{v:.2}"),
+        v if v < 10.0 => format!("{v:.1}"),
+        v => format!("{v:.0}"),
+    }
+}
+
+/// Sources that the vDSO reads without a system call.
+const CHEAP: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource", "arch_sys_counter"];
+/// A vDSO read takes 20 to 60 ns; a system call, or a read of hardware, several times that.
+const READ_NS_MAX: u64 = 200;
+/// The limit of the checks `path_on_time` and `generator_on_time`.
+const LATE_NS_MAX: u64 = 1_000_000;
+/// The measuring sleeps nearly all the time, so nearly all of this is others'.
+const BUSY_MAX: f64 = 0.25;
+/// The gate's limit for a run is 0.1.
+const STEAL_MAX: f64 = 0.02;

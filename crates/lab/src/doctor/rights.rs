@@ -1,0 +1,87 @@
+//! What this user may do, found out before the process becomes another.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::IpAddr;
+
+use sys::namespace::{Privilege, in_user_namespace, privilege};
+use sys::netlink::Netlink;
+use sys::probe;
+use sys::sched::Urgency;
+
+use super::facts::{Rights, Trial};
+
+/// Tries what needs no namespace of its own.
+pub fn look() -> Rights {
+    let privilege = privilege();
+    let user = probe::user();
+    let in_user_namespace = in_user_namespace();
+    Rights {
+        user,
+        in_user_namespace,
+        ordinary_user: (user == 0 && !in_user_namespace && privilege == Privilege::Root)
+            .then(|| Trial::of(probe::ordinary_user(), "may make namespaces and open /dev/net/tun")),
+        privilege,
+        urgency: urgency(),
+        capture: Trial::of(probe::packet_socket(), "packets of this host's devices can be captured"),
+        host_network: Trial::of(probe::change_network(), "devices and routes of this host can be added"),
+        range_taken: RANGES.iter().find_map(|(network, prefix)| taken(network.parse().ok()?, *prefix)),
+        forwarding_refused_by: sys::nft::forwarding_refused_by(IpAddr::from([0, 0, 0, 0])).ok().flatten(),
+        settings: settings(|path| fs::read_to_string(path).ok()),
+    }
+}
+
+/// What a thread becomes that asks for the real-time class, as the path's does. The thread ends with the question.
+fn urgency() -> Urgency {
+    let asked = std::thread::Builder::new().spawn(|| Urgency::RealTime.apply_to_this_thread());
+    asked.ok().and_then(|thread| thread.join().ok()).unwrap_or(Urgency::Ordinary)
+}
+
+/// The first route of this host to any address of `network`.
+fn taken(network: IpAddr, prefix: u8) -> Option<String> {
+    let mut netlink = Netlink::open().ok()?;
+    let routes = netlink.routes(network).ok()?;
+    let route = routes.iter().find(|route| route.overlaps(network, prefix))?;
+    let device = route.device.and_then(|index| netlink.link_name(index).ok());
+    let destination = route.dst.map_or("everything".into(), |dst| format!("{dst}/{}", route.prefix));
+    Some(format!("{destination} by {}", device.as_deref().unwrap_or("no device")))
+}
+
+/// Set aside for benchmarks by RFC 2544 and RFC 5180: the lab's addresses.
+const RANGES: [(&str, u8); 2] = [("198.18.0.0", 15), ("2001:2::", 48)];
+
+/// The settings that decide who may make namespaces; absent where this kernel has none of that name.
+fn settings(read: impl Fn(&str) -> Option<String>) -> BTreeMap<&'static str, String> {
+    let value = |name: &&'static str| {
+        let text = read(&format!("/proc/sys/{}", name.replace('.', "/")))?;
+        Some((*name, text.trim().to_owned()))
+    };
+    SETTINGS.iter().filter_map(value).collect()
+}
+
+const SETTINGS: [&str; 6] = [
+    "kernel.unprivileged_userns_clone",
+    "kernel.apparmor_restrict_unprivileged_userns",
+    "kernel.io_uring_disabled",
+    "kernel.sched_rt_runtime_us",
+    "user.max_user_namespaces",
+    "user.max_net_namespaces",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_exist_are_read() {
+        let ubuntu = |path: &str| match path {
+            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns" => Some("1\n".to_owned()),
+            "/proc/sys/user/max_user_namespaces" => Some("63459\n".to_owned()),
+            _ => None,
+        };
+        let found = settings(ubuntu);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found["kernel.apparmor_restrict_unprivileged_userns"], "1");
+        assert_eq!(found["user.max_user_namespaces"], "63459");
+    }
+}

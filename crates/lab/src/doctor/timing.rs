@@ -1,0 +1,195 @@
+//! How late this machine wakes a thread, what a reading of the clock costs, and a write to a TUN.
+//!
+//! A look of about two seconds, not a bench: what other programs do meanwhile is in it, and that is the point. The
+//! thread waits as the loop does ([`crate::drive`]), on the loop's core and as urgently.
+
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use ledger::doctor::{Measured, WakeUp};
+use stats::quantiles_of;
+use sys::accounting::{CpuTimes, cpu_times};
+use sys::clock::monotonic_ns;
+use sys::epoll::{Epoll, Event, Interest};
+use sys::sched::{Cores, RealTimeRight, Urgency};
+use sys::timer::Timer;
+use sys::tun::VNET_HEADER_BYTES;
+
+use super::ends::Device;
+use super::facts::Machine;
+use super::machine::{busy_share, steal_share};
+use crate::drive::SPIN;
+use crate::error::LabError;
+use crate::host::CorePlan;
+use crate::places::{FIRST_CLIENT, SERVER};
+use crate::plan::{Placement, Wait};
+
+/// Measures all of it.
+pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measured, LabError> {
+    let core = CorePlan::new(Placement::Split, &machine.allowed).loop_core();
+    let (begun, before) = (monotonic_ns(), cpu_times().unwrap_or_default());
+    let thread = std::thread::Builder::new()
+        .name("timing".into())
+        .spawn(move || on_thread(core, device))
+        .map_err(LabError::system("start a thread"))?;
+    let mut measured =
+        thread.join().expect("measuring does not panic").map_err(LabError::system("measure the timers"))?;
+    let after = cpu_times().unwrap_or_default();
+    let spent: Vec<CpuTimes> = after.iter().zip(&before).map(|((_, after), (_, before))| after.since(before)).collect();
+    measured.duration_s = (monotonic_ns() - begun) as f64 / 1e9;
+    measured.steal_share = steal_share(&spent);
+    measured.busy_share = busy_share(&spent);
+    Ok(measured)
+}
+
+fn on_thread(core: Option<Cores>, device: Option<Device>) -> io::Result<Measured> {
+    let core = core.filter(|core| core.pin_this_thread().is_ok());
+    // A run that is going on has the right: then this one must not stand in its way.
+    let right = RealTimeRight::take();
+    let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
+    let urgency = wanted.apply_to_this_thread();
+    Ok(Measured {
+        scheduling: urgency.name().into(),
+        core: core.map(|core| core.to_string()),
+        wake_up: wake_ups()?,
+        clock_read_ns: quantiles_of(&clock_reads()),
+        tun_write_ns: device.and_then(|device| tun_writes(&device)).map(|times| quantiles_of(&times)),
+        ..Measured::default()
+    })
+}
+
+/// Both ways to wait, in turn, so that a disturbance meets both.
+fn wake_ups() -> io::Result<Vec<WakeUp>> {
+    let (epoll, mut timer) = (Epoll::new()?, Timer::new()?);
+    epoll.add(timer.as_fd(), Interest::READ.edge(), 0)?;
+    let mut found = Vec::new();
+    for (ahead, waits) in AHEAD {
+        let (mut hybrid, mut sleep) = (Vec::new(), Vec::new());
+        for _ in 0..waits {
+            hybrid.push(late(ahead, SPIN, &epoll, &mut timer)?);
+            sleep.push(late(ahead, Duration::ZERO, &epoll, &mut timer)?);
+        }
+        for (wait, late) in [(Wait::Hybrid, hybrid), (Wait::Sleep, sleep)] {
+            found.push(WakeUp {
+                wait: wait.name().into(),
+                ahead_ns: ahead.as_nanos() as u64,
+                late_ns: quantiles_of(&late),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Waits for a moment `ahead`, the last `spin` of it without sleeping; how late it is then.
+fn late(ahead: Duration, spin: Duration, epoll: &Epoll, timer: &mut Timer) -> io::Result<u64> {
+    let mut events = [Event::EMPTY; 1];
+    let due_ns = monotonic_ns() + ahead.as_nanos() as u64;
+    timer.arm(Duration::from_nanos(due_ns) - spin)?;
+    // A signal ends a wait early.
+    while epoll.wait(&mut events, -1)?.is_empty() {}
+    timer.fired();
+    loop {
+        if spin > Duration::ZERO {
+            epoll.wait(&mut events, 0)?;
+        }
+        let now_ns = monotonic_ns();
+        if now_ns >= due_ns {
+            return Ok(now_ns - due_ns);
+        }
+    }
+}
+
+/// Means of a hundred readings each.
+fn clock_reads() -> Vec<u64> {
+    (0..CLOCK_ROUNDS)
+        .map(|_| {
+            let begun = monotonic_ns();
+            let mut last = begun;
+            for _ in 0..CLOCK_READINGS {
+                last = monotonic_ns();
+            }
+            (last - begun) / CLOCK_READINGS
+        })
+        .collect()
+}
+
+/// Times of single writes, of those packets that a socket at the other end received; `None` if none was.
+fn tun_writes(device: &Device) -> Option<Vec<u64>> {
+    let bound = device.net.run(|| UdpSocket::bind((SERVER, 0))).ok()?;
+    let socket = bound.ok()?;
+    socket.set_nonblocking(true).ok()?;
+    let packet = datagram(FIRST_CLIENT, SERVER, socket.local_addr().ok()?.port());
+    let mut times = Vec::new();
+    let mut buffer = [0; 64];
+    for _ in 0..TUN_WRITES {
+        let begun = monotonic_ns();
+        device.tun.write(&packet).ok()?;
+        let took = monotonic_ns() - begun;
+        if socket.recv(&mut buffer).is_ok() {
+            times.push(took);
+        }
+    }
+    (!times.is_empty()).then_some(times)
+}
+
+/// A UDP datagram of 16 bytes, without checksum, behind an empty virtio header.
+fn datagram(from: Ipv4Addr, to: Ipv4Addr, port: u16) -> Vec<u8> {
+    const PAYLOAD: usize = 16;
+    let total = (20 + 8 + PAYLOAD) as u16;
+    let mut packet = vec![0; VNET_HEADER_BYTES];
+    let mut ip = [0u8; 20];
+    ip[0] = 0x45;
+    ip[2..4].copy_from_slice(&total.to_be_bytes());
+    (ip[8], ip[9]) = (64, 17);
+    ip[12..16].copy_from_slice(&from.octets());
+    ip[16..20].copy_from_slice(&to.octets());
+    let sum: u32 = ip.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    ip[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    packet.extend(ip);
+    packet.extend(SOURCE_PORT.to_be_bytes());
+    packet.extend(port.to_be_bytes());
+    packet.extend(((8 + PAYLOAD) as u16).to_be_bytes());
+    packet.extend([0; 2 + PAYLOAD]);
+    packet
+}
+
+/// How far ahead, and how often: 1.4 s in all, most of it asleep.
+const AHEAD: [(Duration, u32); 4] = [
+    (Duration::from_micros(200), 100),
+    (Duration::from_millis(1), 100),
+    (Duration::from_millis(5), 40),
+    (Duration::from_millis(20), 20),
+];
+const CLOCK_ROUNDS: usize = 200;
+const CLOCK_READINGS: u64 = 100;
+/// Some ten milliseconds.
+const TUN_WRITES: usize = 2000;
+const SOURCE_PORT: u16 = 40_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_wait_ends_early() {
+        for wake_up in wake_ups().unwrap() {
+            // Whoever woke early would have underflowed; all waits are there.
+            let expected = AHEAD.iter().find(|(ahead, _)| ahead.as_nanos() as u64 == wake_up.ahead_ns).unwrap().1;
+            assert_eq!(wake_up.late_ns.count, u64::from(expected), "{wake_up:?}");
+        }
+    }
+
+    #[test]
+    fn the_datagram_is_one() {
+        let packet = datagram(FIRST_CLIENT, SERVER, 4242);
+        let ip = &packet[VNET_HEADER_BYTES..];
+        let view = wire::ip::Packet::parse(ip, ip.len()).unwrap();
+        assert_eq!((view.total_len, view.transport_at), (ip.len(), 20));
+        let sum: u32 = ip[..20].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "the header's checksum");
+        assert_eq!(u16::from_be_bytes([ip[22], ip[23]]), 4242);
+    }
+}

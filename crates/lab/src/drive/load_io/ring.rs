@@ -1,0 +1,155 @@
+//! The load's hands on a ring: what completes is told to the core, and what is to be sent goes out in small batches.
+//!
+//! A batch is small because its requests count as started when they are queued: eight take the kernel some tens of
+//! microseconds, by which the last of them is sent later than its record says.
+
+use ledger::FailureCause;
+use load::LevelSampler;
+use sys::clock::Clock;
+use sys::uring::Completion;
+
+use super::{LoadIo, Poller, connect_cause, stream_cause};
+use crate::drive::poller::{Operation, RingPoller, addressee};
+
+/// Requests handed to the kernel with one call.
+pub(super) const SENDS_PER_CALL: usize = 8;
+/// A longer request is sent by a system call of its own, which says how much was taken: `sent_at` must not be that of a
+/// request that is still in our memory.
+pub(super) const SENT_AT_ONCE_MAX: usize = 16 << 10;
+
+impl LoadIo {
+    /// An operation on a connection has completed.
+    pub fn completed(
+        &mut self,
+        completion: Completion,
+        sampler: &mut LevelSampler,
+        poller: &mut Poller,
+        clock: &Clock,
+    ) {
+        // Until now the levels were those before this.
+        sampler.sample(clock.now(), self.load.live());
+        let Some(ring) = poller.ring() else { return };
+        match addressee(&completion) {
+            Some((Operation::Receive, to)) => self.received(to.index, |key| to.is(key), completion, ring, clock),
+            Some((operation, to)) => {
+                let Some(Some(socket)) = self.sockets.get_mut(to.index) else { return };
+                if !to.is(socket.key) {
+                    return;
+                }
+                let key = socket.key;
+                match (operation, completion.result) {
+                    (Operation::Writable, _) if socket.connecting => match socket.tcp.take_error() {
+                        Ok(()) => {
+                            socket.connecting = false;
+                            socket.receiving = true;
+                            ring.receive(&socket.tcp, key);
+                            self.load.handle_connected(clock.now(), key);
+                        }
+                        Err(error) => self.drop_failed(key, connect_cause(&error), clock),
+                    },
+                    (Operation::Writable, _) => self.send_rest_on(key, ring, clock),
+                    (Operation::Send, Ok(taken)) => {
+                        ring.send_rest(
+                            &socket.tcp,
+                            key,
+                            socket.target,
+                            taken as usize,
+                            self.load.request(socket.target).len(),
+                        );
+                    }
+                    (Operation::Send, Err(error)) if error.raw_os_error() == Some(libc::EAGAIN) => {
+                        ring.send_rest(&socket.tcp, key, socket.target, 0, self.load.request(socket.target).len());
+                    }
+                    (Operation::Send, Err(error)) if error.raw_os_error() != Some(libc::ECANCELED) => {
+                        self.drop_failed(key, stream_cause(&error), clock);
+                    }
+                    // What broke a connection in the middle of a request is told by receiving on it.
+                    _ => {}
+                }
+            }
+            None => {}
+        }
+        self.taken_in += 1;
+        if self.taken_in >= SENDS_PER_CALL {
+            self.settle(sampler, poller, clock);
+        }
+    }
+
+    /// Does what the core asks after completions were taken in.
+    pub fn settle(&mut self, sampler: &mut LevelSampler, poller: &mut Poller, clock: &Clock) {
+        if std::mem::take(&mut self.taken_in) > 0 {
+            self.act(sampler, poller, clock);
+        }
+    }
+
+    fn received(
+        &mut self,
+        index: usize,
+        is: impl Fn(load::ConnectionKey) -> bool,
+        completion: Completion,
+        ring: &mut RingPoller,
+        clock: &Clock,
+    ) {
+        let socket = self.sockets.get_mut(index).and_then(Option::as_mut).filter(|socket| is(socket.key));
+        let Some(socket) = socket else {
+            // For a connection that is closed already.
+            if let Some(buffer) = completion.buffer {
+                ring.give_back(buffer);
+            }
+            return;
+        };
+        let key = socket.key;
+        socket.receiving = completion.more;
+        match completion.result {
+            Ok(0) => self.load.handle_eof(clock.now(), key),
+            Ok(length) => {
+                if !completion.more {
+                    ring.receive(&socket.tcp, key);
+                    socket.receiving = true;
+                }
+                if let Some(buffer) = completion.buffer {
+                    self.load.handle_bytes(clock.now(), key, ring.bytes(&buffer, length as usize));
+                    ring.give_back(buffer);
+                }
+            }
+            // No buffer was free at that moment: what came waits in the socket.
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                ring.receive(&socket.tcp, key);
+                socket.receiving = true;
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => {}
+            Err(error) => self.drop_failed(key, stream_cause(&error), clock),
+        }
+    }
+
+    /// The rest of a long request, by system calls of its own.
+    fn send_rest_on(&mut self, key: load::ConnectionKey, ring: &mut RingPoller, clock: &Clock) {
+        self.send_rest(key, clock);
+        if let Some(Some(socket)) = self.sockets.get(key.index())
+            && !self.load.unsent(key).is_empty()
+        {
+            ring.wait_writable(&socket.tcp, key);
+        }
+    }
+
+    /// Hands queued requests to the kernel, and sockets to the ring for closing.
+    pub(super) fn hand_over(&mut self, poller: &mut Poller, clock: &Clock) {
+        let Some(ring) = poller.ring() else { return };
+        for (socket, busy) in self.closing.drain(..) {
+            ring.close(socket, busy);
+        }
+        if self.queued.is_empty() {
+            return;
+        }
+        // What a ring cannot submit now goes with the next call: the queue has room for many batches.
+        let failed = ring.submit().is_err();
+        let now = clock.now();
+        for (key, length) in std::mem::take(&mut self.queued) {
+            if failed {
+                self.drop_failed(key, FailureCause::LocalError, clock);
+            } else {
+                self.load.handle_sent(now, key, length);
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The load's hands where there is TLS: the same news to the core, opened; the same requests, sealed.
+
+use load::ConnectionKey;
+use sys::clock::Clock;
+use sys::socket::Read;
+
+use super::{LoadIo, READS_PER_VISIT, stream_cause};
+use crate::drive::tls::{News, READ_BUFFER, Tls};
+
+impl LoadIo {
+    /// The same with TLS for its secure targets.
+    pub fn with_tls(mut self, tls: Option<Tls>) -> Self {
+        if tls.is_some() {
+            self.buffer = vec![0; READ_BUFFER].into_boxed_slice();
+        }
+        self.tls = tls;
+        self
+    }
+
+    /// TLS and what it counted.
+    pub fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
+    /// The connection is established and wants its handshake.
+    pub(super) fn begin_handshake(&mut self, key: ConnectionKey, clock: &Clock) {
+        let (Some(Some(socket)), Some(tls)) = (self.sockets.get_mut(key.index()), &mut self.tls) else { return };
+        let begun = tls.session(socket.client).and_then(|mut session| session.begin().map(|()| session));
+        match begun {
+            Ok(session) => {
+                socket.session = Some(Box::new(session));
+                self.send_sealed(key, clock);
+            }
+            Err(error) => self.drop_session(key, &error, clock),
+        }
+    }
+
+    /// Writes what TLS has to say, then what is left of the request.
+    pub(super) fn send_sealed(&mut self, key: ConnectionKey, clock: &Clock) {
+        loop {
+            let Some(Some(socket)) = self.sockets.get_mut(key.index()) else { return };
+            let Some(session) = &mut socket.session else { return };
+            match session.flush(&socket.tcp) {
+                Ok(true) => {}
+                // The socket says when it takes more.
+                Ok(false) => return,
+                Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
+            }
+            match session.take_sent() {
+                0 => {}
+                sent => self.load.handle_sent(clock.now(), key, sent),
+            }
+            let rest = self.load.unsent(key);
+            if rest.is_empty() {
+                return;
+            }
+            if let Err(error) = session.seal(&rest[..rest.len().min(SEAL_MAX)]) {
+                return self.drop_session(key, &error, clock);
+            }
+        }
+    }
+
+    pub(super) fn read_sealed(&mut self, key: ConnectionKey, clock: &Clock) {
+        for _ in 0..READS_PER_VISIT {
+            let LoadIo { load, sockets, buffer, tls: Some(tls), .. } = self else { return };
+            let Some(Some(socket)) = sockets.get_mut(key.index()).filter(|s| s.as_ref().is_some_and(|s| s.key == key))
+            else {
+                return;
+            };
+            let Some(session) = &mut socket.session else { return };
+            let before = session.lay_out(buffer);
+            match socket.tcp.read(&mut buffer[before..]) {
+                Ok(Read::Bytes(length)) => {
+                    let was_secured = session.secured();
+                    let outcome = session.receive(&mut buffer[..before + length], |news| match news {
+                        News::Secured => load.handle_secured(clock.now(), key),
+                        News::Plain(bytes) => load.handle_bytes(clock.now(), key, bytes),
+                        News::CloseNotify => load.handle_close_notify(clock.now(), key),
+                    });
+                    if !was_secured && session.secured() {
+                        tls.secured(session);
+                    }
+                    match outcome {
+                        // The handshake goes on, or a key is renewed: the server waits for it.
+                        Ok(()) => self.send_sealed(key, clock),
+                        Err(error) => return self.drop_session(key, &error, clock),
+                    }
+                }
+                Ok(Read::End) if session.closed_by_peer() => return load.handle_eof(clock.now(), key),
+                Ok(Read::End) => {
+                    if !session.secured() {
+                        tls.broke_off("the server closed the connection in the middle of the TLS handshake");
+                    }
+                    return load.handle_truncated(clock.now(), key);
+                }
+                Ok(Read::Later) => return,
+                Err(error) => {
+                    if !session.secured() {
+                        tls.broke_off("the connection was reset in the middle of the TLS handshake");
+                    }
+                    return self.drop_failed(key, stream_cause(&error), clock);
+                }
+            }
+        }
+        self.again.push(key);
+    }
+
+    /// TLS has failed: the server is told why, if it listens, and the core the cause.
+    fn drop_session(&mut self, key: ConnectionKey, error: &rustls::Error, clock: &Clock) {
+        let (Some(Some(socket)), Some(tls)) = (self.sockets.get_mut(key.index()), &mut self.tls) else { return };
+        let mut secured = false;
+        if let Some(session) = &mut socket.session {
+            secured = session.secured();
+            // The alert only helps whoever reads the server's log.
+            let _ = session.flush(&socket.tcp);
+        }
+        let cause = tls.failed(error, secured);
+        self.drop_failed(key, cause, clock);
+    }
+}
+
+/// Of a request so much is sealed at a time: what a socket's buffer takes as a rule.
+const SEAL_MAX: usize = 64 << 10;

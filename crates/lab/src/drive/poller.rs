@@ -1,0 +1,334 @@
+//! How the loop learns what has happened: readiness by epoll, or completions by io_uring.
+//!
+//! Both watch the loop's own descriptors (timer, stop, the TUN devices). They differ in the sockets of the load: with
+//! epoll the loop is told that a socket is ready, and makes a system call to receive and one to send; with io_uring it
+//! is handed what was received, and sends many requests with one system call. What is received then lies in a buffer of
+//! the ring until it is given back.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use load::ConnectionKey;
+use sys::epoll::{Epoll, Event, Interest};
+use sys::socket::TcpSocket;
+use sys::uring::{Buffer, Completion, Message, Ring, RingSpec};
+
+use crate::plan::Engine;
+
+/// A turn handles at most so much that has happened before it looks at what is due again.
+const EVENTS_PER_TURN: usize = 64;
+
+/// Receive buffers of the ring: 16 MiB, in pieces that hold a usual response.
+const RING: RingSpec = RingSpec { operations: 1024, buffers: 2048, buffer_bytes: 8192 };
+
+/// One of the two.
+pub enum Poller {
+    /// Readiness.
+    Epoll(EpollPoller),
+    /// Completions.
+    Ring(Box<RingPoller>),
+}
+
+/// Something that has happened.
+pub enum Ready {
+    /// To a descriptor of the loop's own, by its token.
+    Own(u64),
+    /// A socket of the load is ready.
+    Socket(Event),
+    /// An operation on a socket of the load has completed.
+    Completed(Completion),
+}
+
+/// epoll with its list of what is ready.
+pub struct EpollPoller {
+    epoll: Epoll,
+    events: Vec<Event>,
+}
+
+/// A ring with its list of what has completed, and the requests it sends.
+pub struct RingPoller {
+    ring: Ring,
+    completed: Vec<Option<Completion>>,
+    /// By target.
+    messages: Vec<Option<Message>>,
+}
+
+/// What an operation on a socket was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Receiving, again and again.
+    Receive,
+    /// Waiting for a connect to end, or for room to send.
+    Writable,
+    /// Sending what should fit.
+    Send,
+    /// Sending what did not.
+    SendPatiently,
+}
+
+/// A socket's completion, for whom it is: the position of its connection, and a part of the generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addressee {
+    /// [`ConnectionKey::index`].
+    pub index: usize,
+    generation: u32,
+}
+
+impl Addressee {
+    /// Whether `key` is the connection meant.
+    pub fn is(self, key: ConnectionKey) -> bool {
+        let (_, addressee) = taken_apart(token(key, Operation::Receive));
+        addressee == self
+    }
+}
+
+impl Poller {
+    /// The poller asked for; without a wish io_uring where the kernel has it. `plain`: the load is not secured, which
+    /// io_uring has no way for here.
+    ///
+    /// # Errors
+    /// io_uring was asked for and is not to be had; no descriptor left.
+    pub fn new(engine: Engine, plain: bool) -> io::Result<Self> {
+        let ring = match engine {
+            Engine::Epoll => None,
+            Engine::Auto if !plain => None,
+            Engine::Auto => Ring::new(RING).ok(),
+            Engine::IoUring => Some(Ring::new(RING)?),
+        };
+        Ok(match ring {
+            Some(ring) => Poller::Ring(Box::new(RingPoller { ring, completed: Vec::new(), messages: Vec::new() })),
+            None => Poller::Epoll(EpollPoller { epoll: Epoll::new()?, events: Vec::new() }),
+        })
+    }
+
+    /// As in the plan.
+    pub fn engine(&self) -> Engine {
+        match self {
+            Poller::Epoll(_) => Engine::Epoll,
+            Poller::Ring(_) => Engine::IoUring,
+        }
+    }
+
+    /// Watches a descriptor of the loop's own. It must be read until it is empty before more is told of it.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn watch_own(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        match self {
+            Poller::Epoll(poller) => poller.epoll.add(fd, Interest::READ.edge(), token),
+            Poller::Ring(poller) => {
+                poller.ring.poll_readable(fd, OWN << KIND_SHIFT | (token & OWN_MASK));
+                Ok(())
+            }
+        }
+    }
+
+    /// Watches a socket whose connect has been called.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn watch_connecting(&mut self, socket: &TcpSocket, key: ConnectionKey) -> io::Result<()> {
+        match self {
+            Poller::Epoll(poller) => poller.epoll.add(socket.as_fd(), Interest::READ_WRITE.edge(), key.token()),
+            Poller::Ring(poller) => {
+                poller.ring.poll_writable(socket.as_fd(), token(key, Operation::Writable));
+                Ok(())
+            }
+        }
+    }
+
+    /// Finds out what has happened, and waits for something if `wait`; returns how much.
+    ///
+    /// # Errors
+    /// Those of epoll_wait(2) and io_uring_enter(2).
+    pub fn poll(&mut self, wait: bool) -> io::Result<usize> {
+        match self {
+            Poller::Epoll(EpollPoller { epoll, events }) => {
+                events.resize(EVENTS_PER_TURN, Event::EMPTY);
+                let ready = epoll.wait(events, if wait { -1 } else { 0 })?.len();
+                events.truncate(ready);
+                Ok(ready)
+            }
+            Poller::Ring(poller) => {
+                poller.ring.wait(if wait { None } else { Some(Duration::ZERO) })?;
+                poller.completed.clear();
+                while poller.completed.len() < EVENTS_PER_TURN
+                    && let Some(completion) = poller.ring.next()
+                {
+                    poller.completed.push(Some(completion));
+                }
+                Ok(poller.completed.len())
+            }
+        }
+    }
+
+    /// Hands the kernel what is queued.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter(2).
+    pub fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Poller::Epoll(_) => Ok(()),
+            Poller::Ring(poller) => poller.ring.submit(),
+        }
+    }
+
+    /// Whether the one thing that happened was to this descriptor of the loop's own.
+    pub fn is_only(&self, own: u64) -> bool {
+        match self {
+            Poller::Epoll(poller) => matches!(&poller.events[..], [event] if event.token() == own),
+            Poller::Ring(poller) => matches!(&poller.completed[..], [Some(one)] if own_token(one) == Some(own)),
+        }
+    }
+
+    /// What happened, by its place in the list, from 0 to what [`Self::poll`] returned. Once each.
+    pub fn take(&mut self, place: usize, is_own: impl Fn(u64) -> bool) -> Option<Ready> {
+        match self {
+            Poller::Epoll(poller) => {
+                let event = *poller.events.get(place)?;
+                Some(if is_own(event.token()) { Ready::Own(event.token()) } else { Ready::Socket(event) })
+            }
+            Poller::Ring(poller) => {
+                let completion = poller.completed.get_mut(place)?.take()?;
+                Some(match own_token(&completion) {
+                    Some(token) => Ready::Own(token),
+                    None => Ready::Completed(completion),
+                })
+            }
+        }
+    }
+
+    /// The ring, if there is one.
+    pub fn ring(&mut self) -> Option<&mut RingPoller> {
+        match self {
+            Poller::Epoll(_) => None,
+            Poller::Ring(poller) => Some(poller),
+        }
+    }
+}
+
+impl RingPoller {
+    /// Begins to receive on an established connection.
+    pub fn receive(&mut self, socket: &TcpSocket, key: ConnectionKey) {
+        self.ring.receive(socket.as_fd(), token(key, Operation::Receive));
+    }
+
+    /// Queues a target's request for sending. Completes only if it could not be sent at once.
+    pub fn send(&mut self, socket: &TcpSocket, key: ConnectionKey, target: usize, request: &[u8]) {
+        if self.messages.len() <= target {
+            self.messages.resize(target + 1, None);
+        }
+        let ring = &mut self.ring;
+        let message = *self.messages[target].get_or_insert_with(|| ring.keep(request.into()));
+        self.ring.send(socket.as_fd(), message, 0, request.len(), token(key, Operation::Send));
+    }
+
+    /// Sends the rest of a target's request, when there was no room for all of it.
+    pub fn send_rest(&mut self, socket: &TcpSocket, key: ConnectionKey, target: usize, from: usize, length: usize) {
+        if let Some(Some(message)) = self.messages.get(target) {
+            let token = token(key, Operation::SendPatiently);
+            self.ring.send_patiently(socket.as_fd(), *message, from, length, token);
+        }
+    }
+
+    /// Waits for room to send.
+    pub fn wait_writable(&mut self, socket: &TcpSocket, key: ConnectionKey) {
+        self.ring.poll_writable(socket.as_fd(), token(key, Operation::Writable));
+    }
+
+    /// Hands what is queued to the kernel.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter(2).
+    pub fn submit(&mut self) -> io::Result<()> {
+        self.ring.submit()
+    }
+
+    /// What was received.
+    pub fn bytes(&self, buffer: &Buffer, length: usize) -> &[u8] {
+        self.ring.bytes(buffer, length)
+    }
+
+    /// Gives a buffer back for more.
+    pub fn give_back(&mut self, buffer: Buffer) {
+        self.ring.give_back(buffer);
+    }
+
+    /// Closes a socket; `busy`: operations on it are under way.
+    pub fn close(&mut self, socket: TcpSocket, busy: bool) {
+        if busy { self.ring.cancel_and_close(socket.into_fd()) } else { self.ring.close(socket.into_fd()) }
+    }
+}
+
+/// Whose completion this is, and of what; `None` for the loop's own.
+pub fn addressee(completion: &Completion) -> Option<(Operation, Addressee)> {
+    let (kind, addressee) = taken_apart(completion.token);
+    let operation = match kind {
+        RECEIVE => Operation::Receive,
+        WRITABLE => Operation::Writable,
+        SEND => Operation::Send,
+        PATIENT => Operation::SendPatiently,
+        _ => return None,
+    };
+    Some((operation, addressee))
+}
+
+/// kind (3 bits) | generation (28 bits) | index (31 bits), below 2^62.
+fn token(key: ConnectionKey, operation: Operation) -> u64 {
+    let kind = match operation {
+        Operation::Receive => RECEIVE,
+        Operation::Writable => WRITABLE,
+        Operation::Send => SEND,
+        Operation::SendPatiently => PATIENT,
+    };
+    let generation = key.token() >> 32 & GENERATION_MASK;
+    kind << KIND_SHIFT | generation << INDEX_BITS | key.index() as u64
+}
+
+fn taken_apart(token: u64) -> (u64, Addressee) {
+    let index = (token & ((1 << INDEX_BITS) - 1)) as usize;
+    (token >> KIND_SHIFT, Addressee { index, generation: (token >> INDEX_BITS & GENERATION_MASK) as u32 })
+}
+
+/// The loop's own token of a completion.
+fn own_token(completion: &Completion) -> Option<u64> {
+    (completion.token >> KIND_SHIFT == OWN).then_some(completion.token | !OWN_MASK)
+}
+
+const INDEX_BITS: u32 = 31;
+const GENERATION_MASK: u64 = (1 << 28) - 1;
+const KIND_SHIFT: u32 = 59;
+const RECEIVE: u64 = 0;
+const WRITABLE: u64 = 1;
+const SEND: u64 = 2;
+const PATIENT: u64 = 3;
+const OWN: u64 = 4;
+/// The loop's own tokens are the last 256.
+const OWN_MASK: u64 = 0xff;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_name_operation_and_connection() {
+        for key in [0, 5 << 32 | 7, 0xffff_ffff << 32 | 0x7fff_ffff].map(ConnectionKey::from_token) {
+            for operation in [Operation::Receive, Operation::Writable, Operation::Send, Operation::SendPatiently] {
+                let token = token(key, operation);
+                assert!(token < 1 << 62);
+                let completion = Completion { token, result: Ok(0), more: false, buffer: None, accepted: None };
+                let (told, to) = addressee(&completion).unwrap();
+                assert_eq!((told, to.index), (operation, key.index()));
+                assert!(to.is(key) && own_token(&completion).is_none());
+                let other = ConnectionKey::from_token(key.token() ^ 1 << 32);
+                assert!(!to.is(other));
+            }
+        }
+        let own = u64::MAX - 6;
+        let token = OWN << KIND_SHIFT | (own & OWN_MASK);
+        let completion = Completion { token, result: Ok(1), more: true, buffer: None, accepted: None };
+        assert_eq!(own_token(&completion), Some(own));
+        assert!(addressee(&completion).is_none());
+    }
+}

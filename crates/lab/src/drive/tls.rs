@@ -1,0 +1,104 @@
+//! TLS of the load: what a run's connections share, and one connection's session.
+//!
+//! ```text
+//!   socket --bytes--> Session --News--> load core        rustls shakes hands, opens and seals records;
+//!   socket <--bytes-- Session <--plain-- load core       it has a clock and a random generator of its own
+//! ```
+//!
+//! rustls works without I/O here (its unbuffered connection): the loop reads a socket into one buffer for all, the
+//! records in it are opened in place, and only what is left of a record that is not whole yet is kept with its
+//! connection. [`config`] makes what all share, [`session`] is one connection, [`facts`] counts what was settled,
+//! [`tickets`] is a client's memory of its sessions, [`trust`] the verifier that trusts anyone.
+
+mod config;
+mod facts;
+mod session;
+mod tickets;
+mod trust;
+
+use std::sync::Arc;
+
+use ledger::{FailureCause, document};
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use rustls_pki_types::ServerName;
+
+use self::facts::Facts;
+pub(crate) use self::session::{News, READ_BUFFER, Session};
+use self::tickets::Tickets;
+use crate::error::LabError;
+use crate::plan::TlsPlan;
+
+/// TLS of a run.
+pub struct Tls {
+    /// What every client's configuration has in common.
+    common: Arc<ClientConfig>,
+    /// Whether clients remember their sessions.
+    resumption: bool,
+    /// The configuration of each client that has connected.
+    clients: Vec<Option<Arc<ClientConfig>>>,
+    name: ServerName<'static>,
+    facts: Facts,
+}
+
+impl Tls {
+    /// Reads certificates and keys. `host`: the URL's.
+    ///
+    /// # Errors
+    /// A file that cannot be read or used, or a system without roots where they are needed.
+    pub fn new(plan: &TlsPlan, host: &str) -> Result<Self, LabError> {
+        let name = plan.server_name(host).map_err(LabError::plan)?;
+        let trust = config::trust(plan);
+        let facts = Facts::new(name.to_str().into_owned(), trust);
+        let common = Arc::new(config::client(plan)?);
+        Ok(Tls { common, resumption: plan.resumption, clients: Vec::new(), name, facts })
+    }
+
+    /// A session for a new connection of a client.
+    pub(crate) fn session(&mut self, client: u32) -> Result<Session, rustls::Error> {
+        Session::new(self.client(client), self.name.clone())
+    }
+
+    /// The handshake of a session is finished.
+    pub(crate) fn secured(&mut self, session: &Session) {
+        self.facts.secured(&session.settled());
+    }
+
+    /// A session failed: the cause, and the first time in words.
+    pub(crate) fn failed(&mut self, error: &rustls::Error, secured: bool) -> FailureCause {
+        self.facts.failed_with(|| facts::words(error));
+        match error {
+            rustls::Error::InvalidCertificate(_)
+            | rustls::Error::NoCertificatesPresented
+            | rustls::Error::UnsupportedNameType => FailureCause::TlsCertificate,
+            _ if secured => FailureCause::TlsBroken,
+            _ => FailureCause::TlsHandshake,
+        }
+    }
+
+    /// A handshake ended without a word of TLS.
+    pub(crate) fn broke_off(&mut self, how: &str) {
+        self.facts.failed_with(|| how.to_owned());
+    }
+
+    /// What was settled so far.
+    pub fn document(&self) -> document::Tls {
+        self.facts.document()
+    }
+
+    fn client(&mut self, client: u32) -> Arc<ClientConfig> {
+        if !self.resumption {
+            return Arc::clone(&self.common);
+        }
+        let index = client as usize;
+        if self.clients.len() <= index {
+            self.clients.resize(index + 1, None);
+        }
+        let own = self.clients[index].get_or_insert_with(|| {
+            let mut own = ClientConfig::clone(&self.common);
+            own.resumption = Resumption::store(Arc::new(Tickets::default()));
+            Arc::new(own)
+        });
+        Arc::clone(own)
+    }
+}

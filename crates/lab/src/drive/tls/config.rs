@@ -1,0 +1,106 @@
+//! The configuration that all clients of a run share, from the plan and its files.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::ring;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::trust::{TrustsAnyone, TrustsThese};
+use crate::error::LabError;
+use crate::plan::{Alpn, TlsPlan, TlsVersion};
+
+/// What certificates are held against, for the document.
+pub(super) fn trust(plan: &TlsPlan) -> String {
+    match (&plan.cacert, plan.insecure) {
+        (_, true) => "nothing".into(),
+        (Some(file), false) => file.display().to_string(),
+        (None, false) => "system".into(),
+    }
+}
+
+/// The configuration, without memory of sessions.
+pub(super) fn client(plan: &TlsPlan) -> Result<ClientConfig, LabError> {
+    let provider = Arc::new(ring::default_provider());
+    let versions: &[&SupportedProtocolVersion] = match plan.version {
+        TlsVersion::Any => &[&TLS13, &TLS12],
+        TlsVersion::V12 => &[&TLS12],
+        TlsVersion::V13 => &[&TLS13],
+    };
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions)
+        .expect("ring has suites of both versions");
+    let builder = match &plan.cacert {
+        _ if plan.insecure => builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustsAnyone(provider))),
+        None => builder.with_root_certificates(roots_of_the_system()?),
+        Some(file) => {
+            let given = certificates(file, "--cacert")?;
+            let refuse =
+                |error: &dyn std::fmt::Display| LabError::Plan(format!("--cacert {}: {error}", file.display()));
+            let mut roots = RootCertStore::empty();
+            for certificate in &given {
+                roots.add(certificate.clone()).map_err(|error| refuse(&error))?;
+            }
+            let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .map_err(|error| refuse(&error))?;
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustsThese { authorities, given }))
+        }
+    };
+    let mut config = match &plan.cert {
+        None => builder.with_no_client_auth(),
+        Some(cert) => {
+            let key = plan.key.as_ref().unwrap_or(cert);
+            let chain = certificates(cert, "--cert")?;
+            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| {
+                LabError::Plan(format!("--key {}: {}", key.display(), pem_words(&error, "private key")))
+            })?;
+            builder
+                .with_client_auth_cert(chain, secret)
+                .map_err(|error| LabError::Plan(format!("--cert {}: {error}", cert.display())))?
+        }
+    };
+    config.resumption = Resumption::disabled();
+    if plan.alpn != Alpn::None {
+        config.alpn_protocols = vec![plan.alpn.name().into()];
+    }
+    Ok(config)
+}
+
+fn roots_of_the_system() -> Result<RootCertStore, LabError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (usable, _) = roots.add_parsable_certificates(found.certs);
+    if usable == 0 {
+        let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
+        return Err(LabError::Environment(format!(
+            "this system has no root certificates that can be read{why}, so no server's certificate can be verified: \
+             install them (ca-certificates), give the server's own authority with --cacert FILE, or trust anyone with -k"
+        )));
+    }
+    Ok(roots)
+}
+
+fn certificates(file: &Path, option: &str) -> Result<Vec<CertificateDer<'static>>, LabError> {
+    let refuse = |error: &rustls_pki_types::pem::Error| {
+        LabError::Plan(format!("{option} {}: {}", file.display(), pem_words(error, "certificate")))
+    };
+    let found: Vec<_> =
+        CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(|error| refuse(&error))?;
+    if found.is_empty() {
+        return Err(refuse(&rustls_pki_types::pem::Error::NoItemsFound));
+    }
+    Ok(found)
+}
+
+fn pem_words(error: &rustls_pki_types::pem::Error, wanted: &str) -> String {
+    match error {
+        rustls_pki_types::pem::Error::Io(error) => error.to_string(),
+        rustls_pki_types::pem::Error::NoItemsFound => format!("no {wanted} in PEM form is in it"),
+        error => format!("not PEM that can be read: {error}"),
+    }
+}

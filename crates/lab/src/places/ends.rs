@@ -1,0 +1,162 @@
+//! The clients' end, and the server's end where it is the lab's own.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use path::AddressPlan;
+use sys::netlink::{Netlink, Route, RouteKind, sysctl};
+use sys::tun::{Offload, Tun};
+
+use super::target::{How, Reach};
+use super::{CLIENT_DEVICE, FIRST_CLIENT, SERVER_DEVICE};
+use crate::error::LabError;
+use crate::plan::ServerTcp;
+
+pub(super) const CLIENT_NETWORK: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
+const SERVER_NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+pub(super) const PREFIX: u8 = 16;
+pub(super) const CLIENT_NETWORK_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 0);
+const SERVER_NETWORK_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 0);
+pub(super) const PREFIX_V6: u8 = 64;
+const MTU_BYTES: u32 = 1500;
+/// The devices' own queues must never drop: ten thousand packets is what 10,000 clients send at once.
+const DEVICE_QUEUE_PACKETS: u32 = 20_000;
+
+/// The clients' end, and whether it has IPv6. `reaches`: what lies beyond it, besides the lab's own networks.
+pub(super) fn client_end(offload: Offload, reaches: &[Reach]) -> Result<(Tun, bool), LabError> {
+    let tun = Tun::open(CLIENT_DEVICE).map_err(LabError::environment)?;
+    tun.set_offload(offload).map_err(LabError::environment)?;
+    let mut netlink = Netlink::open().map_err(LabError::environment)?;
+    // IPv6 binds to an address of a local prefix only with this.
+    let v6 = try_ipv6(CLIENT_DEVICE) && sysctl("net/ipv6/ip_nonlocal_bind", "1").is_ok();
+    netlink.link_up("lo").map_err(LabError::environment)?;
+    bring_up(&mut netlink, CLIENT_DEVICE)?;
+    // AnyIP: every address of the clients' network is bindable without being configured.
+    add(&mut netlink, &Route { kind: RouteKind::Local, ..network(CLIENT_NETWORK.into(), "lo") })?;
+    if v6 {
+        add(&mut netlink, &Route { kind: RouteKind::Local, ..network(CLIENT_NETWORK_V6.into(), "lo") })?;
+        // The source of programs that bind nothing.
+        let first = AddressPlan::FIRST_CLIENT_V6.into();
+        netlink.add_address("lo", first, 128).map_err(LabError::environment)?;
+    }
+    // Without `src`, a program that binds nothing gets "Network is unreachable"; in IPv6 it is found on lo.
+    let source = |route: Route<'static>| Route { src: route.dst.is_ipv4().then_some(FIRST_CLIENT.into()), ..route };
+    let in_lab = |reach: &Reach| matches!(reach.how, How::Lab | How::Rewritten | How::OnDevice);
+    if reaches.is_empty() || reaches.iter().any(in_lab) {
+        add(&mut netlink, &source(network(SERVER_NETWORK.into(), CLIENT_DEVICE)))?;
+        if v6 {
+            add(&mut netlink, &source(network(SERVER_NETWORK_V6.into(), CLIENT_DEVICE)))?;
+        }
+    }
+    for reach in reaches.iter().filter(|reach| !in_lab(reach)) {
+        if reach.connect.is_ipv6() && !v6 {
+            return Err(no_ipv6());
+        }
+        let whole = if reach.connect.is_ipv4() { 32 } else { 128 };
+        add(&mut netlink, &source(Route::new(reach.connect, whole, CLIENT_DEVICE)))?;
+    }
+    for (key, value) in [
+        // A port may be used again at once for another connection to the server: TIME_WAIT is on the side that
+        // closed first, and thousands of clients share this one kernel. IPv6 reads the same settings.
+        ("net/ipv4/tcp_tw_reuse", "1"),
+        ("net/ipv4/ip_local_port_range", "1024 65535"),
+        ("net/ipv4/tcp_max_tw_buckets", "1000000"),
+        // What one connection learnt must not change the next.
+        ("net/ipv4/tcp_no_metrics_save", "1"),
+    ] {
+        // An older kernel without a key runs with its default; the checks on ports and drops still hold.
+        let _ = sysctl(key, value);
+    }
+    Ok((tun, v6))
+}
+
+/// The server's end in a namespace of the lab's own, with these addresses.
+pub(super) fn server_end(offload: Offload, tcp: &ServerTcp, addresses: &[IpAddr]) -> Result<Tun, LabError> {
+    let tun = Tun::open(SERVER_DEVICE).map_err(LabError::environment)?;
+    tun.set_offload(offload).map_err(LabError::environment)?;
+    let mut netlink = Netlink::open().map_err(LabError::environment)?;
+    let v6 = try_ipv6(SERVER_DEVICE);
+    netlink.link_up("lo").map_err(LabError::environment)?;
+    bring_up(&mut netlink, SERVER_DEVICE)?;
+    for &address in addresses.iter().filter(|address| v6 || address.is_ipv4()) {
+        let whole = if address.is_ipv4() { 32 } else { 128 };
+        netlink.add_address(SERVER_DEVICE, address, whole).map_err(LabError::environment)?;
+    }
+    add_tcp_route(&mut netlink, &network(CLIENT_NETWORK.into(), SERVER_DEVICE), tcp)?;
+    if v6 {
+        add_tcp_route(&mut netlink, &network(CLIENT_NETWORK_V6.into(), SERVER_DEVICE), tcp)?;
+    }
+    for (key, value) in [("net/ipv4/conf/all/rp_filter", "0"), ("net/ipv4/tcp_no_metrics_save", "1")] {
+        let _ = sysctl(key, value);
+    }
+    Ok(tun)
+}
+
+/// A route to the clients, with what the server's TCP takes from it.
+pub(super) fn add_tcp_route(netlink: &mut Netlink, route: &Route<'_>, tcp: &ServerTcp) -> Result<(), LabError> {
+    let route = Route { initcwnd: tcp.initcwnd, congestion: tcp.cc.as_deref(), ..*route };
+    netlink.add_route(&route).map_err(|error| match &tcp.cc {
+        Some(cc) => LabError::Environment(format!(
+            "--server-tcp cc={cc}: {error}; this kernel has: {}",
+            available_congestion_controls()
+        )),
+        None => LabError::environment(error),
+    })
+}
+
+pub(super) fn bring_up(netlink: &mut Netlink, name: &str) -> Result<(), LabError> {
+    netlink.set_mtu(name, MTU_BYTES).map_err(LabError::environment)?;
+    netlink.set_tx_queue_len(name, DEVICE_QUEUE_PACKETS).map_err(LabError::environment)?;
+    netlink.link_up(name).map_err(LabError::environment)
+}
+
+/// IPv6 in a namespace of the lab's own. Where it cannot be had (a kernel without it, settings that cannot be written), the
+/// lab does without: only who asks for IPv6 is refused.
+fn try_ipv6(device: &str) -> bool {
+    let tried = has_ipv6() && sysctl("net/ipv6/conf/lo/disable_ipv6", "0").is_ok() && quiet_ipv6(device).is_ok();
+    if !tried {
+        // Router solicitations and the like are nobody's traffic.
+        let _ = sys::netlink::disable_ipv6(device);
+    }
+    tried
+}
+
+/// IPv6 on a device that says nothing by itself: no address of its own, no router asked for, no address tested.
+pub(super) fn quiet_ipv6(device: &str) -> Result<(), LabError> {
+    for (key, value) in [
+        ("disable_ipv6", "0"),
+        ("addr_gen_mode", "1"),
+        ("accept_ra", "0"),
+        ("autoconf", "0"),
+        ("router_solicitations", "0"),
+        ("dad_transmits", "0"),
+    ] {
+        sysctl(&format!("net/ipv6/conf/{device}/{key}"), value).map_err(LabError::environment)?;
+    }
+    Ok(())
+}
+
+/// Whether this kernel knows IPv6 at all.
+pub(super) fn has_ipv6() -> bool {
+    fs::exists("/proc/sys/net/ipv6").unwrap_or(false)
+}
+
+pub(super) fn no_ipv6() -> LabError {
+    LabError::Environment(
+        "there is no IPv6 here (a kernel booted with ipv6.disable=1, or /proc/sys/net read-only): use an IPv4 address"
+            .into(),
+    )
+}
+
+pub(super) fn network(network: IpAddr, dev: &str) -> Route<'_> {
+    Route::new(network, if network.is_ipv4() { PREFIX } else { PREFIX_V6 }, dev)
+}
+
+fn add(netlink: &mut Netlink, route: &Route<'_>) -> Result<(), LabError> {
+    netlink.add_route(route).map_err(LabError::environment)
+}
+
+fn available_congestion_controls() -> String {
+    fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        .map_or_else(|_| "unknown".into(), |text| text.trim().to_owned())
+}

@@ -1,0 +1,180 @@
+//! The far end of a path in this host's own network: for services that are there already, and for other hosts.
+//!
+//! ```text
+//!   path <==fd== yamabiko0 --- 127.0.0.1, or any address of this host
+//!                          --- forwarded, masqueraded --- uplink --- another host
+//! ```
+//!
+//! Invariant: all of it hangs on two descriptors, the device's and the firewall table's, and is gone when they are
+//! closed, however this process ends. Addresses, routes and settings are the device's own; the host's are not touched.
+
+use std::net::IpAddr;
+
+use path::AddressPlan;
+use path::rewrite::Pair;
+use sys::netlink::{Netlink, Route, sysctl};
+use sys::nft::{self, Masquerade};
+use sys::tun::{Offload, Tun};
+
+use super::ends::{
+    CLIENT_NETWORK, CLIENT_NETWORK_V6, PREFIX, PREFIX_V6, add_tcp_route, bring_up, has_ipv6, network, no_ipv6,
+    quiet_ipv6,
+};
+use super::target::{How, Reach};
+use crate::error::LabError;
+use crate::plan::ServerTcp;
+
+/// The kernel puts a number in the place of `%d`.
+const DEVICE: &str = "yamabiko%d";
+const DEVICE_PREFIX: &str = "yamabiko";
+
+/// The path's device in this host's network, and what goes with it.
+pub(super) struct HostEnd {
+    pub tun: Tun,
+    /// Held: closed, their tables are gone.
+    pub firewall: Vec<Masquerade>,
+    /// What the path writes in place of what.
+    pub pairs: Vec<Pair>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// Makes it, in the calling thread's network namespace.
+pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> Result<HostEnd, LabError> {
+    let any = |v6: bool, how: fn(How) -> bool| reaches.iter().any(|it| it.connect.is_ipv6() == v6 && how(it.how));
+    let (v4, v6) = (any(false, |_| true), any(true, |_| true));
+    let forwarded = |how| how == How::Forwarded;
+    if !tcp.is_unset() && reaches.iter().all(|reach| reach.how == How::Forwarded) {
+        return Err(LabError::Plan(
+            "--server-tcp is the TCP of this host, but the service is on another host, which has its own: leave it out"
+                .into(),
+        ));
+    }
+    if v6 && !has_ipv6() {
+        return Err(no_ipv6());
+    }
+    let mut netlink = Netlink::open().map_err(LabError::environment)?;
+    // Both families are looked at, whichever is used: two paths at once would share client addresses.
+    for (network, prefix) in [("198.18.0.0", 15), ("2001:2::", 48)] {
+        refuse_taken(&mut netlink, network.parse().expect("an address"), prefix)?;
+    }
+    let tun = Tun::open(DEVICE).map_err(|error| {
+        LabError::Environment(format!(
+            "{error} (a path to a service outside of the lab ends in this host's own network)"
+        ))
+    })?;
+    let device = tun.name().to_owned();
+    tun.set_offload(offload).map_err(LabError::environment)?;
+    if v6 {
+        quiet_ipv6(&device).map_err(read_only)?;
+    } else {
+        sys::netlink::disable_ipv6(&device).map_err(LabError::environment).map_err(read_only)?;
+    }
+    let set = |key: &str| sysctl(&key.replace("DEV", &device), "1").map_err(LabError::environment).map_err(read_only);
+    if any(false, |how| how == How::Rewritten) {
+        set("net/ipv4/conf/DEV/route_localnet")?;
+    }
+    if any(false, forwarded) {
+        set("net/ipv4/conf/DEV/forwarding")?;
+    }
+    if any(true, forwarded) && !forwards_ipv6() {
+        set("net/ipv6/conf/DEV/force_forwarding").map_err(|_| {
+            LabError::Environment(
+                "another host by IPv6: this kernel can let a single device forward only from Linux 6.17 on, and this host \
+                 forwards no IPv6; use an IPv4 address, or allow it for all devices (sysctl net.ipv6.conf.all.forwarding=1)"
+                    .into(),
+            )
+        })?;
+    }
+    bring_up(&mut netlink, &device)?;
+    for reach in reaches.iter().filter(|reach| reach.how == How::OnDevice) {
+        netlink.add_address(&device, reach.connect, 128).map_err(LabError::environment)?;
+    }
+    for (wanted, network_of, first) in [
+        (v4, IpAddr::from(CLIENT_NETWORK), IpAddr::from(AddressPlan::FIRST_CLIENT)),
+        (v6, CLIENT_NETWORK_V6.into(), AddressPlan::FIRST_CLIENT_V6.into()),
+    ] {
+        if wanted {
+            let route = Route { exclusive: true, ..network(network_of, &device) };
+            add_tcp_route(&mut netlink, &route, tcp)?;
+            require_way_back(&mut netlink, first, &device)?;
+        }
+    }
+    let (firewall, notes) = masquerade(&mut netlink, reaches, &device)?;
+    let pairs = reaches.iter().filter(|reach| reach.how == How::Rewritten).filter_map(pair).collect();
+    Ok(HostEnd { tun, firewall, pairs, notes })
+}
+
+/// The tables that make other hosts answer, one a family, and what may be in their way.
+fn masquerade(
+    netlink: &mut Netlink,
+    reaches: &[Reach],
+    device: &str,
+) -> Result<(Vec<Masquerade>, Vec<String>), LabError> {
+    let (mut firewall, mut notes) = (Vec::new(), Vec::new());
+    let index = netlink.link_index(device).map_err(LabError::environment)?;
+    for (network, prefix) in [(IpAddr::from(CLIENT_NETWORK), PREFIX), (CLIENT_NETWORK_V6.into(), PREFIX_V6)] {
+        let same_family = |reach: &Reach| reach.connect.is_ipv4() == network.is_ipv4();
+        if !reaches.iter().any(|reach| reach.how == How::Forwarded && same_family(reach)) {
+            continue;
+        }
+        firewall.push(Masquerade::new(device, network, prefix, index).map_err(LabError::environment)?);
+        // Not being able to look is not worth a run: the load will show it.
+        if let Ok(Some(chain)) = nft::forwarding_refused_by(network) {
+            notes.push(format!(
+                "this host's firewall drops what it forwards unless a rule lets it through (chain {chain}, policy drop): if \
+                 no connection succeeds, let the path's device through, as with iptables -I FORWARD -i {DEVICE_PREFIX}+ -j \
+                 ACCEPT"
+            ));
+        }
+    }
+    Ok((firewall, notes))
+}
+
+fn pair(reach: &Reach) -> Option<Pair> {
+    match (reach.connect, reach.asked) {
+        (IpAddr::V4(seen), IpAddr::V4(own)) => Some(Pair { seen, own }),
+        _ => None,
+    }
+}
+
+/// The ranges for benchmarks must be nobody's here.
+fn refuse_taken(netlink: &mut Netlink, network: IpAddr, prefix: u8) -> Result<(), LabError> {
+    let routes = netlink.routes(network).map_err(LabError::environment)?;
+    let Some(route) = routes.iter().find(|route| route.overlaps(network, prefix)) else { return Ok(()) };
+    let device = route.device.and_then(|index| netlink.link_name(index).ok()).unwrap_or_else(|| "no device".into());
+    let destination = route.dst.map_or("everything".into(), |dst| format!("{dst}/{}", route.prefix));
+    Err(LabError::Environment(if device.starts_with(DEVICE_PREFIX) {
+        format!(
+            "another yamabiko has a path in this host's network (device {device}): wait for its end, or run this one in a \
+             network namespace of its own"
+        )
+    } else {
+        format!(
+            "this host routes {destination} itself (by {device}), but a path needs {network}/{prefix}, set aside for \
+             benchmarks, for its clients: take that route away, or start the server with --server, which needs no route of \
+             the host"
+        )
+    }))
+}
+
+/// Answers to clients must leave by the path's device, whatever rules of routing this host has.
+fn require_way_back(netlink: &mut Netlink, client: IpAddr, device: &str) -> Result<(), LabError> {
+    let found = netlink.route_to(client).map_err(LabError::environment)?;
+    let by = found.device.and_then(|index| netlink.link_name(index).ok()).unwrap_or_default();
+    if by == device {
+        return Ok(());
+    }
+    Err(LabError::Environment(format!(
+        "this host's routing rules send answers to the clients ({client}) by {by}, not by the path's {device}: see ip rule, \
+         and let its main table come first for 198.18.0.0/15 and 2001:2::/48"
+    )))
+}
+
+fn forwards_ipv6() -> bool {
+    std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding").is_ok_and(|text| text.trim() == "1")
+}
+
+fn read_only(error: LabError) -> LabError {
+    LabError::Environment(format!("{error}; is /proc/sys read-only here, as in a container?"))
+}

@@ -1,0 +1,296 @@
+//! From a URL's host to addresses that the clients connect to.
+//!
+//! | the address is | clients connect to | what happens on the way |
+//! |---|---|---|
+//! | of the lab's server end | itself | nothing: both ends are the lab's |
+//! | 127.0.0.1 and other IPv4 loopback | 198.18.0.1 and on | the path writes the loopback address in its place |
+//! | ::1 | 2001:2:0:1::1 | nothing: the address lies on the path's device |
+//! | another of this host | itself | nothing |
+//! | of another host | itself | this host forwards and masquerades |
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+
+use sys::netlink::{FoundKind, Netlink};
+
+use super::listening::{Listening, look};
+use super::{SERVER, SERVER_NAME, SERVER_V6};
+use crate::error::LabError;
+use crate::plan::{AddressFamily, ServerPlan, TargetPlan, To};
+
+/// How packets get from the path's far end to a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It is in the lab's server namespace.
+    Lab,
+    /// On a loopback address of this host: the path writes one address for the other.
+    Rewritten,
+    /// On ::1 of this host, by an address of the path's device.
+    OnDevice,
+    /// On another address of this host.
+    Own,
+    /// On another host.
+    Forwarded,
+}
+
+/// One address of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// The address that was asked for.
+    pub asked: IpAddr,
+    /// The address that clients connect to.
+    pub connect: IpAddr,
+    /// How it is reached.
+    pub how: How,
+}
+
+impl Reach {
+    /// The server's address in packets at the path's far end.
+    pub fn at_server(&self) -> IpAddr {
+        if self.how == How::Rewritten { self.asked } else { self.connect }
+    }
+
+    /// In words, for the result.
+    pub fn words(&self) -> String {
+        match self.how {
+            How::Lab => format!("{} of the lab", self.connect),
+            How::Rewritten | How::OnDevice => format!("{} of this host, as {}", self.asked, self.connect),
+            How::Own => format!("{} of this host", self.asked),
+            How::Forwarded => format!("{} of another host, masqueraded", self.asked),
+        }
+    }
+}
+
+/// The addresses of the lab's own server end for a URL's host.
+///
+/// # Errors
+/// A host that is not in the lab, or has no address of that family there.
+pub fn in_lab(host: &str, port: u16, server: &ServerPlan, family: AddressFamily) -> Result<Vec<Reach>, LabError> {
+    let all = lab_addresses(server.addresses);
+    let literal = host.parse::<IpAddr>().ok();
+    let chosen = match literal {
+        Some(address) if all.contains(&address) => vec![address],
+        None if names(server).iter().any(|name| name.eq_ignore_ascii_case(host)) => family.choose(&all),
+        _ => {
+            return Err(LabError::Plan(format!(
+                "with --server the URL's host must be `{SERVER_NAME}`, not `{host}`: write http://{SERVER_NAME}:{port}/.., \
+                 or give the server that name, too (--server-name {host})"
+            )));
+        }
+    };
+    Ok(chosen.into_iter().map(|address| Reach { asked: address, connect: address, how: How::Lab }).collect())
+}
+
+/// Every address of the lab's server end: IPv4 first.
+pub fn lab_addresses(count: u32) -> Vec<IpAddr> {
+    let v4 = (0..count).map(|number| Ipv4Addr::from_bits(SERVER.to_bits() + number).into());
+    let v6 = (0..count).map(|number| Ipv6Addr::from_bits(SERVER_V6.to_bits() + u128::from(number)).into());
+    v4.chain(v6).collect()
+}
+
+/// Every name of the lab's server.
+pub fn names(server: &ServerPlan) -> Vec<&str> {
+    std::iter::once(SERVER_NAME).chain(server.names.iter().map(String::as_str)).collect()
+}
+
+/// The addresses behind a URL's host that are meant, in order: those of the plan, or what this host's resolver says.
+///
+/// # Errors
+/// There is none, or none of that family.
+pub fn resolve(host: &str, port: u16, target: &TargetPlan) -> Result<Vec<IpAddr>, LabError> {
+    let literal = host.parse::<IpAddr>().ok();
+    let (known, from) = if !target.addresses.is_empty() {
+        (target.addresses.clone(), "the plan names")
+    } else if let Some(address) = literal {
+        (vec![address], "it is")
+    } else {
+        let asked = (host, port).to_socket_addrs().map(|all| all.map(|address| address.ip()).collect::<Vec<_>>());
+        match asked {
+            Ok(known) if !known.is_empty() => (known, "it has"),
+            _ if host.eq_ignore_ascii_case(SERVER_NAME) => {
+                return Err(LabError::Plan(
+                    "`server` is the name of a server that the lab starts: give its command with --server".into(),
+                ));
+            }
+            _ => {
+                return Err(LabError::Plan(format!(
+                    "`{host}` has no address here: is the name right, and can this machine resolve names?"
+                )));
+            }
+        }
+    };
+    let chosen = target.family.choose(&known);
+    if chosen.is_empty() {
+        let known: Vec<String> = known.iter().map(IpAddr::to_string).collect();
+        return Err(LabError::Plan(format!("`{host}` has no {}: {from} {}", target.family.words(), known.join(", "))));
+    }
+    Ok(chosen)
+}
+
+/// How each address is reached through a path whose far end is in this host's own network.
+///
+/// # Errors
+/// An address that no path leads to, by name and with the mend.
+pub fn through_path(host: &str, addresses: &[IpAddr]) -> Result<Vec<Reach>, LabError> {
+    let mut netlink = Netlink::open().map_err(LabError::environment)?;
+    let mut reaches = Vec::new();
+    let mut loopbacks = 0;
+    for &asked in addresses {
+        let refuse = |why: String| Err(LabError::Plan(format!("`{host}` is {asked}, {why}")));
+        if asked.is_unspecified() || asked.is_multicast() || asked == IpAddr::V4(Ipv4Addr::BROADCAST) {
+            return refuse("which is no one's address: name the one that the service listens on, or 127.0.0.1".into());
+        }
+        if lab_addresses(ServerPlan::ADDRESSES_MAX).contains(&asked) {
+            return refuse("which is the lab's own server end: start a server there with --server".into());
+        }
+        let how = match asked {
+            IpAddr::V4(address) if address.is_loopback() => How::Rewritten,
+            IpAddr::V6(address) if address.is_loopback() => How::OnDevice,
+            IpAddr::V6(address) if address.is_unicast_link_local() => {
+                return refuse("which holds on its own link only, and a path is another: use a global address".into());
+            }
+            _ => match netlink.route_to(asked) {
+                Ok(route) if route.kind == FoundKind::Local => How::Own,
+                Ok(route) if route.kind == FoundKind::Unicast => How::Forwarded,
+                Ok(_) => return refuse("to which this host's routing table lets nothing through".into()),
+                Err(error) => return refuse(format!("to which this host has no route ({error})")),
+            },
+        };
+        let connect = match how {
+            How::Rewritten => {
+                loopbacks += 1;
+                Ipv4Addr::from_bits(SERVER.to_bits() + loopbacks - 1).into()
+            }
+            How::OnDevice => SERVER_V6.into(),
+            How::Lab | How::Own | How::Forwarded => asked,
+        };
+        reaches.push(Reach { asked, connect, how });
+    }
+    Ok(reaches)
+}
+
+/// Looks into this host's socket table whether a service of this host can be reached; a remote one cannot be looked at.
+/// Nothing is sent.
+///
+/// # Errors
+/// Nobody listens, or nobody that the path reaches: by name and with the mend.
+pub fn check_listening(reach: &Reach, port: u16) -> Result<(), LabError> {
+    let own = std::process::id() as i32;
+    match (reach.how, look(own, reach.at_server(), port)) {
+        (How::Lab | How::Forwarded, _) | (_, Listening::Yes) => Ok(()),
+        (How::OnDevice, Listening::Elsewhere(IpAddr::V6(Ipv6Addr::LOCALHOST))) => Err(LabError::Plan(format!(
+            "the service on port {port} listens on ::1 only, which Linux lets nobody reach from outside the host: let it \
+             listen on [::], or on 127.0.0.1 and use that address"
+        ))),
+        (_, Listening::Elsewhere(other)) => Err(LabError::Plan(format!(
+            "the service on port {port} listens on {} only, not on {}: use that address in the URL, or let the service \
+             listen on {}",
+            SocketAddr::new(other, port),
+            reach.asked,
+            if reach.asked.is_ipv4() { "0.0.0.0" } else { "[::]" },
+        ))),
+        (_, Listening::No) => Err(LabError::Plan(format!(
+            "nobody listens on {} of this host: is the service running, and is the port right? (--server starts one)",
+            SocketAddr::new(reach.asked, port)
+        ))),
+    }
+}
+
+/// A service as programs at the clients' end know it.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// Its addresses.
+    pub reaches: Vec<Reach>,
+}
+
+/// What programs at the clients' end can reach, of what was named.
+///
+/// # Errors
+/// Those of [`resolve`], [`through_path`] and [`check_listening`].
+pub fn named(to: &[To], family: AddressFamily) -> Result<Vec<Named>, LabError> {
+    let mut all = Vec::new();
+    for to in to {
+        let plan = TargetPlan { family, addresses: to.addresses.clone(), ..TargetPlan::default() };
+        let addresses = resolve(&to.host, to.port.unwrap_or(0), &plan)?;
+        all.extend(addresses.into_iter().map(|address| (to, address)));
+    }
+    // One look at all of them: each loopback address gets its own address in the lab, however often it is named.
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for (_, address) in &all {
+        if !addresses.contains(address) {
+            addresses.push(*address);
+        }
+    }
+    let host = to.iter().map(|to| to.host.as_str()).collect::<Vec<_>>().join("`, `");
+    let reaches = through_path(&host, &addresses)?;
+    let mut named: Vec<Named> = Vec::new();
+    for (to, address) in all {
+        let reach = *reaches.iter().find(|reach| reach.asked == address).expect("every address was looked at");
+        if let Some(port) = to.port {
+            check_listening(&reach, port)?;
+        }
+        match named.iter_mut().find(|known| known.name == to.host) {
+            Some(known) => known.reaches.push(reach),
+            None => named.push(Named { name: to.host.clone(), reaches: vec![reach] }),
+        }
+    }
+    Ok(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(names: &[&str], addresses: u32) -> ServerPlan {
+        ServerPlan {
+            command: "true".into(),
+            names: names.iter().map(|&name| name.to_owned()).collect(),
+            addresses,
+            cpu: None,
+            tcp: crate::plan::ServerTcp::default(),
+            start_timeout: std::time::Duration::ZERO,
+        }
+    }
+
+    fn connects(reaches: Vec<Reach>) -> Vec<String> {
+        reaches.iter().map(|reach| reach.connect.to_string()).collect()
+    }
+
+    #[test]
+    fn the_lab_has_its_own_names() {
+        let one = server(&["shop.example"], 1);
+        let find = |host: &str, family| in_lab(host, 80, &one, family).map(connects);
+        assert_eq!(find("SERVER", AddressFamily::Any).unwrap(), ["198.18.0.1"]);
+        assert_eq!(find("shop.example", AddressFamily::Ipv6).unwrap(), ["2001:2:0:1::1"]);
+        assert_eq!(find("2001:2:0:1::1", AddressFamily::Any).unwrap(), ["2001:2:0:1::1"]);
+        assert_eq!(find("server", AddressFamily::Both).unwrap(), ["198.18.0.1", "2001:2:0:1::1"]);
+        let wrong = find("other.example", AddressFamily::Any).unwrap_err().to_string();
+        assert!(wrong.contains("--server-name other.example"), "{wrong}");
+        assert!(find("198.18.0.2", AddressFamily::Any).is_err());
+        let three = in_lab("server", 80, &server(&[], 3), AddressFamily::Any).map(connects).unwrap();
+        assert_eq!(three, ["198.18.0.1", "198.18.0.2", "198.18.0.3"]);
+    }
+
+    #[test]
+    fn loopback_addresses_get_addresses_in_the_lab() {
+        let addresses: Vec<IpAddr> = ["127.0.0.1", "127.0.0.53", "::1"].map(|text| text.parse().unwrap()).into();
+        let reaches = through_path("h", &addresses).unwrap();
+        assert_eq!(connects(reaches.clone()), ["198.18.0.1", "198.18.0.2", "2001:2:0:1::1"]);
+        let at_server: Vec<String> = reaches.iter().map(|reach| reach.at_server().to_string()).collect();
+        assert_eq!(at_server, ["127.0.0.1", "127.0.0.53", "2001:2:0:1::1"]);
+    }
+
+    #[test]
+    fn what_no_path_leads_to_is_refused() {
+        for address in ["0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "198.18.0.1", "fe80::1"] {
+            let error = through_path("h", &[address.parse().unwrap()]).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`h` is {address}, ")), "{error}");
+        }
+        let plan = TargetPlan { family: AddressFamily::Ipv6, ..TargetPlan::default() };
+        let error = resolve("127.0.0.1", 80, &plan).unwrap_err().to_string();
+        assert!(error.contains("no IPv6 address (-6): it is 127.0.0.1"), "{error}");
+        let given = TargetPlan { addresses: vec!["192.0.2.7".parse().unwrap()], ..TargetPlan::default() };
+        assert_eq!(resolve("shop.example", 80, &given).unwrap(), given.addresses);
+    }
+}

@@ -1,0 +1,200 @@
+//! TLS of the load, as meant.
+
+use std::path::PathBuf;
+
+use load::Target;
+use rustls_pki_types::ServerName;
+use serde::{Deserialize, Serialize};
+
+use super::LoadPlan;
+
+/// How `https://` is spoken. In a plan that was checked it is there exactly where the URL is secure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsPlan {
+    /// Takes any certificate for good. The handshake's signature is checked all the same, as it costs time.
+    pub insecure: bool,
+    /// Trusts the authorities in this PEM file, instead of the system's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cacert: Option<PathBuf>,
+    /// Name sent in SNI and looked for in the certificate; absent: the URL's host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sni: Option<String>,
+    /// Versions offered.
+    pub version: TlsVersion,
+    /// Protocol offered by ALPN.
+    pub alpn: Alpn,
+    /// Whether a client takes up its earlier sessions. Each client has its own: nobody's ticket is another's.
+    pub resumption: bool,
+    /// The client's certificate with its chain, PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    /// Its private key, PEM; absent: in the same file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+}
+
+impl Default for TlsPlan {
+    fn default() -> Self {
+        TlsPlan {
+            insecure: false,
+            cacert: None,
+            sni: None,
+            version: TlsVersion::default(),
+            alpn: Alpn::default(),
+            resumption: true,
+            cert: None,
+            key: None,
+        }
+    }
+}
+
+/// Versions of TLS offered to the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TlsVersion {
+    /// 1.2 and 1.3; the server takes the later one that it has.
+    #[default]
+    #[serde(rename = "any")]
+    Any,
+    /// 1.2 alone.
+    #[serde(rename = "1.2")]
+    V12,
+    /// 1.3 alone.
+    #[serde(rename = "1.3")]
+    V13,
+}
+
+/// Protocol offered by ALPN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Alpn {
+    /// `http/1.1`.
+    #[default]
+    Http11,
+    /// `http/1.0`.
+    Http10,
+    /// The extension is not sent.
+    None,
+}
+
+impl Alpn {
+    /// As in the plan, and but for `none` as on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Alpn::Http11 => "http/1.1",
+            Alpn::Http10 => "http/1.0",
+            Alpn::None => "none",
+        }
+    }
+}
+
+impl std::str::FromStr for Alpn {
+    type Err = String;
+
+    fn from_str(typed: &str) -> Result<Self, String> {
+        match typed {
+            "http/1.1" => Ok(Alpn::Http11),
+            "http/1.0" => Ok(Alpn::Http10),
+            "none" => Ok(Alpn::None),
+            "h2" => {
+                Err("h2 is HTTP/2, which comes with a later version; http/1.1, http/1.0 and none are spoken".into())
+            }
+            _ => Err(format!("`{typed}` is no protocol that is spoken here; write http/1.1, http/1.0 or none")),
+        }
+    }
+}
+
+impl TryFrom<String> for Alpn {
+    type Error = String;
+
+    fn try_from(typed: String) -> Result<Self, String> {
+        typed.parse()
+    }
+}
+
+impl From<Alpn> for String {
+    fn from(alpn: Alpn) -> Self {
+        alpn.name().into()
+    }
+}
+
+impl LoadPlan {
+    /// Whether the URL asks for TLS.
+    pub fn secure(&self) -> bool {
+        Target::parse(&self.url).is_ok_and(|target| target.secure)
+    }
+
+    /// Writes the defaults of TLS out where the URL asks for it.
+    pub fn settle_tls(&mut self) {
+        if self.secure() {
+            self.tls.get_or_insert_default();
+        }
+    }
+
+    /// Refuses what TLS cannot be. A URL that cannot be read is refused elsewhere.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub(super) fn check_tls(&self) -> Result<(), String> {
+        let Some(tls) = &self.tls else { return Ok(()) };
+        let Ok(target) = Target::parse(&self.url) else { return Ok(()) };
+        if !target.secure {
+            return Err("TLS options ([load.tls]; -k, --cacert, --sni and others) need an https:// URL".into());
+        }
+        if tls.insecure && tls.cacert.is_some() {
+            return Err("insecure (-k) trusts anyone, cacert (--cacert) only some: leave one of the two out".into());
+        }
+        if tls.key.is_some() && tls.cert.is_none() {
+            return Err("key (--key) belongs to a client's certificate: give cert (--cert) as well".into());
+        }
+        tls.server_name(&target.host).map(drop)
+    }
+}
+
+impl TlsPlan {
+    /// The name that certificates are to have.
+    ///
+    /// # Errors
+    /// No host name and no address.
+    pub fn server_name(&self, host: &str) -> Result<ServerName<'static>, String> {
+        let name = self.sni.as_deref().unwrap_or(host);
+        ServerName::try_from(name.to_owned())
+            .map_err(|_| format!("`{name}` is no name that a certificate could have: give one with sni (--sni)"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::Plan;
+
+    fn plan(load: &str) -> Result<Plan, String> {
+        Plan::from_toml(&format!("[load]\nduration = \"1s\"\n{load}"), "plan.toml").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_plan_with_tls_comes_back_from_its_print() {
+        let full = "url = \"https://shop.example/\"\n[load.tls]\ncacert = \"ca.pem\"\nsni = \"other.example\"\n\
+                    version = \"1.2\"\nalpn = \"none\"\nresumption = false\ncert = \"me.pem\"\nkey = \"me.key\"\n";
+        for load in [full, "url = \"https://shop.example/\"\n", "url = \"https://h/\"\n[load.tls]\ninsecure = true\n"] {
+            let plan = plan(load).unwrap();
+            let printed = plan.to_toml();
+            assert_eq!(Plan::from_toml(&printed, "print").unwrap(), plan, "{printed}");
+            assert!(printed.contains("[load.tls]"), "defaults are written out\n{printed}");
+        }
+        let plain = plan("url = \"http://h/\"\n").unwrap();
+        assert!(plain.load.tls.is_none() && !plain.to_toml().contains("tls"));
+    }
+
+    #[test]
+    fn what_tls_cannot_be_is_refused() {
+        let refused = |load: &str| plan(load).unwrap_err();
+        assert!(refused("url = \"http://h/\"\n[load.tls]\n").contains("https://"));
+        let https = |tls: &str| refused(&format!("url = \"https://h/\"\n[load.tls]\n{tls}\n"));
+        assert!(https("insecure = true\ncacert = \"a\"").contains("leave one of the two out"));
+        assert!(https("key = \"k\"").contains("--cert"));
+        assert!(https("sni = \"a b\"").contains("--sni"));
+        assert!(https("alpn = \"h2\"").contains("HTTP/2"));
+        assert!(https("version = \"1.1\"").contains("1.1"));
+        assert!(https("early_data = true").contains("early_data"));
+    }
+}

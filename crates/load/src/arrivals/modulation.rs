@@ -1,0 +1,234 @@
+//! Rates that are random themselves: a factor of mean 1 on the offered rate, constant between its jumps.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use stats::Rng;
+
+use super::rate::{Place, RateOverTime};
+
+/// A rate that jumps between a high and a low one: a Markov-modulated Poisson process of two states. Both stays are
+/// exponential; the low rate is such that the mean is the offered rate.
+///
+/// Source: Fischer, Meier-Hellstern, "The Markov-modulated Poisson process (MMPP) cookbook", Performance Evaluation
+/// 18 (1993).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bursts {
+    factor: f64,
+    on: Duration,
+    off: Duration,
+}
+
+impl Bursts {
+    /// In a burst the rate is `factor` times the offered one; bursts last `on` and pauses `off`, on average.
+    ///
+    /// # Errors
+    /// A factor under 1, or so high that the rate of the pauses would be negative; a time of zero.
+    pub fn new(factor: f64, on: Duration, off: Duration) -> Result<Self, String> {
+        if on.is_zero() || off.is_zero() {
+            return Err("bursts and the pauses between them must last some time".to_owned());
+        }
+        let highest = (on + off).as_secs_f64() / on.as_secs_f64();
+        if !(1.0..=highest).contains(&factor) {
+            return Err(format!(
+                "a burst's factor is from 1 to {highest:.3} here ((on + off) / on: then the pauses are silent), not {factor}"
+            ));
+        }
+        Ok(Bursts { factor, on, off })
+    }
+
+    /// The offered rate is multiplied by this in a burst, and in a pause.
+    pub fn factors(&self) -> (f64, f64) {
+        let (on, off) = (self.on.as_secs_f64(), self.off.as_secs_f64());
+        (self.factor, ((on + off - self.factor * on) / off).max(0.0))
+    }
+}
+
+/// Many sources, each active and silent in turn for times with a Pareto distribution: their sum is self-similar, with
+/// the Hurst parameter (3 - alpha) / 2, between the scale of the stays and the length of the run.
+///
+/// Source: Willinger, Taqqu, Sherman, Wilson, "Self-similarity through high-variability", ACM SIGCOMM 1995.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SelfSimilar {
+    sources: u32,
+    alpha: f64,
+    on: Duration,
+    off: Duration,
+}
+
+impl SelfSimilar {
+    /// Most sources: each jump of one of them is an event.
+    pub const SOURCES_MAX: u32 = 10_000;
+
+    /// `sources` of them, active for `on` and silent for `off` on average, with the tail exponent `alpha` for both.
+    ///
+    /// # Errors
+    /// No source or more than [`Self::SOURCES_MAX`], an exponent that is not between 1 and 2, a time of zero.
+    pub fn new(sources: u32, alpha: f64, on: Duration, off: Duration) -> Result<Self, String> {
+        if sources == 0 || sources > Self::SOURCES_MAX {
+            return Err(format!("from 1 to {} sources are possible, not {sources}", Self::SOURCES_MAX));
+        }
+        // Closer to 1 the mean exists but no run is long enough to show it.
+        if !(1.05..=1.95).contains(&alpha) {
+            return Err(format!("the tail exponent alpha is from 1.05 to 1.95, not {alpha}"));
+        }
+        if on.is_zero() || off.is_zero() {
+            return Err("activity and silence must last some time".to_owned());
+        }
+        Ok(SelfSimilar { sources, alpha, on, off })
+    }
+
+    /// The Hurst parameter of the number of arrivals at large scales.
+    pub fn hurst(&self) -> f64 {
+        (3.0 - self.alpha) / 2.0
+    }
+}
+
+/// The factor as it goes.
+#[derive(Clone, Debug)]
+pub(super) struct Modulation {
+    factor: f64,
+    /// When it changes; infinite if never.
+    until_ns: f64,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    None,
+    Bursts { bursts: Bursts, in_burst: bool, rng: Rng },
+    Sources(Box<Sources>),
+}
+
+#[derive(Clone, Debug)]
+struct Sources {
+    spec: SelfSimilar,
+    active: Vec<bool>,
+    active_count: u32,
+    /// When each source turns, in whole nanoseconds (floats have no order).
+    turns: BinaryHeap<Reverse<(u64, u32)>>,
+    rng: Rng,
+}
+
+impl Modulation {
+    pub fn none() -> Self {
+        Modulation { factor: 1.0, until_ns: f64::INFINITY, kind: Kind::None }
+    }
+
+    pub fn bursts(spec: &Bursts, seed: u64) -> Self {
+        let mut rng = Rng::named(seed, "bursts");
+        // In equilibrium from the start: what is left of an exponential stay is exponential again.
+        let (on, off) = (spec.on.as_nanos() as f64, spec.off.as_nanos() as f64);
+        let in_burst = rng.uniform() < on / (on + off);
+        let until_ns = rng.exponential() * if in_burst { on } else { off };
+        let (high, low) = spec.factors();
+        let factor = if in_burst { high } else { low };
+        Modulation { factor, until_ns, kind: Kind::Bursts { bursts: *spec, in_burst, rng } }
+    }
+
+    pub fn self_similar(spec: &SelfSimilar, seed: u64) -> Self {
+        let mut rng = Rng::named(seed, "self-similar");
+        let (on, off) = (spec.on.as_nanos() as f64, spec.off.as_nanos() as f64);
+        let mut sources = Sources {
+            spec: *spec,
+            active: Vec::new(),
+            active_count: 0,
+            turns: BinaryHeap::with_capacity(spec.sources as usize),
+            rng: Rng::named(seed, "self-similar-stays"),
+        };
+        for source in 0..spec.sources {
+            let active = rng.uniform() < on / (on + off);
+            let left = pareto_residual(&mut rng, spec.alpha, if active { on } else { off });
+            sources.active.push(active);
+            sources.active_count += u32::from(active);
+            sources.turns.push(Reverse((left as u64, source)));
+        }
+        let mut modulation = Modulation { factor: 1.0, until_ns: 0.0, kind: Kind::Sources(Box::new(sources)) };
+        modulation.settle();
+        modulation
+    }
+
+    /// From `at`, until the integral of rate times factor has grown by `work`.
+    pub fn advance(&mut self, rate: &RateOverTime, at: Place, mut work: f64) -> Place {
+        let mut at = at;
+        loop {
+            let wanted = at.reached + work / self.factor;
+            // A factor of 0 wants infinitely much.
+            let ns = if wanted.is_finite() { rate.reaches(wanted) } else { f64::INFINITY };
+            if ns <= self.until_ns {
+                // Rounding must not let an arrival fall before the one before it.
+                return Place { ns: ns.max(at.ns), reached: wanted };
+            }
+            let reached = rate.reached_at(self.until_ns);
+            work = (work - (reached - at.reached) * self.factor).max(0.0);
+            at = Place { ns: self.until_ns, reached };
+            if !self.jump() {
+                return Place { ns: f64::INFINITY, reached };
+            }
+        }
+    }
+
+    /// On to the next stay; false when a rate that has ended makes further ones pointless.
+    fn jump(&mut self) -> bool {
+        // 584 years: what [`units::Timestamp`] can say.
+        if self.until_ns >= u64::MAX as f64 {
+            return false;
+        }
+        match &mut self.kind {
+            Kind::None => false,
+            Kind::Bursts { bursts, in_burst, rng } => {
+                *in_burst = !*in_burst;
+                let ((high, low), stay) =
+                    (bursts.factors(), if *in_burst { bursts.on } else { bursts.off }.as_nanos() as f64);
+                self.factor = if *in_burst { high } else { low };
+                self.until_ns += rng.exponential() * stay;
+                true
+            }
+            Kind::Sources(sources) => {
+                sources.turn();
+                self.settle();
+                true
+            }
+        }
+    }
+
+    /// Takes factor and next jump from the sources.
+    fn settle(&mut self) {
+        if let Kind::Sources(sources) = &self.kind {
+            let spec = &sources.spec;
+            let (on, off) = (spec.on.as_secs_f64(), spec.off.as_secs_f64());
+            let mean = f64::from(spec.sources) * on / (on + off);
+            self.factor = f64::from(sources.active_count) / mean;
+            self.until_ns = sources.turns.peek().map_or(f64::INFINITY, |Reverse((ns, _))| *ns as f64);
+        }
+    }
+}
+
+impl Sources {
+    /// The next source turns.
+    fn turn(&mut self) {
+        let Some(Reverse((ns, source))) = self.turns.pop() else { return };
+        let active = &mut self.active[source as usize];
+        *active = !*active;
+        self.active_count = if *active { self.active_count + 1 } else { self.active_count - 1 };
+        let mean = if *active { self.spec.on } else { self.spec.off }.as_nanos() as f64;
+        let stay = pareto(&mut self.rng, self.spec.alpha, mean);
+        self.turns.push(Reverse((ns.saturating_add((stay as u64).max(1)), source)));
+    }
+}
+
+/// Pareto with tail exponent `alpha` above 1 and this mean.
+fn pareto(rng: &mut Rng, alpha: f64, mean: f64) -> f64 {
+    let least = mean * (alpha - 1.0) / alpha;
+    least * (1.0 - rng.uniform()).powf(-1.0 / alpha)
+}
+
+/// What is left of such a stay when one looks at a random moment: density (1 - F(x)) / mean.
+fn pareto_residual(rng: &mut Rng, alpha: f64, mean: f64) -> f64 {
+    let least = mean * (alpha - 1.0) / alpha;
+    // Its distribution function is x / mean up to the least stay, (alpha - 1) / alpha there, and beyond it
+    // 1 - (least / x)^(alpha - 1) / alpha.
+    let u = rng.uniform();
+    if u <= (alpha - 1.0) / alpha { u * mean } else { least * (alpha * (1.0 - u)).powf(-1.0 / (alpha - 1.0)) }
+}

@@ -1,0 +1,317 @@
+//! Each process has the statistics it claims: dispersion, correlation, Hurst parameter. Seeded, in virtual time.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn rate(per_second: f64) -> RequestRate {
+    RequestRate::from_per_second(per_second).unwrap()
+}
+
+fn s(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+fn stretch(lasts: f64, from_per_s: f64, to_per_s: f64) -> Stretch {
+    Stretch { lasts: s(lasts), from_per_s, to_per_s }
+}
+
+fn open(spacing: Spacing, per_second: f64) -> Arrivals {
+    Arrivals::Open { spacing, rate: RateOverTime::constant(rate(per_second)) }
+}
+
+fn schedule(arrivals: &Arrivals, seed: u64) -> Schedule {
+    Schedule::new(arrivals, Timestamp::ZERO, seed).unwrap()
+}
+
+/// Arrivals in each of `bins` neighbouring windows of `width` seconds.
+fn counts(arrivals: &Arrivals, seed: u64, bins: usize, width: f64) -> Vec<f64> {
+    let mut counts = vec![0.0; bins];
+    let mut schedule = schedule(arrivals, seed);
+    loop {
+        let bin = (schedule.take().as_nanos() as f64 / 1e9 / width) as usize;
+        match counts.get_mut(bin) {
+            Some(count) => *count += 1.0,
+            None => return counts,
+        }
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn variance(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64
+}
+
+/// Index of dispersion for counts: variance over mean.
+fn dispersion(counts: &[f64]) -> f64 {
+    variance(counts) / mean(counts)
+}
+
+/// Sums of `factor` neighbours.
+fn coarser(counts: &[f64], factor: usize) -> Vec<f64> {
+    counts.chunks_exact(factor).map(|chunk| chunk.iter().sum()).collect()
+}
+
+fn correlation(values: &[f64], lag: usize) -> f64 {
+    let mean = mean(values);
+    let pairs = values.len() - lag;
+    let covariance: f64 = (0..pairs).map(|i| (values[i] - mean) * (values[i + lag] - mean)).sum::<f64>() / pairs as f64;
+    covariance / variance(values)
+}
+
+/// Hurst parameter by the variance-time plot: the variance of means over m windows falls as m^(2H - 2).
+fn hurst(counts: &[f64], scales: &[usize]) -> f64 {
+    let points: Vec<(f64, f64)> = scales
+        .iter()
+        .map(|&m| {
+            let means: Vec<f64> = coarser(counts, m).iter().map(|sum| sum / m as f64).collect();
+            ((m as f64).ln(), variance(&means).ln())
+        })
+        .collect();
+    let (x, y) =
+        (mean(&points.iter().map(|p| p.0).collect::<Vec<_>>()), mean(&points.iter().map(|p| p.1).collect::<Vec<_>>()));
+    let slope = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum::<f64>()
+        / points.iter().map(|p| (p.0 - x).powi(2)).sum::<f64>();
+    1.0 + slope / 2.0
+}
+
+#[test]
+fn a_constant_schedule_does_not_drift() {
+    let start = Timestamp::from_nanos(5);
+    let mut schedule = Schedule::new(&Arrivals::constant(rate(3.0)), start, 0).unwrap();
+    let taken: Vec<u64> = (0..4).map(|_| schedule.take().as_nanos()).collect();
+    assert_eq!(taken, [5, 333_333_338, 666_666_672, 1_000_000_005]);
+    for _ in 4..3_000_000 {
+        schedule.take();
+    }
+    assert_eq!(schedule.next().as_nanos(), 1_000_000 * 1_000_000_000 + 5);
+}
+
+#[test]
+fn the_closed_loop_has_no_schedule() {
+    assert!(Schedule::new(&Arrivals::Closed, Timestamp::ZERO, 0).is_none());
+    assert!(!Arrivals::Closed.is_open() && Arrivals::poisson(rate(1.0)).is_open());
+}
+
+#[test]
+fn poisson_gaps_have_the_mean_and_spread_of_an_exponential_and_no_memory() {
+    let mut schedule = schedule(&Arrivals::poisson(rate(1000.0)), 11);
+    let mut last = 0;
+    let gaps: Vec<f64> = (0..100_000)
+        .map(|_| {
+            let at = schedule.take().as_nanos();
+            let gap = at - last;
+            last = at;
+            gap as f64 / 1e6
+        })
+        .collect();
+    // Standard errors: 0.0032 of the mean, 0.009 of the variance (an exponential's kurtosis is 9), 0.0032 of a
+    // correlation. Five of them.
+    assert!((mean(&gaps) - 1.0).abs() < 0.016, "{}", mean(&gaps));
+    assert!((variance(&gaps) - 1.0).abs() < 0.045, "{}", variance(&gaps));
+    assert!(correlation(&gaps, 1).abs() < 0.016, "{}", correlation(&gaps, 1));
+}
+
+#[test]
+fn a_poisson_process_is_as_dispersed_at_every_scale() {
+    let counts = counts(&Arrivals::poisson(rate(200.0)), 3, 100_000, 0.1);
+    for factor in [1, 10, 100] {
+        let bins = counts.len() / factor;
+        // Standard error of a variance of about normal counts: sqrt(2 / bins).
+        let dispersion = dispersion(&coarser(&counts, factor));
+        assert!((dispersion - 1.0).abs() < 5.0 * (2.0 / bins as f64).sqrt(), "{factor}: {dispersion}");
+    }
+    let hurst = hurst(&counts, &[1, 3, 10, 30, 100, 300]);
+    assert!((hurst - 0.5).abs() < 0.05, "{hurst}");
+}
+
+#[test]
+fn bursts_have_the_dispersion_and_the_correlation_of_their_chain() {
+    let (on, off, factor, per_second) = (2.0, 6.0, 3.0, 50.0);
+    let bursts = Bursts::new(factor, s(on), s(off)).unwrap();
+    let (high, low) = bursts.factors();
+    assert!((high * on + low * off - (on + off)).abs() < 1e-9);
+    let arrivals = open(Spacing::Bursts(bursts), per_second);
+    let all: Vec<Vec<f64>> = (0..8).map(|seed| counts(&arrivals, seed, 40_000, 1.0)).collect();
+    // Fischer and Meier-Hellstern: variance over mean of the counts in a window of t, in equilibrium.
+    let (leave_on, leave_off) = (1.0 / on, 1.0 / off);
+    let (fast, slow, both) = (high * per_second, low * per_second, leave_on + leave_off);
+    let limit =
+        2.0 * (fast - slow).powi(2) * leave_on * leave_off / (both * both * (fast * leave_off + slow * leave_on));
+    for t in [1usize, 10, 100] {
+        let wanted = 1.0 + limit * (1.0 - (1.0 - (-both * t as f64).exp()) / (both * t as f64));
+        let got = mean(&all.iter().map(|counts| dispersion(&coarser(counts, t))).collect::<Vec<_>>());
+        assert!((got / wanted - 1.0).abs() < 0.1, "{t} s: {got} for {wanted}");
+    }
+    // Counts are correlated as long as the chain remembers: falling by e^-both a second.
+    let at = |lag| mean(&all.iter().map(|counts| correlation(counts, lag)).collect::<Vec<_>>());
+    let fall = at(3) / at(2);
+    assert!((fall - (-both).exp()).abs() < 0.05, "{fall} for {}", (-both).exp());
+    let offered = mean(&all.concat());
+    assert!((offered / per_second - 1.0).abs() < 0.02, "{offered}");
+}
+
+#[test]
+fn bursts_may_be_as_high_as_leaves_the_pauses_silent() {
+    let silent = Bursts::new(4.0, s(1.0), s(3.0)).unwrap();
+    assert_eq!(silent.factors(), (4.0, 0.0));
+    assert!(Bursts::new(4.01, s(1.0), s(3.0)).is_err());
+    assert!(Bursts::new(0.9, s(1.0), s(3.0)).is_err());
+    assert!(Bursts::new(2.0, Duration::ZERO, s(3.0)).is_err());
+    let counts = counts(&open(Spacing::Bursts(silent), 100.0), 5, 4000, 0.25);
+    let empty = counts.iter().filter(|&&count| count == 0.0).count() as f64 / counts.len() as f64;
+    assert!((0.55..0.78).contains(&empty), "{empty}");
+}
+
+#[test]
+fn many_heavy_tailed_sources_are_self_similar() {
+    for (alpha, tolerance) in [(1.2, 0.1), (1.6, 0.1)] {
+        let sources = SelfSimilar::new(100, alpha, s(1.0), s(2.0)).unwrap();
+        let arrivals = open(Spacing::SelfSimilar(sources), 200.0);
+        // A scale of the stays and above, up to 300 s in 20,000 s.
+        let got: Vec<f64> =
+            (0..6).map(|seed| hurst(&counts(&arrivals, seed, 20_000, 1.0), &[3, 6, 12, 25, 50, 100, 300])).collect();
+        let hurst = mean(&got);
+        assert!((hurst - sources.hurst()).abs() < tolerance, "alpha {alpha}: {hurst} for {}", sources.hurst());
+        // Heavy tails converge slowly: a tenth.
+        let offered = mean(&(0..6).map(|seed| mean(&counts(&arrivals, seed, 5_000, 1.0))).collect::<Vec<_>>());
+        assert!((offered / 200.0 - 1.0).abs() < 0.1, "{offered}");
+    }
+    assert!(SelfSimilar::new(0, 1.4, s(1.0), s(1.0)).is_err());
+    assert!(SelfSimilar::new(10, 2.0, s(1.0), s(1.0)).is_err());
+    assert!(SelfSimilar::new(10, 1.4, s(0.0), s(1.0)).is_err());
+}
+
+#[test]
+fn ramps_steps_and_spikes_are_offered_as_written() {
+    let rate = RateOverTime::new(&[
+        stretch(10.0, 0.0, 100.0),
+        stretch(5.0, 100.0, 100.0),
+        stretch(1.0, 1000.0, 1000.0),
+        stretch(4.0, 50.0, 0.0),
+    ])
+    .unwrap();
+    let wanted = [500.0, 500.0, 1000.0, 100.0];
+    let edges = [0.0, 10.0, 15.0, 16.0, 20.0];
+    let expected: Vec<f64> = edges.windows(2).map(|w| rate.expected(s(w[1])) - rate.expected(s(w[0]))).collect();
+    assert_eq!(expected, wanted);
+    assert_eq!((rate.per_second(s(5.0)), rate.per_second(s(15.5)), rate.per_second(s(99.0))), (50.0, 1000.0, 0.0));
+    let arrivals = Arrivals::Open { spacing: Spacing::Constant, rate: rate.clone() };
+    let mut schedule = schedule(&arrivals, 1);
+    let mut got = [0.0; 4];
+    let mut total = 0;
+    while schedule.next() < Timestamp::MAX {
+        let second = schedule.take().as_nanos() as f64 / 1e9;
+        total += 1;
+        got[edges[1..].iter().position(|&edge| second < edge).unwrap()] += 1.0;
+    }
+    assert_eq!((got, total), ([500.0, 500.0, 1000.0, 100.0], 2100));
+    // The k-th of a ramp from 0 comes when k have become due: t = sqrt(k / 5).
+    let mut again = Schedule::new(&arrivals, Timestamp::ZERO, 1).unwrap();
+    for k in 0..500u32 {
+        let wanted = (f64::from(k) / 5.0).sqrt();
+        assert!((again.take().as_nanos() as f64 / 1e9 - wanted).abs() < 2e-9, "{k}");
+    }
+}
+
+#[test]
+fn a_warm_up_keeps_the_first_rate_before_everything() {
+    let rate = RateOverTime::new(&[stretch(2.0, 10.0, 10.0), stretch(2.0, 40.0, 40.0)]).unwrap().after(s(3.0));
+    assert_eq!(rate.length(), s(7.0));
+    assert_eq!([1.0, 4.9, 5.0, 8.0].map(|t| rate.per_second(s(t))), [10.0, 10.0, 40.0, 40.0]);
+    assert_eq!(rate.expected(s(7.0)), 50.0 + 80.0);
+    let constant = RateOverTime::constant(super::tests::rate(7.0));
+    assert_eq!(constant.after(s(3.0)), constant);
+}
+
+#[test]
+fn rates_that_mean_nothing_are_refused() {
+    for (stretches, at) in [
+        (vec![], 0),
+        (vec![stretch(1.0, 1.0, 1.0), stretch(0.0, 1.0, 1.0)], 1),
+        (vec![stretch(1.0, -1.0, 1.0)], 0),
+        (vec![stretch(1.0, 1.0, f64::NAN)], 0),
+        (vec![stretch(1.0, 1.0, 2e9)], 0),
+        (vec![stretch(1.0, 0.0, 0.0)], 0),
+    ] {
+        assert_eq!(RateOverTime::new(&stretches).unwrap_err().0, at, "{stretches:?}");
+    }
+    assert!(RateOverTime::new(&[stretch(1.0, 0.0, 0.0), stretch(1.0, 0.0, 1.0)]).is_ok());
+}
+
+/// Poisson arrivals under a rate that changes: as many in each part as its integral says.
+#[test]
+fn an_inhomogeneous_poisson_process_follows_its_rate() {
+    let rate = RateOverTime::new(&[stretch(50.0, 0.0, 400.0), stretch(50.0, 400.0, 100.0)]).unwrap();
+    for spacing in [Spacing::Poisson, Spacing::Bursts(Bursts::new(1.0, s(1.0), s(1.0)).unwrap())] {
+        let counts = counts(&Arrivals::Open { spacing, rate: rate.clone() }, 9, 10, 10.0);
+        for (bin, &count) in counts.iter().enumerate() {
+            let (from, to) = (s(10.0 * bin as f64), s(10.0 * (bin + 1) as f64));
+            let wanted = rate.expected(to) - rate.expected(from);
+            assert!((count - wanted).abs() < 5.0 * wanted.sqrt(), "{bin}: {count} for {wanted}");
+        }
+    }
+}
+
+fn any_spacing() -> impl Strategy<Value = Spacing> {
+    prop_oneof![
+        Just(Spacing::Constant),
+        Just(Spacing::Poisson),
+        (1.0f64..2.0, 1u64..5000, 1u64..5000).prop_filter_map("too high", |(factor, on, off)| {
+            Bursts::new(factor, Duration::from_millis(on), Duration::from_millis(off)).ok().map(Spacing::Bursts)
+        }),
+        (1u32..60, 1.05f64..1.95).prop_filter_map("no sources", |(sources, alpha)| {
+            SelfSimilar::new(sources, alpha, s(0.5), s(1.0)).ok().map(Spacing::SelfSimilar)
+        }),
+    ]
+}
+
+fn any_rate() -> impl Strategy<Value = RateOverTime> {
+    let one = (1u64..10_000, 0.0f64..1e5, 0.0f64..1e5);
+    prop_oneof![
+        (0.001f64..1e9).prop_map(|per_second| RateOverTime::constant(rate(per_second))),
+        prop::collection::vec(one, 1..6).prop_filter_map("nothing arrives", |parts| {
+            let parts: Vec<Stretch> = parts.iter().map(|&(ms, from, to)| stretch(ms as f64 / 1e3, from, to)).collect();
+            RateOverTime::new(&parts).ok()
+        }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn arrivals_are_in_order_and_a_seed_repeats_them(spacing in any_spacing(), rate in any_rate(), seed: u64) {
+        let arrivals = Arrivals::Open { spacing, rate };
+        let (mut one, mut two) = (schedule(&arrivals, seed), schedule(&arrivals, seed));
+        let mut last = Timestamp::ZERO;
+        for _ in 0..200 {
+            let at = one.take();
+            prop_assert!(at >= last);
+            prop_assert_eq!(at, two.take());
+            last = at;
+        }
+    }
+
+    /// Over any window that begins with an arrival, a constant schedule has as many as its rate, rounded.
+    #[test]
+    fn a_constant_rate_holds_over_every_window(per_second in 1.0f64..1e6, from in 0u64..10_000, n in 1u64..10_000) {
+        let rate = RateOverTime::constant(rate(per_second));
+        let length_ns = rate.reaches((from + n) as f64) - rate.reaches(from as f64);
+        prop_assert!((length_ns - n as f64 * 1e9 / per_second).abs() <= 1.5);
+    }
+
+    /// The moment at which an integral is reached has that integral.
+    #[test]
+    fn a_rate_over_time_and_its_inverse_agree(rate in any_rate(), share in 0.0f64..1.0) {
+        let work = rate.expected(s(20.0)) * share;
+        let ns = rate.reaches(work);
+        prop_assume!(ns.is_finite());
+        let back = rate.reached_at(ns);
+        prop_assert!((back - work).abs() <= 1e-6 + work * 1e-9, "{} for {}", back, work);
+    }
+}

@@ -1,0 +1,188 @@
+//! Replay: the requests that a real site had, at the times at which it had them.
+//!
+//! ```text
+//!   access log --lines--> LogLine --> Replay: arrivals (offset, client, request), the different requests, in order of time
+//! ```
+//!
+//! Two formats are read: the common and the combined log format, and JSON lines. Each logged client becomes one virtual
+//! client, in the order of first appearance, so its requests come from one address and one distance. Times count
+//! from the first request. A log in whole seconds does not say when within a second a request came: those of one
+//! second are spread evenly over it, in the order of the log, which keeps the rate of every second and invents no
+//! volleys.
+
+mod combined;
+mod json;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+pub use combined::parse as parse_combined;
+pub use json::parse as parse_json;
+
+/// One request as a log line tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// When, in nanoseconds since 1970-01-01 UTC.
+    pub at_unix_ns: i128,
+    /// Whether the log tells fractions of a second.
+    pub is_fine: bool,
+    /// Who: an address or a name.
+    pub client: String,
+    /// Request method, as logged.
+    pub method: String,
+    /// Request target in origin form, beginning with `/`.
+    pub target: String,
+    /// The status that was answered then, where it is told.
+    pub status: Option<u16>,
+    /// The bytes of the body that was answered then, where they are told.
+    pub bytes: Option<u64>,
+}
+
+/// Why a line is not a request that can be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LineError {
+    /// It is not of the format.
+    NotOfFormat,
+    /// The time cannot be read.
+    NoTime,
+    /// The request line cannot be read: no request came (`-`), or something that was no HTTP.
+    NoRequest,
+    /// The target is not a path: `*`, an authority, another site's URL.
+    NoPath,
+}
+
+impl LineError {
+    /// In a few words, for people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            LineError::NotOfFormat => "not of the log's format",
+            LineError::NoTime => "no time that can be read",
+            LineError::NoRequest => "no request in it",
+            LineError::NoPath => "its target is not a path",
+        }
+    }
+}
+
+/// How a log is replayed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReplaySpec {
+    /// Times between requests are multiplied by this: 0.5 replays twice as fast. Above 0, finite.
+    pub time_scale: f64,
+    /// Most virtual clients; the logged clients beyond them take them again in turn.
+    pub clients_max: u32,
+}
+
+/// What is to be asked for, and when.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Replay {
+    /// In order of time.
+    pub arrivals: Vec<LoggedArrival>,
+    /// The different requests, in the order of first appearance: method and target.
+    pub requests: Vec<(String, String)>,
+    /// Number of virtual clients that take part.
+    pub clients: u32,
+    /// Number of different clients in the log.
+    pub clients_logged: u32,
+    /// From the first request to the end of the log's last second (or to the last request, where times are fine).
+    pub length: Duration,
+}
+
+/// One request of a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedArrival {
+    /// After the first one, scaled.
+    pub offset: Duration,
+    /// Virtual client, from 0.
+    pub client: u32,
+    /// Place in [`Replay::requests`].
+    pub request: u32,
+}
+
+/// Collects the lines of a log.
+#[derive(Debug, Default)]
+pub struct Reader {
+    lines: Vec<Kept>,
+    clients: HashMap<String, u32>,
+    requests: HashMap<(String, String), u32>,
+    in_order: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    at_unix_ns: i128,
+    is_fine: bool,
+    client: u32,
+    request: u32,
+}
+
+impl Reader {
+    /// Takes in one line.
+    pub fn add(&mut self, line: LogLine) {
+        let next = self.clients.len() as u32;
+        let client = *self.clients.entry(line.client).or_insert(next);
+        let next = self.in_order.len() as u32;
+        let in_order = &mut self.in_order;
+        let request = *self.requests.entry((line.method, line.target)).or_insert_with_key(|request| {
+            in_order.push(request.clone());
+            next
+        });
+        self.lines.push(Kept { at_unix_ns: line.at_unix_ns, is_fine: line.is_fine, client, request });
+    }
+
+    /// Number of lines taken in.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Whether none was.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The replay of all lines. Servers log requests when they have been answered, so lines may be out of order.
+    pub fn finish(mut self, spec: ReplaySpec) -> Replay {
+        // Stable: what has the same time stays in the order of the log.
+        self.lines.sort_by_key(|line| line.at_unix_ns);
+        let Some(first) = self.lines.first().map(|line| line.at_unix_ns) else { return Replay::default() };
+        let mut replay = Replay {
+            clients: (self.clients.len() as u32).min(spec.clients_max.max(1)),
+            clients_logged: self.clients.len() as u32,
+            requests: self.in_order,
+            ..Replay::default()
+        };
+        let scaled = |ns: i128| Duration::from_nanos((ns as f64 * spec.time_scale).round() as u64);
+        let mut at = 0;
+        let mut end_ns = first;
+        while at < self.lines.len() {
+            let line = self.lines[at];
+            // Lines of the same moment whose log tells whole seconds share that second.
+            let same = self.lines[at..].iter().take_while(|other| other.at_unix_ns == line.at_unix_ns).count();
+            for (place, line) in self.lines[at..at + same].iter().enumerate() {
+                let within = if line.is_fine { 0 } else { SECOND_NS * place as i128 / same as i128 };
+                replay.arrivals.push(LoggedArrival {
+                    offset: scaled(line.at_unix_ns - first + within),
+                    client: line.client % replay.clients,
+                    request: line.request,
+                });
+                end_ns = end_ns.max(line.at_unix_ns + if line.is_fine { 0 } else { SECOND_NS });
+            }
+            at += same;
+        }
+        replay.length = scaled(end_ns - first);
+        replay
+    }
+}
+
+/// The path of a request target: in origin form, or of an absolute URL, as a proxy logs it.
+fn path_of(target: &str) -> Result<&str, LineError> {
+    if target.starts_with('/') {
+        return Ok(target);
+    }
+    let rest = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://")).ok_or(LineError::NoPath)?;
+    rest.find('/').map(|at| &rest[at..]).ok_or(LineError::NoPath)
+}
+
+const SECOND_NS: i128 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests;

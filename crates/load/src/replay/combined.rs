@@ -1,0 +1,63 @@
+//! The common and the combined log format of web servers.
+//!
+//! `192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326 "http://example/" "Mozilla/4.08"`
+
+use jiff::fmt::strtime;
+
+use super::{LineError, LogLine, path_of};
+
+/// Takes a line apart. Fields after the first seven mean nothing here, so the combined format and its many extensions are
+/// read alike. Quotes within the request are expected as servers write them, `\"`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(line: &str) -> Result<LogLine, LineError> {
+    let line = line.trim_end();
+    let (client, rest) = line.split_once(' ').ok_or(LineError::NotOfFormat)?;
+    // Identity and user: the user's name may hold spaces, so what follows is found by its bracket.
+    let (_, rest) = rest.split_once(" [").ok_or(LineError::NotOfFormat)?;
+    let (time, rest) = rest.split_once("] \"").ok_or(LineError::NotOfFormat)?;
+    let end = closing_quote(rest).ok_or(LineError::NotOfFormat)?;
+    let (request, rest) = (&rest[..end], &rest[end + 1..]);
+    let mut numbers = rest.split_ascii_whitespace();
+    let (status, bytes) = (numbers.next(), numbers.next());
+
+    let (at_unix_ns, is_fine) = unix_ns(time).ok_or(LineError::NoTime)?;
+    let mut words = request.split(' ');
+    let (method, target) = match (words.next(), words.next(), words.next(), words.next()) {
+        // Without a version it is HTTP/0.9, which had GET alone.
+        (Some("GET"), Some(target), None, None) => ("GET", target),
+        (Some(method), Some(target), Some(version), None) if version.starts_with("HTTP/") => (method, target),
+        _ => return Err(LineError::NoRequest),
+    };
+    if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-') {
+        return Err(LineError::NoRequest);
+    }
+    Ok(LogLine {
+        at_unix_ns,
+        is_fine,
+        client: client.to_owned(),
+        method: method.to_owned(),
+        target: path_of(target)?.to_owned(),
+        status: status.and_then(|status| status.parse().ok()),
+        bytes: bytes.and_then(|bytes| bytes.parse().ok()),
+    })
+}
+
+/// Where the quoted text ends.
+fn closing_quote(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    text.bytes().position(|byte| {
+        let closes = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        closes
+    })
+}
+
+/// `10/Oct/2000:13:55:36 -0700`, or with a fraction after the seconds.
+fn unix_ns(time: &str) -> Option<(i128, bool)> {
+    let is_fine = time.contains('.');
+    let format = if is_fine { "%d/%b/%Y:%H:%M:%S%.f %z" } else { "%d/%b/%Y:%H:%M:%S %z" };
+    let at = strtime::parse(format, time).ok()?.to_timestamp().ok()?;
+    Some((at.as_nanosecond(), is_fine))
+}

@@ -1,0 +1,80 @@
+//! Logs of JSON lines: one object a line, with the names that servers and their exporters use.
+
+use serde_json::{Map, Value};
+
+use super::{LineError, LogLine, SECOND_NS, path_of};
+
+/// Takes a line apart. Read are, whichever comes first:
+///
+/// - time: `time`, `ts`, `timestamp`, `@timestamp`, `time_iso8601`, `time_local`, `msec`: RFC 3339 text, or seconds since 1970 as
+///   a number or text, with or without a fraction;
+/// - client: `client`, `remote_addr`, `client_ip`, `remote_ip`, `clientip`, `host`;
+/// - method and target: `method`, `request_method`; `target`, `uri`, `request_uri`, `path`, `url`; or both in `request`, as in a
+///   request line; also within an object `request`, as Caddy has it;
+/// - `status`; `bytes`, `body_bytes_sent`, `size`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(line: &str) -> Result<LogLine, LineError> {
+    let Ok(Value::Object(fields)) = serde_json::from_str(line) else { return Err(LineError::NotOfFormat) };
+    let inner = match fields.get("request") {
+        Some(Value::Object(inner)) => Some(inner),
+        _ => None,
+    };
+    let first = |names: &[&str]| {
+        let within = |map: &Map<String, Value>| names.iter().find_map(|&name| map.get(name).cloned());
+        within(&fields).or_else(|| inner.and_then(within))
+    };
+    let text = |names: &[&str]| first(names).and_then(|value| value.as_str().map(str::to_owned));
+    let number = |names: &[&str]| {
+        first(names).and_then(|value| value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok())))
+    };
+
+    let time = first(&["time", "ts", "timestamp", "@timestamp", "time_iso8601", "time_local", "msec"]);
+    let (at_unix_ns, is_fine) = time.as_ref().and_then(unix_ns).ok_or(LineError::NoTime)?;
+    let client = text(&["client", "remote_addr", "client_ip", "remote_ip", "clientip", "host"]);
+    let line = fields.get("request").and_then(Value::as_str);
+    let (method, target) = match (line, text(&["target", "uri", "request_uri", "path", "url"])) {
+        (Some(line), _) => {
+            let mut words = line.split(' ');
+            match (words.next(), words.next()) {
+                (Some(method), Some(target)) if !method.is_empty() => (method.to_owned(), target.to_owned()),
+                _ => return Err(LineError::NoRequest),
+            }
+        }
+        (None, Some(target)) => (text(&["method", "request_method"]).unwrap_or_else(|| "GET".to_owned()), target),
+        (None, None) => return Err(LineError::NoRequest),
+    };
+    Ok(LogLine {
+        at_unix_ns,
+        is_fine,
+        client: client.ok_or(LineError::NotOfFormat)?,
+        method,
+        target: path_of(&target)?.to_owned(),
+        status: number(&["status"]).and_then(|status| u16::try_from(status).ok()),
+        bytes: number(&["bytes", "body_bytes_sent", "size"]),
+    })
+}
+
+fn unix_ns(time: &Value) -> Option<(i128, bool)> {
+    match time {
+        Value::Number(number) => seconds(&number.to_string()),
+        Value::String(text) => seconds(text).or_else(|| {
+            let at: jiff::Timestamp = text.parse().ok()?;
+            Some((at.as_nanosecond(), text.contains('.')))
+        }),
+        _ => None,
+    }
+}
+
+/// Seconds since 1970 in decimal digits, read without rounding; exponents are for larger numbers than these.
+fn seconds(text: &str) -> Option<(i128, bool)> {
+    let (whole, fraction) = text.split_once('.').map_or((text, None), |(whole, fraction)| (whole, Some(fraction)));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || whole.len() > 12 || fraction.is_some_and(|fraction| !digits(fraction)) {
+        return None;
+    }
+    let fraction_text = fraction.unwrap_or_default();
+    let nine: String = fraction_text.chars().chain(std::iter::repeat('0')).take(9).collect();
+    Some((whole.parse::<i128>().ok()? * SECOND_NS + nine.parse::<i128>().ok()?, fraction.is_some()))
+}

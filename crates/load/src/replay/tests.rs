@@ -1,0 +1,132 @@
+//! Lines as servers write them, and what becomes of them.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const ALL: ReplaySpec = ReplaySpec { time_scale: 1.0, clients_max: 1000 };
+
+fn combined(line: &str) -> LogLine {
+    parse_combined(line).unwrap_or_else(|error| panic!("{error:?}: {line}"))
+}
+
+#[test]
+fn lines_of_the_combined_format() {
+    let line = combined(
+        r#"192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326 "http://a/" "Mozilla/4.08 [en]""#,
+    );
+    assert_eq!(line.at_unix_ns, 971_211_336 * SECOND_NS);
+    assert_eq!(
+        (line.client.as_str(), line.method.as_str(), line.target.as_str()),
+        ("192.0.2.1", "GET", "/apache_pb.gif")
+    );
+    assert_eq!((line.status, line.bytes, line.is_fine), (Some(200), Some(2326), false));
+    let fine = combined(r#"2001:db8::7 - - [21/Nov/2026:00:00:00.250 +0000] "POST /a?b=\"c\" HTTP/1.1" 304 -"#);
+    assert_eq!((fine.at_unix_ns % SECOND_NS, fine.is_fine, fine.bytes), (250_000_000, true, None));
+    assert_eq!(fine.target, "/a?b=\\\"c\\\"");
+    assert_eq!(combined(r#"a - x y z [21/Nov/2026:00:00:00 +0000] "GET http://h:1/p HTTP/1.1" 200 1"#).target, "/p");
+    assert_eq!(combined(r#"a - - [21/Nov/2026:00:00:00 +0000] "GET /old" 200 1"#).method, "GET");
+}
+
+#[test]
+fn lines_that_are_no_request() {
+    let time = "[21/Nov/2026:00:00:00 +0000]";
+    for (line, wanted) in [
+        (String::new(), LineError::NotOfFormat),
+        ("garbage".to_owned(), LineError::NotOfFormat),
+        (r#"a - - [21/Nov/2026] "GET / HTTP/1.1" 200 1"#.to_owned(), LineError::NoTime),
+        (format!(r#"a - - {time} "-" 408 0"#), LineError::NoRequest),
+        (format!(r#"a - - {time} "\x16\x03\x01" 400 0"#), LineError::NoRequest),
+        (format!(r#"a - - {time} "GET / HTTP/1.1"#), LineError::NotOfFormat),
+        (format!(r#"a - - {time} "OPTIONS * HTTP/1.1" 200 1"#), LineError::NoPath),
+        (format!(r#"a - - {time} "CONNECT h:443 HTTP/1.1" 200 1"#), LineError::NoPath),
+    ] {
+        assert_eq!(parse_combined(&line), Err(wanted), "{line}");
+    }
+}
+
+#[test]
+fn lines_of_json_by_the_names_of_several_servers() {
+    let nginx = r#"{"msec":"1763683200.123","remote_addr":"192.0.2.1","request":"GET /a HTTP/1.1","status":"200","body_bytes_sent":"17"}"#;
+    let caddy = r#"{"ts":1763683200.5,"status":404,"size":9,"request":{"remote_ip":"192.0.2.2","method":"HEAD","uri":"/b?c","host":"x"}}"#;
+    let plain = r#"{"time":"2025-11-21T00:00:00Z","client":"u1","path":"/d"}"#;
+    let [nginx, caddy, plain] = [nginx, caddy, plain].map(|line| parse_json(line).unwrap());
+    assert_eq!((nginx.at_unix_ns, nginx.target.as_str(), nginx.bytes), (1_763_683_200_123_000_000, "/a", Some(17)));
+    assert_eq!(
+        (caddy.at_unix_ns, caddy.method.as_str(), caddy.target.as_str()),
+        (1_763_683_200_500_000_000, "HEAD", "/b?c")
+    );
+    assert_eq!((caddy.client.as_str(), caddy.status), ("192.0.2.2", Some(404)));
+    assert_eq!((plain.at_unix_ns, plain.is_fine, plain.method.as_str()), (1_763_683_200 * SECOND_NS, false, "GET"));
+    assert_eq!(parse_json("[]"), Err(LineError::NotOfFormat));
+    assert_eq!(parse_json(r#"{"client":"a","path":"/"}"#), Err(LineError::NoTime));
+    assert_eq!(parse_json(r#"{"time":1,"client":"a"}"#), Err(LineError::NoRequest));
+    assert_eq!(parse_json(r#"{"time":1,"path":"/"}"#), Err(LineError::NotOfFormat));
+}
+
+fn at(ns: i128, is_fine: bool, client: &str, target: &str) -> LogLine {
+    LogLine {
+        at_unix_ns: ns,
+        is_fine,
+        client: client.to_owned(),
+        method: "GET".to_owned(),
+        target: target.to_owned(),
+        status: None,
+        bytes: None,
+    }
+}
+
+#[test]
+fn whole_seconds_are_spread_and_clients_kept_apart() {
+    let mut reader = Reader::default();
+    for (second, client, target) in [(7, "b", "/2"), (5, "a", "/1"), (5, "b", "/1"), (5, "c", "/3"), (5, "a", "/2")] {
+        reader.add(at(second * SECOND_NS, false, client, target));
+    }
+    let replay = reader.finish(ReplaySpec { time_scale: 0.5, clients_max: 2 });
+    let offsets: Vec<u128> = replay.arrivals.iter().map(|arrival| arrival.offset.as_millis()).collect();
+    assert_eq!(offsets, [0, 125, 250, 375, 1000]);
+    // In order of appearance in the log: b, a, c, of which two are left.
+    assert_eq!(replay.arrivals.iter().map(|arrival| arrival.client).collect::<Vec<_>>(), [1, 0, 0, 1, 0]);
+    assert_eq!((replay.clients, replay.clients_logged, replay.length.as_millis()), (2, 3, 1500));
+    let targets: Vec<&str> =
+        replay.arrivals.iter().map(|arrival| replay.requests[arrival.request as usize].1.as_str()).collect();
+    assert_eq!(targets, ["/1", "/1", "/3", "/2", "/2"]);
+}
+
+#[test]
+fn fine_times_are_kept_as_they_are() {
+    let mut reader = Reader::default();
+    for ns in [3, 1_000_000_001, 1_000_000_001, 5_000_000_000] {
+        reader.add(at(ns, true, "a", "/"));
+    }
+    assert_eq!(reader.len(), 4);
+    let replay = reader.finish(ALL);
+    let offsets: Vec<u128> = replay.arrivals.iter().map(|arrival| arrival.offset.as_nanos()).collect();
+    assert_eq!(offsets, [0, 999_999_998, 999_999_998, 4_999_999_997]);
+    assert_eq!(Reader::default().finish(ALL), Replay::default());
+}
+
+proptest! {
+    /// Any line may stand in a log.
+    #[test]
+    fn no_line_is_too_strange(line in "\\PC*") {
+        let _ = (parse_combined(&line), parse_json(&line));
+    }
+
+    /// Every line is replayed once, in order of time, in whole seconds within its own second.
+    #[test]
+    fn nothing_is_lost(lines in prop::collection::vec((0i128..50, any::<bool>(), 0u8..5, 0u8..9), 1..100)) {
+        let mut reader = Reader::default();
+        let mut seconds: Vec<i128> = lines.iter().map(|line| line.0).collect();
+        for &(second, is_fine, client, target) in &lines {
+            reader.add(at(second * SECOND_NS, is_fine, &client.to_string(), &format!("/{target}")));
+        }
+        let replay = reader.finish(ALL);
+        seconds.sort_unstable();
+        prop_assert_eq!(replay.arrivals.len(), lines.len());
+        for (arrival, second) in replay.arrivals.iter().zip(&seconds) {
+            let offset = arrival.offset.as_nanos() as i128 + seconds[0] * SECOND_NS;
+            prop_assert!((second * SECOND_NS..(second + 1) * SECOND_NS).contains(&offset));
+        }
+    }
+}

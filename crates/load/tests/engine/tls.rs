@@ -1,0 +1,191 @@
+//! Connections that shake hands before they carry requests. The handshake itself is the driver's; the engine knows
+//! when it begins and how it ends.
+
+use std::time::Duration;
+
+use ledger::FailureCause;
+use load::{LoadSpec, Reuse, Target};
+use units::Timestamp;
+
+use crate::world::*;
+
+/// A server with this handshake, that answers with these replies at once.
+struct Secure {
+    handshake: Handshake,
+    replies: Vec<Reply>,
+}
+
+impl Server for Secure {
+    fn handshake(&mut self, _now: Timestamp) -> Handshake {
+        self.handshake
+    }
+
+    fn request(&mut self, _now: Timestamp, _nth: u32) -> Vec<(Duration, Reply)> {
+        self.replies.iter().map(|reply| (Duration::ZERO, reply.clone())).collect()
+    }
+}
+
+fn answering_over(handshake: Handshake) -> Secure {
+    Secure { handshake, replies: vec![Reply::Bytes(OK.to_vec())] }
+}
+
+fn secure_spec(requests: u64) -> LoadSpec {
+    let mut spec = spec(constant(10.0));
+    spec.targets = vec![Target::parse("https://server/").unwrap()];
+    spec.requests_max = Some(requests);
+    spec.clients = 1;
+    spec
+}
+
+const UNTIL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nhello";
+
+#[test]
+fn the_first_request_waits_for_the_handshake_and_later_ones_do_not() {
+    let world = World::new(secure_spec(3), answering_over(Handshake::RoundTrips(2))).run();
+    let first = &world.records[0];
+    // Half a round trip is 1 ms: connected after 2, secured after two more round trips, answered after another.
+    assert_eq!(first.connected_at, Some(at(ms(2))));
+    assert_eq!(first.secured_at, Some(at(ms(6))));
+    assert_eq!(first.sent_at, Some(at(ms(6))));
+    assert_eq!(first.done_at, at(ms(8)));
+    assert_eq!((first.connect_ns(), first.tls_handshake_ns()), (Some(2_000_000), Some(4_000_000)));
+    for later in &world.records[1..] {
+        assert_eq!((later.connected_at, later.secured_at, later.tls_handshake_ns()), (None, None, None));
+        assert_eq!(later.service_time_ns(), Some(2_000_000));
+    }
+    assert_eq!(world.ends.len(), 1);
+    assert_eq!((world.ends[0].connected_at, world.ends[0].secured_at), (first.connected_at, first.secured_at));
+    let load = world.outcome(true, None, &["u"]).load;
+    let handshakes = load.tls_handshake_ns.expect("one was made");
+    assert_eq!((handshakes.count, handshakes.min / 1_000), (1, 4_000));
+}
+
+#[test]
+fn without_tls_there_is_no_such_moment() {
+    let mut spec = spec(constant(10.0));
+    spec.requests_max = Some(2);
+    let world = World::new(spec, answering(ms(1))).run();
+    assert!(world.records.iter().all(|record| record.secured_at.is_none()));
+    assert_eq!(world.outcome(true, None, &["u"]).load.tls_handshake_ns, None);
+}
+
+#[test]
+fn one_connection_a_request_is_one_handshake_a_request() {
+    let mut spec = secure_spec(5);
+    spec.reuse = Reuse::Close;
+    let replies = vec![Reply::Bytes(OK_CLOSE.to_vec()), Reply::CloseNotify, Reply::Fin];
+    let world = World::new(spec, Secure { handshake: Handshake::RoundTrips(1), replies }).run();
+    assert!(world.records.iter().all(|record| record.tls_handshake_ns() == Some(2_000_000)));
+    // The server's FIN is awaited, as without TLS.
+    assert!(world.ends.iter().all(|end| end.secured_at.is_some() && end.requests == 1));
+    assert_eq!(world.load.live().completed, 5);
+}
+
+#[test]
+fn the_connect_timeout_bounds_connecting_and_handshake_together() {
+    let spec = secure_spec(1);
+    let timeout = spec.connect_timeout;
+    let world = World::new(spec.clone(), answering_over(Handshake::Silence)).run();
+    let record = &world.records[0];
+    assert_eq!(record.failure, Some(FailureCause::ConnectTimeout));
+    assert_eq!((record.connected_at, record.secured_at), (Some(at(ms(2))), None));
+    assert_eq!(record.done_at, at(timeout));
+
+    let completed = |one_way| {
+        let mut world = World::new(spec.clone(), answering_over(Handshake::RoundTrips(2)));
+        world.one_way = one_way;
+        world.run().load.live().completed
+    };
+    // Three round trips until a request may be sent: just inside, just outside.
+    assert_eq!(completed(timeout / 6 - Duration::from_nanos(1)), 1);
+    assert_eq!(completed(timeout / 6), 0);
+}
+
+#[test]
+fn a_handshake_that_fails_is_recorded_under_its_cause() {
+    for (handshake, cause) in [
+        (Handshake::Fails(FailureCause::TlsCertificate), FailureCause::TlsCertificate),
+        (Handshake::Fails(FailureCause::TlsHandshake), FailureCause::TlsHandshake),
+        (Handshake::Fails(FailureCause::Reset), FailureCause::Reset),
+        (Handshake::Fin, FailureCause::TlsHandshake),
+    ] {
+        let world = World::new(secure_spec(4), answering_over(handshake)).run();
+        assert_eq!(world.failures(cause), 4);
+        assert_eq!(world.load.live().retried, 0, "a failed handshake is no race with an idle timeout");
+        for record in &world.records {
+            assert!(record.connected_at.is_some() && record.secured_at.is_none() && record.sent_at.is_none());
+        }
+        assert!(world.ends.iter().all(|end| end.requests == 0));
+    }
+}
+
+/// A body that only the connection's end delimits: close_notify says that it is whole, a FIN alone does not.
+#[test]
+fn a_body_without_length_needs_close_notify() {
+    let outcome = |replies: Vec<Reply>| {
+        let server = Secure { handshake: Handshake::RoundTrips(1), replies };
+        let world = World::new(secure_spec(1), server).run();
+        (world.records[0].failure, world.records[0].status, world.ends[0].closed_at)
+    };
+    let body = || Reply::Bytes(UNTIL_CLOSE.to_vec());
+    let (failure, status, closed_at) = outcome(vec![body(), Reply::CloseNotify, Reply::Fin]);
+    assert_eq!((failure, status), (None, 200));
+    assert_eq!(closed_at, at(ms(6)));
+    assert_eq!(outcome(vec![body(), Reply::Cut]).0, Some(FailureCause::TlsTruncated));
+    // Even a server that keeps its side of TCP open has said that the body is whole.
+    assert_eq!(outcome(vec![body(), Reply::CloseNotify]).0, None);
+}
+
+/// After a body with its length, and on an idle connection, a missing close_notify harms nothing.
+#[test]
+fn a_body_with_its_length_does_not() {
+    for end in [Reply::Cut, Reply::Fin] {
+        let replies = vec![Reply::Bytes(OK_CLOSE.to_vec()), end.clone()];
+        let world = World::new(secure_spec(2), Secure { handshake: Handshake::RoundTrips(1), replies }).run();
+        assert_eq!(world.load.live().completed, 2);
+        let kept = vec![Reply::Bytes(OK.to_vec()), end];
+        let world = World::new(secure_spec(2), Secure { handshake: Handshake::RoundTrips(1), replies: kept }).run();
+        assert_eq!((world.load.live().completed, world.ends.len()), (2, 2));
+    }
+}
+
+#[test]
+fn a_body_shorter_than_announced_is_closed_early_whatever_tls_says() {
+    let short = b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello".to_vec();
+    for end in [Reply::CloseNotify, Reply::Cut, Reply::Fin] {
+        let replies = vec![Reply::Bytes(short.clone()), end];
+        let world = World::new(secure_spec(1), Secure { handshake: Handshake::RoundTrips(1), replies }).run();
+        assert_eq!(world.failures(FailureCause::ClosedEarly), 1);
+    }
+}
+
+/// A kept connection that the server has closed: the request goes to a new one, with a handshake of its own that is
+/// in no record, since the request had started before it.
+#[test]
+fn a_request_sent_again_shakes_hands_again() {
+    struct Idle;
+    impl Server for Idle {
+        fn request(&mut self, _now: Timestamp, nth: u32) -> Vec<(Duration, Reply)> {
+            if nth == 0 {
+                vec![(Duration::ZERO, Reply::Bytes(OK.to_vec()))]
+            } else {
+                vec![(Duration::ZERO, Reply::CloseNotify), (Duration::ZERO, Reply::Fin)]
+            }
+        }
+    }
+    let world = World::new(secure_spec(2), Idle).run();
+    assert_eq!((world.load.live().completed, world.load.live().retried), (2, 1));
+    assert_eq!(world.records[1].secured_at, None);
+    assert!(world.ends.iter().all(|end| end.secured_at.is_some()));
+}
+
+/// http and https on one host and port are different endpoints: no connection serves both.
+#[test]
+fn secure_and_plain_targets_do_not_share_connections() {
+    let mut spec = secure_spec(4);
+    spec.targets.push(Target::parse("http://server:443/").unwrap());
+    let world = World::new(spec, answering_over(Handshake::RoundTrips(1))).run();
+    let mut secured: Vec<bool> = world.ends.iter().map(|end| end.secured_at.is_some()).collect();
+    secured.sort_unstable();
+    assert_eq!(secured, [false, true]);
+}

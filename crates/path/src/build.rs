@@ -1,0 +1,285 @@
+//! From what is asked of a path to its links.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use stats::Rng;
+use units::Probability;
+use units::time::saturating_nanos;
+
+use crate::draw::{Chance, Draw};
+use crate::effect::{Burst, Effect, Loss, Rate, State, Variation};
+use crate::link::{Links, Made};
+use crate::queue::Queue;
+use crate::spec::{
+    Bottleneck, Change, Discipline, EffectSpec, LinkSpec, PathSpec, Propagation, QueueLimit, RateSpec, Where,
+};
+use crate::special::{Kind, Node, Special, Travel, TravelTime};
+use crate::timeline::{Kinds, Timeline};
+
+/// Names of the draw sequences of one link. A later effect takes a new number, so that these do not shift.
+const LOSS: u64 = 0;
+const VARIATION: u64 = 1;
+const BURST: u64 = 2;
+const CORRUPT: u64 = 3;
+const CORRUPT_BIT: u64 = 4;
+const DUPLICATE: u64 = 5;
+const REORDER: u64 = 6;
+const PIE: u64 = 7;
+const CHANGED_LOSS: u64 = 8;
+/// Of effects that draw nothing.
+const NOTHING_DRAWN: u64 = 255;
+
+/// All links of `path`, and the queues among their effects.
+///
+/// # Panics
+/// When a change names a shared link that there is not, or a link has more than 250 effects.
+pub(crate) fn links<P>(path: &PathSpec, seed: u64) -> (Links, Vec<Queue<P>>) {
+    // The streams below are numbers, and other rooms number theirs too: the path's seed is its own.
+    let mut builder =
+        Builder { seed: Rng::named(seed, "path").next(), timelines: HashMap::new(), queues: Vec::new(), path };
+    for change in &path.changes {
+        if let Where::Shared(number) = change.place {
+            assert!(number < path.shared.len(), "a change names shared link {number} of {}", path.shared.len());
+        }
+    }
+    assert!(path.shared.len() < usize::from(u16::MAX), "at most 65,534 shared links");
+    let mut shared_links = Vec::new();
+    for (number, shared) in path.shared.iter().enumerate() {
+        let timeline = builder.timeline(|place| *place == Where::Shared(number));
+        for (direction, effects) in [&shared.up, &shared.down].into_iter().enumerate() {
+            let spec = LinkSpec { propagation: Propagation::default(), effects: effects.clone() };
+            // Numbers beyond those of the clients' own links.
+            shared_links.push(builder.special(&spec, 1 << 32 | (2 * number + direction) as u64, timeline.clone()));
+        }
+    }
+    let members: Vec<_> = path.shared.iter().map(|shared| shared.members.clone()).collect();
+    let mut own = Vec::with_capacity(path.clients.len() * 2);
+    for (number, client) in path.clients.iter().enumerate() {
+        let shares = || members.iter().enumerate().filter(|(_, members)| members.contains(&(number as u32)));
+        let concerns = |place: &Where| matches!(place, Where::Clients(clients) if clients.contains(&(number as u32)));
+        let timeline = builder.timeline(concerns);
+        for (direction, spec) in [&client.up, &client.down].into_iter().enumerate() {
+            let name = (2 * number + direction) as u64;
+            if timeline.is_none() && shares().next().is_none() && is_plain(spec) {
+                let fastest = spec.delay().saturating_sub(spec.variation());
+                own.push(Made::Plain(builder.closed(spec, name), saturating_nanos(fastest)));
+                continue;
+            }
+            let mut special = builder.special(spec, name, timeline.clone());
+            special.acts_per_wire_packet |=
+                shares().any(|(shared, _)| shared_links[2 * shared + direction].acts_per_wire_packet);
+            own.push(Made::Special(special));
+        }
+    }
+    (Links::of(own, shared_links, members), builder.queues)
+}
+
+struct Builder<'a, P> {
+    seed: u64,
+    path: &'a PathSpec,
+    /// By the changes they are made of.
+    timelines: HashMap<Vec<usize>, Arc<Timeline>>,
+    queues: Vec<Queue<P>>,
+}
+
+impl<P> Builder<'_, P> {
+    fn timeline(&mut self, concerns: impl Fn(&Where) -> bool) -> Option<Arc<Timeline>> {
+        let changes = &self.path.changes;
+        let ours: Vec<usize> = (0..changes.len()).filter(|&change| concerns(&changes[change].place)).collect();
+        if ours.is_empty() {
+            return None;
+        }
+        let timeline = self.timelines.entry(ours).or_insert_with_key(|ours| {
+            let ours: Vec<&Change> = ours.iter().map(|&change| &changes[change]).collect();
+            Arc::new(Timeline::new(&ours))
+        });
+        Some(timeline.clone())
+    }
+
+    /// The draws of a link, by kind and how many of its kind came before on the link.
+    fn draw(&self, link: u64, kind: u64, earlier: usize) -> Draw {
+        Draw::new(Rng::new(self.seed, (earlier as u64) << 48 | link << 8 | kind).next())
+    }
+
+    /// The effects of a plain link in the order of travel, without the delay.
+    fn closed(&self, spec: &LinkSpec, link: u64) -> Vec<(Effect, State)> {
+        let mut left = saturating_nanos(spec.delay());
+        let mut closed = Vec::new();
+        for (place, effect) in spec.effects.iter().enumerate() {
+            let earlier = earlier(&spec.effects, place);
+            closed.extend(self.closed_effect(effect, link, earlier, &mut left));
+        }
+        closed
+    }
+
+    /// `effect`, where it does anything and is in closed form, and its state. No delay is negative: variations are cut
+    /// to what is `left` of the link's shortest delay, in nanoseconds.
+    fn closed_effect(&self, effect: &EffectSpec, link: u64, earlier: usize, left: &mut u64) -> Option<(Effect, State)> {
+        let (effect, kind) = match effect {
+            _ if does_nothing(effect) => return None,
+            EffectSpec::Loss(loss) => (Effect::Loss(Loss::new(*loss)), LOSS),
+            EffectSpec::GilbertElliott(spec) => (Effect::Burst(Burst::new(spec)), BURST),
+            EffectSpec::Bottleneck(Bottleneck { rate: RateSpec::Constant(rate), queue }) => {
+                (Effect::Rate(Rate::new(*rate, queue.limit)), NOTHING_DRAWN)
+            }
+            EffectSpec::Variation(variation) => {
+                let variation = saturating_nanos(*variation).min(*left);
+                *left -= variation;
+                if variation == 0 {
+                    return None;
+                }
+                (Effect::Variation(Variation::new(variation)), VARIATION)
+            }
+            _ => return None,
+        };
+        let state = effect.begin(self.draw(link, kind, earlier));
+        Some((effect, state))
+    }
+
+    /// A link whose effects are met one by one.
+    fn special(&mut self, spec: &LinkSpec, link: u64, timeline: Option<Arc<Timeline>>) -> Special {
+        let has = timeline.as_ref().map_or(Kinds::default(), |timeline| timeline.has);
+        let shortest = timeline.as_ref().map_or(1.0, |timeline| timeline.shortest_delay());
+        let shortest_ns = |usual: u64| (usual as f64 * shortest).floor() as u64;
+        let propagation_ns = match &spec.propagation {
+            Propagation::Constant(delay) => saturating_nanos(*delay),
+            Propagation::OverTime(series) => {
+                series.points().iter().map(|(_, delay)| saturating_nanos(*delay)).min().unwrap_or(0)
+            }
+        };
+        let constant_ns = spec.effects.iter().map(|effect| match effect {
+            EffectSpec::Delay(delay) => shortest_ns(saturating_nanos(*delay)),
+            _ => 0,
+        });
+        let mut left = constant_ns.fold(shortest_ns(propagation_ns), u64::saturating_add);
+        let all = left;
+        let mut kinds = Vec::new();
+        let own_loss = |effect: &EffectSpec| matches!(effect, EffectSpec::Loss(_) | EffectSpec::GilbertElliott(_));
+        let changed_loss = spec.effects.iter().position(own_loss).unwrap_or(0);
+        for (place, effect) in spec.effects.iter().enumerate() {
+            if has.loss && place == changed_loss {
+                kinds.push(Kind::ChangedLoss(self.draw(link, CHANGED_LOSS, 0)));
+            }
+            let earlier = earlier(&spec.effects, place);
+            kinds.extend(self.kind(effect, link, earlier, &mut left, timeline.as_ref(), has));
+        }
+        if has.loss && spec.effects.is_empty() {
+            kinds.push(Kind::ChangedLoss(self.draw(link, CHANGED_LOSS, 0)));
+        }
+        let (delay, follows) = match &spec.propagation {
+            Propagation::Constant(delay) => (TravelTime::Constant(saturating_nanos(*delay)), false),
+            Propagation::OverTime(series) => (TravelTime::Series(series.clone()), true),
+        };
+        if follows || !matches!(delay, TravelTime::Constant(0)) {
+            kinds.push(Kind::Travel(Travel { delay, cut: 0, changes: follows || has.delay, last: 0 }));
+        }
+        // What the variations add on the mean is taken off the delays, the last first.
+        let mut variation = all - left;
+        for kind in kinds.iter_mut().rev() {
+            if let Kind::Travel(travel) = kind {
+                let usual = match &travel.delay {
+                    TravelTime::Constant(nanos) => *nanos,
+                    TravelTime::Series(_) => propagation_ns,
+                };
+                travel.cut = variation.min(shortest_ns(usual));
+                variation -= travel.cut;
+            }
+        }
+        assert!(kinds.len() <= 250, "a link of {} effects: 250 are the most", kinds.len());
+        let acts_per_wire_packet = kinds.iter().any(|kind| match kind {
+            Kind::Closed(effect, _) => effect.acts_per_wire_packet(),
+            Kind::Travel(_) => false,
+            _ => true,
+        });
+        Special { nodes: nodes(kinds, timeline.is_some()), timeline, acts_per_wire_packet }
+    }
+
+    fn kind(
+        &mut self,
+        effect: &EffectSpec,
+        link: u64,
+        earlier: usize,
+        left: &mut u64,
+        timeline: Option<&Arc<Timeline>>,
+        has: Kinds,
+    ) -> Option<Kind> {
+        let chance = |chance: &Probability, kind| Chance::new(*chance, self.draw(link, kind, earlier));
+        match effect {
+            _ if does_nothing(effect) => None,
+            EffectSpec::Corrupt(corrupt) => {
+                Some(Kind::Corrupt(chance(corrupt, CORRUPT), self.draw(link, CORRUPT_BIT, earlier)))
+            }
+            EffectSpec::Duplicate(duplicate) => Some(Kind::Duplicate(chance(duplicate, DUPLICATE))),
+            EffectSpec::Reorder(reorder) => {
+                Some(Kind::Reorder(chance(&reorder.probability, REORDER), saturating_nanos(reorder.by)))
+            }
+            EffectSpec::Delay(delay) => {
+                let delay = TravelTime::Constant(saturating_nanos(*delay));
+                Some(Kind::Travel(Travel { delay, cut: 0, changes: has.delay, last: 0 }))
+            }
+            EffectSpec::Bottleneck(bottleneck) if has.rate || !is_closed(bottleneck) => {
+                let timeline = timeline.filter(|_| has.rate).cloned();
+                let draw = self.draw(link, PIE, earlier);
+                self.queues.push(Queue::new(bottleneck, timeline, draw));
+                Some(Kind::Queue(self.queues.len() as u32 - 1))
+            }
+            _ => self.closed_effect(effect, link, earlier, left).map(|(effect, state)| Kind::Closed(effect, state)),
+        }
+    }
+}
+
+/// Which of `kinds`, in their order, may be handed packets ahead of time: those in closed form behind effects that
+/// keep the order, on links on which nothing depends on the time; and constant delays, which have no state.
+fn nodes(kinds: Vec<Kind>, has_changes: bool) -> Box<[Node]> {
+    let mut is_ordered = true;
+    let node = |kind: Kind| {
+        let is_stateless = matches!(&kind, Kind::Travel(travel) if !travel.changes);
+        let is_timeless = match &kind {
+            Kind::Queue(_) => false,
+            Kind::Travel(travel) => !travel.changes,
+            _ => !has_changes,
+        };
+        let is_ahead = is_stateless || (is_ordered && is_timeless);
+        // Those that come when their moment has come, come in order.
+        is_ordered = (is_ordered || !is_ahead) && !matches!(kind, Kind::Reorder(..));
+        Node { kind, is_ahead }
+    };
+    kinds.into_iter().map(node).collect()
+}
+
+/// How many effects of the same kind come before the one at `place`.
+fn earlier(effects: &[EffectSpec], place: usize) -> usize {
+    let kind = std::mem::discriminant(&effects[place]);
+    effects[..place].iter().filter(|effect| std::mem::discriminant(*effect) == kind).count()
+}
+
+/// Whether a packet's whole way over the link is known when it comes.
+fn is_plain(spec: &LinkSpec) -> bool {
+    matches!(spec.propagation, Propagation::Constant(_))
+        && saturating_nanos(spec.delay()) <= Links::DELAY_MAX
+        && spec.effects.iter().all(|effect| match effect {
+            EffectSpec::Loss(_) | EffectSpec::GilbertElliott(_) | EffectSpec::Variation(_) | EffectSpec::Delay(_) => {
+                true
+            }
+            EffectSpec::Bottleneck(bottleneck) => is_closed(bottleneck),
+            EffectSpec::Corrupt(_) | EffectSpec::Duplicate(_) | EffectSpec::Reorder(_) => does_nothing(effect),
+        })
+}
+
+/// Whether it passes every packet on, untouched, at once.
+fn does_nothing(effect: &EffectSpec) -> bool {
+    match effect {
+        EffectSpec::Loss(chance) | EffectSpec::Corrupt(chance) | EffectSpec::Duplicate(chance) => chance.value() == 0.0,
+        EffectSpec::Reorder(reorder) => reorder.probability.value() == 0.0 || reorder.by.is_zero(),
+        EffectSpec::Delay(time) | EffectSpec::Variation(time) => time.is_zero(),
+        EffectSpec::GilbertElliott(_) | EffectSpec::Bottleneck(_) => false,
+    }
+}
+
+/// Whether a bottleneck is known from a few numbers.
+fn is_closed(bottleneck: &Bottleneck) -> bool {
+    matches!(bottleneck.rate, RateSpec::Constant(_))
+        && bottleneck.queue.discipline == Discipline::DropTail
+        && !matches!(bottleneck.queue.limit, QueueLimit::Packets(_))
+}

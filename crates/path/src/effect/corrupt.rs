@@ -1,0 +1,153 @@
+//! Corruption: one bit of a packet's transport segment inverted, so that the receiver's checksum tells it.
+
+use wire::{checksum, ipv4, ipv6, protocol, vnet};
+
+use crate::draw::Draw;
+
+/// Inverts one bit, evenly drawn, of the transport segment in `frame` (vnet header and wire packet). The IP header
+/// stays whole, or the packet would never come to the receiver. False when there is no such bit: no segment.
+///
+/// A checksum that the sender's kernel left to be completed is completed first, and the vnet header then claims
+/// nothing about it: otherwise the receiver's kernel would take the packet for intact.
+pub(crate) fn invert_bit(frame: &mut [u8], draw: &mut Draw) -> bool {
+    let Some((mut header, packet)) = vnet::Header::split(frame) else { return false };
+    let Some((transport, end)) = segment(packet).filter(|&(transport, end)| transport < end) else { return false };
+    let (bytes, packet) = frame.split_at_mut(vnet::LEN);
+    let packet = &mut packet[..end];
+    if header.needs_checksum() {
+        complete(&header, packet);
+    }
+    header.flags &= !(vnet::NEEDS_CSUM | vnet::DATA_VALID);
+    (header.csum_start, header.csum_offset) = (0, 0);
+    bytes.copy_from_slice(&header.to_bytes());
+    let bit = draw.below((end - transport) as u64 * 8) as usize;
+    packet[transport + bit / 8] ^= 1 << (bit % 8);
+    true
+}
+
+/// Where the transport segment of an IP packet starts and ends.
+fn segment(packet: &[u8]) -> Option<(usize, usize)> {
+    if packet.first()? >> 4 == 6 {
+        let ip = ipv6::Packet::new_checked(packet).ok()?;
+        // A fragment's transport header may be in another one; what lies behind the fragment header (8 bytes) is of
+        // the segment all the same.
+        let transport = ip.transport().map_or(ipv6::HEADER + 8, |(_, transport)| transport);
+        return Some((transport, ip.total_len()));
+    }
+    let ip = ipv4::Packet::new_checked(packet).ok()?;
+    Some((ip.header_len(), ip.total_len()))
+}
+
+/// Does what the vnet header asks for: sums from `csum_start` and puts the checksum in.
+fn complete(header: &vnet::Header, packet: &mut [u8]) {
+    let start = usize::from(header.csum_start);
+    let at = start + usize::from(header.csum_offset);
+    if at + 2 > packet.len() {
+        return;
+    }
+    let is_udp = usize::from(header.csum_offset) == 6 && packet_protocol(packet) == Some(protocol::UDP);
+    let checksum = match checksum::Sum::ZERO.bytes(&packet[start..]).checksum() {
+        // In UDP, 0 says that there is no checksum (RFC 768).
+        0 if is_udp => 0xFFFF,
+        checksum => checksum,
+    };
+    packet[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+}
+
+fn packet_protocol(packet: &[u8]) -> Option<u8> {
+    match packet.first()? >> 4 {
+        6 => ipv6::Packet::new_checked(packet).ok()?.transport().map(|(protocol, _)| protocol),
+        _ => Some(ipv4::Packet::new_checked(packet).ok()?.protocol()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A TCP packet with its checksum complete or partial, and whether the sum over it all is right.
+    fn packet(v6: bool, payload: &[u8], partial: bool) -> Vec<u8> {
+        let network = if v6 { 40 } else { 20 };
+        let length = 20 + payload.len();
+        let mut packet = vec![0u8; network + length];
+        packet[network + 12] = 5 << 4;
+        packet[network + 20..].copy_from_slice(payload);
+        let sum = if v6 {
+            packet[0] = 0x60;
+            packet[6] = protocol::TCP;
+            packet[23] = 1;
+            ipv6::Packet::new_resized(&mut packet).unwrap().pseudo_sum(protocol::TCP, length as u32)
+        } else {
+            packet[0] = 0x45;
+            packet[9] = protocol::TCP;
+            packet[12..20].copy_from_slice(&[198, 18, 0, 1, 198, 19, 0, 9]);
+            let mut ip = ipv4::Packet::new_resized(&mut packet).unwrap();
+            ip.fill_checksum();
+            ip.pseudo_sum(protocol::TCP, length as u16)
+        };
+        let checksum = if partial { sum.fold() } else { sum.bytes(&packet[network..]).checksum() };
+        packet[network + 16..network + 18].copy_from_slice(&checksum.to_be_bytes());
+        let header = vnet::Header {
+            flags: if partial { vnet::NEEDS_CSUM } else { vnet::DATA_VALID },
+            csum_start: if partial { network as u16 } else { 0 },
+            csum_offset: if partial { 16 } else { 0 },
+            ..vnet::Header::default()
+        };
+        [&header.to_bytes()[..], &packet].concat()
+    }
+
+    proptest! {
+        /// Exactly one bit differs from what would have arrived, in the segment, and no receiver can miss it.
+        #[test]
+        fn one_bit_differs_and_the_checksum_tells(
+            v6: bool, partial: bool, seed: u64, payload in prop::collection::vec(any::<u8>(), 0..64),
+        ) {
+            let network = if v6 { 40 } else { 20 };
+            let mut intact = packet(v6, &payload, partial);
+            let mut frame = intact.clone();
+            prop_assert!(invert_bit(&mut frame, &mut Draw::new(seed)));
+            if partial {
+                let (header, _) = vnet::Header::split(&intact).unwrap();
+                complete(&header, &mut intact[vnet::LEN..]);
+            }
+            let (header, got) = vnet::Header::split(&frame).unwrap();
+            prop_assert_eq!(header.flags, 0);
+            let sent = &intact[vnet::LEN..];
+            let differing: u32 = sent.iter().zip(got).map(|(a, b)| (a ^ b).count_ones()).sum();
+            prop_assert_eq!((differing, &sent[..network]), (1, &got[..network]));
+            let sum = |packet: &[u8]| {
+                let length = packet.len() - network;
+                let pseudo = if v6 {
+                    ipv6::Packet::new_checked(packet).unwrap().pseudo_sum(protocol::TCP, length as u32)
+                } else {
+                    ipv4::Packet::new_checked(packet).unwrap().pseudo_sum(protocol::TCP, length as u16)
+                };
+                pseudo.bytes(&packet[network..]).fold()
+            };
+            prop_assert_eq!(sum(sent), 0xFFFF);
+            prop_assert_ne!(sum(got), 0xFFFF);
+        }
+
+        /// Any bytes: never a panic, and never a change outside of the vnet header and the segment.
+        #[test]
+        fn any_bytes_are_left_whole_or_changed_by_a_bit(mut frame in prop::collection::vec(any::<u8>(), 0..120)) {
+            if let Some(first) = frame.get_mut(vnet::LEN) {
+                *first = if *first % 2 == 0 { 0x45 } else { 0x60 };
+            }
+            let before = frame.clone();
+            if !invert_bit(&mut frame, &mut Draw::new(1)) {
+                prop_assert_eq!(frame, before);
+            }
+        }
+    }
+
+    #[test]
+    fn a_packet_without_a_segment_has_no_bit_to_lose() {
+        let mut frame = packet(false, &[], false);
+        frame.truncate(vnet::LEN + 20);
+        frame[vnet::LEN + 3] = 20;
+        assert!(!invert_bit(&mut frame, &mut Draw::new(1)));
+    }
+}

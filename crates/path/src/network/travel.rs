@@ -1,0 +1,184 @@
+//! The way of packets over special links: from effect to effect, each at its computed moment.
+//!
+//! ```text
+//!   handed in --> travel ----> next effect .. last effect ----> wheel, until due ----> polled
+//!                  ^  `- must wait for its moment ---> events --.
+//!                  |  `- waits in a queue ---> queue's event ---|
+//!                  `--------------- when due -------------------'
+//! ```
+//!
+//! Events happen in order of their computed moments, before anything that is handed in or polled later. So what
+//! becomes of a packet does not depend on how late the machine looks after it.
+
+use ledger::DropCause;
+use units::{Bytes, Timestamp};
+
+use super::{Held, Network};
+use crate::effect::corrupt;
+use crate::queue::Outcome;
+use crate::special::Step;
+use crate::wheel::Wheel;
+
+/// What happens at a computed moment inside the path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A packet reaches the effect it is to meet next.
+    Reaches(Held),
+    /// The queue of this number has something to do, unless its next event is another one by now.
+    Queue(u32),
+}
+
+impl Network {
+    /// Lets everything happen that is due inside the path at `now` or before.
+    #[inline]
+    pub(super) fn advance(&mut self, now: Timestamp) {
+        if let Some(events) = &self.events
+            && events.next_due().is_some_and(|due| due <= now)
+        {
+            self.advance_events(now);
+        }
+    }
+
+    #[inline(never)]
+    fn advance_events(&mut self, now: Timestamp) {
+        while let Some((due, event)) = self.events.as_mut().and_then(|events| events.pop(now)) {
+            match event {
+                Event::Reaches(held) => self.travel(due, due, held),
+                Event::Queue(queue) => self.advance_queue(due, queue),
+            }
+        }
+    }
+
+    /// Takes a packet on from its position, which it reaches at `at`; the moment that has come is `now`.
+    pub(super) fn travel(&mut self, now: Timestamp, mut at: Timestamp, mut held: Held) {
+        loop {
+            let link = self.links.special(held.client, held.direction, held.link);
+            let place = usize::from(held.node);
+            if place == 0 && link.state(self.start, at).is_out {
+                self.let_go(held, Some(DropCause::Outage));
+                return;
+            }
+            let Some(node) = link.nodes.get(place) else {
+                let Some(next) = self.links.after(held.client, held.direction, held.link) else {
+                    self.wheel.push(now, at, held);
+                    return;
+                };
+                (held.link, held.node) = (next, 0);
+                if at > now {
+                    self.wait(now, at, Event::Reaches(held));
+                    return;
+                }
+                continue;
+            };
+            if at > now && !node.is_ahead {
+                self.wait(now, at, Event::Reaches(held));
+                return;
+            }
+            let step = link.handle(place, at, Bytes(u64::from(held.wire.bytes)), self.start);
+            held.node += 1;
+            match step {
+                Step::Leaves(later) => at = later,
+                Step::HeldBack(later) => {
+                    self.counters[held.direction.index()].reordered += u64::from(held.wire.packets);
+                    at = later;
+                }
+                Step::Corrupted(mut draw) => {
+                    let frame = self.pool.bytes_mut(held.buffer, held.length as usize);
+                    if corrupt::invert_bit(frame, &mut draw) {
+                        self.counters[held.direction.index()].corrupted += u64::from(held.wire.packets);
+                    }
+                }
+                Step::Duplicated => {
+                    let copy = self.duplicate(held);
+                    self.travel(now, at, held);
+                    if let Some(copy) = copy {
+                        self.travel(now, at, copy);
+                    }
+                    return;
+                }
+                Step::Queued(queue) => {
+                    self.offer(at, queue, held);
+                    return;
+                }
+                Step::Dropped(cause) => {
+                    self.let_go(held, Some(cause));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A second packet like `held`, if there is memory for it.
+    fn duplicate(&mut self, held: Held) -> Option<Held> {
+        let buffer = self.pool.duplicate(held.buffer, held.length as usize);
+        let counters = &mut self.counters[held.direction.index()];
+        counters.duplicate(held.wire);
+        let Some(buffer) = buffer else {
+            counters.overflow(held.wire);
+            return None;
+        };
+        counters.hold(held.wire);
+        Some(Held { buffer, ..held })
+    }
+
+    fn offer(&mut self, at: Timestamp, number: u32, held: Held) {
+        let queue = &mut self.queues[number as usize];
+        let before = queue.next();
+        match queue.offer(at.as_nanos(), held, held.wire.bytes, self.start) {
+            Ok(()) => self.expect(at, number, before),
+            Err((held, cause)) => self.let_go(held, Some(cause)),
+        }
+    }
+
+    fn advance_queue(&mut self, due: Timestamp, number: u32) {
+        let queue = &mut self.queues[number as usize];
+        if queue.next() != Some(due.as_nanos()) {
+            return;
+        }
+        let mut outbox = std::mem::take(&mut self.outbox);
+        queue.advance(due.as_nanos(), self.start, &mut |held, outcome| outbox.push((held, outcome)));
+        self.expect(due, number, None);
+        for (held, outcome) in outbox.drain(..) {
+            match outcome {
+                Outcome::Leaves(at) => self.travel(due, Timestamp::from_nanos(at), held),
+                Outcome::Dropped(cause) => self.let_go(held, Some(cause)),
+            }
+        }
+        self.outbox = outbox;
+    }
+
+    /// Sees to it that the queue's next event happens, if it was not `before` already.
+    fn expect(&mut self, now: Timestamp, number: u32, before: Option<u64>) {
+        let next = self.queues[number as usize].next();
+        if let Some(next) = next.filter(|_| next != before) {
+            self.wait(now, Timestamp::from_nanos(next), Event::Queue(number));
+        }
+    }
+
+    /// The start of changes, series and traces is known, or another one: queues look again at what they have planned.
+    pub(super) fn restart_queues(&mut self) {
+        for number in 0..self.queues.len() {
+            let before = self.queues[number].next();
+            self.queues[number].restart(self.start);
+            self.expect(Timestamp::ZERO, number as u32, before);
+        }
+    }
+
+    /// Drops everything that waits inside the path.
+    pub(super) fn empty_events(&mut self) {
+        while let Some((_, event)) = self.events.as_mut().and_then(|events| events.pop(Timestamp::MAX)) {
+            if let Event::Reaches(held) = event {
+                self.let_go(held, Some(DropCause::Shutdown));
+            }
+        }
+        let mut queues = std::mem::take(&mut self.queues);
+        for held in queues.iter_mut().flat_map(|queue| queue.drain()) {
+            self.let_go(held, Some(DropCause::Shutdown));
+        }
+        self.queues = queues;
+    }
+
+    fn wait(&mut self, now: Timestamp, at: Timestamp, event: Event) {
+        self.events.get_or_insert_with(Wheel::new).push(now, at, event);
+    }
+}

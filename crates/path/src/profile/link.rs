@@ -1,0 +1,199 @@
+//! A link as typed: a table of effects in their usual order, or an array of tables in the order of travel.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use units::Probability;
+
+use super::Files;
+use super::error::ProfileError;
+use crate::spec::{Bottleneck, Discipline, EffectSpec, LinkSpec, Queue, QueueLimit, Reorder};
+use crate::typed::{CoDelTyped, Loss, PieTyped, Rate};
+
+/// `{ rate = .., loss = .. }`, or `[ { rate = .. }, { loss = .. } ]`.
+pub(super) enum LinkTyped {
+    Usual(EffectsTyped),
+    AsWritten(Vec<EffectsTyped>),
+}
+
+impl Default for LinkTyped {
+    fn default() -> Self {
+        LinkTyped::Usual(EffectsTyped::default())
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EffectsTyped {
+    loss: Option<Loss>,
+    corrupt: Option<Probability>,
+    duplicate: Option<Probability>,
+    rate: Option<Rate>,
+    queue: Option<QueueTyped>,
+    reorder: Option<Reorder>,
+    #[serde(default, with = "units::time::text::option")]
+    variation: Option<Duration>,
+    #[serde(default, with = "units::time::text::option")]
+    delay: Option<Duration>,
+}
+
+/// `"64KB"`, or `{ limit = "64KB", codel = {} }`.
+struct QueueTyped(Queue);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QueueTable {
+    limit: Option<QueueLimit>,
+    codel: Option<CoDelTyped>,
+    pie: Option<PieTyped>,
+}
+
+/// Where the files of a profile are, and how to have them.
+#[derive(Clone, Copy)]
+pub(super) struct Folder<'a> {
+    pub(super) path: &'a Path,
+    pub(super) files: Files<'a>,
+}
+
+impl LinkTyped {
+    /// The effects in order of travel. `wrong` turns a sentence into an error that says where.
+    pub(super) fn effects(
+        self,
+        folder: Folder<'_>,
+        wrong: impl Fn(String) -> ProfileError,
+    ) -> Result<Vec<EffectSpec>, ProfileError> {
+        match self {
+            LinkTyped::Usual(typed) => {
+                let mut link = LinkSpec::default();
+                for effect in typed.effects(folder, &wrong)? {
+                    link.put(effect);
+                }
+                Ok(link.effects)
+            }
+            LinkTyped::AsWritten(steps) => {
+                let mut all = Vec::new();
+                for (index, typed) in steps.into_iter().enumerate() {
+                    let within = |message: String| wrong(format!("step {}: {message}", index + 1));
+                    let number = typed.number();
+                    if number != 1 {
+                        return Err(within(format!(
+                            "one effect is wanted in each step (a rate with its queue is one), but here are {number}"
+                        )));
+                    }
+                    all.extend(typed.effects(folder, within)?);
+                }
+                Ok(all)
+            }
+        }
+    }
+}
+
+impl EffectsTyped {
+    /// How many effects are named.
+    fn number(&self) -> usize {
+        let named = [
+            self.loss.is_some(),
+            self.corrupt.is_some(),
+            self.duplicate.is_some(),
+            self.rate.is_some() || self.queue.is_some(),
+            self.reorder.is_some(),
+            self.variation.is_some(),
+            self.delay.is_some(),
+        ];
+        named.into_iter().filter(|&named| named).count()
+    }
+
+    /// Those that do anything.
+    fn effects(
+        self,
+        folder: Folder<'_>,
+        wrong: impl Fn(String) -> ProfileError,
+    ) -> Result<Vec<EffectSpec>, ProfileError> {
+        if self.queue.is_some() && self.rate.is_none() {
+            return Err(wrong("a queue without a rate never fills; give a rate or leave it out".to_owned()));
+        }
+        let some = |probability: Option<Probability>| probability.filter(|probability| probability.value() > 0.0);
+        let lasting = |time: Option<Duration>| time.filter(|time| !time.is_zero());
+        let bottleneck = match self.rate {
+            None => None,
+            Some(rate) => {
+                let queue = self.queue.map_or(Queue::default(), |queue| queue.0);
+                Some(Bottleneck { rate: rate.spec(folder.path, folder.files)?, queue })
+            }
+        };
+        let reorder = self.reorder.filter(|reorder| reorder.probability.value() > 0.0 && !reorder.by.is_zero());
+        let effects = [
+            self.loss.filter(|loss| !loss.is_none()).map(Loss::effect),
+            some(self.corrupt).map(EffectSpec::Corrupt),
+            some(self.duplicate).map(EffectSpec::Duplicate),
+            bottleneck.map(EffectSpec::Bottleneck),
+            reorder.map(EffectSpec::Reorder),
+            lasting(self.variation).map(EffectSpec::Variation),
+            lasting(self.delay).map(EffectSpec::Delay),
+        ];
+        Ok(effects.into_iter().flatten().collect())
+    }
+}
+
+impl<'de> Deserialize<'de> for LinkTyped {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Typed;
+
+        impl<'de> Visitor<'de> for Typed {
+            type Value = LinkTyped;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a link: a table such as { rate = \"8Mbit\", loss = \"1%\" }, or an array of tables with one effect \
+                     each, in the order of travel",
+                )
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LinkTyped, A::Error> {
+                EffectsTyped::deserialize(MapAccessDeserializer::new(map)).map(LinkTyped::Usual)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, steps: A) -> Result<LinkTyped, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(steps)).map(LinkTyped::AsWritten)
+            }
+        }
+
+        deserializer.deserialize_any(Typed)
+    }
+}
+
+impl<'de> Deserialize<'de> for QueueTyped {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Typed;
+
+        impl<'de> Visitor<'de> for Typed {
+            type Value = QueueTyped;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a queue: \"64KB\", \"100 packets\", \"200ms\", or { limit = \"64KB\", codel = {} }")
+            }
+
+            fn visit_str<E: Error>(self, typed: &str) -> Result<QueueTyped, E> {
+                let limit = typed.parse().map_err(E::custom)?;
+                Ok(QueueTyped(Queue { limit, discipline: Discipline::DropTail }))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<QueueTyped, A::Error> {
+                let table = QueueTable::deserialize(MapAccessDeserializer::new(map))?;
+                let discipline = match (table.codel, table.pie) {
+                    (None, None) => Discipline::DropTail,
+                    (Some(codel), None) => codel.into(),
+                    (None, Some(pie)) => pie.into(),
+                    (Some(_), Some(_)) => return Err(A::Error::custom("a queue has codel or pie, not both")),
+                };
+                Ok(QueueTyped(Queue { limit: table.limit.unwrap_or_default(), discipline }))
+            }
+        }
+
+        deserializer.deserialize_any(Typed)
+    }
+}

@@ -1,0 +1,101 @@
+//! A bit rate that may change at known moments: one packet after the other, to the nanosecond and its remainder.
+
+use units::BitRate;
+
+use super::{BYTE, Rates};
+use crate::timeline::Start;
+
+/// A moment to less than a nanosecond: so many nanoseconds, and the rest in units of 1/rate ns at the rate that holds then.
+/// Rates change at whole nanoseconds only, so a rest never outlives its rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Moment {
+    nanos: u64,
+    rest: u64,
+}
+
+/// The sending end at a rate.
+#[derive(Debug)]
+pub(super) struct Steady {
+    rate: BitRate,
+    /// When the packet being sent began.
+    began: Moment,
+    /// When it ends.
+    ends: Moment,
+}
+
+impl Steady {
+    pub(super) fn new(rate: BitRate) -> Self {
+        Steady { rate, began: Moment::default(), ends: Moment::default() }
+    }
+
+    /// A packet comes to an idle link: it begins at `at`.
+    pub(super) fn begin(&mut self, at: u64) {
+        self.ends = Moment { nanos: at, rest: 0 };
+    }
+
+    /// The next packet begins where the last one ended.
+    pub(super) fn proceed(&mut self) {
+        self.began = self.ends;
+    }
+
+    /// Computes (or computes again, by what is known now) when the packet of `bytes` that is being sent leaves: within
+    /// the nanosecond before.
+    pub(super) fn send(&mut self, bytes: u32, rates: Rates, start: Start) -> u64 {
+        self.ends = self.sent(self.began, u128::from(bytes), &rates, start);
+        self.ends.nanos.saturating_add(u64::from(self.ends.rest > 0))
+    }
+
+    /// When the packet being sent ends, to the nanosecond below.
+    pub(super) fn free_at(&self) -> u64 {
+        self.ends.nanos
+    }
+
+    /// When `bytes` more will have been sent after the packet being sent, to the nanosecond below.
+    pub(super) fn after(&self, bytes: u64, rates: &Rates, start: Start) -> u64 {
+        self.sent(self.ends, u128::from(bytes), rates, start).nanos
+    }
+
+    /// What is left of the packet being sent at `at`, in bits times 10^9.
+    pub(super) fn left(&self, at: u64, rates: &Rates, start: Start) -> u128 {
+        let (mut left, mut from) = (0, at);
+        loop {
+            let rate = u128::from(self.in_force(rates, start, from));
+            match rates.next_after(start, from).filter(|&next| next < self.ends.nanos) {
+                Some(next) => {
+                    left += rate * u128::from(next - from);
+                    from = next;
+                }
+                None => {
+                    return left + rate * u128::from(self.ends.nanos.saturating_sub(from)) + u128::from(self.ends.rest);
+                }
+            }
+        }
+    }
+
+    /// When `bytes` that begin at `from` have been sent.
+    fn sent(&self, from: Moment, bytes: u128, rates: &Rates, start: Start) -> Moment {
+        let Moment { mut nanos, rest } = from;
+        let mut work = bytes * BYTE + u128::from(rest);
+        loop {
+            let rate = u128::from(self.in_force(rates, start, nanos));
+            match rates.next_after(start, nanos) {
+                Some(next) if work > rate * u128::from(next - nanos) => {
+                    work -= rate * u128::from(next - nanos);
+                    nanos = next;
+                }
+                _ => {
+                    let whole = u64::try_from(work / rate).unwrap_or(u64::MAX);
+                    return Moment { nanos: nanos.saturating_add(whole), rest: (work % rate) as u64 };
+                }
+            }
+        }
+    }
+
+    /// Bits a second at `at`, at least 1.
+    fn in_force(&self, rates: &Rates, start: Start, at: u64) -> u64 {
+        match rates.factor(start, at) {
+            1.0 => self.rate.bits_per_second(),
+            factor => (self.rate.bits_per_second() as f64 * factor).round().max(1.0) as u64,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Rates that change: what has been sent is the integral of the rate.
+
+use super::*;
+use crate::spec::{Change, ChangeKind, Factor, Where};
+
+fn change(at: u64, lasts: Option<u64>, factor: f64) -> Change {
+    let kind = ChangeKind::Rate(Factor::new(factor).unwrap());
+    let ns = Duration::from_nanos;
+    Change { at: ns(at), lasts: lasts.map(ns), place: Where::Shared(0), kind }
+}
+
+fn changing(bits: u64, changes: &[Change], limit: QueueLimit) -> Queue<usize> {
+    let timeline = Arc::new(Timeline::new(&changes.iter().collect::<Vec<_>>()));
+    let queue = spec::Queue { limit, ..spec::Queue::default() };
+    Queue::new(&Bottleneck { rate: constant(bits), queue }, Some(timeline), Draw::new(1))
+}
+
+#[test]
+fn what_is_left_of_a_packet_is_sent_at_the_new_rate() {
+    // 1250 bytes a millisecond; from 1.5 ms on a quarter of that, from 5.5 ms on as before.
+    let mut queue = changing(10_000_000, &[change(1_500_000, Some(4_000_000), 0.25)], HOUR);
+    let start = Start(Some(Timestamp::ZERO));
+    let fates = run(&mut queue, &[(0, 1250); 4], start);
+    // Half of the second takes 2 ms (1.5 to 3.5), half of the third the other 2, its rest half a millisecond.
+    assert_eq!(fates, [Ok(1_000_000), Ok(3_500_000), Ok(6_000_000), Ok(7_000_000)]);
+}
+
+#[test]
+fn a_start_that_becomes_known_while_a_packet_is_sent_counts_for_its_rest() {
+    let mut queue = changing(10_000_000, &[change(0, None, 0.5)], HOUR);
+    queue.offer(0, 0, 1250, NO_START).unwrap();
+    assert_eq!(queue.next(), Some(1_000_000));
+    queue.restart(Start(Some(Timestamp::from_nanos(400_000))));
+    assert_eq!(queue.next(), Some(1_600_000));
+}
+
+#[test]
+fn limits_look_at_the_rates_to_come() {
+    // 2500 bytes wait; at the rate that begins in 1 ms they take 1 + 10 ms.
+    let start = Start(Some(Timestamp::ZERO));
+    let fates = |limit| {
+        let mut queue = changing(10_000_000, &[change(1_000_000, None, 0.1)], QueueLimit::Time(limit));
+        run(&mut queue, &[(0, 1250), (0, 1250), (0, 1)], start)
+    };
+    assert!(fates(ms(11))[2].is_ok());
+    assert_eq!(fates(Duration::from_nanos(10_999_999))[2], Err(DropCause::QueueFull));
+}
+
+proptest! {
+    /// Each packet leaves in the very nanosecond in which its last bit has been sent, if bits are sent at the rates in
+    /// force and never while nothing waits.
+    #[test]
+    fn the_integral_of_the_rate_is_what_has_been_sent(
+        bits in 100_000u64..100_000_000,
+        changes in prop::collection::vec((0u64..300_000_000, prop::option::of(1u64..100_000_000), 0.05f64..4.0), 0..6),
+        start_ns in 0u64..50_000_000,
+        packets in packets(3_000_000, 150),
+    ) {
+        let changes: Vec<Change> = changes.into_iter().map(|(at, lasts, factor)| change(at, lasts, factor)).collect();
+        let timeline = Timeline::new(&changes.iter().collect::<Vec<_>>());
+        let start = Start(Some(Timestamp::from_nanos(start_ns)));
+        let mut moments: Vec<u64> = changes
+            .iter()
+            .flat_map(|change| [Some(change.at), change.lasts.map(|lasts| change.at + lasts)])
+            .flatten()
+            .map(|moment| start_ns + moment.as_nanos() as u64)
+            .collect();
+        moments.sort_unstable();
+        // Bits times 10^9 that can be sent from `from` to `to`.
+        let sendable = |from: u64, to: u64| -> u128 {
+            let inner = moments.iter().copied().filter(|&moment| from < moment && moment < to);
+            let ends: Vec<u64> = [from].into_iter().chain(inner).chain([to]).collect();
+            ends.windows(2)
+                .map(|pair| {
+                    let rate = (bits as f64 * timeline.at(start, pair[0]).rate).round().max(1.0) as u128;
+                    rate * u128::from(pair[1] - pair[0])
+                })
+                .sum()
+        };
+        let fates = run(&mut changing(bits, &changes, HOUR), &packets, start);
+        let (mut busy_since, mut work, mut last) = (0, 0u128, 0);
+        for (&(at, bytes), fate) in packets.iter().zip(fates) {
+            let leaves = fate.expect("nothing is dropped");
+            if at >= last {
+                (busy_since, work) = (at, 0);
+            }
+            work += u128::from(bytes) * BYTE;
+            prop_assert!(sendable(busy_since, leaves) >= work, "early");
+            prop_assert!(sendable(busy_since, leaves - 1) < work, "late");
+            last = leaves;
+        }
+    }
+}

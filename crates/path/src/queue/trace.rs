@@ -1,0 +1,105 @@
+//! Opportunities to send, at the moments of a trace.
+
+use std::sync::Arc;
+
+use super::{BYTE, Rates};
+use crate::spec::DeliveryTrace;
+use crate::timeline::Start;
+
+/// The sending end of a trace: up to [`DeliveryTrace::OPPORTUNITY`] bytes at each of its moments, by mahimahi's rules.
+/// A packet that comes at the very moment of an opportunity has missed it.
+///
+/// The trace begins at time zero, and anew at the start of what is measured.
+#[derive(Debug)]
+pub(super) struct Opportunities {
+    trace: Arc<DeliveryTrace>,
+    /// When the trace began.
+    zero: u64,
+    /// The next opportunity, counted from `zero` over all repetitions.
+    next: u64,
+    /// What is left of the packet whose sending has begun, its overhead included, in millionths of a byte: an
+    /// opportunity whose size a factor changes has no whole number of bytes.
+    left: u64,
+}
+
+const MILLIONTHS: u64 = 1_000_000;
+const NANOS_PER_MS: u64 = 1_000_000;
+
+impl Opportunities {
+    pub(super) fn new(trace: Arc<DeliveryTrace>) -> Self {
+        Opportunities { trace, zero: 0, next: 0, left: 0 }
+    }
+
+    /// A packet comes at `at` to an idle link: the first opportunity after that is the next.
+    pub(super) fn wake(&mut self, at: u64, start: Start) -> u64 {
+        if start.position(at).is_some() {
+            self.zero = start.0.map_or(0, |start| start.as_nanos());
+        }
+        let (since, length) = (at.saturating_sub(self.zero), self.length());
+        let (round, within) = (since / length, since % length);
+        let moments = self.trace.moments_ms();
+        let passed = moments.partition_point(|&moment| moment * NANOS_PER_MS <= within) as u64;
+        self.next = round * moments.len() as u64 + passed;
+        self.next(start)
+    }
+
+    /// The moment of the next opportunity.
+    pub(super) fn next(&mut self, start: Start) -> u64 {
+        let moment = self.moment(self.next);
+        match start.0.map(|start| start.as_nanos()) {
+            // The trace begins anew before it comes to this.
+            Some(anew) if self.zero < anew && moment >= anew => {
+                (self.zero, self.next) = (anew, 0);
+                self.moment(0)
+            }
+            _ => moment,
+        }
+    }
+
+    /// Takes the next opportunity, which comes at `at`: how much it lets through, in millionths of a byte.
+    pub(super) fn take(&mut self, rates: &Rates, at: u64, start: Start) -> u64 {
+        self.next += 1;
+        opportunity(rates, at, start)
+    }
+
+    /// A packet of `bytes` is to be sent.
+    pub(super) fn load(&mut self, bytes: u32) {
+        self.left = (u64::from(bytes) + DeliveryTrace::OVERHEAD.0) * MILLIONTHS;
+    }
+
+    /// Sends as much of the packet as `budget` lets through; true when that was all of it.
+    pub(super) fn send(&mut self, budget: &mut u64) -> bool {
+        let sent = self.left.min(*budget);
+        self.left -= sent;
+        *budget -= sent;
+        self.left == 0
+    }
+
+    /// When the first byte is sent of a packet behind `packets` that wait, of `bytes` together, and the one whose
+    /// sending has begun; as if opportunities stayed as large as at `at`.
+    pub(super) fn after(&self, bytes: u64, packets: u64, rates: &Rates, at: u64, start: Start) -> u64 {
+        let before = self.left + (bytes + packets * DeliveryTrace::OVERHEAD.0) * MILLIONTHS;
+        self.moment(self.next + before / opportunity(rates, at, start))
+    }
+
+    /// What is left of the packet of `bytes` whose sending has begun, in bits times 10^9.
+    pub(super) fn left(&self, bytes: u32) -> u128 {
+        u128::from(self.left.min(u64::from(bytes) * MILLIONTHS)) * (BYTE / u128::from(MILLIONTHS))
+    }
+
+    fn moment(&self, opportunity: u64) -> u64 {
+        let moments = self.trace.moments_ms();
+        let (round, within) = (opportunity / moments.len() as u64, opportunity % moments.len() as u64);
+        let since = round.saturating_mul(self.length()).saturating_add(moments[within as usize] * NANOS_PER_MS);
+        self.zero.saturating_add(since)
+    }
+
+    fn length(&self) -> u64 {
+        units::time::saturating_nanos(self.trace.length())
+    }
+}
+
+fn opportunity(rates: &Rates, at: u64, start: Start) -> u64 {
+    let whole = (DeliveryTrace::OPPORTUNITY.0 * MILLIONTHS) as f64;
+    ((whole * rates.factor(start, at)).round() as u64).max(1)
+}

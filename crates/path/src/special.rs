@@ -1,0 +1,159 @@
+//! Links that no closed form knows: those that disorder, copy, damage or keep packets, that change, that many share.
+//!
+//! Each of their effects meets the packets in true order of time. Where the moment at which a packet reaches the next
+//! effect lies ahead, it waits for it among the network's events, unless nothing can come in between: an effect in
+//! closed form, behind others that keep the order, is computed ahead of time as on any plain link.
+//!
+//! The walk along the effects is `network/travel.rs`; how a link is made of its specification is `build.rs`.
+
+use std::sync::Arc;
+
+use ledger::DropCause;
+use units::{Bytes, Timestamp};
+
+use crate::draw::{Chance, Draw, Threshold};
+use crate::effect::{self, Effect, Fate};
+use crate::spec::DelayOverTime;
+use crate::timeline::{Start, State, Timeline};
+
+/// One such link, in one direction.
+#[derive(Debug)]
+pub(crate) struct Special {
+    pub nodes: Box<[Node]>,
+    pub timeline: Option<Arc<Timeline>>,
+    /// Whether a super-packet must be cut before it: on a client's own link, before any link on its way.
+    pub acts_per_wire_packet: bool,
+}
+
+/// One effect in its place.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub kind: Kind,
+    /// Packets may be handed to it before their moment has come, as they come in order.
+    pub is_ahead: bool,
+}
+
+/// What it does.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// An effect in closed form.
+    Closed(Effect, effect::State),
+    /// Loss that a change puts in place of the link's own.
+    ChangedLoss(Draw),
+    /// Inverts a bit.
+    Corrupt(Chance, Draw),
+    /// Lets a second one follow.
+    Duplicate(Chance),
+    /// Holds back, for so many nanoseconds.
+    Reorder(Chance, u64),
+    /// Travels.
+    Travel(Travel),
+    /// Waits in the queue of this number.
+    Queue(u32),
+}
+
+/// What happens to a packet at one node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// It goes on to the next node at this moment.
+    Leaves(Timestamp),
+    /// So it does, overtaken by those behind it.
+    HeldBack(Timestamp),
+    /// It goes on at the same moment with one bit inverted, drawn by this.
+    Corrupted(Draw),
+    /// It goes on at the same moment, and so does a copy, right behind.
+    Duplicated,
+    /// It is to wait in this queue.
+    Queued(u32),
+    /// It ends here.
+    Dropped(DropCause),
+}
+
+impl Special {
+    /// What holds on the link at `at`.
+    #[inline]
+    pub(crate) fn state(&self, start: Start, at: Timestamp) -> State {
+        self.timeline.as_ref().map_or(State::USUAL, |timeline| timeline.at(start, at.as_nanos()))
+    }
+
+    /// What the node at `place` does with a packet of `size` IP bytes that reaches it at `at`.
+    #[inline]
+    pub(crate) fn handle(&mut self, place: usize, at: Timestamp, size: Bytes, start: Start) -> Step {
+        let state = self.state(start, at);
+        match &mut self.nodes[place].kind {
+            Kind::Closed(Effect::Loss(_) | Effect::Burst(_), _) if state.loss.is_some() => Step::Leaves(at),
+            Kind::Closed(effect, state) => match effect.handle(state, at, size) {
+                Fate::Leaves(later) => Step::Leaves(later),
+                Fate::Dropped(cause) => Step::Dropped(cause),
+            },
+            Kind::ChangedLoss(draw) => match state.loss {
+                Some(loss) if Threshold::new(loss).hit(draw) => Step::Dropped(DropCause::Loss),
+                _ => Step::Leaves(at),
+            },
+            Kind::Corrupt(chance, draw) => {
+                if !chance.hit() {
+                    return Step::Leaves(at);
+                }
+                Step::Corrupted(Draw::new(draw.next()))
+            }
+            Kind::Duplicate(chance) => {
+                if chance.hit() {
+                    Step::Duplicated
+                } else {
+                    Step::Leaves(at)
+                }
+            }
+            Kind::Reorder(chance, by) => {
+                if chance.hit() {
+                    Step::HeldBack(Timestamp::from_nanos(at.as_nanos().saturating_add(*by)))
+                } else {
+                    Step::Leaves(at)
+                }
+            }
+            Kind::Travel(travel) => Step::Leaves(travel.handle(at, state.delay, start)),
+            Kind::Queue(queue) => Step::Queued(*queue),
+        }
+    }
+}
+
+/// A delay, constant or by time; packets that come in order leave in order, also while it falls.
+#[derive(Debug)]
+pub(crate) struct Travel {
+    pub delay: TravelTime,
+    /// Nanoseconds that the link's variation adds again, on the mean: taken off here.
+    pub cut: u64,
+    /// Whether the delay is ever another one; only then the order is looked after.
+    pub changes: bool,
+    /// When the packet before left.
+    pub last: u64,
+}
+
+/// How long it takes.
+#[derive(Debug)]
+pub(crate) enum TravelTime {
+    /// Always so many nanoseconds.
+    Constant(u64),
+    /// By the time since the start; before it, as at the start.
+    Series(Arc<DelayOverTime>),
+}
+
+impl Travel {
+    #[inline]
+    fn handle(&mut self, at: Timestamp, factor: f64, start: Start) -> Timestamp {
+        let at = at.as_nanos();
+        let usual = match &self.delay {
+            TravelTime::Constant(nanos) => *nanos,
+            TravelTime::Series(series) => {
+                let position = std::time::Duration::from_nanos(start.position(at).unwrap_or(0));
+                units::time::saturating_nanos(series.at(position))
+            }
+        };
+        let delay = if factor == 1.0 { usual } else { (usual as f64 * factor).round() as u64 };
+        let mut leaves = at.saturating_add(delay.saturating_sub(self.cut));
+        if self.changes {
+            leaves = leaves.max(self.last);
+            self.last = leaves;
+        }
+        Timestamp::from_nanos(leaves)
+    }
+}

@@ -1,0 +1,211 @@
+//! What changes at a time: to the nanosecond, counted from the start.
+
+#[path = "common/frames.rs"]
+mod frames;
+#[path = "common/world.rs"]
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ledger::{Direction, DropCause};
+use path::{
+    Between, Bottleneck, Change, ChangeKind, ClientPath, DelayOverTime, DeliveryTrace, EffectSpec, Factor, LinkSpec,
+    PathSpec, Propagation, Queue, RateSpec, SharedSpec, Where,
+};
+use world::{World, at, bytes_a_ms, chance, ms, upward};
+
+const UP: Direction = Direction::Up;
+/// When the measured phase begins.
+const START: u64 = 1_000_000_000;
+
+fn change(at_ms: u64, lasts_ms: Option<u64>, kind: ChangeKind) -> Change {
+    Change { at: ms(at_ms), lasts: lasts_ms.map(ms), place: Where::Clients(0..1), kind }
+}
+
+fn factor(value: f64) -> Factor {
+    Factor::new(value).unwrap()
+}
+
+/// Client 0 with these effects and delay upward, and a client 1 like it that no change concerns.
+fn world(effects: Vec<EffectSpec>, delay: Duration, changes: Vec<Change>) -> World {
+    let mut path = PathSpec::new(vec![upward(effects, delay); 2]);
+    path.changes = changes;
+    let mut world = World::new(&path);
+    world.network.set_start(at(START));
+    world
+}
+
+#[test]
+fn an_outage_begins_and_ends_to_the_nanosecond() {
+    let outage = change(500, Some(3000), ChangeKind::Outage);
+    let mut world = world(vec![], ms(10), vec![outage]);
+    let (begin, end) = (START + 500_000_000, START + 3_500_000_000);
+    let moments = [begin - 1, begin, end - 1, end];
+    for (number, &now) in moments.iter().enumerate() {
+        world.run_until(now);
+        world.send(now, 0, UP, 100, number as u32);
+        world.send(now, 1, UP, 100, 10 + number as u32);
+    }
+    let ours: Vec<u32> = world.finish().iter().filter(|left| left.client == 0).map(|left| left.mark).collect();
+    assert_eq!(ours, [0, 3], "what was on the way already goes on");
+    assert_eq!(world.left.iter().filter(|left| left.client == 1).count(), 4);
+    assert_eq!(world.network.counters(UP).dropped(DropCause::Outage), 2);
+    // Both directions.
+    world.send(end + 1, 0, Direction::Down, 100, 1);
+    assert_eq!(world.network.counters(Direction::Down).dropped(DropCause::Outage), 0);
+}
+
+#[test]
+fn nothing_changes_before_the_start_and_the_start_may_come_late() {
+    let mut path = PathSpec::new(vec![upward(vec![], ms(10))]);
+    path.changes = vec![change(0, None, ChangeKind::Outage)];
+    let mut world = World::new(&path);
+    world.send_up(5_000_000_000, 0);
+    world.network.set_start(at(6_000_000_000));
+    world.send_up(5_999_999_999, 1);
+    world.send_up(6_000_000_000, 2);
+    assert_eq!(world.dues().iter().map(|&(mark, _)| mark).collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn a_delay_that_rises_and_falls_keeps_the_order() {
+    let doubled = change(100, Some(100), ChangeKind::Delay(factor(2.0)));
+    let mut world = world(vec![], ms(10), vec![doubled]);
+    let begin = START + 100_000_000;
+    let end = START + 200_000_000;
+    for (mark, now) in [begin - 1, begin, end - 1, end, end + 5_000_000, end + 12_000_000].into_iter().enumerate() {
+        world.run_until(now);
+        world.send_up(now, mark as u32);
+    }
+    let expected = [
+        begin - 1 + 10_000_000,
+        begin + 20_000_000,
+        end - 1 + 20_000_000,
+        // Not before the one in front.
+        end - 1 + 20_000_000,
+        end - 1 + 20_000_000,
+        end + 22_000_000,
+    ];
+    assert_eq!(world.dues(), (0..).zip(expected).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_constant_delay_among_the_effects_changes_too() {
+    let mut world =
+        world(vec![EffectSpec::Delay(ms(4))], ms(10), vec![change(0, None, ChangeKind::Delay(factor(2.0)))]);
+    world.send_up(START, 0);
+    assert_eq!(world.dues(), [(0, START + 28_000_000)]);
+}
+
+#[test]
+fn variation_stays_around_a_delay_that_changes() {
+    let effects = vec![EffectSpec::Variation(ms(2))];
+    let mut world = world(effects, ms(10), vec![change(500_000, None, ChangeKind::Delay(factor(3.0)))]);
+    let (mut total, packets) = ([0f64; 2], 5_000u64);
+    for half in 0..2u64 {
+        for number in 0..packets {
+            let now = START + half * 500_000_000_000 + number * 100_000_000;
+            world.run_until(now);
+            world.send_up(now, 0);
+            let before = world.left.len();
+            world.run_until(now + 99_000_000);
+            let delay = world.left[before].due - now;
+            let mean = [10_000_000, 30_000_000][half as usize];
+            assert!((mean - 2_000_000..=mean + 2_000_000).contains(&delay), "{delay}");
+            total[half as usize] += delay as f64;
+        }
+    }
+    // Uniform over 4 ms: standard deviation 1.155 ms, standard error 16.3 us: five of them.
+    assert!((total[0] / packets as f64 - 10e6).abs() < 82e3);
+    assert!((total[1] / packets as f64 - 30e6).abs() < 82e3);
+}
+
+#[test]
+fn a_rate_that_is_halved_holds_for_what_waits() {
+    // 1000 bytes a millisecond; from 1.5 ms on half of that.
+    let half = Change { at: Duration::from_micros(1_500), ..change(0, None, ChangeKind::Rate(factor(0.5))) };
+    let mut world = world(vec![bytes_a_ms(1000)], ms(0), vec![half]);
+    (0..3).for_each(|number| world.send_up(START, number));
+    assert_eq!(world.dues(), [(0, START + 1_000_000), (1, START + 2_500_000), (2, START + 4_500_000)]);
+}
+
+#[test]
+fn a_loss_that_changes_takes_the_place_of_the_links_own() {
+    let loses_all = EffectSpec::Loss(chance(1.0));
+    let none_for_a_while = change(100, Some(100), ChangeKind::Loss(chance(0.0)));
+    let mut world = self::world(vec![EffectSpec::Delay(ms(1)), loses_all], ms(0), vec![none_for_a_while]);
+    // They reach the loss 1 ms after they came.
+    for (mark, now) in [98_999_999, 99_000_000, 198_999_999, 199_000_000].into_iter().enumerate() {
+        world.run_until(START + now);
+        world.send_up(START + now, mark as u32);
+    }
+    assert_eq!(world.dues(), [(1, START + 100_000_000), (2, START + 199_999_999)]);
+    let mut world = self::world(vec![], ms(5), vec![change(0, None, ChangeKind::Loss(chance(1.0)))]);
+    world.send_up(START - 1, 0);
+    world.send_up(START, 1);
+    assert_eq!(world.dues(), [(0, START + 4_999_999)], "a link without loss of its own");
+}
+
+#[test]
+fn a_shared_link_changes_for_all_of_its_members_only() {
+    let mut path = PathSpec::new(vec![ClientPath::constant(ms(20)); 3]);
+    path.shared = vec![SharedSpec { members: 0..2, up: vec![], down: vec![] }];
+    path.changes = vec![Change { place: Where::Shared(0), ..change(0, Some(1000), ChangeKind::Outage) }];
+    let mut world = World::new(&path);
+    world.network.set_start(at(START));
+    for client in 0..3 {
+        // The outage begins when they have travelled up to the shared link.
+        world.send(START - 10_000_001, client, UP, 100, client);
+        world.send(START - 10_000_000, client, UP, 100, 10 + client);
+        world.send(START, client, Direction::Down, 100, 20 + client);
+    }
+    let mut marks: Vec<u32> = world.finish().iter().map(|left| left.mark).collect();
+    marks.sort_unstable();
+    assert_eq!(marks, [0, 1, 2, 12, 22]);
+}
+
+#[test]
+#[should_panic(expected = "a change names shared link 0 of 0")]
+fn a_change_of_a_shared_link_that_there_is_not_is_refused() {
+    let mut path = PathSpec::new(vec![ClientPath::constant(ms(20))]);
+    path.changes = vec![Change { place: Where::Shared(0), ..change(0, None, ChangeKind::Outage) }];
+    World::new(&path);
+}
+
+#[test]
+fn a_delay_over_time_is_that_of_the_moment_at_which_a_packet_starts_to_travel() {
+    let points = vec![(ms(0), ms(10)), (ms(100), ms(50)), (ms(200), ms(10))];
+    for between in [Between::Steps, Between::Lines] {
+        let series = Arc::new(DelayOverTime::new(points.clone(), between, true).unwrap());
+        let up = LinkSpec { propagation: Propagation::OverTime(series.clone()), effects: vec![bytes_a_ms(1000)] };
+        let client = ClientPath { up, down: LinkSpec::default() };
+        let mut world = World::new(&PathSpec::new(vec![client]));
+        world.send_up(START - 500_000_000, 0);
+        world.network.set_start(at(START));
+        let moments: Vec<u64> = (0..2_000).map(|number| START + number * 1_370_001).collect();
+        for (number, &now) in moments.iter().enumerate() {
+            world.run_until(now);
+            world.send_up(now, 1 + number as u32);
+        }
+        let dues = world.dues();
+        assert_eq!(dues[0], (0, START - 500_000_000 + 1_000_000 + 10_000_000), "before the start: its beginning");
+        let mut last = 0;
+        for (&now, &(_, due)) in moments.iter().zip(&dues[1..]) {
+            let travels = now + 1_000_000;
+            let delay = series.at(Duration::from_nanos(travels - START)).as_nanos() as u64;
+            last = (travels + delay).max(last);
+            assert_eq!(due, last);
+        }
+    }
+}
+
+#[test]
+fn a_trace_delivers_at_its_moments_counted_from_the_start() {
+    let trace = Arc::new(DeliveryTrace::new(vec![3, 7, 10]).unwrap());
+    let bottleneck = Bottleneck { rate: RateSpec::Trace(trace), queue: Queue::default() };
+    let mut world = world(vec![EffectSpec::Bottleneck(bottleneck)], ms(5), vec![]);
+    (0..4).for_each(|number| world.send(START + 500_000, 0, UP, 1500, number));
+    let expected = [3, 7, 10, 13].map(|moment| START + (moment + 5) * 1_000_000);
+    assert_eq!(world.dues(), (0..).zip(expected).collect::<Vec<_>>());
+}

@@ -1,0 +1,138 @@
+//! Traffic at random, and what came of it.
+#![allow(dead_code, reason = "each test file is a crate of its own and takes what it needs")]
+
+use std::time::Duration;
+
+use ledger::Direction;
+use path::{AddressPlan, Network, PathSpec};
+use proptest::prelude::*;
+use units::Timestamp;
+
+use crate::frames::{datagram, super_packet, super_packet_v6};
+
+/// One frame handed in: after a pause, for a client, of a size.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    pub pause_ns: u64,
+    pub client: u32,
+    pub direction: Direction,
+    pub bytes: usize,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Datagram,
+    Super,
+    SuperV6,
+}
+
+/// One departure, as far as it can be told apart from others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seen {
+    pub due: Timestamp,
+    pub client: u32,
+    pub direction: usize,
+    pub arrived: Timestamp,
+    pub frame: Vec<u8>,
+}
+
+pub fn arrivals(clients: u32) -> impl Strategy<Value = Vec<Arrival>> {
+    let pause = prop_oneof![Just(0u64), 0u64..100_000, 0u64..20_000_000];
+    let kind = prop_oneof![3 => Just(Kind::Datagram), 1 => Just(Kind::Super), 1 => Just(Kind::SuperV6)];
+    let arrival =
+        (pause, 0..clients, any::<bool>(), 28usize..12_000, kind).prop_map(|(pause_ns, client, up, bytes, kind)| {
+            Arrival { pause_ns, client, direction: if up { Direction::Up } else { Direction::Down }, bytes, kind }
+        });
+    prop::collection::vec(arrival, 1..150)
+}
+
+pub fn frame(plan: &AddressPlan, number: usize, arrival: &Arrival) -> Vec<u8> {
+    let client = arrival.client % plan.clients;
+    match arrival.kind {
+        Kind::Super => super_packet(plan, client, arrival.direction, arrival.bytes, 1460),
+        Kind::SuperV6 => super_packet_v6(plan, client, arrival.direction, arrival.bytes, 1440),
+        Kind::Datagram => datagram(plan, client, arrival.direction, arrival.bytes.min(1500), number as u32),
+    }
+}
+
+/// How the loop around the path behaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Loop {
+    /// It looks at what is due only at every so many arrivals; 0 or 1: whenever anything is due, at that moment.
+    pub every: usize,
+    /// When the measured phase begins, and the arrival before which that is said.
+    pub start: Option<(Timestamp, usize)>,
+}
+
+/// Runs the traffic; checks the books after every step.
+pub fn run(path: &PathSpec, arrivals: &[Arrival], seed: u64, how: Loop) -> (Vec<Seen>, Network) {
+    let plan = AddressPlan::new(path.clients.len() as u32).unwrap();
+    let mut network = Network::new(plan, path, seed);
+    let mut seen = Vec::new();
+    let mut now = Timestamp::from_nanos(1_000_000);
+    for (number, arrival) in arrivals.iter().enumerate() {
+        now += Duration::from_nanos(arrival.pause_ns);
+        match how.every {
+            0 | 1 => drain(&mut network, now, &mut seen),
+            every if number % every == 0 => take(&mut network, now, &mut seen),
+            _ => {}
+        }
+        if let Some((start, _)) = how.start.filter(|&(_, before)| before == number) {
+            network.set_start(start.max(now));
+        }
+        network.handle_packet(now, arrival.direction, &frame(&plan, number, arrival));
+        assert_conserved(&network);
+    }
+    match how.every {
+        0 | 1 => drain(&mut network, Timestamp::MAX, &mut seen),
+        _ => take(&mut network, Timestamp::MAX, &mut seen),
+    }
+    assert_eq!(network.next_due(), None);
+    (seen, network)
+}
+
+/// Takes everything due up to `until`, each at its own moment.
+fn drain(network: &mut Network, until: Timestamp, seen: &mut Vec<Seen>) {
+    while let Some(due) = network.next_due().filter(|&due| due <= until) {
+        match network.poll_due(due) {
+            Some(departure) => {
+                assert_eq!(departure.due, due, "the next due is exact");
+                see(departure, seen);
+                assert_conserved(network);
+                network.handle_written(due);
+            }
+            None => {
+                assert!(network.next_due().is_none_or(|next| next > due), "what happens inside has happened");
+            }
+        }
+    }
+}
+
+/// Takes everything due up to `until`, late.
+fn take(network: &mut Network, until: Timestamp, seen: &mut Vec<Seen>) {
+    while let Some(departure) = network.poll_due(until) {
+        see(departure, seen);
+        assert_conserved(network);
+        network.handle_written(until);
+    }
+}
+
+fn see(departure: path::Departure<'_>, seen: &mut Vec<Seen>) {
+    seen.push(Seen {
+        due: departure.due,
+        client: departure.client,
+        direction: departure.direction.index(),
+        arrived: departure.arrived,
+        frame: departure.frame.to_vec(),
+    });
+}
+
+/// accepted + duplicated = delivered + dropped + held, packets and bytes.
+pub fn assert_conserved(network: &Network) {
+    for direction in Direction::BOTH {
+        let c = network.counters(direction);
+        assert_eq!(c.accepted + c.duplicated, c.delivered + c.dropped_in_all() + c.held, "{c:?}");
+        assert_eq!(c.accepted_bytes + c.duplicated_bytes, c.delivered_bytes + c.dropped_bytes + c.held_bytes, "{c:?}");
+    }
+}

@@ -1,0 +1,230 @@
+//! Each effect on packets that travel through the whole path, and the order in which effects stand.
+
+#[path = "common/frames.rs"]
+mod frames;
+#[path = "common/world.rs"]
+mod world;
+
+use frames::{datagram, super_packet};
+use ledger::{Direction, DropCause};
+use path::{CoDel, Discipline, EffectSpec, GilbertElliott, PathSpec, Pie, QueueLimit, Reorder};
+use wire::{checksum, ipv4, protocol, vnet};
+use world::{World, at, bottleneck, bytes_a_ms, chance, ms, upward};
+
+const UP: Direction = Direction::Up;
+
+#[test]
+fn one_packet_in_so_many_is_corrupted_by_one_bit() {
+    let mut world = World::up(vec![EffectSpec::Corrupt(chance(0.05))], ms(1));
+    let packets = 40_000u32;
+    let mut corrupted = 0;
+    for number in 0..packets {
+        let now = u64::from(number) * 10_000_000;
+        let sent = datagram(&world.plan, 0, UP, 100, number);
+        world.network.handle_packet(at(now), UP, &sent);
+        let departure = world.network.poll_due(at(now + 1_000_000)).unwrap();
+        let bits: u32 = departure.frame.iter().zip(&sent).map(|(a, b)| (a ^ b).count_ones()).sum();
+        assert!(bits <= 1 && departure.frame[..30] == sent[..30]);
+        corrupted += bits;
+        world.network.handle_written(at(now + 1_000_000));
+    }
+    // 2000 expected, standard deviation 43.6: five of them.
+    assert!((1782..=2218).contains(&corrupted), "{corrupted}");
+    assert_eq!(world.network.counters(UP).corrupted, u64::from(corrupted));
+    world.finish();
+}
+
+#[test]
+fn the_receiver_of_a_corrupted_segment_can_tell() {
+    // Every segment of a super-packet whose checksum the kernel left to be completed.
+    let mut world = World::up(vec![EffectSpec::Corrupt(chance(1.0))], ms(1));
+    let frame = super_packet(&world.plan, 0, UP, 10 * 1000, 1000);
+    world.network.handle_packet(at(0), UP, &frame);
+    let mut seen = 0;
+    while let Some(departure) = world.network.poll_due(at(1_000_000)) {
+        let (header, packet) = vnet::Header::split(departure.frame).unwrap();
+        assert!(!header.needs_checksum());
+        let ip = ipv4::Packet::new_checked(packet).unwrap();
+        assert!(ip.is_header_intact());
+        let sum =
+            checksum::Sum::ZERO.pseudo_v4(ip.source(), ip.destination(), protocol::TCP, ip.payload().len() as u16);
+        assert_ne!(sum.bytes(ip.payload()).fold(), 0xFFFF);
+        seen += 1;
+        world.network.handle_written(at(1_000_000));
+    }
+    assert_eq!((seen, world.network.counters(UP).corrupted), (10, 10));
+}
+
+#[test]
+fn one_packet_in_so_many_comes_twice_the_second_right_behind() {
+    let mut world = World::up(vec![EffectSpec::Duplicate(chance(0.1))], ms(1));
+    let packets = 20_000u32;
+    for number in 0..packets {
+        world.send_up(u64::from(number) * 1_000, number);
+    }
+    let dues = world.dues();
+    assert!(dues.is_sorted(), "the copy follows at the same moment, before the next");
+    let copies = dues.len() as u64 - u64::from(packets);
+    // 2000 expected, standard deviation 42.4.
+    assert!((1788..=2212).contains(&copies), "{copies}");
+    let counters = world.network.counters(UP);
+    assert_eq!((counters.duplicated, counters.duplicated_bytes), (copies, copies * 1000));
+    assert_eq!(counters.delivered, u64::from(packets) + copies);
+}
+
+#[test]
+fn a_copy_costs_the_bottleneck_behind_it_but_not_the_one_before() {
+    let twice = EffectSpec::Duplicate(chance(1.0));
+    let mut before = World::up(vec![twice.clone(), bytes_a_ms(1000)], ms(0));
+    before.send_up(0, 7);
+    assert_eq!(before.dues(), [(7, 1_000_000), (7, 2_000_000)]);
+    let mut after = World::up(vec![bytes_a_ms(1000), twice], ms(0));
+    after.send_up(0, 7);
+    assert_eq!(after.dues(), [(7, 1_000_000), (7, 1_000_000)]);
+}
+
+#[test]
+fn held_back_packets_are_overtaken_by_those_that_come_meanwhile_and_by_no_others() {
+    let reorder = Reorder { probability: chance(0.1), by: ms(10) };
+    let mut world = World::up(vec![EffectSpec::Reorder(reorder)], ms(5));
+    // One a millisecond, half a millisecond beside the held back ones.
+    let packets = 20_000u32;
+    for number in 0..packets {
+        let now = u64::from(number) * 1_000_000;
+        world.run_until(now);
+        world.send_up(now, number);
+    }
+    let dues = world.dues();
+    let held_back = dues.iter().filter(|&&(mark, due)| due == u64::from(mark) * 1_000_000 + 15_000_000).count();
+    let at_once = dues.iter().filter(|&&(mark, due)| due == u64::from(mark) * 1_000_000 + 5_000_000).count();
+    assert_eq!((held_back + at_once, world.network.counters(UP).reordered), (packets as usize, held_back as u64));
+    // 2000 expected, standard deviation 42.4.
+    assert!((1788..=2212).contains(&held_back), "{held_back}");
+    // A packet that was held back leaves with the one ten later and behind the nine before, where those were not.
+    let place = |mark: u32| dues.iter().position(|&(other, _)| other == mark).unwrap();
+    for (place_of, &(mark, due)) in dues.iter().enumerate().take(2_000) {
+        if due == u64::from(mark) * 1_000_000 + 15_000_000 && mark + 11 < packets {
+            let overtook = (mark + 1..mark + 10).filter(|&later| place(later) < place_of).count();
+            let also_held = (mark + 1..mark + 10).filter(|&later| dues[place(later)].1 > due).count();
+            assert_eq!(overtook + also_held, 9);
+            assert!(place(mark + 11) > place_of || mark + 11 >= packets);
+        }
+    }
+}
+
+#[test]
+fn what_stands_behind_reordering_meets_packets_in_their_new_order() {
+    // The first is held back by 10 ms; the second, a millisecond later, is not: it has the bottleneck first.
+    let first_only = (0u64..)
+        .find(|&seed| {
+            let reorder = Reorder { probability: chance(0.5), by: ms(10) };
+            let path = PathSpec::new(vec![upward(vec![EffectSpec::Reorder(reorder), bytes_a_ms(1)], ms(0))]);
+            let mut world = World::seeded(&path, seed);
+            world.send(0, 0, UP, 100, 0);
+            world.send(1_000_000, 0, UP, 100, 1);
+            let dues = world.dues();
+            let is_it = world.network.counters(UP).reordered == 1 && dues[0].0 == 1;
+            if is_it {
+                // 100 ms of sending each: the second from 1 to 101 ms, then the first.
+                assert_eq!(dues, [(1, 101_000_000), (0, 201_000_000)]);
+            }
+            is_it
+        })
+        .unwrap();
+    assert!(first_only < 64);
+}
+
+#[test]
+fn loss_in_front_of_a_bottleneck_costs_it_nothing_and_behind_it_does() {
+    // The chain loses every other packet.
+    let every_other =
+        GilbertElliott { to_bad: chance(1.0), to_good: chance(1.0), loss_good: chance(0.0), loss_bad: chance(1.0) };
+    let run = |effects| {
+        let mut world = World::up(effects, ms(0));
+        (0..4).for_each(|number| world.send_up(0, number));
+        world.dues()
+    };
+    let loss = EffectSpec::GilbertElliott(every_other);
+    let limit = EffectSpec::Delay(ms(1));
+    assert_eq!(run(vec![loss.clone(), bytes_a_ms(1000)]), [(1, 1_000_000), (3, 2_000_000)]);
+    assert_eq!(run(vec![bytes_a_ms(1000), loss.clone()]), [(1, 2_000_000), (3, 4_000_000)]);
+    // The same through the stored queue, and with a delay in between.
+    let stored = bottleneck(1000, QueueLimit::Packets(10), Discipline::DropTail);
+    assert_eq!(run(vec![loss.clone(), limit.clone(), stored.clone()]), [(1, 2_000_000), (3, 3_000_000)]);
+    assert_eq!(run(vec![stored, limit, loss]), [(1, 3_000_000), (3, 5_000_000)]);
+}
+
+#[test]
+fn two_bottlenecks_in_a_row_are_as_fast_as_the_slower() {
+    for effects in [vec![bytes_a_ms(1000), bytes_a_ms(500)], vec![bytes_a_ms(500), bytes_a_ms(1000)]] {
+        let mut world = World::up(effects, ms(0));
+        (0..3).for_each(|number| world.send_up(0, number));
+        assert_eq!(world.dues(), [(0, 3_000_000), (1, 5_000_000), (2, 7_000_000)]);
+    }
+}
+
+#[test]
+fn what_codel_and_pie_drop_has_its_own_cause() {
+    for discipline in [Discipline::CoDel(CoDel::default()), Discipline::Pie(Pie::default())] {
+        let queue = bottleneck(1000, QueueLimit::Packets(500), discipline);
+        let mut world = World::up(vec![queue], ms(5));
+        for number in 0..20_000u32 {
+            let now = u64::from(number) * 500_000;
+            world.run_until(now);
+            world.send_up(now, number);
+            world.assert_conserved();
+        }
+        world.finish();
+        let counters = world.network.counters(UP);
+        assert!(counters.dropped(DropCause::Aqm) > 1000, "{counters:?}");
+        assert!(world.left.is_sorted_by_key(|left| left.mark));
+    }
+}
+
+#[test]
+fn memory_bounds_queues_and_copies_too() {
+    let effects = vec![EffectSpec::Duplicate(chance(1.0)), bottleneck(1, QueueLimit::Packets(9), Discipline::DropTail)];
+    let mut world = World::up(effects, ms(0));
+    world.network.set_memory_limit(units::Bytes(3 * 1600));
+    (0..3).for_each(|number| world.send_up(0, number));
+    let counters = world.network.counters(UP);
+    // Two packets and one copy fill it; the second has no copy, the third is refused.
+    assert_eq!((counters.held, counters.overflowed, counters.duplicated), (3, 2, 2));
+    world.finish();
+}
+
+#[test]
+fn shutting_down_empties_queues_and_what_waits_inside() {
+    let reorder = EffectSpec::Reorder(Reorder { probability: chance(1.0), by: ms(10) });
+    let queue = bottleneck(1000, QueueLimit::Packets(9), Discipline::DropTail);
+    let mut world = World::up(vec![queue, reorder, bytes_a_ms(1000)], ms(5));
+    (0..5).for_each(|number| world.send_up(0, number));
+    world.run_until(12_500_000);
+    world.network.shut_down();
+    let counters = world.network.counters(UP);
+    assert_eq!((counters.dropped(DropCause::Shutdown), counters.held), (5, 0));
+    assert_eq!(world.network.next_due(), None);
+    world.assert_conserved();
+}
+
+#[test]
+fn a_path_only_delays_where_no_effect_can_do_anything() {
+    let only_delays = |effects: Vec<EffectSpec>| PathSpec::new(vec![upward(effects, ms(5))]).only_delays();
+    let never = chance(0.0);
+    let idle = vec![
+        EffectSpec::Loss(never),
+        EffectSpec::Corrupt(never),
+        EffectSpec::Duplicate(never),
+        EffectSpec::Reorder(Reorder { probability: never, by: ms(1) }),
+        EffectSpec::Variation(ms(0)),
+        EffectSpec::Delay(ms(3)),
+    ];
+    assert!(only_delays(idle.clone()));
+    assert!(!only_delays(vec![EffectSpec::Variation(ms(1))]));
+    assert!(!only_delays(vec![bytes_a_ms(1000)]));
+    // And a super-packet passes it whole.
+    let mut world = World::up(idle, ms(5));
+    let frame = super_packet(&world.plan, 0, UP, 5000, 1000);
+    world.network.handle_packet(at(0), UP, &frame);
+    assert_eq!(world.network.poll_due(at(8_000_000)).unwrap().wire_packets, 5);
+}

@@ -1,0 +1,117 @@
+//! What must hold for any path there is and any traffic.
+
+#[path = "common/frames.rs"]
+mod frames;
+#[path = "common/specs.rs"]
+mod specs;
+#[path = "common/traffic.rs"]
+mod traffic;
+
+use std::collections::HashMap;
+use std::mem;
+use std::time::Duration;
+
+use ledger::Direction;
+use path::{EffectSpec, LinkSpec, PathSpec, Propagation};
+use proptest::prelude::*;
+use traffic::{Loop, Seen, arrivals, run};
+use units::Timestamp;
+
+/// When the measured phase begins, and before which arrival that is said.
+fn start() -> impl Strategy<Value = Option<(Timestamp, usize)>> {
+    prop::option::of((0u64..500_000_000, 0usize..40).prop_map(|(at, before)| (Timestamp::from_nanos(at), before)))
+}
+
+fn sorted(mut seen: Vec<Seen>) -> Vec<Seen> {
+    seen.sort_unstable();
+    seen
+}
+
+/// The shortest that a packet's way over `link` can be, without any queue, while nothing changes.
+fn shortest(link: &LinkSpec) -> Duration {
+    let propagation = match &link.propagation {
+        Propagation::Constant(delay) => *delay,
+        Propagation::OverTime(series) => series.points().iter().map(|(_, delay)| *delay).min().unwrap(),
+    };
+    let delays = link.effects.iter().map(|effect| match effect {
+        EffectSpec::Delay(delay) => *delay,
+        _ => Duration::ZERO,
+    });
+    (propagation + delays.sum::<Duration>()).saturating_sub(link.variation())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// The books are right after every step, and nothing stays behind: accepted and duplicated, delivered, dropped by
+    /// cause.
+    #[test]
+    fn every_packet_is_accounted_for(path in specs::path(), arrivals in arrivals(6), seed: u64, start in start()) {
+        let (seen, network) = run(&path, &arrivals, seed, Loop { start, ..Loop::default() });
+        let mut delivered = 0;
+        for direction in Direction::BOTH {
+            let counters = network.counters(direction);
+            prop_assert_eq!((counters.held, counters.held_bytes, counters.overflowed), (0, 0, 0));
+            delivered += counters.delivered;
+        }
+        prop_assert!(seen.len() as u64 <= delivered);
+        prop_assert!(seen.is_sorted_by_key(|departure| departure.due));
+    }
+
+    /// A loop that is late sees the same departures, due at the same moments: lateness never adds up.
+    #[test]
+    fn a_late_loop_changes_no_moment(
+        path in specs::path(), arrivals in arrivals(6), seed: u64, start in start(), every in 2usize..60,
+    ) {
+        let punctual = run(&path, &arrivals, seed, Loop { every: 1, start }).0;
+        let late = run(&path, &arrivals, seed, Loop { every, start }).0;
+        prop_assert_eq!(sorted(punctual), sorted(late));
+    }
+
+    /// The same seed gives the same departures in the same order.
+    #[test]
+    fn a_seed_repeats_a_run(path in specs::path(), arrivals in arrivals(6), seed: u64, start in start()) {
+        let again = |how| run(&path, &arrivals, seed, how).0;
+        let how = Loop { start, ..Loop::default() };
+        prop_assert_eq!(again(how), again(how));
+    }
+
+    /// Where nothing is shared, a client's departures are the same without the others' traffic.
+    #[test]
+    fn what_others_send_is_no_concern(clients in specs::clients(), arrivals in arrivals(6), seed: u64) {
+        let path = PathSpec::new(clients);
+        let mut alone = arrivals.clone();
+        let mut skipped_ns = 0;
+        alone.retain_mut(|arrival| {
+            arrival.pause_ns += mem::take(&mut skipped_ns);
+            let keep = arrival.client % path.clients.len() as u32 == 0;
+            if !keep {
+                skipped_ns = arrival.pause_ns;
+            }
+            keep
+        });
+        let ours = |seen: Vec<Seen>| -> Vec<(Timestamp, Timestamp, usize, usize)> {
+            let ours = seen.iter().filter(|departure| departure.client == 0);
+            ours.map(|d| (d.due, d.arrived, d.direction, d.frame.len())).collect()
+        };
+        let how = Loop::default();
+        prop_assert_eq!(ours(run(&path, &arrivals, seed, how).0), ours(run(&path, &alone, seed, how).0));
+    }
+
+    /// Nothing arrives before its link's delay has passed; and where nothing reorders, in the order it was sent.
+    #[test]
+    fn nothing_is_early_and_order_is_kept(clients in specs::clients(), arrivals in arrivals(6), seed: u64) {
+        let path = PathSpec::new(clients);
+        let (seen, _) = run(&path, &arrivals, seed, Loop::default());
+        let mut last: HashMap<(u32, usize), Timestamp> = HashMap::new();
+        for departure in &seen {
+            let client = &path.clients[departure.client as usize];
+            let link = [&client.up, &client.down][departure.direction];
+            prop_assert!(departure.due >= departure.arrived + shortest(link), "early");
+            let reorders = link.effects.iter().any(|effect| matches!(effect, EffectSpec::Reorder(_)));
+            if let Some(before) = last.insert((departure.client, departure.direction), departure.arrived) {
+                prop_assert!(reorders || before <= departure.arrived, "overtaken");
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! How the findings of `doctor` look, at every width, from a document made up.
+
+use ledger::Quantiles;
+use ledger::doctor::{
+    Ability, AbilityState, Area, DoctorDocument, Finding, MAIN_VERB, Measured, SCHEMA, State, WakeUp,
+};
+use ledger::document::Host;
+use report::{Style, terminal};
+
+fn ability(verb: &str, state: AbilityState, why: &str, mend: Option<&str>) -> Ability {
+    let about = format!("what {verb} is for");
+    Ability { verb: verb.into(), about, state, why: why.into(), mend: mend.map(str::to_owned) }
+}
+
+fn finding(area: Area, name: &str, state: State, found: &str, touches: &[&str], mend: Option<&str>) -> Finding {
+    let touches = touches.iter().map(|&touched| touched.to_owned()).collect();
+    Finding { area, name: name.into(), found: found.into(), state, touches, mend: mend.map(str::to_owned) }
+}
+
+fn document() -> DoctorDocument {
+    let late = |wait: &str, ahead_ns, p50, p99| WakeUp {
+        wait: wait.into(),
+        ahead_ns,
+        late_ns: Quantiles { count: 100, p50, p99, max: 2 * p99, ..Quantiles::default() },
+    };
+    DoctorDocument {
+        schema: SCHEMA.into(),
+        host: Host {
+            kernel: "6.12.48".into(),
+            cpu: "A CPU".into(),
+            cores: 4,
+            memory_bytes: 16_000_000_000,
+            ..Host::default()
+        },
+        verbs: vec![
+            ability("bench", AbilityState::Works, "", None),
+            ability(MAIN_VERB, AbilityState::InPart, "the path is not real-time", Some("run as root of the machine")),
+            ability(
+                "bench --rtt, this host",
+                AbilityState::No,
+                "RTM_SETLINK: Operation not permitted",
+                Some("run as root"),
+            ),
+        ],
+        findings: vec![
+            finding(
+                Area::Rights,
+                "privilege",
+                State::WorthKnowing,
+                "user 1000 may make user namespaces, and is root in those",
+                &["watch -i", "lateness"],
+                Some("run as root where these are wanted"),
+            ),
+            finding(
+                Area::Network,
+                "tun",
+                State::Lacking,
+                "open /dev/net/tun: Permission denied",
+                &["everything with a path"],
+                Some("chmod 666 /dev/net/tun"),
+            ),
+            finding(Area::Machine, "cores", State::Fine, "4 online, all allowed", &[], None),
+            finding(Area::Time, "clock", State::Fine, "source tsc; one reading takes 25 ns", &[], None),
+        ],
+        measured: Some(Measured {
+            wake_up: vec![late("hybrid", 200_000, 900, 11_000), late("sleep", 20_000_000, 81_000, 513_000)],
+            clock_read_ns: Quantiles { count: 200, p50: 25, p99: 30, max: 90, ..Quantiles::default() },
+            tun_write_ns: Some(Quantiles { count: 2000, p50: 900, p99: 4_000, max: 20_000, ..Quantiles::default() }),
+            ..Measured::default()
+        }),
+    }
+}
+
+#[test]
+fn a_machine_with_something_of_everything() {
+    insta::assert_snapshot!(terminal::doctor(&document(), Style { color: false, width: 80, unicode: true }));
+}
+
+#[test]
+fn every_line_fits_and_says_all() {
+    for width in [60, 80, 120] {
+        for unicode in [false, true] {
+            let text = terminal::doctor(&document(), Style { color: false, width, unicode });
+            for line in text.lines() {
+                assert!(line.chars().count() <= usize::from(width), "{width}: {line}");
+                assert_eq!(line, line.trim_end(), "{width}");
+            }
+            // Nothing but what a terminal without UTF-8 shows.
+            assert!(text.is_ascii(), "{text}");
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            for said in [
+                "READY Does not work here: bench --rtt, this host. In part: bench --server.",
+                "1 thing is worth knowing, marked `note`.",
+                "why RTM_SETLINK: Operation not permitted mend run as root",
+                "lacking tun open /dev/net/tun: Permission denied touches everything with a path mend chmod 666 /dev/net/tun",
+                "note privilege",
+                "fine cores 4 online, all allowed",
+                "late: sleep, 20 ms ahead 81.0 us 513 us",
+            ] {
+                assert!(words.contains(said), "{width}: `{said}` is not in\n{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_word_is_the_answer() {
+    let with = |state| {
+        let mut document = document();
+        document.verbs[1].state = state;
+        document.verbs.truncate(2);
+        terminal::doctor(&document, Style::PLAIN).split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(with(AbilityState::Works), "READY");
+    assert_eq!(with(AbilityState::InPart), "READY");
+    assert_eq!(with(AbilityState::No), "LACKING");
+}
+
+#[test]
+fn colours_are_for_those_who_asked() {
+    let with = |color| terminal::doctor(&document(), Style { color, width: 80, unicode: true });
+    assert!(!with(false).contains('\u{1b}'));
+    assert!(with(true).contains("\u{1b}[1;31mlacking\u{1b}[0m"));
+}
+
+/// Names of devices and messages of the kernel are from outside.
+#[test]
+fn what_others_wrote_cannot_steer_the_terminal() {
+    let mut document = document();
+    document.findings[0].found = "\u{1b}[2Jgone".into();
+    let text = terminal::doctor(&document, Style::PLAIN);
+    assert!(!text.contains('\u{1b}') && text.contains("gone"), "{text}");
+}

@@ -1,0 +1,155 @@
+//! MAX: the attainable maximum. One answer from memory to whatever is asked, and nothing else.
+//!
+//! A server cut down to accept, receive, answer, close shows what the kernel and the network allow; what a real server
+//! reaches of it is what its features cost. It is also the server a load generator is measured against, since it is
+//! not the limit.
+//!
+//! Requests are read properly (heads, `Connection`, bodies passed over, pipelining), so that any client may be used;
+//! paths, fields and methods mean nothing, but that HEAD gets no body. Two drivers do the same: io_uring, and epoll where the
+//! kernel has none.
+
+mod poll;
+mod reader;
+mod uring;
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::BorrowedFd;
+
+use crate::spec::{ServeError, system};
+
+/// How [`serve_max`] talks to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// io_uring where the kernel has it, epoll otherwise.
+    #[default]
+    Auto,
+    /// io_uring.
+    Uring,
+    /// epoll.
+    Epoll,
+}
+
+impl Engine {
+    /// As on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Engine::Auto => "auto",
+            Engine::Uring => "io_uring",
+            Engine::Epoll => "epoll",
+        }
+    }
+}
+
+/// What to answer, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MaxSpec {
+    /// Where to listen; port 0 lets the kernel choose.
+    pub listen: SocketAddr,
+    /// Threads, each with a listening socket of its own (SO_REUSEPORT); 0 counts as 1.
+    pub threads: usize,
+    /// Bytes of the body of every answer.
+    pub body_bytes: usize,
+    /// How to talk to the kernel.
+    pub engine: Engine,
+}
+
+/// The longest body: it is kept in memory once a thread.
+pub const BODY_BYTES_MAX: usize = 1 << 30;
+
+/// A client that asks for so many answers and takes none is shown the door.
+const OWED_MAX: usize = 1 << 16;
+
+/// Answers until `stop` becomes readable (it is never read), then closes every connection and returns.
+///
+/// `on_listening` is called once with the bound address and the engine in use, before the first accept.
+///
+/// # Errors
+/// The address cannot be bound, the engine asked for is not to be had, or a system call that never should fail did.
+pub fn serve_max(
+    spec: &MaxSpec,
+    stop: BorrowedFd<'_>,
+    on_listening: impl FnOnce(SocketAddr, Engine),
+) -> Result<(), ServeError> {
+    let threads = spec.threads.max(1);
+    crate::raise_descriptors()?;
+    let engine = match spec.engine {
+        Engine::Auto if uring::available() => Engine::Uring,
+        Engine::Auto => Engine::Epoll,
+        asked => asked,
+    };
+    let mut listeners = vec![crate::listen::bind(spec.listen, threads > 1)?];
+    let bound = listeners[0].local_addr().map_err(system("getsockname"))?;
+    for _ in 1..threads {
+        listeners.push(crate::listen::bind(bound, true)?);
+    }
+    let answers = Answers::new(spec.body_bytes);
+    on_listening(bound, engine);
+    crate::on_threads(listeners, stop, |listener: TcpListener, stops| match engine {
+        Engine::Epoll => poll::run(listener, stops, &answers),
+        _ => uring::run(&listener, stops, &answers),
+    })
+}
+
+/// The few answers there are.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    /// To HTTP/1.1, to HTTP/1.0 with keep-alive, and with `Connection: close`: head and body.
+    whole: [Box<[u8]>; 3],
+    /// Bytes of each head alone.
+    heads: [usize; 3],
+    /// To what is no request: always closes.
+    refusal: Box<[u8]>,
+}
+
+/// One answer out of [`Answers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// Place in [`Answers::all`].
+    pub index: usize,
+    /// Bytes of it.
+    pub length: usize,
+    /// Close afterwards.
+    pub last: bool,
+}
+
+impl Answers {
+    fn new(body_bytes: usize) -> Self {
+        let connection = ["", "Connection: keep-alive\r\n", "Connection: close\r\n"];
+        let head = |field: &str| {
+            format!(
+                "HTTP/1.1 200 OK\r\nServer: yamabiko-max\r\nContent-Type: application/octet-stream\r\n\
+                 Content-Length: {body_bytes}\r\n{field}\r\n"
+            )
+        };
+        let heads = connection.map(head);
+        let whole = heads.clone().map(|head| {
+            let mut bytes = head.into_bytes();
+            bytes.resize(bytes.len() + body_bytes, b'x');
+            bytes.into_boxed_slice()
+        });
+        let refusal =
+            "HTTP/1.1 400 Bad Request\r\nServer: yamabiko-max\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        Answers { whole, heads: heads.map(|head| head.len()), refusal: refusal.as_bytes().into() }
+    }
+
+    /// The bytes of all of them, by [`Answer::index`].
+    pub(crate) fn all(&self) -> impl Iterator<Item = &[u8]> {
+        self.whole.iter().chain([&self.refusal]).map(|bytes| &bytes[..])
+    }
+
+    /// To a request of HTTP/1.1 (or, `old`, 1.0).
+    pub(crate) fn to(&self, keep_alive: bool, old: bool, head_only: bool) -> Answer {
+        let index = match (keep_alive, old) {
+            (false, _) => 2,
+            (true, true) => 1,
+            (true, false) => 0,
+        };
+        let length = if head_only { self.heads[index] } else { self.whole[index].len() };
+        Answer { index, length, last: !keep_alive }
+    }
+
+    /// To what is no request.
+    pub(crate) fn refusal(&self) -> Answer {
+        Answer { index: self.whole.len(), length: self.refusal.len(), last: true }
+    }
+}

@@ -1,0 +1,70 @@
+//! One connection's input: how many answers it asks for.
+
+use super::{Answer, Answers};
+use crate::request::{Body, Method, Parsed, parse_any};
+
+/// What is known of a connection's input so far.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    /// The beginning of a head.
+    partial: Vec<u8>,
+    /// Bytes of a request's body still to be passed over.
+    skip: u64,
+    /// The last answer has been asked for: what still comes means nothing.
+    ended: bool,
+}
+
+impl Reader {
+    /// Takes in bytes as they came; the answers they ask for, in order.
+    pub fn take(&mut self, bytes: &[u8], answers: &Answers, mut ask: impl FnMut(Answer)) {
+        if self.partial.is_empty() {
+            let rest = self.read(bytes, answers, &mut ask);
+            self.partial.extend_from_slice(rest);
+        } else {
+            let mut joined = std::mem::take(&mut self.partial);
+            joined.extend_from_slice(bytes);
+            let rest = self.read(&joined, answers, &mut ask).len();
+            joined.drain(..joined.len() - rest);
+            self.partial = joined;
+        }
+    }
+
+    /// Whether the connection is between requests.
+    pub fn is_idle(&self) -> bool {
+        self.partial.is_empty() && self.skip == 0
+    }
+
+    /// Reads all that is whole; what is left is the beginning of a head.
+    fn read<'a>(&mut self, mut bytes: &'a [u8], answers: &Answers, ask: &mut impl FnMut(Answer)) -> &'a [u8] {
+        loop {
+            if self.ended {
+                return &[];
+            }
+            let passed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
+            self.skip -= passed as u64;
+            bytes = &bytes[passed..];
+            if bytes.is_empty() {
+                return bytes;
+            }
+            match parse_any(bytes, HEAD_BYTES) {
+                Parsed::Incomplete => return bytes,
+                Parsed::Complete(request) => {
+                    let answer = answers.to(request.keep_alive, request.old, request.method == Method::Head);
+                    bytes = &bytes[request.length..];
+                    if let Body::Bytes(length) = request.body {
+                        self.skip = length;
+                    }
+                    self.ended = answer.last;
+                    ask(answer);
+                }
+                Parsed::Refused(_) => {
+                    self.ended = true;
+                    ask(answers.refusal());
+                }
+            }
+        }
+    }
+}
+
+/// A head may be this long.
+const HEAD_BYTES: usize = 32 << 10;

@@ -1,0 +1,297 @@
+//! MAX over io_uring: one system call for everything that is to be done at a moment.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use nix::libc::{EAGAIN, ECANCELED, ENOBUFS};
+use sys::clock::Clock;
+use sys::uring::{Completion, Message, Ring, RingSpec};
+use units::Timestamp;
+
+use super::reader::Reader;
+use super::{Answer, Answers, OWED_MAX};
+use crate::spec::{Limits, ServeError, system};
+
+/// Whether this kernel has what is used here.
+pub(super) fn available() -> bool {
+    Ring::new(RingSpec { operations: 8, buffers: 8, buffer_bytes: 64 }).is_ok()
+}
+
+/// Serves until one of `stops` is readable.
+pub(super) fn run(listener: &TcpListener, stops: [BorrowedFd<'_>; 2], answers: &Answers) -> Result<(), ServeError> {
+    let mut ring = Ring::new(RING).map_err(system("io_uring_setup"))?;
+    let messages = answers.all().map(|bytes| ring.keep(bytes.into())).collect();
+    for stop in stops {
+        ring.poll_readable(stop, STOP);
+    }
+    ring.accept(listener.as_fd(), LISTENER);
+    let clock = Clock::start();
+    let mut server = Server {
+        ring,
+        answers,
+        messages,
+        slots: Vec::new(),
+        free: Vec::new(),
+        now: clock.now(),
+        swept_at: clock.now(),
+        accept_again_at: None,
+    };
+    loop {
+        server.ring.wait(Some(TICK)).map_err(system("io_uring_enter"))?;
+        server.now = clock.now();
+        while let Some(completion) = server.ring.next() {
+            match completion.token {
+                STOP => return Ok(()),
+                LISTENER => server.accepted(completion),
+                token => server.completed(token, completion),
+            }
+        }
+        server.sweep();
+        if server.accept_again_at.is_some_and(|at| server.now >= at) {
+            server.accept_again_at = None;
+            server.ring.accept(listener.as_fd(), LISTENER);
+        }
+    }
+}
+
+struct Server<'a> {
+    ring: Ring,
+    answers: &'a Answers,
+    messages: Vec<Message>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    now: Timestamp,
+    swept_at: Timestamp,
+    /// Accepting failed: try again then.
+    accept_again_at: Option<Timestamp>,
+}
+
+/// A place for a connection. The generation tells a completion for an earlier tenant from one for this one.
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    connection: Option<Connection>,
+}
+
+struct Connection {
+    socket: OwnedFd,
+    reader: Reader,
+    /// Owed, not handed to the kernel: the one being sent patiently stands first.
+    owed: VecDeque<Answer>,
+    /// What was handed over last: still owed if the kernel says that it did not take all.
+    last_sent: Answer,
+    /// Bytes of the first one owed that are taken, while it is being sent patiently.
+    patient: Option<usize>,
+    /// A receive is under way.
+    receiving: bool,
+    /// The last answer is on its way, and FIN after it.
+    finishing: bool,
+    /// Last sign of life.
+    seen_at: Timestamp,
+}
+
+impl Server<'_> {
+    fn accepted(&mut self, completion: Completion) {
+        if let Some(socket) = completion.accepted {
+            let index = self.free.pop().unwrap_or_else(|| {
+                self.slots.push(Slot::default());
+                self.slots.len() as u32 - 1
+            });
+            let slot = &mut self.slots[index as usize];
+            self.ring.receive(socket.as_fd(), token(index, slot.generation, RECEIVE));
+            slot.connection = Some(Connection {
+                socket,
+                reader: Reader::default(),
+                owed: VecDeque::new(),
+                last_sent: self.answers.refusal(),
+                patient: None,
+                receiving: true,
+                finishing: false,
+                seen_at: self.now,
+            });
+        }
+        if !completion.more {
+            // Descriptors or memory are short; those that wait stay in the backlog meanwhile.
+            self.accept_again_at = Some(self.now + ACCEPT_PAUSE);
+        }
+    }
+
+    fn completed(&mut self, token: u64, completion: Completion) {
+        let (index, generation, kind) = taken_apart(token);
+        let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| slot.generation == generation) else {
+            if let Some(buffer) = completion.buffer {
+                self.ring.give_back(buffer);
+            }
+            return;
+        };
+        let Some(connection) = &mut slot.connection else { return };
+        connection.seen_at = self.now;
+        match kind {
+            RECEIVE => self.received(index, completion),
+            SEND => self.not_all_sent(index, &completion.result),
+            _ => self.patiently_sent(index, &completion.result),
+        }
+    }
+
+    fn received(&mut self, index: u32, completion: Completion) {
+        let Slot { generation, connection: Some(connection) } = &mut self.slots[index as usize] else { return };
+        connection.receiving = completion.more;
+        match completion.result {
+            Ok(length @ 1..) => {
+                let mut asked = 0;
+                if let Some(buffer) = completion.buffer {
+                    let bytes = self.ring.bytes(&buffer, length as usize);
+                    connection.reader.take(bytes, self.answers, |answer| {
+                        connection.owed.push_back(answer);
+                        asked += 1;
+                    });
+                    self.ring.give_back(buffer);
+                }
+                if !completion.more {
+                    self.ring.receive(connection.socket.as_fd(), token(index, *generation, RECEIVE));
+                    connection.receiving = true;
+                }
+                if connection.owed.len() > OWED_MAX {
+                    return self.close(index);
+                }
+                if asked > 0 && connection.patient.is_none() {
+                    self.send(index);
+                }
+            }
+            // The client closed; nothing is owed to it any more.
+            Ok(0) => self.close(index),
+            Err(error) if error.raw_os_error() == Some(ENOBUFS) => {
+                self.ring.receive(connection.socket.as_fd(), token(index, *generation, RECEIVE));
+                connection.receiving = true;
+            }
+            Err(_) => self.close(index),
+        }
+    }
+
+    /// Hands what is owed to the kernel.
+    fn send(&mut self, index: u32) {
+        let Slot { generation, connection: Some(connection) } = &mut self.slots[index as usize] else { return };
+        let socket = connection.socket.as_fd();
+        match (connection.owed.pop_front(), connection.owed.is_empty()) {
+            (None, _) => {}
+            // The usual case: one request, one answer.
+            (Some(answer), true) => {
+                let message = self.messages[answer.index];
+                let token = token(index, *generation, SEND);
+                if answer.last {
+                    connection.finishing = true;
+                    self.ring.send_and_finish(socket, message, 0, answer.length, token);
+                } else {
+                    self.ring.send(socket, message, 0, answer.length, token);
+                }
+                connection.last_sent = answer;
+            }
+            (Some(answer), false) => {
+                connection.owed.push_front(answer);
+                self.send_patiently(index, 0);
+            }
+        }
+    }
+
+    /// Sends the first answer owed from byte `from` on, and waits for it.
+    fn send_patiently(&mut self, index: u32, from: usize) {
+        let Slot { generation, connection: Some(connection) } = &mut self.slots[index as usize] else { return };
+        let Some(&answer) = connection.owed.front() else { return };
+        connection.patient = Some(from);
+        let message = self.messages[answer.index];
+        let token = token(index, *generation, PATIENT);
+        self.ring.send_patiently(connection.socket.as_fd(), message, from, answer.length, token);
+    }
+
+    /// The kernel had no room for all of an answer.
+    fn not_all_sent(&mut self, index: u32, result: &io::Result<u32>) {
+        let Some(connection) = &mut self.slots[index as usize].connection else { return };
+        let taken = match result {
+            Ok(bytes) => *bytes as usize,
+            Err(error) if error.raw_os_error() == Some(EAGAIN) => 0,
+            Err(error) if error.raw_os_error() == Some(ECANCELED) => return,
+            Err(_) => return self.close(index),
+        };
+        connection.owed.push_front(connection.last_sent);
+        self.send_patiently(index, taken);
+    }
+
+    fn patiently_sent(&mut self, index: u32, result: &io::Result<u32>) {
+        let Some(connection) = &mut self.slots[index as usize].connection else { return };
+        let (Some(from), Some(answer)) = (connection.patient.take(), connection.owed.pop_front()) else { return };
+        match result {
+            Ok(bytes) if from + *bytes as usize == answer.length => {
+                if answer.last {
+                    connection.finishing = true;
+                    self.ring.finish(connection.socket.as_fd());
+                } else {
+                    self.send(index);
+                }
+            }
+            // Broken on the way.
+            _ => self.close(index),
+        }
+    }
+
+    fn close(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if let Some(connection) = slot.connection.take() {
+            slot.generation = slot.generation.wrapping_add(1) & GENERATION_MASK;
+            self.free.push(index);
+            if connection.receiving || connection.patient.is_some() {
+                self.ring.cancel_and_close(connection.socket);
+            } else {
+                self.ring.close(connection.socket);
+            }
+        }
+    }
+
+    /// Closes what has been silent too long.
+    fn sweep(&mut self) {
+        if self.now.since(self.swept_at) < TICK {
+            return;
+        }
+        self.swept_at = self.now;
+        let limits = Limits::default();
+        for index in 0..self.slots.len() {
+            let Some(connection) = &self.slots[index].connection else { continue };
+            let patience = match () {
+                () if connection.patient.is_some() => limits.stall_time,
+                () if connection.finishing => LINGER,
+                () if connection.reader.is_idle() => limits.idle_time,
+                () => limits.head_time,
+            };
+            if self.now.since(connection.seen_at) >= patience {
+                self.close(index as u32);
+            }
+        }
+    }
+}
+
+fn token(index: u32, generation: u32, kind: u64) -> u64 {
+    kind << 60 | u64::from(generation) << 32 | u64::from(index)
+}
+
+fn taken_apart(token: u64) -> (u32, u32, u64) {
+    (token as u32, (token >> 32) as u32 & GENERATION_MASK, token >> 60)
+}
+
+/// 28 bits, between the kind and the index.
+const GENERATION_MASK: u32 = (1 << 28) - 1;
+const RECEIVE: u64 = 0;
+const SEND: u64 = 1;
+const PATIENT: u64 = 2;
+/// Tokens that no connection has.
+const LISTENER: u64 = 3 << 60;
+const STOP: u64 = (3 << 60) + 1;
+
+const RING: RingSpec = RingSpec { operations: 4096, buffers: 4096, buffer_bytes: 2048 };
+/// Silent connections are looked for this often.
+const TICK: Duration = Duration::from_secs(1);
+/// Descriptors may come free elsewhere in the system; asking more often would only burn time.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A client that was told FIN and says nothing is given up after this time.
+const LINGER: Duration = Duration::from_secs(5);

@@ -1,0 +1,215 @@
+//! Trials: what this process could do, found out by doing it in a way that leaves nothing changed.
+//!
+//! For `yamabiko doctor`. Each trial is the very call that a verb makes, or the smallest one that the kernel judges by
+//! the same rule.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::mem::size_of;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::Path;
+
+use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkMessage;
+use netlink_sys::{Socket, SocketAddr};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::wait::waitpid;
+use nix::unistd::{AccessFlags, ForkResult, fork, pipe2};
+
+use crate::error::{Error, Result};
+
+/// A socket that captures, opened in the calling thread's network namespace and closed again. It hears nothing.
+///
+/// # Errors
+/// No CAP_NET_RAW over the namespace; a kernel without AF_PACKET.
+pub fn packet_socket() -> Result<()> {
+    // SAFETY: no pointers; the returned descriptor is owned by nobody else.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    Errno::result(fd).map_err(|errno| {
+        Error::of("socket AF_PACKET")(errno)
+            .mend(&[Errno::EPERM, Errno::EACCES], "run as root")
+            .mend(&[Errno::EAFNOSUPPORT], "load the driver (modprobe af_packet)")
+    })?;
+    // SAFETY: `fd` was just returned to us and is open.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    Ok(())
+}
+
+/// Whether devices and routes of the calling thread's network namespace may be changed. Asks the kernel to change
+/// nothing about a device whose number no device has: whoever may is told that there is none.
+///
+/// # Errors
+/// The right is missing, or netlink.
+pub fn change_network() -> Result<()> {
+    const CALL: &str = "RTM_SETLINK";
+    let mut socket = Socket::new(netlink_sys::protocols::NETLINK_ROUTE).map_err(Error::of("socket NETLINK_ROUTE"))?;
+    socket.bind_auto().map_err(Error::of("bind NETLINK_ROUTE"))?;
+    socket.connect(&SocketAddr::new(0, 0)).map_err(Error::of("connect NETLINK_ROUTE"))?;
+    let mut message = LinkMessage::default();
+    message.header.index = NO_DEVICE;
+    let mut request = NetlinkMessage::from(RouteNetlinkMessage::SetLink(message));
+    request.header.flags = NLM_F_REQUEST | NLM_F_ACK;
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
+    socket.send(&bytes, 0).map_err(Error::of(CALL))?;
+    let (answer, _) = socket.recv_from_full().map_err(Error::of(CALL))?;
+    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
+        .map_err(|error| Error::Unexpected { call: CALL.to_owned(), answer: error.to_string() })?;
+    match answer.payload {
+        NetlinkPayload::Error(error) => match error.code.map(|code| Errno::from_raw(-code.get())) {
+            None | Some(Errno::ENODEV | Errno::EINVAL) => Ok(()),
+            Some(errno) => Err(Error::of(CALL)(errno).mend(&[Errno::EPERM, Errno::EACCES], "run as root")),
+        },
+        other => Err(Error::Unexpected { call: CALL.to_owned(), answer: format!("{other:?}") }),
+    }
+}
+
+/// Sets up an io_uring and closes it: the feature bits of this kernel's.
+///
+/// # Errors
+/// An old kernel (ENOSYS), or one where it is switched off (EPERM: sysctl kernel.io_uring_disabled, or a container).
+pub fn io_uring() -> Result<u32> {
+    // struct io_uring_params: 120 bytes, `features` at 20.
+    let mut parameters = [0u32; 30];
+    // SAFETY: the call reads and writes one io_uring_params, whose size and alignment `parameters` has.
+    let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4u32, parameters.as_mut_ptr()) };
+    Errno::result(fd).map_err(|errno| {
+        Error::of("io_uring_setup")(errno).mend(&[Errno::EPERM], "set sysctl kernel.io_uring_disabled=0, if it is not")
+    })?;
+    // SAFETY: `fd` was just returned to us and is open.
+    drop(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+    Ok(parameters[5])
+}
+
+/// What user 65534 could do here. Only for root: a forked child becomes that user and tries what an ordinary user's run
+/// begins with: a user namespace, a network namespace in it, /dev/net/tun.
+///
+/// # Errors
+/// The first step that was refused, by name.
+pub fn ordinary_user() -> Result<()> {
+    let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(Error::of("pipe2"))?;
+    // SAFETY: the child makes system calls only, no allocation, so it may follow a fork even when this process has
+    // other threads.
+    match unsafe { fork() }.map_err(Error::of("fork"))? {
+        ForkResult::Child => {
+            let failed = become_nobody();
+            let (step, errno) = failed.unwrap_or((u8::MAX, Errno::UnknownErrno));
+            // With nobody to tell there is nothing to do.
+            let _ = File::from(writer).write_all(&[step, errno as i32 as u8]);
+            // SAFETY: ends the child at once, without running the parent's exit handlers.
+            unsafe { libc::_exit(0) }
+        }
+        ForkResult::Parent { child } => {
+            drop(writer);
+            let mut said = [0; 2];
+            let heard = File::from(reader).read_exact(&mut said);
+            while waitpid(child, None) == Err(Errno::EINTR) {}
+            heard.map_err(Error::of("read from the child"))?;
+            match said {
+                [u8::MAX, _] => Ok(()),
+                [step, errno] => Err(Error::of(STEPS[usize::from(step) % STEPS.len()])(Errno::from_raw(errno.into()))
+                    .mend(&[Errno::EACCES], "chmod 666 /dev/net/tun")
+                    .mend(&[Errno::ENOENT, Errno::ENODEV, Errno::ENXIO], crate::tun::NO_DRIVER)),
+            }
+        }
+    }
+}
+
+/// The steps of a child of [`ordinary_user`]; the first that failed.
+fn become_nobody() -> Option<(u8, Errno)> {
+    let nobody = libc::c_long::from(NOBODY);
+    let none = 0 as libc::c_long;
+    // System calls and not libc's functions: those would tell the threads that the parent has and the child has not.
+    let calls: [(libc::c_long, [libc::c_long; 3]); 5] = [
+        (libc::SYS_setgroups, [none, none, none]),
+        (libc::SYS_setresgid, [nobody, nobody, nobody]),
+        (libc::SYS_setresuid, [nobody, nobody, nobody]),
+        (libc::SYS_unshare, [libc::CLONE_NEWUSER.into(), none, none]),
+        (libc::SYS_unshare, [libc::CLONE_NEWNET.into(), none, none]),
+    ];
+    for (at, (call, [a, b, c])) in calls.into_iter().enumerate() {
+        // SAFETY: none of these calls takes a pointer that is not null, and they act on this child alone.
+        if unsafe { libc::syscall(call, a, b, c) } < 0 {
+            return Some((at as u8, Errno::last()));
+        }
+    }
+    // SAFETY: the path is a C string, and the child ends with the descriptor.
+    let fd = unsafe { libc::open(c"/dev/net/tun".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    (fd < 0).then(|| (calls.len() as u8, Errno::last()))
+}
+
+/// Whether this process may write to what is at `path`.
+pub fn writable(path: &Path) -> bool {
+    nix::unistd::access(path, AccessFlags::W_OK).is_ok()
+}
+
+/// Bytes that this user may still write to the file system of `path`.
+///
+/// # Errors
+/// Those of statvfs(3).
+pub fn free_bytes(path: &Path) -> Result<u64> {
+    let found = nix::sys::statvfs::statvfs(path).map_err(Error::of(format!("statvfs {}", path.display())))?;
+    Ok(found.blocks_available().saturating_mul(found.fragment_size()))
+}
+
+/// The effective user of this process.
+pub fn user() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}
+
+/// Names of the steps of [`become_nobody`].
+const STEPS: [&str; 6] = [
+    "setgroups",
+    "setresgid 65534",
+    "setresuid 65534",
+    "unshare CLONE_NEWUSER",
+    "unshare CLONE_NEWNET in a user namespace",
+    "open /dev/net/tun",
+];
+
+const NOBODY: u16 = 65534;
+
+/// Numbers of devices count upward from 1; the kernel's are positive ints.
+const NO_DEVICE: u32 = i32::MAX as u32;
+
+const _: () = assert!(size_of::<[u32; 30]>() == 120);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::{NetNamespace, Privilege, privilege};
+
+    #[test]
+    fn the_right_to_change_a_network_is_found_out() {
+        // Root of this machine has it here and in what it makes; others are told by name what they lack.
+        match (privilege(), change_network()) {
+            (Privilege::Root, outcome) => {
+                outcome.unwrap();
+                NetNamespace::create().unwrap().run(change_network).unwrap().unwrap();
+            }
+            (_, Ok(())) => {}
+            (_, Err(error)) => assert!(error.to_string().contains("RTM_SETLINK"), "{error}"),
+        }
+    }
+
+    #[test]
+    fn refusals_name_their_call() {
+        for (call, outcome) in
+            [("socket AF_PACKET", packet_socket()), ("io_uring_setup", io_uring().map(drop)), ("", ordinary_user())]
+        {
+            if let Err(error) = outcome {
+                assert!(error.to_string().contains(call), "{call}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_folder_has_room() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(free_bytes(folder.path()).unwrap() > 0 && writable(folder.path()));
+        assert!(free_bytes(Path::new("/no/such/folder")).is_err() && !writable(Path::new("/no/such/folder")));
+    }
+}

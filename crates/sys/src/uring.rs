@@ -1,0 +1,305 @@
+//! io_uring: many operations on sockets for one system call.
+//!
+//! ```text
+//!   accept, receive, send, poll ..  --> submission queue --\
+//!                                                           wait() : one system call for all of them
+//!   next() <------------------------- completion queue <---/
+//!      `- bytes(buffer): what was received, in a buffer the kernel chose; give_back(buffer) when it is done with
+//! ```
+//!
+//! One thread owns a ring. What an operation needs is owned by the ring until it is over: the bytes to send are
+//! [`Message`]s that live as long as the ring, and those received arrive in buffers of the ring's own. Tokens are the
+//! caller's, below 2^63. Descriptors are borrowed when an operation is queued; close one by [`Ring::close`], which lets earlier
+//! operations on it go first.
+//!
+//! Uses multishot operations and provided buffers: Linux 6.1 or later. [`Ring::new`] says if that is not to be had.
+
+mod buffers;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::time::Duration;
+
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+
+use crate::socket::Address;
+use buffers::Buffers;
+
+/// A ring, with its receive buffers and the messages it sends.
+pub struct Ring {
+    ring: IoUring,
+    buffers: Buffers,
+    messages: Vec<Box<[u8]>>,
+    /// Addresses connected to: the kernel reads them when the operation is issued.
+    addresses: Vec<(SocketAddr, Box<Address>)>,
+}
+
+/// Bytes that a ring keeps for sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message(u32);
+
+/// A receive buffer that is the caller's until [`Ring::give_back`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Buffer(u16);
+
+/// The outcome of an operation, or of one shot of a multishot one.
+#[derive(Debug)]
+pub struct Completion {
+    /// The operation's token.
+    pub token: u64,
+    /// What the system call would have returned, or its error.
+    pub result: io::Result<u32>,
+    /// Further completions of the same operation follow; without it, it is over.
+    pub more: bool,
+    /// What was received: `result` bytes of it.
+    pub buffer: Option<Buffer>,
+    /// The connection that [`Ring::accept`] has accepted, non-blocking.
+    pub accepted: Option<OwnedFd>,
+}
+
+/// How large a ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingSpec {
+    /// Operations queued before they are submitted: a power of two.
+    pub operations: u32,
+    /// Receive buffers: a power of two, at most 32,768.
+    pub buffers: u16,
+    /// Bytes of each.
+    pub buffer_bytes: u32,
+}
+
+impl Default for RingSpec {
+    /// 1024 operations, 1024 buffers of 4 KiB.
+    fn default() -> Self {
+        RingSpec { operations: 1024, buffers: 1024, buffer_bytes: 4096 }
+    }
+}
+
+impl Ring {
+    /// A ring for the calling thread: no other may use it.
+    ///
+    /// # Errors
+    /// The kernel has no io_uring, an older one than 6.1, or forbids it (kernel.io_uring_disabled, seccomp); memory.
+    pub fn new(spec: RingSpec) -> io::Result<Self> {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_submit_all()
+            .setup_clamp()
+            // Each receive of a multishot is a completion: more come than were asked for.
+            .setup_cqsize(spec.operations.saturating_mul(8))
+            .build(spec.operations)?;
+        let buffers = Buffers::register(&ring, spec.buffers, spec.buffer_bytes)?;
+        Ok(Ring { ring, buffers, messages: Vec::new(), addresses: Vec::new() })
+    }
+
+    /// Keeps bytes for sending, as long as the ring lives.
+    pub fn keep(&mut self, bytes: Box<[u8]>) -> Message {
+        self.messages.push(bytes);
+        Message(self.messages.len() as u32 - 1)
+    }
+
+    /// Accepts connections on a listening socket, one completion each that holds it. Over only by an error.
+    pub fn accept(&mut self, listener: BorrowedFd<'_>, token: u64) {
+        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        self.push(opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(flags).build().user_data(token | ACCEPT));
+    }
+
+    /// Connects a socket that has not been connected. The completion is that of connect(2), when it is established or
+    /// has failed.
+    pub fn connect(&mut self, socket: BorrowedFd<'_>, to: SocketAddr, token: u64) {
+        // A run speaks to a few addresses: kept for good, each once.
+        let index = self.addresses.iter().position(|(known, _)| *known == to).unwrap_or_else(|| {
+            self.addresses.push((to, Box::new(Address::from(to))));
+            self.addresses.len() - 1
+        });
+        let address = &self.addresses[index].1;
+        let entry = opcode::Connect::new(Fd(socket.as_raw_fd()), address.pointer(), address.length());
+        self.push(entry.build().user_data(token));
+    }
+
+    /// Receives whatever comes, into the ring's buffers, a completion each. Over with a result of 0 at the end of the
+    /// stream, with an error, or with ENOBUFS when no buffer was free: then give some back and ask again.
+    pub fn receive(&mut self, socket: BorrowedFd<'_>, token: u64) {
+        let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), buffers::GROUP);
+        self.push(entry.build().user_data(token));
+    }
+
+    /// Hands a part of a message to the kernel at once, when the queue is submitted. Completes only if the kernel did
+    /// not take all of it: with the number of bytes taken, with EAGAIN if that is none, or with the connection's
+    /// error. Sends that follow on the same socket go out in order as long as each was taken whole.
+    pub fn send(&mut self, socket: BorrowedFd<'_>, message: Message, from: usize, to: usize, token: u64) {
+        let entry = self.send_entry(socket.as_raw_fd(), message, from, to, NOW, token);
+        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    /// As [`Ring::send`]; once all is taken, says FIN to the peer. What completes otherwise leaves that undone.
+    pub fn send_and_finish(&mut self, socket: BorrowedFd<'_>, message: Message, from: usize, to: usize, token: u64) {
+        let fd = socket.as_raw_fd();
+        let send = self.send_entry(fd, message, from, to, NOW, token);
+        let shutdown = opcode::Shutdown::new(Fd(fd), libc::SHUT_WR).build().user_data(NOBODY);
+        self.push_chain([
+            send.flags(squeue::Flags::SKIP_SUCCESS | squeue::Flags::IO_LINK),
+            shutdown.flags(squeue::Flags::SKIP_SUCCESS),
+        ]);
+    }
+
+    /// Sends a part of a message, however long the peer takes to make room, and completes when all is taken (or with
+    /// fewer bytes, or an error, when the connection breaks). Nothing else may be sent on the socket meanwhile.
+    pub fn send_patiently(&mut self, socket: BorrowedFd<'_>, message: Message, from: usize, to: usize, token: u64) {
+        let entry = self.send_entry(socket.as_raw_fd(), message, from, to, 0, token);
+        self.push(entry);
+    }
+
+    /// Says FIN to the peer, after what has been sent.
+    pub fn finish(&mut self, socket: BorrowedFd<'_>) {
+        let shutdown = opcode::Shutdown::new(Fd(socket.as_raw_fd()), libc::SHUT_WR).build().user_data(NOBODY);
+        self.push(shutdown.flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    fn send_entry(&self, fd: i32, message: Message, from: usize, to: usize, flags: i32, token: u64) -> squeue::Entry {
+        let bytes = &self.messages[message.0 as usize][from..to];
+        opcode::Send::new(Fd(fd), bytes.as_ptr(), bytes.len() as u32)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | flags)
+            .build()
+            .user_data(token)
+    }
+
+    /// Completes each time the descriptor has become readable (the result are poll's bits), until an error.
+    pub fn poll_readable(&mut self, fd: BorrowedFd<'_>, token: u64) {
+        let entry = opcode::PollAdd::new(Fd(fd.as_raw_fd()), libc::POLLIN as u32).multi(true);
+        self.push(entry.build().user_data(token));
+    }
+
+    /// Closes a socket on which nothing is under way, after what is queued.
+    pub fn close(&mut self, socket: OwnedFd) {
+        let close = opcode::Close::new(Fd(socket.into_raw_fd())).build().user_data(NOBODY);
+        self.push(close.flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    /// Completes once, when the socket can be written to: when a connect has ended, either way.
+    pub fn poll_writable(&mut self, socket: BorrowedFd<'_>, token: u64) {
+        let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLOUT as u32);
+        self.push(entry.build().user_data(token));
+    }
+
+    /// Ends whatever is under way on a socket, which completes with ECANCELED, and closes it.
+    pub fn cancel_and_close(&mut self, socket: OwnedFd) {
+        let fd = socket.into_raw_fd();
+        let cancel = opcode::AsyncCancel2::new(CancelBuilder::fd(Fd(fd)).all()).build().user_data(NOBODY);
+        let close = opcode::Close::new(Fd(fd)).build().user_data(NOBODY);
+        // A hard link: nothing to cancel is an error, and the closing must follow all the same.
+        self.push_chain([
+            cancel.flags(squeue::Flags::SKIP_SUCCESS | squeue::Flags::IO_HARDLINK),
+            close.flags(squeue::Flags::SKIP_SUCCESS),
+        ]);
+    }
+
+    /// Submits what is queued, without waiting.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter(2) but EINTR and EBUSY.
+    pub fn submit(&mut self) -> io::Result<()> {
+        match self.ring.submit() {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Submits what is queued, and waits until something has completed, for at most `patience` (`None`: as long as it
+    /// takes; zero: not at all).
+    ///
+    /// # Errors
+    /// Those of io_uring_enter(2) but ETIME and EINTR.
+    pub fn wait(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        self.buffers.publish();
+        let outcome = match patience {
+            // Deferred work runs only in a call that waits, be it for nothing.
+            Some(Duration::ZERO) => {
+                let zero = Timespec::new();
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&zero))
+            }
+            Some(patience) => {
+                let timeout = Timespec::from(patience);
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
+            }
+            None => self.ring.submit_and_wait(1),
+        };
+        match outcome {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next completion that is there.
+    #[allow(clippy::should_implement_trait, reason = "an iterator would hold the ring while operations are queued")]
+    pub fn next(&mut self) -> Option<Completion> {
+        let entry = self.ring.completion().find(|entry| entry.user_data() != NOBODY)?;
+        let (result, flags) = (entry.result(), entry.flags());
+        let is_accepted = entry.user_data() & ACCEPT != 0 && result >= 0;
+        Some(Completion {
+            token: entry.user_data() & !ACCEPT,
+            // SAFETY: a successful accept gives a descriptor that nobody else owns, once.
+            accepted: is_accepted.then(|| unsafe { OwnedFd::from_raw_fd(result) }),
+            result: if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result as u32) },
+            more: cqueue::more(flags),
+            buffer: cqueue::buffer_select(flags).map(Buffer),
+        })
+    }
+
+    /// The first `length` bytes of a buffer.
+    pub fn bytes(&self, buffer: &Buffer, length: usize) -> &[u8] {
+        self.buffers.bytes(buffer.0, length)
+    }
+
+    /// Lets the kernel fill the buffer again.
+    pub fn give_back(&mut self, buffer: Buffer) {
+        self.buffers.give_back(buffer.0);
+    }
+
+    fn push(&mut self, entry: squeue::Entry) {
+        self.push_chain([entry]);
+    }
+
+    fn push_chain<const N: usize>(&mut self, entries: [squeue::Entry; N]) {
+        let room = |ring: &mut IoUring| {
+            let queue = ring.submission();
+            queue.capacity() - queue.len() >= N
+        };
+        if !room(&mut self.ring) {
+            // Full: those before go first. A chain must not be cut between two submissions.
+            let _ = self.ring.submit();
+        }
+        // SAFETY: every entry points only to messages and addresses that live as long as the ring (both are boxed and
+        // never changed or dropped before it), and receives go into buffers that are registered with it.
+        let pushed = unsafe { self.ring.submission().push_multiple(&entries) };
+        debug_assert!(pushed.is_ok(), "there was room");
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // What is queued may be the closing of descriptors.
+        let _ = self.submit();
+        // Buffers and messages must not go while the kernel may still use them.
+        let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
+        self.buffers.unregister(&self.ring);
+    }
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("messages", &self.messages.len()).finish_non_exhaustive()
+    }
+}
+
+/// Marks the tokens of accepts: their results are descriptors.
+const ACCEPT: u64 = 1 << 63;
+/// A send that does not wait for room: with MSG_WAITALL, less than everything counts as a failure and completes.
+const NOW: i32 = libc::MSG_DONTWAIT;
+/// The token of operations whose outcome nobody waits for.
+const NOBODY: u64 = u64::MAX;

@@ -1,0 +1,138 @@
+//! What is offered, as typed, and how it is wrapped in TLS.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use lab::plan::{Alpn, Proxy};
+use units::{RequestRate, parse_duration};
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Load")]
+pub struct LoadOptions {
+    /// Open loop: offer so many requests a second, such as 110/s, whatever the server does
+    #[arg(short, long, allow_hyphen_values = true)]
+    pub rate: Option<RequestRate>,
+    /// How arrivals are spaced in the open loop
+    #[arg(long, value_enum, default_value_t = Arrivals::Constant)]
+    pub arrivals: Arrivals,
+    /// Closed loop (no --rate): number of connections [default: 64]. Open loop: most connections open at once
+    #[arg(short, long, allow_hyphen_values = true)]
+    pub connections: Option<u32>,
+    /// End the measured phase after so many requests
+    #[arg(short = 'n', long, value_parser = count, allow_hyphen_values = true)]
+    pub requests: Option<u64>,
+    /// End the measured phase after this time [default: 10s if -n is not given either]
+    #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true)]
+    pub duration: Option<Duration>,
+    /// Load before the measured phase, not in the results [default: with --rate, 1s and four of the longest RTTs]
+    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
+    pub warmup: Option<Duration>,
+    /// Virtual clients, each with its own address and distance [default: 100 with
+    /// --rate, else the connections; 1 without a path]
+    #[arg(long, allow_hyphen_values = true)]
+    pub clients: Option<u32>,
+    /// One connection per request
+    #[arg(long, overrides_with = "keepalive")]
+    pub close: bool,
+    /// Keep connections open between requests (the default)
+    #[arg(long, overrides_with = "close")]
+    pub keepalive: bool,
+    /// Request method
+    #[arg(short, long, value_enum, default_value_t = MethodName::Get, ignore_case = true)]
+    pub method: MethodName,
+    /// Send this file as the request's body
+    #[arg(long, value_name = "FILE")]
+    pub body: Option<PathBuf>,
+    /// Add a header line, `Name: value`; may be given more than once
+    #[arg(short = 'H', long = "header", value_name = "LINE")]
+    pub headers: Vec<String>,
+    /// Connect to this HTTP proxy, and ask it for the whole URL
+    #[arg(long, value_name = "HOST:PORT")]
+    pub proxy: Option<Proxy>,
+    /// HTTP version of the requests
+    #[arg(long, value_enum, default_value_t = Http::V11)]
+    pub http: Http,
+    /// Fail a request whose response is not whole after this time
+    #[arg(long, default_value = "30s", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub timeout: Duration,
+    /// Fail a request whose connection is not established after this time
+    #[arg(long, default_value = "10s", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub connect_timeout: Duration,
+    /// How to talk to the kernel: io_uring where it has it and there is no TLS, or one of the two by name
+    #[arg(long, value_enum, default_value_t = super::Engine::Auto)]
+    pub engine: super::Engine,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "TLS (https:// URLs)")]
+pub struct TlsOptions {
+    /// Take any certificate for good
+    #[arg(short = 'k', long)]
+    pub insecure: bool,
+    /// Trust the authorities in this PEM file, instead of the system's
+    #[arg(long, value_name = "FILE")]
+    pub cacert: Option<PathBuf>,
+    /// Name sent in SNI and looked for in the certificate [default: the URL's host]
+    #[arg(long, value_name = "NAME")]
+    pub sni: Option<String>,
+    /// Speak this version alone [default: 1.3, or 1.2 with a server that has no later one]
+    #[arg(long, value_enum, value_name = "VERSION")]
+    pub tls_version: Option<TlsVersion>,
+    /// Protocol offered by ALPN: http/1.1, http/1.0 or none [default: http/1.1]
+    #[arg(long, value_name = "PROTOCOL")]
+    pub alpn: Option<Alpn>,
+    /// Make every handshake a full one: no client takes up its earlier sessions
+    #[arg(long)]
+    pub no_resumption: bool,
+    /// The clients' certificate with its chain, PEM
+    #[arg(long, value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+    /// Its private key, PEM [default: in the same file]
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TlsVersion {
+    #[value(name = "1.2")]
+    V12,
+    #[value(name = "1.3")]
+    V13,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Arrivals {
+    Constant,
+    Poisson,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Http {
+    #[value(name = "1.0")]
+    V10,
+    #[value(name = "1.1")]
+    V11,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum MethodName {
+    #[value(name = "GET")]
+    Get,
+    #[value(name = "HEAD")]
+    Head,
+    #[value(name = "POST")]
+    Post,
+    #[value(name = "PUT")]
+    Put,
+    #[value(name = "PATCH")]
+    Patch,
+    #[value(name = "DELETE")]
+    Delete,
+    #[value(name = "OPTIONS")]
+    Options,
+}
+
+fn count(typed: &str) -> Result<u64, String> {
+    typed.parse().map_err(|_| "a whole number is wanted, such as 1000".to_owned())
+}

@@ -1,0 +1,105 @@
+use units::Timestamp;
+
+use super::*;
+
+fn at(us: u64) -> Timestamp {
+    Timestamp::from_nanos(us * 1000)
+}
+
+/// A whole response of 200 bytes with a head of 50, on a new connection.
+fn whole() -> RequestRecord {
+    RequestRecord {
+        sequence: 0,
+        client: 0,
+        connection: Some(0),
+        url: 0,
+        intended_at: at(0),
+        started_at: Some(at(10)),
+        connected_at: Some(at(30)),
+        secured_at: None,
+        sent_at: Some(at(35)),
+        first_byte_at: Some(at(100)),
+        done_at: at(150),
+        status: 200,
+        bytes_received: 200,
+        head_bytes: 50,
+        keeps_connection: true,
+        bytes_sent: 80,
+        failure: None,
+    }
+}
+
+fn broken(cause: FailureCause) -> RequestRecord {
+    RequestRecord { failure: Some(cause), keeps_connection: false, ..whole() }
+}
+
+#[test]
+fn a_request_is_taken_apart_as_ab_does() {
+    let us = |times: RequestTimes| {
+        [times.connect_ns, times.processing_ns(), times.waiting_ns, times.total_ns].map(|ns| ns / 1000)
+    };
+    assert_eq!(us(times(&whole()).unwrap()), [20, 120, 65, 140]);
+    let secured = RequestRecord { secured_at: Some(at(33)), ..whole() };
+    assert_eq!(us(times(&secured).unwrap()), [23, 117, 65, 140], "the handshake is connecting");
+    let open = RequestRecord { connected_at: None, ..whole() };
+    assert_eq!(us(times(&open).unwrap()), [0, 140, 65, 140]);
+    let unanswered = RequestRecord { first_byte_at: None, ..broken(FailureCause::ResponseTimeout) };
+    assert_eq!(us(times(&unanswered).unwrap()), [20, 120, 115, 140], "it waited to its end");
+    let refused = RequestRecord {
+        connected_at: None,
+        sent_at: None,
+        first_byte_at: None,
+        bytes_sent: 0,
+        ..broken(FailureCause::ConnectRefused)
+    };
+    assert_eq!(us(times(&refused).unwrap()), [140, 0, 0, 140], "it was connecting all the time");
+    assert_eq!(times(&RequestRecord { started_at: None, ..refused }), None);
+}
+
+#[test]
+fn each_failure_is_counted_once() {
+    let longer = RequestRecord { bytes_received: 201, ..whole() };
+    let records = [
+        whole(),
+        longer,
+        broken(FailureCause::ClosedEarly),
+        broken(FailureCause::Reset),
+        broken(FailureCause::ConnectRefused),
+        broken(FailureCause::Malformed),
+    ];
+    let counted = Failed { connect: 1, receive: 1, length: 2, exceptions: 1 };
+    assert_eq!(failed(&records, Some(document_bytes(&records))), counted);
+    assert_eq!(failed(&records, None), Failed { length: 1, ..counted }, "lengths may vary, cut bodies may not");
+}
+
+#[test]
+fn the_document_is_the_first_whole_response() {
+    let head_only = RequestRecord { bytes_received: 50, ..whole() };
+    assert_eq!(document_bytes(&[broken(FailureCause::ClosedEarly), whole(), head_only]), 150);
+    assert_eq!(document_bytes(&[head_only]), 0);
+    assert_eq!(document_bytes(&[]), 0);
+}
+
+#[test]
+fn what_was_in_flight_at_the_end_does_not_count() {
+    let late = RequestRecord { done_at: at(1001), ..whole() };
+    let edge = RequestRecord { done_at: at(1000), ..whole() };
+    let kept = within(vec![whole(), late, edge, broken(FailureCause::Aborted)], 0.001);
+    assert_eq!(kept, [whole(), edge]);
+    assert!(within(Vec::new(), 1.0).is_empty());
+}
+
+#[test]
+fn software_is_the_first_word_of_its_header() {
+    assert_eq!(software(b"HTTP/1.1 200 OK\r\nSERVER: Apache/2.4 (Debian)\r\n\r\n"), "Apache/2.4");
+    assert_eq!(software(b"HTTP/1.1 200 OK\r\nX: Server: no\r\n\r\n"), "");
+    assert_eq!(software(b"HTTP/1.1 200 OK\r\nServer:\r\n\r\n"), "");
+    assert_eq!(software(b""), "");
+}
+
+#[test]
+fn an_unwritten_request_is_a_write_error() {
+    assert!(could_not_write(&RequestRecord { sent_at: None, ..broken(FailureCause::Reset) }));
+    assert!(!could_not_write(&broken(FailureCause::Reset)));
+    assert!(!could_not_write(&whole()));
+}

@@ -1,0 +1,55 @@
+//! From ab's options to the plan as meant.
+
+use std::time::Duration;
+
+use lab::plan::{Alpn, ArrivalKind, HostPlan, HttpVersion, LoadPlan, Placement, Plan, TargetPlan, TlsPlan, WatchPlan};
+
+use crate::args::ab::Options;
+
+/// A closed loop of HTTP/1.0 without a path. As in ab, no certificate is checked and every handshake is a full one.
+///
+/// # Errors
+/// What contradicts itself.
+pub fn plan(options: &Options) -> anyhow::Result<Plan> {
+    let secure = options.url.starts_with("https:");
+    let mut plan = Plan {
+        name: "ab".into(),
+        seed: 1,
+        load: LoadPlan {
+            url: options.url.clone(),
+            method: options.method,
+            body: options.body.clone(),
+            headers: options.headers.clone(),
+            proxy: options.proxy.clone(),
+            http: HttpVersion::Http10,
+            close: !options.keep_alive,
+            rate: None,
+            arrivals: ArrivalKind::Constant,
+            connections: Some(options.concurrency),
+            clients: 1,
+            requests: Some(options.requests),
+            duration: options.time_limit,
+            warmup: Duration::ZERO,
+            connect_timeout: options.timeout,
+            timeout: options.timeout,
+            tls: secure.then(|| TlsPlan {
+                insecure: true,
+                version: options.tls_version,
+                alpn: Alpn::None,
+                resumption: false,
+                cert: options.certificate.clone(),
+                ..TlsPlan::default()
+            }),
+        },
+        path: None,
+        server: None,
+        target: TargetPlan::default(),
+        watch: WatchPlan::default(),
+        host: HostPlan { placement: Placement::Split, ..HostPlan::default() },
+        slo: None,
+    };
+    plan.check()?;
+    plan.watch.at = Some(plan.watch_at());
+    plan.load.settle_tls();
+    Ok(plan)
+}

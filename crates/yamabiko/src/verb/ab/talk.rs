@@ -1,0 +1,63 @@
+//! What ab prints besides its report.
+
+use std::fmt::Write;
+
+use lab::FirstExchange;
+use ledger::RequestRecord;
+use load::Target;
+use report::figures::plain;
+
+use crate::args::ab::Options;
+
+/// Who this is: as many lines as ab takes for it, in other words, since this is not ab.
+pub fn banner(html: bool) -> String {
+    let lines = [
+        format!(
+            "This is Yamabiko, Version {}, with the options and the layout of ApacheBench 2.3",
+            env!("CARGO_PKG_VERSION")
+        ),
+        "Figures that are not to be trusted are named on standard error".to_owned(),
+        "Every request is kept in the book: yamabiko report says more".to_owned(),
+    ];
+    if html {
+        let lines: String = lines.iter().map(|line| format!(" {line}<br>\n")).collect();
+        format!("<p>\n{lines}</p>\n<p>\n")
+    } else {
+        lines.join("\n") + "\n\n"
+    }
+}
+
+/// The line that stands while the run goes; its end comes with the run's where no progress is shown.
+pub fn benchmarking(options: &Options, progress: bool) -> String {
+    let host = Target::parse(&options.url).map(|target| target.host).unwrap_or_default();
+    let through = options.proxy.as_ref().map(|proxy| format!("[through {proxy}] ")).unwrap_or_default();
+    format!("Benchmarking {} {through}(be patient){}", plain(&host), if progress { "\n" } else { "..." })
+}
+
+/// What -v wants to know: the request, warnings and status codes of every response, and the first response's head.
+pub fn exchange(options: &Options, first: &FirstExchange, records: &[RequestRecord]) -> String {
+    let mut said = String::new();
+    if options.verbosity >= 2 {
+        let end =
+            first.request.windows(4).position(|window| window == b"\r\n\r\n").map_or(first.request.len(), |at| at + 4);
+        let method = options.method.as_str();
+        let _ = writeln!(said, "INFO: {method} header == \n---\n{}\n---", lines(&first.request[..end]));
+    }
+    if let (4.., Some(head)) = (options.verbosity, &first.response_head) {
+        let _ = writeln!(said, "LOG: header received:\n{}", lines(head));
+    }
+    for status in records.iter().map(|record| record.status).filter(|&status| status != 0) {
+        let _ = match options.verbosity {
+            2.. if status / 100 != 2 => writeln!(said, "WARNING: Response code not 2xx ({status})"),
+            3.. => writeln!(said, "LOG: Response code = {status}"),
+            _ => Ok(()),
+        };
+    }
+    said
+}
+
+/// A head, line by line; what is not text in it is escaped.
+fn lines(head: &[u8]) -> String {
+    let text = String::from_utf8_lossy(head);
+    text.split_inclusive('\n').map(|line| plain(line.trim_end_matches(['\r', '\n'])) + "\n").collect()
+}

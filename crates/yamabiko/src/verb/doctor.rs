@@ -1,0 +1,92 @@
+//! `yamabiko doctor`: what this machine can and cannot do, and how to mend it.
+
+use anyhow::Result;
+use ledger::DoctorDocument;
+use ledger::doctor::{Ability, AbilityState, MAIN_VERB};
+use store::Book;
+use suites::SuiteError;
+use suites::apache::Apache;
+use suites::httperf::Httperf;
+
+use super::bench::print;
+use crate::args;
+use crate::exit::Exit;
+use crate::terminal;
+
+/// Looks, tries, measures, and says so.
+pub fn run(arguments: &args::Doctor) -> Result<Exit> {
+    let book = Book::open()?;
+    let mut document = lab::doctor::examine(book.root(), arguments.quick)?;
+    document.verbs.push(koshien(&document, Apache::find().map(drop), Httperf::find().map(drop)));
+    if arguments.json {
+        print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
+    } else {
+        print(&report::terminal::doctor(&document, terminal::style()))?;
+    }
+    // Where the main job can be done this ends well, whatever else is lacking.
+    Ok(if document.ready() { Exit::Fine } else { Exit::Lacking })
+}
+
+/// What the lab can do, and two programs of others.
+fn koshien(document: &DoctorDocument, apache: Result<(), SuiteError>, httperf: Result<(), SuiteError>) -> Ability {
+    let lab = document.verb(MAIN_VERB).map_or(AbilityState::No, |ability| ability.state);
+    let missing = |found: Result<(), SuiteError>| match found {
+        Err(SuiteError::Missing { program, mend }) => Some((format!("{program} is not installed"), mend.to_owned())),
+        _ => None,
+    };
+    let (state, missing) = match (missing(apache), missing(httperf)) {
+        (Some(missing), _) => (AbilityState::No, Some(missing)),
+        (None, Some((what, mend))) => {
+            (lab.max(AbilityState::InPart), Some((format!("{what}: experiments 3 and 4 need it"), mend)))
+        }
+        (None, None) => (lab, None),
+    };
+    // What the machine lacks comes first: there is no use in installing programs that cannot be run.
+    let (why, mend) = match missing {
+        Some((why, mend)) if lab != AbilityState::No => (why, Some(mend)),
+        _ if lab == AbilityState::Works => (String::new(), None),
+        _ => (format!("as {MAIN_VERB}"), None),
+    };
+    Ability { verb: "reproduce koshien".into(), about: "a paper's experiments made again".into(), state, why, mend }
+}
+
+#[cfg(test)]
+mod tests {
+    use ledger::doctor::SCHEMA;
+
+    use super::*;
+
+    fn document(lab: AbilityState) -> DoctorDocument {
+        let main = Ability {
+            verb: MAIN_VERB.into(),
+            about: String::new(),
+            state: lab,
+            why: "reasons".into(),
+            mend: Some("root".into()),
+        };
+        DoctorDocument {
+            schema: SCHEMA.into(),
+            host: Default::default(),
+            verbs: vec![main],
+            findings: Vec::new(),
+            measured: None,
+        }
+    }
+
+    #[test]
+    fn a_reproduction_needs_the_lab_and_two_programs() {
+        let missing = |program, mend| Err(SuiteError::Missing { program, mend });
+        let of = |lab, apache, httperf| {
+            let ability = koshien(&document(lab), apache, httperf);
+            (ability.state, ability.why, ability.mend)
+        };
+        use AbilityState::{InPart, No, Works};
+        assert_eq!(of(Works, Ok(()), Ok(())), (Works, String::new(), None));
+        let (state, why, mend) = of(Works, missing("Apache", "install it"), Ok(()));
+        assert_eq!((state, why.as_str(), mend.as_deref()), (No, "Apache is not installed", Some("install it")));
+        let (state, why, _) = of(Works, Ok(()), missing("httperf", "install it"));
+        assert_eq!((state, why.as_str()), (InPart, "httperf is not installed: experiments 3 and 4 need it"));
+        let (state, why, mend) = of(No, missing("Apache", "install it"), Ok(()));
+        assert_eq!((state, why.as_str(), mend), (No, "as bench --server", None));
+    }
+}

@@ -1,0 +1,240 @@
+//! Effects as real sockets see them, through real devices and the kernels' own UDP and TCP.
+#![allow(clippy::disallowed_methods, reason = "tests of real time wait for it")]
+
+mod support {
+    #![allow(dead_code, reason = "each test uses what it needs")]
+    pub mod lab;
+    pub mod two_ends;
+}
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lab::places::SERVER;
+use ledger::DropCause;
+use sys::clock::monotonic_ns;
+
+use support::lab::{Room, str_of};
+use support::two_ends::{TwoEnds, assert_conserved, client_address};
+
+const PORT: u16 = 9000;
+
+/// Sends numbered datagrams from the client at least `gap` apart, for `lasts`. Gives when each was sent, and when it
+/// arrived, where it did.
+fn probes(ends: &TwoEnds, gap: Duration, lasts: Duration) -> Vec<(u64, Option<u64>)> {
+    let (client, server) = (ends.client(PORT), ends.server(PORT));
+    client.connect((SERVER, PORT)).unwrap();
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(move || {
+            let mut arrived = Vec::new();
+            let mut buffer = [0; 100];
+            // The first may be long under way, or in an outage; the end is when nothing comes any more.
+            let mut patience = 10;
+            while patience > 0 {
+                match server.recv(&mut buffer) {
+                    Ok(4) => arrived.push((u32::from_be_bytes(buffer[..4].try_into().unwrap()), monotonic_ns())),
+                    Ok(_) => {}
+                    Err(_) => patience -= 1,
+                }
+            }
+            arrived
+        });
+        let end = monotonic_ns() + lasts.as_nanos() as u64;
+        let mut sent = Vec::new();
+        while monotonic_ns() < end {
+            sent.push((monotonic_ns(), None));
+            client.send(&(sent.len() as u32 - 1).to_be_bytes()).unwrap();
+            std::thread::sleep(gap);
+        }
+        for (number, at) in receiver.join().unwrap() {
+            sent[number as usize].1.get_or_insert(at);
+        }
+        sent
+    })
+}
+
+#[test]
+fn gilbert_elliott_loses_in_runs() {
+    let ends = TwoEnds::new("rtt = \"2ms\"\nloss = \"ge:2%,25%\"");
+    let seen = probes(&ends, Duration::from_micros(300), Duration::from_secs(3));
+    let runs: Vec<usize> =
+        seen.chunk_by(|a, b| a.1.is_none() == b.1.is_none()).filter(|run| run[0].1.is_none()).map(<[_]>::len).collect();
+    let lost: usize = runs.iter().sum();
+    assert!(runs.len() >= 40, "{} runs among {}", runs.len(), seen.len());
+    // Runs are geometric with mean 1 / 0.25; five standard deviations of their mean.
+    let (mean, deviation) = (lost as f64 / runs.len() as f64, 3.5 / (runs.len() as f64).sqrt());
+    assert!((mean - 4.0).abs() < 5.0 * deviation, "mean run {mean} of {}", runs.len());
+    // Even loss of the same share would have runs of 1.08.
+    assert!(mean > 2.0, "{mean}");
+    let counters = ends.end();
+    assert_conserved(&counters);
+    assert_eq!(counters[0].dropped(DropCause::Loss), lost as u64);
+}
+
+/// The moments of a trace are those at which packets leave, to within a millisecond.
+#[test]
+fn a_trace_delivers_at_its_moments() {
+    let folder = std::env::temp_dir().join(format!("yamabiko-trace-{}", std::process::id()));
+    std::fs::write(&folder, "7\n20\n60\n61\n100\n").unwrap();
+    let ends = TwoEnds::new(&format!("rtt = \"10ms\"\nup = \"trace:{}\"\nqueue = \"1MB\"", folder.display()));
+    std::fs::remove_file(&folder).unwrap();
+    let (client, server) = (ends.client(PORT), ends.server(PORT));
+    client.connect((SERVER, PORT)).unwrap();
+    // IP packets of 1500 bytes: each takes the whole of an opportunity.
+    for _ in 0..100 {
+        client.send(&[0; 1472]).unwrap();
+    }
+    let mut buffer = [0; 2000];
+    let arrived: Vec<f64> = (0..100)
+        .map(|_| {
+            server.recv(&mut buffer).expect("all arrive: the queue holds them");
+            // Half of the RTT lies behind the bottleneck.
+            (monotonic_ns() - ends.start_ns) as f64 / 1e6 - 5.0
+        })
+        .collect();
+    // Where in the trace the first left; all others follow from it.
+    let moment = |number: usize| [7.0, 20.0, 60.0, 61.0, 100.0][number % 5] + 100.0 * (number / 5) as f64;
+    let first = (0..100).min_by(|&a, &b| {
+        let off = |number: usize| (arrived[0] - moment(number)).abs();
+        off(a).total_cmp(&off(b))
+    });
+    let first = first.unwrap();
+    let late: Vec<f64> = arrived.iter().enumerate().map(|(index, at)| at - moment(first + index)).collect();
+    assert!(late.iter().all(|&late| late > -0.1), "none early: {late:?}");
+    let on_time = late.iter().filter(|&&late| late < 1.0).count();
+    assert!(on_time >= 70, "within a millisecond {on_time} of 100: {late:?}");
+    assert_conserved(&ends.end());
+}
+
+/// From the first packet lost to the last, and from the last received before to the first after, lies the outage.
+#[test]
+fn an_outage_begins_and_ends_when_asked() {
+    let ends = TwoEnds::new("rtt = \"10ms\"\nchanges = [{ at = \"1s\", for = \"500ms\", outage = true }]");
+    let start_ns = ends.start_ns;
+    let seen = probes(&ends, Duration::from_micros(300), Duration::from_secs(2));
+    let lost: Vec<usize> = (0..seen.len()).filter(|&number| seen[number].1.is_none()).collect();
+    let (&first, &last) = (lost.first().expect("an outage"), lost.last().unwrap());
+    assert_eq!(lost.len(), last - first + 1, "one outage, without gaps");
+    let ms = |number: usize| (seen[number].0 - start_ns) as f64 / 1e6;
+    // A packet that is sent just before may wait at the device for the path to read it.
+    let (begins, ends_at) = (1000.0, 1500.0);
+    assert!(ms(first - 1) < begins + 0.1 && ms(first) > begins - 1.0 - READ_MS, "{} {}", ms(first - 1), ms(first));
+    assert!(ms(last) < ends_at + 0.1 && ms(last + 1) > ends_at - 1.0 - READ_MS, "{} {}", ms(last), ms(last + 1));
+    let counters = ends.end();
+    assert_conserved(&counters);
+    assert_eq!(counters[0].dropped(DropCause::Outage), lost.len() as u64);
+}
+
+/// What a packet may wait at a device on a busy machine, at the moment that counts.
+const READ_MS: f64 = 4.0;
+
+#[test]
+fn the_rtt_doubles() {
+    let ends = TwoEnds::new("rtt = \"20ms\"\nchanges = [{ at = \"1s\", rtt = \"x2\" }]");
+    let start_ns = ends.start_ns;
+    let seen = probes(&ends, Duration::from_millis(2), Duration::from_secs(2));
+    let median = |from_ms: f64, to_ms: f64| {
+        let mut delays: Vec<f64> = seen
+            .iter()
+            .filter(|(sent, _)| (from_ms..to_ms).contains(&((sent - start_ns) as f64 / 1e6)))
+            .map(|(sent, arrived)| (arrived.expect("nothing is lost") - sent) as f64 / 1e6)
+            .collect();
+        delays.sort_by(f64::total_cmp);
+        delays[delays.len() / 2]
+    };
+    // One way: half of it.
+    let (before, after) = (median(0.0, 990.0), median(1010.0, 2000.0));
+    assert!((10.0..12.0).contains(&before) && (20.0..22.0).contains(&after), "{before} {after}");
+    assert_conserved(&ends.end());
+}
+
+/// The median RTT of small packets beside a bulk TCP stream on the way down, after it has settled.
+fn rtt_beside_a_stream(queue: &str) -> f64 {
+    let ends = TwoEnds::new(&format!("rtt = \"20ms\"\ndown = \"5Mbit\"\n{queue}"));
+    let listener = ends.at_server(|| TcpListener::bind((SERVER, PORT))).unwrap();
+    let stream = ends.at_client(|| TcpStream::connect((SERVER, PORT))).unwrap();
+    let (mut from, _) = listener.accept().unwrap();
+    from.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut into = stream;
+    into.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let (client, server) = (ends.client(PORT), ends.server(PORT));
+    let over = AtomicBool::new(false);
+    let mut rtts = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let block = [0; 16 << 10];
+            while !over.load(Ordering::Relaxed) {
+                let _ = from.write(&block);
+            }
+        });
+        scope.spawn(|| {
+            let mut block = [0; 64 << 10];
+            while !over.load(Ordering::Relaxed) {
+                let _ = into.read(&mut block);
+            }
+        });
+        scope.spawn(|| echo(&server, &over));
+        // The stream fills the queue first; CoDel takes some hundred milliseconds to find its rate of drops.
+        std::thread::sleep(Duration::from_secs(3));
+        let to = SocketAddr::new(SERVER.into(), PORT);
+        let rtts: Vec<f64> = (0..60u32)
+            .filter_map(|number| {
+                let sent = monotonic_ns();
+                client.send_to(&number.to_be_bytes(), to).unwrap();
+                let mut buffer = [0; 4];
+                // One that was dropped, or an older one that is late, counts for nothing.
+                let rtt = match client.recv(&mut buffer) {
+                    Ok(4) if buffer == number.to_be_bytes() => Some((monotonic_ns() - sent) as f64 / 1e6),
+                    _ => None,
+                };
+                std::thread::sleep(Duration::from_millis(10));
+                rtt
+            })
+            .collect();
+        over.store(true, Ordering::Relaxed);
+        rtts
+    });
+    assert_conserved(&ends.end());
+    assert!(rtts.len() >= 20, "{rtts:?}");
+    rtts.sort_by(f64::total_cmp);
+    rtts[rtts.len() / 2]
+}
+
+fn echo(server: &UdpSocket, over: &AtomicBool) {
+    let mut buffer = [0; 100];
+    while !over.load(Ordering::Relaxed) {
+        if let Ok((length, from)) = server.recv_from(&mut buffer)
+            && from.ip() == client_address()
+        {
+            let _ = server.send_to(&buffer[..length], from);
+        }
+    }
+}
+
+/// A bulk stream fills what queue it is given; CoDel keeps it near its target of 5 ms.
+#[test]
+fn codel_keeps_the_queue_short() {
+    let whole = rtt_beside_a_stream("queue = \"200ms\"");
+    let codel = rtt_beside_a_stream("queue = \"200ms\"\naqm = \"codel\"");
+    assert!(whole > 100.0, "the whole queue is waited for: {whole} ms");
+    assert!(codel < 60.0, "20 ms of distance and a short queue: {codel} ms, with the whole queue {whole} ms");
+}
+
+/// The same through the command: times count from the start of the program, and the document names the cause.
+#[test]
+fn a_change_of_the_command_line_takes_place() {
+    let room = Room::new();
+    let report = room.file("net.json");
+    let change = "500ms for 700ms: outage";
+    let net = ["net", "--rtt", "10ms", "--change", change, "--json", str_of(&report), "--"];
+    let ping = "ping -n -q -c 40 -i 0.05 -W 1 server";
+    let pinged = room.run(&[&net[..], &ping.split(' ').collect::<Vec<_>>()].concat());
+    assert_eq!(pinged.code, Some(0), "some came back: {pinged}");
+    let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+    let lost = document["path"]["drops"]["outage"].as_u64().unwrap_or_else(|| panic!("no outage: {document}"));
+    // 700 ms of a ping each 50 ms, and those on the way back; a slow ping sends fewer.
+    assert!((4..=18).contains(&lost), "{lost} lost: {pinged}");
+    let name = document["path"]["profile"].as_str().unwrap();
+    assert!(name.ends_with("at 500ms for 700ms: outage"), "{name}");
+}

@@ -1,0 +1,84 @@
+//! A server of a few lines for odd answers, in the process of the test.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// A server that answers each request as the function says, by its number; `None` closes. It keeps what it was sent. Its
+/// threads end with the process of the test.
+pub struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+/// All bytes of an answer, by the number of its request.
+pub type Answer = fn(usize) -> Option<Vec<u8>>;
+
+impl Server {
+    /// At a port of its own on loopback.
+    pub fn start(answer: Answer) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&heads);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let kept = Arc::clone(&kept);
+                std::thread::spawn(move || serve(stream.unwrap(), answer, &kept));
+            }
+        });
+        Server { address, heads }
+    }
+
+    /// A page of it.
+    pub fn url(&self) -> String {
+        format!("http://{}/page", self.address)
+    }
+
+    /// Heads of the requests so far.
+    pub fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+}
+
+fn serve(mut stream: TcpStream, answer: Answer, kept: &Mutex<Vec<String>>) {
+    let mut read = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let Some(end) = read.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4) else {
+            match stream.read(&mut buffer) {
+                Ok(0) | Err(_) => return,
+                Ok(length) => read.extend_from_slice(&buffer[..length]),
+            }
+            continue;
+        };
+        let head = String::from_utf8(read[..end].to_vec()).unwrap();
+        let field =
+            |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).map(str::to_owned);
+        let body: usize = field("Content-Length:").map_or(0, |length| length.parse().unwrap());
+        if read.len() < end + body {
+            let length = stream.read(&mut buffer).unwrap();
+            read.extend_from_slice(&buffer[..length]);
+            continue;
+        }
+        read.drain(..end + body);
+        let keep = field("Connection:").is_some_and(|value| value.eq_ignore_ascii_case("keep-alive"));
+        let number = {
+            let mut kept = kept.lock().unwrap();
+            kept.push(head);
+            kept.len() - 1
+        };
+        let Some(bytes) = answer(number) else { return };
+        if stream.write_all(&bytes).is_err() || !keep {
+            return;
+        }
+    }
+}
+
+/// A whole response of HTTP/1.1 that offers to keep the connection.
+pub fn response(status: &str, body: usize) -> Option<Vec<u8>> {
+    let head =
+        format!("HTTP/1.1 {status}\r\nServer: test/1 (x)\r\nConnection: keep-alive\r\nContent-Length: {body}\r\n\r\n");
+    Some([head.as_bytes(), &vec![b'a'; body]].concat())
+}

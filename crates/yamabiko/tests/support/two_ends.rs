@@ -1,0 +1,131 @@
+//! The lab's two ends with a path between them, in the test's own process: what its sockets see is what the path does.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use lab::drive::progress::Progress;
+use lab::drive::{Drive, Driven};
+use lab::host::CorePlan;
+use lab::places::{self, Places, SERVER};
+use lab::plan::{Engine, PathPlan, ServerTcp, Wait};
+use ledger::Direction;
+use path::Counters;
+use sys::clock::{Clock, monotonic_ns};
+use sys::sched::{RealTimeRight, Urgency};
+use sys::signal::Wake;
+
+/// Both ends, while the path runs on a thread of its own; ended by [`TwoEnds::end`], or when dropped.
+pub struct TwoEnds {
+    places: Places,
+    progress: Arc<Progress>,
+    stop: Arc<Wake>,
+    thread: Option<JoinHandle<Driven>>,
+    /// CLOCK_MONOTONIC of the moment from which the path's changes count.
+    pub start_ns: u64,
+}
+
+impl TwoEnds {
+    /// With the path of a plan's `[path]`, for one client.
+    pub fn new(path: &str) -> Self {
+        let plan: PathPlan = toml::from_str(path).unwrap_or_else(|error| panic!("{error}\n{path}"));
+        let spec = lab::distances::spec(&plan, 1).unwrap();
+        let rootless = places::gain_privilege().unwrap();
+        let mut places = Places::new(None, &CorePlan::default(), None, rootless).unwrap();
+        // One that fills queues: a host whose default is bbr would hide them.
+        let tcp = ServerTcp { initcwnd: None, cc: Some("cubic".into()) };
+        let mut path = places.connect(&spec, true, &tcp, &CorePlan::default(), 1).expect("a path between them");
+        let progress = Arc::new(Progress::default());
+        let stop = Arc::new(Wake::new().unwrap());
+        let clock = Clock::start();
+        let (now, now_ns) = (clock.now(), monotonic_ns());
+        path.set_start(now);
+        let thread = std::thread::spawn({
+            let (progress, stop) = (Arc::clone(&progress), Arc::clone(&stop));
+            move || {
+                let right = RealTimeRight::take();
+                let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
+                wanted.apply_to_this_thread();
+                let drive = Drive {
+                    clock,
+                    wait: Wait::default(),
+                    engine: Engine::default(),
+                    path: Some(path),
+                    load: None,
+                    progress,
+                    stop: stop.as_fd(),
+                    drain: Duration::ZERO,
+                    grace: Duration::ZERO,
+                };
+                drive.run().expect("the path runs")
+            }
+        });
+        TwoEnds { places, progress, stop, thread: Some(thread), start_ns: now_ns }
+    }
+
+    /// A socket at the server's end.
+    pub fn server(&self, port: u16) -> UdpSocket {
+        let address = SocketAddr::new(SERVER.into(), port);
+        receiving(self.places.server_net.run(|| UdpSocket::bind(address)).unwrap().unwrap())
+    }
+
+    /// A socket of the client.
+    pub fn client(&self, port: u16) -> UdpSocket {
+        let address = SocketAddr::new(client_address(), port);
+        receiving(self.places.client_net.run(|| UdpSocket::bind(address)).unwrap().unwrap())
+    }
+
+    /// Does something at the server's end, such as listening.
+    pub fn at_server<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.places.server_net.run(work).unwrap()
+    }
+
+    /// Does something at the client's end.
+    pub fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.places.client_net.run(work).unwrap()
+    }
+
+    /// Ends the path; its counters, up and down, after everything that was held was given up.
+    pub fn end(mut self) -> [Counters; 2] {
+        let path = self.join().path.expect("the loop gives the path back");
+        [Direction::Up, Direction::Down].map(|direction| path.network().counters(direction).clone())
+    }
+
+    fn join(&mut self) -> Driven {
+        self.progress.ask(1);
+        self.stop.wake();
+        self.thread.take().expect("it is ended once").join().expect("the path does not panic")
+    }
+}
+
+impl Drop for TwoEnds {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.join();
+        }
+    }
+}
+
+/// The one client.
+pub fn client_address() -> IpAddr {
+    places::client_address(0, SERVER.into())
+}
+
+fn receiving(socket: UdpSocket) -> UdpSocket {
+    sys::socket::set_receive_buffer(&socket, 16 << 20).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    socket
+}
+
+/// In each direction: what came in and what the path added is what went out, was dropped, or is held.
+pub fn assert_conserved(counters: &[Counters; 2]) {
+    for counters in counters {
+        assert_eq!(
+            counters.accepted + counters.duplicated,
+            counters.delivered + counters.dropped_in_all() + counters.held,
+            "{counters:?}"
+        );
+    }
+}

@@ -1,0 +1,52 @@
+//! An ordinary user of this machine, made out of root.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::lab::{Output, Room, set_mode, str_of, yamabiko};
+
+/// User 65534 with a copy of the program that it may run.
+pub struct User {
+    pub room: Room,
+    pub program: PathBuf,
+}
+
+/// What the user finds at /dev/net/tun.
+#[derive(Clone, Copy)]
+pub enum Tun {
+    ForAll,
+    ForRoot,
+    Missing,
+}
+
+impl User {
+    pub fn new() -> User {
+        let room = Room::new();
+        let program = room.path().join("yamabiko");
+        fs::copy(yamabiko(), &program).unwrap();
+        set_mode(&program, 0o755);
+        User { room, program }
+    }
+
+    /// Runs the program as that user. The device is one of a mount namespace that ends with it: this machine's own is
+    /// left alone.
+    pub fn run(&self, tun: Tun, arguments: &[&str]) -> Output {
+        let device = match tun {
+            Tun::ForAll => "mknod -m 666 /dev/net/tun c 10 200",
+            Tun::ForRoot => "mknod -m 600 /dev/net/tun c 10 200",
+            Tun::Missing => "true",
+        };
+        let script = format!(
+            "mount -t tmpfs -o mode=755 tmpfs /dev/net && {device} && \
+             exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups \"$@\""
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &script, "sh", str_of(&self.program)]).args(arguments);
+        command.stdin(Stdio::null());
+        self.room.start_command(command).finish()
+    }
+}
+
+/// Who is nobody.
+pub const NOBODY: u32 = 65534;
