@@ -163,7 +163,7 @@ fn measure(plan: &CheckPlan, asked: &PathSpec, ends: &Ends) -> Result<(Vec<Row>,
             for up in [true, false] {
                 if let Some(flood) = ask::flood(asked, group.client, up) {
                     let got = ends.flood(group.client, asked, up, &flood, floods)?;
-                    rows.push(judge::rate(group, up, &flood, got));
+                    rows.push(judge::rate(group, up, &flood, got, floods));
                 }
             }
         }

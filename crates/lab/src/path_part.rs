@@ -105,6 +105,9 @@ fn direction(counters: &Counters) -> PathDirection {
             .map(|&cause| (cause.name().to_owned(), counters.drops[cause.index()]))
             .filter(|&(_, count)| count > 0)
             .collect::<BTreeMap<_, _>>(),
+        duplicated: counters.duplicated,
+        corrupted: counters.corrupted,
+        reordered: counters.reordered,
     }
 }
 

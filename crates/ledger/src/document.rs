@@ -404,6 +404,15 @@ pub struct PathDirection {
     pub held: u64,
     /// Wire packets dropped, by cause.
     pub drops: BTreeMap<String, u64>,
+    /// Wire packets that the path made in addition, as asked. Always: packets + duplicated = delivered + dropped + held.
+    #[serde(default)]
+    pub duplicated: u64,
+    /// Wire packets in which a bit was inverted, as asked.
+    #[serde(default)]
+    pub corrupted: u64,
+    /// Wire packets held back so that others could overtake them, as asked.
+    #[serde(default)]
+    pub reordered: u64,
 }
 
 /// The server's processes over the measured phase.

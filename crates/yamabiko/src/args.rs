@@ -1,7 +1,7 @@
 //! Arguments as typed. What they mean is decided in [`plan`].
 
-mod doctor;
 pub mod ab;
+mod doctor;
 mod learn;
 mod load;
 pub mod path;
@@ -21,8 +21,8 @@ use lab::plan::To;
 use lab::slo::Slo;
 use units::{Bytes, parse_duration};
 
-pub use self::doctor::Doctor;
 pub use self::ab::Ab;
+pub use self::doctor::Doctor;
 pub use self::learn::{By, Learn};
 pub use self::load::{Arrivals, Http, LoadOptions, MethodName, TlsOptions};
 pub use self::path::PathOptions;

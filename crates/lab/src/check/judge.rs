@@ -1,5 +1,7 @@
 //! Asked beside got.
 
+use std::time::Duration;
+
 use path::PathSpec;
 
 use super::ask::{self, Flood, Group, HEADERS};
@@ -181,9 +183,10 @@ const RATE_MOST: f64 = 1.03;
 const RATE_LEAST_EARLY: f64 = 0.85;
 
 /// The rate of a flood.
-pub(super) fn rate(group: &Group, up: bool, flood: &Flood, got: Flooded) -> Row {
+pub(super) fn rate(group: &Group, up: bool, flood: &Flood, got: Flooded, lasts: Duration) -> Row {
     let least = if flood.early_drops { RATE_LEAST_EARLY } else { RATE_LEAST };
-    let between = [flood.asked * least, flood.asked * RATE_MOST];
+    let blur = flood.variation_s / lasts.as_secs_f64();
+    let between = [flood.asked * (least - blur).max(0.0), flood.asked * (RATE_MOST + blur)];
     let mut row = Row::judged(named("rate", up, group), flood.asked, got.got, between, Unit::BitsPerSecond);
     // A machine that cannot send so much says nothing about the path.
     if !flood.constant || (got.sent < flood.asked * 1.05 && row.state == State::Outside && got.got < flood.asked) {
@@ -223,8 +226,9 @@ mod tests {
     #[test]
     fn a_rate_that_was_not_sent_is_not_judged() {
         let group = Group { client: 0, clients: 1, alone: true };
-        let flood = Flood { payload: 1472, per_second: 1.0, asked: 1e6, early_drops: false, constant: true };
-        let state = |sent, got| rate(&group, true, &flood, Flooded { sent, got }).state;
+        let flood =
+            Flood { payload: 1472, per_second: 1.0, asked: 1e6, early_drops: false, constant: true, variation_s: 0.0 };
+        let state = |sent, got| rate(&group, true, &flood, Flooded { sent, got }, Duration::from_secs(1)).state;
         assert_eq!(state(1.3e6, 1e6), State::Within);
         assert_eq!(state(1.3e6, 0.9e6), State::Outside);
         assert_eq!(state(1.3e6, 1.1e6), State::Outside);

@@ -61,7 +61,7 @@ impl CoDel {
             self.is_dropping = true;
             // Soon after the last time the rate that controlled the queue then is a good one to begin with.
             let delta = self.count - self.last_count;
-            let is_soon = now.saturating_sub(self.drop_next) < 16 * self.interval;
+            let is_soon = now.saturating_sub(self.drop_next) < self.interval.saturating_mul(16);
             self.count = if delta > 1 && is_soon { delta } else { 1 };
             self.drop_next = self.control_law(now);
             self.last_count = self.count;

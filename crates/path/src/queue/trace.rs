@@ -38,7 +38,7 @@ impl Opportunities {
         let (since, length) = (at.saturating_sub(self.zero), self.length());
         let (round, within) = (since / length, since % length);
         let moments = self.trace.moments_ms();
-        let passed = moments.partition_point(|&moment| moment * NANOS_PER_MS <= within) as u64;
+        let passed = moments.partition_point(|&moment| moment.saturating_mul(NANOS_PER_MS) <= within) as u64;
         self.next = round * moments.len() as u64 + passed;
         self.next(start)
     }
@@ -90,7 +90,8 @@ impl Opportunities {
     fn moment(&self, opportunity: u64) -> u64 {
         let moments = self.trace.moments_ms();
         let (round, within) = (opportunity / moments.len() as u64, opportunity % moments.len() as u64);
-        let since = round.saturating_mul(self.length()).saturating_add(moments[within as usize] * NANOS_PER_MS);
+        let since =
+            round.saturating_mul(self.length()).saturating_add(moments[within as usize].saturating_mul(NANOS_PER_MS));
         self.zero.saturating_add(since)
     }
 

@@ -23,7 +23,16 @@ pub(super) fn path(page: &mut Page, path: &Path) {
             counted(&path.drops)
         ),
     };
-    page.entry("packets", &format!("{} ({}), {drops}", count(path.packets), bytes(path.bytes)));
+    let made: String = [
+        ("duplicated", path.up.duplicated + path.down.duplicated),
+        ("corrupted", path.up.corrupted + path.down.corrupted),
+        ("held back", path.up.reordered + path.down.reordered),
+    ]
+    .iter()
+    .filter(|(_, packets)| *packets > 0)
+    .map(|(what, packets)| format!("; {} {what}", count(*packets)))
+    .collect();
+    page.entry("packets", &format!("{} ({}), {drops}{made}", count(path.packets), bytes(path.bytes)));
     let mut rows = vec![("RTT asked", &path.asked_rtt_ns)];
     rows.extend(path.got_rtt_ns.as_ref().map(|q| ("RTT got", q)));
     rows.extend(path.rtt_error_ns.as_ref().map(|q| ("got less asked", q)));

@@ -41,7 +41,7 @@ pub fn request(number: u64) -> RequestRecord {
         status: if failed { 0 } else { 200 },
         bytes_received: if failed { 0 } else { 10_240 },
         head_bytes: if failed { 0 } else { 240 },
-        keeps_connection: !failed && number % 2 == 0,
+        keeps_connection: !failed && number.is_multiple_of(2),
         bytes_sent: 80,
         failure: failed.then_some(FailureCause::ResponseTimeout),
     }

@@ -125,7 +125,7 @@ fn serve(mut stream: TcpStream, config: Arc<ServerConfig>, manners: Manners) -> 
     match manners {
         Manners::Hangs => return stream.read(&mut bytes).map(drop),
         Manners::Plain => {
-            stream.read(&mut bytes)?;
+            let _ = stream.read(&mut bytes)?;
             return stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
         }
         Manners::Polite | Manners::Rude | Manners::RudeButWhole => {}
