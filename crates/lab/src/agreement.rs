@@ -1,7 +1,7 @@
 //! Whether load and wire tell the same story, request by request.
 //!
-//! A request of the load and one of the wire are the same if they are on the same port of the same client and the wire
-//! saw the request's first byte between the load's start of it and its end. Requests on one port follow one another
+//! A request of the load and one of the wire are the same if they are on the same port of the same client, to the same
+//! server, and the wire saw the request's first byte between the load's start of it and its end. Requests on one port follow one another
 //! (the load does not pipeline), so these spans do not overlap and at most one fits: no counting on order, which one
 //! missing record would shift for good.
 //!
@@ -23,10 +23,14 @@
 //! on links that only delay.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 
 use ledger::{ConnectionRecord, RequestRecord, WireRequest};
 use load::ConnectionEnd;
 use units::Timestamp;
+
+use crate::places::target::Reach;
+use crate::recorder::Called;
 
 mod signed;
 
@@ -44,6 +48,8 @@ pub struct Agreement {
     measured_from: Timestamp,
     /// Where each open connection of the load is on the wire.
     ports: HashMap<u64, Place>,
+    /// Servers that the wire knows by another address than clients connect to.
+    rewritten: HashMap<IpAddr, IpAddr>,
     waiting: HashMap<Place, Waiting>,
     held: usize,
     /// Only connections can be told of: the wire cannot read requests inside TLS.
@@ -53,8 +59,9 @@ pub struct Agreement {
     counts: Agreed,
 }
 
-/// A client and its port.
-type Place = (u32, u16);
+/// A client, its port, and the server's address as the wire has it: the kernel gives one port of a client to connections
+/// to two servers at once.
+type Place = (u32, u16, IpAddr);
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -137,6 +144,7 @@ impl Agreement {
             rtts_ns,
             measured_from,
             ports: HashMap::new(),
+            rewritten: HashMap::new(),
             waiting: HashMap::new(),
             held: 0,
             connections_only: false,
@@ -150,10 +158,17 @@ impl Agreement {
         Agreement { connections_only: true, ..self }
     }
 
-    /// The load called connect: `connection` of `client` is on `port`. Before any of its requests.
-    pub fn load_called(&mut self, connection: u64, client: u32, port: u16) {
+    /// Knows servers by the addresses that they have on the wire, where the path writes others in their place.
+    pub fn with_servers(mut self, reaches: &[Reach]) -> Self {
+        self.rewritten = reaches.iter().map(|reach| (reach.connect, reach.at_server())).collect();
+        self
+    }
+
+    /// The load called connect on a connection. Before any of its requests.
+    pub fn load_called(&mut self, called: &Called) {
         self.counts.load_called += 1;
-        self.ports.insert(connection, (client, port));
+        let server = self.rewritten.get(&called.server).copied().unwrap_or(called.server);
+        self.ports.insert(called.connection, (called.client, called.port, server));
     }
 
     /// A request of the load ended.
@@ -196,7 +211,7 @@ impl Agreement {
         }
         // Any other answer to nothing is a request that the load cannot know.
         let Some(first_at) = request.request_first_at.or(request.response_first_at) else { return };
-        let place = (client, request.client.port());
+        let place = (client, request.client.port(), request.server.ip());
         let waiting = self.waiting.entry(place).or_default();
         waiting.wire.push_back(Wired {
             connection: request.connection,
@@ -219,7 +234,7 @@ impl Agreement {
             return self.counts.differ(first.service_ns, syn_at, first.last_at, first.rtt_ns);
         }
         // A recorder that is behind has the whole connection from the wire before its first request from the load.
-        let place = record.client_index.map(|client| (client, record.client.port()));
+        let place = record.client_index.map(|client| (client, record.client.port(), record.server.ip()));
         let waiting = place.and_then(|place| self.waiting.get_mut(&place)).into_iter().flat_map(|it| &mut it.wire);
         for wire in waiting.filter(|wire| wire.connection == record.connection && wire.index == 0) {
             wire.syn_at = Some(syn_at);

@@ -182,6 +182,7 @@ pub fn bench(
         port,
         cores: &cores,
         folder: folder.as_ref(),
+        reaches: places.as_ref().map_or(&[][..], |places| &places.reaches),
     };
     let (watching, wire) = taps.map(|taps| witness::start(taps, &setting)).transpose()?.unzip();
     let notes_ports = watching.is_some();
@@ -189,6 +190,8 @@ pub fn bench(
         .map_err(LabError::system("start the recorder"))?;
 
     let has_path = path_io.is_some();
+    // Without a witness a server of the lab may never hear of the end, for it ends as well; others live on.
+    let carries_end = notes_ports || places.as_ref().is_some_and(|places| !places.reaches.is_empty());
     let source: crate::drive::load_io::SourceAddress = if has_path {
         Box::new(|client, server| Some(places::client_address(client, server)))
     } else {
@@ -221,7 +224,7 @@ pub fn bench(
             progress: Arc::clone(&progress),
             stop: stop.as_fd(),
             drain: plan.load.connect_timeout + plan.load.timeout,
-            grace: spec.as_ref().filter(|_| notes_ports).map_or(Duration::ZERO, distances::grace),
+            grace: spec.as_ref().filter(|_| carries_end).map_or(Duration::ZERO, distances::grace),
         };
         let net = match &places {
             Some(places) => Some(places.client_net.try_clone().map_err(LabError::environment)?),

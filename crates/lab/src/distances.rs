@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use path::{ChangeKind, ClientPath, EffectSpec, Override, PathSpec, Profile, ProfileError, Propagation, Rate, Where};
+use path::{
+    Change, ChangeKind, ClientPath, EffectSpec, Override, PathSpec, Profile, ProfileError, Propagation, Rate, Where,
+};
 use units::time::text::exact;
 
 use crate::plan::PathPlan;
@@ -134,7 +136,7 @@ fn is_near(client: &ClientPath) -> bool {
 }
 
 /// The longest RTT that any client has at any time by its delays: where it follows a file the longest in the file, and
-/// multiplied by every change that could fall together. Waiting in queues is not in it.
+/// multiplied by the changes that fall together. Waiting in queues is not in it.
 pub fn longest_rtt(spec: &PathSpec) -> Duration {
     // What changes multiply, and what they do not.
     let longest = |link: &path::LinkSpec| {
@@ -151,20 +153,44 @@ pub fn longest_rtt(spec: &PathSpec) -> Duration {
         let delays = most.saturating_add(link.delay().saturating_sub(mean));
         (delays, held.fold(link.variation(), Duration::saturating_add))
     };
+    // Neighbours are mostly of one class, whom the same changes concern.
+    let mut known = (Vec::new(), 1.0);
     let rtts = (0u32..).zip(&spec.clients).map(|(number, client)| {
-        let factors = spec.changes.iter().map(|change| match (&change.place, change.kind) {
-            (Where::Clients(members), ChangeKind::Delay(factor)) if members.contains(&number) => {
-                factor.value().max(1.0)
-            }
-            _ => 1.0,
-        });
-        let factor: f64 = factors.product();
+        let concerns = |change: &&Change| matches!(&change.place, Where::Clients(members) if members.contains(&number));
+        let numbered = spec.changes.iter().enumerate().filter(|(_, change)| concerns(change));
+        let ours: Vec<usize> = numbered.map(|(index, _)| index).collect();
+        if ours != known.0 {
+            let factor = largest_factor(ours.iter().map(|&index| &spec.changes[index]));
+            known = (ours, factor);
+        }
+        let factor = known.1;
         let ((up, up_added), (down, down_added)) = (longest(&client.up), longest(&client.down));
         // A factor that makes nonsense of a distance must not make a panic of it.
         let seconds = ((up + down).as_secs_f64() * factor).min(LONGEST.as_secs_f64());
         Duration::from_secs_f64(seconds).saturating_add(up_added).saturating_add(down_added)
     });
     rtts.max().unwrap_or_default()
+}
+
+/// The largest factor, at least 1, by which changes of delays that fall together multiply them at any time.
+fn largest_factor<'a>(changes: impl Iterator<Item = &'a Change>) -> f64 {
+    let spans: Vec<(Duration, Option<Duration>, f64)> = changes
+        .filter_map(|change| match change.kind {
+            ChangeKind::Delay(factor) => {
+                let end = change.lasts.map(|lasts| change.at.saturating_add(lasts));
+                Some((change.at, end, factor.value().max(1.0)))
+            }
+            _ => None,
+        })
+        .collect();
+    // It is reached where one begins.
+    let at = |moment: Duration| {
+        let holds = |&&(from, end, _): &&(Duration, Option<Duration>, f64)| {
+            from <= moment && end.is_none_or(|end| moment < end)
+        };
+        spans.iter().filter(holds).map(|(_, _, factor)| factor).product()
+    };
+    spans.iter().map(|&(from, _, _)| at(from)).fold(1.0, f64::max)
 }
 
 /// Where the longest RTT is cut: an hour.
@@ -190,8 +216,11 @@ pub fn keeps_time(spec: &PathSpec) -> bool {
 /// there and back, half of it again, and time for the ends to answer.
 pub fn grace(spec: &PathSpec) -> Duration {
     let longest = longest_rtt(spec);
-    longest + longest / 2 + ANSWER
+    (longest + longest / 2 + ANSWER).min(GRACE_MAX)
 }
+
+/// Nobody waits longer for a run to end, however far away its clients are.
+const GRACE_MAX: Duration = Duration::from_secs(60);
 
 /// The ends' kernels answer a FIN within microseconds; their programs, within this.
 const ANSWER: Duration = Duration::from_millis(100);

@@ -208,13 +208,17 @@ impl Drive<'_> {
         let (mut heard, mut health) = (begun, Health::default());
         loop {
             let Some(path) = &mut self.path else { return Ok(()) };
+            if path.next_due().is_some() {
+                // What arrives now is answered at once, but the answer is not read yet.
+                heard = self.clock.now();
+            }
             path.release(&self.clock)?;
             let (now, due) = (self.clock.now(), path.next_due());
             let silent = due.is_none() && now.since(heard) >= SILENCE;
             if silent || now >= deadline || self.progress.asked() >= 2 {
                 return Ok(());
             }
-            let next = due.unwrap_or(heard + SILENCE).min(deadline);
+            let next = if path.has_unread() { now } else { due.unwrap_or(heard + SILENCE).min(deadline) };
             let ready = self.wait_until(next, poller, timer, &mut health)?;
             if self.read_path()? {
                 heard = self.clock.now();

@@ -94,6 +94,11 @@ pub fn net(
             path::AddressPlan::CLIENTS_MAX
         )));
     }
+    plan.path.check().map_err(LabError::Plan)?;
+    plan.watch.check().map_err(LabError::Plan)?;
+    if let Some(server) = &plan.server {
+        server.check().map_err(LabError::Plan)?;
+    }
     let spec = distances::spec(&plan.path, plan.clients)?;
     let clients = &spec.clients[..];
     let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
@@ -129,6 +134,10 @@ pub fn net(
     places.client_net = program.net().try_clone().map_err(LabError::environment)?;
     let tcp = plan.server.as_ref().map_or(&plan.target.tcp, |server| &server.tcp);
     let mut path_io = places.connect(&spec, plan.path.offload, tcp, &CorePlan::default(), plan.seed)?;
+    if far.is_empty() {
+        let count = plan.server.as_ref().map_or(1, |server| server.addresses);
+        places.require_family(plan.target.family.choose(&target::lab_addresses(count)).into_iter())?;
+    }
     if let Some(place) = &mut places.server {
         place.go().map_err(LabError::plan)?;
         // Nobody said which port it listens on; a server that cannot start is told apart from one that can.
@@ -191,7 +200,8 @@ pub fn net(
             progress: Arc::clone(&progress),
             stop: stop.as_fd(),
             drain: Duration::ZERO,
-            grace: if at == WatchAt::None { Duration::ZERO } else { distances::grace(&spec) },
+            // A server of the lab that nobody watches ends as well, others live on.
+            grace: if at == WatchAt::None && far.is_empty() { Duration::ZERO } else { distances::grace(&spec) },
         };
         let core = cores.loop_core();
         let keeps_time = distances::keeps_time(&spec);

@@ -386,7 +386,19 @@ impl Plan {
                     .into(),
             );
         }
+        if let (Some(proxy), false) = (&load.proxy, self.target.addresses.is_empty()) {
+            return refuse(format!(
+                "[target] addresses (--to) are the URL's host's, but with a proxy (--proxy {proxy}) that is the proxy's to \
+                 find: leave one of the two out"
+            ));
+        }
         load.check_tls().map_err(PlanError::Contradiction)?;
+        if load.secure() && self.host.engine == Engine::IoUring {
+            return refuse(
+                "engine = \"io_uring\" (--engine) has no way for https:// URLs yet: write epoll, or leave it out"
+                    .into(),
+            );
+        }
         if let Some(path) = &self.path {
             path.check().map_err(PlanError::Contradiction)?;
         }

@@ -3,6 +3,7 @@
 //! The loop hands over batches and never waits: a batch that does not fit in the queue stays with the loop until the
 //! next turn. Nothing is sampled; if the loop's own store overflows, the records lost are counted and the gate says so.
 
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -35,7 +36,7 @@ struct Batch {
     second: Option<(u32, SecondLevels)>,
 }
 
-/// A connection on which connect was called: its number, its client, its local port.
+/// A connection on which connect was called, and where it is on the wire.
 #[derive(Clone, Copy, Debug)]
 pub struct Called {
     /// Sequence number of the connection in the run.
@@ -44,6 +45,8 @@ pub struct Called {
     pub client: u32,
     /// The port that the kernel chose.
     pub port: u16,
+    /// The address connected to.
+    pub server: IpAddr,
 }
 
 /// The wire's records and what is made of them.
@@ -212,7 +215,7 @@ fn record(
         if let Some(wire) = &mut wire {
             wire.take_waiting();
             if let Some(agreement) = wire.book.agreement() {
-                batch.called.iter().for_each(|call| agreement.load_called(call.connection, call.client, call.port));
+                batch.called.iter().for_each(|call| agreement.load_called(call));
                 batch.requests.iter().for_each(|request| agreement.load_request(request));
                 batch.connections.iter().for_each(|end| agreement.load_connection(end));
             }

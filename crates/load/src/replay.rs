@@ -8,7 +8,8 @@
 //! client, in the order of first appearance, so its requests come from one address and one distance. Times count
 //! from the first request. A log in whole seconds does not say when within a second a request came: those of one
 //! second are spread evenly over it, in the order of the log, which keeps the rate of every second and invents no
-//! volleys.
+//! volleys. A log that tells fractions on any line is taken at its word on all: some writers leave out a fraction that
+//! is zero.
 
 mod combined;
 mod json;
@@ -102,6 +103,8 @@ pub struct LoggedArrival {
 #[derive(Debug, Default)]
 pub struct Reader {
     lines: Vec<Kept>,
+    /// A line told a fraction of a second.
+    is_fine: bool,
     clients: HashMap<String, u32>,
     requests: HashMap<(String, String), u32>,
     in_order: Vec<(String, String)>,
@@ -110,7 +113,6 @@ pub struct Reader {
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     at_unix_ns: i128,
-    is_fine: bool,
     client: u32,
     request: u32,
 }
@@ -126,7 +128,8 @@ impl Reader {
             in_order.push(request.clone());
             next
         });
-        self.lines.push(Kept { at_unix_ns: line.at_unix_ns, is_fine: line.is_fine, client, request });
+        self.is_fine |= line.is_fine;
+        self.lines.push(Kept { at_unix_ns: line.at_unix_ns, client, request });
     }
 
     /// Number of lines taken in.
@@ -158,13 +161,13 @@ impl Reader {
             // Lines of the same moment whose log tells whole seconds share that second.
             let same = self.lines[at..].iter().take_while(|other| other.at_unix_ns == line.at_unix_ns).count();
             for (place, line) in self.lines[at..at + same].iter().enumerate() {
-                let within = if line.is_fine { 0 } else { SECOND_NS * place as i128 / same as i128 };
+                let within = if self.is_fine { 0 } else { SECOND_NS * place as i128 / same as i128 };
                 replay.arrivals.push(LoggedArrival {
                     offset: scaled(line.at_unix_ns - first + within),
                     client: line.client % replay.clients,
                     request: line.request,
                 });
-                end_ns = end_ns.max(line.at_unix_ns + if line.is_fine { 0 } else { SECOND_NS });
+                end_ns = end_ns.max(line.at_unix_ns + if self.is_fine { 0 } else { SECOND_NS });
             }
             at += same;
         }
@@ -173,13 +176,18 @@ impl Reader {
     }
 }
 
-/// The path of a request target: in origin form, or of an absolute URL, as a proxy logs it.
+/// The path of a request target: in origin form, or of an absolute URL, as a proxy logs it. What would end the request
+/// line is in no target: replayed, it would be another request than the one logged.
 fn path_of(target: &str) -> Result<&str, LineError> {
+    if target.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err(LineError::NoPath);
+    }
     if target.starts_with('/') {
         return Ok(target);
     }
     let rest = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://")).ok_or(LineError::NoPath)?;
-    rest.find('/').map(|at| &rest[at..]).ok_or(LineError::NoPath)
+    let end = rest.find(['/', '?']).ok_or(LineError::NoPath)?;
+    if rest[end..].starts_with('/') { Ok(&rest[end..]) } else { Err(LineError::NoPath) }
 }
 
 const SECOND_NS: i128 = 1_000_000_000;

@@ -14,6 +14,7 @@ mod uring;
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use crate::spec::{ServeError, system};
 
@@ -53,7 +54,7 @@ pub struct MaxSpec {
     pub engine: Engine,
 }
 
-/// The longest body: it is kept in memory once a thread.
+/// The longest body: it is kept in memory three times, after the heads of the three kinds of answers.
 pub const BODY_BYTES_MAX: usize = 1 << 30;
 
 /// A client that asks for so many answers and takes none is shown the door.
@@ -94,11 +95,11 @@ pub fn serve_max(
 #[derive(Debug)]
 pub(crate) struct Answers {
     /// To HTTP/1.1, to HTTP/1.0 with keep-alive, and with `Connection: close`: head and body.
-    whole: [Box<[u8]>; 3],
+    whole: [Arc<[u8]>; 3],
     /// Bytes of each head alone.
     heads: [usize; 3],
     /// To what is no request: always closes.
-    refusal: Box<[u8]>,
+    refusal: Arc<[u8]>,
 }
 
 /// One answer out of [`Answers`].
@@ -125,7 +126,7 @@ impl Answers {
         let whole = heads.clone().map(|head| {
             let mut bytes = head.into_bytes();
             bytes.resize(bytes.len() + body_bytes, b'x');
-            bytes.into_boxed_slice()
+            Arc::from(bytes)
         });
         let refusal =
             "HTTP/1.1 400 Bad Request\r\nServer: yamabiko-max\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -133,8 +134,8 @@ impl Answers {
     }
 
     /// The bytes of all of them, by [`Answer::index`].
-    pub(crate) fn all(&self) -> impl Iterator<Item = &[u8]> {
-        self.whole.iter().chain([&self.refusal]).map(|bytes| &bytes[..])
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<[u8]>> {
+        self.whole.iter().chain([&self.refusal])
     }
 
     /// To a request of HTTP/1.1 (or, `old`, 1.0).

@@ -162,3 +162,31 @@ fn what_is_no_request_is_refused_and_clients_that_go_away_hurt_nobody() {
         assert_eq!(answers(&mut client, 1, true), [1 << 20]);
     });
 }
+
+/// Requests so long that each is received by itself, and asked in one go: the second is known before it is known whether
+/// the answer to the first was taken whole.
+#[test]
+fn long_requests_in_one_go_are_answered_one_after_the_other() {
+    const BODY: usize = 3 << 20;
+    on_both(BODY, 1, |address| {
+        let mut client = connect(address);
+        let request = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "y".repeat(2000));
+        for count in [2, 5, 2] {
+            client.write_all(request.repeat(count).as_bytes()).unwrap();
+            assert_eq!(answers(&mut client, count, true), vec![BODY; count]);
+        }
+    });
+}
+
+#[test]
+fn an_answer_waits_for_the_whole_request() {
+    on_both(5, 1, |address| {
+        let mut client = connect(address);
+        client.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na").unwrap();
+        client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        assert!(client.read(&mut [0; 100]).is_err(), "there is a byte to come");
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        client.write_all(b"b").unwrap();
+        assert_eq!(answers(&mut client, 1, true), [5]);
+    });
+}

@@ -18,7 +18,8 @@ mod buffers;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
@@ -31,9 +32,11 @@ use buffers::Buffers;
 pub struct Ring {
     ring: IoUring,
     buffers: Buffers,
-    messages: Vec<Box<[u8]>>,
+    messages: Vec<Arc<[u8]>>,
     /// Addresses connected to: the kernel reads them when the operation is issued.
     addresses: Vec<(SocketAddr, Box<Address>)>,
+    /// Descriptors watched for ever, by token. The kernel gives up watching when its completion queue is full.
+    polled: Vec<(u64, RawFd)>,
 }
 
 /// Bytes that a ring keeps for sending.
@@ -92,11 +95,11 @@ impl Ring {
             .setup_cqsize(spec.operations.saturating_mul(8))
             .build(spec.operations)?;
         let buffers = Buffers::register(&ring, spec.buffers, spec.buffer_bytes)?;
-        Ok(Ring { ring, buffers, messages: Vec::new(), addresses: Vec::new() })
+        Ok(Ring { ring, buffers, messages: Vec::new(), addresses: Vec::new(), polled: Vec::new() })
     }
 
-    /// Keeps bytes for sending, as long as the ring lives.
-    pub fn keep(&mut self, bytes: Box<[u8]>) -> Message {
+    /// Keeps bytes for sending, as long as the ring lives. Rings may share them.
+    pub fn keep(&mut self, bytes: Arc<[u8]>) -> Message {
         self.messages.push(bytes);
         Message(self.messages.len() as u32 - 1)
     }
@@ -167,9 +170,15 @@ impl Ring {
             .user_data(token)
     }
 
-    /// Completes each time the descriptor has become readable (the result are poll's bits), until an error.
+    /// Completes each time the descriptor has become readable (the result are poll's bits), until an error. The token
+    /// must be of no other operation, and the descriptor stay open as long as the ring lives.
     pub fn poll_readable(&mut self, fd: BorrowedFd<'_>, token: u64) {
-        let entry = opcode::PollAdd::new(Fd(fd.as_raw_fd()), libc::POLLIN as u32).multi(true);
+        self.polled.push((token, fd.as_raw_fd()));
+        self.poll_again(fd.as_raw_fd(), token);
+    }
+
+    fn poll_again(&mut self, fd: RawFd, token: u64) {
+        let entry = opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).multi(true);
         self.push(entry.build().user_data(token));
     }
 
@@ -240,13 +249,22 @@ impl Ring {
     pub fn next(&mut self) -> Option<Completion> {
         let entry = self.ring.completion().find(|entry| entry.user_data() != NOBODY)?;
         let (result, flags) = (entry.result(), entry.flags());
+        let mut more = cqueue::more(flags);
+        if !more
+            && result >= 0
+            && let Some(&(token, fd)) = self.polled.iter().find(|(token, _)| *token == entry.user_data())
+        {
+            // There was no room to say so and go on. Watching anew tells at once what has come meanwhile.
+            self.poll_again(fd, token);
+            more = true;
+        }
         let is_accepted = entry.user_data() & ACCEPT != 0 && result >= 0;
         Some(Completion {
             token: entry.user_data() & !ACCEPT,
             // SAFETY: a successful accept gives a descriptor that nobody else owns, once.
             accepted: is_accepted.then(|| unsafe { OwnedFd::from_raw_fd(result) }),
             result: if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result as u32) },
-            more: cqueue::more(flags),
+            more,
             buffer: cqueue::buffer_select(flags).map(Buffer),
         })
     }
@@ -274,8 +292,9 @@ impl Ring {
             // Full: those before go first. A chain must not be cut between two submissions.
             let _ = self.ring.submit();
         }
-        // SAFETY: every entry points only to messages and addresses that live as long as the ring (both are boxed and
-        // never changed or dropped before it), and receives go into buffers that are registered with it.
+        // SAFETY: every entry points only to messages and addresses that live as long as the ring (both stand on the
+        // heap by themselves, and are never changed or dropped before it), and receives go into buffers that are
+        // registered with it.
         let pushed = unsafe { self.ring.submission().push_multiple(&entries) };
         debug_assert!(pushed.is_ok(), "there was room");
     }
@@ -287,6 +306,12 @@ impl Drop for Ring {
         let _ = self.submit();
         // Buffers and messages must not go while the kernel may still use them.
         let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
+        // What was cancelled holds its socket until the cancellation is seen: without this the kernel would end the
+        // connections at some later time of its own. Those that were accepted and not looked at are closed.
+        self.polled.clear();
+        while self.wait(Some(Duration::ZERO)).is_ok() && self.next().is_some() {
+            while self.next().is_some() {}
+        }
         self.buffers.unregister(&self.ring);
     }
 }
@@ -303,3 +328,6 @@ const ACCEPT: u64 = 1 << 63;
 const NOW: i32 = libc::MSG_DONTWAIT;
 /// The token of operations whose outcome nobody waits for.
 const NOBODY: u64 = u64::MAX;
+
+#[cfg(test)]
+mod tests;

@@ -141,7 +141,7 @@ fn plan_files() {
         (format!("slo = \"p99\"\n{load}"), &["plan.toml:1", "no `<`"]),
         (load.replace("duration = \"1s\"", ""), &["neither requests nor duration"]),
         (load.replace("\"http", "http"), &["plan.toml:2"]),
-        (format!("{load}[path]\nrtt = \"48ms\"\n"), &["`server`", "[server]"]),
+        (format!("{load}[path]\nrtt = \"48ms\"\n"), &["`server`", "--server"]),
         (format!("{load}[server]\ncommand = \"true\"\n"), &["a server of the lab is behind a path"]),
         (format!("{load}[path]\n[server]\ncommand = \"\"\n"), &["command", "empty"]),
         (String::new(), &["`load`"]),
@@ -312,6 +312,20 @@ fn help_and_version() {
     // Nothing at all is a question, not a mistake in one line.
     let nothing = room.run(&[]);
     assert!(nothing.code == Some(1) && nothing.stderr.contains("Usage:") && nothing.stdout.is_empty(), "{nothing}");
+}
+
+/// What `bench` refuses in a server's, a path's and a witness' options, `net` refuses as well.
+#[test]
+fn net_refuses_what_bench_refuses() {
+    let room = Room::shared();
+    for (options, words) in [
+        (&["--server", "true", "--server-addresses", "0"][..], &["--server-addresses", "1 to 250"][..]),
+        (&["--server", "true", "--server-name", "a b"], &["--server-name", "no host name"]),
+        (&["--rtt", "10ms", "--queue", "64KB"], &["queue limit", "rate"]),
+        (&["--watch-snap", "1B"], &["--watch-snap"]),
+    ] {
+        room.run(&[&["net"], options, &["--", "true"]].concat()).refused(1, words);
+    }
 }
 
 /// What `--print-plan` prints is the same run, and prints itself again.

@@ -69,6 +69,31 @@ fn nothing_is_left_on_the_host_by_a_kill_at_any_moment() {
     hosts.host.assert_unchanged(&before);
 }
 
+/// The service lives on: connections that the clients closed last must be closed for it as well, whatever the distance and
+/// whether or not there is a witness.
+#[test]
+fn a_service_is_left_without_open_connections() {
+    let room = Room::new();
+    let hosts = Hosts::new(&room);
+    let _nginx = hosts.host.nginx(&room, "nginx", &["listen 127.0.0.1:8081;"]);
+    let url = "http://127.0.0.1:8081/10k.bin";
+    for watch in ["server", "none"] {
+        let options = ["--rtt", "120ms", "-c", "4", "-n", "8", "--watch", watch, "--json", "--no-save"];
+        let output = hosts.host.yamabiko(&room, &[&["bench", url], &options[..]].concat());
+        assert_eq!(count(&output.json(), "load.completed"), 8, "{output}");
+        let net = ["net", "--rtt", "120ms", "--watch", watch, "--to", url, "--", "curl", "-s", "-o", "/dev/null"];
+        let net = hosts.host.yamabiko(&room, &[&net[..], &["http://server:8081/10k.bin"]].concat());
+        assert_eq!(net.code, Some(0), "{net}");
+        // A socket that waits for an answer from the clients does so for minutes.
+        wait_until("no socket to a client but in TIME_WAIT", || {
+            let sockets = hosts.host.say("cat", &["/proc/net/tcp"]);
+            let mut lines = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            // 198.19.0.0/16 in the byte order of the table; 06 is TIME_WAIT.
+            !lines.any(|fields| fields[2][4..8] == *"13C6" && fields[3] != "06")
+        });
+    }
+}
+
 #[test]
 fn a_second_path_and_a_taken_network_are_refused_by_name() {
     let room = Room::new();

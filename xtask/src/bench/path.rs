@@ -5,7 +5,7 @@
 //! 2. Volleys: a closed loop of 64 connections at 48 ms, whose packets fall due together.
 //! 3. Throughput: wrk to nginx through the path without delay, against direct, turn and turn about, with an A/A pair.
 //! 4. Cost: nanoseconds a packet in the path itself, for 1 to 60,000 clients, turn and turn about
-//!    (`crates/path/examples/path_cost.rs`).
+//!    (`crates/path/examples/path_cost.rs`); and what it costs the path's thread with the devices, for 1 and 60,000.
 
 use std::fs;
 use std::path::Path;
@@ -22,6 +22,8 @@ use super::udp::UdpResult;
 const CLIENTS: u32 = 10_000;
 const PACKETS_PER_S_UP: u32 = 25_000;
 const SECONDS: u64 = 10;
+const CLIENTS_MANY: u32 = 60_000;
+const COST_ROUNDS: usize = 5;
 const PRECISION_ROUNDS: usize = 3;
 const THROUGHPUT_ROUNDS: usize = 7;
 const UDP_PORT: u16 = 18081;
@@ -49,6 +51,7 @@ pub fn run() -> Result<()> {
     }
     volleys(&yamabiko, &site)?;
     throughput(&yamabiko, &site)?;
+    through_devices(&yamabiko, &site)?;
     cost()
 }
 
@@ -68,25 +71,32 @@ fn cost() -> Result<()> {
     Ok(())
 }
 
+/// What a packet costs the path's thread with its reads, writes and waiting: one client against 60,000, turn and turn
+/// about. Both have the same distances in sum: one client of 48 ms, or as many as the profile spreads.
+fn through_devices(yamabiko: &Path, site: &Site) -> Result<()> {
+    let file = site.path("profile.toml");
+    let mut rounds: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
+    for _ in 0..COST_ROUNDS {
+        for (clients, rounds) in [1, CLIENTS_MANY].into_iter().zip(&mut rounds) {
+            fs::write(&file, CONSTANT)?;
+            let (_, document) = echoed(yamabiko, site, &file, clients)?;
+            let busy = document.run.host.settings.get("loop_busy").context("the loop's share is not stated")?;
+            let busy: f64 = busy.trim_end_matches('%').parse()?;
+            let packets = document.path.context("the document has no path part")?.packets;
+            rounds.push(busy / 100.0 * document.run.duration_s * 1e9 / packets.max(1) as f64);
+        }
+    }
+    println!(
+        "cost through the devices, 48 ms for all, ns of the path's thread a packet, {PACKETS_PER_S_UP}/s and echoes"
+    );
+    println!("{}", line("1 client", "ns", &rounds[0]));
+    println!("{}", line(&format!("{CLIENTS_MANY} clients"), "ns", &rounds[1]));
+    println!("  many / one {:.3}", ratio(&rounds[1], &rounds[0]));
+    Ok(())
+}
+
 fn precision(yamabiko: &Path, site: &Site, label: &str, profile: &Path) -> Result<()> {
-    let xtask = std::env::current_exe()?;
-    let json = site.path("net.json");
-    let text = output(
-        Command::new(yamabiko)
-            .args(["net", "--clients", &CLIENTS.to_string(), "--path"])
-            .arg(profile)
-            .arg("--server")
-            .arg(format!("exec taskset -c 0 '{}' udp-echo {UDP_PORT}", xtask.display()))
-            .arg("--json")
-            .arg(&json)
-            .args(["--", "taskset", "-c", "0"])
-            .arg(&xtask)
-            .arg("udp-send")
-            .arg(profile)
-            .args([CLIENTS.to_string(), PACKETS_PER_S_UP.to_string(), SECONDS.to_string(), UDP_PORT.to_string()]),
-    )?;
-    let udp: UdpResult = serde_json::from_str(text.trim()).with_context(|| text.clone())?;
-    let document: Document = serde_json::from_slice(&fs::read(&json)?)?;
+    let (udp, document) = echoed(yamabiko, site, profile, CLIENTS)?;
     let path = document.path.context("the document has no path part")?;
     println!(
         "  {label:<14} |RTT got - asked| {}; lateness: spread {}, volleys {} ({:.1} % of packets); up, from outside {}; \
@@ -102,6 +112,28 @@ fn precision(yamabiko: &Path, site: &Site, label: &str, profile: &Path) -> Resul
         document.run.host.settings.get("loop_busy").map_or("?", String::as_str),
     );
     Ok(())
+}
+
+/// UDP packets of so many clients up and their echoes down; what the sender and the path saw.
+fn echoed(yamabiko: &Path, site: &Site, profile: &Path, clients: u32) -> Result<(UdpResult, Document)> {
+    let xtask = std::env::current_exe()?;
+    let json = site.path("net.json");
+    let text = output(
+        Command::new(yamabiko)
+            .args(["net", "--clients", &clients.to_string(), "--path"])
+            .arg(profile)
+            .arg("--server")
+            .arg(format!("exec taskset -c 0 '{}' udp-echo {UDP_PORT}", xtask.display()))
+            .arg("--json")
+            .arg(&json)
+            .args(["--", "taskset", "-c", "0"])
+            .arg(&xtask)
+            .arg("udp-send")
+            .arg(profile)
+            .args([clients.to_string(), PACKETS_PER_S_UP.to_string(), SECONDS.to_string(), UDP_PORT.to_string()]),
+    )?;
+    let udp: UdpResult = serde_json::from_str(text.trim()).with_context(|| text.clone())?;
+    Ok((udp, serde_json::from_slice(&fs::read(&json)?)?))
 }
 
 fn volleys(yamabiko: &Path, site: &Site) -> Result<()> {

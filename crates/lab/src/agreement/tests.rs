@@ -6,6 +6,7 @@ use ledger::{ConnectionState, FailureCause, Framing, RecordEnd, Sent};
 use proptest::prelude::*;
 
 use super::*;
+use crate::places::target::How;
 
 const RTT: u64 = 48;
 
@@ -34,6 +35,11 @@ fn load(connection: u64, started: u64, done: u64, fresh: bool) -> RequestRecord 
         bytes_sent: 100,
         failure: None,
     }
+}
+
+/// The load's call of connect to the first server.
+fn called(connection: u64, client: u32, port: u16) -> Called {
+    Called { connection, client, port, server: "198.18.0.1".parse().unwrap() }
 }
 
 /// The wire's request on a connection: first byte of the request, last byte of the response.
@@ -94,7 +100,7 @@ fn agreement() -> Agreement {
 #[test]
 fn a_kept_connection_costs_one_round_trip_and_a_new_one_is_counted_from_its_syn() {
     let mut agreement = agreement();
-    agreement.load_called(0, 3, 5000);
+    agreement.load_called(&called(0, 3, 5000));
     // Opened at 200: SYN at the server 24 later, ACK and request 48 after that, 10 of service, 24 back.
     agreement.load_request(&load(0, 200, 306, true));
     agreement.wire_request(3, &wire(0, 0, 5000, 272, 282));
@@ -113,7 +119,7 @@ fn a_kept_connection_costs_one_round_trip_and_a_new_one_is_counted_from_its_syn(
 fn without_requests_connections_are_counted_all_the_same() {
     let mut agreement = agreement().connections_only();
     for number in 0..3 {
-        agreement.load_called(number, 3, 5000 + number as u16);
+        agreement.load_called(&called(number, 3, 5000 + number as u16));
         agreement.load_request(&load(number, 200, 306, true));
         agreement.wire_connection(&connection(number, 5000 + number as u16, 224));
     }
@@ -123,12 +129,33 @@ fn without_requests_connections_are_counted_all_the_same() {
     assert!(!agreed.overflowed);
 }
 
+/// Two servers behind one name, one of them a loopback address: one port of a client may go to both at once.
+#[test]
+fn one_port_to_two_servers_is_two_places() {
+    let second = |text: &str| text.parse::<IpAddr>().unwrap();
+    let rewritten = Reach { asked: second("127.0.0.1"), connect: second("198.18.0.2"), how: How::Rewritten };
+    let mut agreement = agreement().with_servers(&[rewritten]);
+    agreement.load_called(&called(0, 3, 5000));
+    agreement.load_called(&Called { server: rewritten.connect, ..called(1, 3, 5000) });
+    // The second begins within the first and ends before it.
+    agreement.load_request(&load(1, 300, 406, true));
+    agreement.load_request(&load(0, 200, 506, true));
+    let to_second = WireRequest { server: "127.0.0.1:80".parse().unwrap(), ..wire(1, 0, 5000, 372, 382) };
+    agreement.wire_request(3, &wire(0, 0, 5000, 272, 482));
+    agreement.wire_request(3, &to_second);
+    agreement.wire_connection(&connection(0, 5000, 224));
+    agreement.wire_connection(&ConnectionRecord { server: to_second.server, ..connection(1, 5000, 324) });
+    let agreed = agreement.finish();
+    assert_eq!((agreed.both, agreed.unaccounted(), agreed.connections_unaccounted()), (2, 0, 0));
+    assert_eq!((agreed.differences.count(), agreed.differences.magnitude_p99_ns()), (2, 0.0));
+}
+
 #[test]
 fn a_port_used_again_pairs_with_its_own_time() {
     let mut agreement = agreement();
     // The first request on the port never reached the wire's books; counting in order would shift all that follow.
     for (number, started) in [(0, 200), (1, 400), (2, 600)] {
-        agreement.load_called(number, 3, 5000);
+        agreement.load_called(&called(number, 3, 5000));
         agreement.load_request(&load(number, started, started + 106, true));
     }
     for (number, started) in [(1, 400), (2, 600)] {
@@ -144,7 +171,7 @@ fn a_port_used_again_pairs_with_its_own_time() {
 #[test]
 fn an_answer_that_nobody_asked_for_is_told() {
     let mut agreement = agreement();
-    agreement.load_called(0, 3, 5000);
+    agreement.load_called(&called(0, 3, 5000));
     agreement.load_request(&load(0, 200, 306, true));
     agreement.wire_request(3, &wire(0, 0, 5000, 272, 282));
     agreement.wire_request(3, &WireRequest { request_first_at: None, ..wire(0, 1, 5000, 0, 320) });
@@ -155,7 +182,7 @@ fn an_answer_that_nobody_asked_for_is_told() {
 #[test]
 fn a_failure_excuses_one_answer_and_no_more() {
     let mut agreement = agreement();
-    agreement.load_called(0, 3, 5000);
+    agreement.load_called(&called(0, 3, 5000));
     let failed = RequestRecord { failure: Some(FailureCause::ResponseTimeout), ..load(0, 200, 300, true) };
     agreement.load_request(&failed);
     // Answered after the load had given up.
@@ -169,7 +196,7 @@ fn a_failure_excuses_one_answer_and_no_more() {
 #[test]
 fn a_request_sent_again_is_counted_and_not_timed() {
     let mut agreement = agreement();
-    agreement.load_called(7, 3, 6000);
+    agreement.load_called(&called(7, 3, 6000));
     // Begun on a connection that the server had closed; it keeps its start, and has no connect of its own.
     agreement.load_request(&load(7, 200, 400, false));
     agreement.wire_request(3, &wire(9, 0, 6000, 366, 376));
@@ -181,14 +208,14 @@ fn a_request_sent_again_is_counted_and_not_timed() {
 #[test]
 fn an_end_that_the_wire_cannot_read_contradicts_nobody() {
     let mut agreement = agreement();
-    agreement.load_called(0, 3, 5000);
+    agreement.load_called(&called(0, 3, 5000));
     agreement.load_request(&load(0, 200, 306, true));
     // Chunks beyond the snap length, and a server that did not close before the capture ended.
     let unread = WireRequest { framing: Framing::ByDirection, complete: false, ..wire(0, 0, 5000, 272, 282) };
     agreement.wire_request(3, &unread);
     agreement.wire_connection(&connection(0, 5000, 224));
     // With a byte less it is an answer that the load cannot have had.
-    agreement.load_called(1, 3, 5001);
+    agreement.load_called(&called(1, 3, 5001));
     agreement.load_request(&load(1, 200, 306, true));
     let unanswered = WireRequest { complete: false, response_bytes: 999, ..wire(1, 0, 5001, 272, 282) };
     agreement.wire_request(3, &unanswered);
@@ -200,7 +227,7 @@ fn an_end_that_the_wire_cannot_read_contradicts_nobody() {
 #[test]
 fn a_time_out_said_to_an_idle_connection_is_no_answer() {
     let mut agreement = agreement();
-    agreement.load_called(0, 3, 5000);
+    agreement.load_called(&called(0, 3, 5000));
     agreement.load_request(&load(0, 200, 306, true));
     agreement.wire_request(3, &wire(0, 0, 5000, 272, 282));
     let said = WireRequest { request_first_at: None, status: Some(408), ..wire(0, 1, 5000, 0, 5000) };
@@ -211,7 +238,7 @@ fn a_time_out_said_to_an_idle_connection_is_no_answer() {
 #[test]
 fn the_warm_up_is_counted_and_not_timed() {
     let mut agreement = agreement();
-    agreement.load_called(0, 3, 5000);
+    agreement.load_called(&called(0, 3, 5000));
     agreement.load_request(&load(0, 10, 116, true));
     agreement.wire_request(3, &wire(0, 0, 5000, 82, 92));
     agreement.wire_connection(&connection(0, 5000, 34));
@@ -222,7 +249,7 @@ fn the_warm_up_is_counted_and_not_timed() {
 #[test]
 fn a_silent_witness_does_not_take_all_memory() {
     let mut agreement = agreement();
-    agreement.load_called(0, 3, 5000);
+    agreement.load_called(&called(0, 3, 5000));
     for request in 0..WAITING_MAX as u64 + 1 {
         agreement.load_request(&load(0, 200 + 2 * request, 201 + 2 * request, false));
     }
@@ -246,7 +273,7 @@ proptest! {
             // Ports come round again.
             let port = 5000 + (number % 3) as u16;
             if is_load {
-                agreement.load_called(number, 3, port);
+                agreement.load_called(&called(number, 3, port));
                 agreement.load_request(&load(number, started, started + 106, true));
             } else {
                 agreement.wire_request(3, &wire(number, 0, port, started + 72, started + 82));
@@ -263,7 +290,7 @@ proptest! {
     #[test]
     fn the_mixture_does_not_matter(order in proptest::collection::vec(any::<bool>(), 0..80)) {
         let mut agreement = agreement();
-        agreement.load_called(0, 3, 5000);
+        agreement.load_called(&called(0, 3, 5000));
         let (mut loads, mut wires) = (0, 0);
         let mut push = |is_load: bool, agreement: &mut Agreement| {
             if is_load && loads < 30 {

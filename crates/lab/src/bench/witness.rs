@@ -12,6 +12,7 @@ use crate::agreement::Agreement;
 use crate::drive::progress::Progress;
 use crate::error::LabError;
 use crate::host::CorePlan;
+use crate::places::target::Reach;
 use crate::plan::Plan;
 use crate::recorder::WireSide;
 use crate::watching::queue::queue;
@@ -29,6 +30,7 @@ pub struct Setting<'a> {
     pub port: u16,
     pub cores: &'a CorePlan,
     pub folder: Option<&'a RunFolder>,
+    pub reaches: &'a [Reach],
 }
 
 /// Starts the thread on open rings. What it shows is taken in by the recorder.
@@ -53,7 +55,7 @@ pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), 
     let watching = taps.watch(setup, sender).map_err(LabError::system("start the watch"))?;
     let rtts_ns: Vec<u64> = clients.iter().map(|client| saturating_nanos(client.rtt())).collect();
     let comparable = if setting.spec.is_some_and(PathSpec::only_delays) { rtts_ns.clone() } else { Vec::new() };
-    let mut agreement = Agreement::new(measured_from, comparable);
+    let mut agreement = Agreement::new(measured_from, comparable).with_servers(setting.reaches);
     if setting.plan.load.secure() {
         agreement = agreement.connections_only();
     }

@@ -52,6 +52,12 @@ fn the_longest_rtt_counts_what_changes() {
         ms(60)
     );
     assert_eq!(longest("rtt = \"30ms\"\nchanges = [{ at = \"1s\", rtt = \"x1000000\" }]"), LONGEST);
+    let two = |second: &str| {
+        longest(&format!(
+            "rtt = \"30ms\"\nchanges = [{{ at = \"1s\", for = \"1s\", rtt = \"x2\" }}, {{ at = \"{second}\", rtt = \"x3\" }}]"
+        ))
+    };
+    assert_eq!((two("2s"), two("1999ms")), (ms(90), ms(180)), "one after the other, and together");
     let grace = grace(&spec(&plan("rtt = \"30ms\""), 1).unwrap());
     assert_eq!(grace, ms(145));
 }

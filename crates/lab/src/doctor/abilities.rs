@@ -143,6 +143,16 @@ fn outside(facts: &Facts, lab: &Outcome) -> Outcome {
 /// The same, with answers that have to find their way back.
 fn remote(facts: &Facts, lab: &Outcome) -> Outcome {
     let through = and(&outside(facts, lab), trial(&facts.ends.masquerade));
+    let through = match facts.ends.forward_v6.refusal() {
+        Some(_) => and(
+            &through,
+            Outcome::InPart(
+                "not by IPv6, which a single device can forward only from Linux 6.17 on".into(),
+                Some("sysctl -w net.ipv6.conf.all.forwarding=1".into()),
+            ),
+        ),
+        None => through,
+    };
     match &facts.rights.forwarding_refused_by {
         Some(chain) => {
             let why = format!("chain {chain} of the host's firewall may drop it");

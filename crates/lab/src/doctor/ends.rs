@@ -12,7 +12,7 @@ use sys::tun::{Offload, Tun};
 use units::CpuShare;
 
 use super::facts::{Ends, Machine, Refusal, Rights, Trial};
-use crate::places::{SERVER, SERVER_NAME};
+use crate::places::{SERVER, SERVER_NAME, forwards_ipv6};
 
 /// A TUN with an address, up, in a namespace of its own: for measuring what a write costs.
 pub(super) struct Device {
@@ -97,6 +97,14 @@ fn make(ends: &mut Ends, rootless: bool, machine: &Machine) -> Option<Device> {
         },
         "a firewall table was made, and is gone with its descriptor",
     );
+    ends.forward_v6 = match forwards_ipv6() {
+        true => Trial::Worked("this host forwards".into()),
+        false => in_namespace(
+            &net,
+            || sysctl(&format!("net/ipv6/conf/{DEVICE}/force_forwarding"), "1"),
+            "a device may forward by itself",
+        ),
+    };
     if let [first, _, ..] = machine.allowed.list() {
         ends.steering =
             Trial::of(sys::accounting::set_rps(&net, DEVICE, &[*first]), "can be put on the server's cores");

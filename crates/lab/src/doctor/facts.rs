@@ -128,6 +128,8 @@ pub struct Ends {
     pub loopback: Trial,
     /// A firewall table that masquerades, and goes with its descriptor.
     pub masquerade: Trial,
+    /// Forwarding of IPv6 for one device alone, or for all of this host.
+    pub forward_v6: Trial,
     /// A bound on processor time.
     pub bound: Result<BoundTrial, Refusal>,
     /// The mounted versions of control groups.
@@ -149,6 +151,7 @@ impl Default for Ends {
             congestion: not_tried(),
             loopback: not_tried(),
             masquerade: not_tried(),
+            forward_v6: not_tried(),
             bound: Err(Refusal { what: "not tried".into(), mend: None }),
             cgroups: String::new(),
         }

@@ -47,6 +47,7 @@ fn good() -> Facts {
             congestion: worked(),
             loopback: worked(),
             masquerade: worked(),
+            forward_v6: worked(),
             bound: Ok(BoundTrial::Bound),
             cgroups: "version 2 (cpu, memory)".into(),
         },
@@ -263,6 +264,9 @@ fn what_stands_between_the_lab_and_other_hosts() {
     let mut facts = good();
     facts.rights.forwarding_refused_by = Some("filter/FORWARD".into());
     assert_eq!(states(facts), [Works, Works, InPart]);
+    let mut facts = good();
+    facts.ends.forward_v6 = refused("sysctl force_forwarding: No such file or directory", None);
+    assert_eq!(states(facts), [Works, Works, InPart], "another host by IPv4 alone");
     let mut facts = good();
     facts.ends.masquerade =
         refused("nf_tables: add dup rule: No such file or directory", Some("modprobe nft_dup_ipv4"));

@@ -63,6 +63,8 @@ struct Socket {
     connecting: bool,
     /// A ring receives on it.
     receiving: bool,
+    /// A ring waits for room to send on it, or sends what did not fit.
+    sending: bool,
     /// The target of the last request.
     target: usize,
     /// From the connection being established, where there is TLS.
@@ -219,7 +221,7 @@ impl LoadIo {
                     });
                     match outcome {
                         Ok(tcp) => {
-                            self.note_port(key, client, &tcp);
+                            self.note_port(key, client, server.ip(), &tcp);
                             self.open(key, client, tcp);
                         }
                         // The core answers with a Close, as for every connection it asked for.
@@ -245,6 +247,7 @@ impl LoadIo {
                         Ok(sent) => {
                             let sent = sent.unwrap_or(0);
                             if let Some(ring) = poller.ring().filter(|_| sent < bytes.len()) {
+                                socket.sending = true;
                                 ring.wait_writable(&socket.tcp, key);
                             }
                             self.load.handle_sent(clock.now(), key, sent);
@@ -318,7 +321,7 @@ impl LoadIo {
             && let Some(socket) = slot.take()
             && self.on_ring
         {
-            let busy = socket.receiving || socket.connecting;
+            let busy = socket.receiving || socket.sending || socket.connecting;
             self.closing.push((socket.tcp, busy));
         }
     }
@@ -327,11 +330,19 @@ impl LoadIo {
         if self.sockets.len() <= key.index() {
             self.sockets.resize_with(key.index() + 1, || None);
         }
-        self.sockets[key.index()] =
-            Some(Socket { key, tcp, client, connecting: true, receiving: false, target: 0, session: None });
+        self.sockets[key.index()] = Some(Socket {
+            key,
+            tcp,
+            client,
+            connecting: true,
+            receiving: false,
+            sending: false,
+            target: 0,
+            session: None,
+        });
     }
 
-    fn note_port(&mut self, key: ConnectionKey, client: u32, tcp: &TcpSocket) {
+    fn note_port(&mut self, key: ConnectionKey, client: u32, server: IpAddr, tcp: &TcpSocket) {
         if !self.notes_ports {
             return;
         }
@@ -339,7 +350,7 @@ impl LoadIo {
         if let (Some(connection), Ok(port), Some(handover)) =
             (self.load.connection_number(key), tcp.local_port(), &mut self.handover)
         {
-            handover.note_called(Called { connection, client, port });
+            handover.note_called(Called { connection, client, port, server });
         }
     }
 

@@ -163,14 +163,14 @@ impl Poller {
         }
     }
 
-    /// Hands the kernel what is queued.
+    /// Hands the kernel what is queued, and lets it see to what was cancelled: sockets are held until then.
     ///
     /// # Errors
     /// Those of io_uring_enter(2).
     pub fn flush(&mut self) -> io::Result<()> {
         match self {
             Poller::Epoll(_) => Ok(()),
-            Poller::Ring(poller) => poller.ring.submit(),
+            Poller::Ring(poller) => poller.ring.submit().and_then(|()| poller.ring.wait(Some(Duration::ZERO))),
         }
     }
 

@@ -68,7 +68,7 @@ pub fn in_lab(host: &str, port: u16, server: &ServerPlan, family: AddressFamily)
     let all = lab_addresses(server.addresses);
     let literal = host.parse::<IpAddr>().ok();
     let chosen = match literal {
-        Some(address) if all.contains(&address) => vec![address],
+        Some(address) if all.contains(&address) => family.choose(&[address]),
         None if names(server).iter().any(|name| name.eq_ignore_ascii_case(host)) => family.choose(&all),
         _ => {
             return Err(LabError::Plan(format!(
@@ -77,6 +77,9 @@ pub fn in_lab(host: &str, port: u16, server: &ServerPlan, family: AddressFamily)
             )));
         }
     };
+    if chosen.is_empty() {
+        return Err(LabError::Plan(format!("`{host}` has no {}: it is {host}", family.words())));
+    }
     Ok(chosen.into_iter().map(|address| Reach { asked: address, connect: address, how: How::Lab }).collect())
 }
 
@@ -118,6 +121,8 @@ pub fn resolve(host: &str, port: u16, target: &TargetPlan) -> Result<Vec<IpAddr>
             }
         }
     };
+    // `::ffff:192.0.2.7` is an IPv4 address in IPv6's dress: on the wire there is only the former.
+    let known: Vec<IpAddr> = known.iter().map(IpAddr::to_canonical).collect();
     let chosen = target.family.choose(&known);
     if chosen.is_empty() {
         let known: Vec<String> = known.iter().map(IpAddr::to_string).collect();
@@ -177,7 +182,7 @@ pub fn check_listening(reach: &Reach, port: u16) -> Result<(), LabError> {
     let own = std::process::id() as i32;
     match (reach.how, look(own, reach.at_server(), port)) {
         (How::Lab | How::Forwarded, _) | (_, Listening::Yes) => Ok(()),
-        (How::OnDevice, Listening::Elsewhere(IpAddr::V6(Ipv6Addr::LOCALHOST))) => Err(LabError::Plan(format!(
+        (_, Listening::Elsewhere(IpAddr::V6(Ipv6Addr::LOCALHOST))) => Err(LabError::Plan(format!(
             "the service on port {port} listens on ::1 only, which Linux lets nobody reach from outside the host: let it \
              listen on [::], or on 127.0.0.1 and use that address"
         ))),
@@ -268,6 +273,8 @@ mod tests {
         let wrong = find("other.example", AddressFamily::Any).unwrap_err().to_string();
         assert!(wrong.contains("--server-name other.example"), "{wrong}");
         assert!(find("198.18.0.2", AddressFamily::Any).is_err());
+        let other_family = find("2001:2:0:1::1", AddressFamily::Ipv4).unwrap_err().to_string();
+        assert!(other_family.contains("no IPv4 address (-4)"), "{other_family}");
         let three = in_lab("server", 80, &server(&[], 3), AddressFamily::Any).map(connects).unwrap();
         assert_eq!(three, ["198.18.0.1", "198.18.0.2", "198.18.0.3"]);
     }
@@ -292,5 +299,7 @@ mod tests {
         assert!(error.contains("no IPv6 address (-6): it is 127.0.0.1"), "{error}");
         let given = TargetPlan { addresses: vec!["192.0.2.7".parse().unwrap()], ..TargetPlan::default() };
         assert_eq!(resolve("shop.example", 80, &given).unwrap(), given.addresses);
+        let mapped = resolve("::ffff:192.0.2.7", 80, &TargetPlan::default()).unwrap();
+        assert_eq!(mapped, given.addresses, "an IPv4 address, whatever it is written as");
     }
 }

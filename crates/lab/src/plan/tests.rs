@@ -71,7 +71,9 @@ fn aqm() -> impl Strategy<Value = Discipline> {
     prop_oneof![
         Just(Discipline::DropTail),
         [time(), time()].prop_map(|[target, interval]| Discipline::CoDel(CoDel { target, interval })),
-        [time(), time()].prop_map(|[target, update]| Discipline::Pie(Pie { target, update })),
+        [time(), time()].prop_map(|[target, update]| {
+            Discipline::Pie(Pie { target, update: update.max(Duration::from_micros(100)) })
+        }),
     ]
 }
 
@@ -180,6 +182,8 @@ fn plan() -> impl Strategy<Value = Plan> {
             let at = Some(if path.is_some() { at } else { WatchAt::None });
             let watch = WatchPlan { at, snap: Bytes(snap), ring: Bytes(ring) };
             let slo = slo.map(|typed| typed.parse().unwrap());
+            let addresses = if load.proxy.is_none() { target.addresses } else { Vec::new() };
+            let target = TargetPlan { addresses, ..target };
             Plan { name, seed, load, path, server, target, watch, host: HostPlan { wait, engine, placement }, slo }
         },
     )
@@ -223,4 +227,31 @@ fn the_witness_follows_the_server() {
     refused(format!("{lab}[watch]\nsnap = \"127B\"\n"), "--watch-snap");
     refused(format!("{lab}[watch]\nring = \"1KiB\"\n"), "ring");
     refused(format!("{lab}[watch]\ncolour = \"red\"\n"), "colour");
+}
+
+/// A ring would take what TLS says for the response: every request would end by its timeout.
+#[test]
+fn io_uring_is_not_asked_for_tls() {
+    let read = |url: &str, engine: &str| {
+        Plan::from_toml(&format!("[load]\nurl = \"{url}\"\nduration = \"1s\"\n[host]\nengine = \"{engine}\"\n"), "test")
+    };
+    let refused = read("https://h/", "io_uring").unwrap_err().to_string();
+    assert!(refused.contains("--engine") && refused.contains("epoll"), "{refused}");
+    for (url, engine) in [("http://h/", "io_uring"), ("https://h/", "auto"), ("https://h/", "epoll")] {
+        read(url, engine).unwrap();
+    }
+}
+
+#[test]
+fn a_proxy_finds_the_urls_host_itself() {
+    let read = |load: &str, target: &str| {
+        Plan::from_toml(
+            &format!("[load]\nurl = \"http://h/\"\nduration = \"1s\"\n{load}\n[target]\n{target}\n"),
+            "test",
+        )
+    };
+    let (proxy, addresses) = ("proxy = \"p:3128\"", "addresses = [\"192.0.2.7\"]");
+    let refused = read(proxy, addresses).unwrap_err().to_string();
+    assert!(refused.contains("--to") && refused.contains("--proxy p:3128"), "{refused}");
+    assert!(read(proxy, "").is_ok() && read("", addresses).is_ok());
 }

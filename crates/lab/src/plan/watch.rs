@@ -32,7 +32,7 @@ impl WatchPlan {
     ///
     /// # Errors
     /// One sentence.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.snap < SNAP_MIN || self.snap > SNAP_MAX {
             return Err(format!(
                 "watch snap = {} (--watch-snap): from {SNAP_MIN} to {SNAP_MAX} of a packet can be kept",

@@ -163,13 +163,13 @@ impl Modulation {
             let reached = rate.reached_at(self.until_ns);
             work = (work - (reached - at.reached) * self.factor).max(0.0);
             at = Place { ns: self.until_ns, reached };
-            if !self.jump() {
+            if rate.is_over_at(at.ns) || !self.jump() {
                 return Place { ns: f64::INFINITY, reached };
             }
         }
     }
 
-    /// On to the next stay; false when a rate that has ended makes further ones pointless.
+    /// On to the next stay; false when there is none that anyone could live to see.
     fn jump(&mut self) -> bool {
         // 584 years: what [`units::Timestamp`] can say.
         if self.until_ns >= u64::MAX as f64 {

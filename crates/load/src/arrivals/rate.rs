@@ -152,6 +152,11 @@ impl RateOverTime {
         line.begins_ns + line.takes(work - line.before)
     }
 
+    /// Whether nothing arrives from the moment `ns` on.
+    pub(super) fn is_over_at(&self, ns: f64) -> bool {
+        ns >= self.tail.begins_ns && self.tail.from_per_ns == 0.0
+    }
+
     /// The integral up to the moment `ns`.
     pub(super) fn reached_at(&self, ns: f64) -> f64 {
         let line = self.line_at(ns);

@@ -315,3 +315,19 @@ proptest! {
         prop_assert!((back - work).abs() <= 1e-6 + work * 1e-9, "{} for {}", back, work);
     }
 }
+
+/// The random factor has no say where nothing is offered, and must not be followed there.
+#[test]
+fn a_rate_that_ends_ends_bursts_too() {
+    let ms = Duration::from_millis;
+    let rate = RateOverTime::new(&[stretch(1.0, 100.0, 100.0), stretch(1.0, 100.0, 0.0)]).unwrap();
+    for spacing in [
+        Spacing::Bursts(Bursts::new(2.0, ms(1), ms(1)).unwrap()),
+        Spacing::SelfSimilar(SelfSimilar::new(100, 1.5, ms(1), ms(1)).unwrap()),
+    ] {
+        let mut schedule = schedule(&Arrivals::Open { spacing, rate: rate.clone() }, 1);
+        let arrivals = std::iter::from_fn(|| Some(schedule.take()).filter(|&at| at < Timestamp::MAX));
+        let last = arrivals.last().unwrap();
+        assert!(last <= Timestamp::from_nanos(2_000_000_000), "{last:?}");
+    }
+}

@@ -106,6 +106,26 @@ fn fine_times_are_kept_as_they_are() {
     assert_eq!(Reader::default().finish(ALL), Replay::default());
 }
 
+/// RFC 3339 as some write it: without the fraction where it is zero.
+#[test]
+fn a_whole_second_in_a_fine_log_is_that_moment() {
+    let mut reader = Reader::default();
+    for (ns, is_fine) in [(0, true), (SECOND_NS, false), (SECOND_NS, false), (SECOND_NS + 1_000_000, true)] {
+        reader.add(at(ns, is_fine, "a", "/"));
+    }
+    let replay = reader.finish(ALL);
+    let offsets: Vec<u128> = replay.arrivals.iter().map(|arrival| arrival.offset.as_millis()).collect();
+    assert_eq!((offsets, replay.length.as_millis()), (vec![0, 1000, 1000, 1001], 1001));
+}
+
+#[test]
+fn a_target_cannot_hold_another_request() {
+    for target in [r"/a\r\nX: y", r"/a b", r"/a\u007f", "http://h?x=/y"] {
+        let line = format!(r#"{{"time":1,"client":"a","path":"{target}"}}"#);
+        assert_eq!(parse_json(&line), Err(LineError::NoPath), "{target}");
+    }
+}
+
 proptest! {
     /// Any line may stand in a log.
     #[test]
@@ -124,6 +144,7 @@ proptest! {
         let replay = reader.finish(ALL);
         seconds.sort_unstable();
         prop_assert_eq!(replay.arrivals.len(), lines.len());
+        prop_assert!(replay.arrivals.is_sorted_by_key(|arrival| arrival.offset));
         for (arrival, second) in replay.arrivals.iter().zip(&seconds) {
             let offset = arrival.offset.as_nanos() as i128 + seconds[0] * SECOND_NS;
             prop_assert!((second * SECOND_NS..(second + 1) * SECOND_NS).contains(&offset));

@@ -75,6 +75,9 @@ impl LinkTyped {
                 Ok(link.effects)
             }
             LinkTyped::AsWritten(steps) => {
+                if steps.len() > STEPS_MAX {
+                    return Err(wrong(format!("{} steps: a link has {STEPS_MAX} at most", steps.len())));
+                }
                 let mut all = Vec::new();
                 for (index, typed) in steps.into_iter().enumerate() {
                     let within = |message: String| wrong(format!("step {}: {message}", index + 1));
@@ -91,6 +94,9 @@ impl LinkTyped {
         }
     }
 }
+
+/// Beyond anything that is a link; with what options and classes add, less than the 250 that the path carries out.
+const STEPS_MAX: usize = 200;
 
 impl EffectsTyped {
     /// How many effects are named.

@@ -409,3 +409,16 @@ fn traces_are_found_beside_the_profile() {
         profile.describe()
     );
 }
+
+/// As many steps as a link may have, with everything that is added to them, are carried out; more are refused.
+#[test]
+fn a_link_has_so_many_steps_at_most() {
+    let link = |steps: usize| {
+        let steps = "{ corrupt = 0.5 }, ".repeat(steps);
+        class(&format!("rtt = \"48ms\"\nvariation = \"1ms\"\nup = [ {steps} ]\n[[changes]]\nat = \"1s\"\nloss = 0.5"))
+    };
+    let refused = link(201).unwrap_err();
+    assert!(refused.contains("up: 201 steps: a link has 200 at most"), "{refused}");
+    let addresses = crate::AddressPlan::new(1).unwrap();
+    crate::Network::new(addresses, &link(200).unwrap().path(1), 1);
+}

@@ -17,6 +17,9 @@ pub struct DeliveryTrace {
     moments_ms: Vec<u64>,
 }
 
+/// In bits a second: as of [`BitRate`].
+const HIGHEST: f64 = 1e12;
+
 impl DeliveryTrace {
     /// Bytes that may leave at each moment.
     pub const OPPORTUNITY: Bytes = Bytes(1504);
@@ -27,7 +30,7 @@ impl DeliveryTrace {
     ///
     /// # Errors
     /// The line, counted from 0, and what is wrong: no line at all, a moment before the one above it, a last moment
-    /// of 0 (it would begin again at once, for ever).
+    /// of 0 (it would begin again at once, for ever), more than 10^12 bits a second.
     pub fn new(moments_ms: Vec<u64>) -> Result<Self, (usize, String)> {
         let Some(&last) = moments_ms.last() else { return Err((0, "a trace has at least one line".to_owned())) };
         if let Some(line) = moments_ms.windows(2).position(|pair| pair[1] < pair[0]) {
@@ -39,7 +42,12 @@ impl DeliveryTrace {
                 "the last moment must be above 0: the trace would take no time".to_owned(),
             ));
         }
-        Ok(DeliveryTrace { moments_ms })
+        let trace = DeliveryTrace { moments_ms };
+        if trace.bits_per_second() > HIGHEST {
+            let line = trace.moments_ms.len() - 1;
+            return Err((line, "with so many lines up to here the link is faster than 1 Tbit/s".to_owned()));
+        }
+        Ok(trace)
     }
 
     /// The moments, in milliseconds, at least one, never falling.
@@ -52,10 +60,13 @@ impl DeliveryTrace {
         Duration::from_millis(self.moments_ms.last().copied().unwrap_or(1))
     }
 
-    /// Bits a second in the long run, for full opportunities.
+    /// Bits a second in the long run, for full opportunities; `None` where they are less than one.
     pub fn mean_rate(&self) -> Option<BitRate> {
-        let bits = self.moments_ms.len() as f64 * Self::OPPORTUNITY.0 as f64 * 8.0;
-        BitRate::from_bits_per_second((bits / self.length().as_secs_f64()).round() as u64)
+        BitRate::from_bits_per_second(self.bits_per_second().round() as u64)
+    }
+
+    fn bits_per_second(&self) -> f64 {
+        self.moments_ms.len() as f64 * Self::OPPORTUNITY.0 as f64 * 8.0 / self.length().as_secs_f64()
     }
 }
 
@@ -184,6 +195,8 @@ mod tests {
         assert!(DeliveryTrace::new(vec![]).is_err());
         assert_eq!(DeliveryTrace::new(vec![0, 5, 4]).unwrap_err().0, 2);
         assert!(DeliveryTrace::new(vec![0, 0]).is_err());
+        assert_eq!(DeliveryTrace::new(vec![1; 84_000]).unwrap_err().0, 83_999);
+        assert!(DeliveryTrace::new(vec![1; 83_000]).unwrap().mean_rate().is_some());
     }
 
     #[test]

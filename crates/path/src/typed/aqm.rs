@@ -30,7 +30,7 @@ impl FromStr for Discipline {
         let (first, second) = (times.first().copied(), times.get(1).copied());
         match name {
             "codel" if times.len() <= 2 => Ok(codel(first, second)),
-            "pie" if times.len() <= 2 => Ok(pie(first, second)),
+            "pie" if times.len() <= 2 => pie(first, second).map_err(|error| format!("{error}; {WANTED}")),
             "drop-tail" if times.is_empty() => Ok(Discipline::DropTail),
             _ => Err(format!("`{typed}` is not understood; {WANTED}")),
         }
@@ -42,10 +42,21 @@ fn codel(target: Option<Duration>, interval: Option<Duration>) -> Discipline {
     Discipline::CoDel(CoDel { target: target.unwrap_or(usual.target), interval: interval.unwrap_or(usual.interval) })
 }
 
-fn pie(target: Option<Duration>, update: Option<Duration>) -> Discipline {
+fn pie(target: Option<Duration>, update: Option<Duration>) -> Result<Discipline, String> {
     let usual = Pie::default();
-    Discipline::Pie(Pie { target: target.unwrap_or(usual.target), update: update.unwrap_or(usual.update) })
+    let update = update.unwrap_or(usual.update);
+    // Each update of a queue that is not empty is an event: many more, and the path does nothing else.
+    if update < UPDATE_MIN {
+        return Err(format!(
+            "PIE updates its probability every {} at most, not every {}",
+            exact(UPDATE_MIN),
+            exact(update)
+        ));
+    }
+    Ok(Discipline::Pie(Pie { target: target.unwrap_or(usual.target), update }))
 }
+
+const UPDATE_MIN: Duration = Duration::from_micros(100);
 
 fn positive(time: Duration, what: &str) -> Result<Duration, String> {
     if time.is_zero() { Err(format!("{what} of a discipline must be above 0")) } else { Ok(time) }
@@ -95,8 +106,14 @@ pub(crate) struct CoDelTyped {
 pub(crate) struct PieTyped {
     #[serde(default, deserialize_with = "time")]
     target: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
+    #[serde(default, deserialize_with = "update")]
     update: Option<Duration>,
+}
+
+fn update<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let update = time(deserializer)?;
+    pie(None, update).map_err(serde::de::Error::custom)?;
+    Ok(update)
 }
 
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
@@ -111,8 +128,9 @@ impl From<CoDelTyped> for Discipline {
 }
 
 impl From<PieTyped> for Discipline {
-    fn from(typed: PieTyped) -> Self {
-        pie(typed.target, typed.update)
+    fn from(PieTyped { target, update }: PieTyped) -> Self {
+        let usual = Pie::default();
+        Discipline::Pie(Pie { target: target.unwrap_or(usual.target), update: update.unwrap_or(usual.update) })
     }
 }
 

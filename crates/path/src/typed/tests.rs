@@ -73,7 +73,7 @@ proptest! {
         let disciplines = [
             Discipline::DropTail,
             Discipline::CoDel(CoDel { target: first, interval: second }),
-            Discipline::Pie(Pie { target: first, update: second }),
+            Discipline::Pie(Pie { target: first, update: second.max(Duration::from_micros(100)) }),
             Discipline::Pie(Pie::default()),
         ];
         for discipline in disciplines {
@@ -133,9 +133,11 @@ fn what_is_not_understood_names_the_form() {
             Err(error) => assert!(!part.is_empty() && error.contains(part) && error.contains("ge:P,R"), "{error}"),
         }
     }
-    for typed in ["fq", "codel:", "codel:0ms", "codel:1ms,2ms,3ms", "drop-tail:1ms", "pie:5"] {
+    for typed in ["fq", "codel:", "codel:0ms", "codel:1ms,2ms,3ms", "drop-tail:1ms", "pie:5", "pie:15ms,99us"] {
         assert!(typed.parse::<Discipline>().unwrap_err().contains("codel[:TARGET[,INTERVAL]]"), "{typed}");
     }
+    let table = "value = { pie = { update = \"1ns\" } }";
+    assert!(toml::from_str::<File<Discipline>>(table).unwrap_err().message().contains("100us"));
     for typed in ["0 packets", "-1 packets", "10", "x"] {
         assert!(typed.parse::<QueueLimit>().unwrap_err().contains("100 packets"), "{typed}");
     }

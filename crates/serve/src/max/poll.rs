@@ -24,7 +24,7 @@ pub(super) fn run(listener: TcpListener, stops: [BorrowedFd<'_>; 2], answers: &A
     }
     watch(listener.as_fd(), EpollFlags::EPOLLIN, LISTENER)?;
     let clock = Clock::start();
-    let bytes: Vec<&[u8]> = answers.all().collect();
+    let bytes: Vec<&[u8]> = answers.all().map(|bytes| &bytes[..]).collect();
     let mut connections: Vec<Option<Connection>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
     let mut input = vec![0; INPUT_BYTES];

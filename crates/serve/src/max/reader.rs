@@ -10,6 +10,8 @@ pub(super) struct Reader {
     partial: Vec<u8>,
     /// Bytes of a request's body still to be passed over.
     skip: u64,
+    /// What is asked for once they have been.
+    after_body: Option<Answer>,
     /// The last answer has been asked for: what still comes means nothing.
     ended: bool,
 }
@@ -43,6 +45,13 @@ impl Reader {
             let passed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
             self.skip -= passed as u64;
             bytes = &bytes[passed..];
+            if self.skip == 0
+                && let Some(answer) = self.after_body.take()
+            {
+                self.ended = answer.last;
+                ask(answer);
+                continue;
+            }
             if bytes.is_empty() {
                 return bytes;
             }
@@ -51,11 +60,10 @@ impl Reader {
                 Parsed::Complete(request) => {
                     let answer = answers.to(request.keep_alive, request.old, request.method == Method::Head);
                     bytes = &bytes[request.length..];
-                    if let Body::Bytes(length) = request.body {
-                        self.skip = length;
-                    }
-                    self.ended = answer.last;
-                    ask(answer);
+                    // An answer before the request is whole would make an upload look short, and ends the connection
+                    // at clients that have not sent it all.
+                    self.skip = if let Body::Bytes(length) = request.body { length } else { 0 };
+                    self.after_body = Some(answer);
                 }
                 Parsed::Refused(_) => {
                     self.ended = true;

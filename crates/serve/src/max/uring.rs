@@ -23,7 +23,7 @@ pub(super) fn available() -> bool {
 /// Serves until one of `stops` is readable.
 pub(super) fn run(listener: &TcpListener, stops: [BorrowedFd<'_>; 2], answers: &Answers) -> Result<(), ServeError> {
     let mut ring = Ring::new(RING).map_err(system("io_uring_setup"))?;
-    let messages = answers.all().map(|bytes| ring.keep(bytes.into())).collect();
+    let messages = answers.all().map(|bytes| ring.keep(bytes.clone())).collect();
     for stop in stops {
         ring.poll_readable(stop, STOP);
     }
@@ -38,16 +38,29 @@ pub(super) fn run(listener: &TcpListener, stops: [BorrowedFd<'_>; 2], answers: &
         now: clock.now(),
         swept_at: clock.now(),
         accept_again_at: None,
+        turn: 1,
+        put_off: Vec::new(),
     };
     loop {
-        server.ring.wait(Some(TICK)).map_err(system("io_uring_enter"))?;
+        let patience = match server.accept_again_at {
+            // What was handed over is in the kernel by then, or known not to be.
+            _ if !server.put_off.is_empty() => Duration::ZERO,
+            Some(_) => ACCEPT_PAUSE,
+            None => TICK,
+        };
+        server.ring.wait(Some(patience)).map_err(system("io_uring_enter"))?;
         server.now = clock.now();
+        let put_off = std::mem::take(&mut server.put_off);
         while let Some(completion) = server.ring.next() {
             match completion.token {
                 STOP => return Ok(()),
                 LISTENER => server.accepted(completion),
                 token => server.completed(token, completion),
             }
+        }
+        server.turn += 1;
+        for index in put_off {
+            server.send(index);
         }
         server.sweep();
         if server.accept_again_at.is_some_and(|at| server.now >= at) {
@@ -67,6 +80,10 @@ struct Server<'a> {
     swept_at: Timestamp,
     /// Accepting failed: try again then.
     accept_again_at: Option<Timestamp>,
+    /// Number of this turn of the loop.
+    turn: u64,
+    /// Connections to which more is owed, but what was handed over in this turn may not have been taken whole.
+    put_off: Vec<u32>,
 }
 
 /// A place for a connection. The generation tells a completion for an earlier tenant from one for this one.
@@ -83,6 +100,8 @@ struct Connection {
     owed: VecDeque<Answer>,
     /// What was handed over last: still owed if the kernel says that it did not take all.
     last_sent: Answer,
+    /// In which turn; 0 for never.
+    sent_in: u64,
     /// Bytes of the first one owed that are taken, while it is being sent patiently.
     patient: Option<usize>,
     /// A receive is under way.
@@ -107,6 +126,7 @@ impl Server<'_> {
                 reader: Reader::default(),
                 owed: VecDeque::new(),
                 last_sent: self.answers.refusal(),
+                sent_in: 0,
                 patient: None,
                 receiving: true,
                 finishing: false,
@@ -157,7 +177,7 @@ impl Server<'_> {
                 if connection.owed.len() > OWED_MAX {
                     return self.close(index);
                 }
-                if asked > 0 && connection.patient.is_none() {
+                if asked > 0 {
                     self.send(index);
                 }
             }
@@ -171,9 +191,15 @@ impl Server<'_> {
         }
     }
 
-    /// Hands what is owed to the kernel.
+    /// Hands what is owed to the kernel, unless something before it is not certain to be taken.
     fn send(&mut self, index: u32) {
         let Slot { generation, connection: Some(connection) } = &mut self.slots[index as usize] else { return };
+        if connection.patient.is_some() {
+            return;
+        }
+        if connection.sent_in == self.turn {
+            return self.put_off.push(index);
+        }
         let socket = connection.socket.as_fd();
         match (connection.owed.pop_front(), connection.owed.is_empty()) {
             (None, _) => {}
@@ -187,7 +213,7 @@ impl Server<'_> {
                 } else {
                     self.ring.send(socket, message, 0, answer.length, token);
                 }
-                connection.last_sent = answer;
+                (connection.last_sent, connection.sent_in) = (answer, self.turn);
             }
             (Some(answer), false) => {
                 connection.owed.push_front(answer);

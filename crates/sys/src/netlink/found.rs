@@ -37,10 +37,11 @@ pub enum FoundKind {
 }
 
 impl Found {
-    /// Whether it is about any address of `network`/`prefix`. Default routes, which are about all, are not meant.
+    /// Whether it is about any address of `network`/`prefix`. Default routes, which are about all, are not meant, and
+    /// neither are those that stand for one: 128.0.0.0/1 as a VPN sets it, or 2000::/3.
     pub fn overlaps(&self, network: IpAddr, prefix: u8) -> bool {
         let common = self.prefix.min(prefix);
-        common > 0
+        self.prefix >= if network.is_ipv4() { SOMEBODYS } else { SOMEBODYS_V6 }
             && match (self.dst, network) {
                 (Some(IpAddr::V4(own)), IpAddr::V4(other)) => {
                     (own.to_bits() ^ other.to_bits()).leading_zeros() >= u32::from(common)
@@ -76,6 +77,11 @@ impl Found {
         found
     }
 }
+
+/// A route about more addresses than this prefix has is not about a network but about the world.
+const SOMEBODYS: u8 = 8;
+/// The same of IPv6.
+const SOMEBODYS_V6: u8 = 16;
 
 impl Netlink {
     /// Every route of the family of `family_of`, in all tables.
@@ -169,6 +175,8 @@ mod tests {
         assert!(!overlaps("198.20.0.0", 16) && !overlaps("198.17.255.255", 32) && !overlaps("2001:2::", 48));
         let everything = Found { dst: None, ..route("0.0.0.0", 0) };
         assert!(!everything.overlaps(benchmarks.0, benchmarks.1));
+        assert!(!overlaps("128.0.0.0", 1), "half of a default route");
+        assert!(!route("2000::", 3).overlaps("2001:2::".parse().unwrap(), 48), "all of IPv6 that is in use");
         assert!(route("2001:2:0:1::1", 128).overlaps("2001:2::".parse().unwrap(), 48));
     }
 }

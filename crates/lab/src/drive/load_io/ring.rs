@@ -47,8 +47,12 @@ impl LoadIo {
                         }
                         Err(error) => self.drop_failed(key, connect_cause(&error), clock),
                     },
-                    (Operation::Writable, _) => self.send_rest_on(key, ring, clock),
+                    (Operation::Writable, _) => {
+                        socket.sending = false;
+                        self.send_rest_on(key, ring, clock);
+                    }
                     (Operation::Send, Ok(taken)) => {
+                        socket.sending = true;
                         ring.send_rest(
                             &socket.tcp,
                             key,
@@ -58,12 +62,14 @@ impl LoadIo {
                         );
                     }
                     (Operation::Send, Err(error)) if error.raw_os_error() == Some(libc::EAGAIN) => {
+                        socket.sending = true;
                         ring.send_rest(&socket.tcp, key, socket.target, 0, self.load.request(socket.target).len());
                     }
                     (Operation::Send, Err(error)) if error.raw_os_error() != Some(libc::ECANCELED) => {
                         self.drop_failed(key, stream_cause(&error), clock);
                     }
                     // What broke a connection in the middle of a request is told by receiving on it.
+                    (Operation::SendPatiently, _) => socket.sending = false,
                     _ => {}
                 }
             }
@@ -125,9 +131,10 @@ impl LoadIo {
     /// The rest of a long request, by system calls of its own.
     fn send_rest_on(&mut self, key: load::ConnectionKey, ring: &mut RingPoller, clock: &Clock) {
         self.send_rest(key, clock);
-        if let Some(Some(socket)) = self.sockets.get(key.index())
+        if let Some(Some(socket)) = self.sockets.get_mut(key.index())
             && !self.load.unsent(key).is_empty()
         {
+            socket.sending = true;
             ring.wait_writable(&socket.tcp, key);
         }
     }

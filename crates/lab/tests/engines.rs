@@ -1,0 +1,311 @@
+//! The two engines of the load beside each other: whatever the server does, io_uring and epoll tell the same of it, count
+//! everything, and leave no descriptor behind.
+//!
+//! Nothing here measures: a run ends when its requests have ended.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use lab::plan::Plan;
+use lab::{Observer, RunFacts};
+use serve::{MaxSpec, serve_max};
+use sys::signal::{Interrupts, Wake};
+
+/// Runs share this process: its descriptors can be counted by one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// What both engines must agree on.
+#[derive(Debug, PartialEq)]
+struct Told {
+    completed: u64,
+    failed: BTreeMap<String, u64>,
+    status: BTreeMap<String, u64>,
+    bytes_received: u64,
+    bytes_sent: u64,
+}
+
+/// A run of `requests` requests to `address` with each engine; what they tell, which is the same.
+fn on_both(address: SocketAddr, requests: u64, load: &str) -> Told {
+    let [epoll, ring] = on_each(address, requests, load);
+    assert_eq!(epoll, ring, "{load}");
+    epoll
+}
+
+/// The same, where bytes depend on who is faster.
+fn on_each(address: SocketAddr, requests: u64, load: &str) -> [Told; 2] {
+    ["epoll", "io_uring"].map(|engine| {
+        let text = format!(
+            "[load]\nurl = \"http://{address}/x\"\nrequests = {requests}\n{load}\n\
+             [host]\nwait = \"sleep\"\nengine = \"{engine}\"\n"
+        );
+        let plan = Plan::from_toml(&text, "test").unwrap();
+        let interrupts = Interrupts::install().unwrap();
+        let before = descriptors();
+        let document = lab::bench(&plan, "test", None, &interrupts, &mut Nobody).unwrap().document;
+        assert_eq!(descriptors(), before, "{engine}, {load}: descriptors that were not closed");
+        assert_eq!(clients_left(address), 0, "{engine}, {load}: connections that were not closed");
+        assert_eq!(document.run.host.settings["engine"], engine);
+        let load = document.load.unwrap();
+        let failed: u64 = load.failed.values().sum();
+        assert_eq!((load.offered_requests, load.in_flight_at_end), (requests, 0), "{engine}");
+        assert_eq!(load.offered_requests, load.completed + failed, "{engine}");
+        assert_eq!(load.status.values().sum::<u64>(), load.completed, "{engine}");
+        Told {
+            completed: load.completed,
+            failed: load.failed,
+            status: load.status,
+            bytes_received: load.bytes_received,
+            bytes_sent: load.bytes_sent,
+        }
+    })
+}
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Descriptors of this process but sockets, of which the servers here have some.
+fn descriptors() -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
+    targets.filter(|target| !target.to_string_lossy().starts_with("socket:")).count()
+}
+
+/// Connections to `server` whose client's end nobody has closed.
+fn clients_left(server: SocketAddr) -> usize {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let port = format!("0100007F:{:04X}", server.port());
+    let established = |line: &&str| {
+        let mut words = line.split_ascii_whitespace().skip(2);
+        // ESTABLISHED, or CLOSE_WAIT: the server has ended it and we have not.
+        words.next() == Some(&port) && matches!(words.next(), Some("01" | "08"))
+    };
+    table.lines().filter(established).count()
+}
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn started(&mut self, _facts: &RunFacts) {}
+    fn tick(&mut self, _elapsed: Duration, _snapshot: &lab::drive::progress::Snapshot) {}
+    fn ended(&mut self) {}
+}
+
+/// Runs `client` against MAX.
+fn against_max(body_bytes: usize, client: impl FnOnce(SocketAddr)) {
+    let spec =
+        MaxSpec { listen: "127.0.0.1:0".parse().unwrap(), threads: 1, body_bytes, engine: serve::Engine::default() };
+    let stop = Wake::new().unwrap();
+    thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let server = scope.spawn(|| serve_max(&spec, stop.as_fd(), move |bound, _| tell.send(bound).unwrap()));
+        let end = End(&stop);
+        let address = told.recv().unwrap();
+        // Once it has answered it has all the descriptors that it is going to have.
+        let mut first = TcpStream::connect(address).unwrap();
+        first.write_all(b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
+        first.read_to_end(&mut Vec::new()).unwrap();
+        drop(first);
+        client(address);
+        drop(end);
+        server.join().unwrap().unwrap();
+    });
+}
+
+struct End<'a>(&'a Wake);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
+/// A server that does `talk` with each connection, in a thread of its own, for as long as the process lives.
+fn against(talk: fn(TcpStream)) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || talk(stream));
+        }
+    });
+    address
+}
+
+/// Reads one request without a body; false when the client has closed.
+fn asked(stream: &mut TcpStream) -> bool {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => return false,
+        }
+    }
+    true
+}
+
+const CLOSED: &str = "connections = 8";
+const CLOSED_EACH: &str = "connections = 8\nclose = true";
+const OPEN: &str = "rate = \"2000/s\"\nconnections = 64";
+const OPEN_EACH: &str = "rate = \"1000/s\"\narrivals = \"poisson\"\nclose = true\nconnections = 64";
+
+#[test]
+fn small_answers() {
+    let _alone = alone();
+    against_max(100, |address| {
+        for load in [CLOSED, CLOSED_EACH, OPEN, OPEN_EACH] {
+            let told = on_both(address, 600, load);
+            assert_eq!((told.completed, told.status["200"]), (600, 600), "{load}");
+        }
+    });
+}
+
+#[test]
+fn answers_of_a_megabyte() {
+    let _alone = alone();
+    against_max(1_000_000, |address| {
+        for load in [CLOSED, CLOSED_EACH, "rate = \"200/s\"\nconnections = 64"] {
+            let told = on_both(address, 40, load);
+            assert_eq!(told.completed, 40, "{load}");
+            assert!(told.bytes_received > 40_000_000, "{load}");
+        }
+    });
+}
+
+/// More connections than the ring has buffers, all answered at once.
+#[test]
+fn more_at_once_than_there_are_buffers() {
+    let _alone = alone();
+    against_max(60_000, |address| {
+        let told = on_both(address, 1500, "connections = 500");
+        assert_eq!(told.completed, 1500);
+    });
+}
+
+#[test]
+fn long_requests() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    against_max(10, |address| {
+        // Handed over in one, in one system call of its own, and in many.
+        for length in [9_000, 100_000, 5_000_000] {
+            let body = folder.path().join("body");
+            std::fs::write(&body, vec![b'y'; length]).unwrap();
+            for load in [CLOSED, CLOSED_EACH] {
+                let told = on_both(address, 24, &format!("method = \"POST\"\nbody = {body:?}\n{load}"));
+                assert_eq!(told.completed, 24, "{length} {load}");
+                assert!(told.bytes_sent > 24 * length as u64, "{length} {load}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_server_that_closes_after_three_answers_without_a_word() {
+    let _alone = alone();
+    let address = against(|mut stream| {
+        for _ in 0..3 {
+            if !asked(&mut stream) || stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+                return;
+            }
+        }
+    });
+    // What is sent twice counts twice, and how often that happens is a race.
+    for told in on_each(address, 200, CLOSED) {
+        assert_eq!((told.completed, told.failed.len()), (200, 0), "{told:?}");
+    }
+}
+
+#[test]
+fn a_server_that_resets() {
+    let _alone = alone();
+    // Closing with bytes unread is a reset.
+    let address = against(|mut stream| {
+        let _ = stream.read(&mut [0; 1]);
+    });
+    let told = on_both(address, 16, CLOSED_EACH);
+    assert_eq!(told.failed, BTreeMap::from([("reset".to_owned(), 16)]));
+}
+
+#[test]
+fn a_server_that_resets_within_its_answer() {
+    let _alone = alone();
+    let address = against(|mut stream| {
+        let _ = stream.read(&mut [0; 1]);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome");
+    });
+    // Bytes that come right before a reset may be lost by it.
+    for told in on_each(address, 16, CLOSED_EACH) {
+        assert_eq!(told.failed, BTreeMap::from([("reset".to_owned(), 16)]));
+    }
+}
+
+#[test]
+fn a_server_that_trickles() {
+    let _alone = alone();
+    let address = against(|mut stream| {
+        let _ = stream.set_nodelay(true);
+        while asked(&mut stream) {
+            for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" {
+                if stream.write_all(&[*byte]).is_err() {
+                    return;
+                }
+                thread::yield_now();
+            }
+        }
+    });
+    for load in [CLOSED, OPEN] {
+        assert_eq!(on_both(address, 100, load).completed, 100, "{load}");
+    }
+}
+
+/// The answer ends with the connection, of which the server closes its half and waits for the client's.
+#[test]
+fn a_server_that_closes_its_half() {
+    let _alone = alone();
+    let address = against(|mut stream| {
+        asked(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nuntil the end");
+        let _ = stream.shutdown(Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    for load in [CLOSED, CLOSED_EACH, OPEN_EACH] {
+        let told = on_both(address, 100, load);
+        assert_eq!((told.completed, told.bytes_received), (100, 100 * 32), "{load}");
+    }
+}
+
+#[test]
+fn a_server_that_says_more_than_it_sends() {
+    let _alone = alone();
+    let address = against(|mut stream| {
+        asked(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort");
+    });
+    let told = on_both(address, 32, CLOSED);
+    assert_eq!(told.failed, BTreeMap::from([("closed_early".to_owned(), 32)]));
+}
+
+#[test]
+fn a_server_that_says_nothing() {
+    let _alone = alone();
+    let address = against(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let told = on_both(address, 16, "connections = 8\ntimeout = \"50ms\"");
+    assert_eq!(told.failed, BTreeMap::from([("response_timeout".to_owned(), 16)]));
+}
+
+#[test]
+fn nobody_at_all() {
+    let _alone = alone();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let told = on_both(address, 16, CLOSED);
+    assert_eq!(told.failed, BTreeMap::from([("connect_refused".to_owned(), 16)]));
+}
