@@ -155,19 +155,14 @@ impl AsFd for TcpSocket {
 }
 
 /// A socket address in the kernel's form.
-#[derive(Clone, Copy)]
-pub(crate) struct Address {
+struct Address {
     storage: libc::sockaddr_storage,
     length: libc::socklen_t,
 }
 
 impl Address {
-    pub(crate) fn pointer(&self) -> *const libc::sockaddr {
+    fn pointer(&self) -> *const libc::sockaddr {
         (&raw const self.storage).cast()
-    }
-
-    pub(crate) fn length(&self) -> libc::socklen_t {
-        self.length
     }
 }
 

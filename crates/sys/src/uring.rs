@@ -17,7 +17,6 @@
 mod buffers;
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +24,6 @@ use std::time::Duration;
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
-use crate::socket::Address;
 use buffers::Buffers;
 
 /// A ring, with its receive buffers and the messages it sends.
@@ -33,8 +31,6 @@ pub struct Ring {
     ring: IoUring,
     buffers: Buffers,
     messages: Vec<Arc<[u8]>>,
-    /// Addresses connected to: the kernel reads them when the operation is issued.
-    addresses: Vec<(SocketAddr, Box<Address>)>,
     /// Descriptors watched for ever, by token. The kernel gives up watching when its completion queue is full.
     polled: Vec<(u64, RawFd)>,
 }
@@ -95,7 +91,7 @@ impl Ring {
             .setup_cqsize(spec.operations.saturating_mul(8))
             .build(spec.operations)?;
         let buffers = Buffers::register(&ring, spec.buffers, spec.buffer_bytes)?;
-        Ok(Ring { ring, buffers, messages: Vec::new(), addresses: Vec::new(), polled: Vec::new() })
+        Ok(Ring { ring, buffers, messages: Vec::new(), polled: Vec::new() })
     }
 
     /// Keeps bytes for sending, as long as the ring lives. Rings may share them.
@@ -108,19 +104,6 @@ impl Ring {
     pub fn accept(&mut self, listener: BorrowedFd<'_>, token: u64) {
         let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         self.push(opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(flags).build().user_data(token | ACCEPT));
-    }
-
-    /// Connects a socket that has not been connected. The completion is that of connect(2), when it is established or
-    /// has failed.
-    pub fn connect(&mut self, socket: BorrowedFd<'_>, to: SocketAddr, token: u64) {
-        // A run speaks to a few addresses: kept for good, each once.
-        let index = self.addresses.iter().position(|(known, _)| *known == to).unwrap_or_else(|| {
-            self.addresses.push((to, Box::new(Address::from(to))));
-            self.addresses.len() - 1
-        });
-        let address = &self.addresses[index].1;
-        let entry = opcode::Connect::new(Fd(socket.as_raw_fd()), address.pointer(), address.length());
-        self.push(entry.build().user_data(token));
     }
 
     /// Receives whatever comes, into the ring's buffers, a completion each. Over with a result of 0 at the end of the
@@ -292,9 +275,8 @@ impl Ring {
             // Full: those before go first. A chain must not be cut between two submissions.
             let _ = self.ring.submit();
         }
-        // SAFETY: every entry points only to messages and addresses that live as long as the ring (both stand on the
-        // heap by themselves, and are never changed or dropped before it), and receives go into buffers that are
-        // registered with it.
+        // SAFETY: every entry points only to messages that live as long as the ring (each stands on the heap by itself,
+        // and is never changed or dropped before it), and receives go into buffers that are registered with it.
         let pushed = unsafe { self.ring.submission().push_multiple(&entries) };
         debug_assert!(pushed.is_ok(), "there was room");
     }

@@ -1,7 +1,7 @@
 //! The load's hands on a ring: what completes is told to the core, and what is to be sent goes out in small batches.
 //!
-//! A batch is small because its requests count as started when they are queued: eight take the kernel some tens of
-//! microseconds, by which the last of them is sent later than its record says.
+//! A batch is small because its requests count as started when they are queued: the last of
+//! them is sent later than its record says by what the kernel takes for those before it.
 
 use ledger::FailureCause;
 use load::LevelSampler;
