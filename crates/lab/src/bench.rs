@@ -1,6 +1,7 @@
 //! A run of load, from plan to document.
 
 mod document;
+mod spec;
 mod witness;
 
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ledger::Document;
-use load::{Arrivals, HttpVersion, LevelSampler, Load, LoadSpec, Reuse, Tally, TallySpec, Target, parse_header};
+use load::{LevelSampler, Load, Tally, TallySpec, Target};
 use path::{ClientPath, PathSpec};
 use stats::{Histogram, Rng};
 use store::{Book, RunFolder};
@@ -31,7 +32,7 @@ use crate::handshakes::Handshakes;
 use crate::host::CorePlan;
 use crate::places::target::{Reach, check_listening, in_lab, resolve, through_path};
 use crate::places::{self, Places};
-use crate::plan::{ArrivalKind, Plan, TlsPlan, Wait};
+use crate::plan::{Plan, TlsPlan, Wait};
 use crate::recorder::{Recorded, Recorder};
 use crate::server::{self, Account};
 use crate::watching::{Taps, Watching};
@@ -117,9 +118,7 @@ pub fn bench(
         None => None,
     };
     let clients = spec.as_ref().map(|spec| &spec.clients[..]);
-    let body = read_body(plan)?;
-    let headers =
-        plan.load.headers.iter().map(|line| parse_header(line)).collect::<Result<_, _>>().map_err(LabError::plan)?;
+    let workload = spec::workload(plan)?;
 
     let (host, port) = match &plan.load.proxy {
         Some(proxy) => (proxy.host.as_str(), proxy.port),
@@ -156,7 +155,7 @@ pub fn bench(
     }
     let clock = Clock::start();
     let start = clock.now() + LEAD;
-    let load = Load::new(load_spec(plan, target, body, headers, connections_max), start);
+    let load = Load::new(spec::load(plan, workload, connections_max), start);
     let (measured_from, _) = load.measured();
     if let Some(path_io) = &mut path_io {
         path_io.set_start(measured_from);
@@ -394,41 +393,6 @@ impl Drop for Done {
     }
 }
 
-fn load_spec(
-    plan: &Plan,
-    target: Target,
-    body: Vec<u8>,
-    headers: Vec<(String, String)>,
-    connections_max: u32,
-) -> LoadSpec {
-    let load = &plan.load;
-    LoadSpec {
-        targets: vec![target],
-        method: load.method,
-        body,
-        headers,
-        absolute_form: load.proxy.is_some(),
-        version: match load.http {
-            crate::plan::HttpVersion::Http10 => HttpVersion::Http10,
-            crate::plan::HttpVersion::Http11 => HttpVersion::Http11,
-        },
-        reuse: if load.close { Reuse::Close } else { Reuse::KeepAlive },
-        arrivals: match (load.rate, load.arrivals) {
-            (None, _) => Arrivals::Closed,
-            (Some(rate), ArrivalKind::Constant) => Arrivals::constant(rate),
-            (Some(rate), ArrivalKind::Poisson) => Arrivals::poisson(rate),
-        },
-        connections_max,
-        requests_max: load.requests,
-        clients: load.clients,
-        connect_timeout: load.connect_timeout,
-        response_timeout: load.timeout,
-        seed: plan.seed,
-        warmup: load.warmup,
-        duration: load.duration,
-    }
-}
-
 fn connections_max(plan: &Plan, descriptors: u64) -> Result<u32, LabError> {
     let possible = u32::try_from(descriptors.saturating_sub(DESCRIPTORS_KEPT)).unwrap_or(u32::MAX);
     if possible == 0 {
@@ -456,15 +420,6 @@ fn ports_easily_found() -> u32 {
     match (ends.next(), ends.next()) {
         (Some(first), Some(last)) if first <= last => ((last - first).div_ceil(2) * 9 / 10).max(1),
         _ => u32::MAX,
-    }
-}
-
-fn read_body(plan: &Plan) -> Result<Vec<u8>, LabError> {
-    match &plan.load.body {
-        None => Ok(Vec::new()),
-        Some(file) => {
-            std::fs::read(file).map_err(|error| LabError::Plan(format!("--body {}: {error}", file.display())))
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Why something did not arrive. Every failed request and every dropped packet has exactly one cause.
 
-/// Why a request failed. A request that got a whole response has none, whatever its status.
+/// Why a request failed. A request that got a whole response has none, whatever its status, unless the plan expects
+/// something of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -28,10 +29,30 @@ pub enum FailureCause {
     ClosedEarly,
     /// The connection was reset after it was established.
     Reset,
-    /// What came back is not HTTP/1, or breaks its framing.
+    /// What came back is not HTTP, or breaks its framing.
     Malformed,
     /// The response head is larger than the client accepts.
     HeadTooLarge,
+    /// The server reset the request's HTTP/2 stream.
+    StreamReset,
+    /// The server ended its HTTP/2 connection (GOAWAY) before it had taken the request, and once more after one retry; or it ended
+    /// it for an error.
+    GoAway,
+    /// The proxy answered CONNECT with a status other than 2xx.
+    ProxyRefused,
+    /// The response was whole; its status is not one that the plan expects.
+    UnexpectedStatus,
+    /// The response was whole; its body's length is not what the plan expects.
+    UnexpectedLength,
+    /// The response was whole; its body is not what the plan expects.
+    UnexpectedBody,
+    /// The response was whole; a value that the plan takes from it is not there.
+    MissingValue,
+    /// The response was a redirect beyond the number that the plan follows.
+    TooManyRedirects,
+    /// The response was a redirect that cannot be followed: no Location, one that cannot be read, or a host the plan does
+    /// not name.
+    BadRedirect,
     /// No local port was left for this client address.
     NoPorts,
     /// No descriptor was left in this process.
@@ -44,7 +65,7 @@ pub enum FailureCause {
 
 impl FailureCause {
     /// Every cause, in the order of declaration.
-    pub const ALL: [FailureCause; 17] = [
+    pub const ALL: [FailureCause; 26] = [
         FailureCause::ConnectTimeout,
         FailureCause::ConnectRefused,
         FailureCause::ConnectFailed,
@@ -58,6 +79,15 @@ impl FailureCause {
         FailureCause::Reset,
         FailureCause::Malformed,
         FailureCause::HeadTooLarge,
+        FailureCause::StreamReset,
+        FailureCause::GoAway,
+        FailureCause::ProxyRefused,
+        FailureCause::UnexpectedStatus,
+        FailureCause::UnexpectedLength,
+        FailureCause::UnexpectedBody,
+        FailureCause::MissingValue,
+        FailureCause::TooManyRedirects,
+        FailureCause::BadRedirect,
         FailureCause::NoPorts,
         FailureCause::NoDescriptors,
         FailureCause::LocalError,
@@ -80,6 +110,15 @@ impl FailureCause {
             FailureCause::Reset => "reset",
             FailureCause::Malformed => "malformed",
             FailureCause::HeadTooLarge => "head_too_large",
+            FailureCause::StreamReset => "stream_reset",
+            FailureCause::GoAway => "goaway",
+            FailureCause::ProxyRefused => "proxy_refused",
+            FailureCause::UnexpectedStatus => "unexpected_status",
+            FailureCause::UnexpectedLength => "unexpected_length",
+            FailureCause::UnexpectedBody => "unexpected_body",
+            FailureCause::MissingValue => "missing_value",
+            FailureCause::TooManyRedirects => "too_many_redirects",
+            FailureCause::BadRedirect => "bad_redirect",
             FailureCause::NoPorts => "no_ports",
             FailureCause::NoDescriptors => "no_descriptors",
             FailureCause::LocalError => "local_error",

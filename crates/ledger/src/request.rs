@@ -60,8 +60,12 @@ pub struct RequestRecord {
     pub client: u32,
     /// Sequence number of the connection in the run, from 0; `None` if none was ever opened for it.
     pub connection: Option<u64>,
-    /// Index into the run's list of URLs.
-    pub url: u16,
+    /// Number of the session in the run, from 0; `None` where the plan has no sessions.
+    pub session: Option<u64>,
+    /// Index into the run's list of requests.
+    pub url: u32,
+    /// HTTP/2: the stream's identifier on its connection; `None` with HTTP/1, or if none was opened.
+    pub stream: Option<u32>,
     /// When the schedule meant it to start.
     pub intended_at: Timestamp,
     /// connect(2) called, or first write on an open connection.

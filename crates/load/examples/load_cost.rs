@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use ledger::Method;
 use load::http1::Response;
 use load::{
-    Action, Arrivals, ConnectionKey, HttpVersion, LevelSampler, Load, LoadSpec, Reuse, Tally, TallySpec, Target,
+    Action, Arrivals, ConnectionKey, HttpVersion, Lane, LevelSampler, Load, LoadSpec, Reuse, Tally, TallySpec, Target,
+    Workload,
 };
 use units::{RequestRate, Timestamp};
 
@@ -112,12 +113,10 @@ fn poisson() -> Arrivals {
 
 fn spec(arrivals: Arrivals, clients: u32) -> LoadSpec {
     LoadSpec {
-        targets: vec![Target::parse("http://server/1k").expect("a URL")],
-        method: Method::Get,
-        body: Vec::new(),
-        headers: Vec::new(),
+        workload: Workload::of([Target::parse("http://server/1k").expect("a URL")]),
         absolute_form: false,
         version: HttpVersion::Http11,
+        streams_max: 1,
         reuse: Reuse::KeepAlive,
         connections_max: if arrivals.is_open() { 20_000 } else { clients },
         arrivals,
@@ -125,6 +124,7 @@ fn spec(arrivals: Arrivals, clients: u32) -> LoadSpec {
         clients,
         connect_timeout: Duration::from_secs(10),
         response_timeout: Duration::from_secs(30),
+        lane: Lane::WHOLE,
         seed: 1,
         warmup: Duration::ZERO,
         duration: None,

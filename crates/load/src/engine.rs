@@ -58,6 +58,7 @@ use crate::pool::Pool;
 use crate::queues::Queues;
 use crate::request;
 use crate::spec::LoadSpec;
+use crate::target::Target;
 use closed_loop::Workers;
 use output::Pending;
 use placing::Waiting;
@@ -66,10 +67,12 @@ use placing::Waiting;
 #[derive(Debug)]
 pub struct Load {
     spec: LoadSpec,
-    /// The bytes of the request to each target.
+    /// The bytes of each request of the workload.
     requests: Vec<Box<[u8]>>,
-    /// For each target, the first one with the same host and port.
+    /// For each request of the workload, where it goes: an index into `targets`.
     endpoints: Vec<u16>,
+    /// The different hosts and ports.
+    targets: Vec<Target>,
     start: Timestamp,
     phase: Phase,
     arrivals: Loop,
@@ -98,14 +101,13 @@ impl Load {
     /// A load that begins at `start`, with its warm-up if it has one.
     ///
     /// # Panics
-    /// Without a target, or with more than 65535.
+    /// Without a request, or with more than 65535 different hosts and ports.
     pub fn new(mut spec: LoadSpec, start: Timestamp) -> Self {
-        assert!(!spec.targets.is_empty() && spec.targets.len() <= usize::from(u16::MAX), "1 to 65535 targets");
+        assert!(!spec.workload.requests.is_empty(), "at least one request");
         spec.clients = spec.clients.max(1);
         spec.connections_max = spec.connections_max.max(1);
-        let requests = spec.targets.iter().map(|target| request::prepare(&spec, target)).collect();
-        let first_like = |target| spec.targets.iter().position(|other| other.same_endpoint(target));
-        let endpoints = spec.targets.iter().map(|target| first_like(target).unwrap_or(0) as u16).collect();
+        let requests = spec.workload.requests.iter().map(|request| request::prepare(&spec, request)).collect();
+        let (targets, endpoints) = spec.workload.endpoints();
         let arrivals = match Schedule::new(&spec.arrivals, start, spec.seed) {
             Some(schedule) => Loop::Open(schedule),
             None => Loop::Closed(Workers::new(spec.connections_max)),
@@ -113,6 +115,7 @@ impl Load {
         Load {
             requests,
             endpoints,
+            targets,
             start,
             phase: Phase::new(start + spec.warmup, spec.duration, spec.requests_max),
             arrivals,
@@ -152,6 +155,11 @@ impl Load {
     /// [`Self::handle_secured`].
     pub fn wants_handshake(&self, key: ConnectionKey) -> bool {
         self.pool.find(key).is_some_and(|connection| connection.state == State::Securing)
+    }
+
+    /// The different hosts and ports: what [`Action::Connect`] names by its index.
+    pub fn targets(&self) -> &[Target] {
+        &self.targets
     }
 
     /// Counters as they stand.

@@ -35,6 +35,7 @@ mod request;
 pub mod spec;
 mod tally;
 mod target;
+pub mod workload;
 
 pub use arrivals::Arrivals;
 pub use connection::{ConnectionEnd, ConnectionKey};
@@ -42,6 +43,7 @@ pub use engine::{Action, Load};
 pub use error::LoadError;
 pub use levels::{LevelSampler, LevelStatistics, Levels, SecondLevels};
 pub use live::Live;
-pub use spec::{HttpVersion, LoadSpec, Reuse, parse_header};
+pub use spec::{HttpVersion, Lane, LoadSpec, Reuse, parse_header};
 pub use tally::{Ending, Histograms, LittleTerms, Outcome, Tally, TallySpec};
 pub use target::Target;
+pub use workload::{RequestSpec, Workload};

@@ -2,25 +2,19 @@
 
 use std::time::Duration;
 
-use ledger::Method;
-
-use crate::{Arrivals, LoadError, Target};
+use crate::{Arrivals, LoadError, Workload};
 
 /// A load, complete: with the same spec and the same answers from outside, [`Load`](crate::Load) does the same.
 #[derive(Clone, Debug)]
 pub struct LoadSpec {
-    /// URLs, asked for in turn. At least one.
-    pub targets: Vec<Target>,
-    /// Method of every request.
-    pub method: Method,
-    /// Body of every request; sent with POST, and with any method if not empty.
-    pub body: Vec<u8>,
-    /// Further headers. One named Host, User-Agent, Accept, Connection or Content-Length replaces the built-in one.
-    pub headers: Vec<(String, String)>,
+    /// What is asked for.
+    pub workload: Workload,
     /// The request line carries the whole URL, as proxies want it (RFC 9112, section 3.2.2).
     pub absolute_form: bool,
-    /// Version on the request line.
+    /// Version of HTTP.
     pub version: HttpVersion,
+    /// HTTP/2: most streams open at once on a connection, if the server allows as many. 0 is taken as 1.
+    pub streams_max: u32,
     /// Whether connections serve more than one request.
     pub reuse: Reuse,
     /// When requests are intended.
@@ -36,12 +30,31 @@ pub struct LoadSpec {
     /// From the request being handed to an open connection (for a new one: once it is established) to the whole
     /// response.
     pub response_timeout: Duration,
+    /// Which part of the load this engine makes; the others are made by engines beside it.
+    pub lane: Lane,
     /// Seed of every random choice.
     pub seed: u64,
     /// Load before the measured phase, not in the results.
     pub warmup: Duration,
     /// Length of the measured phase; `None` for until `requests_max`, or until stopped.
     pub duration: Option<Duration>,
+}
+
+/// One of several engines that make one load together, each with its own clients, connections and records.
+///
+/// Every lane draws the whole schedule and takes its own arrivals from it, so that requests, moments and clients are the
+/// same however many lanes there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// From 0.
+    pub index: u32,
+    /// Number of lanes, at least 1.
+    pub of: u32,
+}
+
+impl Lane {
+    /// The only one.
+    pub const WHOLE: Lane = Lane { index: 0, of: 1 };
 }
 
 /// HTTP version of the requests.
@@ -52,14 +65,17 @@ pub enum HttpVersion {
     /// HTTP/1.1
     #[default]
     Http11,
+    /// HTTP/2: several requests at once on a connection.
+    Http2,
 }
 
 impl HttpVersion {
-    /// As on the request line.
+    /// As on the request line (HTTP/2 has none).
     pub const fn as_str(self) -> &'static str {
         match self {
             HttpVersion::Http10 => "HTTP/1.0",
             HttpVersion::Http11 => "HTTP/1.1",
+            HttpVersion::Http2 => "HTTP/2",
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct TallySpec {
     pub measured: (Timestamp, Option<Timestamp>),
     /// Asked RTT of every client, in nanoseconds; `None` without a path.
     pub clients_rtt_ns: Option<Vec<u64>>,
-    /// The URLs, in the order of the load's targets.
+    /// What the requests are called, in the order of the load's workload.
     pub urls: Vec<String>,
 }
 
@@ -258,7 +258,7 @@ impl Tally {
         if let Some(distances) = &mut self.distances {
             distances.add(record);
         }
-        if let Some(part) = self.urls.get_mut(usize::from(record.url)) {
+        if let Some(part) = self.urls.get_mut(record.url as usize) {
             part.add(record);
         }
     }

@@ -142,8 +142,12 @@ prop_compose! {
     fn any_request()(
         sequence in 0..i64::MAX as u64,
         client: u32,
-        connection in proptest::option::of(0..i64::MAX as u64),
-        url: u16,
+        named in (
+            proptest::option::of(0..i64::MAX as u64),
+            proptest::option::of(0..i64::MAX as u64),
+            proptest::option::of(any::<u32>()),
+        ),
+        url: u32,
         intended_at in moment(),
         moments in proptest::array::uniform5(proptest::option::of(moment())),
         done_at in moment(),
@@ -155,8 +159,9 @@ prop_compose! {
     ) -> RequestRecord {
         let [started_at, connected_at, secured_at, sent_at, first_byte_at] = moments;
         let [bytes_received, bytes_sent] = bytes;
+        let (connection, session, stream) = named;
         RequestRecord {
-            sequence, client, connection, url, intended_at, started_at, connected_at, secured_at, sent_at,
+            sequence, client, connection, session, url, stream, intended_at, started_at, connected_at, secured_at, sent_at,
             first_byte_at, done_at, status, bytes_received, bytes_sent, failure, head_bytes,
             // Of a response that was not whole nothing is kept.
             keeps_connection: stays && failure.is_none(),

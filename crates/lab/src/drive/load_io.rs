@@ -65,14 +65,14 @@ struct Socket {
     receiving: bool,
     /// A ring waits for room to send on it, or sends what did not fit.
     sending: bool,
-    /// The target of the last request.
-    target: usize,
+    /// Which request of the workload it sent last.
+    request: usize,
     /// From the connection being established, where there is TLS.
     session: Option<Box<Session>>,
 }
 
 impl LoadIo {
-    /// The load against `servers` (one a target), with each client's address from `source`.
+    /// The load against `servers` (one for each of [`Load::targets`]), with each client's address from `source`.
     /// `notes_ports`: hand over each connection's local port as well, by which the wire knows it.
     pub fn new(
         load: Load,
@@ -228,15 +228,15 @@ impl LoadIo {
                         Err(error) => self.load.handle_failure(clock.now(), key, connect_cause(&error)),
                     }
                 }
-                Action::Send { key, target, bytes } => {
+                Action::Send { key, request, bytes, prepared } => {
                     let Some(Some(socket)) = self.sockets.get_mut(key.index()) else { continue };
                     if socket.session.is_some() {
                         self.send_sealed(key, clock);
                         continue;
                     }
-                    if let Some(ring) = poller.ring().filter(|_| bytes.len() <= ring::SENT_AT_ONCE_MAX) {
-                        socket.target = target;
-                        ring.send(&socket.tcp, key, target, bytes);
+                    if let Some(ring) = poller.ring().filter(|_| prepared && bytes.len() <= ring::SENT_AT_ONCE_MAX) {
+                        socket.request = request;
+                        ring.send(&socket.tcp, key, request, bytes);
                         self.queued.push((key, bytes.len()));
                         if self.queued.len() >= ring::SENDS_PER_CALL {
                             self.hand_over(poller, clock);
@@ -337,7 +337,7 @@ impl LoadIo {
             connecting: true,
             receiving: false,
             sending: false,
-            target: 0,
+            request: 0,
             session: None,
         });
     }

@@ -105,7 +105,7 @@ impl Load {
             return;
         }
         let waiting = self.intend(now, client);
-        if self.endpoints[usize::from(waiting.url)] == endpoint {
+        if self.endpoints[waiting.url as usize] == endpoint {
             self.send_on(index, waiting.record());
         } else {
             self.close(index);

@@ -22,7 +22,7 @@ impl Load {
         {
             request.connected_at = Some(now);
         }
-        if self.spec.targets[usize::from(connection.endpoint)].secure {
+        if self.targets[usize::from(connection.endpoint)].secure {
             connection.state = State::Securing;
         } else {
             self.make_ready(key.index);
@@ -58,7 +58,7 @@ impl Load {
         }
         let connection = self.pool.at(key.index);
         let Some(request) = &mut connection.request else { return };
-        let whole = self.requests[usize::from(request.url)].len();
+        let whole = self.requests[request.url as usize].len();
         let bytes = bytes.min(whole - connection.sent);
         connection.sent += bytes;
         request.bytes_sent += bytes as u64;
@@ -182,8 +182,12 @@ impl Load {
     /// The server closed, by FIN or RST, before the first byte of the response to a request that was sent. On a
     /// connection that had served requests before, the close and the request may have crossed.
     fn closed_without_answer(&mut self, now: Timestamp, index: u32, cause: FailureCause) {
-        let repeatable = matches!(self.spec.method, Method::Get | Method::Head);
         let connection = self.pool.at(index);
+        let method = connection
+            .request
+            .as_ref()
+            .map_or(Method::Post, |request| self.spec.workload.requests[request.url as usize].method);
+        let repeatable = matches!(method, Method::Get | Method::Head);
         let kept = connection.requests > 1;
         if kept && repeatable {
             self.retry(index);

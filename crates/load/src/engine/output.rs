@@ -15,17 +15,19 @@ pub enum Action<'a> {
         key: ConnectionKey,
         /// Index of the client.
         client: u32,
-        /// Index into [`LoadSpec::targets`](crate::LoadSpec::targets).
+        /// Index into [`Load::targets`].
         target: usize,
     },
     /// Write a request to an open connection.
     Send {
         /// The connection.
         key: ConnectionKey,
-        /// Index into [`LoadSpec::targets`](crate::LoadSpec::targets).
-        target: usize,
+        /// Index into the workload's requests.
+        request: usize,
         /// The whole request, head and body.
         bytes: &'a [u8],
+        /// `bytes` are [`Load::request`]'s and stay where they are for as long as the load lives.
+        prepared: bool,
     },
     /// Close a connection, if it has come to have a socket.
     Close {
@@ -60,8 +62,8 @@ impl Load {
                     return Some(Action::Connect { key, client: self.pool.at(key.index).client, target });
                 }
                 (What::Send, State::Ready) => {
-                    let target = self.hand_out_send(now, key.index);
-                    return Some(Action::Send { key, target, bytes: &self.requests[target] });
+                    let request = self.hand_out_send(now, key.index);
+                    return Some(Action::Send { key, request, bytes: &self.requests[request], prepared: true });
                 }
                 (What::Close, State::Closing) => {
                     self.hand_out_close(now, key.index);
@@ -74,9 +76,9 @@ impl Load {
         None
     }
 
-    /// The request to a target: the same bytes for every [`Action::Send`] to it.
-    pub fn request(&self, target: usize) -> &[u8] {
-        &self.requests[target]
+    /// A request of the workload: the same bytes for every [`Action::Send`] of it.
+    pub fn request(&self, request: usize) -> &[u8] {
+        &self.requests[request]
     }
 
     /// What is left to write of the request on a connection; empty when there is nothing.
@@ -85,7 +87,7 @@ impl Load {
             return &[];
         };
         let Some(request) = &connection.request else { return &[] };
-        &self.requests[usize::from(request.url)][connection.sent..]
+        &self.requests[request.url as usize][connection.sent..]
     }
 
     /// Body bytes that the driver may throw away unread on a connection (`MSG_TRUNC`), because they are certain to
@@ -107,7 +109,7 @@ impl Load {
         connection.opened_at = now;
         let request = connection.request.as_mut().expect("a connection is opened for a request");
         request.connection = Some(number);
-        let target = usize::from(request.url);
+        let target = usize::from(connection.endpoint);
         if request.started_at.is_none() {
             request.started_at = Some(now);
             self.count_start();
@@ -122,12 +124,12 @@ impl Load {
         connection.requests += 1;
         connection.sent = 0;
         let request = connection.request.as_mut().expect("a request is sent");
-        let target = usize::from(request.url);
+        let asked = request.url as usize;
         let starts = request.started_at.is_none();
         if starts {
             request.started_at = Some(now);
         }
-        connection.response.reset(self.spec.method);
+        connection.response.reset(self.spec.workload.requests[asked].method);
         if self.first_head.is_none() {
             connection.response.keep_head();
         }
@@ -135,7 +137,7 @@ impl Load {
             self.count_start();
         }
         self.queues.push(Queue::Awaiting, index, now + self.spec.response_timeout);
-        target
+        asked
     }
 
     fn hand_out_close(&mut self, now: Timestamp, index: u32) {

@@ -14,7 +14,7 @@ pub(super) struct Waiting {
     pub(super) sequence: u64,
     pub(super) intended_at: Timestamp,
     pub(super) client: u32,
-    pub(super) url: u16,
+    pub(super) url: u32,
 }
 
 impl Waiting {
@@ -23,7 +23,9 @@ impl Waiting {
             sequence: self.sequence,
             client: self.client,
             connection: None,
+            session: None,
             url: self.url,
+            stream: None,
             intended_at: self.intended_at,
             started_at: None,
             connected_at: None,
@@ -76,7 +78,7 @@ impl Load {
     /// Counts a request of `client` as intended at `at`.
     pub(super) fn intend(&mut self, at: Timestamp, client: u32) -> Waiting {
         let sequence = self.live.offered;
-        let url = (sequence % self.spec.targets.len() as u64) as u16;
+        let url = (sequence % self.spec.workload.requests.len() as u64) as u32;
         self.live.offered += 1;
         self.live.backlog += 1;
         if self.phase.count(at) {
@@ -88,7 +90,7 @@ impl Load {
     /// Gives a request a connection: an idle one of its client, else a new one, for which the longest idle connection
     /// of another client makes room under the cap. False if every connection is busy.
     fn place(&mut self, waiting: Waiting) -> bool {
-        let endpoint = self.endpoints[usize::from(waiting.url)];
+        let endpoint = self.endpoints[waiting.url as usize];
         let own = self.idle.of(waiting.client).find(|&index| self.pool.endpoint(index) == endpoint);
         if let Some(index) = own {
             self.leave_idle(index);
@@ -119,7 +121,7 @@ impl Load {
     pub(super) fn waiting_for(&mut self, index: u32) -> Option<RequestRecord> {
         let connection = self.pool.at(index);
         let (client, endpoint) = (connection.client, connection.endpoint);
-        let fits = |waiting: &Waiting| waiting.client == client && self.endpoints[usize::from(waiting.url)] == endpoint;
+        let fits = |waiting: &Waiting| waiting.client == client && self.endpoints[waiting.url as usize] == endpoint;
         let at = self.backlog.iter().take(LOOK_AHEAD).position(fits)?;
         self.backlog.remove(at).map(Waiting::record)
     }
@@ -129,7 +131,7 @@ impl Load {
         let index = self.pool.take();
         let connection = self.pool.at(index);
         connection.client = request.client;
-        connection.endpoint = self.endpoints[usize::from(request.url)];
+        connection.endpoint = self.endpoints[request.url as usize];
         connection.worker = worker;
         connection.retried = retried;
         connection.request = Some(request);

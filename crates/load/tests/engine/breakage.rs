@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ledger::{FailureCause, Method};
+use load::workload::Template;
 use load::{Action, Load};
 use units::Timestamp;
 
@@ -74,8 +75,8 @@ fn bytes_nobody_asked_for_close_the_connection() {
 fn a_request_written_in_pieces_is_sent_when_the_last_is() {
     let mut spec = spec(constant(1.0));
     spec.requests_max = Some(1);
-    spec.method = Method::Post;
-    spec.body = vec![b'x'; 100];
+    spec.workload.requests[0].method = Method::Post;
+    spec.workload.requests[0].body = Template::bytes(&[b'x'; 100]);
     let mut load = Load::new(spec, Timestamp::ZERO);
     let now = |nanos| Timestamp::from_nanos(nanos);
     load.handle_time(now(0));
@@ -100,8 +101,8 @@ fn a_request_written_in_pieces_is_sent_when_the_last_is() {
 fn an_answer_before_the_request_was_written_ends_the_connection() {
     let mut spec = spec(constant(1.0));
     spec.requests_max = Some(1);
-    spec.method = Method::Post;
-    spec.body = vec![b'x'; 100];
+    spec.workload.requests[0].method = Method::Post;
+    spec.workload.requests[0].body = Template::bytes(&[b'x'; 100]);
     let mut load = Load::new(spec, Timestamp::ZERO);
     load.handle_time(Timestamp::ZERO);
     let Some(Action::Connect { key, .. }) = load.poll_action(Timestamp::ZERO) else { panic!("a connect comes first") };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ledger::{FailureCause, Method};
-use load::{HttpVersion, Reuse, Target};
+use load::{HttpVersion, Reuse, Target, Workload};
 use units::Timestamp;
 
 use crate::world::*;
@@ -176,7 +176,7 @@ fn a_request_that_crosses_the_servers_close_is_sent_once_more() {
     assert_eq!(again.bytes_sent, 2 * first.bytes_sent);
 
     // A POST may have been carried out: it is not repeated.
-    spec.method = Method::Post;
+    spec.workload.requests[0].method = Method::Post;
     let world = race(spec);
     assert_eq!(world.load.live().retried, 0);
     assert_eq!(world.failures(FailureCause::ClosedBeforeResponse), 1);
@@ -219,12 +219,12 @@ fn a_close_seen_before_the_request_went_out_costs_nothing() {
 fn urls_are_taken_in_turn_and_connections_belong_to_one_host() {
     let mut spec = spec(constant(100.0));
     spec.clients = 2;
-    spec.targets = ["http://a/1", "http://a/2", "http://b/3"].map(|url| Target::parse(url).unwrap()).to_vec();
+    spec.workload = Workload::of(["http://a/1", "http://a/2", "http://b/3"].map(|url| Target::parse(url).unwrap()));
     let world = World::new(spec, answering(ms(1))).run();
     assert!(world.records.iter().all(|record| u64::from(record.url) == record.sequence % 3));
     assert_eq!(world.connects.len(), 4, "one a client and host");
     for end in &world.ends {
-        let mut urls: Vec<u16> = world
+        let mut urls: Vec<u32> = world
             .records
             .iter()
             .filter(|record| record.connection == Some(end.connection))

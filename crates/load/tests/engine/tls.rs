@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ledger::FailureCause;
-use load::{LoadSpec, Reuse, Target};
+use load::{LoadSpec, RequestSpec, Reuse, Target, Workload};
 use units::Timestamp;
 
 use crate::world::*;
@@ -31,7 +31,7 @@ fn answering_over(handshake: Handshake) -> Secure {
 
 fn secure_spec(requests: u64) -> LoadSpec {
     let mut spec = spec(constant(10.0));
-    spec.targets = vec![Target::parse("https://server/").unwrap()];
+    spec.workload = Workload::of([Target::parse("https://server/").unwrap()]);
     spec.requests_max = Some(requests);
     spec.clients = 1;
     spec
@@ -183,7 +183,7 @@ fn a_request_sent_again_shakes_hands_again() {
 #[test]
 fn secure_and_plain_targets_do_not_share_connections() {
     let mut spec = secure_spec(4);
-    spec.targets.push(Target::parse("http://server:443/").unwrap());
+    spec.workload.requests.push(RequestSpec::get(Target::parse("http://server:443/").unwrap()));
     let world = World::new(spec, answering_over(Handshake::RoundTrips(1))).run();
     let mut secured: Vec<bool> = world.ends.iter().map(|end| end.secured_at.is_some()).collect();
     secured.sort_unstable();

@@ -9,10 +9,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
-use ledger::{FailureCause, Method, RequestRecord};
+use ledger::{FailureCause, RequestRecord};
 use load::{
-    Action, Arrivals, ConnectionEnd, ConnectionKey, Ending, HttpVersion, LevelSampler, Live, Load, LoadSpec, Outcome,
-    Reuse, Tally, TallySpec, Target,
+    Action, Arrivals, ConnectionEnd, ConnectionKey, Ending, HttpVersion, Lane, LevelSampler, Live, Load, LoadSpec,
+    Outcome, Reuse, Tally, TallySpec, Target, Workload,
 };
 use units::{RequestRate, Timestamp};
 
@@ -370,12 +370,10 @@ fn check_moments(record: &RequestRecord) {
 
 pub fn spec(arrivals: Arrivals) -> LoadSpec {
     LoadSpec {
-        targets: vec![Target::parse("http://server/").unwrap()],
-        method: Method::Get,
-        body: Vec::new(),
-        headers: Vec::new(),
+        workload: Workload::of([Target::parse("http://server/").unwrap()]),
         absolute_form: false,
         version: HttpVersion::Http11,
+        streams_max: 1,
         reuse: Reuse::KeepAlive,
         arrivals,
         connections_max: 1000,
@@ -383,6 +381,7 @@ pub fn spec(arrivals: Arrivals) -> LoadSpec {
         clients: 10,
         connect_timeout: Duration::from_secs(3),
         response_timeout: Duration::from_secs(5),
+        lane: Lane::WHOLE,
         seed: 42,
         warmup: Duration::ZERO,
         duration: Some(Duration::from_secs(10)),

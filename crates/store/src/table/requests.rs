@@ -43,7 +43,9 @@ impl Row for RequestRecord {
         sequence: 0,
         client: 0,
         connection: None,
+        session: None,
         url: 0,
+        stream: None,
         intended_at: Timestamp::ZERO,
         started_at: None,
         connected_at: None,
@@ -83,11 +85,27 @@ impl Row for RequestRecord {
         )
         .nullable(),
         Field::integer(
+            "session",
+            "",
+            "Number of the session in the run, from 0. Null where the plan has no sessions.",
+            |row: &RequestRecord| row.session.map(signed),
+            |row, value| row.session = Some(unsigned(value)),
+        )
+        .nullable(),
+        Field::integer(
+            "stream",
+            "",
+            "HTTP/2: the stream's identifier on its connection. Null with HTTP/1, or if none was opened.",
+            |row: &RequestRecord| row.stream.map(i64::from),
+            |row, value| row.stream = Some(value as u32),
+        )
+        .nullable(),
+        Field::integer(
             "url",
             "",
-            "Index into the list of URLs in plan.toml, from 0.",
+            "Index into the run's list of requests, from 0: the order of plan.toml, or of first appearance in a log.",
             |row: &RequestRecord| Some(i64::from(row.url)),
-            |row, value| row.url = value as u16,
+            |row, value| row.url = value as u32,
         )
         .few(),
         moment!("intended_at_ns", intended_at, "When the schedule meant it to start."),

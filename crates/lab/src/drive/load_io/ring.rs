@@ -56,14 +56,14 @@ impl LoadIo {
                         ring.send_rest(
                             &socket.tcp,
                             key,
-                            socket.target,
+                            socket.request,
                             taken as usize,
-                            self.load.request(socket.target).len(),
+                            self.load.request(socket.request).len(),
                         );
                     }
                     (Operation::Send, Err(error)) if error.raw_os_error() == Some(libc::EAGAIN) => {
                         socket.sending = true;
-                        ring.send_rest(&socket.tcp, key, socket.target, 0, self.load.request(socket.target).len());
+                        ring.send_rest(&socket.tcp, key, socket.request, 0, self.load.request(socket.request).len());
                     }
                     (Operation::Send, Err(error)) if error.raw_os_error() != Some(libc::ECANCELED) => {
                         self.drop_failed(key, stream_cause(&error), clock);

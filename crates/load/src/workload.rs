@@ -1,0 +1,138 @@
+//! What is asked for: the requests of a load, and how the next one is chosen.
+//!
+//! ```text
+//!   Workload --requests--> RequestSpec   target, method, headers, body; what is expected of the answer, what is taken from it
+//!            \--choice---> in turn | drawn by weight | sessions: steps with think times and embedded objects
+//! ```
+//!
+//! A request's text may hold places ([`Template`]) for the client's number, the request's, and values that earlier
+//! responses of the same session brought. One without places is prepared once and costs nothing when it is sent.
+
+pub mod expect;
+pub mod extract;
+pub mod session;
+pub mod template;
+
+use ledger::Method;
+
+use crate::Target;
+
+pub use expect::{BodyExpected, Expect};
+pub use extract::{Extract, Source};
+pub use session::{SessionSpec, Step, Think, When};
+pub use template::{Piece, Template, Values};
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// The different requests, at least one. Records name them by their index.
+    pub requests: Vec<RequestSpec>,
+    /// How an arrival chooses among them.
+    pub choice: Choice,
+    /// Each client keeps the cookies it is given, and sends them back.
+    pub cookies: bool,
+    /// Number of values that responses of a session bring ([`Extract::variable`] is below it).
+    pub variables: usize,
+}
+
+/// How an arrival chooses what it asks for.
+#[derive(Clone, Debug, Default)]
+pub enum Choice {
+    /// One request an arrival, each in turn.
+    #[default]
+    InTurn,
+    /// One request an arrival, drawn by [`RequestSpec::weight`].
+    Drawn,
+    /// One session an arrival, drawn by [`SessionSpec::weight`]; at least one. In the closed loop each connection stands
+    /// for a user who begins the next session when the one before has ended.
+    Sessions(Vec<SessionSpec>),
+}
+
+/// One request as meant.
+#[derive(Clone, Debug)]
+pub struct RequestSpec {
+    /// What results call it; the URL where it has no name.
+    pub name: Option<String>,
+    /// Where it goes: scheme, host and port. Its path is the one as typed, places and all.
+    pub target: Target,
+    /// Path and query, beginning with `/`.
+    pub path: Template,
+    /// Method.
+    pub method: Method,
+    /// Further headers. One named Host, User-Agent, Accept, Connection or Content-Length replaces the built-in one.
+    pub headers: Vec<(String, Template)>,
+    /// Body; sent with POST, PUT and PATCH, and with any method if not empty.
+    pub body: Template,
+    /// `user:password` for basic authentication (RFC 7617).
+    pub basic_auth: Option<Template>,
+    /// Share among drawn requests, relative to the others; above 0, finite.
+    pub weight: f64,
+    /// What is expected of the response; a whole response that is otherwise fails the request.
+    pub expect: Expect,
+    /// What is taken from the response for later requests of the session.
+    pub extract: Vec<Extract>,
+    /// Redirects (301, 302, 303, 307, 308) followed one after another; with 0 a redirect is a response like any other.
+    pub redirects_max: u8,
+}
+
+impl Workload {
+    /// GET of each of `targets` in turn, nothing else.
+    pub fn of(targets: impl IntoIterator<Item = Target>) -> Self {
+        let requests = targets.into_iter().map(RequestSpec::get).collect();
+        Workload { requests, choice: Choice::InTurn, cookies: false, variables: 0 }
+    }
+}
+
+impl Workload {
+    /// The different hosts and ports in order of first appearance, and for each request the index of its own.
+    ///
+    /// # Panics
+    /// With more than 65535 of them.
+    pub fn endpoints(&self) -> (Vec<Target>, Vec<u16>) {
+        let mut places = std::collections::HashMap::new();
+        let mut targets: Vec<Target> = Vec::new();
+        let of = self.requests.iter().map(|request| {
+            let target = &request.target;
+            let place =
+                *places.entry((target.secure, target.host.to_ascii_lowercase(), target.port)).or_insert_with(|| {
+                    targets.push(target.clone());
+                    targets.len() - 1
+                });
+            u16::try_from(place).expect("at most 65535 hosts and ports")
+        });
+        let of = of.collect();
+        (targets, of)
+    }
+}
+
+impl RequestSpec {
+    /// A plain GET.
+    pub fn get(target: Target) -> Self {
+        RequestSpec {
+            name: None,
+            path: Template::literal(&target.path_and_query),
+            target,
+            method: Method::Get,
+            headers: Vec::new(),
+            body: Template::default(),
+            basic_auth: None,
+            weight: 1.0,
+            expect: Expect::default(),
+            extract: Vec::new(),
+            redirects_max: 0,
+        }
+    }
+
+    /// What results call it.
+    pub fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or_else(|| self.target.url())
+    }
+
+    /// Whether every request of it has the same bytes (cookies aside).
+    pub fn is_literal(&self) -> bool {
+        self.path.is_literal()
+            && self.body.is_literal()
+            && self.headers.iter().all(|(_, value)| value.is_literal())
+            && self.basic_auth.as_ref().is_none_or(Template::is_literal)
+    }
+}
