@@ -104,9 +104,12 @@ fn nginx(room: &Room) -> String {
 fn capture(room: &Room, server: &str, path: &str, snap: u32, clients: &str) -> PathBuf {
     let file = room.file("capture.pcap");
     let log = room.file("tcpdump.log");
-    // Each packet written at once, as the device goes away with the server; and no client before it listens.
+    // Each packet written at once, as the device goes away with the server; and no client before it listens. In that mode
+    // every slot of the ring has the size of the largest packet, and the ring holds all there will be: on a busy machine
+    // tcpdump may not get its turn before the end.
+    let snap = if snap == 0 { 65_535 } else { snap };
     let server = format!(
-        "tcpdump -U --immediate-mode -B 65536 -i s0 -s {snap} -Z root -w {} 2>{log} & \
+        "tcpdump -U --immediate-mode -B 262144 -i s0 -s {snap} -Z root -w {} 2>{log} & \
          until grep -q listening {log}; do sleep 0.02; done; {server}",
         file.display(),
         log = log.display()

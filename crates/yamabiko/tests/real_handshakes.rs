@@ -9,7 +9,7 @@ use lab::plan::PathPlan;
 use nix::sys::signal::Signal;
 
 use support::capture::{Handshake, handshakes};
-use support::document::{assert_held, check, count, disturbed};
+use support::document::{assert_held, assert_held_or_disturbed, check, count, disturbed};
 use support::lab::{Room, str_of, wait_until};
 use support::processes::{start_in_network, wait_for_server};
 use support::servers::{apache, bench, nginx};
@@ -67,7 +67,8 @@ fn errors_by_client(server: fn(&Room) -> String, clients: u32, rate: u32, second
     let dumped = tcpdump.finish();
     assert!(dumped.stderr.contains("\n0 packets dropped by kernel"), "{dumped}");
     let document = output.json();
-    assert_held(&document, &["conservation", "rtt_as_asked", "nothing_dropped_by_mistake", "responses_whole"]);
+    assert_held(&document, &["conservation", "nothing_dropped_by_mistake", "responses_whole"]);
+    assert_held_or_disturbed(&document, &["rtt_as_asked"]);
     assert_eq!(count(&document, "load.completed"), u64::from(rate * seconds));
 
     let plan = PathPlan { profile: Some("koshien-2001".into()), ..PathPlan::default() };

@@ -25,7 +25,9 @@ fn judge(output: &Output) -> Value {
     assert_held(&document, &["nothing_dropped_by_mistake"]);
     // What the path dropped for want of a way, of packets that nobody sent on purpose, would be here.
     assert_eq!(document["path"]["drops"].as_object().map(|drops| drops.contains_key("no_route")), Some(false));
-    assert_eq!(count(&document, "watch.requests"), 200, "{output}");
+    // The wire counts what it sees in the phase: a request that goes out late may be seen after it.
+    let seen = count(&document, "watch.requests");
+    assert!(seen == 200 || seen.abs_diff(200) < 20 && disturbed(&document), "{seen} on the wire: {output}");
     assert_eq!(count(&document, "path.from_outside.unmatched"), 0, "{}", document["path"]["from_outside"]);
     assert!(number(&document, "path.got_rtt_ns.p50") >= 30e6, "{}", document["path"]["got_rtt_ns"]);
     if !disturbed(&document) {

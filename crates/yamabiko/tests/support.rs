@@ -9,6 +9,7 @@ pub mod lab;
 pub mod others;
 pub mod processes;
 pub mod remains;
+pub mod sentinel;
 pub mod servers;
 pub mod tls;
 pub mod user;
