@@ -4,8 +4,10 @@
 //! To add one: write `bench/NAME.rs` with a function `run`, and give it a line in [`BENCHES`]. [`servers`] starts the
 //! peers, [`rounds`] puts figures side by side, [`udp`] is traffic for judging the path.
 
+mod connections;
 mod load;
 mod path;
+mod replay;
 mod rounds;
 mod servers;
 pub mod udp;
@@ -25,7 +27,13 @@ struct Bench {
 /// All of them, in the order of the table in the design.
 const BENCHES: &[Bench] = &[
     Bench { name: "load", about: "requests per second of one client core, beside wrk", run: load::run },
+    Bench {
+        name: "connections",
+        about: "100,000 connections at once through the path, from several processes",
+        run: connections::run,
+    },
     Bench { name: "path", about: "asked RTT against got, lateness, requests and bytes against direct", run: path::run },
+    Bench { name: "replay", about: "a log of a million requests at its own times", run: replay::run },
     Bench {
         name: "watch",
         about: "packets per second and memory beside tcptrace, drops beside tcpdump",
@@ -46,7 +54,7 @@ pub fn run(name: &str) -> Result<()> {
 
 /// A line for each bench.
 pub fn list() -> String {
-    BENCHES.iter().map(|bench| format!("  {:10} {}", bench.name, bench.about)).collect::<Vec<_>>().join("\n")
+    BENCHES.iter().map(|bench| format!("  {:11} {}", bench.name, bench.about)).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ const PACKAGES: &[Package] = &[
     Package("apache2-utils", "ab: its requests through a path, and its output beside ours"),
     Package("httperf", "an open-loop generator to compare with"),
     Package("wrk", "a closed-loop generator to compare with, and to fill a path"),
+    Package("nghttp2-client", "h2load: a generator for HTTP/2 to compare with"),
     Package("iperf3", "goodput of a link, measured independently"),
     Package("tcpdump", "handshakes of a run, seen independently"),
     Package("tcptrace", "connections and retransmissions of a capture, computed independently"),

@@ -103,6 +103,21 @@ struct First {
     service_ns: u64,
     last_at: Timestamp,
     rtt_ns: u64,
+    /// Where the load did not open the connection for it: when it started there, and when its first byte passed the wire.
+    unopened: Option<(Timestamp, Timestamp)>,
+}
+
+impl First {
+    /// When it began on the wire, of a connection whose SYN came at `syn_at`; `None` where that cannot be told.
+    fn began_at(&self, syn_at: Timestamp) -> Option<Timestamp> {
+        match self.unopened {
+            None => Some(syn_at),
+            // The connection stood open already.
+            Some((started_at, first_at)) if syn_at < started_at => Some(first_at),
+            // It was sent again on a new connection, and its start was on another.
+            Some(_) => None,
+        }
+    }
 }
 
 /// What was counted.
@@ -162,6 +177,11 @@ impl Agreement {
     pub fn with_servers(mut self, reaches: &[Reach]) -> Self {
         self.rewritten = reaches.iter().map(|reach| (reach.connect, reach.at_server())).collect();
         self
+    }
+
+    /// Records of the load did not come this way: what is left of the wire's has no partners, and nothing is to be said.
+    pub fn overflow(&mut self) {
+        self.counts.overflowed = true;
     }
 
     /// The load called connect on a connection. Before any of its requests.
@@ -231,7 +251,7 @@ impl Agreement {
         self.counts.wire_opened += u64::from(record.syn_at.is_some());
         let Some(syn_at) = record.syn_at else { return };
         if let Some(first) = self.firsts.remove(&record.connection) {
-            return self.counts.differ(first.service_ns, syn_at, first.last_at, first.rtt_ns);
+            return self.counts.differ_first(&first, syn_at);
         }
         // A recorder that is behind has the whole connection from the wire before its first request from the load.
         let place = record.client_index.map(|client| (client, record.client.port(), record.server.ip()));
@@ -272,14 +292,15 @@ impl Agreement {
                     && let (Some(&rtt_ns), Some(last_at)) = (self.rtts_ns.get(place.0 as usize), wire.last_at)
                 {
                     let service_ns = load.done_at.as_nanos() - load.started_at.as_nanos();
-                    if let (true, Some(syn_at)) = (load.opened, wire.syn_at) {
-                        self.counts.differ(service_ns, syn_at, last_at, rtt_ns);
-                    } else if load.opened {
-                        self.firsts.insert(wire.connection, First { service_ns, last_at, rtt_ns });
-                    } else if wire.index > 0 {
+                    let unopened = (!load.opened).then_some((load.started_at, wire.first_at));
+                    let first = First { service_ns, last_at, rtt_ns, unopened };
+                    if !load.opened && wire.index > 0 {
                         self.counts.differ(service_ns, wire.first_at, last_at, rtt_ns);
+                    } else if let Some(syn_at) = wire.syn_at {
+                        self.counts.differ_first(&first, syn_at);
+                    } else {
+                        self.firsts.insert(wire.connection, first);
                     }
-                    // Else it was sent again on a new connection, and its start was on another.
                 }
             }
         }
@@ -330,6 +351,12 @@ impl Agreed {
 
     fn wire_alone(&mut self, wire: Wired) {
         self.wire_only += u64::from(wire.complete);
+    }
+
+    fn differ_first(&mut self, first: &First, syn_at: Timestamp) {
+        if let Some(began_at) = first.began_at(syn_at) {
+            self.differ(first.service_ns, began_at, first.last_at, first.rtt_ns);
+        }
     }
 
     fn differ(&mut self, service_ns: u64, first_at: Timestamp, last_at: Timestamp, rtt_ns: u64) {

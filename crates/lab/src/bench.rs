@@ -1,39 +1,47 @@
 //! A run of load, from plan to document.
 
+mod destination;
 mod document;
+pub(crate) mod memory;
 mod spec;
 mod witness;
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ledger::Document;
-use load::{LevelSampler, Load, Tally, TallySpec, Target};
+use load::{Lane, LaneSampler, LevelMerger, Load, Tally, TallySpec, Urls};
 use path::{ClientPath, PathSpec};
 use stats::{Histogram, Rng};
 use store::{Book, RunFolder};
 use sys::clock::Clock;
+use sys::namespace::NetNamespace;
 use sys::sched::{Cores, RealTimeRight, Urgency};
 use sys::signal::{Interrupts, Wake};
+use sys::worker::Worker;
 use units::Timestamp;
 
+use self::destination::Destination;
+use crate::bench::memory::Memory;
 use crate::distances;
-use crate::drive::endpoints::Endpoints;
 use crate::drive::load_io::LoadIo;
 use crate::drive::path_io::PathIo;
 use crate::drive::progress::{Phase, Progress, Snapshot};
 use crate::drive::tls::Tls;
+use crate::drive::tunnel::Tunnelling;
 use crate::drive::{Drive, Driven, Loading};
 use crate::error::LabError;
 use crate::handshakes::Handshakes;
 use crate::host::CorePlan;
-use crate::places::target::{Reach, check_listening, in_lab, resolve, through_path};
+use crate::lanes::{LaneEnd, LanePlan, Line, Running, STOP_LEAD, process};
+use crate::offer;
+use crate::places::target::Reach;
 use crate::places::{self, Places};
-use crate::plan::{Plan, TlsPlan, Wait};
-use crate::recorder::{Recorded, Recorder};
+use crate::plan::{HttpVersion, Plan, TlsPlan, Wait};
+use crate::recorder::{Counting, Handover, Recorded, Recorder, Recording};
 use crate::server::{self, Account};
 use crate::watching::{Taps, Watching};
 
@@ -45,6 +53,15 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 const MEMORY_EVERY: Duration = Duration::from_millis(500);
 /// The load starts so long after everything is ready, so that threads are in place.
 const LEAD: Duration = Duration::from_millis(50);
+/// And so much later for each process that takes part.
+const LEAD_EACH: Duration = Duration::from_millis(10);
+/// Connections that are held are opened and closed at this pace: a machine of two cores, both ends and the path between
+/// them on it, carries it without delay.
+const OPEN_PER_SECOND: u32 = 5_000;
+/// And the load begins so long after the last of them was called for.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Processes that a run may be divided among.
+const PROCESSES_MAX: u32 = 64;
 /// Descriptors kept for everything that is not a connection.
 const DESCRIPTORS_KEPT: u64 = 128;
 
@@ -112,30 +129,35 @@ pub fn bench(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, LabError> {
     plan.check()?;
-    let target = Target::parse(&plan.load.url).map_err(LabError::plan)?;
+    let offer = offer::of(plan)?;
+    let plan = &offer.plan;
     let spec = match &plan.path {
         Some(path) => Some(distances::spec(path, plan.load.clients)?),
         None => None,
     };
     let clients = spec.as_ref().map(|spec| &spec.clients[..]);
-    let workload = spec::workload(plan)?;
+    let workload = offer.workload.map_or_else(|| spec::workload(plan), Ok)?;
 
-    let (host, port) = match &plan.load.proxy {
-        Some(proxy) => (proxy.host.as_str(), proxy.port),
-        None => (target.host.as_str(), target.port),
+    let (targets, _) = workload.endpoints();
+    let Destination { endpoints, addresses, reaches, port } = destination::of(plan, &targets)?;
+    let new_tls = || match (targets.iter().find(|target| target.secure), &plan.load.tls) {
+        (None, _) => Ok(None),
+        (Some(target), Some(tls)) => Tls::new(tls, &target.host).map(Some),
+        (Some(target), None) => Tls::new(&TlsPlan::default(), &target.host).map(Some),
     };
-    let (endpoints, reaches) = destination(plan, host, port)?;
-    let tls = match &plan.load.tls {
-        _ if !target.secure => None,
-        Some(tls) => Some(Tls::new(tls, &target.host)?),
-        None => Some(Tls::new(&TlsPlan::default(), &target.host)?),
-    };
+    let tls = new_tls()?;
     let descriptors = sys::limits::raise_open_files();
-    let connections_max = connections_max(plan, descriptors)?;
+    // In a closed loop every connection asked for stands for a user, who opens as many as a step needs at once.
+    let at_once = if plan.load.is_open() { 1 } else { u32::from(workload.widest_step()) };
+    let (connections_max, lane_plan) = connections_max(plan, descriptors, at_once)?;
 
     let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
     // Without a server of the lab nobody knows where the server runs: nothing is pinned.
-    let cores = if plan.server.is_some() { CorePlan::new(plan.host.placement, &allowed) } else { CorePlan::default() };
+    let cores = if plan.server.is_some() {
+        CorePlan::new(plan.host.placement, &allowed, lane_plan.of)
+    } else {
+        CorePlan::default()
+    };
     // A user namespace, where one is needed, comes before the first file: files belong to whoever makes them.
     let rootless = if plan.server.is_some() { places::gain_privilege()? } else { false };
     let folder = match book {
@@ -148,35 +170,77 @@ pub fn bench(
     let mut path_io = None;
     let mut taps = None;
     if let (Some(path), Some(spec)) = (&plan.path, &spec) {
-        let made = lay(plan, path.offload, spec, &endpoints, reaches, &cores, log.as_deref(), rootless);
+        let made = lay(plan, path.offload, spec, &addresses, reaches, &cores, log.as_deref(), rootless);
         // Nothing was measured: a folder left behind would look like a run that was killed.
         let (made, io, open) = made.inspect_err(|_| discard(folder.as_ref()))?;
         (places, path_io, taps) = (Some(made), Some(io), open);
     }
     let clock = Clock::start();
-    let start = clock.now() + LEAD;
-    let load = Load::new(spec::load(plan, workload, connections_max), start);
-    let (measured_from, _) = load.measured();
+    let open_from = clock.now() + LEAD + LEAD_EACH * lane_plan.processes();
+    let opening = opening(plan, spec.as_ref());
+    let start = open_from + opening;
+    let urls = Urls::of(&workload);
+    let load_spec = spec::load(plan, workload, offer.arrivals, connections_max);
+    let notes_ports = taps.is_some();
+    let has_path = path_io.is_some();
+    // What each lane's loop works on, here or in a process of its own.
+    let hands = |lane: Lane, tls: Option<Tls>, handover: Handover| {
+        let mut load = Load::new(spec::lane(&load_spec, lane), start);
+        if let Some(connections) = plan.load.open_connections {
+            load.open_first(connections, OPEN_PER_SECOND, open_from);
+        }
+        let source: crate::drive::load_io::SourceAddress = if has_path {
+            Box::new(|client, server| Some(places::client_address(client, server)))
+        } else {
+            Box::new(|_, _| None)
+        };
+        let io = LoadIo::new(load, endpoints.clone(), source, handover, notes_ports)
+            .with_tls(tls)
+            .with_tunnel(plan.load.proxy.as_ref().map(|proxy| Tunnelling { authorization: proxy.authorization() }))
+            .with_http2(plan.load.http == HttpVersion::Http2);
+        Loading { io, sampler: LaneSampler::new(plan.seed, start) }
+    };
+    let client_net = places.as_ref().map(|places: &Places| places.client_net.try_clone());
+    let client_net = client_net.transpose().map_err(LabError::environment)?;
+
+    // Processes first: from here on there are threads.
+    let mut workers = Vec::new();
+    for index in lane_plan.threads()..lane_plan.of {
+        let tls = new_tls()?;
+        workers.push(process::start(index, client_net.as_ref(), |setting| {
+            let loading = hands(lane_plan.lane(index), tls, setting.handover);
+            let drive = drive(plan, clock, setting.progress, setting.stop.as_fd(), loading);
+            let (_, end) =
+                loop_thread(drive, None, cores.lane_core(index), Urgency::High).map_err(|error| error.to_string())?;
+            Ok(end)
+        })?);
+    }
+
+    let measured = Load::new(spec::lane(&load_spec, lane_plan.lane(0)), start).measured();
+    let (measured_from, _) = measured;
     if let Some(path_io) = &mut path_io {
         path_io.set_start(measured_from);
     }
-    let sampler = LevelSampler::new(plan.seed, start, measured_from);
     let rtts_ns = clients
         .map(|clients| clients.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect::<Vec<u64>>());
-    let tally = Tally::new(TallySpec {
-        open_loop: plan.load.rate.is_some(),
-        measured: load.measured(),
+    let tally = TallySpec {
+        open_loop: plan.load.is_open(),
+        measured,
         clients_rtt_ns: rtts_ns.clone(),
-        urls: vec![plan.load.url.clone()],
-    });
-    let handshakes = rtts_ns.map(|rtts_ns| Handshakes::new(measured_from, rtts_ns));
+        urls,
+        phases: offer.phases,
+    };
+    let counting = move || {
+        let handshakes = rtts_ns.clone().map(|rtts_ns| Handshakes::new(measured_from, rtts_ns));
+        Counting::new(Tally::new(tally.clone()), handshakes)
+    };
     let progress = Arc::new(Progress::default());
     let setting = witness::Setting {
         plan,
         clock,
         progress: &progress,
         start,
-        measured: load.measured(),
+        measured,
         spec: spec.as_ref(),
         port,
         cores: &cores,
@@ -184,87 +248,119 @@ pub fn bench(
         reaches: places.as_ref().map_or(&[][..], |places| &places.reaches),
     };
     let (watching, wire) = taps.map(|taps| witness::start(taps, &setting)).transpose()?.unzip();
-    let notes_ports = watching.is_some();
-    let (handover, recorder) = Recorder::start(tally, folder, handshakes, wire, cores.client.clone())
-        .map_err(LabError::system("start the recorder"))?;
+    let lanes = lane_plan.of as usize;
+    let (outlets, recorder) = Recorder::start(Recording {
+        lanes,
+        counting: Arc::new(counting),
+        levels: LevelMerger::new(plan.seed, start, measured_from, lanes),
+        measured_end: measured.1,
+        progress: Arc::clone(&progress),
+        folder,
+        wire,
+        cores: cores.client.clone(),
+    })
+    .map_err(LabError::system("start the recorder"))?;
 
-    let has_path = path_io.is_some();
     // Without a witness a server of the lab may never hear of the end, for it ends as well; others live on.
     let carries_end = notes_ports || places.as_ref().is_some_and(|places| !places.reaches.is_empty());
-    let source: crate::drive::load_io::SourceAddress = if has_path {
-        Box::new(|client, server| Some(places::client_address(client, server)))
-    } else {
-        Box::new(|_, _| None)
-    };
-    let stop = Wake::new().map_err(LabError::system("eventfd"))?;
+    // A lane alone is the run.
+    let each: Vec<Arc<Progress>> =
+        if lanes == 1 { vec![Arc::clone(&progress)] } else { (0..lanes).map(|_| Arc::default()).collect() };
+    let wakes = (0..lane_plan.threads()).map(|_| Wake::new()).collect::<Result<Vec<_>, _>>();
+    let wakes = wakes.map_err(LabError::system("eventfd"))?;
+    let links = workers.iter().map(|worker| Line::Process(worker.link()));
+    let lines = wakes.iter().map(Line::Thread).chain(links);
+    let running = Running::new(Arc::clone(&progress), each.iter().cloned().zip(lines).collect());
     let before = Before { devices: device_statistics(places.as_ref()), cpu: sys::accounting::cpu_times().ok() };
     observer.started(&RunFacts {
         duration: plan.load.duration,
         warmup: plan.load.warmup,
         requests: plan.load.requests,
-        notes: notes(plan, &places, clients.unwrap_or_default(), connections_max),
+        notes: [offer.notes, notes(plan, &places, clients.unwrap_or_default(), connections_max)].concat(),
     });
 
-    let mut looked = Looked::default();
+    let pids: Vec<i32> = [std::process::id() as i32].into_iter().chain(workers.iter().map(Worker::pid)).collect();
+    let mut looked = Looked { memory_before: Memory::read(&pids), pids, ..Looked::default() };
     if plan.load.warmup.is_zero() {
         // Measured from the start: the first look at a short run may come when it is over.
         looked.server_from = places.as_ref().and_then(server::account);
     }
-    let (driven, urgency) = std::thread::scope(|scope| {
-        let drive = Drive {
-            clock,
-            wait: plan.host.wait,
-            engine: plan.host.engine,
-            path: path_io,
-            load: Some(Loading {
-                io: LoadIo::new(load, vec![Endpoints::new(endpoints)], source, handover, notes_ports).with_tls(tls),
-                sampler,
-            }),
-            progress: Arc::clone(&progress),
-            stop: stop.as_fd(),
-            drain: plan.load.connect_timeout + plan.load.timeout,
-            grace: spec.as_ref().filter(|_| carries_end).map_or(Duration::ZERO, distances::grace),
-        };
-        let net = match &places {
-            Some(places) => Some(places.client_net.try_clone().map_err(LabError::environment)?),
-            None => None,
-        };
-        let core = cores.loop_core();
-        let (urgency, right) = urgency(plan, core.is_some());
-        let thread = std::thread::Builder::new()
-            .name("loop".into())
-            .spawn_scoped(scope, move || loop_thread(drive, net, core, urgency))
-            .map_err(LabError::system("start the loop"))?;
-        looked.until_done(&progress, interrupts, &stop, &clock, places.as_mut(), observer);
-        let joined = thread.join();
+    let joined = std::thread::scope(|scope| {
+        let mut outlets = outlets.into_iter();
+        let (mut threads, mut readers) = (Vec::new(), Vec::new());
+        let (first_urgency, right) = urgency(plan, cores.loop_core().is_some());
+        let mut tls = Some(tls);
+        for (index, wake) in (0..).zip(&wakes) {
+            let Some(outlet) = outlets.next() else { break };
+            let tls = match tls.take() {
+                Some(tls) => tls,
+                None => new_tls()?,
+            };
+            let loading = hands(lane_plan.lane(index), tls, Handover::new(outlet));
+            let mut drive = drive(plan, clock, Arc::clone(&each[index as usize]), wake.as_fd(), loading);
+            if index == 0 {
+                drive.path = path_io.take();
+                drive.grace = spec.as_ref().filter(|_| carries_end).map_or(Duration::ZERO, distances::grace);
+                drive.others = each[1..].to_vec();
+            }
+            let net = client_net.as_ref().map(NetNamespace::try_clone).transpose().map_err(LabError::environment)?;
+            let core = cores.lane_core(index);
+            // Two real-time loops on one core would not take turns.
+            let urgency =
+                if cores.is_own(index, lane_plan.threads()) || index == 0 { first_urgency } else { Urgency::High };
+            let thread = std::thread::Builder::new()
+                .name("loop".into())
+                .spawn_scoped(scope, move || loop_thread(drive, net, core, urgency))
+                .map_err(LabError::system("start the loop"))?;
+            threads.push(thread);
+        }
+        for (worker, outlet) in workers.iter().zip(outlets) {
+            let index = lane_plan.threads() + readers.len() as u32;
+            let (progress, lost) = (&each[index as usize], running.lost());
+            let reader = std::thread::Builder::new()
+                .name("lane".into())
+                .spawn_scoped(scope, move || process::read(worker.link(), index, progress, outlet, lost))
+                .map_err(LabError::system("start a lane's reader"))?;
+            readers.push(reader);
+        }
+        looked.until_done(&running, interrupts, &clock, places.as_mut(), observer);
+        let threads: Vec<_> =
+            threads.into_iter().map(|thread| thread.join().expect("the loop does not panic")).collect();
+        let readers: Vec<_> =
+            readers.into_iter().map(|reader| reader.join().expect("a lane's reader does not panic")).collect();
         drop(right);
-        joined.expect("the loop does not panic")
-    })?;
+        let (mut path, mut ends) = (None, Vec::new());
+        for joined in threads {
+            let (io, end) = joined?;
+            path = path.or(io);
+            ends.push(end);
+        }
+        for joined in readers {
+            ends.push(joined?);
+        }
+        Ok::<_, LabError>((path, ends))
+    });
     observer.ended();
+    drop(running);
 
     let after = Before { devices: device_statistics(places.as_ref()), cpu: sys::accounting::cpu_times().ok() };
-    let Driven { path, load, loop_health, engine } = driven;
-    let Loading { io, sampler } = load.expect("the loop gives the load back");
-    let tls = io.tls().map(Tls::document);
-    let (load, records_lost) = io.into_load();
     // First the wire, which hangs up the recorder's other line.
     let watched = watching.map(Watching::end);
-    let Recorded { tally, folder, handshakes, wire, store_error } = recorder.join();
+    let (path, lanes) = joined?;
+    let Recorded { counting, levels, folder, wire, store_error, table } = recorder.join();
     let ended = document::Ended {
         plan,
         command,
         clock,
         cores: &cores,
-        urgency,
-        load,
-        tls,
-        sampler,
+        lane: LaneEnd::merged(&lanes),
+        lanes: lane_plan,
+        levels,
         path,
         spec: spec.as_ref(),
-        handshakes,
-        loop_health,
-        engine,
-        records_lost,
+        handshakes: counting.handshakes,
+        requests: counting.requests,
+        table,
         store_error,
         watched: watched.zip(wire),
         folder,
@@ -273,8 +369,9 @@ pub fn bench(
         after,
         looked,
         descriptors,
+        recordings: (offer.replay, offer.har),
     };
-    document::finish(tally, ended)
+    document::finish(counting.tally, ended)
 }
 
 /// Counters of the machine at one end of the run.
@@ -286,6 +383,11 @@ struct Before {
 /// What the main thread saw while the loop ran.
 #[derive(Default)]
 struct Looked {
+    /// The generator's processes.
+    pids: Vec<i32>,
+    memory_before: Memory,
+    /// When the measured phase began.
+    memory: Option<Memory>,
     server_from: Option<Account>,
     server_to: Option<Account>,
     rss_bytes_max: u64,
@@ -297,9 +399,8 @@ struct Looked {
 impl Looked {
     fn until_done(
         &mut self,
-        progress: &Progress,
+        running: &Running<'_>,
         interrupts: &Interrupts,
-        stop: &Wake,
         clock: &Clock,
         mut places: Option<&mut Places>,
         observer: &mut dyn Observer,
@@ -307,6 +408,8 @@ impl Looked {
         let asked_before = interrupts.count();
         let (mut asked, mut told, mut memory_read) = (0, Timestamp::ZERO, Timestamp::ZERO);
         loop {
+            running.look();
+            let progress = &running.run;
             let phase = progress.phase();
             if phase == Phase::Done {
                 self.gave_up = progress.gave_up();
@@ -317,6 +420,9 @@ impl Looked {
                 return;
             }
             let now = clock.now();
+            if phase == Phase::Measured && self.memory.is_none() {
+                self.memory = Some(Memory::read(&self.pids));
+            }
             if let Some(places) = places.as_deref_mut() {
                 if phase == Phase::Measured && self.server_from.is_none() {
                     self.server_from = server::account(places);
@@ -341,8 +447,7 @@ impl Looked {
             if count > asked {
                 asked = count;
                 self.interrupted |= phase < Phase::Drain;
-                progress.ask(asked);
-                stop.wake();
+                running.ask(asked, now + STOP_LEAD);
             }
             if now.since(told) >= TELL_EVERY {
                 told = now;
@@ -353,31 +458,54 @@ impl Looked {
     }
 }
 
+/// A lane's loop, as every lane has it; a path is the first's.
+fn drive<'a>(plan: &Plan, clock: Clock, progress: Arc<Progress>, stop: BorrowedFd<'a>, loading: Loading) -> Drive<'a> {
+    Drive {
+        clock,
+        wait: plan.host.wait,
+        engine: plan.host.engine,
+        path: None,
+        load: Some(loading),
+        progress,
+        stop,
+        drain: plan.load.connect_timeout + plan.load.timeout + closing(plan),
+        grace: Duration::ZERO,
+        others: Vec::new(),
+    }
+}
+
+/// A lane's loop, from its place to its end.
 fn loop_thread(
     drive: Drive<'_>,
-    net: Option<sys::namespace::NetNamespace>,
+    net: Option<NetNamespace>,
     core: Option<Cores>,
     urgency: Urgency,
-) -> Result<(Driven, Urgency), LabError> {
+) -> Result<(Option<PathIo>, LaneEnd), LabError> {
     // Dropped also when the loop panics: the main thread waits for this.
     let _done = Done(Arc::clone(&drive.progress));
-    (|| {
-        if let Some(net) = net {
-            net.enter().map_err(LabError::environment)?;
-        }
-        if let Some(core) = core {
-            core.pin_this_thread().map_err(LabError::system("sched_setaffinity"))?;
-        }
-        let urgency = urgency.apply_to_this_thread();
-        Ok((drive.run().map_err(LabError::system("the loop"))?, urgency))
-    })()
+    if let Some(net) = net {
+        net.enter().map_err(LabError::environment)?;
+    }
+    if let Some(core) = &core {
+        core.pin_this_thread().map_err(LabError::system("sched_setaffinity"))?;
+    }
+    let urgency = urgency.apply_to_this_thread();
+    let clock = drive.clock;
+    let Driven { path, load, loop_health, engine } = drive.run().map_err(LabError::system("the loop"))?;
+    let Loading { io, mut sampler } = load.expect("the loop gives the load back");
+    let tls = io.tls().map(Tls::document);
+    let load = io.into_load(&mut sampler, clock.now());
+    let mut end = LaneEnd::of(&load, loop_health, engine, tls);
+    end.scheduling = urgency.name().to_owned();
+    end.core = core.and_then(|core| core.list().first().copied());
+    Ok((path, end))
 }
 
 /// An open loop on its own core sleeps between arrivals: the real-time class is safe there, and keeps it on time beside
 /// whatever else runs. A closed loop may be busy without end, and so is one that spins: the kernel would take 50 ms of
 /// every second from it. A loop without its own core must not starve the server, and two on one core would not take turns.
 fn urgency(plan: &Plan, own_core: bool) -> (Urgency, Option<RealTimeRight>) {
-    let sleeps = plan.load.rate.is_some() && own_core && plan.host.wait != Wait::Spin;
+    let sleeps = plan.load.is_open() && own_core && plan.host.wait != Wait::Spin;
     match sleeps.then(RealTimeRight::take).flatten() {
         Some(right) => (Urgency::RealTime, Some(right)),
         None => (Urgency::High, None),
@@ -393,7 +521,9 @@ impl Drop for Done {
     }
 }
 
-fn connections_max(plan: &Plan, descriptors: u64) -> Result<u32, LabError> {
+/// Connections that the run may have open at once, and the lanes that it takes: more than one process may have are divided
+/// among several.
+fn connections_max(plan: &Plan, descriptors: u64, at_once: u32) -> Result<(u32, LanePlan), LabError> {
     let possible = u32::try_from(descriptors.saturating_sub(DESCRIPTORS_KEPT)).unwrap_or(u32::MAX);
     if possible == 0 {
         return Err(LabError::Environment(format!(
@@ -401,14 +531,24 @@ fn connections_max(plan: &Plan, descriptors: u64) -> Result<u32, LabError> {
              raise the limit (ulimit -n, or LimitNOFILE= of a service)"
         )));
     }
-    match plan.load.connections {
-        Some(asked) if asked > possible => Err(LabError::Environment(format!(
-            "-c {asked}: this process may have {descriptors} open files, {possible} of them connections: raise the \
-             limit (ulimit -n, or LimitNOFILE= of a service) or lower -c"
-        ))),
-        Some(asked) => Ok(asked),
-        None if plan.path.is_none() => Ok(possible.min(ports_easily_found())),
-        None => Ok(possible),
+    let threads = plan.host.threads;
+    match plan.load.connections.or(plan.load.open_connections) {
+        Some(asked) => {
+            let lanes = LanePlan::new(threads, asked, possible / at_once);
+            if lanes.in_processes && lanes.of > PROCESSES_MAX {
+                return Err(LabError::Environment(format!(
+                    "-c {asked}: a process may have {descriptors} open files, {possible} of them connections, so this takes \
+                     {} processes, and {PROCESSES_MAX} are the most: raise the limit (ulimit -n, or LimitNOFILE= of a \
+                     service) or lower -c",
+                    lanes.of
+                )));
+            }
+            Ok((asked, lanes))
+        }
+        None => {
+            let possible = if plan.path.is_none() { possible.min(ports_easily_found()) } else { possible };
+            Ok((possible, LanePlan::new(threads, possible, possible)))
+        }
     }
 }
 
@@ -421,6 +561,17 @@ fn ports_easily_found() -> u32 {
         (Some(first), Some(last)) if first <= last => ((last - first).div_ceil(2) * 9 / 10).max(1),
         _ => u32::MAX,
     }
+}
+
+/// How long it takes to open the connections that are held, and until the last of them is established.
+fn opening(plan: &Plan, spec: Option<&PathSpec>) -> Duration {
+    let rtt = spec.map_or(Duration::ZERO, distances::longest_rtt);
+    if plan.load.open_connections.is_some() { closing(plan) + SETTLE + rtt * 2 } else { Duration::ZERO }
+}
+
+/// How long it takes to close them.
+fn closing(plan: &Plan) -> Duration {
+    Duration::from_secs_f64(f64::from(plan.load.open_connections.unwrap_or(0)) / f64::from(OPEN_PER_SECOND))
 }
 
 fn create_folder(book: &Book, plan: &Plan) -> Result<RunFolder, LabError> {
@@ -442,25 +593,6 @@ fn discard(folder: Option<&RunFolder>) {
         // What cannot be removed is listed as unfinished, which it is.
         let _ = std::fs::remove_dir_all(folder.path());
     }
-}
-
-/// The addresses that connections go to, and, where a path leads to a service that is there already, how it is reached.
-fn destination(plan: &Plan, host: &str, port: u16) -> Result<(Vec<SocketAddr>, Vec<Reach>), LabError> {
-    let with_port = |address: IpAddr| SocketAddr::new(address, port);
-    if let Some(server) = &plan.server {
-        let reaches = in_lab(host, port, server, plan.target.family)?;
-        return Ok((reaches.iter().map(|reach| with_port(reach.connect)).collect(), Vec::new()));
-    }
-    let addresses = resolve(host, port, &plan.target)?;
-    if plan.path.is_none() {
-        return Ok((addresses.into_iter().map(with_port).collect(), Vec::new()));
-    }
-    places::require_host_privilege(host)?;
-    let reaches = through_path(host, &addresses)?;
-    for reach in &reaches {
-        check_listening(reach, port)?;
-    }
-    Ok((reaches.iter().map(|reach| with_port(reach.connect)).collect(), reaches))
 }
 
 /// Makes the places and lays the path between them; a server of the lab listens when this returns.
@@ -501,13 +633,13 @@ fn device_statistics(places: Option<&Places>) -> Option<[sys::netlink::LinkStats
 
 fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath], connections_max: u32) -> Vec<String> {
     let mut notes = places.as_ref().map(|places| places.notes.clone()).unwrap_or_default();
-    if plan.load.rate.is_none() && plan.load.clients > connections_max && !plan.load.close {
+    if !plan.load.is_open() && plan.load.clients > connections_max && !plan.load.close {
         notes.push(format!(
             "only {connections_max} of {} clients take part: a closed loop has one client a connection",
             plan.load.clients
         ));
     }
-    if let (Some(cap), Some(_), false) = (plan.load.connections, plan.load.rate, plan.load.close)
+    if let (Some(cap), true, false) = (plan.load.connections, plan.load.is_open(), plan.load.close)
         && cap < plan.load.clients
     {
         notes.push(format!(

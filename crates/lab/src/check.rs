@@ -110,6 +110,7 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
             progress: Arc::clone(&progress),
             stop: std::os::fd::AsFd::as_fd(&stop),
             drain: Duration::ZERO,
+            others: Vec::new(),
             grace: Duration::ZERO,
         };
         let right = keeps_time.then(RealTimeRight::take).flatten();
@@ -123,7 +124,7 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
             })
             .map_err(LabError::system("start the path"))?;
         let seen = measure(plan, &asked, &ends);
-        progress.ask(1);
+        progress.ask(1, units::Timestamp::ZERO);
         stop.wake();
         thread.join().expect("the path does not panic").map_err(LabError::system("the path"))?;
         seen

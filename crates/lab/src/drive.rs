@@ -12,18 +12,20 @@
 //! no load, `--path none` a load and no path. Read [`path_io`] and [`load_io`] for the two sides.
 
 pub mod endpoints;
+mod h2;
 pub mod load_io;
 pub mod path_io;
 pub mod poller;
 pub mod progress;
 pub mod tls;
+pub mod tunnel;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use load::LevelSampler;
+use load::LaneSampler;
 use sys::clock::Clock;
 use sys::timer::Timer;
 use units::Timestamp;
@@ -76,6 +78,8 @@ pub struct Drive<'a> {
     /// After everything the path goes on for at most so long, until nothing has been on it for a moment: connections
     /// that were closed last are then seen closed at both ends.
     pub grace: Duration,
+    /// Lanes of the same load that other loops make: the path carries their packets until they have ended.
+    pub others: Vec<Arc<Progress>>,
 }
 
 /// The load and the sampler of its levels.
@@ -83,7 +87,7 @@ pub struct Loading {
     /// The load over real sockets.
     pub io: LoadIo,
     /// Samples its levels.
-    pub sampler: LevelSampler,
+    pub sampler: LaneSampler,
 }
 
 /// What is left when the loop has ended.
@@ -99,7 +103,7 @@ pub struct Driven {
 }
 
 /// How the loop itself fared in the measured phase.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct LoopHealth {
     /// The longest time for which nothing that became due could be served: a wake-up that came late, or one turn that
     /// took long (the process stopped, the core taken away).
@@ -146,7 +150,7 @@ impl Drive<'_> {
             if let Some(Loading { io, sampler }) = &mut self.load {
                 io.turn(sampler, &mut poller, &self.clock);
                 if now >= flush_at {
-                    io.flush(sampler, now);
+                    io.flush(sampler);
                     self.progress.store(io.live());
                     flush_at = now + FLUSH_EVERY;
                 }
@@ -203,9 +207,8 @@ impl Drive<'_> {
 
     /// Lets the path carry what is left: the last FINs and their answers.
     fn let_out(&mut self, poller: &mut Poller, timer: &mut Timer) -> io::Result<()> {
-        let begun = self.clock.now();
-        let deadline = begun + self.grace;
-        let (mut heard, mut health) = (begun, Health::default());
+        let mut deadline = None;
+        let (mut heard, mut health) = (self.clock.now(), Health::default());
         loop {
             let Some(path) = &mut self.path else { return Ok(()) };
             if path.next_due().is_some() {
@@ -214,11 +217,16 @@ impl Drive<'_> {
             }
             path.release(&self.clock)?;
             let (now, due) = (self.clock.now(), path.next_due());
+            if deadline.is_none() && self.others.iter().all(|other| other.phase() == Phase::Done) {
+                (heard, deadline) = (now, Some(now + self.grace));
+            }
             let silent = due.is_none() && now.since(heard) >= SILENCE;
-            if silent || now >= deadline || self.progress.asked() >= 2 {
+            if deadline.is_some_and(|deadline| silent || now >= deadline || self.progress.asked() >= 2) {
                 return Ok(());
             }
-            let next = if path.has_unread() { now } else { due.unwrap_or(heard + SILENCE).min(deadline) };
+            let latest = deadline.unwrap_or(now + SILENCE);
+            let next = if path.has_unread() { now } else { due.unwrap_or(latest).min(latest) };
+            let next = if deadline.is_some() { next.min(heard + SILENCE).max(now) } else { next };
             let ready = self.wait_until(next, poller, timer, &mut health)?;
             if self.read_path()? {
                 heard = self.clock.now();
@@ -239,15 +247,21 @@ impl Drive<'_> {
     /// Moves on through the phases; true when the run is over.
     fn advance(&mut self, now: Timestamp, health: &mut Health) -> bool {
         let asked = self.progress.asked();
-        let Some(Loading { io: load, sampler }) = &mut self.load else {
+        let Some(Loading { io: load, .. }) = &mut self.load else {
             health.measure(now);
             return asked > 0;
         };
-        let hopeless = load.live().backlog > BACKLOG_MAX;
-        if (asked >= 1 || hopeless) && !health.stop_taken {
-            health.stop_taken = true;
-            self.progress.give_up(hopeless);
-            load.stop(now);
+        if load.live().backlog > BACKLOG_MAX && !self.progress.gave_up() {
+            self.progress.give_up(true);
+            self.progress.ask(1, now);
+        }
+        // The phase ends at the moment that was named, which is the same for every lane, and that moment may be to come.
+        if let Some(at) = self.progress.stop_at().filter(|_| !health.stopped) {
+            load.end_at(at);
+            if now >= at {
+                health.stopped = true;
+                load.stop(now);
+            }
         }
         let (from, to) = load.measured();
         if now >= from && !health.measuring() {
@@ -258,7 +272,6 @@ impl Drive<'_> {
             }
         }
         if let Some(to) = to {
-            sampler.set_measured_end(to);
             self.progress.set_measured_end(to);
         }
         if let Some(to) = to
@@ -380,7 +393,7 @@ struct Health {
     turn_began: Option<Timestamp>,
     from: Option<(Timestamp, Duration)>,
     to: Option<(Timestamp, Duration)>,
-    stop_taken: bool,
+    stopped: bool,
 }
 
 impl Health {

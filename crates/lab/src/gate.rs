@@ -5,6 +5,7 @@
 
 mod draft;
 mod little;
+mod steady;
 mod witness;
 
 use std::time::Duration;
@@ -38,9 +39,6 @@ const RTT_ERROR_P99_NS: f64 = 5e6;
 const HANDSHAKES_MIN: u64 = 100;
 /// More error pages than this among the responses, and their times are no longer those of the page.
 const BAD_STATUS_SHARE: f64 = 0.01;
-/// In flight may grow by this share of its mean from the second quarter to the last.
-const GROWTH_SHARE: f64 = 0.25;
-
 /// Such a share of the offered requests may be left over at the end of the phase.
 const SHORTFALL_SHARE: f64 = 0.02;
 
@@ -60,8 +58,8 @@ pub struct Evidence<'a> {
     pub mistaken_drops: Option<Mistaken>,
     /// Arrivals that found every connection busy and the cap reached.
     pub cap_hits: u64,
-    /// Records that did not reach the recorder.
-    pub records_lost: u64,
+    /// What is in the table of requests, where there is one.
+    pub table: Option<crate::recorder::Kept>,
     /// First error of writing the run to disk.
     pub store_error: Option<&'a str>,
     /// What became of the lab's server during the run, if it ended.
@@ -94,6 +92,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         client_cpu(evidence),
         client_descriptors_and_ports(document),
         connection_cap(evidence),
+        connections_held(document),
         law(evidence, "littles_law_requests", "in flight", &evidence.levels.in_flight, evidence.little.in_flight),
         law(
             evidence,
@@ -103,10 +102,10 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
             evidence.little.connections,
         ),
         conservation(document),
-        steady_state(document, evidence),
+        steady::check(document, evidence),
         carried_as_offered(document, evidence),
         responses_whole(document),
-        responses_good(document),
+        responses_good(document, evidence.plan),
         server_alive(evidence),
         records_kept(evidence),
         machine_undisturbed(document),
@@ -153,7 +152,7 @@ fn server_answers(document: &Document) -> Check {
 fn generator_on_time(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("generator_on_time", Weight::Invalid, "ns");
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
-    if evidence.plan.load.rate.is_none() {
+    if !evidence.plan.load.is_open() {
         return check.not_applicable("a closed loop has no schedule to be late for");
     }
     if evidence.gave_up {
@@ -328,9 +327,26 @@ fn client_descriptors_and_ports(document: &Document) -> Check {
     )
 }
 
+/// Connections that were to be open through the phase must have been: a server that closes idle ones, or did not take them,
+/// was asked by fewer.
+fn connections_held(document: &Document) -> Check {
+    let check = Draft::new("connections_held", Weight::Invalid, "connections");
+    let held = document.load.as_ref().and_then(|load| Some((load, load.held.as_ref()?)));
+    let Some((load, held)) = held else { return check.not_applicable("no connections were to be held") };
+    // The mean of samples: half a connection is a connection missing for half of the time.
+    let missing = (held.connections as f64 - load.connections.mean).max(held.failed as f64).max(0.0);
+    check.at_most(
+        missing,
+        0.5,
+        "connections that were to be open through the phase and were not",
+        "connections were refused, or closed while they were held: raise the server's limits on connections and open files, and the \
+         time for which it keeps idle ones",
+    )
+}
+
 fn connection_cap(evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("connection_cap", Weight::Suspect, "arrivals");
-    if evidence.plan.load.rate.is_none() {
+    if !evidence.plan.load.is_open() {
         return check.not_applicable("in a closed loop the number of connections is the load");
     }
     check.at_most(
@@ -355,40 +371,17 @@ fn conservation(document: &Document) -> Check {
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
     let failed: u64 = load.failed.values().sum();
     let accounted = load.completed + failed + load.in_flight_at_end;
+    let mut missing = load.offered_requests.abs_diff(accounted);
+    if !load.by_phase.is_empty() {
+        // Each request was intended in one phase: the phases add up to the whole.
+        let in_phases: u64 = load.by_phase.iter().map(|phase| phase.offered_requests).sum();
+        missing = missing.max(load.offered_requests.abs_diff(in_phases + load.in_flight_at_end));
+    }
     check.at_most(
-        load.offered_requests.abs_diff(accounted) as f64,
+        missing as f64,
         0.0,
         "offered less completed, failed and in flight at the end",
         "requests are missing from the books: records were lost, or the run was killed",
-    )
-}
-
-/// In flight must not grow through the measured phase. Compared are the second quarter and the last: the first may
-/// still be filling. Only growth beyond what the seconds scatter by counts.
-fn steady_state(document: &Document, evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("steady_state", Weight::Suspect, "ratio");
-    if document.load.is_none() {
-        return check.not_applicable("there is no load");
-    }
-    if evidence.plan.load.rate.is_none() {
-        return check.not_applicable("a closed loop holds its own number in flight");
-    }
-    let seconds = evidence.in_flight_by_second;
-    if seconds.len() < 8 {
-        return check.not_applicable("the measured phase is under 8 s: too short to tell growth from scatter");
-    }
-    let quarter = seconds.len() / 4;
-    let (early, late) = (&seconds[quarter..2 * quarter], &seconds[seconds.len() - quarter..]);
-    let (early_mean, early_error) = mean_and_error(early);
-    let (late_mean, late_error) = mean_and_error(late);
-    let scatter = 3.0 * (early_error.powi(2) + late_error.powi(2)).sqrt();
-    let growth = (late_mean - early_mean - scatter).max(0.0) / early_mean.max(1.0);
-    check.at_most(
-        growth,
-        GROWTH_SHARE,
-        "growth of the number in flight from the second quarter to the last, beyond its scatter",
-        "the number in flight was still growing: the server is overloaded or the warm-up too short, so means depend on \
-         when the run ended; run longer (-d, --warmup) or at a lower rate",
     )
 }
 
@@ -397,7 +390,7 @@ fn steady_state(document: &Document, evidence: &Evidence<'_>) -> Check {
 fn carried_as_offered(document: &Document, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("carried_as_offered", Weight::Suspect, "ratio");
     let Some(load) = &document.load else { return check.not_applicable("there is no load") };
-    if evidence.plan.load.rate.is_none() {
+    if !evidence.plan.load.is_open() {
         return check.not_applicable("a closed loop offers what it carries");
     }
     if load.offered_requests == 0 {
@@ -414,13 +407,6 @@ fn carried_as_offered(document: &Document, evidence: &Evidence<'_>) -> Check {
         "the server carried less than was offered, so requests piled up: response times grow with the length of the run \
          and are no property of the server; offer less",
     )
-}
-
-fn mean_and_error(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-    (mean, (variance / n).sqrt())
 }
 
 fn responses_whole(document: &Document) -> Check {
@@ -445,12 +431,16 @@ fn responses_whole(document: &Document) -> Check {
 }
 
 /// Whole responses may still be the wrong ones: an error page is short, and quickly served.
-fn responses_good(document: &Document) -> Check {
+fn responses_good(document: &Document, plan: &Plan) -> Check {
     let check = Draft::new("responses_good", Weight::Suspect, "ratio");
     let Some(load) = document.load.as_ref().filter(|load| load.completed > 0) else {
         return check.not_applicable("there is no whole response");
     };
-    let good = |status: &str| status.starts_with('2') || status == "304";
+    if plan.load.expects_statuses() {
+        return check.ok("the plan says which statuses are good, and requests with others have failed");
+    }
+    let followed = plan.load.follows_redirects();
+    let good = |status: &str| status.starts_with('2') || status == "304" || followed && status.starts_with('3');
     let others: Vec<_> = load.status.iter().filter(|(status, _)| !good(status)).collect();
     let count: u64 = others.iter().map(|(_, count)| **count).sum();
     let listed: Vec<String> = others.iter().map(|(status, count)| format!("{status} x {count}")).collect();
@@ -477,15 +467,21 @@ fn server_alive(evidence: &Evidence<'_>) -> Check {
 }
 
 fn records_kept(evidence: &Evidence<'_>) -> Check {
-    let check = Draft::new("records_kept", Weight::Suspect, "records");
+    let check = Draft::new("records_kept", Weight::Suspect, "requests");
     match evidence.store_error {
         Some(error) => files_whole(error),
-        None => check.at_most(
-            evidence.records_lost as f64,
-            0.0,
-            "request records lost between the loop and the disk",
-            "the recorder could not keep up: counts and percentiles miss these requests; lower the rate",
-        ),
+        None => {
+            let one_in = evidence.table.map_or(1, |table| table.one_in);
+            check.at_most(
+                one_in as f64,
+                1.0,
+                "requests for each one in requests.parquet",
+                &format!(
+                    "the disk could not take every request: requests.parquet is an even sample of one in {one_in}; every \
+                     figure here is of all requests, but figures made from the table are of the sample"
+                ),
+            )
+        }
     }
 }
 

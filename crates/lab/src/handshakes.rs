@@ -3,7 +3,7 @@
 //! The clock reads before connect(2) and after the loop has seen the socket writable, so a handshake contains the
 //! path both ways, the kernel of both ends, and the loop's own delay in seeing it.
 
-use ledger::RequestRecord;
+use load::ConnectionEnd;
 use stats::Histogram;
 use units::Timestamp;
 
@@ -34,18 +34,26 @@ impl Handshakes {
         }
     }
 
-    /// Takes a request's handshake, if it had one.
-    pub fn add(&mut self, request: &RequestRecord) {
-        let (Some(got), Some(&asked)) = (request.connect_ns(), self.asked_ns.get(request.client as usize)) else {
+    /// Takes a connection's handshake, if it was established.
+    pub fn add(&mut self, end: &ConnectionEnd) {
+        let (Some(connected_at), Some(&asked)) = (end.connected_at, self.asked_ns.get(end.client as usize)) else {
             return;
         };
+        let got = connected_at.as_nanos().saturating_sub(end.opened_at.as_nanos());
         self.got.record(got);
         if got < asked + RETRANSMITTED_NS {
             self.error.record(got.abs_diff(asked));
-            if request.intended_at >= self.measured_from {
+            if end.opened_at >= self.measured_from {
                 self.measured_error.record(got.abs_diff(asked));
             }
         }
+    }
+
+    /// Adds what another collected of the same clients.
+    pub fn merge(&mut self, other: &Handshakes) {
+        self.got.merge(&other.got);
+        self.error.merge(&other.error);
+        self.measured_error.merge(&other.measured_error);
     }
 
     /// Every handshake.

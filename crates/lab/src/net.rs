@@ -104,7 +104,7 @@ pub fn net(
     let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
     // Here the program is the client, and it belongs with the server, not with the path.
     let cores = if plan.host.placement == Placement::Split {
-        CorePlan::new(Placement::Split, &allowed)
+        CorePlan::new(Placement::Split, &allowed, 1)
     } else {
         CorePlan::default()
     };
@@ -201,6 +201,7 @@ pub fn net(
             stop: stop.as_fd(),
             drain: Duration::ZERO,
             // A server of the lab that nobody watches ends as well, others live on.
+            others: Vec::new(),
             grace: if at == WatchAt::None && far.is_empty() { Duration::ZERO } else { distances::grace(&spec) },
         };
         let core = cores.loop_core();
@@ -226,7 +227,7 @@ pub fn net(
             .map_err(LabError::system("start the path"))?;
         let exit = wait_for(&mut program, interrupts);
         progress.set_measured_end(clock.now());
-        progress.ask(1);
+        progress.ask(1, Timestamp::ZERO);
         stop.wake();
         let (driven, urgency) = thread.join().expect("the path does not panic");
         Ok::<_, LabError>((exit, (driven.map_err(LabError::system("the path"))?, urgency)))
@@ -235,7 +236,7 @@ pub fn net(
     let (driven, urgency) = driven;
     let path = driven.path.expect("the loop gives the path back");
 
-    let mut host = host::facts(&cores)?;
+    let mut host = host::facts(&cores, 1)?;
     host.settings.insert("wait".into(), plan.host.wait.name().into());
     host.settings.insert("loop_scheduling".into(), urgency.name().into());
     host.settings.insert("server_tcp".into(), places.tcp.clone());

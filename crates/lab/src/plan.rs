@@ -3,11 +3,15 @@
 //! The command line and a plan file both end here. Every field has its default written out when a plan is printed,
 //! and unknown keys are errors: a misspelt option must not become a run that measured something else.
 
+mod arrivals;
 mod path;
 mod proxy;
+mod replay;
 mod target;
 mod tls;
+mod transport;
 mod watch;
+mod workload;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,11 +20,19 @@ use ledger::Method;
 use serde::{Deserialize, Serialize};
 use units::{CpuShare, RequestRate};
 
+pub(crate) use self::arrivals::RateFile;
+pub use self::arrivals::{ArrivalKind, BurstsPlan, OfferedRate, PhaseKind, PhasePlan, SelfSimilarPlan, sweep};
 pub use self::path::PathPlan;
 pub use self::proxy::Proxy;
+pub use self::replay::{ClientMapping, HarPlan, LogFormat, ReplayPlan};
 pub use self::target::{AddressFamily, TargetPlan, To};
 pub use self::tls::{Alpn, TlsPlan, TlsVersion};
+pub use self::transport::STREAMS;
 pub use self::watch::{WatchAt, WatchPlan};
+pub use self::workload::{
+    ChoicePlan, ContentPlan, DrawnThink, ExpectPlan, ExtractPlan, LengthRange, ModelName, OnFailure, PARALLEL,
+    RequestPlan, SessionPlan, StatusSet, StepPlan, ThinkPlan, Time, literal,
+};
 use crate::slo::Slo;
 
 /// A run as meant.
@@ -59,36 +71,75 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadPlan {
-    /// `http://host[:port]/path`, or `https`. With a server of the lab the host is `server`.
+    /// `http://host[:port]/path`, or `https`, perhaps with places. With a server of the lab the host is `server`. With
+    /// requests of their own, a list or content: the host, to which URLs that begin with `/` belong; then it may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
+    /// A file with one URL a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub urls: Option<PathBuf>,
     /// Request method.
     #[serde(default)]
     pub method: Method,
     /// File sent as the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<PathBuf>,
-    /// Extra header lines, `Name: value`.
+    /// Extra header lines of all requests, `Name: value`, with places.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
+    /// `user:password` of all requests, with places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub basic_auth: Option<String>,
+    /// Each client keeps the cookies it is given, and sends them back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cookies: bool,
+    /// Redirects followed one after another; 0: a redirect is a response like any other.
+    #[serde(default)]
+    pub redirects: u8,
+    /// How one of several requests is chosen; absent: drawn by weights where there are any, else each in turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<ChoicePlan>,
     /// An HTTP proxy that the clients connect to, `HOST:PORT`; absent: the URL's own host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
-    /// `1.1` or `1.0`.
+    /// A Unix socket that the clients connect to, instead of the URL's host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unix: Option<PathBuf>,
+    /// `1.1`, `1.0` or `2`.
     #[serde(default)]
     pub http: HttpVersion,
+    /// HTTP/2: most requests at once on a connection, if the server allows as many; written out as 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streams: Option<u32>,
     /// One connection per request.
     #[serde(default)]
     pub close: bool,
-    /// Open loop at this rate; absent: closed loop.
+    /// Open loop at this rate. Without it, `phases`, `rate_file` or `replay` the loop is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<RequestRate>,
     /// How arrivals are spaced in the open loop.
     #[serde(default)]
     pub arrivals: ArrivalKind,
+    /// Open loop whose rate changes: one phase after the other, each with results of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhasePlan>,
+    /// Open loop at the rates of a table, such as `profile learn` writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_file: Option<PathBuf>,
+    /// Open loop of the requests of an access log, at its times, by its clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayPlan>,
+    /// Sessions that ask for what a recorded browser asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub har: Option<HarPlan>,
     /// Closed loop: number of connections. Open loop: most connections open at once; absent: as many as this
     /// process may have descriptors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
+    /// Open loop: connections opened before the load, 5,000 a second, held through it and closed at the same pace; the
+    /// clients' requests take them in turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_connections: Option<u32>,
     /// Virtual clients, each with its own address where there is a path.
     #[serde(default = "default_clients")]
     pub clients: u32,
@@ -110,6 +161,59 @@ pub struct LoadPlan {
     /// How `https://` is spoken; written out where the URL asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsPlan>,
+    /// What every response must be for its request to count as done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<ExpectPlan>,
+    /// Objects of a model, below `url`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<ContentPlan>,
+    /// Different requests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub request: Vec<RequestPlan>,
+    /// What users do, one step after another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub session: Vec<SessionPlan>,
+}
+
+impl LoadPlan {
+    /// GET of a URL in a closed loop without end, every other field at its default.
+    pub fn get(url: &str) -> Self {
+        LoadPlan {
+            url: url.to_owned(),
+            urls: None,
+            method: Method::Get,
+            body: None,
+            headers: Vec::new(),
+            basic_auth: None,
+            cookies: false,
+            redirects: 0,
+            choice: None,
+            proxy: None,
+            unix: None,
+            http: HttpVersion::default(),
+            streams: None,
+            close: false,
+            rate: None,
+            arrivals: ArrivalKind::default(),
+            phases: Vec::new(),
+            rate_file: None,
+            replay: None,
+            har: None,
+            connections: None,
+            open_connections: None,
+            clients: default_clients(),
+            requests: None,
+            duration: None,
+            warmup: Duration::ZERO,
+            connect_timeout: default_connect_timeout(),
+            timeout: default_response_timeout(),
+            tls: None,
+            expect: None,
+            content: None,
+            request: Vec::new(),
+            session: Vec::new(),
+        }
+    }
 }
 
 /// HTTP version of the requests.
@@ -122,17 +226,9 @@ pub enum HttpVersion {
     #[default]
     #[serde(rename = "1.1")]
     Http11,
-}
-
-/// How arrivals are spaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ArrivalKind {
-    /// Equal gaps.
-    #[default]
-    Constant,
-    /// Exponential gaps: independent users.
-    Poisson,
+    /// HTTP/2
+    #[serde(rename = "2")]
+    Http2,
 }
 
 /// The server that the lab starts in its own namespace.
@@ -225,7 +321,7 @@ impl std::str::FromStr for ServerTcp {
 }
 
 /// How the loop waits and where things run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostPlan {
     /// How the loop waits for the next due moment.
@@ -237,6 +333,25 @@ pub struct HostPlan {
     /// How the load talks to the kernel.
     #[serde(default)]
     pub engine: Engine,
+    /// Threads that make the load, each with its own clients and connections; the first has the path as well.
+    #[serde(default = "default_threads", skip_serializing_if = "is_one")]
+    pub threads: u32,
+}
+
+impl Default for HostPlan {
+    fn default() -> Self {
+        HostPlan {
+            wait: Wait::default(),
+            placement: Placement::default(),
+            engine: Engine::default(),
+            threads: default_threads(),
+        }
+    }
+}
+
+impl HostPlan {
+    /// Most threads.
+    pub const THREADS_MAX: u32 = 64;
 }
 
 /// How the load talks to the kernel.
@@ -329,9 +444,11 @@ impl Plan {
                 .map_or(0, |span| text.bytes().take(span.start).filter(|&byte| byte == b'\n').count()),
             message: explain(error.message()),
         })?;
+        plan.load.settle_phases();
         plan.check()?;
         plan.watch.at = Some(plan.watch_at());
         plan.load.settle_tls();
+        plan.load.settle_workload();
         Ok(plan)
     }
 
@@ -355,8 +472,30 @@ impl Plan {
         if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
             return refuse(format!("name `{}`: letters, digits, - and _ are wanted", self.name));
         }
+        if self.host.threads == 0 || self.host.threads > HostPlan::THREADS_MAX {
+            return refuse(format!(
+                "threads = {} (--threads): from 1 to {} are possible",
+                self.host.threads,
+                HostPlan::THREADS_MAX
+            ));
+        }
         if load.connections == Some(0) {
             return refuse("connections = 0 (-c): at least one is needed".into());
+        }
+        if let Some(held) = load.open_connections {
+            let http2 = !matches!(load.http, HttpVersion::Http10 | HttpVersion::Http11);
+            if !load.is_open() || load.close || http2 {
+                return refuse(
+                    "open_connections (--open-connections) are held for the requests of an open loop over HTTP/1: give a \
+                     rate (--rate), and leave out close (--close) and HTTP/2"
+                        .into(),
+                );
+            }
+            if held == 0 || load.connections.is_some_and(|most| most < held) {
+                return refuse(format!(
+                    "open_connections = {held} (--open-connections): at least 1, and at most as many as connections (-c)"
+                ));
+            }
         }
         if load.clients == 0 || load.clients > ::path::AddressPlan::CLIENTS_MAX {
             return refuse(format!(
@@ -368,30 +507,18 @@ impl Plan {
         if load.requests == Some(0) || load.duration == Some(Duration::ZERO) {
             return refuse("the measured phase is empty: -n and -d must be above zero".into());
         }
-        if load.requests.is_none() && load.duration.is_none() {
+        if load.requests.is_none() && load.duration.is_none() && load.rate_file.is_none() && load.replay.is_none() {
             return refuse("neither requests nor duration is given: the run would have no end".into());
         }
         if load.timeout.is_zero() || load.connect_timeout.is_zero() {
             return refuse("a timeout of zero fails every request: give one above zero".into());
         }
-        if load.rate.is_none() && load.arrivals == ArrivalKind::Poisson {
-            return refuse("arrivals = \"poisson\" needs a rate: without one the loop is closed".into());
-        }
+        load.check_arrivals().map_err(PlanError::Contradiction)?;
         if load.method == Method::Post && load.body.is_none() {
             return refuse("POST needs a body file (--body)".into());
         }
-        if load.proxy.is_some() && load.url.trim().to_ascii_lowercase().starts_with("https:") {
-            return refuse(
-                "a proxy (--proxy) carries http:// URLs; for https it would need CONNECT, which is not there yet"
-                    .into(),
-            );
-        }
-        if let (Some(proxy), false) = (&load.proxy, self.target.addresses.is_empty()) {
-            return refuse(format!(
-                "[target] addresses (--to) are the URL's host's, but with a proxy (--proxy {proxy}) that is the proxy's to \
-                 find: leave one of the two out"
-            ));
-        }
+        load.check_workload().map_err(PlanError::Contradiction)?;
+        self.check_transport().map_err(PlanError::Contradiction)?;
         load.check_tls().map_err(PlanError::Contradiction)?;
         if load.secure() && self.host.engine == Engine::IoUring {
             return refuse(
@@ -453,6 +580,14 @@ fn default_name() -> String {
 
 fn default_seed() -> u64 {
     1
+}
+
+fn default_threads() -> u32 {
+    1
+}
+
+fn is_one(threads: &u32) -> bool {
+    *threads == 1
 }
 
 fn default_clients() -> u32 {

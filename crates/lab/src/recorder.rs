@@ -1,53 +1,46 @@
-//! The recorder: a thread beside the loop that counts and keeps every record.
+//! The recorder: a thread beside the loops that counts every record, and one beside it that keeps them.
 //!
-//! The loop hands over batches and never waits: a batch that does not fit in the queue stays with the loop until the
-//! next turn. Nothing is sampled; if the loop's own store overflows, the records lost are counted and the gate says so.
+//! ```text
+//!   lane 0 --Batch-->                        --rows, if the table keeps them--> Shelf --> writer --> Parquet
+//!   lane 1 --Batch-->  recorder: counts, levels, agreement with the wire
+//!   ..                                       --> figures, when all lanes have ended
+//! ```
+//!
+//! No lane waits for the recorder, and the recorder waits for no disk. What is counted is exact whatever happens: a lane
+//! that finds no room counts by itself ([`handover`]). What is kept is a stated, even share of the requests where the disk
+//! cannot take all ([`share`]). Memory: some 100 MB waiting for the recorder and as much for the writer, at most.
 
-use std::net::IpAddr;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+pub mod batch;
+pub mod counting;
+pub mod handover;
+pub mod share;
+pub mod shelf;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ledger::RequestRecord;
-use load::{ConnectionEnd, LevelSampler, Load, SecondLevels, Tally};
+use load::{LevelMerger, Levels};
 use store::RunFolder;
 use sys::sched::{Cores, Urgency};
 use units::Timestamp;
 
-use crate::handshakes::Handshakes;
+use crate::drive::progress::Progress;
 use crate::watching::queue::Inlet;
 use crate::wire_book::{WireBook, WireFigures};
 
-/// Batches that may wait between loop and recorder.
-const QUEUE: usize = 256;
-/// The loop keeps at most so many records that the recorder could not take yet: 1 GB.
-const KEPT_MAX: usize = 8 << 20;
-/// A part is closed about this often, so that a killed run keeps all but its last moments.
+pub use batch::{Batch, Called};
+pub use counting::Counting;
+pub use handover::{Handover, Outlet, Room, WhenFull};
+pub use shelf::{Shelf, Sink, Tables};
+
+/// Records that may wait between the lanes and the recorder.
+const WAITING_MAX: usize = 512 << 10;
+/// Emptied batches that may wait for a lane to use them again.
+const SPARE_MAX: usize = 64;
+/// Parts of the wire's tables are closed about this often.
 const PART_EVERY: Duration = Duration::from_millis(1500);
-
-#[derive(Default)]
-struct Batch {
-    requests: Vec<RequestRecord>,
-    connections: Vec<ConnectionEnd>,
-    /// Where new connections are on the wire.
-    called: Vec<Called>,
-    measured_end: Option<Timestamp>,
-    /// Levels of the second that has just ended, if one has.
-    second: Option<(u32, SecondLevels)>,
-}
-
-/// A connection on which connect was called, and where it is on the wire.
-#[derive(Clone, Copy, Debug)]
-pub struct Called {
-    /// Sequence number of the connection in the run.
-    pub connection: u64,
-    /// Index of its client.
-    pub client: u32,
-    /// The port that the kernel chose.
-    pub port: u16,
-    /// The address connected to.
-    pub server: IpAddr,
-}
 
 /// The wire's records and what is made of them.
 pub struct WireSide {
@@ -57,103 +50,100 @@ pub struct WireSide {
     pub records: Inlet,
 }
 
-/// The loop's end of the recorder.
-pub struct Handover {
-    sender: SyncSender<Batch>,
-    spare: Receiver<Batch>,
-    kept: Batch,
-    second: u32,
-    lost: u64,
+/// What the recorder starts from.
+pub struct Recording {
+    /// Number of lanes.
+    pub lanes: usize,
+    /// Nothing counted yet; made anew for each lane that has to count by itself.
+    pub counting: Arc<dyn Fn() -> Counting + Send + Sync>,
+    /// No level sampled yet, for as many lanes.
+    pub levels: LevelMerger,
+    /// The measured phase as far as it is known.
+    pub measured_end: Option<Timestamp>,
+    /// The run's progress: says when a stop was asked for.
+    pub progress: Arc<Progress>,
+    /// The run's folder, if the run is kept.
+    pub folder: Option<RunFolder>,
+    /// The wire's side, where it is watched.
+    pub wire: Option<WireSide>,
+    /// Where the recorder runs.
+    pub cores: Option<Cores>,
 }
 
-/// What the recorder has when the loop is done.
+/// What the recorder has when the lanes are done.
 pub struct Recorded {
-    /// The counts.
-    pub tally: Tally,
+    /// The counts, of all requests.
+    pub counting: Counting,
+    /// The levels of all lanes together.
+    pub levels: Levels,
     /// The run's folder with the finished tables.
     pub folder: Option<RunFolder>,
-    /// Handshakes against the path's asked RTTs, where there is a path.
-    pub handshakes: Option<Handshakes>,
     /// What the wire showed, where it was watched.
     pub wire: Option<WireFigures>,
     /// The first error of writing; the counts are exact all the same.
     pub store_error: Option<String>,
+    /// The table of requests, if one was kept.
+    pub table: Option<Kept>,
 }
 
-/// The recorder's thread.
-pub struct Recorder(JoinHandle<Recorded>);
+/// What is in the table of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Rows in it.
+    pub rows: u64,
+    /// It holds one in so many of the run's requests, evenly; 1 for all.
+    pub one_in: u64,
+}
 
-impl Handover {
-    /// Notes where a connection is on the wire.
-    pub fn note_called(&mut self, called: Called) {
-        self.kept.called.push(called);
-    }
-
-    /// Takes what the load has finished and passes it on if there is room. Returns without waiting.
-    pub fn pass(&mut self, load: &mut Load, sampler: &LevelSampler, now: Timestamp) {
-        self.take(load);
-        let second = (now.as_nanos() / 1_000_000_000) as u32;
-        if second > self.second {
-            // Where the recorder is a second behind, its provisional row is lost; the exact series comes at the end.
-            self.kept.second = Some((self.second, sampler.second(self.second as usize)));
-            self.second = second;
-        }
-        let kept = &self.kept;
-        if kept.requests.is_empty() && kept.connections.is_empty() && kept.called.is_empty() && kept.second.is_none() {
-            return;
-        }
-        let next = self.spare.try_recv().unwrap_or_default();
-        match self.sender.try_send(std::mem::replace(&mut self.kept, next)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) => {
-                self.kept = batch;
-                if self.kept.requests.len() > KEPT_MAX {
-                    self.lost += self.kept.requests.len() as u64;
-                    self.kept.requests.clear();
-                }
-            }
-        }
-    }
-
-    /// Waits until everything is passed on; only after the run.
-    pub fn finish(mut self, load: &mut Load) -> u64 {
-        self.take(load);
-        if self.sender.send(std::mem::take(&mut self.kept)).is_err() {
-            self.lost += 1;
-        }
-        self.lost
-    }
-
-    fn take(&mut self, load: &mut Load) {
-        load.take_records(&mut self.kept.requests);
-        load.take_connections(&mut self.kept.connections);
-        self.kept.measured_end = load.measured().1;
-    }
+/// The recorder's threads.
+pub struct Recorder {
+    thread: JoinHandle<Recorded>,
+    writer: Option<JoinHandle<(u64, Option<String>)>>,
+    room: Arc<Room>,
 }
 
 impl Recorder {
-    /// Starts the thread on `cores`, with low urgency.
+    /// Starts the threads, with low urgency; an outlet for each lane. The recorder ends when all outlets are dropped.
     ///
     /// # Errors
     /// Those of starting a thread.
-    pub fn start(
-        tally: Tally,
-        folder: Option<RunFolder>,
-        handshakes: Option<Handshakes>,
-        wire: Option<WireSide>,
-        cores: Option<Cores>,
-    ) -> std::io::Result<(Handover, Self)> {
-        let (sender, receiver) = sync_channel(QUEUE);
-        let (give_back, spare) = sync_channel(QUEUE);
-        let thread = std::thread::Builder::new().name("recorder".into()).spawn(move || {
-            if let Some(cores) = cores {
-                // Not being pinned costs precision, not correctness.
-                let _ = cores.pin_this_thread();
-            }
-            Urgency::Low.apply_to_this_thread();
-            record(tally, folder, handshakes, wire, &receiver, &give_back)
-        })?;
-        Ok((Handover { sender, spare, kept: Batch::default(), second: 0, lost: 0 }, Recorder(thread)))
+    pub fn start(recording: Recording) -> std::io::Result<(Vec<Outlet>, Self)> {
+        let sink = recording.folder.as_ref().map(|folder| Box::new(Tables::of(folder)) as Box<dyn Sink>);
+        Recorder::start_with(recording, sink, WAITING_MAX, shelf::ROWS_MAX)
+    }
+
+    fn start_with(
+        recording: Recording,
+        sink: Option<Box<dyn Sink>>,
+        waiting_max: usize,
+        rows_max: usize,
+    ) -> std::io::Result<(Vec<Outlet>, Self)> {
+        let room = Arc::new(Room::new(waiting_max));
+        let (sender, receiver) = channel();
+        let (mut outlets, mut spares) = (Vec::new(), Vec::new());
+        for lane in 0..recording.lanes {
+            let (spare, outlet) = outlet(lane, sender.clone(), &room, &recording.counting);
+            spares.push(spare);
+            outlets.push(outlet);
+        }
+        drop(sender);
+        let shelf = sink.as_ref().map(|_| Arc::new(Shelf::new(rows_max, Arc::clone(&room.share))));
+        let cores = recording.cores.clone();
+        let thread = {
+            let (room, shelf) = (Arc::clone(&room), shelf.clone());
+            std::thread::Builder::new().name("recorder".into()).spawn(move || {
+                settle(recording.cores.as_ref());
+                record(recording, &room, shelf.as_deref(), &receiver, &spares)
+            })?
+        };
+        let writer = match sink.zip(shelf) {
+            None => None,
+            Some((sink, shelf)) => Some(std::thread::Builder::new().name("writer".into()).spawn(move || {
+                settle(cores.as_ref());
+                shelf.write_all(sink)
+            })?),
+        };
+        Ok((outlets, Recorder { thread, writer, room }))
     }
 
     /// Waits until every record handed over is counted and kept.
@@ -161,8 +151,35 @@ impl Recorder {
     /// # Panics
     /// If the recorder itself panicked: a broken invariant, not a condition of the machine.
     pub fn join(self) -> Recorded {
-        self.0.join().expect("the recorder does not panic")
+        let mut recorded = self.thread.join().expect("the recorder does not panic");
+        if let Some(writer) = self.writer {
+            let (rows, error) = writer.join().expect("the writer does not panic");
+            recorded.store_error = recorded.store_error.or(error);
+            recorded.table = Some(Kept { rows, one_in: self.room.share.one_in() });
+        }
+        recorded
     }
+}
+
+/// One lane's outlet, and the way back for its batches.
+fn outlet(
+    lane: usize,
+    sender: Sender<(usize, Batch)>,
+    room: &Arc<Room>,
+    counting: &Arc<dyn Fn() -> Counting + Send + Sync>,
+) -> (SyncSender<Batch>, Outlet) {
+    let (give_back, spare) = sync_channel(SPARE_MAX);
+    let counting = Arc::clone(counting);
+    let when_full = WhenFull::Count(Box::new(move || counting()));
+    (give_back, Outlet::new(lane, sender, spare, Arc::clone(room), when_full))
+}
+
+fn settle(cores: Option<&Cores>) {
+    if let Some(cores) = cores {
+        // Not being pinned costs precision, not correctness.
+        let _ = cores.pin_this_thread();
+    }
+    Urgency::Low.apply_to_this_thread();
 }
 
 impl WireSide {
@@ -188,77 +205,83 @@ impl WireSide {
     }
 }
 
+/// The end of the run's measured phase, from its lanes'. A stop that was asked for ends it for all of them at the moment
+/// that it names, before any of them has said so. Otherwise it ends with the last lane's: they differ only where each has
+/// its own number of requests to make.
+fn measured_end(lanes: &[Option<Timestamp>], stop_at: Option<Timestamp>) -> Option<Timestamp> {
+    let last = lanes.iter().copied().collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max());
+    [last, stop_at].into_iter().flatten().min()
+}
+
 fn record(
-    mut tally: Tally,
-    folder: Option<RunFolder>,
-    mut handshakes: Option<Handshakes>,
-    mut wire: Option<WireSide>,
-    receiver: &Receiver<Batch>,
-    give_back: &SyncSender<Batch>,
+    recording: Recording,
+    room: &Room,
+    shelf: Option<&Shelf>,
+    receiver: &Receiver<(usize, Batch)>,
+    spares: &[SyncSender<Batch>],
 ) -> Recorded {
-    let mut store_error = None;
-    let mut writers = folder.as_ref().map(|folder| (folder.requests(), folder.series()));
+    let Recording { counting, mut levels, progress, folder, mut wire, .. } = recording;
+    let mut counting = counting();
+    let mut ends = vec![recording.measured_end; recording.lanes];
     let mut part_closed = sys::clock::monotonic_ns();
-    while let Ok(mut batch) = receiver.recv() {
-        if let Some(end) = batch.measured_end {
-            tally.set_measured_end(end);
+    let mut second = 0;
+    while let Ok((lane, mut batch)) = receiver.recv() {
+        room.took(batch.weight());
+        ends[lane] = batch.measured_end;
+        if let Some(end) = measured_end(&ends, progress.stop_at()) {
+            counting.set_measured_end(end);
+            levels.set_measured_end(end);
         }
-        for request in &batch.requests {
-            tally.add_request(request);
-            if let Some(handshakes) = &mut handshakes {
-                handshakes.add(request);
-            }
+        batch.requests.iter().for_each(|request| counting.add_request(request));
+        batch.connections.iter().for_each(|end| counting.add_connection(end));
+        levels.add(lane, &batch.samples);
+        if batch.last {
+            levels.end(lane);
         }
-        for connection in &batch.connections {
-            tally.add_connection(connection);
+        if let Some(counts) = batch.counts.take() {
+            counting.merge(*counts);
         }
         if let Some(wire) = &mut wire {
             wire.take_waiting();
             if let Some(agreement) = wire.book.agreement() {
+                if batch.unpaired {
+                    agreement.overflow();
+                }
                 batch.called.iter().for_each(|call| agreement.load_called(call));
                 batch.requests.iter().for_each(|request| agreement.load_request(request));
                 batch.connections.iter().for_each(|end| agreement.load_connection(end));
             }
-        }
-        let now = sys::clock::monotonic_ns();
-        let part_is_due = now - part_closed > PART_EVERY.as_nanos() as u64;
-        if part_is_due {
-            part_closed = now;
-            if let Some(wire) = &mut wire {
+            let now = sys::clock::monotonic_ns();
+            if now - part_closed > PART_EVERY.as_nanos() as u64 {
+                part_closed = now;
                 wire.book.close_parts();
             }
         }
-        if let Some((requests, series)) = &mut writers {
-            let mut outcome = requests.push(&batch.requests);
-            if let Some((second, levels)) = batch.second {
-                outcome = outcome.and_then(|()| series.push(&[tally.second(second, levels)]));
-            }
-            if part_is_due {
-                outcome = outcome.and_then(|()| requests.close_part()).and_then(|()| series.close_part());
-            }
-            if let Err(error) = outcome {
-                store_error.get_or_insert_with(|| error.to_string());
+        if let Some(shelf) = shelf {
+            shelf.put(&batch.requests);
+            shelf.put(&batch.counted);
+            // Rows of the series as they stand; the exact series comes at the end.
+            while (second + 1) * 1_000_000_000 <= levels.next_moment().as_nanos() {
+                shelf.put_second(counting.second(second as u32, levels.second(second as usize)));
+                second += 1;
             }
         }
-        batch.requests.clear();
-        batch.connections.clear();
-        batch.called.clear();
-        batch.second = None;
+        batch.clear();
         // A full return queue only means that the batch is freed instead of used again.
-        let _ = give_back.try_send(batch);
+        let _ = spares[lane].try_send(batch);
     }
-    if let Some((requests, _)) = writers
-        && let Err(error) = requests.finish()
-    {
-        store_error.get_or_insert_with(|| error.to_string());
+    if let Some(shelf) = shelf {
+        shelf.close();
     }
+    let mut store_error = None;
     // The load has ended; the wire goes on until its last packets are in.
     let wire = wire.map(|wire| {
         let (figures, error) = wire.into_figures();
-        if let Some(error) = error {
-            store_error.get_or_insert(error);
-        }
+        store_error = error;
         figures
     });
-    Recorded { tally, folder, handshakes, wire, store_error }
+    Recorded { counting, levels: levels.finish(), folder, wire, store_error, table: None }
 }
+
+#[cfg(test)]
+mod tests;

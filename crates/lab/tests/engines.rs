@@ -98,8 +98,13 @@ impl Observer for Nobody {
 
 /// Runs `client` against MAX.
 fn against_max(body_bytes: usize, client: impl FnOnce(SocketAddr)) {
-    let spec =
-        MaxSpec { listen: "127.0.0.1:0".parse().unwrap(), threads: 1, body_bytes, engine: serve::Engine::default() };
+    let spec = MaxSpec {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        threads: 1,
+        shared: false,
+        body_bytes,
+        engine: serve::Engine::default(),
+    };
     let stop = Wake::new().unwrap();
     thread::scope(|scope| {
         let (tell, told) = mpsc::channel();

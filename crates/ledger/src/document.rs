@@ -56,8 +56,24 @@ pub struct Run {
     pub warmup_s: f64,
     /// Whether the measured phase was cut short (Ctrl-C).
     pub interrupted: bool,
+    /// What is in the run's table of requests; absent where nothing was kept, or the table is not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Recorded>,
     /// The machine.
     pub host: Host,
+}
+
+/// What is in the run's table of requests, `requests.parquet`. Every figure of the document is of all requests, whatever is
+/// in the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Rows in the table.
+    pub requests: u64,
+    /// Requests of the run, its warm-up and drain included.
+    pub of: u64,
+    /// 1: the table has every request. Above: it is an even sample of one in so many, chosen by a hash of the request's
+    /// number, since the disk could not take all.
+    pub one_in: u64,
 }
 
 /// The machine and how it was used.
@@ -268,12 +284,30 @@ pub struct Load {
     pub connections_opened: u64,
     /// Requests intended and not started.
     pub backlog: Level,
+    /// Connections opened before the load and held through it; absent where none were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
+    /// Sessions; absent where the plan has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Sessions>,
     /// By band of the client's asked RTT; absent without a path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_distance: Vec<DistanceBand>,
     /// By URL, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_url: Vec<UrlPart>,
+    /// The URLs that `by_url` does not list, together: of more than a hundred it lists those the plan asks for most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_url_left_out: Option<UrlsLeftOut>,
+    /// By phase of the load, where it has several. A request belongs to the phase in which it was intended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_phase: Vec<PhasePart>,
+    /// What was replayed; absent where the load is no replay of a log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
+    /// The recording that the sessions come from; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub har: Option<Har>,
 }
 
 /// What the TLS handshakes of a run settled. Counts are of the whole run, its warm-up included: kept connections are
@@ -300,6 +334,44 @@ pub struct Tls {
     /// The first failure of TLS in the run, in words; absent where there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_failure: Option<String>,
+}
+
+/// The sessions of a load, over the whole run: a session of the warm-up may end in the measured phase. `begun = ended +
+/// failed + cut`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sessions {
+    /// Begun.
+    pub begun: u64,
+    /// Of these, the ones that began in the measured phase.
+    pub begun_measured: u64,
+    /// `begun_measured` over the length of the measured phase.
+    pub rate_per_s: f64,
+    /// Came to the end of their steps.
+    pub ended: u64,
+    /// Were ended by a failed request.
+    pub failed: u64,
+    /// Were not done when the phase was over.
+    pub cut: u64,
+}
+
+/// Connections opened before the load and held through it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// Asked for.
+    pub connections: u64,
+    /// Of these, the ones that were not established.
+    pub failed: u64,
+    /// Opened, and in the end closed, at this pace.
+    pub per_second: u64,
+    /// Processes of the generator, this one included, among which they are divided.
+    pub processes: u32,
+    /// Resident memory that all these processes came to need while the connections were opened, over their number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator_bytes_each: Option<f64>,
+    /// Kernel memory (slab) of this machine that came to be used meanwhile, over their number: of both ends where both are
+    /// here, and of whatever else went on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_bytes_each: Option<f64>,
 }
 
 /// Clients whose asked RTT lies in `[from, to)`.
@@ -330,6 +402,96 @@ pub struct UrlPart {
     pub failed: u64,
     /// Response times.
     pub response_time_ns: Quantiles,
+}
+
+/// Several URLs together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UrlsLeftOut {
+    /// How many URLs.
+    pub urls: u64,
+    /// Completed requests.
+    pub completed: u64,
+    /// Failed requests.
+    pub failed: u64,
+    /// Response times.
+    pub response_time_ns: Quantiles,
+}
+
+/// One phase of a load that has several: the requests that were intended in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhasePart {
+    /// Its name in the plan.
+    pub name: String,
+    /// When it began, in seconds from the beginning of the measured phase.
+    pub from_s: f64,
+    /// When it ended; earlier than planned where the run was cut short.
+    pub to_s: f64,
+    /// Whether one rate was offered throughout, so that means do not depend on when one looks.
+    pub is_steady: bool,
+    /// Requests intended in it.
+    pub offered_requests: u64,
+    /// The same a second.
+    pub offered_rate_per_s: f64,
+    /// Of the offered requests, those that got a whole response, also when it came in a later phase.
+    pub completed: u64,
+    /// Responses completed *within* the phase, a second, whenever they were intended.
+    pub carried_rate_per_s: f64,
+    /// Of the offered requests, those that failed.
+    pub failed: u64,
+    /// done - intended. Failed requests are in it, at the moment of their failure.
+    pub response_time_ns: Quantiles,
+    /// done - started.
+    pub service_time_ns: Quantiles,
+    /// started - intended.
+    pub send_lag_ns: Quantiles,
+}
+
+/// What was replayed of a log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Replay {
+    /// The log's file.
+    pub file: String,
+    /// Lines in it.
+    pub lines: u64,
+    /// Lines that are replayed as requests, once a round.
+    pub requests_logged: u64,
+    /// Lines that are not, by reason in words. Together with `requests_logged` they are all lines.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, u64>,
+    /// Different requests: method and target.
+    pub urls: u64,
+    /// Different clients in the log.
+    pub clients_logged: u64,
+    /// Virtual clients that stood for them; fewer than logged where several share one.
+    pub clients: u64,
+    /// Length of one round in seconds: from the first request to the end of the log, scaled.
+    pub length_s: f64,
+    /// Times between requests were multiplied by this.
+    pub time_scale: f64,
+    /// How many times the log was to be replayed; absent where it went on until the run's duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u64>,
+    /// Requests that the whole replay asks for; absent where `rounds` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_planned: Option<u64>,
+    /// Requests with a method that has a body. Logs do not keep bodies: they were sent empty.
+    pub bodies_empty: u64,
+}
+
+/// A browser's recording that became a session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Har {
+    /// The archive's file.
+    pub file: String,
+    /// Entries in it.
+    pub entries: u64,
+    /// Requests of a session.
+    pub requests: u64,
+    /// Entries that are not in the session, by reason in words. Together with `requests` they are all entries.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, u64>,
+    /// Host and port, as recorded, whose requests went to the plan's host.
+    pub host: String,
 }
 
 /// The path's figures. The path is up from its start to its end, so packets of the warm-up are counted.

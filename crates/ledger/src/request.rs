@@ -52,9 +52,10 @@ impl Method {
 
 /// One request, from the moment it was meant to start. Moments that did not happen are `None`; a timed-out request
 /// has its `done_at` at the timeout and a cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RequestRecord {
-    /// Sequence number in the run, in order of intention, from 0.
+    /// Number in the run, from 0: of the arrival in the schedule; where requests follow from responses (sessions,
+    /// redirects), in the order in which they came to be intended. With several lanes numbers may be left out.
     pub sequence: u64,
     /// Index of the virtual client (its address is the client base plus this).
     pub client: u32,

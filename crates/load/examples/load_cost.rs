@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ledger::Method;
 use load::http1::Response;
+use load::workload::{Choice, Names, SessionSpec, Step, Template, Think, When};
 use load::{
     Action, Arrivals, ConnectionKey, HttpVersion, Lane, LevelSampler, Load, LoadSpec, Reuse, Tally, TallySpec, Target,
     Workload,
@@ -23,11 +24,55 @@ fn main() {
     let response = response();
     println!("requests {REQUESTS}, response of {} bytes, median of {ROUNDS} rounds", response.len());
     report("parsing alone", || parse(&response));
-    report("open loop, constant, 100 clients", || run(constant(), 100, false, &response));
-    report("open loop, constant, 10000 clients", || run(constant(), 10_000, false, &response));
-    report("open loop, Poisson, 10000 clients", || run(poisson(), 10_000, false, &response));
-    report("closed loop, 64 connections", || run(Arrivals::Closed, 64, false, &response));
-    report("open loop, 10000 clients, and the tally", || run(constant(), 10_000, true, &response));
+    report("open loop, constant, 100 clients", || run(spec(constant(), 100), false, &response));
+    report("open loop, constant, 10000 clients", || run(spec(constant(), 10_000), false, &response));
+    report("open loop, Poisson, 10000 clients", || run(spec(poisson(), 10_000), false, &response));
+    report("closed loop, 64 connections", || run(spec(Arrivals::Closed, 64), false, &response));
+    report("open loop, 10000 clients, and the tally", || run(spec(constant(), 10_000), true, &response));
+    report("open loop, requests with places", || run(with_places(), false, &response));
+    report("100000 users, each thinking for 1 s", || run(thinking(), false, &response));
+    let before = resident();
+    let million = of_many(1_000_000);
+    let described = resident();
+    let load = Load::new(million.clone(), Timestamp::ZERO);
+    let with_engine = resident();
+    drop(load);
+    report("open loop, drawn among 1000000 requests", || run(million.clone(), false, &response));
+    let described = described.saturating_sub(before);
+    println!("a million requests take {described} MB as meant; a copy with its engine {} MB", with_engine - described);
+}
+
+/// Every request is written anew.
+fn with_places() -> LoadSpec {
+    let mut spec = spec(constant(), 10_000);
+    let names = Names::default();
+    spec.workload.requests[0].path = Template::parse("/{client}?n={sequence}", &names).expect("a template");
+    spec
+}
+
+/// A hundred thousand sessions wait for their next step at any time.
+fn thinking() -> LoadSpec {
+    let mut spec = spec(Arrivals::Closed, 100_000);
+    let think = Think::Exponential { mean: Duration::from_secs(1), max: Duration::from_secs(100) };
+    let step = Step { request: 0, when: When::After(think), embedded: Vec::new(), parallel: 1 };
+    let session = SessionSpec { name: None, weight: 1.0, steps: vec![step; 5], goes_on: false };
+    spec.workload.choice = Choice::Sessions(vec![session]);
+    spec
+}
+
+/// As a log has them: far more than are prepared.
+fn of_many(requests: u32) -> LoadSpec {
+    let mut spec = spec(constant(), 10_000);
+    let url = |nth: u32| format!("http://server/catalogue/section-{}/item-{nth}.html?from=home", nth % 100);
+    spec.workload = Workload::of((0..requests).map(|nth| Target::parse(&url(nth)).expect("a URL")));
+    spec.workload.choice = Choice::Drawn;
+    spec
+}
+
+/// Memory of this process, in MB.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or_default() * 4096 / 1_000_000
 }
 
 fn report(what: &str, mut once: impl FnMut() -> Duration) {
@@ -57,11 +102,11 @@ fn parse(bytes: &[u8]) -> Duration {
 }
 
 /// Each arrival is answered one interval later, so that a request is in flight while the next one arrives.
-fn run(arrivals: Arrivals, clients: u32, tallied: bool, response: &[u8]) -> Duration {
-    let mut load = Load::new(spec(arrivals, clients), Timestamp::ZERO);
+fn run(spec: LoadSpec, tallied: bool, response: &[u8]) -> Duration {
+    let mut load = Load::new(spec, Timestamp::ZERO);
     let measured = load.measured();
-    let urls = vec!["http://server/1k".to_owned()];
-    let mut tally = Tally::new(TallySpec { open_loop: true, measured, clients_rtt_ns: None, urls });
+    let urls = load::Urls::named(["http://server/1k"]);
+    let mut tally = Tally::new(TallySpec { open_loop: true, measured, clients_rtt_ns: None, urls, phases: Vec::new() });
     let mut sampler = LevelSampler::new(1, Timestamp::ZERO, Timestamp::ZERO);
     let (mut sent, mut connecting) = (Vec::<ConnectionKey>::new(), Vec::<ConnectionKey>::new());
     let (mut answering, mut records) = (Vec::<ConnectionKey>::new(), Vec::new());
@@ -86,6 +131,7 @@ fn run(arrivals: Arrivals, clients: u32, tallied: bool, response: &[u8]) -> Dura
                     load.handle_sent(at, key, length);
                     sent.push(key);
                 }
+                Action::Open { .. } | Action::Reset { .. } => unreachable!("HTTP/1 has no streams"),
                 Action::Close { .. } => {}
             }
         }

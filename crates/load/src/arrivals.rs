@@ -13,12 +13,15 @@
 mod modulation;
 mod rate;
 
+use std::sync::Arc;
+
 use stats::Rng;
 use units::{RequestRate, Timestamp};
 
 pub use modulation::{Bursts, SelfSimilar};
 pub use rate::{RateOverTime, Stretch};
 
+use crate::replay::LoggedArrival;
 use modulation::Modulation;
 
 /// The arrival process.
@@ -33,6 +36,19 @@ pub enum Arrivals {
         /// How many there are a second, on average.
         rate: RateOverTime,
     },
+    /// Open loop: arrivals of a log, each with its own client and request. Lanes share them.
+    Logged(Arc<Logged>),
+}
+
+/// Arrivals that were recorded, to be made again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Logged {
+    /// In order of time. Clients are below the load's number of clients, requests index its workload.
+    pub arrivals: Vec<LoggedArrival>,
+    /// A round begins so long after the one before it.
+    pub round: std::time::Duration,
+    /// How many rounds; `None` for without end.
+    pub rounds: Option<u64>,
 }
 
 /// How the arrivals of an open loop are spaced.
@@ -82,7 +98,8 @@ enum State {
 }
 
 impl Schedule {
-    /// The schedule of `arrivals` from `start`; `None` for the closed loop, which has none.
+    /// The schedule of `arrivals` from `start`; `None` for the closed loop, which has none, and for logged arrivals, which
+    /// are not drawn.
     pub fn new(arrivals: &Arrivals, start: Timestamp, seed: u64) -> Option<Schedule> {
         let Arrivals::Open { spacing, rate } = arrivals else { return None };
         let modulation = match spacing {

@@ -21,7 +21,8 @@ impl ClientOrder {
     pub(crate) fn new(arrivals: &Arrivals, clients: u32, seed: u64) -> Self {
         let mut rng = Rng::named(seed, "clients");
         match arrivals {
-            Arrivals::Closed => ClientOrder::InTurn { clients, next: 0 },
+            // Those of a log have their own.
+            Arrivals::Closed | Arrivals::Logged(_) => ClientOrder::InTurn { clients, next: 0 },
             Arrivals::Open { spacing: Spacing::Constant, .. } => {
                 let mut order: Vec<u32> = (0..clients).collect();
                 for last in (1..order.len()).rev() {

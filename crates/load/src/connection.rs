@@ -1,8 +1,9 @@
 //! One connection, from the wish for it to its end.
 
-use ledger::{Method, RequestRecord};
+use ledger::Method;
 use units::Timestamp;
 
+use crate::errand::InHand;
 use crate::http1::Response;
 
 /// Names a connection between [`Load`](crate::Load) and its driver. A key outlives its connection harmlessly: calls
@@ -32,7 +33,7 @@ impl ConnectionKey {
 }
 
 /// A connection that has ended, whether it was established or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ConnectionEnd {
     /// Sequence number of the connection in the run, from 0, in order of opening.
     pub connection: u64,
@@ -67,6 +68,8 @@ pub(crate) enum State {
     Ready,
     /// Send was handed out.
     Awaiting,
+    /// Open for streams, whose requests are not here; in the queue of idle ones while it has none.
+    Carrying,
     /// Kept open, no request.
     Idle,
     /// The last response announced the end; the server's FIN is awaited.
@@ -74,6 +77,9 @@ pub(crate) enum State {
     /// Close is in the action queue.
     Closing,
 }
+
+/// A slot keeps so much memory for requests to come: more than any without a long body takes.
+const WRITTEN_KEPT: usize = 16 << 10;
 
 /// A slot of the pool.
 #[derive(Debug)]
@@ -91,9 +97,11 @@ pub(crate) struct Connection {
     pub(crate) requests: u32,
     pub(crate) bytes_received: u64,
     /// Present in Wanted, Connecting, Securing, Ready and Awaiting.
-    pub(crate) request: Option<RequestRecord>,
-    /// The request was sent before, on a connection that the server had closed.
-    pub(crate) retried: bool,
+    pub(crate) request: Option<InHand>,
+    /// The request was written into `bytes`; otherwise it is one of the prepared ones.
+    pub(crate) is_written: bool,
+    /// The request, if it was written for this connection. The memory is used again.
+    pub(crate) bytes: Vec<u8>,
     /// Bytes of the request handed to the kernel.
     pub(crate) sent: usize,
     pub(crate) response: Response,
@@ -114,9 +122,18 @@ impl Connection {
             requests: 0,
             bytes_received: 0,
             request: None,
-            retried: false,
+            is_written: false,
+            bytes: Vec::new(),
             sent: 0,
             response: Response::new(Method::Get),
+        }
+    }
+
+    /// The request that was written for this connection is over.
+    pub(crate) fn forget_written(&mut self) {
+        self.is_written = false;
+        if self.bytes.capacity() > WRITTEN_KEPT {
+            self.bytes = Vec::new();
         }
     }
 
@@ -128,6 +145,7 @@ impl Connection {
             | State::Securing
             | State::Ready
             | State::Awaiting
+            | State::Carrying
             | State::Idle
             | State::Lingering
             | State::Closing => true,

@@ -7,7 +7,8 @@
 //!          sampler.sample(now, load.live())           (before what happened since is told: see LevelSampler)
 //!          handle_time(now)                           arrivals that are due, timeouts
 //!          handle_connected / handle_secured / handle_sent / handle_bytes / handle_eof / handle_failure, for what is ready
-//!          while let Some(action) = poll_action(now)  Connect, Send, Close: do it
+//!          while let Some(action) = poll_action(now)  Connect, Send, Close: do it; poll_follow_up while there are
+//!                                                     answers to read, so that they free connections first
 //!          take_records, take_connections             to the tally and the book
 //! ```
 //!
@@ -31,56 +32,109 @@
 //! a fresh connection. Such a request keeps `intended_at` and `started_at`; its `connected_at` and `secured_at` stay
 //! empty, so that connect times are those of single handshakes; its `bytes_sent` counts both.
 //!
+//! # What follows from a response
+//!
+//! Redirects that are followed, embedded objects and the next steps of sessions are requests like any other: each has its
+//! own record, is intended when it is due by the plan (at the end of the hop before, of the page, of the think time), and
+//! finds its connection as an arrival does. Nothing is intended after the end of the phase. Numbers are then given in the
+//! order in which requests come to be intended; one that follows from a response is intended when that response is
+//! handled, arrivals at the next [`Load::handle_time`].
+//!
+//! Only what the workload looks at is kept: heads where it wants cookies, redirects or values, bodies (up to
+//! [`BODY_KEPT_MAX`](crate::http1::BODY_KEPT_MAX)) where it wants values or checks them. A body is looked at as it came:
+//! chunks put together, Content-Encoding not undone. A response that is not as expected fails its request; its
+//! status and sizes stay in the record, and its connection stays.
+//!
+//! A request whose bytes are always the same is written once and for all, with the first 65536 of the workload; any
+//! other is written into its connection's memory when it is sent, and kept there until it has ended.
+//!
 //! Code map: [`Load`]'s entry points are in `input`, `output` and `ending`; `placing` finds a connection for a request,
-//! `closing` ends requests and connections.
+//! `closing` ends requests and connections, `concluding` says what a response is found to be and what follows from it,
+//! `sessions` carries out sessions, `closed_loop` and `users` are the two closed loops, `streams` is HTTP/2.
 
 mod closed_loop;
 mod closing;
+mod concluding;
 mod ending;
+mod held;
 mod input;
 mod output;
 mod placing;
+mod sessions;
+mod streams;
+mod tunnel;
+mod users;
 
 use std::collections::VecDeque;
 
 use ledger::RequestRecord;
+use stats::Rng;
 use units::Timestamp;
 
 pub use output::Action;
+pub use streams::{RequestHead, StreamFailure, StreamKey};
 
-use crate::arrivals::Schedule;
-use crate::client_order::ClientOrder;
+use crate::choice::Chooser;
 use crate::connection::{ConnectionEnd, ConnectionKey, State};
+use crate::due::DueHeap;
+use crate::errand::Errands;
 use crate::idle::IdleByClient;
 use crate::live::Live;
 use crate::phase::Phase;
 use crate::pool::Pool;
+use crate::prepared::Prepared;
 use crate::queues::Queues;
-use crate::request;
 use crate::spec::LoadSpec;
 use crate::target::Target;
+use crate::turns::Turns;
+use crate::workload::Choice;
+use crate::workload::cookie::Jars;
 use closed_loop::Workers;
+use concluding::Outline;
+use held::Held;
 use output::Pending;
 use placing::Waiting;
+use sessions::Sessions;
+use streams::Streams;
+use users::Users;
 
 /// The load engine.
 #[derive(Debug)]
 pub struct Load {
     spec: LoadSpec,
-    /// The bytes of each request of the workload.
-    requests: Vec<Box<[u8]>>,
-    /// For each request of the workload, where it goes: an index into `targets`.
-    endpoints: Vec<u16>,
+    /// The bytes of the requests that are always the same.
+    prepared: Prepared,
+    /// Of each request of the workload, what is needed at every turn.
+    outlines: Vec<Outline>,
     /// The different hosts and ports.
     targets: Vec<Target>,
     start: Timestamp,
     phase: Phase,
     arrivals: Loop,
-    clients: ClientOrder,
+    /// Which request an arrival asks for.
+    chooser: Chooser,
+    /// Seed of what is drawn in requests that are part of no session.
+    places_seed: u64,
+    sessions: Sessions,
+    errands: Errands,
+    due: DueHeap,
+    cookies: Jars,
+    /// Requests follow from responses: sessions, redirects.
+    follows_up: bool,
+    /// The cap on open connections.
+    connections_most: u32,
     pool: Pool,
     queues: Queues,
     idle: IdleByClient,
     backlog: VecDeque<Waiting>,
+    /// Connections opened before the load.
+    held: Held,
+    /// Requests on connections that carry several.
+    streams: Streams,
+    /// Every connection was busy when the first of the backlog was to be placed, and none has become free since.
+    stuck: bool,
+    /// The backlog waits behind the cap on connections.
+    capped: bool,
     actions: VecDeque<Pending>,
     records: Vec<RequestRecord>,
     ends: Vec<ConnectionEnd>,
@@ -92,9 +146,12 @@ pub struct Load {
 
 /// What makes requests.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one, and every turn looks into it")]
 enum Loop {
-    Open(Schedule),
+    Open(Turns),
     Closed(Workers),
+    /// Closed, of sessions.
+    Users(Users),
 }
 
 impl Load {
@@ -106,24 +163,53 @@ impl Load {
         assert!(!spec.workload.requests.is_empty(), "at least one request");
         spec.clients = spec.clients.max(1);
         spec.connections_max = spec.connections_max.max(1);
-        let requests = spec.workload.requests.iter().map(|request| request::prepare(&spec, request)).collect();
-        let (targets, endpoints) = spec.workload.endpoints();
-        let arrivals = match Schedule::new(&spec.arrivals, start, spec.seed) {
-            Some(schedule) => Loop::Open(schedule),
-            None => Loop::Closed(Workers::new(spec.connections_max)),
+        let workload = &spec.workload;
+        let (targets, endpoints) = workload.endpoints();
+        let outlines = workload.requests.iter().zip(endpoints);
+        let outlines = outlines.map(|(request, endpoint)| Outline::new(request, endpoint, workload.cookies)).collect();
+        let chooser = match workload.choice {
+            Choice::Drawn => Chooser::drawn(workload.requests.iter().map(|it| it.weight), spec.seed, "request choice"),
+            Choice::InTurn | Choice::Sessions(_) => Chooser::in_turn(workload.requests.len()),
         };
-        Load {
-            requests,
-            endpoints,
+        let follows_up = workload.has_follow_ups();
+        let lane = spec.lane;
+        let (arrivals, requests_max) = match Turns::new(&spec.arrivals, start, spec.seed, spec.clients, lane) {
+            // Every lane counts all arrivals.
+            Some(turns) if !follows_up => (Loop::Open(turns), spec.requests_max),
+            Some(turns) => (Loop::Open(turns), spec.requests_max.map(|requests| lane.share(requests))),
+            None if matches!(spec.workload.choice, Choice::Sessions(_)) => {
+                let users = Users::new(spec.connections_max, spec.clients, lane);
+                (Loop::Users(users), spec.requests_max.map(|requests| lane.share(requests)))
+            }
+            None => {
+                let workers = Workers::new(spec.connections_max, spec.streams_most(), spec.clients, lane);
+                (Loop::Closed(workers), spec.requests_max.map(|requests| lane.share(requests)))
+            }
+        };
+        let streams = Streams::new(&spec, targets.len());
+        let mut load = Load {
+            prepared: Prepared::new(&spec),
+            outlines,
             targets,
             start,
-            phase: Phase::new(start + spec.warmup, spec.duration, spec.requests_max),
+            phase: Phase::new(start + spec.warmup, spec.duration, requests_max),
             arrivals,
-            clients: ClientOrder::new(&spec.arrivals, spec.clients, spec.seed),
+            chooser,
+            places_seed: Rng::named(spec.seed, "places").next(),
+            sessions: Sessions::new(&spec.workload, spec.seed),
+            errands: Errands::default(),
+            due: DueHeap::default(),
+            cookies: Jars::default(),
+            follows_up,
+            connections_most: spec.connections_most(),
             pool: Pool::default(),
             queues: Queues::new(),
             idle: IdleByClient::new(spec.clients),
             backlog: VecDeque::new(),
+            held: Held::default(),
+            streams,
+            stuck: false,
+            capped: false,
             actions: VecDeque::new(),
             records: Vec::new(),
             ends: Vec::new(),
@@ -132,18 +218,36 @@ impl Load {
             last_done_at: start,
             first_head: None,
             spec,
-        }
+        };
+        load.pass_over();
+        load.invite_users();
+        load
+    }
+
+    fn has_sessions(&self) -> bool {
+        matches!(self.spec.workload.choice, Choice::Sessions(_))
+    }
+
+    /// Seed of what is drawn in a request that is part of no session.
+    fn request_seed(&self, sequence: u64) -> u64 {
+        Rng::new(self.places_seed, sequence).next()
     }
 
     /// When [`Self::handle_time`] must be called next, whatever else happens: the next arrival, timeout, or the end of
     /// the measured phase. In the past if there is more to do at once. `None` when only the network can move things.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let arrival = match &self.arrivals {
-            Loop::Open(schedule) => Some(schedule.next()).filter(|&at| self.phase.admits(at)),
+            Loop::Open(turns) => Some(turns.next()).filter(|&at| self.phase.admits(at)),
             Loop::Closed(workers) => workers.next_wake(self.start).filter(|&at| self.phase.admits(at)),
+            Loop::Users(_) => None,
         };
+        let follow_up = self.due.next().filter(|&at| self.phase.admits(at));
         let end = self.phase.end().filter(|_| !self.phase.is_over());
-        [arrival, end, self.queues.next_deadline()].into_iter().flatten().min()
+        let held = self.held_next();
+        [arrival, follow_up, end, held, self.queues.next_deadline(), self.streams.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Sequence number in the run of a connection that is not closed: what its requests' records and its own end say.
@@ -170,14 +274,19 @@ impl Load {
     /// Whether the schedule is over, every request has ended, and no connection waits for the server's FIN. Idle
     /// connections may still be open: [`Self::abort`] closes them.
     pub fn finished(&self) -> bool {
-        self.phase.is_over() && self.live.in_flight == 0 && self.live.backlog == 0 && self.lingering == 0
+        self.phase.is_over()
+            && self.live.in_flight == 0
+            && self.live.backlog == 0
+            && self.lingering == 0
+            && self.holds_nothing()
     }
 
     /// The measured phase, `[start, end)`. The end is `None` while nobody can know it (no duration, or a closed loop
     /// that counts requests); it may still come earlier than first said, by [`Self::stop`] or by `requests_max`.
     ///
     /// With `requests_max` n, the phase of an open loop ends when request n + 1 would have been intended, and that of
-    /// a closed loop just after the last of the n requests has ended.
+    /// a closed loop just after the last of the n requests has ended: of this lane's share of them, so that the phase of
+    /// the run ends with the last lane's. That of an open loop ends for every lane at the same moment.
     pub fn measured(&self) -> (Timestamp, Option<Timestamp>) {
         (self.phase.start(), self.phase.end())
     }
@@ -186,7 +295,8 @@ impl Load {
     pub fn unfinished_measured(&self) -> u64 {
         let measured = |intended_at: Timestamp| intended_at >= self.phase.start();
         let held = self.pool.iter().filter_map(|(_, connection)| connection.request.as_ref());
-        let held = held.filter(|request| measured(request.intended_at)).count();
+        let held = held.chain(self.streams.requests());
+        let held = held.filter(|request| measured(request.record.intended_at)).count();
         let waiting = self.backlog.iter().filter(|waiting| measured(waiting.intended_at)).count();
         (held + waiting) as u64
     }

@@ -1,4 +1,5 @@
-//! HTTP/1 responses, read as they come, in pieces of any size. Bodies are counted, never kept.
+//! HTTP/1 responses, read as they come, in pieces of any size. Bodies are counted, and kept only
+//! where the workload asks for something of them.
 //!
 //! ```text
 //!   bytes --> head (httparse, at most 64 KiB, 128 headers) --> framing --> none | length | chunked | until close
@@ -14,4 +15,4 @@ pub mod chunked;
 pub mod head;
 pub mod response;
 
-pub use response::{AtClose, Fault, Progress, Response};
+pub use response::{AtClose, BODY_KEPT_MAX, Fault, Progress, Response};

@@ -4,6 +4,7 @@
 //! samples is the mean over time. The mean must not come from the records: Little's law compares it with them.
 
 mod batch;
+mod lanes;
 
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use units::Timestamp;
 use crate::Live;
 use batch::BatchMeans;
 
+pub use lanes::{LaneSampler, LevelMerger, LevelSample};
+
 /// Samples [`Live`] at seeded exponential moments.
 ///
 /// Counters change only when the driver tells [`Load`](crate::Load) something, so the driver calls [`Self::sample`]
@@ -20,14 +23,8 @@ use batch::BatchMeans;
 /// Then no sample needs a wake-up of its own, and a moment that passed while the loop slept is sampled exactly.
 #[derive(Debug)]
 pub struct LevelSampler {
-    rng: Rng,
-    next: Timestamp,
-    measured_start: Timestamp,
-    measured_end: Option<Timestamp>,
-    in_flight: Statistics,
-    connections: Statistics,
-    backlog: Statistics,
-    seconds: Vec<Second>,
+    moments: Moments,
+    sums: Sums,
 }
 
 /// What was sampled.
@@ -77,72 +74,109 @@ const INTERVAL_MEAN: Duration = Duration::from_millis(1);
 impl LevelSampler {
     /// Samples from `start` on; overall figures from `measured_start` on.
     pub fn new(seed: u64, start: Timestamp, measured_start: Timestamp) -> Self {
-        let mut sampler = LevelSampler {
-            rng: Rng::named(seed, "levels"),
-            next: start,
+        LevelSampler { moments: Moments::new(seed, start), sums: Sums::new(measured_start) }
+    }
+
+    /// Overall figures take nothing from `end` on. To be called as soon as [`Load::measured`](crate::Load::measured)
+    /// knows the end (again if it moves): what was sampled before the call stays.
+    pub fn set_measured_end(&mut self, end: Timestamp) {
+        self.sums.measured_end = Some(end);
+    }
+
+    /// The next moment of sampling.
+    pub fn next_sample(&self) -> Timestamp {
+        self.moments.next
+    }
+
+    /// Takes every sample due by `now`. `live` is what the counters were at all these moments.
+    pub fn sample(&mut self, now: Timestamp, live: Live) {
+        while self.moments.next <= now {
+            self.sums.add(self.moments.take(), LevelSample::of(live));
+        }
+    }
+
+    /// The figures so far of one second, counted from the run's zero.
+    pub fn second(&self, second: usize) -> SecondLevels {
+        self.sums.second(second)
+    }
+
+    /// The figures.
+    pub fn finish(&self) -> Levels {
+        self.sums.finish()
+    }
+}
+
+/// The moments of sampling: they depend on seed and start alone.
+#[derive(Debug)]
+struct Moments {
+    rng: Rng,
+    next: Timestamp,
+}
+
+impl Moments {
+    fn new(seed: u64, start: Timestamp) -> Self {
+        let mut moments = Moments { rng: Rng::named(seed, "levels"), next: start };
+        moments.take();
+        moments
+    }
+
+    /// The next moment; draws the one after it.
+    fn take(&mut self) -> Timestamp {
+        let taken = self.next;
+        // At least 1 ns, so that sampling always gets on.
+        let gap_ns = (self.rng.exponential() * INTERVAL_MEAN.as_nanos() as f64).ceil().max(1.0);
+        self.next += Duration::from_nanos(gap_ns as u64);
+        taken
+    }
+}
+
+/// What samples add up to.
+#[derive(Debug)]
+struct Sums {
+    measured_start: Timestamp,
+    measured_end: Option<Timestamp>,
+    in_flight: Statistics,
+    connections: Statistics,
+    backlog: Statistics,
+    seconds: Vec<Second>,
+}
+
+impl Sums {
+    fn new(measured_start: Timestamp) -> Self {
+        Sums {
             measured_start,
             measured_end: None,
             in_flight: Statistics::new(),
             connections: Statistics::new(),
             backlog: Statistics::new(),
             seconds: Vec::new(),
-        };
-        sampler.draw();
-        sampler
-    }
-
-    /// Overall figures take nothing from `end` on. To be called as soon as [`Load::measured`](crate::Load::measured)
-    /// knows the end (again if it moves): what was sampled before the call stays.
-    pub fn set_measured_end(&mut self, end: Timestamp) {
-        self.measured_end = Some(end);
-    }
-
-    /// The next moment of sampling.
-    pub fn next_sample(&self) -> Timestamp {
-        self.next
-    }
-
-    /// Takes every sample due by `now`. `live` is what the counters were at all these moments.
-    pub fn sample(&mut self, now: Timestamp, live: Live) {
-        while self.next <= now {
-            let at = self.next;
-            self.draw();
-            self.take(at, live);
         }
     }
 
-    /// The figures so far of one second, counted from the run's zero.
-    pub fn second(&self, second: usize) -> SecondLevels {
+    fn add(&mut self, at: Timestamp, sample: LevelSample) {
+        let second = (at.as_nanos() / 1_000_000_000) as usize;
+        if self.seconds.len() <= second {
+            self.seconds.resize(second + 1, Second::default());
+        }
+        self.seconds[second].add(sample);
+        if at >= self.measured_start && self.measured_end.is_none_or(|end| at < end) {
+            self.in_flight.add(sample.in_flight);
+            self.connections.add(sample.connections);
+            self.backlog.add(sample.backlog);
+        }
+    }
+
+    fn second(&self, second: usize) -> SecondLevels {
         self.seconds.get(second).map_or_else(SecondLevels::default, Second::levels)
     }
 
-    /// The figures.
-    pub fn finish(&self) -> Levels {
+    fn finish(&self) -> Levels {
         Levels {
             in_flight: self.in_flight.finish(),
             connections: self.connections.finish(),
             backlog: self.backlog.finish(),
             samples: self.in_flight.levels.len(),
             seconds: self.seconds.iter().map(Second::levels).collect(),
-        }
-    }
-
-    fn draw(&mut self) {
-        // At least 1 ns, so that sampling always gets on.
-        let gap_ns = (self.rng.exponential() * INTERVAL_MEAN.as_nanos() as f64).ceil().max(1.0);
-        self.next += Duration::from_nanos(gap_ns as u64);
-    }
-
-    fn take(&mut self, at: Timestamp, live: Live) {
-        let second = (at.as_nanos() / 1_000_000_000) as usize;
-        if self.seconds.len() <= second {
-            self.seconds.resize(second + 1, Second::default());
-        }
-        self.seconds[second].add(live);
-        if at >= self.measured_start && self.measured_end.is_none_or(|end| at < end) {
-            self.in_flight.add(live.in_flight);
-            self.connections.add(live.connections);
-            self.backlog.add(live.backlog);
         }
     }
 }
@@ -180,13 +214,13 @@ struct Second {
 }
 
 impl Second {
-    fn add(&mut self, live: Live) {
+    fn add(&mut self, sample: LevelSample) {
         self.samples += 1;
-        self.in_flight_sum += live.in_flight;
-        self.in_flight_max = self.in_flight_max.max(live.in_flight);
-        self.connections_sum += live.connections;
-        self.connections_max = self.connections_max.max(live.connections);
-        self.backlog = live.backlog;
+        self.in_flight_sum += sample.in_flight;
+        self.in_flight_max = self.in_flight_max.max(sample.in_flight);
+        self.connections_sum += sample.connections;
+        self.connections_max = self.connections_max.max(sample.connections);
+        self.backlog = sample.backlog;
     }
 
     fn levels(&self) -> SecondLevels {

@@ -19,31 +19,39 @@
 //! figures and runs wherever the driver likes, usually on another thread. [`LevelSampler`] samples the live counters.
 
 pub mod arrivals;
+mod choice;
 mod client_order;
 mod connection;
+pub mod content;
+mod due;
 pub mod engine;
+mod errand;
 mod error;
+pub mod har;
 pub mod http1;
 mod idle;
 mod levels;
 mod live;
 mod phase;
 mod pool;
+mod prepared;
 mod queues;
+mod rendering;
 pub mod replay;
 mod request;
 pub mod spec;
 mod tally;
 mod target;
+mod turns;
 pub mod workload;
 
-pub use arrivals::Arrivals;
+pub use arrivals::{Arrivals, Logged};
 pub use connection::{ConnectionEnd, ConnectionKey};
-pub use engine::{Action, Load};
+pub use engine::{Action, Load, RequestHead, StreamFailure, StreamKey};
 pub use error::LoadError;
-pub use levels::{LevelSampler, LevelStatistics, Levels, SecondLevels};
+pub use levels::{LaneSampler, LevelMerger, LevelSample, LevelSampler, LevelStatistics, Levels, SecondLevels};
 pub use live::Live;
 pub use spec::{HttpVersion, Lane, LoadSpec, Reuse, parse_header};
-pub use tally::{Ending, Histograms, LittleTerms, Outcome, Tally, TallySpec};
+pub use tally::{Ending, Histograms, LittleTerms, Outcome, PhaseSpan, Tally, TallySpec, Urls};
 pub use target::Target;
 pub use workload::{RequestSpec, Workload};

@@ -5,7 +5,7 @@
 ///
 /// The levels (`in_flight`, `connections`, `backlog`) are counted up and down as things happen, not computed from
 /// records: so that Little's law, which compares the two, says something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Live {
     /// Requests started and not done.
     pub in_flight: u64,
@@ -33,6 +33,74 @@ pub struct Live {
     pub cap_hits: u64,
     /// Requests sent again on a fresh connection because the server had closed the kept one.
     pub retried: u64,
+    /// Connections to be opened first that were not established ([`Load::open_first`](crate::Load::open_first)).
+    pub held_failed: u64,
     /// Connections closed because bytes came that no request had asked for.
     pub surplus: u64,
+    /// Sessions begun and not over: with a request that has not ended, or a step that waits for its moment.
+    pub sessions: u64,
+    /// Sessions begun; `sessions + sessions_ended + sessions_failed + sessions_cut`, always.
+    pub sessions_begun: u64,
+    /// Of these, the ones that began in the measured phase.
+    pub sessions_begun_measured: u64,
+    /// Sessions that came to the end of their steps.
+    pub sessions_ended: u64,
+    /// Sessions ended by a failed request.
+    pub sessions_failed: u64,
+    /// Sessions that were not done when the load's phase was over: the steps left were not intended.
+    pub sessions_cut: u64,
+}
+
+impl Live {
+    /// The counters of two lanes of one load as one.
+    #[must_use]
+    pub fn plus(self, other: Live) -> Live {
+        // Every field by name: one that is new cannot be forgotten.
+        let Live {
+            in_flight,
+            connections,
+            backlog,
+            offered,
+            offered_measured,
+            started,
+            completed,
+            failed,
+            connections_opened,
+            bytes_received,
+            bytes_sent,
+            cap_hits,
+            retried,
+            held_failed,
+            surplus,
+            sessions,
+            sessions_begun,
+            sessions_begun_measured,
+            sessions_ended,
+            sessions_failed,
+            sessions_cut,
+        } = other;
+        Live {
+            in_flight: self.in_flight + in_flight,
+            connections: self.connections + connections,
+            backlog: self.backlog + backlog,
+            offered: self.offered + offered,
+            offered_measured: self.offered_measured + offered_measured,
+            started: self.started + started,
+            completed: self.completed + completed,
+            failed: self.failed + failed,
+            connections_opened: self.connections_opened + connections_opened,
+            bytes_received: self.bytes_received + bytes_received,
+            bytes_sent: self.bytes_sent + bytes_sent,
+            cap_hits: self.cap_hits + cap_hits,
+            retried: self.retried + retried,
+            held_failed: self.held_failed + held_failed,
+            surplus: self.surplus + surplus,
+            sessions: self.sessions + sessions,
+            sessions_begun: self.sessions_begun + sessions_begun,
+            sessions_begun_measured: self.sessions_begun_measured + sessions_begun_measured,
+            sessions_ended: self.sessions_ended + sessions_ended,
+            sessions_failed: self.sessions_failed + sessions_failed,
+            sessions_cut: self.sessions_cut + sessions_cut,
+        }
+    }
 }

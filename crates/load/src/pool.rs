@@ -26,6 +26,7 @@ impl Pool {
         slot.secured_at = None;
         slot.requests = 0;
         slot.bytes_received = 0;
+        slot.is_written = false;
         index
     }
 
@@ -52,6 +53,10 @@ impl Pool {
 
     pub(crate) fn at(&mut self, index: u32) -> &mut Connection {
         &mut self.slots[index as usize]
+    }
+
+    pub(crate) fn slot(&self, index: u32) -> &Connection {
+        &self.slots[index as usize]
     }
 
     /// To which host and port a slot's connection leads.

@@ -84,6 +84,11 @@ impl Queues {
         }
     }
 
+    /// Whether slot `index` is in a queue.
+    pub(crate) fn holds(&self, index: u32) -> bool {
+        self.nodes.get(index as usize).is_some_and(|node| node.queue.is_some())
+    }
+
     /// The first of a queue and its moment.
     pub(crate) fn first(&self, queue: Queue) -> Option<(u32, Timestamp)> {
         let first = self.ends[queue as usize].first;

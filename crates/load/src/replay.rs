@@ -78,21 +78,33 @@ pub struct ReplaySpec {
 pub struct Replay {
     /// In order of time.
     pub arrivals: Vec<LoggedArrival>,
-    /// The different requests, in the order of first appearance: method and target.
-    pub requests: Vec<(String, String)>,
+    /// The different requests, in the order of first appearance.
+    pub requests: Vec<LoggedRequest>,
     /// Number of virtual clients that take part.
     pub clients: u32,
     /// Number of different clients in the log.
     pub clients_logged: u32,
-    /// From the first request to the end of the log's last second (or to the last request, where times are fine).
+    /// From the first request to the end of the log's last second; where times are fine, to one mean gap after the last
+    /// request (1 ms after a single one). Every arrival is before it, and a further round may begin there.
     pub length: Duration,
+}
+
+/// A request that a log names, once or many times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedRequest {
+    /// Its method.
+    pub method: String,
+    /// Its target in origin form.
+    pub target: String,
+    /// How many lines name it.
+    pub times: u64,
 }
 
 /// One request of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedArrival {
-    /// After the first one, scaled.
-    pub offset: Duration,
+    /// Nanoseconds after the first one, scaled.
+    pub offset_ns: u64,
     /// Virtual client, from 0.
     pub client: u32,
     /// Place in [`Replay::requests`].
@@ -106,13 +118,20 @@ pub struct Reader {
     /// A line told a fraction of a second.
     is_fine: bool,
     clients: HashMap<String, u32>,
-    requests: HashMap<(String, String), u32>,
-    in_order: Vec<(String, String)>,
+    /// By method, a space and target: a million different ones are kept once.
+    requests: HashMap<Box<str>, Seen>,
+    key: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    index: u32,
+    times: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Kept {
-    at_unix_ns: i128,
+    at_unix_ns: i64,
     client: u32,
     request: u32,
 }
@@ -122,14 +141,23 @@ impl Reader {
     pub fn add(&mut self, line: LogLine) {
         let next = self.clients.len() as u32;
         let client = *self.clients.entry(line.client).or_insert(next);
-        let next = self.in_order.len() as u32;
-        let in_order = &mut self.in_order;
-        let request = *self.requests.entry((line.method, line.target)).or_insert_with_key(|request| {
-            in_order.push(request.clone());
-            next
-        });
+        self.key.clear();
+        self.key.extend([line.method.as_str(), " ", line.target.as_str()]);
+        let next = self.requests.len() as u32;
+        let request = match self.requests.get_mut(self.key.as_str()) {
+            Some(seen) => {
+                seen.times += 1;
+                seen.index
+            }
+            None => {
+                self.requests.insert(self.key.as_str().into(), Seen { index: next, times: 1 });
+                next
+            }
+        };
         self.is_fine |= line.is_fine;
-        self.lines.push(Kept { at_unix_ns: line.at_unix_ns, client, request });
+        // Years 1678 to 2262; what is beyond is at the end.
+        let at_unix_ns = line.at_unix_ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        self.lines.push(Kept { at_unix_ns, client, request });
     }
 
     /// Number of lines taken in.
@@ -146,14 +174,25 @@ impl Reader {
     pub fn finish(mut self, spec: ReplaySpec) -> Replay {
         // Stable: what has the same time stays in the order of the log.
         self.lines.sort_by_key(|line| line.at_unix_ns);
-        let Some(first) = self.lines.first().map(|line| line.at_unix_ns) else { return Replay::default() };
+        let Some(first) = self.lines.first().map(|line| i128::from(line.at_unix_ns)) else { return Replay::default() };
+        let mut requests: Vec<(Box<str>, Seen)> = self.requests.drain().collect();
+        requests.sort_unstable_by_key(|(_, seen)| seen.index);
+        let taken_apart = requests.into_iter().map(|(key, seen)| {
+            let (method, target) = key.split_once(' ').unwrap_or((&key, "/"));
+            LoggedRequest { method: method.to_owned(), target: target.to_owned(), times: seen.times }
+        });
         let mut replay = Replay {
             clients: (self.clients.len() as u32).min(spec.clients_max.max(1)),
             clients_logged: self.clients.len() as u32,
-            requests: self.in_order,
+            requests: taken_apart.collect(),
+            arrivals: Vec::with_capacity(self.lines.len()),
             ..Replay::default()
         };
-        let scaled = |ns: i128| Duration::from_nanos((ns as f64 * spec.time_scale).round() as u64);
+        // Exact where nothing is scaled: a double would round moments of long logs.
+        let scaled_ns = |ns: i128| match spec.time_scale {
+            1.0 => ns as u64,
+            scale => (ns as f64 * scale).round() as u64,
+        };
         let mut at = 0;
         let mut end_ns = first;
         while at < self.lines.len() {
@@ -163,15 +202,21 @@ impl Reader {
             for (place, line) in self.lines[at..at + same].iter().enumerate() {
                 let within = if self.is_fine { 0 } else { SECOND_NS * place as i128 / same as i128 };
                 replay.arrivals.push(LoggedArrival {
-                    offset: scaled(line.at_unix_ns - first + within),
+                    offset_ns: scaled_ns(i128::from(line.at_unix_ns) - first + within),
                     client: line.client % replay.clients,
                     request: line.request,
                 });
-                end_ns = end_ns.max(line.at_unix_ns + if self.is_fine { 0 } else { SECOND_NS });
+                end_ns = end_ns.max(i128::from(line.at_unix_ns) + if self.is_fine { 0 } else { SECOND_NS });
             }
             at += same;
         }
-        replay.length = scaled(end_ns - first);
+        if self.is_fine {
+            let gaps = self.lines.len() as i128 - 1;
+            let mean_gap = if gaps == 0 { SECOND_NS / 1000 } else { (end_ns - first) / gaps };
+            end_ns += mean_gap.max(1);
+        }
+        let last = replay.arrivals.last().map_or(0, |arrival| arrival.offset_ns);
+        replay.length = Duration::from_nanos(scaled_ns(end_ns - first).max(last + 1));
         replay
     }
 }

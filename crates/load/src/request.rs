@@ -1,77 +1,68 @@
 //! The bytes of an HTTP/1 request.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use ledger::Method;
 
+use crate::rendering::Rendering;
 use crate::spec::{HttpVersion, LoadSpec, Reuse};
-use crate::workload::{RequestSpec, Template, Values};
 
-/// Head and body of a request, with `values` in its places and `cookie` as the value of its Cookie header, at the end
-/// of `into`.
-pub(crate) fn write(
-    spec: &LoadSpec,
-    request: &RequestSpec,
-    values: &Values<'_>,
-    cookie: Option<&str>,
-    into: &mut Vec<u8>,
-) {
-    let given = |name: &str| request.headers.iter().any(|(header, _)| header.eq_ignore_ascii_case(name));
-    into.extend_from_slice(request.method.as_str().as_bytes());
+/// Head and body of a request, at the end of `into`.
+pub(crate) fn write(spec: &LoadSpec, rendering: &Rendering<'_>, into: &mut Vec<u8>) {
+    let (method, target) = (rendering.method(), rendering.target());
+    into.extend_from_slice(method.as_str().as_bytes());
     into.push(b' ');
-    if spec.absolute_form {
+    if spec.absolute_form && !target.secure {
         into.extend_from_slice(b"http://");
-        into.extend_from_slice(request.target.authority.as_bytes());
+        into.extend_from_slice(target.authority.as_bytes());
     }
-    request.path.render(values, into);
+    rendering.path(into);
     into.push(b' ');
     into.extend_from_slice(spec.version.as_str().as_bytes());
     into.extend_from_slice(b"\r\n");
-    for (name, value) in [("Host", request.target.authority.as_str()), ("User-Agent", USER_AGENT), ("Accept", "*/*")] {
-        if !given(name) {
+    for (name, value) in [("Host", target.authority.as_str()), ("User-Agent", USER_AGENT), ("Accept", "*/*")] {
+        if !rendering.gives(name) {
             header(into, name, value.as_bytes());
         }
     }
     // HTTP/1.1 keeps connections unless told otherwise, HTTP/1.0 closes them unless told otherwise.
     match (spec.reuse, spec.version) {
-        _ if given("Connection") => {}
+        _ if rendering.gives("Connection") => {}
         (Reuse::Close, HttpVersion::Http11) => header(into, "Connection", b"close"),
         (Reuse::KeepAlive, HttpVersion::Http10) => header(into, "Connection", b"keep-alive"),
         (Reuse::Close, HttpVersion::Http10) | (Reuse::KeepAlive, HttpVersion::Http11) | (_, HttpVersion::Http2) => {}
     }
-    let rendered = |template: &Template| {
-        let mut text = Vec::new();
-        template.render(values, &mut text);
-        text
-    };
-    if let Some(user) = &request.basic_auth
-        && !given("Authorization")
+    if let Some(credentials) = rendering.basic_auth()
+        && !rendering.gives("Authorization")
     {
-        header(into, "Authorization", format!("Basic {}", STANDARD.encode(rendered(user))).as_bytes());
+        header(into, "Authorization", credentials.as_bytes());
     }
-    if let Some(cookie) = cookie
-        && !given("Cookie")
+    if let Some(cookie) = &rendering.cookie
+        && !rendering.gives("Cookie")
     {
-        header(into, "Cookie", cookie.as_bytes());
+        header(into, "Cookie", cookie);
     }
-    let body = rendered(&request.body);
+    // How long a body with places is, is known once it is written.
+    let rendered_body = rendering.body_length().is_none().then(|| {
+        let mut body = Vec::new();
+        rendering.body(&mut body);
+        body
+    });
+    let body_length = rendered_body.as_ref().map_or_else(|| rendering.body_length().unwrap_or(0), Vec::len);
     // RFC 9110, section 8.6: to be sent with a method that means content, even where there is none.
-    let means_content = matches!(request.method, Method::Post | Method::Put | Method::Patch);
-    if (means_content || !body.is_empty()) && !given("Content-Length") {
-        header(into, "Content-Length", body.len().to_string().as_bytes());
+    let means_content = matches!(method, Method::Post | Method::Put | Method::Patch);
+    if (means_content || body_length > 0) && !rendering.gives("Content-Length") {
+        header(into, "Content-Length", body_length.to_string().as_bytes());
     }
-    for (name, value) in &request.headers {
-        header(into, name, &rendered(value));
+    for (number, name) in rendering.headers() {
+        into.extend_from_slice(name.as_bytes());
+        into.extend_from_slice(b": ");
+        rendering.header_value(number, into);
+        into.extend_from_slice(b"\r\n");
     }
     into.extend_from_slice(b"\r\n");
-    into.extend_from_slice(&body);
-}
-
-/// A request without places, once and for all.
-pub(crate) fn prepare(spec: &LoadSpec, request: &RequestSpec) -> Box<[u8]> {
-    let mut bytes = Vec::new();
-    write(spec, request, &Values { client: 0, sequence: 0, session: None, variables: &[], seed: 0 }, None, &mut bytes);
-    bytes.into_boxed_slice()
+    match rendered_body {
+        Some(body) => into.extend_from_slice(&body),
+        None => rendering.body(into),
+    }
 }
 
 fn header(into: &mut Vec<u8>, name: &str, value: &[u8]) {
@@ -81,35 +72,21 @@ fn header(into: &mut Vec<u8>, name: &str, value: &[u8]) {
     into.extend_from_slice(b"\r\n");
 }
 
-const USER_AGENT: &str = concat!("yamabiko/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("yamabiko/", env!("CARGO_PKG_VERSION"));
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::{Arrivals, Lane, Target, Workload};
+    use crate::spec::tests::plain;
+    use crate::workload::Template;
+    use crate::{Target, Workload};
 
     fn text(change: impl FnOnce(&mut LoadSpec)) -> String {
-        let mut spec = LoadSpec {
-            workload: Workload::of([Target::parse("http://server:8080/a?b").unwrap()]),
-            absolute_form: false,
-            version: HttpVersion::Http11,
-            streams_max: 1,
-            reuse: Reuse::KeepAlive,
-            arrivals: Arrivals::Closed,
-            connections_max: 1,
-            requests_max: None,
-            clients: 1,
-            connect_timeout: Duration::from_secs(1),
-            response_timeout: Duration::from_secs(1),
-            lane: Lane::WHOLE,
-            seed: 0,
-            warmup: Duration::ZERO,
-            duration: None,
-        };
+        let mut spec = plain(Workload::of([Target::parse("http://server:8080/a?b").unwrap()]));
         change(&mut spec);
-        String::from_utf8(prepare(&spec, &spec.workload.requests[0]).into_vec()).unwrap()
+        let mut bytes = Vec::new();
+        write(&spec, &Rendering::literal(&spec.workload.requests[0]), &mut bytes);
+        String::from_utf8(bytes).unwrap()
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::workload::Choice;
 use crate::{Arrivals, LoadError, Workload};
 
 /// A load, complete: with the same spec and the same answers from outside, [`Load`](crate::Load) does the same.
@@ -40,6 +41,24 @@ pub struct LoadSpec {
     pub duration: Option<Duration>,
 }
 
+impl LoadSpec {
+    /// Requests at once on a connection, as far as the server allows: 1 but for HTTP/2.
+    pub(crate) fn streams_most(&self) -> u32 {
+        match self.version {
+            HttpVersion::Http2 if self.reuse == Reuse::KeepAlive => self.streams_max.max(1),
+            _ => 1,
+        }
+    }
+
+    /// Most connections open at once. In a closed loop of sessions every connection asked for stands for a user, who
+    /// opens as many as the plan's widest step fetches embedded objects at once.
+    pub fn connections_most(&self) -> u32 {
+        let users_open_more = !self.arrivals.is_open() && matches!(self.workload.choice, Choice::Sessions(_));
+        let widest = if users_open_more { self.workload.widest_step() } else { 1 };
+        self.connections_max.max(1).saturating_mul(u32::from(widest))
+    }
+}
+
 /// One of several engines that make one load together, each with its own clients, connections and records.
 ///
 /// Every lane draws the whole schedule and takes its own arrivals from it, so that requests, moments and clients are the
@@ -55,6 +74,25 @@ pub struct Lane {
 impl Lane {
     /// The only one.
     pub const WHOLE: Lane = Lane { index: 0, of: 1 };
+
+    /// Whether an arrival is this lane's. A client stays with one lane, and so do its connections; only where there are
+    /// fewer clients than lanes do several lanes act for one.
+    pub const fn takes(self, sequence: u64, client: u32, clients: u32) -> bool {
+        let turn = if clients >= self.of { client as u64 } else { sequence };
+        turn % self.of as u64 == self.index as u64
+    }
+
+    /// Number in the run of this lane's `local`-th connection, session or request of a closed loop (from 0): no other
+    /// lane has it.
+    pub const fn number(self, local: u64) -> u64 {
+        local * self.of as u64 + self.index as u64
+    }
+
+    /// This lane's part of `n` things that are numbered by [`Self::number`]: of all lanes together exactly `n`.
+    pub const fn share(self, n: u64) -> u64 {
+        let of = self.of as u64;
+        n / of + ((self.index as u64) < n % of) as u64
+    }
 }
 
 /// HTTP version of the requests.
@@ -105,8 +143,47 @@ pub fn parse_header(typed: &str) -> Result<(String, String), LoadError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A closed loop of one connection.
+    pub(crate) fn plain(workload: Workload) -> LoadSpec {
+        LoadSpec {
+            workload,
+            absolute_form: false,
+            version: HttpVersion::Http11,
+            streams_max: 1,
+            reuse: Reuse::KeepAlive,
+            arrivals: Arrivals::Closed,
+            connections_max: 1,
+            requests_max: None,
+            clients: 1,
+            connect_timeout: Duration::from_secs(1),
+            response_timeout: Duration::from_secs(1),
+            lane: Lane::WHOLE,
+            seed: 0,
+            warmup: Duration::ZERO,
+            duration: None,
+        }
+    }
+
+    #[test]
+    fn lanes_divide_numbers_arrivals_and_shares_without_rest() {
+        for of in 1..9 {
+            let lanes: Vec<Lane> = (0..of).map(|index| Lane { index, of }).collect();
+            for n in 0..40u64 {
+                assert_eq!(lanes.iter().map(|lane| lane.share(n)).sum::<u64>(), n, "{n} by {of}");
+                let numbers = lanes.iter().flat_map(|&lane| (0..lane.share(n)).map(move |local| lane.number(local)));
+                let mut numbers: Vec<u64> = numbers.collect();
+                numbers.sort_unstable();
+                assert_eq!(numbers, (0..n).collect::<Vec<_>>(), "{n} by {of}");
+                for clients in [1, of - 1, of, of + 1, 100].into_iter().filter(|&clients| clients > 0) {
+                    let takers = lanes.iter().filter(|lane| lane.takes(n, n as u32 % clients, clients)).count();
+                    assert_eq!(takers, 1, "{n}, {clients} clients, {of} lanes");
+                }
+            }
+        }
+    }
 
     #[test]
     fn headers_are_taken_apart_and_checked() {

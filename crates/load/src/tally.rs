@@ -1,21 +1,24 @@
 //! From records to figures: the `load` part of the document, the series, and the terms of Little's law.
 //!
 //! ```text
-//!   RequestRecord --add_request-----> histograms, by_distance, by_url   (intended in the measured phase)
+//!   RequestRecord --add_request-----> histograms, by_distance, by_url, by_phase   (intended in the measured phase)
 //!                  \                > seconds, Little's terms           (all)
 //!   ConnectionEnd --add_connection--> seconds, Little's terms, durations
 //! ```
 //!
-//! A [`Tally`] sees no clock and no engine; it usually runs on another thread than the load.
+//! A [`Tally`] sees no clock and no engine; it usually runs on another thread than the load. Where several engines make
+//! one load, each may have its own: [`Tally::merge`] gives what one tally of all records would have.
 
 mod distance;
 mod little;
+mod phases;
 mod seconds;
 mod sketch;
+mod urls;
 
 use std::collections::BTreeMap;
 
-use ledger::document::{self, UrlPart};
+use ledger::document;
 use ledger::{RequestRecord, SecondRecord};
 use stats::Histogram;
 use units::Timestamp;
@@ -23,9 +26,13 @@ use units::Timestamp;
 use crate::connection::ConnectionEnd;
 use crate::levels::{Levels, SecondLevels};
 use distance::Distances;
+use phases::ByPhase;
 use seconds::Seconds;
+use urls::ByUrl;
 
 pub use little::LittleTerms;
+pub use phases::PhaseSpan;
+pub use urls::Urls;
 
 /// What a tally needs to know before the first record.
 #[derive(Clone, Debug)]
@@ -36,8 +43,10 @@ pub struct TallySpec {
     pub measured: (Timestamp, Option<Timestamp>),
     /// Asked RTT of every client, in nanoseconds; `None` without a path.
     pub clients_rtt_ns: Option<Vec<u64>>,
-    /// What the requests are called, in the order of the load's workload.
-    pub urls: Vec<String>,
+    /// What the requests are called.
+    pub urls: Urls,
+    /// Phases that have results of their own; none for a load of one.
+    pub phases: Vec<PhaseSpan>,
 }
 
 /// Sums up a run's records.
@@ -55,7 +64,8 @@ pub struct Tally {
     little: little::Integrals,
     seconds: Seconds,
     distances: Option<Distances>,
-    urls: Vec<Part>,
+    urls: ByUrl,
+    phases: ByPhase,
 }
 
 /// The distributions of the measured phase, for .hlog files and pictures; all in nanoseconds.
@@ -120,12 +130,29 @@ impl Part {
         }
         self.response_time.record(record.response_time_ns());
     }
+
+    fn merge(&mut self, other: &Part) {
+        self.completed += other.completed;
+        self.failed += other.failed;
+        self.response_time.merge(&other.response_time);
+    }
+}
+
+impl Histograms {
+    fn merge(&mut self, other: &Histograms) {
+        self.response_time.merge(&other.response_time);
+        self.service_time.merge(&other.service_time);
+        self.send_lag.merge(&other.send_lag);
+        self.connect.merge(&other.connect);
+        self.tls_handshake.merge(&other.tls_handshake);
+        self.first_byte.merge(&other.first_byte);
+        self.connection_duration.merge(&other.connection_duration);
+    }
 }
 
 impl Tally {
     /// An empty tally.
     pub fn new(spec: TallySpec) -> Self {
-        let url_parts = if spec.urls.len() > 1 { spec.urls.len() } else { 0 };
         Tally {
             histograms: Histograms::default(),
             completed: 0,
@@ -138,7 +165,8 @@ impl Tally {
             little: little::Integrals::default(),
             seconds: Seconds::default(),
             distances: spec.clients_rtt_ns.as_deref().map(Distances::new),
-            urls: vec![Part::default(); url_parts],
+            urls: ByUrl::new(spec.urls.clone()),
+            phases: ByPhase::new(&spec.phases, spec.measured.0),
             spec,
         }
     }
@@ -158,6 +186,7 @@ impl Tally {
         }
         if record.failure.is_none() && record.done_at >= start && end.is_none_or(|end| record.done_at < end) {
             self.carried += 1;
+            self.phases.add_carried(record.done_at);
         }
         if record.intended_at >= start {
             self.add_measured(record);
@@ -177,6 +206,33 @@ impl Tally {
         }
     }
 
+    /// Takes in what another tally of the same load has counted: the figures are those of one tally of all records. The
+    /// end of the measured phase is this tally's, or the other's where this one knows none.
+    ///
+    /// # Panics
+    /// If the two were not made for the same load: other clients, URLs or phases.
+    pub fn merge(&mut self, other: Tally) {
+        assert_eq!(self.spec.measured.0, other.spec.measured.0, "parts of one load are measured from the same moment");
+        self.spec.measured.1 = self.spec.measured.1.or(other.spec.measured.1);
+        self.histograms.merge(&other.histograms);
+        self.completed += other.completed;
+        self.carried += other.carried;
+        other.failed.iter().for_each(|(&cause, count)| *self.failed.entry(cause).or_default() += count);
+        other.status.iter().for_each(|(&status, count)| *self.status.entry(status).or_default() += count);
+        self.bytes_received += other.bytes_received;
+        self.bytes_sent += other.bytes_sent;
+        self.connections_opened += other.connections_opened;
+        self.little.merge(&other.little);
+        self.seconds.merge(&other.seconds);
+        match (&mut self.distances, &other.distances) {
+            (None, None) => {}
+            (Some(distances), Some(other)) => distances.merge(other),
+            _ => panic!("parts of one load have the same clients"),
+        }
+        self.urls.merge(&other.urls);
+        self.phases.merge(&other.phases);
+    }
+
     /// One second of the series as it stands: later records may still belong to it, as a request belongs to the second
     /// of its intention and is known when it has ended.
     pub fn second(&self, second: u32, levels: SecondLevels) -> SecondRecord {
@@ -190,7 +246,6 @@ impl Tally {
         let phase_s = measured_end.since(measured.0).as_secs_f64();
         let per_second = |count: u64| if phase_s > 0.0 { count as f64 / phase_s } else { 0.0 };
         let histograms = std::mem::take(&mut self.histograms);
-        let by_url = self.spec.urls.iter().zip(&self.urls);
         let load = document::Load {
             loop_kind: if self.spec.open_loop { "open" } else { "closed" }.to_owned(),
             offered_requests: offered,
@@ -216,14 +271,14 @@ impl Tally {
             connections_opened: self.connections_opened,
             backlog: levels.backlog.level,
             by_distance: self.distances.as_ref().map(Distances::bands).unwrap_or_default(),
-            by_url: by_url
-                .map(|(url, part)| UrlPart {
-                    url: url.clone(),
-                    completed: part.completed,
-                    failed: part.failed,
-                    response_time_ns: part.response_time.quantiles(),
-                })
-                .collect(),
+            by_url: self.urls.parts(),
+            by_url_left_out: self.urls.left_out(),
+            by_phase: self.phases.parts(measured_end),
+            // The driver knows the recordings.
+            held: None,
+            sessions: None,
+            replay: None,
+            har: None,
         };
         let seconds = self.seconds.len().max(levels.seconds.len()) as u32;
         let level = |second: u32| levels.seconds.get(second as usize).copied().unwrap_or_default();
@@ -258,8 +313,7 @@ impl Tally {
         if let Some(distances) = &mut self.distances {
             distances.add(record);
         }
-        if let Some(part) = self.urls.get_mut(record.url as usize) {
-            part.add(record);
-        }
+        self.urls.add(record);
+        self.phases.add_intended(record);
     }
 }

@@ -68,6 +68,16 @@ impl Target {
         &self.url
     }
 
+    /// Another path on the same host: `path_and_query` in origin form, as a request line holds it.
+    pub fn with_path(&self, path_and_query: &str) -> Target {
+        let scheme = if self.secure { "https" } else { "http" };
+        Target {
+            path_and_query: path_and_query.to_owned(),
+            url: format!("{scheme}://{}{path_and_query}", self.authority),
+            ..self.clone()
+        }
+    }
+
     /// Whether a connection to `other` can carry a request to this one.
     pub fn same_endpoint(&self, other: &Target) -> bool {
         self.secure == other.secure && self.port == other.port && self.host.eq_ignore_ascii_case(&other.host)

@@ -8,8 +8,11 @@
 //! A request's text may hold places ([`Template`]) for the client's number, the request's, and values that earlier
 //! responses of the same session brought. One without places is prepared once and costs nothing when it is sent.
 
+pub mod cookie;
 pub mod expect;
 pub mod extract;
+pub mod fields;
+pub mod redirect;
 pub mod session;
 pub mod template;
 
@@ -20,7 +23,7 @@ use crate::Target;
 pub use expect::{BodyExpected, Expect};
 pub use extract::{Extract, Source};
 pub use session::{SessionSpec, Step, Think, When};
-pub use template::{Piece, Template, Values};
+pub use template::{Names, Piece, Template, TemplateError, Values};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -102,6 +105,21 @@ impl Workload {
         });
         let of = of.collect();
         (targets, of)
+    }
+}
+
+impl Workload {
+    /// Most embedded objects that a step fetches at once; at least 1.
+    pub fn widest_step(&self) -> u16 {
+        let Choice::Sessions(sessions) = &self.choice else { return 1 };
+        let steps = sessions.iter().flat_map(|session| &session.steps);
+        let at_once = |step: &Step| step.parallel.min(u16::try_from(step.embedded.len()).unwrap_or(u16::MAX));
+        steps.map(at_once).max().unwrap_or(1).max(1)
+    }
+
+    /// Whether requests follow from responses: numbers are then given in the order in which that comes about.
+    pub(crate) fn has_follow_ups(&self) -> bool {
+        matches!(self.choice, Choice::Sessions(_)) || self.requests.iter().any(|request| request.redirects_max > 0)
     }
 }
 

@@ -7,13 +7,14 @@
 //! [`run_page::page`] turns a run into one HTML page. Any verb builds its own page from [`page::Page`] and the plots of
 //! [`plot`]; what both kinds of output say alike is in [`words`].
 //!
-//! [`ab`] is ApacheBench's layout, for scripts that read it.
+//! [`fortio()`] writes a run as fortio does. [`ab`] is ApacheBench's layout, for scripts that read it.
 //!
 //! Text in a document may come from a server or a URL. Everything printed goes through [`figures::plain`], so that no
 //! control character of theirs reaches the terminal.
 
 pub mod ab;
 pub mod figures;
+mod fortio;
 pub mod json;
 pub mod page;
 pub mod plot;
@@ -22,4 +23,5 @@ pub mod run_page;
 pub mod terminal;
 pub mod words;
 
+pub use fortio::fortio;
 pub use terminal::{ProfileEntry, ProfileView, Series, Spread, SpreadUnit, Style};

@@ -9,6 +9,7 @@
 
 mod load;
 mod over_time;
+mod phases;
 mod places;
 mod sources;
 mod wire;
@@ -43,6 +44,7 @@ pub fn page(sources: &Sources) -> Page {
     if let Some(part) = &document.load {
         page = page
             .section(load::times(part, sources))
+            .section(phases::by_phase(part))
             .section(load::by_distance(part))
             .section(load::by_url(part))
             .section(load::failures(part));

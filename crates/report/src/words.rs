@@ -84,6 +84,41 @@ pub fn span(seconds: f64) -> String {
     if seconds.fract() == 0.0 && seconds < 1e9 { format!("{seconds} s") } else { figures::duration_f64(seconds * 1e9) }
 }
 
+/// What a load comes from where it was recorded: what it is, and a line about it.
+pub fn recordings(load: &Load) -> Vec<(&'static str, String)> {
+    let left_out = |counts: &BTreeMap<String, u64>, of: &str| {
+        let listed: Vec<String> = by_frequency(counts).into_iter().map(|(why, n)| format!("{} {why}", figures::count(n))).collect();
+        if listed.is_empty() { String::new() } else { format!("; {of} left out: {}", listed.join(", ")) }
+    };
+    let mut lines = Vec::new();
+    if let Some(replay) = &load.replay {
+        let planned = replay.requests_planned.map(|planned| format!(" of {} asked for", figures::count(planned)));
+        let bodies = match replay.bodies_empty {
+            0 => String::new(),
+            n => format!("; {} with a method that has a body were sent without", figures::count(n)),
+        };
+        lines.push((
+            "replay",
+            format!(
+                "{}: {} requests replayed{}, {} different ones, {} clients as {}{bodies}{}",
+                replay.file,
+                figures::count(load.offered_requests),
+                planned.unwrap_or_default(),
+                figures::count(replay.urls),
+                figures::count(replay.clients_logged),
+                figures::count(replay.clients),
+                left_out(&replay.left_out, "lines")
+            ),
+        ));
+    }
+    if let Some(har) = &load.har {
+        let requests = figures::count(har.requests);
+        let left_out = left_out(&har.left_out, "entries");
+        lines.push(("recorded", format!("{}: sessions of {requests} requests of {}{left_out}", har.file, har.host)));
+    }
+    lines
+}
+
 /// What TLS settled: versions, suites and protocols, and how many handshakes it took.
 pub fn tls_line(tls: &Tls) -> String {
     let handshakes = match tls.resumed_share {

@@ -48,6 +48,8 @@ pub struct MaxSpec {
     pub listen: SocketAddr,
     /// Threads, each with a listening socket of its own (SO_REUSEPORT); 0 counts as 1.
     pub threads: usize,
+    /// Other processes listen at the same address, and the kernel spreads connections over all (SO_REUSEPORT).
+    pub shared: bool,
     /// Bytes of the body of every answer.
     pub body_bytes: usize,
     /// How to talk to the kernel.
@@ -78,7 +80,7 @@ pub fn serve_max(
         Engine::Auto => Engine::Epoll,
         asked => asked,
     };
-    let mut listeners = vec![crate::listen::bind(spec.listen, threads > 1)?];
+    let mut listeners = vec![crate::listen::bind(spec.listen, threads > 1 || spec.shared)?];
     let bound = listeners[0].local_addr().map_err(system("getsockname"))?;
     for _ in 1..threads {
         listeners.push(crate::listen::bind(bound, true)?);

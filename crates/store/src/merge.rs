@@ -23,15 +23,19 @@ pub struct FinishedTable {
 /// Joins the parts of table `R` under `dir` into `dir/<table>.parquet` and then removes them. Rows are encoded anew
 /// into row groups of a size that analysis programs like, unless they are in such groups already: those are copied.
 /// Memory is bounded by one such group. A table without parts
-/// becomes an empty file.
+/// becomes an empty file. With `keeps`, only the rows that it keeps.
 ///
 /// # Errors
 /// Parts stay as they are, and no half-written file remains.
-pub(crate) fn join_parts<R: Row>(dir: &Path, encoder: &mut Encoder<R>) -> Result<FinishedTable> {
+pub(crate) fn join_parts<R: Row>(
+    dir: &Path,
+    encoder: &mut Encoder<R>,
+    keeps: Option<&dyn Fn(&R) -> bool>,
+) -> Result<FinishedTable> {
     let path = dir.join(format!("{}.parquet", R::TABLE));
     let folder = dir.join(R::TABLE);
     let unfinished = files::unfinished(&path);
-    let outcome = write_joined(&folder, &path, &unfinished, encoder);
+    let outcome = write_joined(&folder, &path, &unfinished, encoder, keeps);
     if outcome.is_err() {
         files::discard(&unfinished);
         return outcome;
@@ -48,6 +52,7 @@ fn write_joined<R: Row>(
     path: &Path,
     unfinished: &Path,
     encoder: &mut Encoder<R>,
+    keeps: Option<&dyn Fn(&R) -> bool>,
 ) -> Result<FinishedTable> {
     let parts = part_paths(folder)?;
     let mut output = encoder.begin(unfinished)?;
@@ -58,11 +63,24 @@ fn write_joined<R: Row>(
         for group in 0..input.groups() {
             // A group that is of the wanted size already, or the last of all, is taken over as it is encoded.
             let is_last = at + 1 == parts.len() && group + 1 == input.groups();
-            if pending.is_empty() && (is_last || input.rows_of(group)? >= R::ROWS_A_PART) && encoder.wrote(&input) {
+            let whole = keeps.is_none();
+            if whole
+                && pending.is_empty()
+                && (is_last || input.rows_of(group)? >= R::ROWS_A_PART)
+                && encoder.wrote(&input)
+            {
                 rows += input.copy_group(group, &mut output, unfinished)?;
                 continue;
             }
+            let before = pending.len();
             input.read_group(group, &mut pending)?;
+            if let Some(keeps) = keeps {
+                let mut at = 0;
+                pending.retain(|row| {
+                    at += 1;
+                    at <= before || keeps(row)
+                });
+            }
             while pending.len() >= R::ROWS_A_PART {
                 let rest = pending.split_off(R::ROWS_A_PART);
                 rows += append(encoder, &mut output, unfinished, &pending)?;

@@ -111,7 +111,17 @@ impl<R: Row> TableWriter<R> {
     /// The first error of this writer. The parts are then still there.
     pub fn finish(mut self) -> Result<FinishedTable> {
         self.close_part()?;
-        merge::join_parts::<R>(&self.dir, &mut self.encoder)
+        merge::join_parts::<R>(&self.dir, &mut self.encoder, None)
+    }
+
+    /// The same, with only those rows in the file that `keeps` keeps: the parts of a table that was sampled more and
+    /// more sparsely as it grew become one even sample.
+    ///
+    /// # Errors
+    /// As for [`finish`](Self::finish).
+    pub fn finish_with(mut self, keeps: &dyn Fn(&R) -> bool) -> Result<FinishedTable> {
+        self.close_part()?;
+        merge::join_parts(&self.dir, &mut self.encoder, Some(keeps))
     }
 
     /// Rows in closed parts.

@@ -35,6 +35,22 @@ fn parts_become_one_file_in_order() {
 }
 
 #[test]
+fn parts_of_different_shares_become_an_even_sample() {
+    let (_dir, _book, run) = fresh_run();
+    let mut writer = run.requests();
+    let mut part = |range: std::ops::Range<u64>, one_in: usize| {
+        writer.push(&requests(range).into_iter().step_by(one_in).collect::<Vec<_>>()).unwrap();
+        writer.close_part().unwrap();
+    };
+    part(0..100, 1);
+    part(100..200, 2);
+    part(200..300, 4);
+    let table = writer.finish_with(&|row| row.sequence.is_multiple_of(4)).unwrap();
+    assert_eq!(table.rows, 75);
+    assert_eq!(rows(run.path()), requests(0..300).into_iter().step_by(4).collect::<Vec<_>>());
+}
+
+#[test]
 fn the_file_describes_itself() {
     let (_dir, _book, run) = fresh_run();
     let mut writer = run.requests();

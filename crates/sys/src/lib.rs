@@ -25,5 +25,6 @@ pub mod socket;
 pub mod timer;
 pub mod tun;
 pub mod uring;
+pub mod worker;
 
 pub use error::{Error, Result};

@@ -33,7 +33,7 @@ pub use spec::{Net, PlaceSpec, Stdio, Stdio3};
 use message::{Order, Report};
 
 mod command;
-mod init;
+pub(crate) mod init;
 mod message;
 mod mounts;
 mod program;

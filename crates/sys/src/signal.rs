@@ -40,6 +40,11 @@ impl Interrupts {
         COUNT.load(Ordering::SeqCst)
     }
 
+    /// Asks to stop as the user would.
+    pub fn ask(&self) {
+        note(0);
+    }
+
     /// Waits until the user asks, at most `timeout`.
     pub fn wait(&self, timeout: Duration) {
         wait_readable(self.wake.as_fd(), timeout);

@@ -4,8 +4,10 @@ use std::io;
 use std::mem::{MaybeUninit, size_of, size_of_val};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-/// A TCP socket, non-blocking, without Nagle's delay.
+/// A TCP socket, non-blocking, without Nagle's delay; or a Unix stream socket in its place.
 #[derive(Debug)]
 pub struct TcpSocket(OwnedFd);
 
@@ -51,6 +53,26 @@ impl TcpSocket {
             Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
             _ => Ok(socket),
         }
+    }
+
+    /// Opens a Unix stream socket and connects it to the one at `path`.
+    ///
+    /// # Errors
+    /// Those of socket(2) and connect(2); EAGAIN means that the server's queue of connections is full. InvalidInput: the
+    /// path is too long for a socket (107 bytes), or holds a zero byte.
+    pub fn connect_unix(path: &Path) -> io::Result<Self> {
+        let address = Address::unix(path)?;
+        // SAFETY: no pointers; the returned descriptor is owned by nobody else.
+        let fd =
+            unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just returned to us and is open.
+        let socket = TcpSocket(unsafe { OwnedFd::from_raw_fd(fd) });
+        // SAFETY: `address` holds a socket address of the stated length for the duration of the call.
+        check(unsafe { libc::connect(fd, address.pointer(), address.length) })?;
+        Ok(socket)
     }
 
     /// The descriptor itself, for a ring to close.
@@ -120,7 +142,8 @@ impl TcpSocket {
         }
     }
 
-    /// Throws away at most `limit` bytes that are there, without copying them out of the kernel (MSG_TRUNC on TCP).
+    /// Throws away at most `limit` bytes that are there, without copying them out of the kernel (MSG_TRUNC on TCP; not for
+    /// a Unix socket).
     ///
     /// # Errors
     /// As for [`TcpSocket::read`].
@@ -163,6 +186,23 @@ struct Address {
 impl Address {
     fn pointer(&self) -> *const libc::sockaddr {
         (&raw const self.storage).cast()
+    }
+
+    fn unix(path: &Path) -> io::Result<Self> {
+        let path = path.as_os_str().as_bytes();
+        // SAFETY: sockaddr_storage is plain bytes; all zero is valid.
+        let mut storage: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
+        // SAFETY: sockaddr_storage is large and aligned enough for every sockaddr.
+        let to = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_un>() };
+        to.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        // The last byte stays zero.
+        if path.is_empty() || path.len() >= to.sun_path.len() || path.contains(&0) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no path that a socket can have"));
+        }
+        for (place, byte) in to.sun_path.iter_mut().zip(path) {
+            *place = *byte as libc::c_char;
+        }
+        Ok(Address { storage, length: size_of::<libc::sockaddr_un>() as libc::socklen_t })
     }
 }
 
@@ -267,6 +307,24 @@ mod tests {
             }
         }
         assert_eq!(got, b"hello");
+    }
+
+    #[test]
+    fn a_unix_socket_is_connected_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        assert_eq!(TcpSocket::connect_unix(&path).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let socket = TcpSocket::connect_unix(&path).unwrap();
+        socket.take_error().unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.write_all(b"hi").unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(socket.read(&mut buffer).unwrap(), Read::Bytes(2));
+        assert_eq!(socket.send(b"x").unwrap(), Some(1));
+        drop(peer);
+        let long = TcpSocket::connect_unix(Path::new(&"x".repeat(108))).unwrap_err();
+        assert_eq!(long.kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

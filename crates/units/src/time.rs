@@ -12,6 +12,7 @@ use crate::parse::{ParseError, split, trim_number, unit_error};
 
 /// Nanoseconds since the zero of the run, on the monotonic clock. Range: 0 to 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub struct Timestamp(u64);
 
 impl Timestamp {

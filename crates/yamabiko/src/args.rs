@@ -1,6 +1,7 @@
 //! Arguments as typed. What they mean is decided in [`plan`].
 
 pub mod ab;
+mod arrivals;
 mod doctor;
 mod learn;
 mod load;
@@ -10,6 +11,7 @@ mod profile;
 mod reproduce;
 mod server;
 mod watch;
+mod workload;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -22,14 +24,16 @@ use lab::slo::Slo;
 use units::{Bytes, parse_duration};
 
 pub use self::ab::Ab;
+pub use self::arrivals::ArrivalOptions;
 pub use self::doctor::Doctor;
 pub use self::learn::{By, Learn};
-pub use self::load::{Arrivals, Http, LoadOptions, MethodName, TlsOptions};
+pub use self::load::{Http, LoadOptions, MethodName, TlsOptions};
 pub use self::path::PathOptions;
 pub use self::profile::{Check, Profile, Show};
 pub use self::reproduce::{Koshien, Reproduce, Setting};
 pub use self::server::ServerOptions;
 pub use self::watch::{At, Watch};
+pub use self::workload::WorkloadOptions;
 
 /// How does a web server perform for users who are far away?
 #[derive(Debug, Parser)]
@@ -87,10 +91,16 @@ pub struct Demo {
 #[derive(Args, Debug)]
 pub struct Bench {
     /// http[s]://HOST[:PORT]/PATH; with --server the host is `server`. With a path and no --server: a service that runs
-    /// already, on this host or on another
-    pub url: String,
+    /// already, on this host or on another. Several are asked for in turn. {client}, {sequence} and {random 1..1000} are
+    /// places; a brace itself is written {{ or }}
+    #[arg(required_unless_present_any = ["urls", "har"])]
+    pub url: Vec<String>,
     #[command(flatten)]
     pub load: LoadOptions,
+    #[command(flatten)]
+    pub workload: WorkloadOptions,
+    #[command(flatten)]
+    pub arrivals: ArrivalOptions,
     #[command(flatten)]
     pub tls: TlsOptions,
     #[command(flatten)]
@@ -216,6 +226,10 @@ pub struct Serve {
     /// The folder
     #[arg(required_unless_present = "max", conflicts_with = "max")]
     pub dir: Option<PathBuf>,
+    /// First write into the folder the files of a model, such as specweb99:1000, surge:5000 or even:1000,size=10KB (see
+    /// `bench --content`); nothing is overwritten
+    #[arg(long, value_name = "MODEL:OBJECTS", requires = "dir")]
+    pub make_content: Option<::load::content::Content>,
     /// Serve nothing but one answer of this many bytes, such as 1KiB, from memory to every request: the most a server
     /// could do here
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
@@ -229,6 +243,10 @@ pub struct Serve {
     /// Threads, each with its own share of the connections
     #[arg(long, default_value_t = 1, value_parser = threads)]
     pub threads: usize,
+    /// With --max: processes, each with so many threads and with open files of its own, for more connections than one
+    /// process may have
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = threads, requires = "max")]
+    pub processes: usize,
 }
 
 /// io_uring where the kernel has it, or one of the two by name.
@@ -269,6 +287,10 @@ pub struct Report {
     /// Write the page's plots as SVG files into this folder and print their names
     #[arg(long, value_name = "FOLDER")]
     pub svg: Option<PathBuf>,
+    /// Write the run's response times for other tools into this file: `fortio` (JSON that its pages load) or `hlog`
+    /// (an HdrHistogram log); `-` is standard output
+    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], conflicts_with_all = ["json", "html", "svg"])]
+    pub export: Option<Vec<String>>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

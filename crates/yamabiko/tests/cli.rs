@@ -33,7 +33,7 @@ fn flags_that_do_not_exist() {
             (&["--frob", URL], &["unexpected argument '--frob'", "yamabiko bench --help"]),
             (&["--rat", "110/s", URL], &["'--rat'", "'--rate'"]),
             (&[], &["<URL>", "yamabiko bench --help"]),
-            (&[URL, "another"], &["unexpected argument 'another'"]),
+            (&[URL, "another"], &["`another`", "did you mean http://another"]),
             (&[URL, "--server-cpu", "50%"], &["--server <COMMAND>"]),
             (&[URL, "-m", "BREW"], &["'BREW'", "GET, HEAD, POST"]),
             (&[URL, "--arrivals", "often"], &["'often'", "constant, poisson"]),

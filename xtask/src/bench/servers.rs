@@ -48,6 +48,64 @@ impl Site {
     }
 }
 
+/// The same files over TLS and HTTP/2: nginx with a certificate of its own making.
+pub struct SecureSite<'a> {
+    site: &'a Site,
+}
+
+impl<'a> SecureSite<'a> {
+    /// Makes the certificate and the configuration in the site's folder.
+    pub fn new(site: &'a Site) -> Result<Self> {
+        let folder = site.folder.path();
+        output(
+            Command::new("openssl")
+                .args([
+                    "req",
+                    "-x509",
+                    "-newkey",
+                    "ec",
+                    "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1",
+                    "-nodes",
+                    "-days",
+                    "2",
+                ])
+                .args(["-subj", "/CN=localhost", "-keyout"])
+                .arg(folder.join("key.pem"))
+                .arg("-out")
+                .arg(folder.join("certificate.pem")),
+        )?;
+        let plain = fs::read_to_string(folder.join("nginx.conf"))?;
+        let listens = format!(
+            "listen {PORT} http2 reuseport backlog=4096; listen {SECURE_PORT} ssl http2 reuseport backlog=4096;\n\
+             ssl_certificate {0}/certificate.pem; ssl_certificate_key {0}/key.pem;",
+            folder.display()
+        );
+        let usual = format!("listen {PORT} reuseport backlog=4096;");
+        fs::write(folder.join("secure.conf"), plain.replace(&usual, &listens))?;
+        Ok(SecureSite { site })
+    }
+
+    /// The command that starts nginx, one worker: HTTP/2 in clear on [`PORT`], TLS on its own.
+    pub fn nginx(&self) -> String {
+        let folder = self.site.folder.path().display();
+        format!("exec nginx -p {folder} -c {folder}/secure.conf -e {folder}/error.log")
+    }
+
+    /// The file of 1 KiB over TLS.
+    pub fn https_url(&self) -> String {
+        format!("https://localhost:{SECURE_PORT}/1k.bin")
+    }
+
+    /// The same over HTTP/2 in clear.
+    pub fn h2c_url(&self) -> String {
+        format!("http://127.0.0.1:{PORT}/1k.bin")
+    }
+}
+
+/// Where nginx speaks TLS.
+const SECURE_PORT: u16 = 18443;
+
 /// Where the bench servers listen.
 pub const PORT: u16 = 18080;
 
@@ -57,6 +115,10 @@ pub struct Running(Child);
 impl Running {
     /// Starts a shell command on some cores (as taskset takes them) and waits until it listens on [`PORT`].
     pub fn start(command: &str, cores: Option<&str>) -> Result<Self> {
+        // Another's server would answer in its place, and be measured.
+        if std::net::TcpStream::connect(("127.0.0.1", PORT)).is_ok() {
+            bail!("something listens on port {PORT} already");
+        }
         let mut start = match cores {
             Some(cores) => {
                 let mut taskset = Command::new("taskset");

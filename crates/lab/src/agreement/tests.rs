@@ -116,6 +116,25 @@ fn a_kept_connection_costs_one_round_trip_and_a_new_one_is_counted_from_its_syn(
     assert_eq!(agreed.connections_unaccounted(), 0);
 }
 
+/// A connection that was opened to be held: its first request finds it open.
+#[test]
+fn the_first_request_of_a_held_connection_is_timed_from_its_first_byte() {
+    for wire_first in [false, true] {
+        let mut agreement = agreement();
+        agreement.load_called(&called(0, 3, 5000));
+        agreement.wire_request(3, &wire(0, 0, 5000, 424, 434));
+        if wire_first {
+            agreement.wire_connection(&connection(0, 5000, 224));
+        }
+        agreement.load_request(&load(0, 400, 458, false));
+        if !wire_first {
+            agreement.wire_connection(&connection(0, 5000, 224));
+        }
+        let agreed = agreement.finish();
+        assert_eq!((agreed.both, agreed.differences.count(), agreed.differences.median_ns()), (1, 1, 0.0));
+    }
+}
+
 /// Inside TLS no request of the load has a partner, and none may wait for one.
 #[test]
 fn without_requests_connections_are_counted_all_the_same() {

@@ -2,26 +2,26 @@
 
 use std::io::Write;
 
-use ledger::document::{self, Run, SCHEMA, Validity};
+use ledger::document::{self, Recorded, Run, SCHEMA, Validity};
 use ledger::{Document, SecondRecord};
-use load::{Ending, LevelSampler, Load, Tally};
+use load::{Ending, Levels, Tally};
 use path::{LinkSpec, PathSpec, Propagation};
 use store::RunFolder;
 use sys::accounting::CpuTimes;
 use sys::clock::Clock;
-use sys::sched::Urgency;
 use units::{Limit, Timestamp};
 
 use super::{Before, FirstExchange, Looked, Outcome};
-use crate::drive::LoopHealth;
 use crate::drive::path_io::PathIo;
 use crate::error::LabError;
 use crate::gate::{self, Evidence, WireEvidence};
 use crate::handshakes::Handshakes;
 use crate::host::{self, CorePlan};
+use crate::lanes::{LaneEnd, LanePlan};
 use crate::places::target::Reach;
 use crate::places::{Places, Steering};
-use crate::plan::{Engine, Plan};
+use crate::plan::Plan;
+use crate::recorder::Kept;
 use crate::watching::Watched;
 use crate::wire_book::WireFigures;
 use crate::{distances, path_part, watch_part};
@@ -32,16 +32,16 @@ pub struct Ended<'a> {
     pub command: &'a str,
     pub clock: Clock,
     pub cores: &'a CorePlan,
-    pub urgency: Urgency,
-    pub load: Load,
-    pub tls: Option<document::Tls>,
-    pub sampler: LevelSampler,
+    /// All lanes as one.
+    pub lane: LaneEnd,
+    pub lanes: LanePlan,
+    pub levels: Levels,
     pub path: Option<PathIo>,
     pub spec: Option<&'a PathSpec>,
     pub handshakes: Option<Handshakes>,
-    pub loop_health: LoopHealth,
-    pub engine: Engine,
-    pub records_lost: u64,
+    /// Requests of the whole run.
+    pub requests: u64,
+    pub table: Option<Kept>,
     pub store_error: Option<String>,
     pub watched: Option<(Watched, WireFigures)>,
     pub folder: Option<RunFolder>,
@@ -50,30 +50,59 @@ pub struct Ended<'a> {
     pub after: Before,
     pub looked: Looked,
     pub descriptors: u64,
+    /// What was replayed: a log, a browser's recording.
+    pub recordings: (Option<document::Replay>, Option<document::Har>),
 }
 
 /// Puts the document together, judges it, and keeps it.
 pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
-    let (measured_from, measured_to) = ended.load.measured();
+    let (measured_from, measured_to) = ended.lane.measured;
     let measured_end = measured_to.unwrap_or_else(|| ended.clock.now());
-    let live = ended.load.live();
-    let levels = ended.sampler.finish();
+    let live = ended.lane.live;
+    let levels = std::mem::take(&mut ended.levels);
     let ending = Ending {
         measured_end,
         offered: live.offered_measured,
-        unfinished: ended.load.unfinished_measured(),
+        unfinished: ended.lane.unfinished,
         levels: levels.clone(),
     };
     let mut counted = tally.finish(ending);
-    counted.load.tls = ended.tls.take();
+    counted.load.tls = ended.lane.tls.take();
+    counted.load.held = ended.plan.load.open_connections.map(|connections| {
+        let memory = ended.looked.memory.unwrap_or_default();
+        let (generator, kernel) = memory.each_since(&ended.looked.memory_before, u64::from(connections));
+        document::Held {
+            connections: u64::from(connections),
+            failed: live.held_failed,
+            per_second: u64::from(super::OPEN_PER_SECOND),
+            processes: ended.lanes.processes(),
+            generator_bytes_each: generator,
+            kernel_bytes_each: kernel,
+        }
+    });
+    counted.load.sessions = (live.sessions_begun > 0).then(|| document::Sessions {
+        begun: live.sessions_begun,
+        begun_measured: live.sessions_begun_measured,
+        rate_per_s: rate_over(live.sessions_begun_measured, measured_end.since(measured_from)),
+        ended: live.sessions_ended,
+        failed: live.sessions_failed,
+        cut: live.sessions_cut,
+    });
+    (counted.load.replay, counted.load.har) = std::mem::take(&mut ended.recordings);
 
-    let mut host = host::facts(ended.cores)?;
+    let mut host = host::facts(ended.cores, ended.lanes.of)?;
     host.steal_share = steal_share(ended.before.cpu.as_deref(), ended.after.cpu.as_deref());
     let settings = &mut host.settings;
     settings.insert("wait".into(), ended.plan.host.wait.name().into());
-    settings.insert("engine".into(), ended.engine.name().into());
-    settings.insert("loop_scheduling".into(), ended.urgency.name().into());
-    settings.insert("loop_busy".into(), format!("{:.1}%", 100.0 * ended.loop_health.busy_share()));
+    settings.insert("engine".into(), ended.lane.engine.name().into());
+    settings.insert("loop_scheduling".into(), ended.lane.scheduling.clone());
+    if ended.lanes.threads() > 1 {
+        settings.insert("threads".into(), ended.lanes.of.to_string());
+    }
+    if ended.lanes.in_processes {
+        settings.insert("processes".into(), ended.lanes.processes().to_string());
+    }
+    settings.insert("loop_busy".into(), format!("{:.1}%", 100.0 * ended.lane.health.busy_share()));
     settings.insert("open_files_max".into(), ended.descriptors.to_string());
     if let Some((watched, _)) = &ended.watched {
         settings.insert("watch".into(), watched.cost());
@@ -135,6 +164,11 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
             duration_s: measured_end.since(measured_from).as_secs_f64(),
             warmup_s: ended.plan.load.warmup.as_secs_f64(),
             interrupted: ended.looked.interrupted,
+            recorded: ended.table.filter(|_| ended.store_error.is_none()).map(|table| Recorded {
+                requests: table.rows,
+                of: ended.requests,
+                one_in: table.one_in,
+            }),
             host,
         },
         validity: Validity::from_checks(Vec::new()),
@@ -153,7 +187,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     let steered = ended.places.as_ref().is_some_and(|places| places.steering == Steering::ServerCores);
     let evidence = Evidence {
         plan: ended.plan,
-        loop_health: &ended.loop_health,
+        loop_health: &ended.lane.health,
         little: &counted.little,
         levels: &levels,
         in_flight_by_second: &in_flight_by_second,
@@ -162,7 +196,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
             .as_ref()
             .and_then(|path| path_part::mistaken_drops(ended.before.devices, ended.after.devices, path, steered)),
         cap_hits: live.cap_hits,
-        records_lost: ended.records_lost,
+        table: ended.table,
         store_error: store_error.as_deref(),
         server_ended: ended.looked.server_ended.as_deref(),
         gave_up: ended.looked.gave_up,
@@ -191,8 +225,10 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     if let Some(place) = ended.places.as_mut().and_then(|places| places.server.take()) {
         place.stop(std::time::Duration::from_millis(200));
     }
-    let first_exchange =
-        FirstExchange { request: ended.load.request(0).into(), response_head: ended.load.first_head().map(Into::into) };
+    let first_exchange = FirstExchange {
+        request: ended.lane.first_request.into(),
+        response_head: ended.lane.first_head.map(Vec::into_boxed_slice),
+    };
     let zero_at = ended.clock.started();
     Ok(Outcome {
         document,
@@ -270,4 +306,9 @@ fn keep_rest(
         folder.write_hlog(name, &[(from.as_nanos(), to.as_nanos(), histogram)])?;
     }
     Ok(())
+}
+
+/// 0 over no time.
+fn rate_over(count: u64, time: std::time::Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
 }

@@ -1,50 +1,39 @@
 //! From the plan to what the load engine is told.
 
 use load::workload::Template;
-use load::{Arrivals, HttpVersion, Lane, LoadSpec, RequestSpec, Reuse, Target, Workload, parse_header};
+use load::{Arrivals, HttpVersion, Lane, LoadSpec, Reuse, Workload};
 
 use crate::error::LabError;
-use crate::plan::{self, ArrivalKind, Plan};
+use crate::plan::{self, Plan};
 
 /// What the plan asks for.
 ///
 /// # Errors
 /// A URL or header that cannot be meant; a body file that cannot be read.
 pub(super) fn workload(plan: &Plan) -> Result<Workload, LabError> {
-    let target = Target::parse(&plan.load.url).map_err(LabError::plan)?;
-    let headers = plan
-        .load
-        .headers
-        .iter()
-        .map(|line| parse_header(line))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(LabError::plan)?;
-    let request = RequestSpec {
-        method: plan.load.method,
-        headers: headers.into_iter().map(|(name, value)| (name, Template::literal(&value))).collect(),
-        body: Template::bytes(&read_body(plan)?),
-        ..RequestSpec::get(target)
-    };
-    Ok(Workload { requests: vec![request], ..Workload::of([]) })
+    plan.load.workload().map_err(LabError::Plan)
 }
 
 /// The load as meant.
-pub(super) fn load(plan: &Plan, workload: Workload, connections_max: u32) -> LoadSpec {
+pub(super) fn load(plan: &Plan, mut workload: Workload, arrivals: Arrivals, connections_max: u32) -> LoadSpec {
     let load = &plan.load;
+    // Inside a tunnel the proxy sees no header: it is told when the tunnel is asked for.
+    if let Some(authorization) = load.proxy.as_ref().and_then(plan::Proxy::authorization) {
+        for request in workload.requests.iter_mut().filter(|request| !request.target.secure) {
+            request.headers.push(("Proxy-Authorization".into(), Template::literal(&authorization)));
+        }
+    }
     LoadSpec {
         workload,
         absolute_form: load.proxy.is_some(),
         version: match load.http {
             plan::HttpVersion::Http10 => HttpVersion::Http10,
             plan::HttpVersion::Http11 => HttpVersion::Http11,
+            plan::HttpVersion::Http2 => HttpVersion::Http2,
         },
-        streams_max: 1,
+        streams_max: load.streams_at_most(),
         reuse: if load.close { Reuse::Close } else { Reuse::KeepAlive },
-        arrivals: match (load.rate, load.arrivals) {
-            (None, _) => Arrivals::Closed,
-            (Some(rate), ArrivalKind::Constant) => Arrivals::constant(rate),
-            (Some(rate), ArrivalKind::Poisson) => Arrivals::poisson(rate),
-        },
+        arrivals,
         connections_max,
         requests_max: load.requests,
         clients: load.clients,
@@ -57,11 +46,8 @@ pub(super) fn load(plan: &Plan, workload: Workload, connections_max: u32) -> Loa
     }
 }
 
-fn read_body(plan: &Plan) -> Result<Vec<u8>, LabError> {
-    match &plan.load.body {
-        None => Ok(Vec::new()),
-        Some(file) => {
-            std::fs::read(file).map_err(|error| LabError::Plan(format!("--body {}: {error}", file.display())))
-        }
-    }
+/// One lane's part of a load: its share of the connections.
+pub(super) fn lane(whole: &LoadSpec, lane: Lane) -> LoadSpec {
+    let connections_max = lane.share(u64::from(whole.connections_max)) as u32;
+    LoadSpec { lane, connections_max, ..whole.clone() }
 }

@@ -13,7 +13,7 @@ use crate::drive::progress::Progress;
 use crate::error::LabError;
 use crate::host::CorePlan;
 use crate::places::target::Reach;
-use crate::plan::Plan;
+use crate::plan::{HttpVersion, Plan};
 use crate::recorder::WireSide;
 use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
@@ -56,7 +56,7 @@ pub fn start(taps: Taps, setting: &Setting<'_>) -> Result<(Watching, WireSide), 
     let rtts_ns: Vec<u64> = clients.iter().map(|client| saturating_nanos(client.rtt())).collect();
     let comparable = if setting.spec.is_some_and(PathSpec::only_delays) { rtts_ns.clone() } else { Vec::new() };
     let mut agreement = Agreement::new(measured_from, comparable).with_servers(setting.reaches);
-    if setting.plan.load.secure() {
+    if setting.plan.load.secure() || setting.plan.load.http == HttpVersion::Http2 {
         agreement = agreement.connections_only();
     }
     let book = WireBook::new(setting.folder, Arc::clone(setting.progress), measured_from, rtts_ns, Some(agreement));

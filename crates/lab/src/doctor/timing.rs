@@ -28,7 +28,7 @@ use crate::plan::{Placement, Wait};
 
 /// Measures all of it.
 pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measured, LabError> {
-    let core = CorePlan::new(Placement::Split, &machine.allowed).loop_core();
+    let core = CorePlan::new(Placement::Split, &machine.allowed, 1).loop_core();
     let (begun, before) = (monotonic_ns(), cpu_times().unwrap_or_default());
     let thread = std::thread::Builder::new()
         .name("timing".into())

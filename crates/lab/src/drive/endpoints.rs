@@ -1,6 +1,10 @@
-//! The addresses behind one name, taken in turn.
+//! Where the connections for one target go: the addresses behind its name, taken in turn, or a socket of this host.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use sys::socket::TcpSocket;
 
 /// Where the connections for one URL go: with several addresses behind its name, each new connection takes the next, as
 /// when names are resolved for each connection by a server that turns its answers (DNS round robin).
@@ -8,6 +12,16 @@ use std::net::SocketAddr;
 pub struct Endpoints {
     addresses: Vec<SocketAddr>,
     next: usize,
+    unix: Option<PathBuf>,
+}
+
+/// The end of one new connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint<'a> {
+    /// An address and a port.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(&'a Path),
 }
 
 impl Endpoints {
@@ -17,14 +31,43 @@ impl Endpoints {
     /// Without any address.
     pub fn new(addresses: Vec<SocketAddr>) -> Self {
         assert!(!addresses.is_empty(), "a server has at least one address");
-        Endpoints { addresses, next: 0 }
+        Endpoints { addresses, next: 0, unix: None }
     }
 
-    /// The address for a new connection.
-    pub fn take(&mut self) -> SocketAddr {
+    /// A Unix socket.
+    pub fn unix(path: PathBuf) -> Self {
+        Endpoints { addresses: Vec::new(), next: 0, unix: Some(path) }
+    }
+
+    /// The end for a new connection.
+    pub fn take(&mut self) -> Endpoint<'_> {
+        if let Some(path) = &self.unix {
+            return Endpoint::Unix(path);
+        }
         let address = self.addresses[self.next];
         self.next = (self.next + 1) % self.addresses.len();
-        address
+        Endpoint::Tcp(address)
+    }
+}
+
+impl Endpoint<'_> {
+    /// Starts connecting, over TCP from the address that `source` has for the server's.
+    ///
+    /// # Errors
+    /// Those of [`TcpSocket::connect`] and [`TcpSocket::connect_unix`].
+    pub fn connect(self, source: impl FnOnce(IpAddr) -> Option<IpAddr>) -> io::Result<TcpSocket> {
+        match self {
+            Endpoint::Tcp(server) => TcpSocket::connect(source(server.ip()), server),
+            Endpoint::Unix(path) => TcpSocket::connect_unix(path),
+        }
+    }
+
+    /// The server's address, where it has one.
+    pub fn ip(self) -> Option<IpAddr> {
+        match self {
+            Endpoint::Tcp(server) => Some(server.ip()),
+            Endpoint::Unix(_) => None,
+        }
     }
 }
 
@@ -36,7 +79,14 @@ mod tests {
     fn addresses_are_taken_in_turn() {
         let both: Vec<SocketAddr> = vec!["192.0.2.1:80".parse().unwrap(), "192.0.2.2:80".parse().unwrap()];
         let mut endpoints = Endpoints::new(both.clone());
-        let taken: Vec<SocketAddr> = (0..5).map(|_| endpoints.take()).collect();
-        assert_eq!(taken, [both[0], both[1], both[0], both[1], both[0]]);
+        let taken: Vec<Option<IpAddr>> = (0..5).map(|_| endpoints.take().ip()).collect();
+        assert_eq!(taken, [0, 1, 0, 1, 0].map(|place: usize| Some(both[place].ip())));
+    }
+
+    #[test]
+    fn a_unix_socket_is_always_the_same() {
+        let mut endpoints = Endpoints::unix("/run/s".into());
+        assert_eq!(endpoints.take(), Endpoint::Unix(Path::new("/run/s")));
+        assert_eq!(endpoints.take().ip(), None);
     }
 }

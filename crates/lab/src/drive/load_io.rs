@@ -2,20 +2,24 @@
 
 mod ring;
 mod secure;
+mod streams;
+mod tunnel;
 
 use std::io;
 use std::net::IpAddr;
 
 use ledger::FailureCause;
-use load::{Action, ConnectionKey, LevelSampler, Live, Load};
+use load::{Action, ConnectionKey, LaneSampler, Live, Load};
 use sys::clock::Clock;
 use sys::epoll::Event;
 use sys::socket::{Read, TcpSocket};
 use units::Timestamp;
 
 use super::endpoints::Endpoints;
+use super::h2::{Http2, News};
 use super::poller::Poller;
 use super::tls::{Session, Tls};
+use super::tunnel::{Tunnel, Tunnelling};
 use crate::recorder::{Called, Handover};
 
 /// One read takes at most so much: a response of usual size in one call; the rest of a larger one is thrown away unread.
@@ -25,8 +29,9 @@ const DISCARD_FROM: u64 = 4 << 10;
 /// Reads of one connection before the others have their turn.
 const READS_PER_VISIT: usize = 4;
 
-/// Actions carried out before the loop looks at packets and answers again: connecting takes 5 to 10 us, and far more
-/// where ports are scarce.
+/// Actions carried out before the loop looks at packets and answers again. A connect, which takes 5 to 25 us and far
+/// more where ports are scarce, is the last: answers that are read first free connections, and the next request may
+/// need none of its own.
 const ACTIONS_PER_VISIT: usize = 64;
 
 /// Chooses a client's source address towards a server's address.
@@ -47,6 +52,16 @@ pub struct LoadIo {
     more: bool,
     /// For secure targets.
     tls: Option<Tls>,
+    /// For secure targets behind a proxy.
+    tunnelling: Option<Tunnelling>,
+    /// Connections carry streams.
+    http2: bool,
+    /// Connections whose HTTP/2 has something to do.
+    stirred: Vec<ConnectionKey>,
+    /// Room for what HTTP/2 tells.
+    news: Vec<News>,
+    /// Room for what is to be sealed, or a head to be told.
+    plain: Vec<u8>,
     /// Sockets that a ring is still to close, and whether operations on them are under way.
     closing: Vec<(TcpSocket, bool)>,
     /// Requests queued in a ring, not yet handed to the kernel, and their lengths.
@@ -60,7 +75,11 @@ struct Socket {
     key: ConnectionKey,
     tcp: TcpSocket,
     client: u32,
+    /// Index into [`Load::targets`].
+    target: usize,
     connecting: bool,
+    /// It is a Unix socket, of which nothing can be thrown away unread.
+    unix: bool,
     /// A ring receives on it.
     receiving: bool,
     /// A ring waits for room to send on it, or sends what did not fit.
@@ -69,6 +88,10 @@ struct Socket {
     request: usize,
     /// From the connection being established, where there is TLS.
     session: Option<Box<Session>>,
+    /// Until the proxy has made it.
+    tunnel: Option<Box<Tunnel>>,
+    /// From when it can carry streams.
+    http2: Option<Box<Http2>>,
 }
 
 impl LoadIo {
@@ -92,6 +115,11 @@ impl LoadIo {
             again: Vec::new(),
             more: false,
             tls: None,
+            tunnelling: None,
+            http2: false,
+            stirred: Vec::new(),
+            news: Vec::new(),
+            plain: Vec::new(),
             closing: Vec::new(),
             queued: Vec::new(),
             on_ring: false,
@@ -101,7 +129,7 @@ impl LoadIo {
 
     /// Lets the core act on the time, and does what it asks. `sampler` sees the levels before each change: a request
     /// may begin and end within one turn.
-    pub fn turn(&mut self, sampler: &mut LevelSampler, poller: &mut Poller, clock: &Clock) {
+    pub fn turn(&mut self, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
         self.on_ring = poller.ring().is_some();
         self.taken_in = 0;
         let now = clock.now();
@@ -117,7 +145,7 @@ impl LoadIo {
     }
 
     /// A connection's descriptor is ready.
-    pub fn ready(&mut self, event: &Event, sampler: &mut LevelSampler, poller: &mut Poller, clock: &Clock) {
+    pub fn ready(&mut self, event: &Event, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
         // Until now the levels were those before this event.
         sampler.sample(clock.now(), self.load.live());
         let key = ConnectionKey::from_token(event.token());
@@ -129,28 +157,30 @@ impl LoadIo {
                         socket.connecting = false;
                         self.load.handle_connected(clock.now(), key);
                         if self.load.wants_handshake(key) {
-                            self.begin_handshake(key, clock);
+                            self.begin_tunnel(key, clock);
+                        } else {
+                            self.begin_streams(key);
                         }
                     }
                     Err(error) => {
                         self.drop_failed(key, connect_cause(&error), clock);
-                        return self.act(sampler, poller, clock);
+                        return self.follow_up(sampler, poller, clock);
                     }
                 }
             } else {
                 self.send_rest(key, clock);
             }
-            self.act(sampler, poller, clock);
+            self.follow_up(sampler, poller, clock);
         }
         if event.readable() {
             self.read(key, clock);
-            self.act(sampler, poller, clock);
+            self.follow_up(sampler, poller, clock);
         }
     }
 
-    /// Whether no target is secured.
+    /// Whether no target is secured, and connections carry one request at a time.
     pub fn is_plain(&self) -> bool {
-        self.tls.is_none()
+        self.tls.is_none() && !self.http2
     }
 
     /// When the core next wants to be asked.
@@ -173,6 +203,11 @@ impl LoadIo {
         self.load.measured()
     }
 
+    /// The measured phase ends at `at`, a moment to come.
+    pub fn end_at(&mut self, at: Timestamp) {
+        self.load.end_at(at);
+    }
+
     /// Ends the measured phase.
     pub fn stop(&mut self, now: Timestamp) {
         self.load.stop(now);
@@ -189,40 +224,65 @@ impl LoadIo {
     }
 
     /// Hands finished records to the recorder.
-    pub fn flush(&mut self, sampler: &LevelSampler, now: Timestamp) {
+    pub fn flush(&mut self, sampler: &mut LaneSampler) {
         if let Some(handover) = &mut self.handover {
-            handover.pass(&mut self.load, sampler, now);
+            handover.pass(&mut self.load, sampler);
         }
     }
 
-    /// Hands over the rest and lets the recorder end; returns the core and how many records were lost.
-    pub fn into_load(mut self) -> (Load, u64) {
-        let lost = self.handover.take().map_or(0, |handover| handover.finish(&mut self.load));
-        (self.load, lost)
+    /// Hands over the rest, with the levels up to `now`; returns the core.
+    pub fn into_load(mut self, sampler: &mut LaneSampler, now: Timestamp) -> Load {
+        if let Some(handover) = self.handover.take() {
+            handover.finish(&mut self.load, sampler, now);
+        }
+        self.load
     }
 
-    fn act(&mut self, sampler: &mut LevelSampler, poller: &mut Poller, clock: &Clock) {
-        self.more = !self.act_once(sampler, poller, clock);
+    fn act(&mut self, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
+        self.more = !self.act_once(true, sampler, poller, clock);
+        self.let_streams_work(sampler, poller, clock);
         self.hand_over(poller, clock);
     }
 
-    /// Does what the core asks, at most so much; true if that was all.
-    fn act_once(&mut self, sampler: &mut LevelSampler, poller: &mut Poller, clock: &Clock) -> bool {
-        for _ in 0..ACTIONS_PER_VISIT {
+    /// Does what follows from an answer, and nothing new: more answers may be waiting to be read.
+    fn follow_up(&mut self, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
+        self.more |= !self.act_once(false, sampler, poller, clock);
+        self.let_streams_work(sampler, poller, clock);
+        self.hand_over(poller, clock);
+    }
+
+    /// Writes what was opened on connections with streams, and does what follows from it.
+    fn let_streams_work(&mut self, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
+        while !self.stirred.is_empty() {
+            self.advance_stirred(clock);
+            self.more |= !self.act_once(false, sampler, poller, clock);
+        }
+    }
+
+    /// Does what the core asks, at most so much; true if that was all. `anew`: also for requests that wait for a connection.
+    fn act_once(&mut self, anew: bool, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) -> bool {
+        let mut carried_out = 0;
+        while carried_out < ACTIONS_PER_VISIT {
             let now = clock.now();
             sampler.sample(now, self.load.live());
-            let Some(action) = self.load.poll_action(now) else { return true };
+            let action = if anew { self.load.poll_action(now) } else { self.load.poll_follow_up(now) };
+            let Some(action) = action else { return true };
+            carried_out += 1;
             match action {
                 Action::Connect { key, client, target } => {
+                    carried_out = ACTIONS_PER_VISIT;
                     let server = self.servers[target].take();
-                    let outcome = TcpSocket::connect((self.source)(client, server.ip()), server).and_then(|tcp| {
+                    let outcome = server.connect(|address| (self.source)(client, address)).and_then(|tcp| {
                         poller.watch_connecting(&tcp, key)?;
                         Ok(tcp)
                     });
+                    let address = server.ip();
                     match outcome {
                         Ok(tcp) => {
-                            self.note_port(key, client, server.ip(), &tcp);
-                            self.open(key, client, tcp);
+                            if let Some(address) = address {
+                                self.note_port(key, client, address, &tcp);
+                            }
+                            self.open(key, client, target, tcp, address.is_none());
                         }
                         // The core answers with a Close, as for every connection it asked for.
                         Err(error) => self.load.handle_failure(clock.now(), key, connect_cause(&error)),
@@ -255,6 +315,20 @@ impl LoadIo {
                         Err(error) => self.drop_failed(key, stream_cause(&error), clock),
                     }
                 }
+                Action::Open { key, stream, head, body, .. } => {
+                    let Some(Some(Socket { http2: Some(http2), .. })) = self.sockets.get_mut(key.index()) else {
+                        continue;
+                    };
+                    let number = http2.open(stream, head.as_http(), body);
+                    self.note_opened(key, stream, number, clock);
+                }
+                Action::Reset { key, number } => {
+                    let Some(Some(Socket { http2: Some(http2), .. })) = self.sockets.get_mut(key.index()) else {
+                        continue;
+                    };
+                    http2.reset(number);
+                    self.stir(key);
+                }
                 Action::Close { key } => {
                     if let Some(Some(Socket { session: Some(session), tcp, .. })) = self.sockets.get_mut(key.index()) {
                         session.say_goodbye(tcp);
@@ -268,6 +342,14 @@ impl LoadIo {
 
     fn send_rest(&mut self, key: ConnectionKey, clock: &Clock) {
         let Some(Some(socket)) = self.sockets.get(key.index()) else { return };
+        if socket.tunnel.is_some() {
+            return self.write_tunnel(key, clock);
+        }
+        if socket.http2.is_some() {
+            // There is room for what h2 could not say, and then perhaps to read on.
+            self.advance(key, clock);
+            return self.read(key, clock);
+        }
         if socket.session.is_some() {
             return self.send_sealed(key, clock);
         }
@@ -287,12 +369,19 @@ impl LoadIo {
             else {
                 return;
             };
+            if socket.tunnel.is_some() && !self.read_tunnel(key, clock) {
+                return;
+            }
+            let Some(Some(socket)) = self.sockets.get(key.index()) else { return };
             if socket.session.is_some() {
                 return self.read_sealed(key, clock);
             }
+            if socket.http2.is_some() {
+                return self.read_streams(key, clock);
+            }
             // Bytes that are certainly a body's are counted, not copied.
             let discardable = self.load.discardable(key);
-            let discard = discardable >= DISCARD_FROM;
+            let discard = discardable >= DISCARD_FROM && !socket.unix;
             let outcome = if discard {
                 socket.tcp.discard(usize::try_from(discardable).unwrap_or(usize::MAX))
             } else {
@@ -326,7 +415,7 @@ impl LoadIo {
         }
     }
 
-    fn open(&mut self, key: ConnectionKey, client: u32, tcp: TcpSocket) {
+    fn open(&mut self, key: ConnectionKey, client: u32, target: usize, tcp: TcpSocket, unix: bool) {
         if self.sockets.len() <= key.index() {
             self.sockets.resize_with(key.index() + 1, || None);
         }
@@ -334,11 +423,15 @@ impl LoadIo {
             key,
             tcp,
             client,
+            target,
             connecting: true,
+            unix,
             receiving: false,
             sending: false,
             request: 0,
             session: None,
+            tunnel: None,
+            http2: None,
         });
     }
 
@@ -362,7 +455,8 @@ impl LoadIo {
 /// Why a connect failed.
 fn connect_cause(error: &io::Error) -> FailureCause {
     match error.raw_os_error() {
-        Some(libc::ECONNREFUSED) => FailureCause::ConnectRefused,
+        // EAGAIN: the queue of a Unix socket is full.
+        Some(libc::ECONNREFUSED | libc::EAGAIN) => FailureCause::ConnectRefused,
         Some(libc::ETIMEDOUT) => FailureCause::ConnectTimeout,
         Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE) => FailureCause::NoPorts,
         Some(libc::EMFILE | libc::ENFILE) => FailureCause::NoDescriptors,

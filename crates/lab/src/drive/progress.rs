@@ -24,6 +24,7 @@ pub struct Progress {
     phase: AtomicU32,
     measured_end: AtomicU64,
     asked: AtomicU32,
+    stop_at: AtomicU64,
     gave_up: AtomicBool,
     offered: AtomicU64,
     completed: AtomicU64,
@@ -58,6 +59,7 @@ impl Default for Progress {
             phase: AtomicU32::new(0),
             measured_end: AtomicU64::new(u64::MAX),
             asked: AtomicU32::new(0),
+            stop_at: AtomicU64::new(u64::MAX),
             gave_up: AtomicBool::new(false),
             offered: AtomicU64::new(0),
             completed: AtomicU64::new(0),
@@ -96,10 +98,19 @@ impl Progress {
         }
     }
 
-    /// Asks the loop to end: 1 ends the measured phase, 2 and more everything at once. Make the loop's stop
-    /// descriptor readable afterwards.
-    pub fn ask(&self, times: u32) {
+    /// Asks the loop to end: 1 ends the measured phase at `at`, 2 and more everything at once. Only the first moment
+    /// counts: it is the same for every lane of a run. Make the loop's stop descriptor readable afterwards.
+    pub fn ask(&self, times: u32, at: Timestamp) {
+        let at = at.as_nanos().min(u64::MAX - 1);
+        // Whoever asked before named the moment.
+        let _ = self.stop_at.compare_exchange(u64::MAX, at, Ordering::AcqRel, Ordering::Acquire);
         self.asked.fetch_max(times, Ordering::Release);
+    }
+
+    /// When the measured phase was asked to end, if it was.
+    pub fn stop_at(&self) -> Option<Timestamp> {
+        let at = self.stop_at.load(Ordering::Acquire);
+        (at != u64::MAX).then_some(Timestamp::from_nanos(at))
     }
 
     /// What was asked.
@@ -109,7 +120,7 @@ impl Progress {
 
     /// Notes whether the loop ended the measured phase by itself because the backlog had grown beyond hope.
     pub fn give_up(&self, hopeless: bool) {
-        self.gave_up.store(hopeless, Ordering::Release);
+        self.gave_up.fetch_or(hopeless, Ordering::AcqRel);
     }
 
     /// Whether it did.
@@ -125,6 +136,19 @@ impl Progress {
         self.in_flight.store(live.in_flight, Ordering::Relaxed);
         self.connections.store(live.connections, Ordering::Relaxed);
         self.backlog.store(live.backlog, Ordering::Relaxed);
+    }
+
+    /// The loop's counters, as far as they are stored.
+    pub fn live(&self) -> Live {
+        Live {
+            offered: self.offered.load(Ordering::Relaxed),
+            completed: self.completed.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            connections: self.connections.load(Ordering::Relaxed),
+            backlog: self.backlog.load(Ordering::Relaxed),
+            ..Live::default()
+        }
     }
 
     /// All of it.

@@ -19,6 +19,7 @@ mod trust;
 use std::sync::Arc;
 
 use ledger::{FailureCause, document};
+use load::Target;
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls_pki_types::ServerName;
@@ -35,9 +36,13 @@ pub struct Tls {
     common: Arc<ClientConfig>,
     /// Whether clients remember their sessions.
     resumption: bool,
-    /// The configuration of each client that has connected.
+    /// The plan says which name, whatever the target.
+    named: bool,
+    /// The configuration of each client that has connected, by target.
     clients: Vec<Option<Arc<ClientConfig>>>,
     name: ServerName<'static>,
+    /// By target, where they have names of their own.
+    names: Vec<ServerName<'static>>,
     facts: Facts,
 }
 
@@ -51,12 +56,41 @@ impl Tls {
         let trust = config::trust(plan);
         let facts = Facts::new(name.to_str().into_owned(), trust);
         let common = Arc::new(config::client(plan)?);
-        Ok(Tls { common, resumption: plan.resumption, clients: Vec::new(), name, facts })
+        let named = plan.sni.is_some();
+        Ok(Tls { common, named, resumption: plan.resumption, clients: Vec::new(), name, names: Vec::new(), facts })
     }
 
-    /// A session for a new connection of a client.
-    pub(crate) fn session(&mut self, client: u32) -> Result<Session, rustls::Error> {
-        Session::new(self.client(client), self.name.clone())
+    /// The same for several targets, each by its own name, unless the plan has one for all.
+    pub(crate) fn of_targets(mut self, targets: &[Target]) -> Self {
+        let one = (targets.len() < 2 || self.named).then(|| self.name.clone());
+        let own = |target: &Target| ServerName::try_from(target.host.clone()).ok();
+        let name = |target| one.clone().or_else(|| own(target)).unwrap_or_else(|| self.name.clone());
+        self.names = targets.iter().map(name).collect();
+        self
+    }
+
+    /// Whether ALPN has chosen HTTP/2; why not, the first time in words.
+    pub(crate) fn speaks_http2(&mut self, session: &Session) -> bool {
+        let (_, settled) = session.settled();
+        let spoken = settled.alpn.as_deref() == Some(b"h2");
+        if !spoken {
+            let chosen = settled.alpn.map(|chosen| String::from_utf8_lossy(&chosen).into_owned());
+            self.facts.failed_with(|| match chosen {
+                Some(chosen) => format!(
+                    "the server chose {chosen} by ALPN, and not h2: it speaks no HTTP/2 here; ask with --http 1.1"
+                ),
+                None => {
+                    "the server chose nothing by ALPN, and not h2: it speaks no HTTP/2 here; ask with --http 1.1".into()
+                }
+            });
+        }
+        spoken
+    }
+
+    /// A session for a new connection of a client to a target.
+    pub(crate) fn session(&mut self, client: u32, target: usize) -> Result<Session, rustls::Error> {
+        let name = self.names.get(target).unwrap_or(&self.name).clone();
+        Session::new(self.client(client, target), name)
     }
 
     /// The handshake of a session is finished.
@@ -86,11 +120,12 @@ impl Tls {
         self.facts.document()
     }
 
-    fn client(&mut self, client: u32) -> Arc<ClientConfig> {
+    fn client(&mut self, client: u32, target: usize) -> Arc<ClientConfig> {
         if !self.resumption {
             return Arc::clone(&self.common);
         }
-        let index = client as usize;
+        // A ticket is good for the host that gave it.
+        let index = client as usize * self.names.len().max(1) + target;
         if self.clients.len() <= index {
             self.clients.resize(index + 1, None);
         }

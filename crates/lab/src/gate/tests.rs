@@ -27,7 +27,7 @@ struct Case {
     seconds: Vec<f64>,
     mistaken_drops: Option<Mistaken>,
     cap_hits: u64,
-    records_lost: u64,
+    table: Option<crate::recorder::Kept>,
     store_error: Option<&'static str>,
     server_ended: Option<&'static str>,
     gave_up: bool,
@@ -119,7 +119,7 @@ impl Case {
             seconds: vec![10.0; 10],
             mistaken_drops: Some(Mistaken::default()),
             cap_hits: 0,
-            records_lost: 0,
+            table: Some(crate::recorder::Kept { rows: 1000, one_in: 1 }),
             store_error: None,
             server_ended: None,
             gave_up: false,
@@ -141,7 +141,7 @@ impl Case {
                 in_flight_by_second: &self.seconds,
                 mistaken_drops: self.mistaken_drops.clone(),
                 cap_hits: self.cap_hits,
-                records_lost: self.records_lost,
+                table: self.table,
                 store_error: self.store_error,
                 server_ended: self.server_ended,
                 gave_up: self.gave_up,
@@ -260,10 +260,33 @@ fn what_only_casts_doubt_is_suspect() {
         case.load().status = [("200".to_owned(), 989), ("404".to_owned(), 11)].into();
     });
     let mut case = Case::good();
-    case.records_lost = 1;
+    case.table = Some(crate::recorder::Kept { rows: 500, one_in: 2 });
     assert_eq!((case.state("records_kept"), case.judge().verdict), (CheckState::Failed, Verdict::Suspect));
     suspect("records_kept", |case| case.store_error = Some("write: No space left on device"));
     suspect("machine_undisturbed", |case| case.document.run.host.steal_share = Some(0.101));
+}
+
+#[test]
+fn what_the_plan_calls_good_is_good() {
+    let state = |status: &str, change: fn(&mut crate::plan::LoadPlan)| {
+        let mut case = Case::good();
+        change(&mut case.plan.load);
+        case.load().status = [("200".to_owned(), 500), (status.to_owned(), 500)].into();
+        case.state("responses_good")
+    };
+    for status in ["302", "404"] {
+        assert_eq!(state(status, |_| {}), CheckState::Failed);
+    }
+    assert_eq!(state("302", |load| load.redirects = 1), CheckState::Ok);
+    assert_eq!(state("404", |load| load.redirects = 1), CheckState::Failed);
+    let said: fn(&mut crate::plan::LoadPlan) = |load| {
+        load.expect = Some(crate::plan::ExpectPlan { status: "404".parse().ok(), ..Default::default() });
+    };
+    assert_eq!(state("404", said), CheckState::Ok);
+    let of_bodies: fn(&mut crate::plan::LoadPlan) = |load| {
+        load.expect = Some(crate::plan::ExpectPlan { body_is: Some("x".into()), ..Default::default() });
+    };
+    assert_eq!(state("404", of_bodies), CheckState::Failed);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::draft::Draft;
 use super::little::{self, Sampled};
 use super::{Evidence, HANDSHAKES_MIN, RTT_ERROR_NS, RTT_ERROR_P99_NS};
 use crate::agreement::Agreed;
-use crate::plan::{Plan, WatchAt};
+use crate::plan::{HttpVersion, Plan, WatchAt};
 use crate::watching::Watched;
 use crate::wire_book::WireFigures;
 
@@ -44,12 +44,12 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         kept_up(wire),
         clock_stood(wire),
         requests_agree(wire, evidence),
-        connections_agree(wire, evidence),
+        connections_agree(wire),
         service_times_agree(wire, evidence),
         service_time_tail_agrees(wire, evidence),
         rtt_at_server(wire, evidence),
         rtt_tail_at_server(wire, evidence),
-        little_of_requests(wire, evidence.plan.load.secure()),
+        little_of_requests(wire, unread(evidence.plan)),
         little_of_connections(wire),
         path_from_outside(document, evidence),
     ]
@@ -62,7 +62,7 @@ pub fn capture_checks(wire: Option<&WireEvidence<'_>>) -> Vec<Check> {
         capture_whole(wire),
         kept_up(wire),
         clock_stood(wire),
-        little_of_requests(wire, false),
+        little_of_requests(wire, None),
         little_of_connections(wire),
     ]
 }
@@ -129,7 +129,7 @@ fn clock_stood(wire: Wire<'_>) -> Check {
 
 fn requests_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
     let check = Draft::new("witnesses_agree_requests", Weight::Invalid, "requests");
-    let agreed = match compared(wire, evidence).and_then(|both| readable(evidence).map(|()| both)) {
+    let agreed = match compared(wire).and_then(|both| readable(evidence).map(|()| both)) {
         Ok((_, agreed)) => agreed,
         Err(reason) => return reason.end(check),
     };
@@ -150,9 +150,9 @@ fn requests_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
     )
 }
 
-fn connections_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
+fn connections_agree(wire: Wire<'_>) -> Check {
     let check = Draft::new("witnesses_agree_connections", Weight::Invalid, "connections");
-    match compared(wire, evidence) {
+    match compared(wire) {
         Err(reason) => reason.end(check),
         Ok((_, agreed)) => check.at_most(
             agreed.connections_unaccounted() as f64,
@@ -233,10 +233,10 @@ fn rtt_tail_at_server(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
     }
 }
 
-fn little_of_requests(wire: Wire<'_>, sealed: bool) -> Check {
+fn little_of_requests(wire: Wire<'_>, unread: Option<&str>) -> Check {
     let check = Draft::new("littles_law_wire_requests", Weight::Invalid, "ratio");
-    if sealed && wire.is_ok() {
-        return check.not_applicable(SEALED);
+    if let (Some(why), true) = (unread, wire.is_ok()) {
+        return check.not_applicable(why);
     }
     let evidence = match whole(wire) {
         Ok(evidence) => evidence,
@@ -336,10 +336,10 @@ fn whole(wire: Wire<'_>) -> Result<&WireEvidence<'_>, Reason> {
 }
 
 /// Both witnesses.
-fn compared<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<(&'a WireEvidence<'a>, &'a Agreed), Reason> {
+fn compared(wire: Wire<'_>) -> Result<(&WireEvidence<'_>, &Agreed), Reason> {
     let wire = whole(wire)?;
     let agreed = wire.figures.agreed.as_ref().ok_or_else(|| Reason::DoesNotApply("there is no load".into()))?;
-    if agreed.overflowed || evidence.records_lost > 0 {
+    if agreed.overflowed {
         return Err(Reason::CouldNotRun(
             "one witness was so far behind the other that records were thrown away".into(),
         ));
@@ -349,15 +349,25 @@ fn compared<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<(&'a WireEvid
 
 /// Whether the wire can read what the load asks and gets.
 fn readable(evidence: &Evidence<'_>) -> Result<(), Reason> {
-    if evidence.plan.load.secure() { Err(Reason::DoesNotApply(SEALED.into())) } else { Ok(()) }
+    unread(evidence.plan).map_or(Ok(()), |why| Err(Reason::DoesNotApply(why.into())))
 }
 
-/// Why the wire has nothing to say of requests.
+/// Why the wire has nothing to say of requests, where it has not.
+fn unread(plan: &Plan) -> Option<&'static str> {
+    match &plan.load {
+        load if load.secure() => Some(SEALED),
+        load if load.http == HttpVersion::Http2 => Some(FRAMED),
+        _ => None,
+    }
+}
+
+/// The watch pairs requests and responses of HTTP/1.
+const FRAMED: &str = "requests and responses are streams of HTTP/2, which the wire's witness does not take apart: connections and round trips are compared all the same";
 const SEALED: &str = "requests and responses are inside TLS, where the wire cannot read them: connections and round trips are compared all the same";
 
 /// Both witnesses, where times can be held against distances.
 fn timed<'a>(wire: Wire<'a>, evidence: &Evidence<'_>) -> Result<&'a Agreed, Reason> {
-    let (_, agreed) = compared(wire, evidence)?;
+    let (_, agreed) = compared(wire)?;
     readable(evidence)?;
     if evidence.only_delays {
         Ok(agreed)

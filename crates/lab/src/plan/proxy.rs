@@ -4,10 +4,13 @@ use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-/// Where a proxy listens, `HOST:PORT`. Clients connect there and put the whole URL on the request line; the URL's host is
-/// the proxy's to find.
+/// Where a proxy listens, `HOST:PORT`, or `USER:PASSWORD@HOST:PORT` for one that wants to know who asks (basic
+/// authentication). Clients connect there and put the whole URL on the request line, or for https ask for a tunnel with
+/// CONNECT; the URL's host is the proxy's to find.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Proxy {
@@ -15,25 +18,43 @@ pub struct Proxy {
     pub host: String,
     /// 1 to 65535.
     pub port: u16,
+    /// `USER:PASSWORD`, as typed. It stands in the plan that is kept with the run.
+    pub user: Option<String>,
+}
+
+impl Proxy {
+    /// Value of the Proxy-Authorization header (RFC 7617), where there is to be one.
+    pub fn authorization(&self) -> Option<String> {
+        self.user.as_ref().map(|user| format!("Basic {}", STANDARD.encode(user)))
+    }
 }
 
 impl FromStr for Proxy {
     type Err = String;
 
-    /// `proxy.example:3128`, `[2001:db8::1]:3128`; `http://` in front and `/` behind are let pass.
+    /// `proxy.example:3128`, `[2001:db8::1]:3128`, `user:password@proxy.example:3128`; `http://` in front and `/` behind
+    /// are let pass.
     fn from_str(typed: &str) -> Result<Self, String> {
-        let wanted = || format!("`{typed}` is no proxy: HOST:PORT is wanted, such as proxy.example:3128");
         let bare = typed.trim().strip_prefix("http://").unwrap_or(typed.trim());
         let bare = bare.strip_suffix('/').unwrap_or(bare);
+        let (user, bare) = bare.rsplit_once('@').map_or((None, bare), |(user, bare)| (Some(user), bare));
+        // The password stays out of messages.
+        let wanted = || format!("`{bare}` is no proxy: HOST:PORT is wanted, such as proxy.example:3128");
+        if user.is_some_and(|user| !user.contains(':') || user.starts_with(':') || user.chars().any(char::is_control)) {
+            return Err("before the @ of a proxy USER:PASSWORD is wanted".into());
+        }
+        let user = user.map(str::to_owned);
         if let Ok(SocketAddr::V6(address)) = bare.parse::<SocketAddr>()
             && address.port() != 0
         {
-            return Ok(Proxy { host: address.ip().to_string(), port: address.port() });
+            return Ok(Proxy { host: address.ip().to_string(), port: address.port(), user });
         }
         let (host, port) = bare.split_once(':').ok_or_else(wanted)?;
         let usual = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         match port.parse::<u16>() {
-            Ok(port @ 1..) if !host.is_empty() && host.chars().all(usual) => Ok(Proxy { host: host.to_owned(), port }),
+            Ok(port @ 1..) if !host.is_empty() && host.chars().all(usual) => {
+                Ok(Proxy { host: host.to_owned(), port, user })
+            }
             _ => Err(wanted()),
         }
     }
@@ -55,6 +76,9 @@ impl From<Proxy> for String {
 
 impl fmt::Display for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
         if self.host.parse::<Ipv6Addr>().is_ok() {
             write!(f, "[{}]:{}", self.host, self.port)
         } else {
@@ -73,6 +97,14 @@ mod tests {
         assert_eq!(read("proxy.example:3128").unwrap(), "proxy.example:3128");
         assert_eq!(read("http://127.0.0.1:8080/").unwrap(), "127.0.0.1:8080");
         assert_eq!(read("[2001:db8::1]:65535").unwrap(), "[2001:db8::1]:65535");
+        let known = "http://me:p@ss@proxy.example:3128".parse::<Proxy>().unwrap();
+        assert_eq!((known.host.as_str(), known.port, known.user.as_deref()), ("proxy.example", 3128, Some("me:p@ss")));
+        assert_eq!(known.to_string().parse::<Proxy>().unwrap(), known);
+        assert_eq!(
+            "Aladdin:open sesame@p:1".parse::<Proxy>().unwrap().authorization().unwrap(),
+            "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="
+        );
+        assert!("me@p:1".parse::<Proxy>().unwrap_err().contains("USER:PASSWORD"));
         for bad in
             ["", "proxy", ":80", "proxy:", "proxy:0", "proxy:65536", "[::1]:0", "::1:80", "a b:80", "https://p:1"]
         {

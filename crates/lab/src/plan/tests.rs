@@ -18,13 +18,30 @@ fn bit_rate() -> impl Strategy<Value = BitRate> {
     (1u64..1_000_000_000_000).prop_filter_map("in range", BitRate::from_bits_per_second)
 }
 
+fn arrival_kind() -> impl Strategy<Value = ArrivalKind> {
+    let bursts = (1.0f64..1.5, 1u64..1000, 1000u64..5000).prop_map(|(factor, on, off)| {
+        ArrivalKind::Bursts(BurstsPlan { factor, on: Duration::from_millis(on), off: Duration::from_millis(off) })
+    });
+    let similar = (1u32..10_000, 1.05f64..1.95, time(), time())
+        .prop_map(|(sources, alpha, on, off)| ArrivalKind::SelfSimilar(SelfSimilarPlan { sources, alpha, on, off }));
+    prop_oneof![Just(ArrivalKind::Constant), Just(ArrivalKind::Poisson), bursts, similar]
+}
+
+fn url() -> impl Strategy<Value = String> {
+    "http://([a-z]{1,8}|\\[2001:db8::1\\])(:[1-9][0-9]{0,3})?(/[a-z0-9?=&#%.]{0,20}|/u/\\{client\\}\\?\\{\\{x)?"
+}
+
+fn header() -> impl Strategy<Value = String> {
+    "X-[a-z]{1,5}: [^\\p{C}{}]{0,20}(\\{random 1\\.\\.6\\})?"
+}
+
 fn load() -> impl Strategy<Value = LoadPlan> {
     let method = prop::sample::select(&Method::ALL[..]);
     let http = prop_oneof![Just(HttpVersion::Http10), Just(HttpVersion::Http11)];
     let rate = (1e-6f64..1e9).prop_filter_map("in range", RequestRate::from_per_second);
-    let arrivals = prop_oneof![Just(ArrivalKind::Constant), Just(ArrivalKind::Poisson)];
+    let arrivals = arrival_kind();
     let what =
-        (".{0,40}", method, option::of("[^\\x00]{1,20}"), prop::collection::vec(".{0,20}", 0..3), http, any::<bool>());
+        (url(), method, option::of("[^\\x00]{1,20}"), prop::collection::vec(header(), 0..3), http, any::<bool>());
     let how_much =
         (option::of(rate), arrivals, option::of(1u32..100_000), 1u32..60_000, option::of(1u64..), option::of(time()));
     (what, how_much, [time(), time(), time()]).prop_map(|(what, how_much, [warmup, connect_timeout, timeout])| {
@@ -48,6 +65,7 @@ fn load() -> impl Strategy<Value = LoadPlan> {
             connect_timeout,
             timeout,
             tls: None,
+            ..LoadPlan::get("")
         }
     })
 }
@@ -184,7 +202,17 @@ fn plan() -> impl Strategy<Value = Plan> {
             let slo = slo.map(|typed| typed.parse().unwrap());
             let addresses = if load.proxy.is_none() { target.addresses } else { Vec::new() };
             let target = TargetPlan { addresses, ..target };
-            Plan { name, seed, load, path, server, target, watch, host: HostPlan { wait, engine, placement }, slo }
+            Plan {
+                name,
+                seed,
+                load,
+                path,
+                server,
+                target,
+                watch,
+                host: HostPlan { wait, engine, placement, threads: 1 + seed as u32 % 4 },
+                slo,
+            }
         },
     )
 }

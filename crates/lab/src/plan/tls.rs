@@ -73,6 +73,8 @@ pub enum Alpn {
     Http11,
     /// `http/1.0`.
     Http10,
+    /// `h2`: HTTP/2.
+    H2,
     /// The extension is not sent.
     None,
 }
@@ -83,6 +85,7 @@ impl Alpn {
         match self {
             Alpn::Http11 => "http/1.1",
             Alpn::Http10 => "http/1.0",
+            Alpn::H2 => "h2",
             Alpn::None => "none",
         }
     }
@@ -96,10 +99,8 @@ impl std::str::FromStr for Alpn {
             "http/1.1" => Ok(Alpn::Http11),
             "http/1.0" => Ok(Alpn::Http10),
             "none" => Ok(Alpn::None),
-            "h2" => {
-                Err("h2 is HTTP/2, which comes with a later version; http/1.1, http/1.0 and none are spoken".into())
-            }
-            _ => Err(format!("`{typed}` is no protocol that is spoken here; write http/1.1, http/1.0 or none")),
+            "h2" => Ok(Alpn::H2),
+            _ => Err(format!("`{typed}` is no protocol that is spoken here; write http/1.1, http/1.0, h2 or none")),
         }
     }
 }
@@ -121,14 +122,16 @@ impl From<Alpn> for String {
 impl LoadPlan {
     /// Whether the URL asks for TLS.
     pub fn secure(&self) -> bool {
-        Target::parse(&self.url).is_ok_and(|target| target.secure)
+        let https = |url: &String| url.trim_start().get(..6).is_some_and(|front| front.eq_ignore_ascii_case("https:"));
+        self.stated_urls().iter().any(https)
     }
 
-    /// Writes the defaults of TLS out where the URL asks for it.
+    /// Writes the defaults of TLS, and of HTTP/2, out where the URL asks for it.
     pub fn settle_tls(&mut self) {
         if self.secure() {
             self.tls.get_or_insert_default();
         }
+        self.settle_transport();
     }
 
     /// Refuses what TLS cannot be. A URL that cannot be read is refused elsewhere.
@@ -137,8 +140,8 @@ impl LoadPlan {
     /// One sentence.
     pub(super) fn check_tls(&self) -> Result<(), String> {
         let Some(tls) = &self.tls else { return Ok(()) };
-        let Ok(target) = Target::parse(&self.url) else { return Ok(()) };
-        if !target.secure {
+        // What stands in a list is not known yet.
+        if !self.secure() && self.urls.is_none() {
             return Err("TLS options ([load.tls]; -k, --cacert, --sni and others) need an https:// URL".into());
         }
         if tls.insecure && tls.cacert.is_some() {
@@ -147,7 +150,9 @@ impl LoadPlan {
         if tls.key.is_some() && tls.cert.is_none() {
             return Err("key (--key) belongs to a client's certificate: give cert (--cert) as well".into());
         }
-        tls.server_name(&target.host).map(drop)
+        let secure =
+            self.stated_urls().into_iter().filter_map(|url| Target::parse(&url).ok()).filter(|target| target.secure);
+        secure.map(|target| tls.server_name(&target.host)).find(Result::is_err).map_or(Ok(()), |bad| bad.map(drop))
     }
 }
 
@@ -194,6 +199,7 @@ mod tests {
         assert!(https("key = \"k\"").contains("--cert"));
         assert!(https("sni = \"a b\"").contains("--sni"));
         assert!(https("alpn = \"h2\"").contains("HTTP/2"));
+        assert!(https("alpn = \"h3\"").contains("h2"));
         assert!(https("version = \"1.1\"").contains("1.1"));
         assert!(https("early_data = true").contains("early_data"));
     }

@@ -8,32 +8,68 @@ use std::time::Duration;
 
 use units::Timestamp;
 
+use super::placing::Waiting;
 use super::{Load, Loop};
-use crate::spec::Reuse;
+use crate::errand::Onward;
+use crate::spec::{Lane, Reuse};
 
 /// The connections of a closed loop, as positions that are filled by one real connection after another.
 #[derive(Debug)]
 pub(super) struct Workers {
     workers: Vec<Worker>,
+    /// So many of them, one behind the other, share a connection.
+    places: u32,
     begun: bool,
     paused: BinaryHeap<Reverse<(Timestamp, u32)>>,
+    lane: Lane,
+    clients: u32,
+    /// Clients handed out by [`Self::next_client`].
+    clients_taken: u64,
+    /// Requests issued that were no hop of a redirect.
+    issued: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Worker {
     client: u32,
-    pause: Duration,
+    pause: Pause,
+    /// Where a redirect leads: the position's next request.
+    onward: Option<Onward>,
 }
+
+/// The next pause of something that has had no answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pause(Duration);
 
 /// First pause of a position whose connection brought no byte of a response; it doubles up to the last. Without it a
 /// server that refuses connections would be asked as fast as the machine can.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_LAST: Duration = Duration::from_secs(1);
 
+impl Pause {
+    pub(super) const FIRST: Pause = Pause(PAUSE_FIRST);
+
+    /// The pause to make now; the next is twice as long.
+    pub(super) fn take(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(PAUSE_LAST);
+        pause
+    }
+}
+
 impl Workers {
-    pub(super) fn new(connections: u32) -> Self {
-        let worker = Worker { client: 0, pause: PAUSE_FIRST };
-        Workers { workers: vec![worker; connections as usize], begun: false, paused: BinaryHeap::new() }
+    /// `connections` of this lane, with so many requests at once on each; `clients` of the whole run, at least 1.
+    pub(super) fn new(connections: u32, places: u32, clients: u32, lane: Lane) -> Self {
+        let worker = Worker { client: 0, pause: Pause::FIRST, onward: None };
+        let workers = vec![worker; connections as usize * places as usize];
+        Workers { workers, places, begun: false, paused: BinaryHeap::new(), lane, clients, clients_taken: 0, issued: 0 }
+    }
+
+    /// Clients in turn: position k of the run, over all lanes, has client k modulo their number.
+    fn next_client(&mut self) -> u32 {
+        let position = self.lane.number(self.clients_taken);
+        self.clients_taken += 1;
+        (position % u64::from(self.clients)) as u32
     }
 
     /// Start of the loop, then the earliest end of a pause.
@@ -42,14 +78,14 @@ impl Workers {
     }
 
     pub(super) fn pause(&mut self, worker: u32, now: Timestamp) {
-        let pause = &mut self.workers[worker as usize].pause;
-        self.paused.push(Reverse((now + *pause, worker)));
-        *pause = (*pause * 2).min(PAUSE_LAST);
+        let pause = self.workers[worker as usize].pause.take();
+        self.paused.push(Reverse((now + pause, worker)));
     }
 
-    /// A response was whole: the next pause is a first one again.
-    pub(super) fn answered(&mut self, worker: u32) {
-        self.workers[worker as usize].pause = PAUSE_FIRST;
+    /// A response was whole: the next pause is a first one again. `onward` is where it leads.
+    pub(super) fn answered(&mut self, worker: u32, onward: Option<Onward>) {
+        let worker = &mut self.workers[worker as usize];
+        (worker.pause, worker.onward) = (Pause::FIRST, onward);
     }
 }
 
@@ -59,9 +95,13 @@ impl Load {
         let Loop::Closed(workers) = &mut self.arrivals else { return };
         if !workers.begun && now >= self.start {
             workers.begun = true;
-            let clients = &mut self.clients;
-            workers.workers.iter_mut().for_each(|worker| worker.client = clients.take());
-            for worker in 0..self.spec.connections_max {
+            let all = workers.workers.len() as u32;
+            for first in (0..all).step_by(workers.places as usize) {
+                let client = workers.next_client();
+                let sharing = first as usize..(first + workers.places) as usize;
+                workers.workers[sharing].iter_mut().for_each(|worker| worker.client = client);
+            }
+            for worker in 0..all {
                 self.issue_for_client(self.start, worker);
             }
         }
@@ -77,39 +117,67 @@ impl Load {
     }
 
     /// The next request of a position, on a new connection: of the same client, or with one connection a request of
-    /// the next client in turn.
+    /// the next client in turn. A hop of a redirect stays with its client.
     pub(super) fn issue(&mut self, at: Timestamp, worker: u32) {
         if self.spec.reuse == Reuse::Close && self.phase.admits(at) {
-            let client = self.clients.take();
             let Loop::Closed(workers) = &mut self.arrivals else { return };
-            workers.workers[worker as usize].client = client;
+            if workers.workers[worker as usize].onward.is_none() {
+                workers.workers[worker as usize].client = workers.next_client();
+            }
         }
         self.issue_for_client(at, worker);
     }
 
     fn issue_for_client(&mut self, at: Timestamp, worker: u32) {
-        let Loop::Closed(workers) = &self.arrivals else { return };
-        let client = workers.workers[worker as usize].client;
-        if self.phase.admits(at) {
-            let waiting = self.intend(at, client);
-            self.open_for(waiting.record(), false, worker);
+        if self.is_multiplexed() {
+            return self.issue_stream(at, worker);
+        }
+        if let Some(waiting) = self.next_of(at, worker) {
+            self.open_for(waiting.in_hand(), worker);
         }
     }
 
     /// The next request of a position, on the open connection that has just brought a response.
     pub(super) fn issue_on(&mut self, now: Timestamp, index: u32) {
         let connection = self.pool.at(index);
-        let (client, worker, endpoint) = (connection.client, connection.worker, connection.endpoint);
-        if !self.phase.admits(now) {
+        let (worker, endpoint) = (connection.worker, connection.endpoint);
+        let Some(waiting) = self.next_of(now, worker) else {
             self.enter_idle(now, index);
             return;
-        }
-        let waiting = self.intend(now, client);
-        if self.endpoints[waiting.url as usize] == endpoint {
-            self.send_on(index, waiting.record());
+        };
+        if self.endpoint_of(waiting.url, waiting.errand) == endpoint {
+            self.send_on(index, waiting);
         } else {
             self.close(index);
-            self.open_for(waiting.record(), false, worker);
+            self.open_for(waiting.in_hand(), worker);
+        }
+    }
+
+    /// Forgets where responses would have led positions that issue nothing more.
+    pub(super) fn drop_onwards(&mut self, now: Timestamp) {
+        let Loop::Closed(workers) = &mut self.arrivals else { return };
+        let onwards: Vec<Onward> = workers.workers.iter_mut().filter_map(|worker| worker.onward.take()).collect();
+        onwards.into_iter().for_each(|onward| self.drop_errand(now, onward.errand));
+    }
+
+    /// The next request of a position, if there is to be one: where the last one's response leads, else a new one.
+    pub(super) fn next_of(&mut self, at: Timestamp, worker: u32) -> Option<Waiting> {
+        let Loop::Closed(workers) = &mut self.arrivals else { return None };
+        let position = &mut workers.workers[worker as usize];
+        let (client, onward) = (position.client, position.onward.take());
+        let admitted = self.phase.admits(at);
+        match onward {
+            Some(onward) if admitted => Some(self.intend_onward(at, client, onward)),
+            Some(onward) => {
+                self.drop_errand(at, onward.errand);
+                None
+            }
+            None if admitted => {
+                let number = workers.lane.number(workers.issued);
+                workers.issued += 1;
+                Some(self.intend_new(at, number, client, None))
+            }
+            None => None,
         }
     }
 }

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use ledger::FailureCause;
+use ledger::{FailureCause, RequestRecord};
 use units::Timestamp;
 
+use super::concluding::{Answer, Ended};
 use super::output::What;
 use super::{Load, Loop};
 use crate::connection::State;
+use crate::errand::Onward;
+use crate::http1::Response;
 use crate::queues::Queue;
 use crate::spec::Reuse;
 
@@ -22,15 +25,15 @@ impl Load {
         let key = self.pool.key(index);
         let unsent = !self.unsent(key).is_empty();
         self.queues.remove(index);
-        let response = &mut self.pool.at(index).response;
+        let response = &self.pool.at(index).response;
         if self.first_head.is_none() {
-            self.first_head = response.take_head();
+            self.first_head = Some(response.head().into());
         }
-        self.end_request(now, index, None);
+        let onward = self.end_request(now, index, None);
         let connection = self.pool.at(index);
         let keep = self.spec.reuse == Reuse::KeepAlive && connection.response.keep_alive();
         if let Loop::Closed(workers) = &mut self.arrivals {
-            workers.answered(connection.worker);
+            workers.answered(connection.worker, onward);
         }
         if closed || unsent {
             self.close_and_go_on(now, index);
@@ -40,26 +43,28 @@ impl Load {
             self.queues.push(Queue::Lingering, index, now + LINGER);
         } else if let Loop::Closed(_) = self.arrivals {
             self.issue_on(now, index);
-        } else if let Some(request) = self.waiting_for(index) {
-            self.send_on(index, request);
+        } else if let Some(waiting) = self.waiting_for(index) {
+            self.send_on(index, waiting);
         } else {
             self.enter_idle(now, index);
-            self.serve_backlog();
         }
+        self.make_follow_ups(now);
     }
 
     /// The request of a connection failed at `done_at`, which is `now` or a deadline just before it.
     pub(super) fn fail(&mut self, now: Timestamp, done_at: Timestamp, index: u32, cause: FailureCause) {
-        let pause = self.pool.at(index).request.as_ref().is_some_and(|request| request.first_byte_at.is_none())
+        let pause = self.pool.at(index).request.as_ref().is_some_and(|request| request.record.first_byte_at.is_none())
             && cause != FailureCause::ResponseTimeout;
+        self.note_not_held(index);
         self.end_request(done_at, index, Some(cause));
         let worker = self.pool.at(index).worker;
         self.close(index);
         match &mut self.arrivals {
-            Loop::Open(_) => self.serve_backlog(),
+            Loop::Open(_) | Loop::Users(_) => {}
             Loop::Closed(workers) if pause => workers.pause(worker, now),
             Loop::Closed(_) => self.issue(now, worker),
         }
+        self.make_follow_ups(now);
     }
 
     /// Sends a request that got no answer once more, on a fresh connection.
@@ -73,10 +78,18 @@ impl Load {
         let connection = self.pool.at(index);
         let worker = connection.worker;
         let Some(mut request) = connection.request.take() else { return };
-        request.connection = None;
-        request.sent_at = None;
+        // What was written for the old connection goes along: it must not read otherwise because a cookie or a value
+        // has come meanwhile.
+        let written = std::mem::take(&mut connection.is_written).then(|| std::mem::take(&mut connection.bytes));
+        request.record.connection = None;
+        request.record.sent_at = None;
+        request.retried |= retried;
         self.close(index);
-        self.open_for(request, retried, worker);
+        let fresh = self.open_for(request, worker);
+        if let Some(bytes) = written {
+            let connection = self.pool.at(fresh);
+            (connection.is_written, connection.bytes) = (true, bytes);
+        }
     }
 
     /// Closes a connection without a request and lets others, or its successor, go on.
@@ -86,7 +99,7 @@ impl Load {
         let (worker, was_idle) = (connection.worker, connection.state == State::Idle);
         self.close(index);
         match &self.arrivals {
-            Loop::Open(_) => self.serve_backlog(),
+            Loop::Open(_) | Loop::Users(_) => {}
             Loop::Closed(_) if was_idle => {}
             Loop::Closed(_) => self.issue(now, worker),
         }
@@ -105,9 +118,11 @@ impl Load {
             | State::Securing
             | State::Ready
             | State::Awaiting
+            | State::Carrying
             | State::Closing => {}
         }
         self.queues.remove(index);
+        self.stuck = false;
         let in_process = self.pool.at(index).is_in_process();
         self.pool.close(index);
         if in_process {
@@ -118,39 +133,68 @@ impl Load {
         }
     }
 
-    /// Writes the record of the request of connection `index`.
-    pub(super) fn end_request(&mut self, done_at: Timestamp, index: u32, failure: Option<FailureCause>) {
+    /// Ends the request of connection `index`, if it has one: with a whole response, or for a cause. In a closed loop, the
+    /// next hop of a redirect comes back.
+    pub(super) fn end_request(
+        &mut self,
+        done_at: Timestamp,
+        index: u32,
+        failure: Option<FailureCause>,
+    ) -> Option<Onward> {
         let connection = self.pool.at(index);
-        let Some(mut request) = connection.request.take() else { return };
-        // Until its own request was sent, a connection may still show the response before.
-        if request.first_byte_at.is_some() {
-            request.head_bytes = connection.response.head_bytes();
-            request.keeps_connection = failure.is_none() && connection.response.keep_alive();
+        if connection.is_written && connection.request.is_some() {
+            connection.forget_written();
         }
-        request.done_at = done_at;
-        request.failure = failure;
-        if request.started_at.is_some() {
-            self.live.in_flight -= 1;
-        } else {
-            self.live.backlog -= 1;
+        let request = connection.request.as_mut()?;
+        if failure.is_none() && self.outlines[request.record.url as usize].is_judged() {
+            return self.end_judged(done_at, index);
         }
-        match failure {
-            None => self.live.completed += 1,
-            Some(_) => self.live.failed += 1,
-        }
-        self.records.push(request);
-        self.last_done_at = self.last_done_at.max(done_at);
-        if self.live.in_flight == 0 && self.live.backlog == 0 {
-            self.drained();
-        }
+        // Nearly every request. Its record is copied once, from where it stands, and changed where it goes: bytes that
+        // were written a moment ago are slow to copy.
+        let ended = Ended::of(request, failure.map_or(Ok(()), Err));
+        let record = self.records.push_mut(request.record);
+        record.done_at = done_at;
+        record.failure = failure;
+        note_response(record, &connection.response, failure.is_none());
+        connection.request = None;
+        self.settle(done_at, ended, None)
+    }
+
+    /// Ends a request whose whole response is looked at.
+    #[inline(never)]
+    fn end_judged(&mut self, done_at: Timestamp, index: u32) -> Option<Onward> {
+        let connection = self.pool.at(index);
+        let mut request = connection.request.take()?;
+        // Out of the pool meanwhile.
+        let response = std::mem::take(&mut connection.response);
+        note_response(&mut request.record, &response, true);
+        let answer = Answer {
+            status: response.status(),
+            head: response.head(),
+            body: response.body(),
+            body_length: response.body_length(),
+        };
+        let onward = self.conclude(done_at, request, Ok(answer));
+        self.pool.at(index).response = response;
+        onward
     }
 
     /// Nothing is in flight. A closed loop that has issued all its requests ends its measured phase with the last of
     /// them: there is no later arrival that could mark the end.
-    fn drained(&mut self) {
-        if self.phase.is_full() && matches!(self.arrivals, Loop::Closed(_)) {
+    pub(super) fn drained(&mut self, now: Timestamp) {
+        if self.phase.is_full() && !matches!(self.arrivals, Loop::Open(_)) {
             self.phase.end_at(self.last_done_at + Duration::from_nanos(1));
-            self.phase.finish();
+            self.finish_phase(now);
         }
+    }
+}
+
+/// What a response tells of itself, for the record of its request.
+#[inline]
+fn note_response(record: &mut RequestRecord, response: &Response, is_whole: bool) {
+    // Until its own request was sent, a connection may still show the response before.
+    if record.first_byte_at.is_some() {
+        record.head_bytes = response.head_bytes();
+        record.keeps_connection = is_whole && response.keep_alive();
     }
 }

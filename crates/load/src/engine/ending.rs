@@ -7,7 +7,7 @@ use super::{Load, Loop};
 use crate::connection::State;
 use crate::queues::Queue;
 
-/// Calls of `make_arrivals` by which a stopped phase is filled up to its end: a million arrivals. What is still
+/// Calls of `make_due` by which a stopped phase is filled up to its end: a million arrivals. What is still
 /// missing then would take all memory.
 const CATCH_UP_CALLS_MAX: usize = 256;
 
@@ -16,15 +16,30 @@ impl Load {
     /// timed out.
     pub fn handle_time(&mut self, now: Timestamp) {
         self.end_timeouts(now);
-        self.make_arrivals(now);
+        self.hold(now);
+        self.make_due(now);
         self.run_workers(now);
-        let all_intended = match &self.arrivals {
-            Loop::Open(schedule) => !self.phase.admits(schedule.next()),
-            Loop::Closed(_) => true,
-        };
-        if all_intended && self.phase.end().is_some_and(|end| now >= end) {
-            self.phase.finish();
+        if self.phase.end().is_some_and(|end| now >= end) && !self.has_more_due() {
+            self.finish_phase(now);
         }
+    }
+
+    /// Whether something that is still to be intended has its moment.
+    fn has_more_due(&self) -> bool {
+        let arrival = if let Loop::Open(turns) = &self.arrivals { Some(turns.next()) } else { None };
+        [arrival, self.due.next()].into_iter().flatten().any(|at| self.phase.admits(at))
+    }
+
+    /// Everything intended before the end of the phase has been intended, and the end has passed.
+    pub(super) fn finish_phase(&mut self, now: Timestamp) {
+        self.phase.finish();
+        self.cut_sessions(now);
+    }
+
+    /// The measured phase ends at `at`, unless it ends earlier: a moment to come, the same for every lane, at which
+    /// [`Self::stop`] is to follow.
+    pub fn end_at(&mut self, at: Timestamp) {
+        self.phase.end_at(at);
     }
 
     /// Ctrl-C: the measured phase ends now and nothing more is intended. What waits in the backlog was offered and
@@ -35,35 +50,31 @@ impl Load {
             self.end_phase(now);
         }
         while let Some(waiting) = self.backlog.pop_front() {
-            let mut record = waiting.record();
-            record.done_at = now.max(record.intended_at);
-            record.failure = Some(FailureCause::Aborted);
-            self.live.backlog -= 1;
-            self.live.failed += 1;
-            self.records.push(record);
+            self.conclude(now.max(waiting.intended_at), waiting.in_hand(), Err(FailureCause::Aborted));
         }
     }
 
     fn end_phase(&mut self, now: Timestamp) {
         self.phase.end_at(now);
         for _ in 0..CATCH_UP_CALLS_MAX {
-            let Loop::Open(schedule) = &self.arrivals else { break };
-            if schedule.next() >= now || !self.phase.admits(schedule.next()) {
+            if !self.has_more_due() {
                 break;
             }
-            self.make_arrivals(now);
+            self.make_due(now);
         }
         // A generator hopelessly behind its schedule: the phase ends where its arrivals do.
-        if let Loop::Open(schedule) = &self.arrivals {
-            self.phase.end_at(schedule.next());
+        if let Loop::Open(turns) = &self.arrivals {
+            self.phase.end_at(turns.next());
         }
         self.phase.stop(now);
+        self.cut_sessions(now);
     }
 
     /// The end, at once: everything not done fails, aborted, and every connection is to be closed. Also closes what
     /// idle connections are left after a load that has finished by itself.
     pub fn abort(&mut self, now: Timestamp) {
         self.stop(now);
+        self.abort_streams(now);
         let held: Vec<u32> = self
             .pool
             .iter()
@@ -74,14 +85,22 @@ impl Load {
             self.end_request(now, index, Some(FailureCause::Aborted));
             self.close(index);
         }
+        self.drop_onwards(now);
+        debug_assert!(self.errands.is_empty(), "what requests are part of ends with them");
+        debug_assert!(self.sessions.is_empty(), "sessions end with their requests");
     }
 
     fn end_timeouts(&mut self, now: Timestamp) {
         while let Some((index, deadline)) =
             self.queues.first(Queue::Connecting).filter(|&(_, deadline)| deadline <= now)
         {
-            self.fail(now, deadline, index, FailureCause::ConnectTimeout);
+            if self.is_multiplexed() {
+                self.trunk_lost(now, deadline, index, Some(FailureCause::ConnectTimeout));
+            } else {
+                self.fail(now, deadline, index, FailureCause::ConnectTimeout);
+            }
         }
+        self.end_stream_timeouts(now);
         while let Some((index, deadline)) = self.queues.first(Queue::Awaiting).filter(|&(_, deadline)| deadline <= now)
         {
             self.fail(now, deadline, index, FailureCause::ResponseTimeout);

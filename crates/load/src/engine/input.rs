@@ -6,6 +6,7 @@ use units::Timestamp;
 use super::Load;
 use super::output::What;
 use crate::connection::{ConnectionKey, State};
+use crate::errand::InHand;
 use crate::http1::{AtClose, Fault, Progress};
 
 impl Load {
@@ -18,14 +19,18 @@ impl Load {
         let connection = self.pool.at(key.index);
         connection.connected_at = Some(now);
         if let Some(request) = &mut connection.request
-            && !connection.retried
+            && !request.retried
         {
-            request.connected_at = Some(now);
+            request.record.connected_at = Some(now);
         }
+        if self.is_multiplexed() {
+            self.trunk_connected(now, key.index, false);
+        }
+        let connection = self.pool.at(key.index);
         if self.targets[usize::from(connection.endpoint)].secure {
             connection.state = State::Securing;
         } else {
-            self.make_ready(key.index);
+            self.make_ready(now, key.index);
         }
     }
 
@@ -37,16 +42,25 @@ impl Load {
         let connection = self.pool.at(key.index);
         connection.secured_at = Some(now);
         if let Some(request) = &mut connection.request
-            && !connection.retried
+            && !request.retried
         {
-            request.secured_at = Some(now);
+            request.record.secured_at = Some(now);
         }
-        self.make_ready(key.index);
+        if self.is_multiplexed() {
+            self.trunk_connected(now, key.index, true);
+        }
+        self.make_ready(now, key.index);
     }
 
     /// A new connection can carry its request.
-    fn make_ready(&mut self, index: u32) {
+    fn make_ready(&mut self, now: Timestamp, index: u32) {
+        if self.is_multiplexed() {
+            return self.trunk_ready(now, index);
+        }
         self.queues.remove(index);
+        if self.pool.at(index).request.is_none() {
+            return self.enter_idle(now, index);
+        }
         self.pool.at(index).state = State::Ready;
         self.act(index, What::Send);
     }
@@ -57,8 +71,9 @@ impl Load {
             return;
         }
         let connection = self.pool.at(key.index);
-        let Some(request) = &mut connection.request else { return };
-        let whole = self.requests[request.url as usize].len();
+        let Some(InHand { record: request, .. }) = &mut connection.request else { return };
+        let written = connection.is_written.then_some(connection.bytes.len());
+        let whole = written.unwrap_or_else(|| self.prepared.of(request.url as usize).len());
         let bytes = bytes.min(whole - connection.sent);
         connection.sent += bytes;
         request.bytes_sent += bytes as u64;
@@ -78,7 +93,7 @@ impl Load {
         let connection = self.pool.at(key.index);
         match connection.state {
             State::Awaiting => {
-                let Some(request) = &mut connection.request else { return };
+                let Some(InHand { record: request, .. }) = &mut connection.request else { return };
                 request.first_byte_at.get_or_insert(now);
                 let fed = connection.response.feed(bytes);
                 let taken = if let Ok(Progress::Whole { consumed }) = fed { consumed } else { bytes.len() };
@@ -102,7 +117,7 @@ impl Load {
                 self.live.surplus += 1;
                 self.drop_connection(now, key.index, FailureCause::Malformed);
             }
-            State::Free | State::Wanted | State::Connecting | State::Securing | State::Closing => {}
+            State::Free | State::Wanted | State::Connecting | State::Securing | State::Carrying | State::Closing => {}
         }
     }
 
@@ -112,7 +127,7 @@ impl Load {
             return;
         }
         let connection = self.pool.at(key.index);
-        let Some(request) = &mut connection.request else { return };
+        let Some(InHand { record: request, .. }) = &mut connection.request else { return };
         request.bytes_received += bytes;
         if let Progress::Whole { .. } = connection.response.discard(bytes) {
             self.response_whole(now, key.index, false);
@@ -121,6 +136,9 @@ impl Load {
 
     /// The server closed its side: a read returned 0.
     pub fn handle_eof(&mut self, now: Timestamp, key: ConnectionKey) {
+        if self.is_multiplexed() {
+            return self.handle_trunk_lost(now, key, None);
+        }
         match self.state(key) {
             State::Awaiting => match self.pool.at(key.index).response.close() {
                 AtClose::Whole => self.response_whole(now, key.index, true),
@@ -133,7 +151,7 @@ impl Load {
             }
             State::Connecting => self.fail(now, now, key.index, FailureCause::ConnectFailed),
             State::Securing => self.fail(now, now, key.index, FailureCause::TlsHandshake),
-            State::Free | State::Wanted | State::Closing => {}
+            State::Free | State::Wanted | State::Carrying | State::Closing => {}
         }
     }
 
@@ -163,11 +181,18 @@ impl Load {
 
     /// Connecting or its TLS handshake failed, or the connection broke: reset, no descriptor, no port, a TLS alert.
     pub fn handle_failure(&mut self, now: Timestamp, key: ConnectionKey, cause: FailureCause) {
+        if self.is_multiplexed() {
+            return self.handle_trunk_lost(now, key, Some(cause));
+        }
         match self.state(key) {
             State::Connecting | State::Securing => self.fail(now, now, key.index, cause),
             State::Awaiting => {
-                let answered =
-                    self.pool.at(key.index).request.as_ref().is_some_and(|request| request.first_byte_at.is_some());
+                let answered = self
+                    .pool
+                    .at(key.index)
+                    .request
+                    .as_ref()
+                    .is_some_and(|request| request.record.first_byte_at.is_some());
                 if answered || cause != FailureCause::Reset {
                     self.fail(now, now, key.index, cause);
                 } else {
@@ -175,7 +200,7 @@ impl Load {
                 }
             }
             State::Ready | State::Idle | State::Lingering => self.drop_connection(now, key.index, cause),
-            State::Free | State::Wanted | State::Closing => {}
+            State::Free | State::Wanted | State::Carrying | State::Closing => {}
         }
     }
 
@@ -183,12 +208,10 @@ impl Load {
     /// connection that had served requests before, the close and the request may have crossed.
     fn closed_without_answer(&mut self, now: Timestamp, index: u32, cause: FailureCause) {
         let connection = self.pool.at(index);
-        let method = connection
-            .request
-            .as_ref()
-            .map_or(Method::Post, |request| self.spec.workload.requests[request.url as usize].method);
-        let repeatable = matches!(method, Method::Get | Method::Head);
         let kept = connection.requests > 1;
+        let asked = connection.request.as_ref().map(|request| (request.record.url, request.errand));
+        let method = asked.map(|(url, errand)| self.method_of(url, errand));
+        let repeatable = matches!(method, Some(Method::Get | Method::Head));
         if kept && repeatable {
             self.retry(index);
         } else if kept {
@@ -204,7 +227,7 @@ impl Load {
         match &connection.request {
             None => self.close_and_go_on(now, index),
             // Its Send had not been handed out: nothing was lost, another connection takes it.
-            Some(request) if request.started_at.is_none() => self.reopen(index, false),
+            Some(request) if request.record.started_at.is_none() => self.reopen(index, false),
             Some(_) => self.fail(now, now, index, cause),
         }
     }
@@ -214,7 +237,7 @@ impl Load {
     }
 
     /// False if the connection is gone.
-    fn count_received(&mut self, key: ConnectionKey, bytes: u64) -> bool {
+    pub(super) fn count_received(&mut self, key: ConnectionKey, bytes: u64) -> bool {
         if matches!(self.state(key), State::Free | State::Closing) {
             return false;
         }

@@ -6,7 +6,10 @@ use units::Timestamp;
 use super::output::{Pending, What};
 use super::{Load, Loop};
 use crate::connection::State;
+use crate::due::Wake;
+use crate::errand::{Errand, InHand, Onward};
 use crate::queues::Queue;
+use crate::turns::Turn;
 
 /// A request in the backlog: intended, no connection yet.
 #[derive(Clone, Copy, Debug)]
@@ -15,15 +18,18 @@ pub(super) struct Waiting {
     pub(super) intended_at: Timestamp,
     pub(super) client: u32,
     pub(super) url: u32,
+    pub(super) session: Option<u64>,
+    pub(super) errand: Errand,
 }
 
 impl Waiting {
-    pub(super) fn record(self) -> RequestRecord {
-        RequestRecord {
+    #[inline]
+    pub(super) fn in_hand(self) -> InHand {
+        let record = RequestRecord {
             sequence: self.sequence,
             client: self.client,
             connection: None,
-            session: None,
+            session: self.session,
             url: self.url,
             stream: None,
             intended_at: self.intended_at,
@@ -39,11 +45,12 @@ impl Waiting {
             keeps_connection: false,
             bytes_sent: 0,
             failure: None,
-        }
+        };
+        InHand { record, errand: self.errand, retried: false }
     }
 }
 
-/// Arrivals made in one call of `handle_time`: a generator that is far behind stays able to read answers and to
+/// Arrivals and follow-ups made in one call of `handle_time`: a generator that is far behind stays able to read answers and to
 /// stop. The others keep their moments and come with the next call.
 const ARRIVALS_PER_CALL_MAX: usize = 4096;
 
@@ -52,98 +59,208 @@ const ARRIVALS_PER_CALL_MAX: usize = 4096;
 const LOOK_AHEAD: usize = 512;
 
 impl Load {
-    /// Makes the arrivals that are due by `now` intended, each at its own moment.
-    pub(super) fn make_arrivals(&mut self, now: Timestamp) {
+    /// Makes what is due by `now` intended, each at its own moment: arrivals, and what follows from responses.
+    pub(super) fn make_due(&mut self, now: Timestamp) {
         for _ in 0..ARRIVALS_PER_CALL_MAX {
-            let Loop::Open(schedule) = &mut self.arrivals else { return };
-            let at = schedule.next();
+            let arrival = if let Loop::Open(turns) = &self.arrivals { Some(turns.next()) } else { None };
+            // At the same moment, what began earlier goes first.
+            let (at, follows) = match (self.due.next(), arrival) {
+                (None, Some(arrival)) => (arrival, false),
+                (Some(due), Some(arrival)) if arrival < due => (arrival, false),
+                (Some(due), _) => (due, true),
+                (None, None) => return,
+            };
             if at > now || !self.phase.admits(at) {
                 return;
             }
-            schedule.take();
-            let following = schedule.next();
-            let client = self.clients.take();
-            let waiting = self.intend(at, client);
-            if self.phase.is_full() {
-                self.phase.end_at(following);
-            }
-            // Arrivals behind others that wait must wait too: first come, first served.
-            if !self.backlog.is_empty() || !self.place(waiting) {
-                self.live.cap_hits += 1;
-                self.backlog.push_back(waiting);
+            if follows {
+                self.make_follow_up();
+            } else {
+                self.make_arrival();
             }
         }
     }
 
-    /// Counts a request of `client` as intended at `at`.
-    pub(super) fn intend(&mut self, at: Timestamp, client: u32) -> Waiting {
-        let sequence = self.live.offered;
-        let url = (sequence % self.spec.workload.requests.len() as u64) as u32;
+    /// Makes what follows from responses, and is due by `now`, intended. Arrivals wait for their turn: what else has
+    /// happened is heard first.
+    pub(super) fn make_follow_ups(&mut self, now: Timestamp) {
+        while let Some(at) = self.due.next() {
+            if at > now || !self.phase.admits(at) {
+                return;
+            }
+            self.make_follow_up();
+        }
+    }
+
+    fn make_arrival(&mut self) {
+        let Loop::Open(turns) = &mut self.arrivals else { return };
+        let Turn { sequence, at, client, request } = turns.take();
+        if self.has_sessions() {
+            self.begin_session(at, sequence, client, None);
+        } else {
+            let waiting = self.intend_new(at, sequence, client, request);
+            self.put_last(waiting);
+        }
+        self.pass_over();
+    }
+
+    fn make_follow_up(&mut self) {
+        match self.due.pop() {
+            Some((at, Wake::Step { session, number, step })) => self.begin_step(at, session, number, step),
+            Some((at, Wake::Ask { client, url, errand })) => self.ask(at, client, url, errand),
+            Some((at, Wake::User(user))) => self.begin_user(at, user),
+            None => {}
+        }
+    }
+
+    /// Intends a request that follows from a response, or is part of a session.
+    pub(super) fn ask(&mut self, at: Timestamp, client: u32, url: u32, errand: Errand) {
+        let waiting = self.intend_onward(at, client, Onward { url, errand });
+        self.put_last(waiting);
+        self.end_full_phase();
+    }
+
+    fn put_last(&mut self, waiting: Waiting) {
+        self.live.cap_hits += u64::from(self.capped);
+        self.backlog.push_back(waiting);
+    }
+
+    /// Passes over the arrivals of other lanes, up to this lane's next. They count against the number of requests that
+    /// ends the phase, whose end is then the same for every lane; not so where one arrival is not one request.
+    pub(super) fn pass_over(&mut self) {
+        let Loop::Open(turns) = &mut self.arrivals else { return };
+        while !turns.is_own() && turns.next() < Timestamp::MAX && self.phase.admits(turns.next()) {
+            let at = turns.take().at;
+            if !self.follows_up {
+                self.phase.count(at);
+            }
+        }
+        self.end_full_phase();
+    }
+
+    /// The phase of an open loop that has all its requests ends with the next arrival.
+    fn end_full_phase(&mut self) {
+        if let Loop::Open(turns) = &self.arrivals
+            && self.phase.is_full()
+        {
+            self.phase.end_at(turns.next());
+        }
+    }
+
+    /// Counts a request of `client` as intended at `at`: the one that arrival `number` chooses, or the one that is
+    /// `logged` for it.
+    pub(super) fn intend_new(&mut self, at: Timestamp, number: u64, client: u32, logged: Option<u32>) -> Waiting {
+        let url = logged.unwrap_or_else(|| self.chooser.choose(number));
+        let sequence = if self.follows_up { self.next_sequence() } else { number };
+        self.count_intended(at);
+        Waiting { sequence, intended_at: at, client, url, session: None, errand: Errand::PLAIN }
+    }
+
+    /// Counts a request that follows from a response, or is part of a session, as intended at `at`.
+    pub(super) fn intend_onward(&mut self, at: Timestamp, client: u32, onward: Onward) -> Waiting {
+        let Onward { url, errand } = onward;
+        let part = self.errands.purpose(errand).and_then(|purpose| purpose.part);
+        let session = part.and_then(|part| self.sessions.number(part));
+        let sequence = self.next_sequence();
+        self.count_intended(at);
+        Waiting { sequence, intended_at: at, client, url, session, errand }
+    }
+
+    /// The number of the next request where requests follow from responses: in the order of intention in this lane.
+    fn next_sequence(&self) -> u64 {
+        self.spec.lane.number(self.live.offered)
+    }
+
+    fn count_intended(&mut self, at: Timestamp) {
         self.live.offered += 1;
         self.live.backlog += 1;
         if self.phase.count(at) {
             self.live.offered_measured += 1;
         }
-        Waiting { sequence, intended_at: at, client, url }
     }
 
     /// Gives a request a connection: an idle one of its client, else a new one, for which the longest idle connection
     /// of another client makes room under the cap. False if every connection is busy.
     fn place(&mut self, waiting: Waiting) -> bool {
-        let endpoint = self.endpoints[waiting.url as usize];
-        let own = self.idle.of(waiting.client).find(|&index| self.pool.endpoint(index) == endpoint);
-        if let Some(index) = own {
-            self.leave_idle(index);
-            self.send_on(index, waiting.record());
+        let endpoint = self.endpoint_of(waiting.url, waiting.errand);
+        if self.is_multiplexed() {
+            let Some(index) = self.trunk_for(waiting.client, endpoint) else { return false };
+            self.join(index, waiting.in_hand(), 0);
             return true;
         }
-        if self.pool.open() >= self.spec.connections_max {
+        let leads_there = |&index: &u32| self.pool.endpoint(index) == endpoint;
+        // The last used is the least likely to have been closed by the server.
+        let own = if self.held.in_turn() {
+            self.idle.of(waiting.client).filter(leads_there).last()
+        } else {
+            self.idle.of(waiting.client).find(leads_there)
+        };
+        if let Some(index) = own {
+            self.leave_idle(index);
+            self.send_on(index, waiting);
+            return true;
+        }
+        if self.pool.open() >= self.connections_most {
             let Some((longest_idle, _)) = self.queues.first(Queue::Idle) else { return false };
             self.close(longest_idle);
         }
-        self.open_for(waiting.record(), false, 0);
+        self.open_for(waiting.in_hand(), 0);
         true
     }
 
-    /// Gives waiting requests what connections have become free, in the order of their arrival.
-    pub(super) fn serve_backlog(&mut self) {
-        while let Some(&waiting) = self.backlog.front() {
-            if !self.place(waiting) {
-                return;
-            }
+    /// Gives the first of the waiting requests a connection; false if none waits, or every connection is busy.
+    ///
+    /// Asked for only when the driver has nothing else to do, so that a request takes a connection that has become
+    /// idle since it was intended: a generator that was held up for a moment would otherwise open a connection for
+    /// every arrival of that moment, which holds it up more.
+    pub(super) fn place_next(&mut self) -> bool {
+        let Some(&waiting) = self.backlog.front().filter(|_| !self.stuck) else { return false };
+        if self.place(waiting) {
             self.backlog.pop_front();
+            self.capped &= !self.backlog.is_empty();
+            return true;
         }
+        self.stuck = true;
+        if !self.capped {
+            self.capped = true;
+            self.live.cap_hits += self.backlog.len() as u64;
+        }
+        false
     }
 
     /// The request that connection `index`, just become free, is to carry next: the oldest that waits for its own
     /// client, if it is not far down the queue. Serving the very first instead would mean closing this connection and
     /// opening another for every request while there is a backlog.
-    pub(super) fn waiting_for(&mut self, index: u32) -> Option<RequestRecord> {
+    pub(super) fn waiting_for(&mut self, index: u32) -> Option<Waiting> {
         let connection = self.pool.at(index);
         let (client, endpoint) = (connection.client, connection.endpoint);
-        let fits = |waiting: &Waiting| waiting.client == client && self.endpoints[waiting.url as usize] == endpoint;
+        let fits =
+            |waiting: &Waiting| waiting.client == client && self.endpoint_of(waiting.url, waiting.errand) == endpoint;
         let at = self.backlog.iter().take(LOOK_AHEAD).position(fits)?;
-        self.backlog.remove(at).map(Waiting::record)
+        let waiting = self.backlog.remove(at)?;
+        self.capped &= !self.backlog.is_empty();
+        Some(waiting)
     }
 
     /// Opens a connection for a request.
-    pub(super) fn open_for(&mut self, request: RequestRecord, retried: bool, worker: u32) {
+    pub(super) fn open_for(&mut self, request: InHand, worker: u32) -> u32 {
         let index = self.pool.take();
+        let endpoint = self.endpoint_of(request.record.url, request.errand);
         let connection = self.pool.at(index);
-        connection.client = request.client;
-        connection.endpoint = self.endpoints[request.url as usize];
+        connection.client = request.record.client;
+        connection.endpoint = endpoint;
         connection.worker = worker;
-        connection.retried = retried;
         connection.request = Some(request);
         self.act(index, What::Connect);
+        index
     }
 
     /// Sends a request on an open connection that has none.
-    pub(super) fn send_on(&mut self, index: u32, mut request: RequestRecord) {
+    pub(super) fn send_on(&mut self, index: u32, waiting: Waiting) {
         let connection = self.pool.at(index);
-        request.connection = Some(connection.number);
-        connection.request = Some(request);
-        connection.retried = false;
+        // Put together where it stays: a record is a quarter of a kilobyte.
+        let request = connection.request.insert(waiting.in_hand());
+        request.record.connection = Some(connection.number);
         connection.state = State::Ready;
         self.act(index, What::Send);
     }
@@ -151,6 +268,7 @@ impl Load {
     pub(super) fn enter_idle(&mut self, now: Timestamp, index: u32) {
         let connection = self.pool.at(index);
         connection.state = State::Idle;
+        self.stuck = false;
         let client = connection.client;
         self.idle.push(client, index);
         self.queues.push(Queue::Idle, index, now);

@@ -19,6 +19,8 @@ pub struct Chunked {
     digits: u8,
     /// Bytes of extensions since the last data, and of trailers.
     overhead: u32,
+    /// Bytes of data so far.
+    content: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,14 +49,20 @@ const OVERHEAD_MAX: u32 = 64 * 1024;
 impl Chunked {
     /// Before the first chunk.
     pub fn new() -> Self {
-        Chunked { stage: Stage::Size, size: 0, digits: 0, overhead: 0 }
+        Chunked { stage: Stage::Size, size: 0, digits: 0, overhead: 0, content: 0 }
     }
 
-    /// Reads on: the number of bytes taken when the body is whole, `None` when all were taken and it is not.
+    /// Bytes of data read so far: what the body is without its framing.
+    pub fn content(&self) -> u64 {
+        self.content
+    }
+
+    /// Reads on: the number of bytes taken when the body is whole, `None` when all were taken and it is not. `data` is
+    /// shown each run of data as it is passed.
     ///
     /// # Errors
     /// The framing is broken, or extensions or trailers do not end.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
+    pub fn feed(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<Option<usize>, Fault> {
         if self.stage == Stage::Whole {
             return Ok(Some(0));
         }
@@ -63,6 +71,8 @@ impl Chunked {
             if self.stage == Stage::Data {
                 let taken = usize::try_from(self.size).unwrap_or(usize::MAX).min(bytes.len() - at);
                 self.size -= taken as u64;
+                self.content = self.content.saturating_add(taken as u64);
+                data(&bytes[at..at + taken]);
                 at += taken;
                 if self.size == 0 {
                     self.stage = Stage::DataCr;

@@ -17,8 +17,14 @@ pub struct Response {
     head_bytes: u32,
     /// The final head is wanted as it came.
     keeps_head: bool,
-    /// It, once it is whole.
-    head: Option<Box<[u8]>>,
+    /// The body is wanted, without its framing.
+    keeps_body: bool,
+    /// The final head, once it is whole, if it is wanted.
+    head: Vec<u8>,
+    /// What has come of the body, if it is wanted and not too long.
+    body: Vec<u8>,
+    /// Bytes of the body so far, its framing not counted, but for chunks still being read.
+    content: u64,
     /// The part of a head that has come so far, when it did not come in one piece.
     partial: Vec<u8>,
 }
@@ -66,8 +72,21 @@ pub enum AtClose {
     Malformed,
 }
 
+/// Longest body that is kept for the checks of a workload and for values taken from it; of a longer one only the length
+/// is known. With ten thousand connections at this limit it is 10 GiB; pages and API answers are far below.
+pub const BODY_KEPT_MAX: usize = 1 << 20;
+
+/// What a reader keeps of its memory from one response to the next.
+const MEMORY_KEPT: usize = 16 << 10;
+
 /// Interim responses before a final one. A server that sends more is not going to answer.
 const INTERIM_MAX: u8 = 32;
+
+impl Default for Response {
+    fn default() -> Self {
+        Response::new(Method::Get)
+    }
+}
 
 impl Response {
     /// Ready for the response to a request with `method`.
@@ -80,7 +99,10 @@ impl Response {
             interim: 0,
             head_bytes: 0,
             keeps_head: false,
-            head: None,
+            keeps_body: false,
+            head: Vec::new(),
+            body: Vec::new(),
+            content: 0,
             partial: Vec::new(),
         }
     }
@@ -94,18 +116,43 @@ impl Response {
         self.interim = 0;
         self.head_bytes = 0;
         self.keeps_head = false;
+        self.keeps_body = false;
+        self.content = 0;
         self.partial.clear();
+        self.head.clear();
+        self.body.clear();
+        if self.body.capacity() > MEMORY_KEPT {
+            self.body = Vec::new();
+        }
     }
 
-    /// Has the final head kept as it comes, for [`Self::take_head`]; until the next [`Self::reset`].
+    /// Has the final head kept as it comes, for [`Self::head`]; until the next [`Self::reset`].
     pub fn keep_head(&mut self) {
         self.keeps_head = true;
-        self.head = None;
     }
 
-    /// The final head, its empty line included, if it was asked for and is whole.
-    pub fn take_head(&mut self) -> Option<Box<[u8]>> {
-        self.head.take()
+    /// Has the body kept as it comes, the framing of chunks removed, for [`Self::body`]; until the next
+    /// [`Self::reset`]. To be called before the first byte is fed.
+    pub fn keep_body(&mut self) {
+        self.keeps_body = true;
+    }
+
+    /// The final head, its empty line included; empty if it was not asked for or is not whole.
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// What has come of the body, if it was asked for and is not over [`BODY_KEPT_MAX`].
+    pub fn body(&self) -> Option<&[u8]> {
+        (self.keeps_body && self.body_length() <= BODY_KEPT_MAX as u64).then_some(&self.body)
+    }
+
+    /// Bytes of the body so far, the framing of chunks not counted.
+    pub fn body_length(&self) -> u64 {
+        match &self.stage {
+            Stage::Chunked(chunked) => chunked.content(),
+            Stage::Head | Stage::Length(_) | Stage::UntilClose | Stage::Whole => self.content,
+        }
     }
 
     /// Bytes of heads read so far, those of interim responses included; only whole heads count.
@@ -123,11 +170,12 @@ impl Response {
         self.keep_alive
     }
 
-    /// Body bytes that can be thrown away unread because they are certain to come: the rest of a Content-Length.
+    /// Body bytes that can be thrown away unread because they are certain to come: the rest of a Content-Length. None
+    /// of a body that is kept.
     pub fn discardable(&self) -> u64 {
         match self.stage {
-            Stage::Length(left) => left,
-            Stage::Head | Stage::Chunked(_) | Stage::UntilClose | Stage::Whole => 0,
+            Stage::Length(left) if !self.keeps_body => left,
+            Stage::Length(_) | Stage::Head | Stage::Chunked(_) | Stage::UntilClose | Stage::Whole => 0,
         }
     }
 
@@ -135,6 +183,7 @@ impl Response {
     pub fn discard(&mut self, bytes: u64) -> Progress {
         if let Stage::Length(left) = &mut self.stage {
             *left = left.saturating_sub(bytes);
+            self.content = self.content.saturating_add(bytes);
             if *left == 0 {
                 self.stage = Stage::Whole;
             }
@@ -158,20 +207,40 @@ impl Response {
                 Stage::Length(left) => {
                     let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
                     *left -= taken as u64;
+                    let whole = *left == 0;
                     consumed += taken;
-                    if *left > 0 {
+                    self.content += taken as u64;
+                    if self.keeps_body {
+                        keep(&mut self.body, &rest[..taken]);
+                    }
+                    if !whole {
                         return Ok(Progress::More);
                     }
                     self.stage = Stage::Whole;
                 }
-                Stage::Chunked(chunked) => match chunked.feed(rest)? {
-                    Some(taken) => {
-                        consumed += taken;
-                        self.stage = Stage::Whole;
+                Stage::Chunked(chunked) => {
+                    let (keeps_body, body) = (self.keeps_body, &mut self.body);
+                    let fed = chunked.feed(rest, |data| {
+                        if keeps_body {
+                            keep(body, data);
+                        }
+                    });
+                    match fed? {
+                        Some(taken) => {
+                            consumed += taken;
+                            self.content = chunked.content();
+                            self.stage = Stage::Whole;
+                        }
+                        None => return Ok(Progress::More),
                     }
-                    None => return Ok(Progress::More),
-                },
-                Stage::UntilClose => return Ok(Progress::More),
+                }
+                Stage::UntilClose => {
+                    self.content = self.content.saturating_add(rest.len() as u64);
+                    if self.keeps_body {
+                        keep(&mut self.body, rest);
+                    }
+                    return Ok(Progress::More);
+                }
                 Stage::Whole => return Ok(Progress::Whole { consumed }),
             }
         }
@@ -229,7 +298,7 @@ impl Response {
             return if self.interim > INTERIM_MAX { Err(Fault::HeadTooLarge) } else { Ok(()) };
         }
         if self.keeps_head {
-            self.head = Some(bytes.into());
+            self.head.extend_from_slice(bytes);
         }
         self.status = head.status;
         self.keep_alive = head.keep_alive;
@@ -241,4 +310,10 @@ impl Response {
         };
         Ok(())
     }
+}
+
+/// Adds to a kept body, no further than the limit.
+fn keep(body: &mut Vec<u8>, more: &[u8]) {
+    let room = BODY_KEPT_MAX.saturating_sub(body.len());
+    body.extend_from_slice(&more[..more.len().min(room)]);
 }

@@ -83,14 +83,15 @@ fn whole_seconds_are_spread_and_clients_kept_apart() {
         reader.add(at(second * SECOND_NS, false, client, target));
     }
     let replay = reader.finish(ReplaySpec { time_scale: 0.5, clients_max: 2 });
-    let offsets: Vec<u128> = replay.arrivals.iter().map(|arrival| arrival.offset.as_millis()).collect();
+    let offsets: Vec<u128> = replay.arrivals.iter().map(|arrival| u128::from(arrival.offset_ns) / 1_000_000).collect();
     assert_eq!(offsets, [0, 125, 250, 375, 1000]);
     // In order of appearance in the log: b, a, c, of which two are left.
     assert_eq!(replay.arrivals.iter().map(|arrival| arrival.client).collect::<Vec<_>>(), [1, 0, 0, 1, 0]);
     assert_eq!((replay.clients, replay.clients_logged, replay.length.as_millis()), (2, 3, 1500));
     let targets: Vec<&str> =
-        replay.arrivals.iter().map(|arrival| replay.requests[arrival.request as usize].1.as_str()).collect();
+        replay.arrivals.iter().map(|arrival| replay.requests[arrival.request as usize].target.as_str()).collect();
     assert_eq!(targets, ["/1", "/1", "/3", "/2", "/2"]);
+    assert_eq!(replay.requests.iter().map(|request| request.times).collect::<Vec<_>>(), [2, 2, 1]);
 }
 
 #[test]
@@ -101,8 +102,9 @@ fn fine_times_are_kept_as_they_are() {
     }
     assert_eq!(reader.len(), 4);
     let replay = reader.finish(ALL);
-    let offsets: Vec<u128> = replay.arrivals.iter().map(|arrival| arrival.offset.as_nanos()).collect();
+    let offsets: Vec<u128> = replay.arrivals.iter().map(|arrival| u128::from(arrival.offset_ns)).collect();
     assert_eq!(offsets, [0, 999_999_998, 999_999_998, 4_999_999_997]);
+    assert_eq!(replay.length.as_nanos(), 4_999_999_997 + 1_666_666_665);
     assert_eq!(Reader::default().finish(ALL), Replay::default());
 }
 
@@ -114,8 +116,8 @@ fn a_whole_second_in_a_fine_log_is_that_moment() {
         reader.add(at(ns, is_fine, "a", "/"));
     }
     let replay = reader.finish(ALL);
-    let offsets: Vec<u128> = replay.arrivals.iter().map(|arrival| arrival.offset.as_millis()).collect();
-    assert_eq!((offsets, replay.length.as_millis()), (vec![0, 1000, 1000, 1001], 1001));
+    let offsets: Vec<u128> = replay.arrivals.iter().map(|arrival| u128::from(arrival.offset_ns) / 1_000_000).collect();
+    assert_eq!((offsets, replay.length.as_millis()), (vec![0, 1000, 1000, 1001], 1334));
 }
 
 #[test]
@@ -144,9 +146,9 @@ proptest! {
         let replay = reader.finish(ALL);
         seconds.sort_unstable();
         prop_assert_eq!(replay.arrivals.len(), lines.len());
-        prop_assert!(replay.arrivals.is_sorted_by_key(|arrival| arrival.offset));
+        prop_assert!(replay.arrivals.is_sorted_by_key(|arrival| arrival.offset_ns));
         for (arrival, second) in replay.arrivals.iter().zip(&seconds) {
-            let offset = arrival.offset.as_nanos() as i128 + seconds[0] * SECOND_NS;
+            let offset = i128::from(arrival.offset_ns) + seconds[0] * SECOND_NS;
             prop_assert!((second * SECOND_NS..(second + 1) * SECOND_NS).contains(&offset));
         }
     }

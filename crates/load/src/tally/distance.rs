@@ -43,6 +43,11 @@ impl Distances {
         }
     }
 
+    pub(super) fn merge(&mut self, other: &Distances) {
+        assert_eq!(self.band_of_client, other.band_of_client, "parts of one load have the same clients");
+        self.bands.iter_mut().zip(&other.bands).for_each(|(band, other)| band.part.merge(&other.part));
+    }
+
     pub(super) fn bands(&self) -> Vec<DistanceBand> {
         self.bands
             .iter()

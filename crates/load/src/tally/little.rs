@@ -44,6 +44,11 @@ impl Integrals {
         self.connections.add(from, to, phase);
     }
 
+    pub(super) fn merge(&mut self, other: &Integrals) {
+        self.requests.merge(other.requests);
+        self.connections.merge(other.connections);
+    }
+
     pub(super) fn terms(&self, phase: Duration) -> LittleTerms {
         let mean = |sum: Sum| if phase.is_zero() { 0.0 } else { sum.nanos as f64 / phase.as_nanos() as f64 };
         LittleTerms {
@@ -57,6 +62,11 @@ impl Integrals {
 }
 
 impl Sum {
+    fn merge(&mut self, other: Sum) {
+        self.nanos += other.nanos;
+        self.seen += other.seen;
+    }
+
     fn add(&mut self, from: Timestamp, to: Timestamp, (start, end): (Timestamp, Option<Timestamp>)) {
         let (from, to) = (from.max(start), end.map_or(to, |end| to.min(end)));
         if from < to {

@@ -55,6 +55,13 @@ impl Seconds {
         self.at(end.opened_at).connections_opened += 1;
     }
 
+    pub(super) fn merge(&mut self, other: &Seconds) {
+        if self.0.len() < other.0.len() {
+            self.0.resize_with(other.0.len(), Second::default);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(second, other)| second.merge(other));
+    }
+
     pub(super) fn record(
         &self,
         second: u32,
@@ -92,5 +99,19 @@ impl Seconds {
             self.0.resize_with(second + 1, Second::default);
         }
         &mut self.0[second]
+    }
+}
+
+impl Second {
+    fn merge(&mut self, other: &Second) {
+        self.offered += other.offered;
+        self.started += other.started;
+        self.completed += other.completed;
+        self.failed += other.failed;
+        self.connections_opened += other.connections_opened;
+        self.bytes_received += other.bytes_received;
+        self.response_max_ns = self.response_max_ns.max(other.response_max_ns);
+        self.response.merge(&other.response);
+        self.send_lag.merge(&other.send_lag);
     }
 }

@@ -21,6 +21,14 @@ impl Sketch {
         self.total += 1;
     }
 
+    pub(super) fn merge(&mut self, other: &Sketch) {
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        self.counts.iter_mut().zip(&other.counts).for_each(|(count, other)| *count = count.saturating_add(*other));
+        self.total += other.total;
+    }
+
     /// Nearest-rank percentile, as the middle of its bucket; 0 when empty.
     pub(super) fn value_at(&self, percent: u64) -> u64 {
         let rank = (self.total * percent).div_ceil(100).max(1);

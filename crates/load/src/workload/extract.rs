@@ -1,5 +1,11 @@
 //! What is taken from a response for the requests after it.
 
+use super::fields;
+
+/// Longest value taken, in bytes: longer than any token or address, short enough for a hundred thousand sessions to keep
+/// several.
+pub const VALUE_BYTES_MAX: usize = 16 * 1024;
+
 /// A value taken from a response.
 #[derive(Clone, Debug)]
 pub struct Extract {
@@ -24,5 +30,103 @@ impl Extract {
     /// Whether the body must be kept until it is whole.
     pub fn needs_body(&self) -> bool {
         !matches!(self.source, Source::Header(_))
+    }
+
+    /// The value, out of a head as it came (see [`fields()`](fields::fields)) and the body where it was kept.
+    ///
+    /// `None` if it is not there: no such header, no JSON, nothing at the pointer, no match, a group that took no part in
+    /// the match, a body that was not kept; or if it is longer than [`VALUE_BYTES_MAX`]. An empty value is a value.
+    pub fn from(&self, head: &[u8], body: Option<&[u8]>) -> Option<Box<[u8]>> {
+        let value: Box<[u8]> = match &self.source {
+            Source::Header(name) => fields::first(head, name)?.into(),
+            Source::Json(pointer) => {
+                let document: serde_json::Value = serde_json::from_slice(body?).ok()?;
+                match document.pointer(pointer)? {
+                    serde_json::Value::String(text) => text.as_bytes().into(),
+                    other => other.to_string().into_bytes().into(),
+                }
+            }
+            Source::Body(expression) => {
+                let found = expression.captures(body?)?;
+                // Group 0 is the whole match.
+                let group = usize::from(expression.captures_len() > 1);
+                found.get(group)?.as_bytes().into()
+            }
+        };
+        (value.len() <= VALUE_BYTES_MAX).then_some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nX-Token:  abc \r\nx-token: second\r\nX-Empty:\r\n\r\n";
+
+    fn take(source: Source, body: Option<&[u8]>) -> Option<String> {
+        let value = Extract { variable: 0, source }.from(HEAD, body)?;
+        Some(String::from_utf8(value.into_vec()).unwrap())
+    }
+
+    fn json(pointer: &str, body: &str) -> Option<String> {
+        take(Source::Json(pointer.into()), Some(body.as_bytes()))
+    }
+
+    fn regex(expression: &str, body: &str) -> Option<String> {
+        take(Source::Body(regex::bytes::Regex::new(expression).unwrap()), Some(body.as_bytes()))
+    }
+
+    #[test]
+    fn a_header_of_any_case() {
+        assert_eq!(take(Source::Header("x-TOKEN".into()), None).as_deref(), Some("abc"));
+        assert_eq!(take(Source::Header("x-empty".into()), None).as_deref(), Some(""));
+        assert_eq!(take(Source::Header("x-other".into()), None), None);
+    }
+
+    #[test]
+    fn what_a_json_pointer_names() {
+        let body = r#"{"user": {"id": 17, "name": "a \"b\"", "tags": ["x", null]}, "a/b": true, "m~n": 1.5}"#;
+        assert_eq!(json("/user/id", body).as_deref(), Some("17"));
+        assert_eq!(json("/user/name", body).as_deref(), Some("a \"b\""));
+        assert_eq!(json("/user/tags/0", body).as_deref(), Some("x"));
+        assert_eq!(json("/user/tags/1", body).as_deref(), Some("null"));
+        assert_eq!(json("/user/tags", body).as_deref(), Some("[\"x\",null]"));
+        assert_eq!((json("/a~1b", body).as_deref(), json("/m~0n", body).as_deref()), (Some("true"), Some("1.5")));
+        assert_eq!((json("/user/none", body), json("/user/tags/2", body)), (None, None));
+        assert_eq!((json("/a", "not json"), json("/a", "")), (None, None));
+        assert_eq!(json("", "\"whole\"").as_deref(), Some("whole"));
+        assert_eq!(json("/0", &"[".repeat(100_000)), None, "deep nesting is refused, not followed");
+    }
+
+    #[test]
+    fn the_first_group_or_the_whole_match() {
+        assert_eq!(
+            regex(r#"name="csrf" value="([^"]*)""#, r#"<input name="csrf" value="t0k">"#).as_deref(),
+            Some("t0k")
+        );
+        assert_eq!(regex(r"\d+", "id 42, 43").as_deref(), Some("42"));
+        assert_eq!(regex(r"(a)|(b)", "b"), None, "the first group took no part");
+        assert_eq!(regex(r"(x*)y", "y").as_deref(), Some(""));
+        assert_eq!(regex("z", "y"), None);
+    }
+
+    #[test]
+    fn a_value_has_a_bound_and_needs_its_body() {
+        assert_eq!(regex("(?s).*", &"a".repeat(VALUE_BYTES_MAX)).map(|value| value.len()), Some(VALUE_BYTES_MAX));
+        assert_eq!(regex("(?s).*", &"a".repeat(VALUE_BYTES_MAX + 1)), None);
+        assert_eq!(take(Source::Json("/a".into()), None), None);
+        let needs = |source| Extract { variable: 0, source }.needs_body();
+        assert!(needs(Source::Json(String::new())) && !needs(Source::Header("a".into())));
+    }
+
+    proptest! {
+        #[test]
+        fn no_response_is_too_much(head in prop::collection::vec(any::<u8>(), 0..200), body in prop::collection::vec(any::<u8>(), 0..200)) {
+            for source in [Source::Header("a".into()), Source::Json("/a/0".into()), Source::Body(regex::bytes::Regex::new("(a)b*").unwrap())] {
+                let _ = Extract { variable: 0, source }.from(&head, Some(&body));
+            }
+        }
     }
 }

@@ -1,5 +1,9 @@
 //! Text with places for values.
 
+mod parse;
+
+pub use parse::{Names, TemplateError};
+
 /// Text with places, as `/user/{client}?n={sequence}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Template {
@@ -39,6 +43,17 @@ pub struct Values<'a> {
     pub seed: u64,
 }
 
+/// Where rendered text goes: what a server sent must not break the request it is put into.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Destination {
+    /// Any bytes.
+    Body,
+    /// Path and query.
+    Target,
+    /// A header's value.
+    Field,
+}
+
 impl Template {
     /// Text without places.
     pub fn literal(text: &str) -> Self {
@@ -56,28 +71,152 @@ impl Template {
         self.pieces.iter().all(|piece| matches!(piece, Piece::Text(_)))
     }
 
+    /// Bytes of its text, if it has no places.
+    pub fn literal_length(&self) -> Option<usize> {
+        self.pieces.iter().map(|piece| if let Piece::Text(text) = piece { Some(text.len()) } else { None }).sum()
+    }
+
     /// Whether nothing stands in it.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Its text, with `values` in their places, at the end of `into`.
+    /// The indices of the variables it needs, in order, some perhaps more than once.
+    pub fn variables(&self) -> impl Iterator<Item = usize> {
+        self.pieces.iter().filter_map(|piece| if let Piece::Variable(index) = piece { Some(*index) } else { None })
+    }
+
+    /// Its text, with `values` in their places, at the end of `into`: a body, or whatever takes any bytes.
     pub fn render(&self, values: &Values<'_>, into: &mut Vec<u8>) {
+        self.write(values, Destination::Body, into);
+    }
+
+    /// As path and query of a request. In a value taken from a response, bytes that no path or query may hold (RFC 3986)
+    /// are percent-encoded: spaces, line ends, `#`, `"`, `<` and the like, and everything outside ASCII. What separates
+    /// parts (`/ ? & = %`) stays, so that a value may be a whole address.
+    pub fn render_target(&self, values: &Values<'_>, into: &mut Vec<u8>) {
+        self.write(values, Destination::Target, into);
+    }
+
+    /// As a header's value. In a value taken from a response, control characters become spaces (RFC 9110, section 5.5).
+    pub fn render_field(&self, values: &Values<'_>, into: &mut Vec<u8>) {
+        self.write(values, Destination::Field, into);
+    }
+
+    fn write(&self, values: &Values<'_>, place: Destination, into: &mut Vec<u8>) {
         use std::io::Write;
-        for (place, piece) in self.pieces.iter().enumerate() {
+        for (number, piece) in self.pieces.iter().enumerate() {
             let written = match piece {
                 Piece::Text(text) => into.write_all(text),
                 Piece::Client => write!(into, "{}", values.client),
                 Piece::Sequence => write!(into, "{}", values.sequence),
                 Piece::Session => write!(into, "{}", values.session.unwrap_or(values.sequence)),
-                Piece::Variable(index) => into.write_all(values.variables.get(*index).map_or(&[], |value| value)),
+                Piece::Variable(index) => {
+                    let value = values.variables.get(*index).map_or(&[][..], |value| value);
+                    match place {
+                        Destination::Body => into.extend_from_slice(value),
+                        Destination::Target => percent_encode(value, into),
+                        Destination::Field => {
+                            into.extend(value.iter().map(|&byte| if is_control(byte) { b' ' } else { byte }));
+                        }
+                    }
+                    Ok(())
+                }
                 Piece::Random(from, to) => {
-                    let mut rng = stats::Rng::named(values.seed, &format!("place {place}"));
+                    let mut rng = stats::Rng::new(values.seed, number as u64);
                     let span = to.saturating_sub(*from).saturating_add(1);
                     write!(into, "{}", from + rng.below(span))
                 }
             };
             written.expect("memory takes every write");
+        }
+    }
+}
+
+/// Adds `bytes` with those that stand in no path or query percent-encoded. A `%` stays as it is.
+pub(super) fn percent_encode(bytes: &[u8], into: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in bytes {
+        // RFC 3986, section 3.4: pchar, `/` and `?`; and `%`, before which two digits may well follow.
+        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte) {
+            into.push(byte);
+        } else {
+            into.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+/// Characters that a header's value may not hold; a tab may stand in one.
+fn is_control(byte: u8) -> bool {
+    byte.is_ascii_control() && byte != b'\t'
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn values(variables: &[Box<[u8]>]) -> Values<'_> {
+        Values { client: 7, sequence: 41, session: None, variables, seed: 9 }
+    }
+
+    fn text(render: impl Fn(&mut Vec<u8>)) -> String {
+        let mut into = Vec::new();
+        render(&mut into);
+        String::from_utf8_lossy(&into).into_owned()
+    }
+
+    #[test]
+    fn places_are_filled() {
+        let mut names = Names::default();
+        names.define("token").unwrap();
+        let template = Template::parse("/u/{client}/{sequence}/{session}?t={token}{{x}}", &names).unwrap();
+        let variables = [Box::from(&b"a b"[..])];
+        assert_eq!(text(|into| template.render(&values(&variables), into)), "/u/7/41/41?t=a b{x}");
+        let of_session = Values { session: Some(3), ..values(&[]) };
+        assert_eq!(text(|into| template.render(&of_session, into)), "/u/7/41/3?t={x}", "nothing was taken yet");
+        assert_eq!(template.variables().collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn what_a_server_sent_breaks_no_request() {
+        let template = Template { pieces: vec![Piece::Variable(0)] };
+        let sent = [Box::from(&b"/n?x=1&y=%20 \"\r\nHost: evil\xff#f"[..])];
+        let target = text(|into| template.render_target(&values(&sent), into));
+        assert_eq!(target, "/n?x=1&y=%20%20%22%0D%0AHost:%20evil%FF%23f");
+        let field = text(|into| template.render_field(&values(&[b"a\tb\r\nX: y\0"[..].into()]), into));
+        assert_eq!(field, "a\tb  X: y ");
+    }
+
+    #[test]
+    fn draws_are_even_and_of_the_request_alone() {
+        let template = Template::parse("{random 1..6}{random 1..6}", &Names::default()).unwrap();
+        let draw = |seed| text(|into| template.render(&Values { seed, ..values(&[]) }, into));
+        assert_eq!(draw(5), draw(5));
+        let mut seen = [0u32; 36];
+        for seed in 0..36_000 {
+            let digits = draw(seed).into_bytes();
+            seen[usize::from(digits[0] - b'1') * 6 + usize::from(digits[1] - b'1')] += 1;
+        }
+        // 1000 each, deviation 31: five of them. The two dice are independent, or pairs would be missing.
+        assert!(seen.iter().all(|&count| count.abs_diff(1000) < 160), "{seen:?}");
+        let whole = Template { pieces: vec![Piece::Random(0, u64::MAX)] };
+        assert!(text(|into| whole.render(&values(&[]), into)).parse::<u64>().is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn a_rendered_target_is_a_target(value in prop::collection::vec(any::<u8>(), 0..60)) {
+            let template = Template { pieces: vec![Piece::Text(b"/"[..].into()), Piece::Variable(0)] };
+            let variables = [value.into_boxed_slice()];
+            let mut target = Vec::new();
+            template.render_target(&values(&variables), &mut target);
+            let target = String::from_utf8(target).unwrap();
+            prop_assert!(target.parse::<http::uri::PathAndQuery>().is_ok(), "{}", target);
+            let mut field = Vec::new();
+            template.render_field(&values(&variables), &mut field);
+            prop_assert!(http::HeaderValue::from_bytes(&field).is_ok());
         }
     }
 }

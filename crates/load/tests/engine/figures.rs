@@ -133,8 +133,13 @@ fn a_phase_of_no_length_has_no_rate() {
 #[test]
 fn an_end_learnt_on_the_way_gives_the_same_figures() {
     let stop = at(ms(1234));
-    let spec =
-        || TallySpec { open_loop: true, measured: (Timestamp::ZERO, None), clients_rtt_ns: None, urls: Vec::new() };
+    let spec = || TallySpec {
+        open_loop: true,
+        measured: (Timestamp::ZERO, None),
+        clients_rtt_ns: None,
+        urls: load::Urls::default(),
+        phases: Vec::new(),
+    };
     let mut world = World::new(
         {
             let mut spec = crate::world::spec(poisson(300.0));
@@ -163,4 +168,79 @@ fn an_end_learnt_on_the_way_gives_the_same_figures() {
     assert!(world.records.len() > requests, "some were in flight");
     assert_eq!((streamed.load, streamed.little), (whole.load, whole.little));
     assert_eq!(streamed.seconds, whole.seconds);
+}
+
+/// Two tallies that share the records between them, merged, give what one of all records gives.
+#[test]
+fn merged_tallies_are_one() {
+    let (mut spec, ms) = (spec(poisson(200.0)), Duration::from_millis);
+    spec.warmup = ms(700);
+    spec.duration = Some(ms(3000));
+    let mut answered = 0;
+    let server = move |_: Timestamp, _: u32| {
+        answered += 1;
+        if answered % 7 == 0 { Vec::new() } else { vec![(ms(answered % 90), Reply::Bytes(OK.to_vec()))] }
+    };
+    let world = World::new(spec, server).run();
+    let measured = world.load.measured();
+    let tally = || {
+        Tally::new(TallySpec {
+            open_loop: true,
+            measured,
+            clients_rtt_ns: Some((0..world.load.live().offered).map(|client| client * 1_000_000).collect()),
+            urls: load::Urls::named(["one", "another"]),
+            phases: spans(&[("a", 1000), ("b", 5000)]),
+        })
+    };
+    let ending = || Ending {
+        measured_end: measured.1.unwrap(),
+        offered: world.load.live().offered_measured,
+        unfinished: 0,
+        levels: world.sampler.finish(),
+    };
+    let (mut whole, mut left, mut right) = (tally(), tally(), tally());
+    for (place, record) in world.records.iter().enumerate() {
+        let record = &ledger::RequestRecord { url: place as u32 % 2, ..*record };
+        whole.add_request(record);
+        if place % 3 == 0 { left.add_request(record) } else { right.add_request(record) }
+    }
+    for (place, end) in world.ends.iter().enumerate() {
+        whole.add_connection(end);
+        if place % 2 == 0 { left.add_connection(end) } else { right.add_connection(end) }
+    }
+    left.merge(right);
+    let (merged, whole) = (left.finish(ending()), whole.finish(ending()));
+    assert!(whole.load.failed["response_timeout"] > 10 && whole.load.by_url[1].completed > 100);
+    assert_eq!((merged.load, merged.little, merged.seconds), (whole.load, whole.little, whole.seconds));
+    assert_eq!(merged.histograms.connect.quantiles(), whole.histograms.connect.quantiles());
+}
+
+fn spans(phases: &[(&str, u64)]) -> Vec<load::PhaseSpan> {
+    let span = |&(name, lasts): &(&str, u64)| load::PhaseSpan { name: name.into(), lasts: ms(lasts), is_steady: true };
+    phases.iter().map(span).collect()
+}
+
+/// A request belongs to the phase in which it was intended, its completion to the one in which it came; the phases add
+/// up to the whole, and end with the run.
+#[test]
+fn phases_add_up_to_the_whole() {
+    let mut spec = spec(constant(100.0));
+    spec.warmup = ms(500);
+    spec.duration = Some(ms(2500));
+    spec.clients = 100;
+    // 300 ms to an answer: 30 of each phase's requests are answered in the next one.
+    let mut world = World::new(spec, answering(ms(298)));
+    world.phases = spans(&[("first", 1000), ("second", 1000), ("third", 1000), ("fourth", 1000)]);
+    let load = world.run().outcome(true, None, &["u"]).load;
+    let phases = &load.by_phase;
+    let brief: Vec<_> = phases.iter().map(|phase| (&phase.name[..], phase.from_s, phase.to_s)).collect();
+    assert_eq!(brief, [("first", 0.0, 1.0), ("second", 1.0, 2.0), ("third", 2.0, 2.5)]);
+    let counts: Vec<_> = phases.iter().map(|phase| (phase.offered_requests, phase.completed)).collect();
+    assert_eq!(counts, [(100, 100), (100, 100), (50, 50)]);
+    assert_eq!(phases.iter().map(|phase| phase.offered_requests).sum::<u64>(), load.offered_requests);
+    assert!((phases[1].carried_rate_per_s - 100.0).abs() < 1e-9 && (phases[2].offered_rate_per_s - 100.0).abs() < 1e-9);
+    let carried: f64 = phases.iter().map(|phase| phase.carried_rate_per_s * (phase.to_s - phase.from_s)).sum();
+    assert!((carried - load.carried_rate_per_s * 2.5).abs() < 1e-6, "{carried}");
+    assert_eq!(phases.iter().map(|phase| phase.response_time_ns.count).sum::<u64>(), load.response_time_ns.count);
+    assert!(phases[0].response_time_ns.p50 >= 300_000_000 && phases[0].send_lag_ns.max == 0);
 }

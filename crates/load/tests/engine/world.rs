@@ -31,10 +31,66 @@ pub trait Server {
     /// The `nth` whole request (from 0) arrives on a connection: what goes back, each after its time from now.
     fn request(&mut self, now: Timestamp, nth: u32) -> Vec<(Duration, Reply)>;
 
+    /// The same, by what was asked.
+    fn answer(&mut self, now: Timestamp, nth: u32, _asked: &Asked) -> Vec<(Duration, Reply)> {
+        self.request(now, nth)
+    }
+
     /// Closes a connection that has been idle for so long.
     fn idle_timeout(&self) -> Option<Duration> {
         None
     }
+}
+
+/// A request as it arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub at: Timestamp,
+    pub client: u32,
+    /// Index into the load's targets.
+    pub target: usize,
+    pub text: String,
+}
+
+impl Asked {
+    pub fn method(&self) -> &str {
+        self.text.split(' ').next().unwrap()
+    }
+
+    pub fn path(&self) -> &str {
+        self.text.split(' ').nth(1).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.text.split("\r\n").skip(1).take_while(|line| !line.is_empty());
+        lines
+            .find_map(|line| line.split_once(": ").filter(|(given, _)| given.eq_ignore_ascii_case(name)))
+            .map(|(_, v)| v)
+    }
+
+    pub fn body(&self) -> &str {
+        self.text.split_once("\r\n\r\n").unwrap().1
+    }
+}
+
+/// A server that answers by what was asked.
+pub struct Site<F>(pub F);
+
+impl<F: FnMut(&Asked) -> Vec<(Duration, Reply)>> Server for Site<F> {
+    fn request(&mut self, _now: Timestamp, _nth: u32) -> Vec<(Duration, Reply)> {
+        unreachable!("asked with what was asked")
+    }
+
+    fn answer(&mut self, _now: Timestamp, _nth: u32, asked: &Asked) -> Vec<(Duration, Reply)> {
+        self.0(asked)
+    }
+}
+
+/// A response with these header lines and this body.
+pub fn response(status: u16, headers: &[&str], body: &str) -> Reply {
+    let mut text = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n", body.len());
+    headers.iter().for_each(|header| text += &format!("{header}\r\n"));
+    Reply::Bytes(format!("{text}\r\n{body}").into_bytes())
 }
 
 #[derive(Clone, Copy)]
@@ -95,16 +151,25 @@ pub struct World<S> {
     pub open_max: usize,
     pub connects: Vec<(Timestamp, u32)>,
     pub sampler: LevelSampler,
+    /// What the server was asked, in the order in which it arrived.
+    pub asked: Vec<Asked>,
+    /// Whether `asked` is kept.
+    pub keeps_asked: bool,
+    /// What [`World::outcome`] divides the measured phase into.
+    pub phases: Vec<load::PhaseSpan>,
     open: HashMap<ConnectionKey, Peer>,
     events: BinaryHeap<Reverse<(Timestamp, u64, usize)>>,
     happenings: Vec<Option<(ConnectionKey, Happening)>>,
     order: u64,
     seed: u64,
+    lane: Lane,
 }
 
 /// The server's end of a connection.
 #[derive(Default)]
 struct Peer {
+    client: u32,
+    target: usize,
     requests: u32,
     busy: u32,
     activity: u64,
@@ -117,7 +182,7 @@ enum Happening {
     Refused,
     Secured,
     Unsecured(FailureCause),
-    RequestArrives,
+    RequestArrives { text: Vec<u8> },
     ServerSends(Reply),
     Arrives(Reply),
     IdleCheck { activity: u64 },
@@ -128,6 +193,8 @@ impl<S: Server> World<S> {
         let sampler = LevelSampler::new(spec.seed, Timestamp::ZERO, Timestamp::ZERO + spec.warmup);
         World {
             seed: spec.seed,
+            lane: spec.lane,
+            phases: Vec::new(),
             load: Load::new(spec, Timestamp::ZERO),
             server,
             now: Timestamp::ZERO,
@@ -138,6 +205,8 @@ impl<S: Server> World<S> {
             open_max: 0,
             connects: Vec::new(),
             sampler,
+            asked: Vec::new(),
+            keeps_asked: false,
             open: HashMap::new(),
             events: BinaryHeap::new(),
             happenings: Vec::new(),
@@ -164,13 +233,18 @@ impl<S: Server> World<S> {
         let live = self.load.live();
         assert!(self.open.is_empty(), "every Connect has its Close");
         assert_eq!((live.connections, live.in_flight, live.backlog), (0, 0, 0));
+        assert_eq!(live.sessions, 0);
         assert_eq!(live.connections_opened as usize, self.ends.len());
         assert_eq!(live.offered as usize, self.records.len());
         let started = self.records.iter().filter(|record| record.started_at.is_some()).count();
         assert_eq!(live.started as usize, started);
         let mut sequences: Vec<u64> = self.records.iter().map(|record| record.sequence).collect();
         sequences.sort_unstable();
-        assert!(sequences.iter().copied().eq(0..live.offered), "each request has one record");
+        if self.lane == Lane::WHOLE {
+            assert!(sequences.iter().copied().eq(0..live.offered), "each request has one record");
+        } else {
+            assert!(sequences.windows(2).all(|pair| pair[0] < pair[1]), "each request has one record");
+        }
         self.records.iter().for_each(check_moments);
         self
     }
@@ -206,8 +280,9 @@ impl<S: Server> World<S> {
     /// Figures over the whole run, as the program would print them.
     pub fn outcome(&self, open_loop: bool, clients_rtt_ns: Option<Vec<u64>>, urls: &[&str]) -> Outcome {
         let measured = self.load.measured();
-        let urls = urls.iter().map(|&url| url.to_owned()).collect();
-        let mut tally = Tally::new(TallySpec { open_loop, measured, clients_rtt_ns, urls });
+        let urls = load::Urls::named(urls.iter().copied());
+        let mut tally =
+            Tally::new(TallySpec { open_loop, measured, clients_rtt_ns, urls, phases: self.phases.clone() });
         self.records.iter().for_each(|record| tally.add_request(record));
         self.ends.iter().for_each(|end| tally.add_connection(end));
         tally.finish(Ending {
@@ -232,21 +307,22 @@ impl<S: Server> World<S> {
         let mut todo = Vec::new();
         while let Some(action) = self.load.poll_action(self.now) {
             match action {
-                Action::Connect { key, client, .. } => {
-                    self.open.insert(key, Peer::default());
+                Action::Connect { key, client, target } => {
+                    self.open.insert(key, Peer { client, target, ..Peer::default() });
                     self.connects.push((self.now, client));
                     todo.push((self.now + self.one_way, key, Happening::ConnectArrives { client }));
                 }
                 Action::Send { key, bytes, .. } => {
-                    let (whole, mut sent) = (bytes.len(), 0);
+                    let (text, whole, mut sent) = (bytes.to_vec(), bytes.len(), 0);
                     while sent < whole {
                         let part = self.write_max.min(whole - sent);
                         self.load.handle_sent(self.now, key, part);
                         sent += part;
-                        assert_eq!(self.load.unsent(key).len(), whole - sent);
+                        assert_eq!(self.load.unsent(key), &text[sent..]);
                     }
-                    todo.push((self.now + self.one_way, key, Happening::RequestArrives));
+                    todo.push((self.now + self.one_way, key, Happening::RequestArrives { text }));
                 }
+                Action::Open { .. } | Action::Reset { .. } => unreachable!("HTTP/1 has no streams"),
                 Action::Close { key } => assert!(self.open.remove(&key).is_some(), "closed once"),
             }
             self.open_max = self.open_max.max(self.open.len());
@@ -260,7 +336,14 @@ impl<S: Server> World<S> {
     }
 
     fn check_conservation(&self) {
-        let Live { offered, backlog, in_flight, completed, failed, connections, .. } = self.load.live();
+        let live = self.load.live();
+        assert_eq!(
+            live.sessions_begun,
+            live.sessions + live.sessions_ended + live.sessions_failed + live.sessions_cut,
+            "seed {}",
+            self.seed
+        );
+        let Live { offered, backlog, in_flight, completed, failed, connections, .. } = live;
         assert_eq!(offered, backlog + in_flight + completed + failed, "seed {}", self.seed);
         assert_eq!(self.records.len() as u64, completed + failed);
         assert_eq!(connections as usize, self.open.len());
@@ -289,7 +372,7 @@ impl<S: Server> World<S> {
             Happening::Secured => self.load.handle_secured(self.now, key),
             Happening::Unsecured(cause) => self.load.handle_failure(self.now, key, cause),
             Happening::Refused => self.load.handle_failure(self.now, key, FailureCause::ConnectRefused),
-            Happening::RequestArrives => self.request_arrives(key),
+            Happening::RequestArrives { text } => self.request_arrives(key, text),
             Happening::ServerSends(reply) => self.server_sends(key, reply),
             Happening::Arrives(Reply::Bytes(bytes)) => self.load.handle_bytes(self.now, key, &bytes),
             Happening::Arrives(Reply::Fin) => self.load.handle_eof(self.now, key),
@@ -316,7 +399,7 @@ impl<S: Server> World<S> {
         }
     }
 
-    fn request_arrives(&mut self, key: ConnectionKey) {
+    fn request_arrives(&mut self, key: ConnectionKey, text: Vec<u8>) {
         let back = self.now + self.one_way;
         let Some(peer) = self.open.get_mut(&key) else { return };
         if peer.closed {
@@ -326,7 +409,12 @@ impl<S: Server> World<S> {
         let nth = peer.requests;
         peer.requests += 1;
         peer.activity += 1;
-        let replies = self.server.request(self.now, nth);
+        let text = String::from_utf8(text).expect("text");
+        let asked = Asked { at: self.now, client: peer.client, target: peer.target, text };
+        let replies = self.server.answer(self.now, nth, &asked);
+        if self.keeps_asked {
+            self.asked.push(asked);
+        }
         peer.busy += replies.len() as u32;
         for (after, reply) in replies {
             self.schedule(self.now + after, key, Happening::ServerSends(reply));
@@ -347,7 +435,7 @@ impl<S: Server> World<S> {
 }
 
 /// intended <= started <= connected <= secured <= sent <= first byte <= done, as far as they happened.
-fn check_moments(record: &RequestRecord) {
+pub fn check_moments(record: &RequestRecord) {
     let moments = [
         Some(record.intended_at),
         record.started_at,
@@ -365,7 +453,16 @@ fn check_moments(record: &RequestRecord) {
         u64::from(record.head_bytes) <= record.bytes_received && (record.status == 0 || record.head_bytes > 0),
         "{record:?}"
     );
-    assert!(record.failure.is_none() || !record.keeps_connection, "{record:?}");
+    assert!(record.failure.is_none_or(is_of_a_whole_response) || !record.keeps_connection, "{record:?}");
+}
+
+/// The response was whole, and not what the plan wants.
+fn is_of_a_whole_response(cause: FailureCause) -> bool {
+    use FailureCause::*;
+    matches!(
+        cause,
+        UnexpectedStatus | UnexpectedLength | UnexpectedBody | MissingValue | TooManyRedirects | BadRedirect
+    )
 }
 
 pub fn spec(arrivals: Arrivals) -> LoadSpec {

@@ -24,13 +24,25 @@ pub struct Read {
     pub outcome: Outcome,
     pub status: u16,
     pub keep_alive: bool,
+    /// Bytes of the body without framing, and of those that were kept their number and a digest.
+    pub body: (u64, Option<(usize, u64)>),
 }
 
 /// Feeds pieces, then closes.
 pub fn read<'a>(response: &mut Response, method: Method, pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
     response.reset(method);
+    response.keep_head();
+    response.keep_body();
     let outcome = feed(response, pieces);
-    Read { outcome, status: response.status(), keep_alive: response.keep_alive() }
+    let kept = response.body().map(|body| (body.len(), digest(body)));
+    let body = (response.body_length(), kept);
+    assert!(kept.is_none_or(|(length, _)| length as u64 == body.0), "all of a body is kept, or nothing said of it");
+    Read { outcome, status: response.status(), keep_alive: response.keep_alive(), body }
+}
+
+/// Tells one body from another.
+pub fn digest(body: &[u8]) -> u64 {
+    body.iter().fold(7, |digest: u64, &byte| digest.wrapping_mul(31).wrapping_add(byte.into()))
 }
 
 fn feed<'a>(response: &mut Response, pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {

@@ -4,7 +4,7 @@ use ledger::Method;
 use load::http1::Response;
 use proptest::prelude::*;
 
-use crate::outcome::{Outcome, Read, read};
+use crate::outcome::{Outcome, Read, digest, read};
 
 /// A response as a server would write it.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ struct Written {
     status: u16,
     keep_alive: bool,
     framed: bool,
+    /// Without the framing of chunks.
+    body: Vec<u8>,
 }
 
 fn head(status: u16, interim: u8, padding: &str, framing: &str, close: bool) -> Vec<u8> {
@@ -34,7 +36,7 @@ prop_compose! {
     ) -> Written {
         let body = chunks.concat();
         let (framing_line, payload) = match framing {
-            0 => (format!("Content-Length: {}\r\n", body.len()), body),
+            0 => (format!("Content-Length: {}\r\n", body.len()), body.clone()),
             1 => {
                 let mut payload = Vec::new();
                 for chunk in &chunks {
@@ -48,11 +50,11 @@ prop_compose! {
                 payload.extend_from_slice(b"\r\n");
                 ("Transfer-Encoding: chunked\r\n".to_owned(), payload)
             }
-            _ => (String::new(), body),
+            _ => (String::new(), body.clone()),
         };
         let mut bytes = head(status, interim, &padding, &framing_line, close);
         bytes.extend_from_slice(&payload);
-        Written { bytes, status, keep_alive: framing < 2 && !close, framed: framing < 2 }
+        Written { bytes, status, keep_alive: framing < 2 && !close, framed: framing < 2, body }
     }
 }
 
@@ -75,7 +77,8 @@ proptest! {
     fn a_response_is_read_as_written_however_it_is_cut(written in written(), places in places()) {
         let mut response = Response::new(Method::Get);
         let outcome = if written.framed { Outcome::Whole(written.bytes.len()) } else { Outcome::WholeAtClose };
-        let expected = Read { outcome, status: written.status, keep_alive: written.keep_alive };
+        let body = (written.body.len() as u64, Some((written.body.len(), digest(&written.body))));
+        let expected = Read { outcome, status: written.status, keep_alive: written.keep_alive, body };
         prop_assert_eq!(read(&mut response, Method::Get, cut(&written.bytes, &places)), expected);
         // The same reader again, and byte by byte.
         prop_assert_eq!(read(&mut response, Method::Get, written.bytes.chunks(1)), expected);
@@ -99,9 +102,8 @@ proptest! {
                 prop_assert!(response.feed(piece).is_ok());
             }
             prop_assert_eq!(response.head_bytes() as usize, heads.len());
-            let kept = response.take_head();
-            prop_assert_eq!(kept.as_deref(), Some(&last[..]));
-            prop_assert_eq!(response.take_head(), None);
+            prop_assert_eq!(response.head(), &last[..]);
+            prop_assert_eq!((response.body_length(), response.body()), (body as u64, None));
         }
     }
 

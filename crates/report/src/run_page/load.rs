@@ -9,7 +9,7 @@ use super::over_time::response_tail;
 use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
 use crate::page::{Section, Table};
 use crate::plot::{Bars, Chart, Quantity};
-use crate::words::{by_frequency, span, tls_line, total};
+use crate::words::{by_frequency, recordings, span, tls_line, total};
 
 /// Offered, carried, failed; levels.
 pub(super) fn figures(load: &Load, run: &Run) -> Section {
@@ -46,7 +46,8 @@ pub(super) fn figures(load: &Load, run: &Run) -> Section {
     let tls = if tls.is_empty() { tls } else { format!("TLS: {tls}.") };
     let failure = load.tls.as_ref().and_then(|tls| tls.first_failure.as_deref());
     let failure = failure.map(|why| format!("The first failure of TLS: {why}.")).unwrap_or_default();
-    Section::new("Load").table(table).table(level_table).text(tls).text(failure)
+    let section = Section::new("Load").table(table).table(level_table).text(tls).text(failure);
+    recordings(load).into_iter().fold(section, |section, (name, line)| section.text(format!("{name}: {line}.")))
 }
 
 /// The table of times, and their distributions.
@@ -138,8 +139,20 @@ pub(super) fn by_url(load: &Load) -> Section {
         row.extend([q.p50, q.p90, q.p99, q.max].map(|ns| if q.count == 0 { "-".to_owned() } else { duration(ns) }));
         table = table.row(row);
     }
-    let more = load.by_url.len().saturating_sub(URLS);
-    section.table(table).text(if more > 0 { format!("And {} more.", count(more as u64)) } else { String::new() })
+    let hidden = load.by_url.len().saturating_sub(URLS) as u64;
+    let others = match &load.by_url_left_out {
+        Some(others) => format!(
+            "And {} more, asked for less by the plan: {} done, {} failed; those not listed at all took up to {} in \
+             99 of 100 cases.",
+            count(others.urls.saturating_add(hidden)),
+            count(others.completed),
+            count(others.failed),
+            duration(others.response_time_ns.p99)
+        ),
+        None if hidden > 0 => format!("And {} more.", count(hidden)),
+        None => String::new(),
+    };
+    section.table(table).text(others)
 }
 
 /// Statuses, and failures by cause.

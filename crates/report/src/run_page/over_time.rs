@@ -179,6 +179,7 @@ fn phases(chart: Chart, sources: &Sources) -> Chart {
     let ends = chart.series.iter().flat_map(|series| &series.points).map(|point| point[0]);
     let end = ends.filter(|end| end.is_finite()).fold(to, f64::max);
     let chart = if run.warmup_s > 0.0 { chart.band(0.0, from, "warm-up") } else { chart };
+    let chart = super::phases::bands(chart, sources.document.load.as_ref(), from);
     chart.band(to, end, "after")
 }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use ledger::Quantiles;
-use ledger::document::{DistanceBand, Level, Load, Run, UrlPart};
+use ledger::document::{DistanceBand, Level, Load, PhasePart, Run};
 use stats::Histogram;
 
 use super::bars;
 use super::page::{Ink, Page, shortened};
 use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
-use crate::words::{span, tls_line, total};
+use crate::words::{recordings, span, tls_line, total};
 
 pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Option<&Histogram>) {
     totals(page, load, run);
@@ -19,13 +19,17 @@ pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Opt
         page.blank();
         bars::print(page, values);
     }
+    if !load.by_phase.is_empty() {
+        page.blank();
+        by_phase(page, &load.by_phase);
+    }
     if !load.by_distance.is_empty() {
         page.blank();
         by_distance(page, &load.by_distance);
     }
     if load.by_url.len() > 1 {
         page.blank();
-        by_url(page, &load.by_url);
+        by_url(page, load);
     }
     page.blank();
     levels(page, load);
@@ -68,6 +72,9 @@ fn totals(page: &mut Page, load: &Load, run: &Run) {
     if failed > 0 {
         let part = share(failed as f64 / load.offered_requests.max(1) as f64);
         page.entry_in("failed", &format!("{} ({part}): {}", count(failed), counted(&load.failed)), Ink::Bad);
+    }
+    for (name, line) in recordings(load) {
+        page.entry(name, &line);
     }
     if let Some(tls) = &load.tls {
         page.entry("TLS", &tls_line(tls));
@@ -117,6 +124,21 @@ pub(super) fn distributions(page: &mut Page, name: &str, rows: &[(&str, &Quantil
     }
 }
 
+fn by_phase(page: &mut Page, phases: &[PhasePart]) {
+    let room = page.width().saturating_sub(70).max(12);
+    let rows: Vec<Vec<String>> = phases
+        .iter()
+        .map(|phase| {
+            let lasts = span((phase.to_s - phase.from_s).max(0.0));
+            let mut row = vec![shortened(&phase.name, room), lasts, rate(phase.offered_rate_per_s)];
+            row.extend([rate(phase.carried_rate_per_s), count(phase.failed)]);
+            row.extend(percentiles(&phase.response_time_ns));
+            row
+        })
+        .collect();
+    page.table(&["by phase", "lasts", "offered", "carried", "failed", "p50", "p90", "p99", "max"], &rows);
+}
+
 fn by_distance(page: &mut Page, bands: &[DistanceBand]) {
     let rows: Vec<Vec<String>> = bands
         .iter()
@@ -134,7 +156,8 @@ fn by_distance(page: &mut Page, bands: &[DistanceBand]) {
     page.table(&["by distance", "clients", "done", "failed", "p50", "p90", "p99", "max"], &rows);
 }
 
-fn by_url(page: &mut Page, parts: &[UrlPart]) {
+fn by_url(page: &mut Page, load: &Load) {
+    let parts = &load.by_url;
     let room = page.width().saturating_sub(60).max(20);
     let mut rows: Vec<Vec<String>> = parts
         .iter()
@@ -145,8 +168,10 @@ fn by_url(page: &mut Page, parts: &[UrlPart]) {
             row
         })
         .collect();
-    if parts.len() > URLS {
-        rows.push(vec![format!("and {} more", parts.len() - URLS)]);
+    let others = load.by_url_left_out.as_ref().map_or(0, |others| others.urls);
+    let more = others.saturating_add(parts.len().saturating_sub(URLS) as u64);
+    if more > 0 {
+        rows.push(vec![format!("and {} more", count(more))]);
     }
     page.table(&["by URL", "done", "failed", "p50", "p90", "p99", "max"], &rows);
 }
@@ -164,6 +189,19 @@ fn levels(page: &mut Page, load: &Load) {
     }
     rows[1].push(format!("  {} opened", count(load.connections_opened)));
     page.table(&["", "mean", "median", "max", ""], &rows);
+    if let Some(sessions) = &load.sessions {
+        page.entry(
+            "sessions",
+            &format!(
+                "{} begun, {} in the measured phase; {} ended, {} failed, {} cut by the end",
+                count(sessions.begun),
+                rate(sessions.rate_per_s),
+                count(sessions.ended),
+                count(sessions.failed),
+                count(sessions.cut)
+            ),
+        );
+    }
 }
 
 /// `200 x 6,588, 503 x 12`, the most frequent first.

@@ -93,6 +93,12 @@ pub fn load() -> Load {
         backlog: Level::default(),
         by_distance: vec![band(0, 10, 21), band(10, 50, 33), band(50, 200, 30), band(200, u64::MAX / 1_000_000, 16)],
         by_url: vec![],
+        held: None,
+        by_url_left_out: None,
+        by_phase: vec![],
+        sessions: None,
+        replay: None,
+        har: None,
     }
 }
 
@@ -131,6 +137,7 @@ pub fn document() -> Document {
             started_at: "2026-11-20T09:30:05.000Z".into(),
             duration_s: 60.0,
             warmup_s: 5.0,
+            recorded: None,
             interrupted: false,
             host: Host {
                 kernel: "6.18.0".into(),

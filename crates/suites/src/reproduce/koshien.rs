@@ -20,11 +20,11 @@ use std::time::{Duration, SystemTime};
 
 use lab::net::NetPlan;
 use lab::plan::{
-    ArrivalKind, HostPlan, HttpVersion, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan,
+    HostPlan, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan,
 };
 use lab::{LabError, Observer};
 use ledger::document::{Run, SCHEMA};
-use ledger::{Document, Method, Reproduction, ReproductionDocument, Validity};
+use ledger::{Document, Reproduction, ReproductionDocument, Validity};
 use store::Book;
 use sys::signal::Interrupts;
 use units::RequestRate;
@@ -360,23 +360,15 @@ impl Kitchen<'_> {
             name,
             seed: self.asked.seed,
             load: LoadPlan {
-                url: format!("http://server:{PORT}/{FILE}"),
-                method: Method::Get,
-                body: None,
-                headers: Vec::new(),
-                proxy: None,
-                http: HttpVersion::Http11,
                 close: true,
                 rate: RequestRate::from_per_second(RATE_PER_S),
-                arrivals: ArrivalKind::Constant,
-                connections: None,
                 clients: CLIENTS,
                 requests,
                 duration,
                 warmup: WARMUP,
                 connect_timeout: TIMEOUT,
                 timeout: TIMEOUT,
-                tls: None,
+                ..LoadPlan::get(&format!("http://server:{PORT}/{FILE}"))
             },
             path: Some(path),
             server: Some(server),

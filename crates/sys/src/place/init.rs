@@ -183,7 +183,7 @@ fn failed(error: &Error) -> Report {
     }
 }
 
-fn hung_up(control: &OwnedFd) -> bool {
+pub(crate) fn hung_up(control: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
     let polled = poll(&mut fds, PollTimeout::ZERO);
     polled.is_err() || fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP))
@@ -193,6 +193,11 @@ fn hung_up(control: &OwnedFd) -> bool {
 fn close_all_but(setup: &Setup) {
     let mut keep = vec![setup.control.as_raw_fd(), setup.net.as_fd().as_raw_fd()];
     keep.extend(setup.command.files());
+    close_descriptors_but(keep);
+}
+
+/// Closes every descriptor of a forked copy but the standard streams and these.
+pub(crate) fn close_descriptors_but(mut keep: Vec<i32>) {
     keep.sort_unstable();
     let mut first = 3;
     for fd in keep.into_iter().filter(|fd| *fd >= 3) {
@@ -220,7 +225,7 @@ pub(super) fn close(fd: i32) {
 }
 
 /// Ends this process without running main's exit handlers.
-pub(super) fn exit(code: i32) -> ! {
+pub(crate) fn exit(code: i32) -> ! {
     // SAFETY: takes no memory and does not return.
     unsafe { libc::_exit(code) }
 }

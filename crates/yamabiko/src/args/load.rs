@@ -13,12 +13,12 @@ pub struct LoadOptions {
     /// Open loop: offer so many requests a second, such as 110/s, whatever the server does
     #[arg(short, long, allow_hyphen_values = true)]
     pub rate: Option<RequestRate>,
-    /// How arrivals are spaced in the open loop
-    #[arg(long, value_enum, default_value_t = Arrivals::Constant)]
-    pub arrivals: Arrivals,
     /// Closed loop (no --rate): number of connections [default: 64]. Open loop: most connections open at once
     #[arg(short, long, allow_hyphen_values = true)]
     pub connections: Option<u32>,
+    /// Open so many connections before the load, 5,000 a second, and hold them through it [with --rate]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub open_connections: Option<u32>,
     /// End the measured phase after so many requests
     #[arg(short = 'n', long, value_parser = count, allow_hyphen_values = true)]
     pub requests: Option<u64>,
@@ -47,10 +47,16 @@ pub struct LoadOptions {
     /// Add a header line, `Name: value`; may be given more than once
     #[arg(short = 'H', long = "header", value_name = "LINE")]
     pub headers: Vec<String>,
-    /// Connect to this HTTP proxy, and ask it for the whole URL
-    #[arg(long, value_name = "HOST:PORT")]
+    /// Connect to this HTTP proxy: ask it for the whole URL, or for a tunnel to an https:// one (CONNECT)
+    #[arg(long, value_name = "[USER:PASSWORD@]HOST:PORT")]
     pub proxy: Option<Proxy>,
-    /// HTTP version of the requests
+    /// Connect to this Unix socket instead of the URL's host
+    #[arg(long, value_name = "PATH")]
+    pub unix: Option<PathBuf>,
+    /// HTTP/2: most requests at once on a connection, if the server allows as many [default: 100]
+    #[arg(long, allow_hyphen_values = true)]
+    pub streams: Option<u32>,
+    /// HTTP version of the requests; 2 is chosen by ALPN over TLS, and spoken at once without
     #[arg(long, value_enum, default_value_t = Http::V11)]
     pub http: Http,
     /// Fail a request whose response is not whole after this time
@@ -59,6 +65,9 @@ pub struct LoadOptions {
     /// Fail a request whose connection is not established after this time
     #[arg(long, default_value = "10s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub connect_timeout: Duration,
+    /// Make the load in so many threads, each with its own clients and connections
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, allow_hyphen_values = true)]
+    pub threads: u32,
     /// How to talk to the kernel: io_uring where it has it and there is no TLS, or one of the two by name
     #[arg(long, value_enum, default_value_t = super::Engine::Auto)]
     pub engine: super::Engine,
@@ -79,7 +88,7 @@ pub struct TlsOptions {
     /// Speak this version alone [default: 1.3, or 1.2 with a server that has no later one]
     #[arg(long, value_enum, value_name = "VERSION")]
     pub tls_version: Option<TlsVersion>,
-    /// Protocol offered by ALPN: http/1.1, http/1.0 or none [default: http/1.1]
+    /// Protocol offered by ALPN: http/1.1, http/1.0, h2 or none [default: that of --http]
     #[arg(long, value_name = "PROTOCOL")]
     pub alpn: Option<Alpn>,
     /// Make every handshake a full one: no client takes up its earlier sessions
@@ -102,17 +111,13 @@ pub enum TlsVersion {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Arrivals {
-    Constant,
-    Poisson,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Http {
     #[value(name = "1.0")]
     V10,
     #[value(name = "1.1")]
     V11,
+    #[value(name = "2")]
+    V2,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

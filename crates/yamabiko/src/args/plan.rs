@@ -1,16 +1,16 @@
 //! From arguments as typed to the plan as meant: every default is decided here.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use lab::plan::{
-    ArrivalKind, Engine, HostPlan, HttpVersion, LoadPlan, Placement, Plan, TlsPlan, TlsVersion, Wait, WatchAt,
-    WatchPlan,
+    Engine, HostPlan, HttpVersion, LoadPlan, Placement, Plan, TlsPlan, TlsVersion, Wait, WatchAt, WatchPlan,
 };
 use ledger::Method;
 
 use super::path::path_plan;
-use super::{Arrivals, Bench, HostOptions, Http, MethodName, TlsOptions, WatchOptions};
+use super::{Bench, HostOptions, Http, MethodName, TlsOptions, WatchOptions};
 
 const CLOSED_CONNECTIONS: u32 = 64;
 const OPEN_CLIENTS: u32 = 100;
@@ -26,16 +26,15 @@ const WARMUP_MAX: Duration = Duration::from_secs(15);
 /// What contradicts itself, and a profile that cannot be read.
 pub fn bench(bench: &Bench) -> Result<Plan> {
     let load = &bench.load;
-    let connections = match load.rate {
-        None => Some(load.connections.unwrap_or(CLOSED_CONNECTIONS)),
-        Some(_) => load.connections,
-    };
+    let is_open = load.rate.is_some() || bench.arrivals.is_open();
+    let connections = if is_open { load.connections } else { Some(load.connections.unwrap_or(CLOSED_CONNECTIONS)) };
     let path = path_plan(&bench.path, bench.server.server.is_some())?;
     let clients = load.clients.unwrap_or(match connections {
         // Without a path all clients would have one address and one distance: any connection serves any request, and
         // to keep them apart would only open more connections.
-        _ if path.is_none() => 1,
-        Some(connections) if load.rate.is_none() => connections.min(path::AddressPlan::CLIENTS_MAX),
+        // Cookies are a client's own, so that they need clients.
+        _ if path.is_none() && !bench.workload.cookies => 1,
+        Some(connections) if !is_open => connections.min(path::AddressPlan::CLIENTS_MAX),
         // More clients than connections would close one connection for each request of another client.
         Some(connections) => connections.min(OPEN_CLIENTS),
         None => OPEN_CLIENTS,
@@ -54,7 +53,6 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         name: bench.result.name.clone(),
         seed: bench.result.seed,
         load: LoadPlan {
-            url: bench.url.clone(),
             method,
             body: load.body.clone(),
             headers: load.headers.clone(),
@@ -62,27 +60,35 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
             http: match load.http {
                 Http::V10 => HttpVersion::Http10,
                 Http::V11 => HttpVersion::Http11,
+                Http::V2 => HttpVersion::Http2,
             },
+            unix: load.unix.clone(),
+            streams: load.streams,
             close: load.close,
             rate: load.rate,
-            arrivals: match load.arrivals {
-                Arrivals::Constant => ArrivalKind::Constant,
-                Arrivals::Poisson => ArrivalKind::Poisson,
-            },
+            arrivals: bench.arrivals.kind()?,
+            phases: bench.arrivals.phases()?,
+            rate_file: bench.arrivals.rate_file.clone(),
+            replay: bench.arrivals.replay(),
+            har: bench.arrivals.har(),
             connections,
+            open_connections: load.open_connections,
             clients,
             requests: load.requests,
-            duration: load.duration.or(if load.requests.is_none() { Some(DURATION) } else { None }),
+            // Phases, tables and logs have their own length.
+            duration: load.duration.or((load.requests.is_none() && !bench.arrivals.is_open()).then_some(DURATION)),
             warmup: Duration::ZERO,
             connect_timeout: load.connect_timeout,
             timeout: load.timeout,
             tls: tls_plan(&bench.tls),
+            ..LoadPlan::get("")
         },
         path,
         server: bench.server.server_plan(),
         target: bench.server.target_plan(&bench.to),
         watch: watch_plan(&bench.watch),
         host: HostPlan {
+            threads: load.threads,
             engine: match load.engine {
                 super::Engine::Auto => Engine::Auto,
                 super::Engine::Uring => Engine::IoUring,
@@ -92,13 +98,18 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         },
         slo: bench.result.slo.clone(),
     };
+    bench.workload.put(&bench.url, &mut plan.load);
+    plan.load.find_files_from(Path::new(""));
+    plan.load.settle_phases();
     plan.check()?;
     plan.watch.at = Some(plan.watch_at());
     plan.load.settle_tls();
-    plan.load.warmup = match (load.warmup, load.rate) {
-        (Some(warmup), _) => warmup,
-        (None, None) => Duration::ZERO,
-        (None, Some(_)) => warmup(&plan)?,
+    plan.load.settle_workload();
+    plan.load.warmup = match load.warmup {
+        Some(warmup) => warmup,
+        // A log is replayed as it is, from its first request on.
+        None if !is_open || plan.load.replay.is_some() => Duration::ZERO,
+        None => warmup(&plan)?,
     };
     Ok(plan)
 }
@@ -151,7 +162,7 @@ pub fn host_plan(options: &HostOptions, unless_said: Placement) -> HostPlan {
             Some(super::Placement::Split) => Placement::Split,
             Some(super::Placement::Float) => Placement::Float,
         },
-        engine: Engine::Auto,
+        ..HostPlan::default()
     }
 }
 

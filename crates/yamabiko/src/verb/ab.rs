@@ -79,7 +79,7 @@ fn bench(options: &Options) -> Result<Exit> {
     if !heartbeat.beats() {
         print("..done\n")?;
     }
-    let report = figures::report(options, &plan, &outcome, &records);
+    let report = figures::report(options, &outcome, &records);
     print(&match &options.html {
         Some(attributes) => report::ab::html(&report, attributes),
         None => report::ab::text(&report, Shown { percentiles: options.percentiles, deviations: options.deviations }),

@@ -11,10 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use lab::Outcome;
-use lab::plan::{
-    ArrivalKind, HostPlan, HttpVersion, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan,
-};
-use ledger::{Document, Method, Verdict};
+use lab::plan::{HostPlan, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
+use ledger::{Document, Verdict};
 use store::Book;
 use sys::signal::Interrupts;
 use units::RequestRate;
@@ -111,23 +109,12 @@ fn plan(experiment: &Experiment, demo: &args::Demo, folder: &Path) -> Result<Pla
         name: experiment.name.into(),
         seed: demo.seed,
         load: LoadPlan {
-            url: format!("http://server:{PORT}/10k.bin"),
-            method: Method::Get,
-            body: None,
-            headers: Vec::new(),
-            proxy: None,
-            http: HttpVersion::Http11,
             close: true,
             rate: RequestRate::from_per_second(RATE_PER_S),
-            arrivals: ArrivalKind::Constant,
-            connections: None,
             clients: CLIENTS,
-            requests: None,
             duration: Some(demo.duration),
             warmup: experiment.warmup,
-            connect_timeout: Duration::from_secs(10),
-            timeout: Duration::from_secs(30),
-            tls: None,
+            ..LoadPlan::get(&format!("http://server:{PORT}/10k.bin"))
         },
         path: Some(PathPlan {
             profile: experiment.profile.map(str::to_owned),

@@ -27,6 +27,9 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
     if let Ok(Some(document)) = store::read_reproduction(&dir) {
         return reproduction(&dir, &document, arguments);
     }
+    if let Some([format, file]) = arguments.export.as_deref() {
+        return export(&dir, format, file);
+    }
     if arguments.html.is_some() || arguments.svg.is_some() {
         return drawn(&dir, arguments);
     }
@@ -46,6 +49,30 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
     } else {
         let histogram = store::read_histogram(&dir, "response_time").ok();
         print(&report::terminal::render(&document, histogram.as_ref(), terminal::style()))?;
+    }
+    Ok(exit::of_document(&document, false))
+}
+
+/// Response times as another tool reads them.
+fn export(dir: &Path, format: &str, file: &str) -> Result<Exit> {
+    let document = store::read_summary(dir)?;
+    let text = match format {
+        "fortio" => {
+            let histogram = store::read_histogram(dir, "response_time")?;
+            let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
+            // A plan of a later version may not be readable; its URL is only a title there.
+            let url = Plan::from_toml(&plan, "plan.toml").map(|plan| plan.load.url).unwrap_or_default();
+            report::fortio(&document, &histogram, &url).context("the run has no load, so there is nothing to export")?
+        }
+        "hlog" => {
+            let log = dir.join("response_time.hlog");
+            fs::read_to_string(&log).with_context(|| format!("reading {}", log.display()))?
+        }
+        other => bail!("--export {other}: there are fortio and hlog"),
+    };
+    match file {
+        "-" => print(&text)?,
+        path => page_file::write(Path::new(path), text.as_bytes())?,
     }
     Ok(exit::of_document(&document, false))
 }

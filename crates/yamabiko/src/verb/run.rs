@@ -1,5 +1,7 @@
 //! `yamabiko run`: do what a plan file says.
 
+use std::path::Path;
+
 use anyhow::Result;
 use lab::plan::Plan;
 
@@ -13,7 +15,8 @@ pub fn run(run: &args::Run) -> Result<Exit> {
     // A plan that cannot be read is a plan at fault, not a machine at fault: its io::Error must not decide the status.
     let text = std::fs::read_to_string(&run.plan)
         .map_err(|error| anyhow::anyhow!("cannot read the plan {origin}: {error}"))?;
-    let plan = Plan::from_toml(&text, &origin)?;
+    let mut plan = Plan::from_toml(&text, &origin)?;
+    plan.load.find_files_from(run.plan.parent().unwrap_or(Path::new("")));
     do_plan(
         &plan,
         &Doing {

@@ -169,7 +169,7 @@ fn start_sending(to: &str, arguments: &args::Watch, source: &str, capture_point:
     let token = Token::find(arguments.token_file.as_deref())?;
     let origin = Origin {
         host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().chars().take(64).collect(),
-        machine: facts(&CorePlan { client: None, server: None })?,
+        machine: facts(&CorePlan::default(), 1)?,
         started_at_ns: realtime_ns(),
         session: format!("{:016x}{:016x}", random(), random()),
     };

@@ -30,7 +30,7 @@ const PROMISED: [(&str, &str); 10] = [
 /// What the document has beyond that, and no more: a field that nobody wrote down is a mistake.
 const BESIDE: [(&str, &str); 10] = [
     ("", ""),
-    ("run", "warmup_s interrupted"),
+    ("run", "warmup_s interrupted recorded"),
     ("validity", ""),
     ("validity.checks.*", "weight value limit"),
     ("load", "loop in_flight_at_end connections_opened backlog"),

@@ -58,6 +58,7 @@ impl TwoEnds {
                     stop: stop.as_fd(),
                     drain: Duration::ZERO,
                     grace: Duration::ZERO,
+                    others: Vec::new(),
                 };
                 drive.run().expect("the path runs")
             }
@@ -94,7 +95,7 @@ impl TwoEnds {
     }
 
     fn join(&mut self) -> Driven {
-        self.progress.ask(1);
+        self.progress.ask(1, units::Timestamp::ZERO);
         self.stop.wake();
         self.thread.take().expect("it is ended once").join().expect("the path does not panic")
     }

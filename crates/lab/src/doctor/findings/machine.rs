@@ -120,7 +120,8 @@ fn descriptors(machine: &Machine) -> Finding {
     let (soft, hard) = machine.facts.nofile;
     let found = format!("{} now, {} when asked for", grouped(soft), grouped(hard));
     if hard < DESCRIPTORS_WANTED {
-        let touches = [format!("-c: at most {} connections at once", grouped(hard.saturating_sub(128)))];
+        let each = grouped(hard.saturating_sub(128));
+        let touches = [format!("-c: {each} connections in a process; for more, bench takes several")];
         let mend = "ulimit -Hn 100000 as root, LimitNOFILE=100000 of a service, --ulimit nofile=100000 of a container";
         let touches: Vec<&str> = touches.iter().map(String::as_str).collect();
         let state = if hard < DESCRIPTORS_MIN { State::Lacking } else { State::WorthKnowing };

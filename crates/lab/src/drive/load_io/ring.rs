@@ -4,7 +4,7 @@
 //! them is sent later than its record says by what the kernel takes for those before it.
 
 use ledger::FailureCause;
-use load::LevelSampler;
+use load::LaneSampler;
 use sys::clock::Clock;
 use sys::uring::Completion;
 
@@ -19,13 +19,7 @@ pub(super) const SENT_AT_ONCE_MAX: usize = 16 << 10;
 
 impl LoadIo {
     /// An operation on a connection has completed.
-    pub fn completed(
-        &mut self,
-        completion: Completion,
-        sampler: &mut LevelSampler,
-        poller: &mut Poller,
-        clock: &Clock,
-    ) {
+    pub fn completed(&mut self, completion: Completion, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
         // Until now the levels were those before this.
         sampler.sample(clock.now(), self.load.live());
         let Some(ring) = poller.ring() else { return };
@@ -82,9 +76,9 @@ impl LoadIo {
     }
 
     /// Does what the core asks after completions were taken in.
-    pub fn settle(&mut self, sampler: &mut LevelSampler, poller: &mut Poller, clock: &Clock) {
+    pub fn settle(&mut self, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
         if std::mem::take(&mut self.taken_in) > 0 {
-            self.act(sampler, poller, clock);
+            self.follow_up(sampler, poller, clock);
         }
     }
 

@@ -1,10 +1,12 @@
 //! The load's hands where there is TLS: the same news to the core, opened; the same requests, sealed.
 
+use ledger::FailureCause;
 use load::ConnectionKey;
 use sys::clock::Clock;
 use sys::socket::Read;
 
-use super::{LoadIo, READS_PER_VISIT, stream_cause};
+use super::{LoadIo, READS_PER_VISIT, Socket, stream_cause};
+use crate::drive::h2::Http2;
 use crate::drive::tls::{News, READ_BUFFER, Tls};
 
 impl LoadIo {
@@ -13,7 +15,7 @@ impl LoadIo {
         if tls.is_some() {
             self.buffer = vec![0; READ_BUFFER].into_boxed_slice();
         }
-        self.tls = tls;
+        self.tls = tls.map(|tls| tls.of_targets(self.load.targets()));
         self
     }
 
@@ -25,7 +27,7 @@ impl LoadIo {
     /// The connection is established and wants its handshake.
     pub(super) fn begin_handshake(&mut self, key: ConnectionKey, clock: &Clock) {
         let (Some(Some(socket)), Some(tls)) = (self.sockets.get_mut(key.index()), &mut self.tls) else { return };
-        let begun = tls.session(socket.client).and_then(|mut session| session.begin().map(|()| session));
+        let begun = tls.session(socket.client, socket.target).and_then(|mut session| session.begin().map(|()| session));
         match begun {
             Ok(session) => {
                 socket.session = Some(Box::new(session));
@@ -39,6 +41,9 @@ impl LoadIo {
     pub(super) fn send_sealed(&mut self, key: ConnectionKey, clock: &Clock) {
         loop {
             let Some(Some(socket)) = self.sockets.get_mut(key.index()) else { return };
+            if socket.http2.is_some() {
+                return self.write_streams(key, clock);
+            }
             let Some(session) = &mut socket.session else { return };
             match session.flush(&socket.tcp) {
                 Ok(true) => {}
@@ -62,23 +67,56 @@ impl LoadIo {
 
     pub(super) fn read_sealed(&mut self, key: ConnectionKey, clock: &Clock) {
         for _ in 0..READS_PER_VISIT {
-            let LoadIo { load, sockets, buffer, tls: Some(tls), .. } = self else { return };
+            let LoadIo { load, sockets, buffer, tls: Some(tls), news, http2: streams, .. } = self else { return };
             let Some(Some(socket)) = sockets.get_mut(key.index()).filter(|s| s.as_ref().is_some_and(|s| s.key == key))
             else {
                 return;
             };
-            let Some(session) = &mut socket.session else { return };
+            let Socket { session: Some(session), http2, .. } = socket else { return };
+            if http2.as_ref().is_some_and(|http2| http2.is_full()) {
+                // The server does not read what it asks for.
+                return self.advance(key, clock);
+            }
             let before = session.lay_out(buffer);
             match socket.tcp.read(&mut buffer[before..]) {
                 Ok(Read::Bytes(length)) => {
                     let was_secured = session.secured();
-                    let outcome = session.receive(&mut buffer[..before + length], |news| match news {
+                    let mut early = Vec::new();
+                    let mut closes = false;
+                    let outcome = session.receive(&mut buffer[..before + length], |said| match said {
+                        // What HTTP/2 is to be spoken on is known by ALPN only when the session has been asked.
+                        News::Secured if *streams => {}
                         News::Secured => load.handle_secured(clock.now(), key),
-                        News::Plain(bytes) => load.handle_bytes(clock.now(), key, bytes),
+                        News::Plain(bytes) => match http2 {
+                            Some(http2) => {
+                                load.handle_received(key, bytes.len() as u64);
+                                http2.take_in(bytes, news);
+                            }
+                            None if *streams => early.extend_from_slice(bytes),
+                            None => load.handle_bytes(clock.now(), key, bytes),
+                        },
+                        News::CloseNotify if *streams => closes = true,
                         News::CloseNotify => load.handle_close_notify(clock.now(), key),
                     });
                     if !was_secured && session.secured() {
                         tls.secured(session);
+                        if *streams {
+                            if !tls.speaks_http2(session) {
+                                return self.drop_failed(key, FailureCause::TlsHandshake, clock);
+                            }
+                            load.handle_secured(clock.now(), key);
+                            let mut begun = Box::new(Http2::new());
+                            load.handle_received(key, early.len() as u64);
+                            begun.take_in(&early, news);
+                            *http2 = Some(begun);
+                            self.stirred.push(key);
+                        }
+                    }
+                    if self.http2 {
+                        self.advance(key, clock);
+                        if closes {
+                            self.load.handle_close_notify(clock.now(), key);
+                        }
                     }
                     match outcome {
                         // The handshake goes on, or a key is renewed: the server waits for it.
@@ -106,7 +144,7 @@ impl LoadIo {
     }
 
     /// TLS has failed: the server is told why, if it listens, and the core the cause.
-    fn drop_session(&mut self, key: ConnectionKey, error: &rustls::Error, clock: &Clock) {
+    pub(super) fn drop_session(&mut self, key: ConnectionKey, error: &rustls::Error, clock: &Clock) {
         let (Some(Some(socket)), Some(tls)) = (self.sockets.get_mut(key.index()), &mut self.tls) else { return };
         let mut secured = false;
         if let Some(session) = &mut socket.session {
@@ -120,4 +158,4 @@ impl LoadIo {
 }
 
 /// Of a request so much is sealed at a time: what a socket's buffer takes as a rule.
-const SEAL_MAX: usize = 64 << 10;
+pub(super) const SEAL_MAX: usize = 64 << 10;

@@ -11,7 +11,7 @@ use rustls_pki_types::ServerName;
 /// once needs its own: rustls' own store keeps 8 and would make a client with 64 connections shake hands in full.
 const TICKETS_MAX: usize = 256;
 
-/// A client's sessions. A run has one server name, so names need not be told apart.
+/// A client's sessions with one target, so names need not be told apart.
 #[derive(Debug, Default)]
 pub(super) struct Tickets(Mutex<Remembered>);
 

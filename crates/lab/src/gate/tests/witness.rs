@@ -115,7 +115,7 @@ fn moments_on_another_clock_and_lost_records_contradict_nobody() {
     let spoils: [fn(&mut Case); 4] = [
         |case| case.watched().records_lost = 1,
         |case| case.watched().clock_deviation_ns = 3_600_000_000_000,
-        |case| case.records_lost = 500,
+        |case| case.agreed().overflowed = true,
         |case| case.watched().whole.evicted = 1,
     ];
     for spoil in spoils {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use lab::Outcome;
-use lab::plan::Plan;
 use ledger::document::Tls;
 use ledger::{FailureCause, RequestRecord};
 use load::Target;
@@ -13,8 +12,8 @@ use super::failures;
 use crate::args::ab::Options;
 
 /// The report of a run whose requests ended as these did.
-pub fn report(options: &Options, plan: &Plan, outcome: &Outcome, records: &[RequestRecord]) -> Report {
-    let target = Target::parse(&plan.load.url).expect("the plan was carried out");
+pub fn report(options: &Options, outcome: &Outcome, records: &[RequestRecord]) -> Report {
+    let target = Target::parse(&options.url).expect("the plan was carried out");
     let document_bytes = document_bytes(records);
     let tls = outcome.document.load.as_ref().and_then(|load| load.tls.as_ref());
     Report {

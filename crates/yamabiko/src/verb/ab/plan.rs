@@ -1,8 +1,6 @@
 //! From ab's options to the plan as meant.
 
-use std::time::Duration;
-
-use lab::plan::{Alpn, ArrivalKind, HostPlan, HttpVersion, LoadPlan, Placement, Plan, TargetPlan, TlsPlan, WatchPlan};
+use lab::plan::{Alpn, HostPlan, HttpVersion, LoadPlan, Placement, Plan, TargetPlan, TlsPlan, WatchPlan, literal};
 
 use crate::args::ab::Options;
 
@@ -16,20 +14,16 @@ pub fn plan(options: &Options) -> anyhow::Result<Plan> {
         name: "ab".into(),
         seed: 1,
         load: LoadPlan {
-            url: options.url.clone(),
             method: options.method,
             body: options.body.clone(),
-            headers: options.headers.clone(),
+            // ab knows no places.
+            headers: options.headers.iter().map(|line| literal(line)).collect(),
             proxy: options.proxy.clone(),
             http: HttpVersion::Http10,
             close: !options.keep_alive,
-            rate: None,
-            arrivals: ArrivalKind::Constant,
             connections: Some(options.concurrency),
-            clients: 1,
             requests: Some(options.requests),
             duration: options.time_limit,
-            warmup: Duration::ZERO,
             connect_timeout: options.timeout,
             timeout: options.timeout,
             tls: secure.then(|| TlsPlan {
@@ -40,6 +34,7 @@ pub fn plan(options: &Options) -> anyhow::Result<Plan> {
                 cert: options.certificate.clone(),
                 ..TlsPlan::default()
             }),
+            ..LoadPlan::get(&literal(&options.url))
         },
         path: None,
         server: None,

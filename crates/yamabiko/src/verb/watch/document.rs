@@ -15,7 +15,7 @@ use super::{Ending, kept};
 /// # Errors
 /// The machine's facts cannot be read.
 pub fn make(part: WatchPart, ending: &Ending, folder: Option<&RunFolder>, command: &str) -> Result<WatchDocument> {
-    let host = facts(&CorePlan { client: None, server: None })?;
+    let host = facts(&CorePlan::default(), 1)?;
     Ok(of_host(part, ending, folder, command, host, None))
 }
 

@@ -153,7 +153,7 @@ proptest! {
     ) {
         let world = World::new(if old { &TLS12 } else { &TLS13 });
         let (mut client, mut server) = (world.client(), world.server());
-        let mut session = client.session(0).unwrap();
+        let mut session = client.session(0, 0).unwrap();
         let mut heard = shake_hands(&mut session, &mut server, at_a_time).unwrap();
         prop_assert_eq!((heard.secured, heard.plain.len(), session.secured()), (1, 0, true));
 
@@ -184,7 +184,7 @@ proptest! {
 fn a_request_may_be_sealed_in_the_middle_of_a_record() {
     let world = World::new(&TLS13);
     let (mut client, mut server) = (world.client(), world.server());
-    let mut session = client.session(0).unwrap();
+    let mut session = client.session(0, 0).unwrap();
     session.begin().unwrap();
     let mut heard = Heard::default();
     tell(&mut server, &written(&mut session));
@@ -200,7 +200,7 @@ fn a_request_may_be_sealed_in_the_middle_of_a_record() {
     server.writer().write_all(b"hello").unwrap();
     hear(&mut session, &said(&mut server), 1, &mut heard).unwrap();
     assert_eq!(heard.plain, b"hello");
-    let again = shake_hands(&mut client.session(0).unwrap(), &mut world.server(), usize::MAX).unwrap();
+    let again = shake_hands(&mut client.session(0, 0).unwrap(), &mut world.server(), usize::MAX).unwrap();
     assert_eq!(again.secured, 1);
 }
 
@@ -210,7 +210,7 @@ fn a_client_takes_up_its_own_sessions_and_nobody_elses() {
         let world = World::new(version);
         let mut client = world.client();
         let kind = |who: u32, client: &mut Tls| {
-            let mut session = client.session(who).unwrap();
+            let mut session = client.session(who, 0).unwrap();
             shake_hands(&mut session, &mut world.server(), usize::MAX).unwrap();
             client.secured(&session);
             session.settled().0
@@ -234,7 +234,7 @@ fn a_client_takes_up_its_own_sessions_and_nobody_elses() {
 /// The error that a handshake ends with, what the core is told, and what a person is.
 fn refusal(world: &World, plan: TlsPlan, host: &str) -> (FailureCause, String) {
     let mut client = Tls::new(&plan, host).unwrap();
-    let mut session = client.session(0).unwrap();
+    let mut session = client.session(0, 0).unwrap();
     let mut server = world.server();
     session.begin().unwrap();
     let mut bytes = &written(&mut session)[..];
@@ -260,12 +260,12 @@ fn certificates_are_refused_for_what_is_wrong_with_them() {
     // Who trusts anyone gets through to both.
     for host in [NAME, "other.example", "198.18.0.1"] {
         let plan = TlsPlan { insecure: true, ..TlsPlan::default() };
-        let mut session = Tls::new(&plan, host).unwrap().session(0).unwrap();
+        let mut session = Tls::new(&plan, host).unwrap().session(0, 0).unwrap();
         assert_eq!(shake_hands(&mut session, &mut world.server(), usize::MAX).unwrap().secured, 1);
     }
     // And the certificate's own name does under any host.
     let named = TlsPlan { sni: Some(NAME.into()), ..world.plan() };
-    let mut session = Tls::new(&named, "198.18.0.1").unwrap().session(0).unwrap();
+    let mut session = Tls::new(&named, "198.18.0.1").unwrap().session(0, 0).unwrap();
     assert_eq!(shake_hands(&mut session, &mut world.server(), usize::MAX).unwrap().secured, 1);
 }
 
@@ -290,7 +290,7 @@ fn the_very_certificate_may_be_given_as_its_authority() {
         world.config = Arc::new(config);
     };
     self_signed(&mut world, 2020, 4000);
-    let mut session = world.client().session(0).unwrap();
+    let mut session = world.client().session(0, 0).unwrap();
     assert_eq!(shake_hands(&mut session, &mut world.server(), usize::MAX).unwrap().secured, 1);
     // Its name and its dates count all the same, and no other certificate of the kind will do.
     let (cause, words) = refusal(&world, world.plan(), "other.example");
@@ -317,7 +317,7 @@ fn nothing_in_common_is_a_failed_handshake() {
 fn what_is_not_tls_is_a_failed_handshake_and_the_server_is_told() {
     let world = World::new(&TLS13);
     let mut client = world.client();
-    let mut session = client.session(0).unwrap();
+    let mut session = client.session(0, 0).unwrap();
     session.begin().unwrap();
     written(&mut session);
     let answer = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
@@ -331,7 +331,7 @@ fn what_is_not_tls_is_a_failed_handshake_and_the_server_is_told() {
 fn a_broken_record_after_the_handshake_has_its_own_cause() {
     let world = World::new(&TLS13);
     let (mut client, mut server) = (world.client(), world.server());
-    let mut session = client.session(0).unwrap();
+    let mut session = client.session(0, 0).unwrap();
     let mut heard = shake_hands(&mut session, &mut server, usize::MAX).unwrap();
     server.writer().write_all(b"hello").unwrap();
     let mut record = said(&mut server);

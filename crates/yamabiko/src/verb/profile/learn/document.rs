@@ -32,7 +32,7 @@ pub fn make(found: &Found, targets: &Targets, profile: &Profile) -> Result<Docum
         started_at: moment(learned.from.as_nanos()),
         duration_s: learned.to.since(learned.from).as_secs_f64(),
         interrupted: found.witnessed.interrupted,
-        host: facts(&CorePlan { client: None, server: None })?,
+        host: facts(&CorePlan::default(), 1)?,
         ..Run::default()
     };
     Ok(Document {

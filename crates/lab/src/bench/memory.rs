@@ -1,0 +1,49 @@
+//! Memory that many connections cost: the generator's own, and the kernel's.
+
+/// At one moment, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Resident memory of the generator's processes together; what they share counts once for each.
+    pub resident: Option<u64>,
+    /// Slab of this machine's kernel: sockets, their files and their places in tables are in it, both ends' where both are
+    /// here.
+    pub slab: Option<u64>,
+}
+
+impl Memory {
+    /// Of these processes, and of the kernel.
+    pub fn read(pids: &[i32]) -> Self {
+        let resident = pids.iter().map(|pid| field(&format!("/proc/{pid}/status"), "VmRSS:")).sum();
+        Memory { resident, slab: field("/proc/meminfo", "Slab:") }
+    }
+
+    /// What was added since `before`, for each of `connections`: the generator's, and the kernel's.
+    pub fn each_since(&self, before: &Memory, connections: u64) -> (Option<f64>, Option<f64>) {
+        let each = |now: Option<u64>, before: Option<u64>| {
+            let (now, before) = (now? as f64, before? as f64);
+            (connections > 0).then(|| (now - before) / connections as f64)
+        };
+        (each(self.resident, before.resident), each(self.slab, before.slab))
+    }
+}
+
+/// A field in kilobytes of a file of /proc, in bytes.
+fn field(path: &str, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_memory_and_the_kernels_can_be_read() {
+        let memory = Memory::read(&[std::process::id() as i32]);
+        assert!(memory.resident.is_some_and(|bytes| bytes > 1 << 20) && memory.slab.is_some(), "{memory:?}");
+        assert_eq!(Memory::read(&[-1]).resident, None, "a process that is gone has none to add");
+        let more = Memory { resident: memory.resident.map(|bytes| bytes + 1000), slab: None };
+        assert_eq!(more.each_since(&memory, 10), (Some(100.0), None));
+    }
+}

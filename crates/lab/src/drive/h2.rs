@@ -1,0 +1,457 @@
+//! HTTP/2 of one connection: the `h2` crate, driven by hand.
+//!
+//! ```text
+//!   socket --bytes--> take_in --+--> frames: whose bytes, GOAWAY, SETTINGS
+//!                               '--> pipe --> h2 --+--> News --> load core
+//!   socket <--bytes-- unwritten <--- pipe <-- h2 <-+--- open, reset
+//! ```
+//!
+//! h2 wants an async socket and an executor. It gets a [`pipe`] in memory, and is polled after everything the loop does
+//! to it: no runtime, no thread, no task. Streams are not woken one by one: what can move a stream on is a frame of its
+//! own, so the streams polled are those whose frames came ([`frames`]), or all when the connection broke. That spares a
+//! waker a request. See docs/decisions/0016.
+
+mod frames;
+mod pipe;
+
+use std::collections::VecDeque;
+use std::future::Future as _;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::Bytes;
+use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, Request};
+use load::StreamKey;
+
+use self::frames::{Frames, Piece};
+use self::pipe::Pipe;
+
+/// Flow control is not to be the limit, as with h2load (`-w 30 -W 30`): 2^30 - 1 bytes for a stream and for the
+/// connection. What is read is counted and thrown away, so nothing piles up.
+const WINDOW: u32 = (1 << 30) - 1;
+
+/// Of a response's head so much is accepted, as with HTTP/1.
+const HEAD_MAX: u32 = 64 << 10;
+
+/// Bytes from the socket that may wait for h2, which reads no more while the server does not read its answers.
+const UNREAD_MAX: usize = 256 << 10;
+
+/// What a connection has to tell, in the order in which it happened.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// The server allows so many streams at once.
+    Limit(u32),
+    /// Bytes of a stream's response came, its frames' headers included; `head`: of a header block.
+    Received { stream: StreamKey, bytes: u32, head: bool },
+    /// The head of a response.
+    Head { stream: StreamKey, status: u16, fields: HeaderMap },
+    /// The next of its body.
+    Body { stream: StreamKey, bytes: Bytes },
+    /// The response is whole.
+    End { stream: StreamKey },
+    /// There will be no response.
+    Failed { stream: StreamKey, why: Why },
+    /// The server takes up no stream above `last`; `error`: because something is wrong.
+    Leaves { last: u32, error: bool },
+    /// The server broke the protocol; the connection is of no more use.
+    Broken,
+}
+
+/// Why a stream failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// RST_STREAM with REFUSED_STREAM: the server has not looked at it.
+    Refused,
+    /// RST_STREAM with another code.
+    Reset,
+    /// What came is not HTTP/2, or breaks its rules.
+    Malformed,
+    /// The head was larger than is accepted.
+    HeadTooLarge,
+    /// The connection went away for an error.
+    GoAway,
+}
+
+/// One connection.
+pub(crate) struct Http2 {
+    connection: Connection<Pipe, Bytes>,
+    sender: SendRequest<Bytes>,
+    pipe: Pipe,
+    woken: Arc<Woken>,
+    received: Frames,
+    sent: Frames,
+    /// Of what is to be written so much has been followed.
+    followed: u64,
+    /// Since the beginning.
+    written: u64,
+    /// Parts of requests not written yet, by where they end.
+    sending: VecDeque<Sending>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    /// Slots by stream: the k-th is that of stream `first + 2 k`, or [`GONE`].
+    places: VecDeque<u32>,
+    first: u32,
+    /// Slots for which frames came.
+    touched: Vec<u32>,
+    settings_came: bool,
+    over: bool,
+}
+
+struct Slot {
+    stream: StreamKey,
+    number: u32,
+    response: Option<ResponseFuture>,
+    body: Option<RecvStream>,
+    request: SendStream<Bytes>,
+    head_bytes: u32,
+    touched: bool,
+}
+
+struct Sending {
+    end: u64,
+    stream: StreamKey,
+    bytes: u32,
+    last: bool,
+}
+
+/// No slot.
+const GONE: u32 = u32::MAX;
+
+/// Marks that h2 wants to be polled again.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Http2 {
+    /// A connection whose preface and SETTINGS are to be written next.
+    pub(crate) fn new() -> Self {
+        let pipe = Pipe::default();
+        let mut builder = Builder::new();
+        builder
+            .initial_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .max_header_list_size(HEAD_MAX)
+            .enable_push(false);
+        let handshake = pin!(builder.handshake(pipe.clone()));
+        let Poll::Ready(Ok((sender, connection))) = handshake.poll(&mut Context::from_waker(Waker::noop())) else {
+            unreachable!("a pipe takes the preface at once")
+        };
+        Http2 {
+            connection,
+            sender,
+            pipe,
+            woken: Arc::default(),
+            received: Frames::of_server(),
+            sent: Frames::of_client(),
+            followed: 0,
+            written: 0,
+            sending: VecDeque::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            places: VecDeque::new(),
+            first: FIRST_STREAM,
+            touched: Vec::new(),
+            settings_came: false,
+            over: false,
+        }
+    }
+
+    /// Queues a request; the number of its stream. To be followed by [`Self::advance`]. `None`: h2 refuses it.
+    pub(crate) fn open(&mut self, stream: StreamKey, request: &Request<()>, body: &[u8]) -> Option<u32> {
+        let (response, mut request) = self.sender.send_request(request.clone(), body.is_empty()).ok()?;
+        let number = response.stream_id().as_u32();
+        if !body.is_empty() {
+            // A failure shows in the response.
+            let _ = request.send_data(Bytes::copy_from_slice(body), true);
+        }
+        let slot =
+            Slot { stream, number, response: Some(response), body: None, request, head_bytes: 0, touched: false };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = Some(slot);
+                index
+            }
+            None => {
+                self.slots.push(Some(slot));
+                (self.slots.len() - 1) as u32
+            }
+        };
+        debug_assert_eq!(number, self.first + 2 * self.places.len() as u32, "h2 numbers streams in order");
+        self.places.push_back(index);
+        Some(number)
+    }
+
+    /// Gives a stream up: the server is told (RST_STREAM, CANCEL). To be followed by [`Self::advance`].
+    pub(crate) fn reset(&mut self, number: u32) {
+        if let Some(index) = self.slot_of(number)
+            && let Some(slot) = &mut self.slots[index as usize]
+        {
+            slot.request.send_reset(Reason::CANCEL);
+            self.forget(index);
+        }
+    }
+
+    /// Takes in bytes from the socket. To be followed by [`Self::advance`].
+    pub(crate) fn take_in(&mut self, bytes: &[u8], news: &mut Vec<News>) {
+        let mut received = std::mem::replace(&mut self.received, Frames::of_server());
+        received.follow(bytes, |piece| self.note(piece, news));
+        self.received = received;
+        self.pipe.ends().put(bytes);
+    }
+
+    /// Lets h2 work, and says what came of it.
+    pub(crate) fn advance(&mut self, news: &mut Vec<News>) {
+        let waker = Waker::from(Arc::clone(&self.woken));
+        // Bounded: a round that brings nothing ends it, and each round takes in something that lay there before.
+        for _ in 0..ROUNDS_MAX {
+            self.woken.0.store(false, Ordering::Relaxed);
+            let refused = self.poll(&waker, news);
+            self.poll_streams(refused, news);
+            if !self.woken.0.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        self.follow_outgoing();
+    }
+
+    /// Whether more from the socket must wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pipe.ends().unread() > UNREAD_MAX
+    }
+
+    /// Lets `write` have what is to be written; it says how much it took. True when nothing is left.
+    pub(crate) fn write<E>(&mut self, mut write: impl FnMut(&[u8]) -> Result<Option<usize>, E>) -> Result<bool, E> {
+        let mut ends = self.pipe.ends();
+        while !ends.unwritten().is_empty() {
+            match write(ends.unwritten())? {
+                Some(taken) => {
+                    ends.wrote(taken);
+                    self.written += taken as u64;
+                }
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next to be written, at most `limit` bytes.
+    pub(crate) fn copy_unwritten(&self, limit: usize, into: &mut Vec<u8>) {
+        let ends = self.pipe.ends();
+        let rest = ends.unwritten();
+        into.extend_from_slice(&rest[..rest.len().min(limit)]);
+    }
+
+    /// So much of what [`Self::copy_unwritten`] gave was written.
+    pub(crate) fn wrote(&mut self, bytes: usize) {
+        self.pipe.ends().wrote(bytes);
+        self.written += bytes as u64;
+    }
+
+    /// The next part of a request that was written: its stream, how much, and whether it was the last.
+    pub(crate) fn next_sent(&mut self) -> Option<(StreamKey, u32, bool)> {
+        let part = self.sending.front().filter(|part| part.end <= self.written)?;
+        let sent = (part.stream, part.bytes, part.last);
+        self.sending.pop_front();
+        Some(sent)
+    }
+
+    fn poll(&mut self, waker: &Waker, news: &mut Vec<News>) -> bool {
+        if !self.over {
+            match Pin::new(&mut self.connection).poll(&mut Context::from_waker(waker)) {
+                Poll::Pending => {}
+                Poll::Ready(outcome) => {
+                    self.over = true;
+                    self.touch_all();
+                    if outcome.is_err_and(|error| error.is_library() || error.is_io()) {
+                        news.push(News::Broken);
+                    }
+                }
+            }
+        }
+        if std::mem::take(&mut self.settings_came) {
+            let limit = self.connection.max_concurrent_send_streams();
+            news.push(News::Limit(u32::try_from(limit).unwrap_or(u32::MAX)));
+        }
+        self.pipe.ends().take_refused()
+    }
+
+    /// Polls the streams for which frames came. `again`: h2 may not have read all of them yet.
+    fn poll_streams(&mut self, again: bool, news: &mut Vec<News>) {
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.retain(|&index| {
+            let Some(slot) = &mut self.slots[index as usize] else { return false };
+            if slot.poll(news) {
+                self.forget(index);
+                return false;
+            }
+            slot.touched = again;
+            again
+        });
+        self.touched = touched;
+    }
+
+    fn note(&mut self, piece: Piece, news: &mut Vec<News>) {
+        match piece.kind {
+            frames::DATA | frames::HEADERS | frames::CONTINUATION => {
+                let head = piece.kind != frames::DATA;
+                if let Some(index) = self.slot_of(piece.stream)
+                    && let Some(slot) = &mut self.slots[index as usize]
+                {
+                    if head {
+                        slot.head_bytes = slot.head_bytes.saturating_add(piece.bytes);
+                    }
+                    news.push(News::Received { stream: slot.stream, bytes: piece.bytes, head });
+                    if !std::mem::replace(&mut slot.touched, true) {
+                        self.touched.push(index);
+                    }
+                }
+            }
+            frames::RST_STREAM | frames::WINDOW_UPDATE => {
+                if let Some(index) = self.slot_of(piece.stream)
+                    && let Some(slot) = &mut self.slots[index as usize]
+                    && !std::mem::replace(&mut slot.touched, true)
+                {
+                    self.touched.push(index);
+                }
+            }
+            frames::SETTINGS => self.settings_came |= piece.whole && !piece.ack,
+            frames::GOAWAY => {
+                if let Some((last, code)) = piece.leaves {
+                    news.push(News::Leaves { last, error: code != u32::from(Reason::NO_ERROR) });
+                    self.touch_all();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn touch_all(&mut self) {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if let Some(slot) = slot
+                && !std::mem::replace(&mut slot.touched, true)
+            {
+                self.touched.push(index as u32);
+            }
+        }
+    }
+
+    fn slot_of(&self, number: u32) -> Option<u32> {
+        // The server's own streams, which were not allowed, have even numbers.
+        if number < self.first || number.is_multiple_of(2) {
+            return None;
+        }
+        let place = ((number - self.first) / 2) as usize;
+        self.places.get(place).copied().filter(|&index| index != GONE)
+    }
+
+    fn forget(&mut self, index: u32) {
+        let Some(slot) = self.slots[index as usize].take() else { return };
+        self.free.push(index);
+        self.places[((slot.number - self.first) / 2) as usize] = GONE;
+        while self.places.front() == Some(&GONE) {
+            self.places.pop_front();
+            self.first += 2;
+        }
+    }
+
+    /// Finds the parts of requests in what h2 has written since the last call.
+    fn follow_outgoing(&mut self) {
+        let Http2 { pipe, sent, followed, written, sending, slots, places, first, .. } = self;
+        let ends = pipe.ends();
+        let unwritten = ends.unwritten();
+        let skip = (*followed - *written) as usize;
+        let from = *followed;
+        sent.follow(&unwritten[skip..], |piece| {
+            if !matches!(piece.kind, frames::DATA | frames::HEADERS | frames::CONTINUATION) || piece.stream < *first {
+                return;
+            }
+            let place = ((piece.stream - *first) / 2) as usize;
+            if let Some(&index) = places.get(place)
+                && let Some(Some(slot)) = slots.get(index as usize)
+            {
+                sending.push_back(Sending {
+                    end: from + piece.end as u64,
+                    stream: slot.stream,
+                    bytes: piece.bytes,
+                    last: piece.ends_stream,
+                });
+            }
+        });
+        *followed += (unwritten.len() - skip) as u64;
+    }
+}
+
+/// The first stream of a client (RFC 9113, section 5.1.1).
+const FIRST_STREAM: u32 = 1;
+/// Times h2 is polled in a row; what it still wants then waits for the next occasion.
+const ROUNDS_MAX: usize = 16;
+
+impl Slot {
+    /// Tells what came; true if nothing more will.
+    fn poll(&mut self, news: &mut Vec<News>) -> bool {
+        // Not woken: see the module's head.
+        let mut context = Context::from_waker(Waker::noop());
+        let stream = self.stream;
+        if let Some(response) = &mut self.response {
+            match Pin::new(response).poll(&mut context) {
+                Poll::Pending => return false,
+                Poll::Ready(Err(error)) => return self.fail(&error, news),
+                Poll::Ready(Ok(response)) => {
+                    let (head, body) = response.into_parts();
+                    news.push(News::Head { stream, status: head.status.as_u16(), fields: head.headers });
+                    self.response = None;
+                    self.body = Some(body);
+                }
+            }
+        }
+        let Some(body) = &mut self.body else { return true };
+        loop {
+            if body.is_end_stream() {
+                news.push(News::End { stream });
+                return true;
+            }
+            match body.poll_data(&mut context) {
+                Poll::Pending => return false,
+                Poll::Ready(Some(Ok(bytes))) => {
+                    // The window is far larger than what is under way: a failure is the connection's, told there.
+                    let _ = body.flow_control().release_capacity(bytes.len());
+                    news.push(News::Body { stream, bytes });
+                }
+                Poll::Ready(Some(Err(error))) => return self.fail(&error, news),
+                Poll::Ready(None) => match body.poll_trailers(&mut context) {
+                    Poll::Pending => return false,
+                    Poll::Ready(Ok(_)) => {
+                        news.push(News::End { stream });
+                        return true;
+                    }
+                    Poll::Ready(Err(error)) => return self.fail(&error, news),
+                },
+            }
+        }
+    }
+
+    fn fail(&self, error: &h2::Error, news: &mut Vec<News>) -> bool {
+        let why = match error.reason() {
+            Some(Reason::REFUSED_STREAM) if error.is_reset() && error.is_remote() => Why::Refused,
+            Some(_) if error.is_reset() && error.is_remote() => Why::Reset,
+            Some(_) if error.is_go_away() && error.is_remote() => Why::GoAway,
+            _ if self.head_bytes > HEAD_MAX => Why::HeadTooLarge,
+            _ => Why::Malformed,
+        };
+        news.push(News::Failed { stream: self.stream, why });
+        true
+    }
+}

@@ -1,0 +1,213 @@
+//! Frames in a stream of bytes, seen from outside: whose bytes they are, and the few things said about the whole
+//! connection.
+//!
+//! The `h2` crate reads and writes the frames; this only counts along, because h2 does not tell how many bytes a header
+//! block had, when the last byte of a request was written, or which streams a GOAWAY spares.
+
+/// A frame's header (RFC 9113, section 4.1).
+const HEADER: usize = 9;
+/// What a client says first (RFC 9113, section 3.4).
+const PREFACE: usize = 24;
+/// Of a payload so much is kept: the last stream and the error code of GOAWAY.
+const KEPT: usize = 8;
+
+/// DATA.
+pub(super) const DATA: u8 = 0;
+/// HEADERS.
+pub(super) const HEADERS: u8 = 1;
+/// RST_STREAM.
+pub(super) const RST_STREAM: u8 = 3;
+/// SETTINGS.
+pub(super) const SETTINGS: u8 = 4;
+/// GOAWAY.
+pub(super) const GOAWAY: u8 = 7;
+/// WINDOW_UPDATE.
+pub(super) const WINDOW_UPDATE: u8 = 8;
+/// CONTINUATION.
+pub(super) const CONTINUATION: u8 = 9;
+
+/// END_STREAM of HEADERS and DATA, ACK of SETTINGS.
+const END_STREAM: u8 = 0x1;
+const ACK: u8 = 0x1;
+/// END_HEADERS of HEADERS and CONTINUATION.
+const END_HEADERS: u8 = 0x4;
+
+/// A piece of a frame: as much of it as lay in the bytes at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Type of the frame.
+    pub kind: u8,
+    /// Its stream; 0 is the connection.
+    pub stream: u32,
+    /// Length of this piece, the frame's header included.
+    pub bytes: u32,
+    /// How many bytes of those at hand go before its end.
+    pub end: usize,
+    /// The frame's last piece.
+    pub whole: bool,
+    /// Nothing of the sender's comes on this stream after this frame; with the last of a header block that said so.
+    pub ends_stream: bool,
+    /// SETTINGS that answer ours.
+    pub ack: bool,
+    /// GOAWAY, once whole: the last stream that was taken up, and the error code.
+    pub leaves: Option<(u32, u32)>,
+}
+
+/// Follows one direction of a connection.
+#[derive(Debug)]
+pub(super) struct Frames {
+    /// Still to come of the preface.
+    preface: usize,
+    header: [u8; HEADER],
+    have: usize,
+    left: usize,
+    kept: [u8; KEPT],
+    kept_length: usize,
+    /// The HEADERS under way ends the stream, its block goes on.
+    ends_later: bool,
+}
+
+impl Frames {
+    /// What a server sends.
+    pub(super) fn of_server() -> Self {
+        Frames { preface: 0, header: [0; HEADER], have: 0, left: 0, kept: [0; KEPT], kept_length: 0, ends_later: false }
+    }
+
+    /// What a client sends, from its preface on.
+    pub(super) fn of_client() -> Self {
+        Frames { preface: PREFACE, ..Frames::of_server() }
+    }
+
+    /// Follows `bytes`, the next of the direction, and tells of each piece of a frame in them.
+    pub(super) fn follow(&mut self, bytes: &[u8], mut tell: impl FnMut(Piece)) {
+        let mut at = self.preface.min(bytes.len());
+        self.preface -= at;
+        while at < bytes.len() {
+            let mut counted = 0;
+            if self.have < HEADER {
+                let taken = (HEADER - self.have).min(bytes.len() - at);
+                self.header[self.have..self.have + taken].copy_from_slice(&bytes[at..at + taken]);
+                self.have += taken;
+                at += taken;
+                if self.have < HEADER {
+                    // Whose these are is known with the rest of the header.
+                    return;
+                }
+                counted = HEADER;
+                self.left = self.header[..3].iter().fold(0, |length, &byte| length << 8 | usize::from(byte));
+                self.kept_length = 0;
+            }
+            let taken = self.left.min(bytes.len() - at);
+            let kept = (KEPT - self.kept_length).min(taken);
+            self.kept[self.kept_length..self.kept_length + kept].copy_from_slice(&bytes[at..at + kept]);
+            self.kept_length += kept;
+            self.left -= taken;
+            at += taken;
+            let whole = self.left == 0;
+            tell(self.piece(counted + taken, at, whole));
+            if whole {
+                self.have = 0;
+            }
+        }
+    }
+
+    fn piece(&mut self, bytes: usize, end: usize, whole: bool) -> Piece {
+        let (kind, flags) = (self.header[3], self.header[4]);
+        let number = |from: &[u8]| from.iter().fold(0u32, |number, &byte| number << 8 | u32::from(byte));
+        let ends_stream = whole
+            && match kind {
+                DATA => flags & END_STREAM != 0,
+                HEADERS if flags & END_HEADERS != 0 => flags & END_STREAM != 0,
+                HEADERS => {
+                    self.ends_later = flags & END_STREAM != 0;
+                    false
+                }
+                CONTINUATION => flags & END_HEADERS != 0 && std::mem::take(&mut self.ends_later),
+                _ => false,
+            };
+        let leaves = (whole && kind == GOAWAY && self.kept_length == KEPT)
+            .then(|| (number(&self.kept[..4]) & STREAM_MAX, number(&self.kept[4..])));
+        Piece {
+            kind,
+            stream: number(&self.header[5..]) & STREAM_MAX,
+            bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+            end,
+            whole,
+            ends_stream,
+            ack: kind == SETTINGS && flags & ACK != 0,
+            leaves,
+        }
+    }
+}
+
+/// The highest bit of a stream's number is reserved.
+const STREAM_MAX: u32 = u32::MAX >> 1;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+        bytes.extend([kind, flags]);
+        bytes.extend(stream.to_be_bytes());
+        bytes.extend(payload);
+        bytes
+    }
+
+    /// Type, stream and length of each frame; what each GOAWAY said; the streams that ended.
+    type Seen = (Vec<(u8, u32, u64)>, Vec<(u32, u32)>, Vec<u32>);
+
+    fn seen(cuts: &[usize], bytes: &[u8]) -> Seen {
+        let mut frames = Frames::of_server();
+        let (mut all, mut leaves, mut ended, mut open) = (Vec::new(), Vec::new(), Vec::new(), 0u64);
+        let mut rest = bytes;
+        let mut cut = cuts.iter().cycle();
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at((*cut.next().unwrap()).clamp(1, rest.len()));
+            frames.follow(now, |piece| {
+                open += u64::from(piece.bytes);
+                if piece.whole {
+                    all.push((piece.kind, piece.stream, std::mem::take(&mut open)));
+                }
+                leaves.extend(piece.leaves);
+                ended.extend(piece.ends_stream.then_some(piece.stream));
+            });
+            rest = later;
+        }
+        (all, leaves, ended)
+    }
+
+    proptest! {
+        /// However the bytes are cut: each frame has its own length, header included, and says the same.
+        #[test]
+        fn frames_do_not_depend_on_cuts(cuts in prop::collection::vec(1usize..40, 1..20), length in 0usize..100) {
+            let mut bytes = frame(SETTINGS, 0, 0, &[]);
+            bytes.extend(frame(HEADERS, END_STREAM, 3, &vec![7; length]));
+            bytes.extend(frame(CONTINUATION, END_HEADERS, 3, b"abc"));
+            bytes.extend(frame(DATA, END_STREAM, 5, &vec![1; length * 3]));
+            bytes.extend(frame(GOAWAY, 0, 0, &[0, 0, 0, 5, 0, 0, 0, 11, b'w', b'h', b'y']));
+            let (all, leaves, ended) = seen(&cuts, &bytes);
+            let length = length as u64;
+            prop_assert_eq!(
+                all,
+                [(SETTINGS, 0, 9), (HEADERS, 3, 9 + length), (CONTINUATION, 3, 12), (DATA, 5, 9 + length * 3), (GOAWAY, 0, 20)]
+            );
+            prop_assert_eq!(leaves, [(5, 11)]);
+            prop_assert_eq!(ended, [3, 5]);
+        }
+    }
+
+    #[test]
+    fn a_client_begins_with_its_preface() {
+        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        bytes.extend(frame(HEADERS, END_STREAM | END_HEADERS, 1, b"x"));
+        let (mut frames, mut ended) = (Frames::of_client(), Vec::new());
+        for byte in bytes.chunks(1) {
+            frames.follow(byte, |piece| ended.extend(piece.ends_stream.then_some(piece.stream)));
+        }
+        assert_eq!(ended, [1]);
+    }
+}

@@ -1,0 +1,78 @@
+//! The load's hands where a proxy makes a tunnel: CONNECT, between the connection to the proxy and TLS.
+
+use ledger::FailureCause;
+use load::ConnectionKey;
+use sys::clock::Clock;
+use sys::socket::Read;
+
+use super::{LoadIo, stream_cause};
+use crate::drive::tunnel::{Answer, Tunnelling};
+
+impl LoadIo {
+    /// The same with a tunnel for each connection to a secure target.
+    pub fn with_tunnel(mut self, tunnelling: Option<Tunnelling>) -> Self {
+        self.tunnelling = tunnelling;
+        self
+    }
+
+    /// The connection to the proxy is established: the tunnel is asked for. Without a proxy TLS begins.
+    pub(super) fn begin_tunnel(&mut self, key: ConnectionKey, clock: &Clock) {
+        let (Some(Some(socket)), Some(tunnelling)) = (self.sockets.get_mut(key.index()), &self.tunnelling) else {
+            return self.begin_handshake(key, clock);
+        };
+        let target = &self.load.targets()[socket.target];
+        socket.tunnel = Some(Box::new(tunnelling.begin(&target.host, target.port)));
+        self.write_tunnel(key, clock);
+    }
+
+    /// Writes what is left of CONNECT.
+    pub(super) fn write_tunnel(&mut self, key: ConnectionKey, clock: &Clock) {
+        let Some(Some(socket)) = self.sockets.get_mut(key.index()) else { return };
+        let Some(tunnel) = &mut socket.tunnel else { return };
+        while !tunnel.unwritten().is_empty() {
+            match socket.tcp.send(tunnel.unwritten()) {
+                Ok(Some(taken)) => tunnel.wrote(taken),
+                // The socket says when it takes more.
+                Ok(None) => return,
+                Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
+            }
+        }
+    }
+
+    /// Reads the proxy's answer. True if the tunnel stands, and TLS has begun.
+    pub(super) fn read_tunnel(&mut self, key: ConnectionKey, clock: &Clock) -> bool {
+        loop {
+            let Some(Some(socket)) = self.sockets.get_mut(key.index()) else { return false };
+            let Some(tunnel) = &mut socket.tunnel else { return false };
+            let answer = match socket.tcp.read(&mut self.buffer) {
+                Ok(Read::Bytes(length)) => tunnel.take_in(&self.buffer[..length]),
+                Ok(Read::Later) => return false,
+                Ok(Read::End) => {
+                    self.drop_failed(key, FailureCause::ConnectFailed, clock);
+                    return false;
+                }
+                Err(error) => {
+                    self.drop_failed(key, stream_cause(&error), clock);
+                    return false;
+                }
+            };
+            match answer {
+                Answer::Later => {}
+                Answer::Open => {
+                    socket.tunnel = None;
+                    self.begin_handshake(key, clock);
+                    return true;
+                }
+                Answer::Refused(status) => {
+                    self.forget(key);
+                    self.load.handle_refused(clock.now(), key, status);
+                    return false;
+                }
+                Answer::Malformed => {
+                    self.drop_failed(key, FailureCause::Malformed, clock);
+                    return false;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Steady state: under one offered rate the number in flight must not go on growing.
+
+use std::ops::Range;
+
+use ledger::document::{Check, Document, PhasePart, Weight};
+
+use super::Evidence;
+use super::draft::Draft;
+
+/// In flight may grow by this share of its mean from the second quarter to the last.
+const GROWTH_SHARE: f64 = 0.25;
+/// Fewer seconds cannot tell growth from scatter.
+const SECONDS_MIN: usize = 8;
+
+/// In flight must not grow while one rate is offered: through the measured phase, or, where the load has phases, through
+/// each that holds one rate. Under a rate that changes nothing is steady.
+pub(super) fn check(document: &Document, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("steady_state", Weight::Suspect, "ratio");
+    let Some(load) = &document.load else { return check.not_applicable("there is no load") };
+    let plan = &evidence.plan.load;
+    if !plan.is_open() {
+        return check.not_applicable("a closed loop holds its own number in flight");
+    }
+    if plan.replay.is_some() || plan.rate_file.is_some() {
+        return check.not_applicable("the offered rate changes as the log or table says: nothing is steady");
+    }
+    let seconds = evidence.in_flight_by_second;
+    if load.by_phase.is_empty() {
+        if seconds.len() < SECONDS_MIN {
+            return check.not_applicable("the measured phase is under 8 s: too short to tell growth from scatter");
+        }
+        return check.at_most(
+            growth(seconds),
+            GROWTH_SHARE,
+            "growth of the number in flight from the second quarter to the last, beyond its scatter",
+            "the number in flight was still growing: the server is overloaded or the warm-up too short, so means depend on \
+             when the run ended; run longer (-d, --warmup) or at a lower rate",
+        );
+    }
+    let steady = load.by_phase.iter().filter(|phase| phase.is_steady);
+    let grown = steady.filter_map(|phase| Some((phase, growth(seconds.get(whole_seconds(phase))?))));
+    let judged = |growth: &f64| growth.is_finite();
+    let worst = grown.filter(|(_, growth)| judged(growth)).max_by(|(_, a), (_, b)| a.total_cmp(b));
+    let Some((phase, growth)) = worst else {
+        return check.not_applicable("no phase holds one rate for 10 s: too short to tell growth from scatter");
+    };
+    check.at_most(
+        growth,
+        GROWTH_SHARE,
+        "growth of the number in flight from the second quarter to the last of a phase with one rate, beyond its scatter; \
+         the largest",
+        &format!(
+            "the number in flight was still growing at the end of the phase `{}`, so its means depend on how long it \
+             lasted: the server is overloaded there, or the phase too short",
+            phase.name
+        ),
+    )
+}
+
+/// The measured seconds that lie in a phase wholly. The first measured second begins up to a second after the measured
+/// phase, so one is left out at each end.
+fn whole_seconds(phase: &PhasePart) -> Range<usize> {
+    let (from, to) = (phase.from_s.max(0.0).ceil() as usize, phase.to_s.max(0.0).floor() as usize);
+    from..to.saturating_sub(1).max(from)
+}
+
+/// Growth of the mean from the second quarter to the last (the first may still be filling), less what the seconds scatter
+/// by; over the earlier mean. Not a number for too few seconds.
+fn growth(seconds: &[f64]) -> f64 {
+    if seconds.len() < SECONDS_MIN {
+        return f64::NAN;
+    }
+    let quarter = seconds.len() / 4;
+    let (early, late) = (&seconds[quarter..2 * quarter], &seconds[seconds.len() - quarter..]);
+    let (early_mean, early_error) = mean_and_error(early);
+    let (late_mean, late_error) = mean_and_error(late);
+    let scatter = 3.0 * (early_error.powi(2) + late_error.powi(2)).sqrt();
+    (late_mean - early_mean - scatter).max(0.0) / early_mean.max(1.0)
+}
+
+fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    (mean, (variance / n).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(from_s: f64, to_s: f64) -> PhasePart {
+        PhasePart {
+            name: String::new(),
+            from_s,
+            to_s,
+            is_steady: true,
+            offered_requests: 0,
+            offered_rate_per_s: 0.0,
+            completed: 0,
+            carried_rate_per_s: 0.0,
+            failed: 0,
+            response_time_ns: Default::default(),
+            service_time_ns: Default::default(),
+            send_lag_ns: Default::default(),
+        }
+    }
+
+    #[test]
+    fn a_phase_has_the_seconds_that_lie_in_it_wherever_they_begin() {
+        assert_eq!(whole_seconds(&phase(0.0, 10.0)), 0..9);
+        assert_eq!(whole_seconds(&phase(10.0, 20.5)), 10..19);
+        assert_eq!(whole_seconds(&phase(10.2, 20.0)), 11..19);
+        assert!(whole_seconds(&phase(3.0, 3.5)).is_empty());
+    }
+
+    #[test]
+    fn growth_is_seen_and_scatter_is_not() {
+        let rising: Vec<f64> = (0..20).map(f64::from).collect();
+        assert!(growth(&rising) > 0.9);
+        let scattered: Vec<f64> = (0..20).map(|second| 10.0 + f64::from(second * 7 % 5)).collect();
+        assert_eq!(growth(&scattered), 0.0);
+        assert!(growth(&[1.0; 7]).is_nan());
+    }
+}

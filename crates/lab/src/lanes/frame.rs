@@ -1,0 +1,191 @@
+//! What a lane in another process and the run say to each other.
+//!
+//! ```text
+//!   length (4 bytes, little endian) | kind (1 byte) | payload
+//! ```
+//!
+//! Both ends are this program, forked from one process, so there is no version; but a length is held against a bound and
+//! a payload must be what its kind says, to the last byte: what is not ends the lane, not the run's memory.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use load::Live;
+use serde::{Deserialize, Serialize};
+use units::Timestamp;
+
+use super::LaneEnd;
+use crate::drive::progress::{Phase, Progress};
+use crate::recorder::Batch;
+
+/// The longest payload: far more than the records of a whole waiting queue.
+const PAYLOAD_MAX: usize = 256 << 20;
+
+/// From a lane.
+#[derive(Debug)]
+pub enum Said {
+    /// Records.
+    Batch(Box<Batch>),
+    /// How far it is.
+    Progress(Standing),
+    /// Its end; nothing follows.
+    Ended(Box<LaneEnd>),
+    /// It failed, in words; nothing follows.
+    Failed(String),
+}
+
+/// To a lane: what [`Progress::ask`] takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// How often it was asked.
+    pub times: u32,
+    /// When the measured phase is to end.
+    pub at: Timestamp,
+}
+
+/// What the run's main thread wants to know of a lane while it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    phase: u32,
+    measured_end: Option<Timestamp>,
+    stop_at: Option<Timestamp>,
+    gave_up: bool,
+    live: Live,
+}
+
+impl Standing {
+    /// How a lane stands.
+    pub fn of(progress: &Progress) -> Self {
+        Standing {
+            phase: progress.phase() as u32,
+            measured_end: progress.measured_end(),
+            stop_at: progress.stop_at(),
+            gave_up: progress.gave_up(),
+            live: progress.live(),
+        }
+    }
+
+    /// Tells it in this process. The last phase is not entered: its records are still on their way.
+    pub fn tell(&self, progress: &Progress) {
+        progress.store(self.live);
+        if let Some(end) = self.measured_end {
+            progress.set_measured_end(end);
+        }
+        if self.gave_up {
+            progress.give_up(true);
+            progress.ask(1, self.stop_at.unwrap_or(Timestamp::ZERO));
+        }
+        match self.phase {
+            0 => {}
+            1 => progress.enter(Phase::Measured),
+            _ => progress.enter(Phase::Drain),
+        }
+    }
+}
+
+const BATCH: u8 = 1;
+const PROGRESS: u8 = 2;
+const ENDED: u8 = 3;
+const FAILED: u8 = 4;
+const ASK: u8 = 5;
+
+/// Writes one thing said by a lane.
+///
+/// # Errors
+/// Those of the socket: the run is gone.
+pub fn say(into: &mut impl Write, said: &Said) -> io::Result<()> {
+    match said {
+        Said::Batch(batch) => write(into, BATCH, &packed(batch)?),
+        Said::Progress(standing) => write(into, PROGRESS, &packed(standing)?),
+        // As text: parts of the document leave out what is absent, which only a format that names its fields can bear.
+        Said::Ended(end) => write(into, ENDED, &serde_json::to_vec(end)?),
+        Said::Failed(why) => write(into, FAILED, why.as_bytes()),
+    }
+}
+
+/// Reads one thing said by a lane; `None` at its end.
+///
+/// # Errors
+/// Those of the socket, and what no lane says.
+pub fn hear(from: &mut impl Read) -> io::Result<Option<Said>> {
+    let Some((kind, payload)) = read(from)? else { return Ok(None) };
+    Ok(Some(match kind {
+        BATCH => Said::Batch(unpacked(&payload)?),
+        PROGRESS => Said::Progress(unpacked(&payload)?),
+        ENDED => Said::Ended(serde_json::from_slice(&payload)?),
+        FAILED => Said::Failed(String::from_utf8_lossy(&payload).into_owned()),
+        other => return Err(broken(&format!("kind {other}"))),
+    }))
+}
+
+/// Asks a lane to end.
+///
+/// # Errors
+/// Those of the socket: the lane is gone.
+pub fn ask(into: &mut impl Write, ask: Ask) -> io::Result<()> {
+    write(into, ASK, &packed(&ask)?)
+}
+
+/// Reads what a lane is asked; `None` when the run is gone.
+///
+/// # Errors
+/// Those of the socket, and what no run asks.
+pub fn asked(from: &mut impl Read) -> io::Result<Option<Ask>> {
+    match read(from)? {
+        None => Ok(None),
+        Some((ASK, payload)) => unpacked(&payload).map(Some),
+        Some((other, _)) => Err(broken(&format!("kind {other}"))),
+    }
+}
+
+fn packed<T: Serialize>(what: &T) -> io::Result<Vec<u8>> {
+    postcard::to_stdvec(what).map_err(|error| broken(&error.to_string()))
+}
+
+fn unpacked<T: for<'a> Deserialize<'a>>(payload: &[u8]) -> io::Result<T> {
+    match postcard::take_from_bytes(payload) {
+        Ok((what, [])) => Ok(what),
+        Ok((_, rest)) => Err(broken(&format!("{} bytes too many", rest.len()))),
+        Err(error) => Err(broken(&error.to_string())),
+    }
+}
+
+fn write(into: &mut impl Write, kind: u8, payload: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(payload.len()).ok().filter(|&length| length as usize <= PAYLOAD_MAX);
+    let length = length.ok_or_else(|| broken(&format!("{} bytes at once", payload.len())))?;
+    let [a, b, c, d] = length.to_le_bytes();
+    into.write_all(&[a, b, c, d, kind])?;
+    into.write_all(payload)
+}
+
+fn read(from: &mut impl Read) -> io::Result<Option<(u8, Vec<u8>)>> {
+    let mut head = [0; 5];
+    let first = loop {
+        match from.read(&mut head) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            other => break other?,
+        }
+    };
+    if first == 0 {
+        return Ok(None);
+    }
+    from.read_exact(&mut head[first..])?;
+    let [a, b, c, d, kind] = head;
+    let length = u32::from_le_bytes([a, b, c, d]) as usize;
+    if length > PAYLOAD_MAX {
+        return Err(broken(&format!("{length} bytes at once")));
+    }
+    let mut payload = Vec::new();
+    // Grows with what comes, not with what is announced.
+    from.take(length as u64).read_to_end(&mut payload)?;
+    if payload.len() < length {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Some((kind, payload)))
+}
+
+fn broken(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("a lane and its run do not understand each other: {what}"))
+}
+
+#[cfg(test)]
+mod tests;

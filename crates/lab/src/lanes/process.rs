@@ -1,0 +1,83 @@
+//! A lane in a process of its own, from the run's side.
+
+use std::io::{BufReader, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sys::namespace::NetNamespace;
+use sys::worker::Worker;
+
+use super::frame::{self, Said};
+use super::{LaneEnd, child};
+use crate::drive::progress::{Phase, Progress};
+use crate::error::LabError;
+use crate::recorder::Outlet;
+
+/// Makes the process of lane `index`, which enters `net` if there is one and then lives by `loop_`. Only while this process
+/// has one thread.
+///
+/// # Errors
+/// No process more is to be had.
+pub fn start(
+    index: u32,
+    net: Option<&NetNamespace>,
+    loop_: impl FnOnce(child::Setting) -> Result<LaneEnd, String>,
+) -> Result<Worker, LabError> {
+    let keep: Vec<BorrowedFd<'_>> = net.iter().map(|net| net.as_fd()).collect();
+    let work = |link: UnixStream| {
+        child::live(index as usize, link, |setting| {
+            if let Some(net) = net {
+                net.enter().map_err(|error| error.to_string())?;
+            }
+            loop_(setting)
+        });
+    };
+    Worker::start(c"yamabiko-lane", &keep, work).map_err(LabError::environment)
+}
+
+/// Takes in what a lane tells, until its end. A thread's work.
+///
+/// # Errors
+/// The process ended before its lane did, or failed: its records are not whole, so there is no result.
+pub fn read(
+    link: &UnixStream,
+    lane: u32,
+    progress: &Progress,
+    outlet: Outlet,
+    lost: &AtomicBool,
+) -> Result<LaneEnd, LabError> {
+    let _done = Done(progress);
+    read_all(link, lane, progress, outlet).inspect_err(|_| lost.store(true, Ordering::Release))
+}
+
+fn read_all(link: &UnixStream, lane: u32, progress: &Progress, mut outlet: Outlet) -> Result<LaneEnd, LabError> {
+    let mut from = BufReader::with_capacity(READ_BYTES, link);
+    let failed = |why: String| LabError::System {
+        doing: format!("lane {lane} of the load, in a process of its own"),
+        source: std::io::Error::other(why),
+    };
+    loop {
+        match frame::hear(&mut from) {
+            Ok(Some(Said::Batch(mut batch))) => outlet.pass(&mut batch),
+            Ok(Some(Said::Progress(standing))) => standing.tell(progress),
+            Ok(Some(Said::Ended(end))) => return Ok(*end),
+            Ok(Some(Said::Failed(why))) => return Err(failed(why)),
+            Ok(None) => return Err(failed("it was killed".into())),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(failed("it was killed".into())),
+            Err(error) => return Err(failed(error.to_string())),
+        }
+    }
+}
+
+/// Read from a lane's socket at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// Says that the lane has ended, however it did: the main thread waits for this.
+struct Done<'a>(&'a Progress);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.enter(Phase::Done);
+    }
+}

@@ -1,0 +1,58 @@
+use super::*;
+
+fn ended(busy: f64, cpu_ms: u64, core: usize, end_ms: u64) -> LaneEnd {
+    let wall = Duration::from_secs(1);
+    let health = LoopHealth {
+        standstill: Duration::from_millis(end_ms),
+        idle: wall.mul_f64(1.0 - busy),
+        wall,
+        cpu: Duration::from_millis(cpu_ms),
+    };
+    LaneEnd {
+        measured: (Timestamp::ZERO, Some(Timestamp::from_nanos(end_ms * 1_000_000))),
+        live: Live { offered: 10, in_flight: 1, ..Live::default() },
+        unfinished: 1,
+        first_request: b"GET".to_vec(),
+        first_head: None,
+        health,
+        engine: Engine::Epoll,
+        tls: None,
+        scheduling: "ordinary".into(),
+        core: Some(core),
+    }
+}
+
+#[test]
+fn lanes_are_as_many_as_threads_or_as_descriptors_ask_for() {
+    let plan = |threads, connections, each| {
+        let plan = LanePlan::new(threads, connections, each);
+        (plan.of, plan.processes(), plan.threads())
+    };
+    assert_eq!(plan(1, 64, 19_872), (1, 1, 1));
+    assert_eq!(plan(4, 64, 19_872), (4, 1, 4));
+    assert_eq!(plan(4, 3, 19_872), (3, 1, 3), "a lane without a connection would have nothing to do");
+    assert_eq!(plan(1, 19_872, 19_872), (1, 1, 1));
+    assert_eq!(plan(1, 19_873, 19_872), (2, 2, 1));
+    assert_eq!(plan(1, 100_000, 19_872), (6, 6, 1));
+    assert_eq!(plan(8, 100_000, 19_872), (8, 8, 1));
+    assert!((0..6).all(|index| LanePlan::new(1, 100_000, 19_872).lane(index).share(100_000) <= 19_872));
+}
+
+#[test]
+fn lanes_merge_into_one() {
+    let all = LaneEnd::merged(&[ended(0.5, 500, 3, 10), ended(0.7, 650, 2, 12), ended(0.2, 100, 1, 11)]);
+    assert_eq!(all.measured.1, Some(Timestamp::from_nanos(12_000_000)), "the phase ends with the last");
+    assert_eq!((all.live.offered, all.live.in_flight, all.unfinished), (30, 3, 3));
+    assert_eq!(all.health.standstill, Duration::from_millis(12));
+    assert!((all.health.busy_share() - 0.7).abs() < 1e-6, "as busy as the busiest");
+    // Two on one core are busy together, though each saw half of the time go by idle.
+    let shared = LaneEnd::merged(&[ended(0.5, 500, 1, 10), ended(0.5, 480, 1, 10)]);
+    assert!((shared.health.busy_share() - 0.98).abs() < 1e-6, "{}", shared.health.busy_share());
+}
+
+#[test]
+fn ends_travel_whole() {
+    let end = ended(0.5, 500, 3, 10);
+    let back: LaneEnd = serde_json::from_slice(&serde_json::to_vec(&end).unwrap()).unwrap();
+    assert_eq!(format!("{back:?}"), format!("{end:?}"));
+}

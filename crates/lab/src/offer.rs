@@ -1,0 +1,117 @@
+//! What a plan offers, made ready: arrivals, phases, and the requests of a recording.
+//!
+//! ```text
+//!   Plan --rate | phases | rate_file--> Arrivals::Open       the plan's own requests
+//!        \-replay: an access log------> Arrivals::Logged     the log's requests and clients
+//!        \-har: a browser's recording-> a session of its requests
+//! ```
+//!
+//! Files are read here, before anything else of a run is made.
+
+mod har;
+mod log;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ledger::document;
+use load::{Arrivals, Logged, PhaseSpan, Workload};
+
+use crate::error::LabError;
+use crate::plan::{Plan, RateFile};
+
+/// A plan's load with everything that files say about it.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    /// The plan, with what the files decide written out: duration, clients.
+    pub(crate) plan: Plan,
+    /// When requests are intended, warm-up included.
+    pub(crate) arrivals: Arrivals,
+    /// Phases with results of their own.
+    pub(crate) phases: Vec<PhaseSpan>,
+    /// What a recording asks for, instead of the plan's own requests.
+    pub(crate) workload: Option<Workload>,
+    /// For the document, where a log is replayed.
+    pub(crate) replay: Option<document::Replay>,
+    /// For the document, where a browser's recording is.
+    pub(crate) har: Option<document::Har>,
+    /// What the user should know before the result.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Reads what the plan names.
+///
+/// # Errors
+/// A file that cannot be read or is not what it should be.
+pub(crate) fn of(plan: &Plan) -> Result<Offer, LabError> {
+    let mut plan = plan.clone();
+    if plan.load.replay.is_some() {
+        return replayed(plan);
+    }
+    let (mut notes, mut workload, mut part) = (Vec::new(), None, None);
+    if let Some(file) = &plan.load.rate_file {
+        let table = RateFile::read(file).map_err(LabError::Plan)?;
+        let length = table.rate.length();
+        notes.push(format!(
+            "rates are those of the column {} of {}, {} long",
+            table.column,
+            file.display(),
+            units::format_duration(length)
+        ));
+        if plan.load.duration.is_none() && plan.load.requests.is_none() {
+            plan.load.duration = Some(length);
+        }
+    }
+    if let Some(har) = &plan.load.har {
+        let read = har::read(&har.file, &plan.load)?;
+        notes.extend(read.notes);
+        (workload, part) = (Some(read.workload), Some(read.part));
+    }
+    let spacing = plan.load.arrivals.spacing().map_err(LabError::Plan)?;
+    let arrivals = match plan.load.rate_over_time().map_err(LabError::Plan)? {
+        Some(rate) => Arrivals::Open { spacing, rate: rate.after(plan.load.warmup) },
+        None => Arrivals::Closed,
+    };
+    let phases = plan.load.phases.iter().map(|phase| phase.span()).collect();
+    Ok(Offer { plan, arrivals, phases, workload, replay: None, har: part, notes })
+}
+
+fn replayed(mut plan: Plan) -> Result<Offer, LabError> {
+    let asked = plan.load.replay.clone().expect("a replay");
+    let log = log::read(&asked, &plan.load)?;
+    let load = &mut plan.load;
+    load.clients = log.clients;
+    // Without an end of its own a log is replayed once.
+    let rounds = asked.loops.or(if load.duration.is_none() { Some(1) } else { None });
+    if let Some(rounds) = rounds {
+        let whole_ns = log.round.as_nanos().saturating_mul(rounds.into());
+        let whole = Duration::from_nanos(u64::try_from(whole_ns).unwrap_or(u64::MAX));
+        let left = whole.saturating_sub(load.warmup);
+        if left.is_zero() {
+            return Err(LabError::Plan(format!(
+                "the log lasts {}, and all of it would be warm-up: give a shorter one (--warmup)",
+                units::format_duration(whole)
+            )));
+        }
+        load.duration = Some(load.duration.map_or(left, |duration| duration.min(left)));
+    }
+    let replay = document::Replay {
+        rounds,
+        requests_planned: rounds.map(|rounds| rounds.saturating_mul(log.part.requests_logged)),
+        ..log.part
+    };
+    let notes = log::notes(&replay);
+    let logged = Logged { arrivals: log.arrivals, round: log.round, rounds };
+    Ok(Offer {
+        plan,
+        arrivals: Arrivals::Logged(Arc::new(logged)),
+        phases: Vec::new(),
+        workload: Some(log.workload),
+        replay: Some(replay),
+        har: None,
+        notes,
+    })
+}
+
+#[cfg(test)]
+mod tests;

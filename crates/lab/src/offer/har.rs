@@ -1,0 +1,58 @@
+//! A browser's recording as the load of a plan.
+
+use std::path::Path;
+
+use ledger::document;
+use load::workload::Choice;
+use load::{Target, Workload, har};
+
+use super::log;
+use crate::error::LabError;
+use crate::plan::LoadPlan;
+
+/// A recording, ready to be offered.
+pub(super) struct Har {
+    pub(super) workload: Workload,
+    pub(super) part: document::Har,
+    pub(super) notes: Vec<String>,
+}
+
+/// Reads the archive; its requests go to the host of the load's URL, with the load's headers added.
+pub(super) fn read(file: &Path, load: &LoadPlan) -> Result<Har, LabError> {
+    let wrong = |why: String| LabError::Plan(format!("--har {}: {why}", file.display()));
+    let base = Target::parse(&load.url).map_err(LabError::plan)?;
+    let bytes = log::read_bounded(file, har::BYTES_MAX).map_err(|error| wrong(error.to_string()))?;
+    let mut recorded = har::read(&bytes, &base).map_err(wrong)?;
+    let like = load.every_request().map_err(LabError::Plan)?;
+    for request in &mut recorded.requests {
+        request.headers.retain(|(name, _)| !like.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
+        request.headers.extend(like.headers.iter().cloned());
+        (request.basic_auth, request.redirects_max) = (like.basic_auth.clone(), like.redirects_max);
+        request.expect = like.expect.clone();
+        if request.method == ledger::Method::Head {
+            // It has no body of which anything could be expected.
+            (request.expect.length, request.expect.body) = (None, None);
+        }
+    }
+    let part = document::Har {
+        file: file.display().to_string(),
+        entries: recorded.entries,
+        requests: recorded.session.steps.len() as u64,
+        left_out: recorded.left_out,
+        host: recorded.host,
+    };
+    let mut notes = vec![format!(
+        "{}: a session of {} requests, those of {} (as recorded) go to {}",
+        part.file, part.requests, part.host, base.authority
+    )];
+    let reasons: Vec<String> = part.left_out.iter().map(|(why, entries)| format!("{entries}: {why}")).collect();
+    if !reasons.is_empty() {
+        notes.push(format!("entries left out: {}", reasons.join("; ")));
+    }
+    let choice = Choice::Sessions(vec![recorded.session]);
+    Ok(Har {
+        workload: Workload { requests: recorded.requests, choice, cookies: load.cookies, variables: 0 },
+        part,
+        notes,
+    })
+}

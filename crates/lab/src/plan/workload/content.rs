@@ -1,0 +1,67 @@
+//! A model's objects as what is asked for.
+
+use load::content::Content;
+use serde::{Deserialize, Serialize};
+use units::Bytes;
+
+/// `[load.content]`: objects of a model, asked for by their popularity; each response must have its object's length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContentPlan {
+    /// Where sizes and popularities come from.
+    pub model: ModelName,
+    /// Number of objects.
+    pub objects: u32,
+    /// Exponent of popularity; absent: the model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<f64>,
+    /// Size of the objects of `even`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Bytes>,
+    /// Seed of the catalogue, which is not that of the run: both ends must have the same.
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+}
+
+/// A model of content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelName {
+    /// SPECweb99's classes.
+    SpecWeb99,
+    /// Log-normal body with a Pareto tail.
+    Surge,
+    /// All of one size.
+    Even,
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+impl ContentPlan {
+    /// The catalogue's definition.
+    ///
+    /// # Errors
+    /// What it refuses, in one sentence.
+    pub fn meant(&self) -> Result<Content, String> {
+        let model = match self.model {
+            ModelName::SpecWeb99 => "specweb99",
+            ModelName::Surge => "surge",
+            ModelName::Even => "even",
+        };
+        Content::new(model, self.objects, self.alpha, self.size, self.seed).map_err(|error| error.to_string())
+    }
+}
+
+impl From<Content> for ContentPlan {
+    fn from(content: Content) -> Self {
+        use load::content::Model;
+        let (model, size) = match content.model {
+            Model::SpecWeb99 => (ModelName::SpecWeb99, None),
+            Model::Surge => (ModelName::Surge, None),
+            Model::Even(size) => (ModelName::Even, Some(size)),
+        };
+        ContentPlan { model, objects: content.objects, alpha: Some(content.alpha), size, seed: content.seed }
+    }
+}

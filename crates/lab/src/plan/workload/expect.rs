@@ -1,0 +1,328 @@
+//! What is expected of responses and taken from them, as written in a plan.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use load::workload::{BodyExpected, Expect, Source};
+use regex::bytes::Regex;
+use serde::{Deserialize, Serialize};
+use units::Bytes;
+
+/// What a response must be for its request to count as done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectPlan {
+    /// `200`, `[200, 304]`, `"2xx"`, `"200-299"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<StatusSet>,
+    /// Bytes of its body: `"1KB"`, `"1KB.."`, `"..2KB"`, `"1KB..2KB"`, the ends within.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<LengthRange>,
+    /// Text that stands in its body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_contains: Option<String>,
+    /// Regular expression that matches somewhere in its body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_matches: Option<String>,
+    /// Its whole body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_is: Option<String>,
+}
+
+impl ExpectPlan {
+    /// What the engine checks.
+    ///
+    /// # Errors
+    /// Nothing expected, more than one body, no expression; one sentence.
+    pub fn meant(&self) -> Result<Expect, String> {
+        if *self == ExpectPlan::default() {
+            return Err("expect expects nothing: give it status, length, body_contains, body_matches or body_is".into());
+        }
+        let bytes = |text: &String| Box::from(text.as_bytes());
+        let body = match (&self.body_contains, &self.body_matches, &self.body_is) {
+            (None, None, None) => None,
+            (Some(text), None, None) if text.is_empty() => {
+                return Err("body_contains (--expect-body) is empty: every body contains that".into());
+            }
+            (Some(text), None, None) => Some(BodyExpected::Contains(bytes(text))),
+            (None, Some(expression), None) => Some(BodyExpected::Matches(regex("body_matches", expression)?)),
+            (None, None, Some(text)) => Some(BodyExpected::Is(bytes(text))),
+            _ => return Err("body_contains, body_matches and body_is: one of them is possible".into()),
+        };
+        Ok(Expect {
+            status: self.status.as_ref().map(|set| set.0.clone()).unwrap_or_default(),
+            length: self.length.map(|range| range.from..=range.to.unwrap_or(u64::MAX)),
+            body,
+        })
+    }
+
+    /// Whether it expects something of a body.
+    pub fn of_body(&self) -> bool {
+        self.length.is_some() || self.body_contains.is_some() || self.body_matches.is_some() || self.body_is.is_some()
+    }
+}
+
+/// Where a value stands in a response: one of these.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExtractPlan {
+    /// A header's value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// What a JSON pointer (RFC 6901) names in the body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub json: Option<String>,
+    /// The first group of a regular expression in the body, or all that it matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regex: Option<String>,
+}
+
+impl ExtractPlan {
+    /// What the engine takes.
+    ///
+    /// # Errors
+    /// None or several places, no header name, no pointer, no expression; one sentence.
+    pub fn meant(&self) -> Result<Source, String> {
+        match (&self.header, &self.json, &self.regex) {
+            (Some(name), None, None) => match load::parse_header(&format!("{name}:")) {
+                Ok(_) if !name.contains(':') => Ok(Source::Header(name.clone())),
+                _ => Err(format!("header = \"{}\" is no header's name", name.escape_debug())),
+            },
+            (None, Some(pointer), None) if pointer.is_empty() || pointer.starts_with('/') => {
+                Ok(Source::Json(pointer.clone()))
+            }
+            (None, Some(pointer), None) => Err(format!(
+                "json = \"{}\" is no JSON pointer: it begins with / , as in \"/user/id\" or \"/items/0\"",
+                pointer.escape_debug()
+            )),
+            (None, None, Some(expression)) => Ok(Source::Body(regex("regex", expression)?)),
+            _ => Err("one of header, json and regex says where it stands".into()),
+        }
+    }
+}
+
+fn regex(key: &str, expression: &str) -> Result<Regex, String> {
+    Regex::new(expression).map_err(|error| {
+        // The last line says what is wrong; those before draw it.
+        let error = error.to_string();
+        let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        format!("{key} = \"{}\" is no regular expression: {why}", expression.escape_debug())
+    })
+}
+
+/// Statuses, in ranges. Printed and read as `2xx, 304, 400-404`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "StatusTyped", into = "String")]
+pub struct StatusSet(pub Vec<RangeInclusive<u16>>);
+
+/// As a plan may have it.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "status is a number such as 200, a list such as [200, 304], or text such as \"2xx\" or \"200-299\""
+)]
+enum StatusTyped {
+    One(u16),
+    Text(String),
+    Several(Vec<StatusTyped>),
+}
+
+const STATUS_WANTED: &str =
+    "a status is a number from 200 to 599, such as 200, `2xx`, or `200-299`; several stand between commas";
+
+impl FromStr for StatusSet {
+    type Err = String;
+
+    fn from_str(typed: &str) -> Result<Self, String> {
+        let refused = || format!("`{}` names no status: {STATUS_WANTED}", typed.escape_debug());
+        let ranges = typed.split(',').map(str::trim).map(|part| {
+            if let Some(class) = part.to_ascii_lowercase().strip_suffix("xx") {
+                return class
+                    .parse::<u16>()
+                    .ok()
+                    .filter(|class| (2..=5).contains(class))
+                    .map(|class| class * 100..=class * 100 + 99);
+            }
+            let (from, to) = part.split_once('-').unwrap_or((part, part));
+            let (from, to) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+            ((200..=599).contains(&from) && (from..=599).contains(&to)).then_some(from..=to)
+        });
+        ranges.collect::<Option<Vec<_>>>().map(StatusSet).ok_or_else(refused)
+    }
+}
+
+impl TryFrom<StatusTyped> for StatusSet {
+    type Error = String;
+
+    fn try_from(typed: StatusTyped) -> Result<Self, String> {
+        match typed {
+            StatusTyped::One(status) => status.to_string().parse(),
+            StatusTyped::Text(text) => text.parse(),
+            StatusTyped::Several(several) if several.is_empty() => {
+                Err(format!("status = [] lets nothing pass: {STATUS_WANTED}"))
+            }
+            StatusTyped::Several(several) => {
+                let sets = several.into_iter().map(StatusSet::try_from).collect::<Result<Vec<_>, _>>()?;
+                Ok(StatusSet(sets.into_iter().flat_map(|set| set.0).collect()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for StatusSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, range) in self.0.iter().enumerate() {
+            let (from, to) = (*range.start(), *range.end());
+            f.write_str(if place > 0 { ", " } else { "" })?;
+            match to - from {
+                0 => write!(f, "{from}")?,
+                99 if from % 100 == 0 => write!(f, "{}xx", from / 100)?,
+                _ => write!(f, "{from}-{to}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<StatusSet> for String {
+    fn from(set: StatusSet) -> String {
+        set.to_string()
+    }
+}
+
+/// Bytes of a body, from and to, both within. Printed and read as `1KB..2KB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LengthRange {
+    /// Fewest.
+    pub from: u64,
+    /// Most; `None`: any number.
+    pub to: Option<u64>,
+}
+
+impl FromStr for LengthRange {
+    type Err = String;
+
+    fn from_str(typed: &str) -> Result<Self, String> {
+        let refused = || {
+            format!(
+                "`{}` is no length: write 1KB for that and no other, 1KB.. , ..2KB or 1KB..2KB",
+                typed.escape_debug()
+            )
+        };
+        let bytes = |text: &str| text.trim().parse::<Bytes>().map(|bytes| bytes.0).map_err(|_| refused());
+        let range = match typed.split_once("..") {
+            None => {
+                let exact = bytes(typed)?;
+                LengthRange { from: exact, to: Some(exact) }
+            }
+            Some((from, to)) if !(from.trim().is_empty() && to.trim().is_empty()) => LengthRange {
+                from: if from.trim().is_empty() { 0 } else { bytes(from)? },
+                to: if to.trim().is_empty() { None } else { Some(bytes(to)?) },
+            },
+            Some(_) => return Err(refused()),
+        };
+        if range.to.is_some_and(|to| to < range.from) {
+            return Err(refused());
+        }
+        Ok(range)
+    }
+}
+
+impl fmt::Display for LengthRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = Bytes(self.from);
+        match self.to {
+            None => write!(f, "{from}.."),
+            Some(to) if to == self.from => write!(f, "{from}"),
+            Some(to) => write!(f, "{from}..{}", Bytes(to)),
+        }
+    }
+}
+
+impl TryFrom<String> for LengthRange {
+    type Error = String;
+
+    fn try_from(typed: String) -> Result<Self, String> {
+        typed.parse()
+    }
+}
+
+impl From<LengthRange> for String {
+    fn from(range: LengthRange) -> String {
+        range.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn statuses_in_many_ways() {
+        let read = |typed: &str| typed.parse::<StatusSet>().map(|set| set.to_string());
+        for (typed, printed) in [
+            ("200", "200"),
+            ("2xx", "2xx"),
+            ("2XX,304", "2xx, 304"),
+            ("200-299", "2xx"),
+            (" 400 - 404 , 500", "400-404, 500"),
+        ] {
+            assert_eq!(read(typed).as_deref(), Ok(printed));
+        }
+        for bad in ["", "2x", "6xx", "1xx", "20", "199", "600", "299-200", "200,", "-200", "ok"] {
+            assert!(read(bad).unwrap_err().contains("200-299"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lengths_in_many_ways() {
+        let read = |typed: &str| typed.parse::<LengthRange>().map(|range| (range.from, range.to));
+        assert_eq!(read("1KB"), Ok((1000, Some(1000))));
+        assert_eq!(read("1KB.."), Ok((1000, None)));
+        assert_eq!((read("..2KiB"), read("0B..0B")), (Ok((0, Some(2048))), Ok((0, Some(0)))));
+        for bad in ["", "..", "1000", "2KB..1KB", "1KB..2KB..3KB", "-1B.."] {
+            assert!(read(bad).unwrap_err().contains("1KB..2KB"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_expected_or_taken() {
+        let expect = |change: fn(&mut ExpectPlan)| {
+            let mut plan = ExpectPlan::default();
+            change(&mut plan);
+            plan.meant().map(drop).unwrap_err()
+        };
+        assert!(expect(|_| {}).contains("expects nothing"));
+        assert!(expect(|plan| plan.body_contains = Some(String::new())).contains("empty"));
+        let bad = expect(|plan| plan.body_matches = Some("a(b".into()));
+        assert!(bad.contains("`a(b`") || bad.contains("a(b") && bad.contains("unclosed group"), "{bad}");
+        assert!(
+            expect(|plan| (plan.body_is, plan.body_contains) = (Some("a".into()), Some("b".into())))
+                .contains("one of them")
+        );
+        let extract = |plan: ExtractPlan| plan.meant().map(drop).unwrap_err();
+        assert!(extract(ExtractPlan::default()).contains("one of header"));
+        assert!(extract(ExtractPlan { header: Some("a b".into()), ..Default::default() }).contains("no header's name"));
+        assert!(
+            extract(ExtractPlan { header: Some("a: b".into()), ..Default::default() }).contains("no header's name")
+        );
+        assert!(extract(ExtractPlan { json: Some("user".into()), ..Default::default() }).contains("begins with /"));
+        assert!(
+            extract(ExtractPlan { regex: Some("[".into()), ..Default::default() }).contains("no regular expression")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_reads_back(ranges in prop::collection::vec((200u16..=599, 0u16..200), 1..5), from in 0u64..1 << 40, more in prop::option::of(0u64..1 << 40)) {
+            let set = StatusSet(ranges.into_iter().map(|(from, more)| from..=(from + more).min(599)).collect());
+            prop_assert_eq!(set.to_string().parse(), Ok(set));
+            let range = LengthRange { from, to: more.map(|more| from + more) };
+            prop_assert_eq!(range.to_string().parse(), Ok(range));
+        }
+    }
+}

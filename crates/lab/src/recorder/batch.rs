@@ -1,0 +1,72 @@
+//! What a lane tells the recorder.
+
+use std::net::IpAddr;
+
+use ledger::RequestRecord;
+use load::{ConnectionEnd, LevelSample};
+use serde::{Deserialize, Serialize};
+use units::Timestamp;
+
+use super::counting::Counting;
+
+/// Everything that happened in a lane since its last batch. Travels as it is between processes.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Batch {
+    /// Requests that have ended.
+    pub requests: Vec<RequestRecord>,
+    /// Connections that have ended.
+    pub connections: Vec<ConnectionEnd>,
+    /// Where new connections are on the wire.
+    pub called: Vec<Called>,
+    /// Levels, at the moments that all lanes have in common.
+    pub samples: Vec<LevelSample>,
+    /// The end of the lane's measured phase, as far as it is known.
+    pub measured_end: Option<Timestamp>,
+    /// Nothing comes after this.
+    pub last: bool,
+    /// Requests that were counted already, for the table alone.
+    #[serde(skip)]
+    pub counted: Vec<RequestRecord>,
+    /// Some were counted already, and cannot be held against the wire any more.
+    #[serde(skip)]
+    pub unpaired: bool,
+    /// With the last batch: what the lane counted itself.
+    #[serde(skip)]
+    pub counts: Option<Box<Counting>>,
+}
+
+impl Batch {
+    /// Whether there is nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        self.weight() == 0 && self.samples.is_empty() && !self.last
+    }
+
+    /// Records in it: what the bound on waiting ones counts.
+    pub fn weight(&self) -> usize {
+        self.requests.len() + self.connections.len() + self.called.len() + self.counted.len()
+    }
+
+    /// Empties it and keeps its memory.
+    pub fn clear(&mut self) {
+        let Batch { requests, connections, called, samples, measured_end, last, counted, unpaired, counts } = self;
+        requests.clear();
+        connections.clear();
+        called.clear();
+        samples.clear();
+        counted.clear();
+        (*measured_end, *last, *unpaired, *counts) = (None, false, false, None);
+    }
+}
+
+/// A connection on which connect was called, and where it is on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Called {
+    /// Sequence number of the connection in the run.
+    pub connection: u64,
+    /// Index of its client.
+    pub client: u32,
+    /// The port that the kernel chose.
+    pub port: u16,
+    /// The address connected to.
+    pub server: IpAddr,
+}

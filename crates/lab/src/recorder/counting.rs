@@ -1,0 +1,58 @@
+//! Counting records: cheap enough that a lane can do it itself.
+
+use ledger::{RequestRecord, SecondRecord};
+use load::{ConnectionEnd, SecondLevels, Tally};
+use units::Timestamp;
+
+use crate::handshakes::Handshakes;
+
+/// Everything that is counted of the load's records, whoever counts them.
+#[derive(Debug)]
+pub struct Counting {
+    /// The load's figures.
+    pub tally: Tally,
+    /// Handshakes against the path's asked RTTs, where there is a path.
+    pub handshakes: Option<Handshakes>,
+    /// Requests counted.
+    pub requests: u64,
+}
+
+impl Counting {
+    /// Nothing yet.
+    pub fn new(tally: Tally, handshakes: Option<Handshakes>) -> Self {
+        Counting { tally, handshakes, requests: 0 }
+    }
+
+    /// The measured phase ends at `end`.
+    pub fn set_measured_end(&mut self, end: Timestamp) {
+        self.tally.set_measured_end(end);
+    }
+
+    /// A request ended.
+    pub fn add_request(&mut self, request: &RequestRecord) {
+        self.requests += 1;
+        self.tally.add_request(request);
+    }
+
+    /// A connection ended.
+    pub fn add_connection(&mut self, end: &ConnectionEnd) {
+        self.tally.add_connection(end);
+        if let Some(handshakes) = &mut self.handshakes {
+            handshakes.add(end);
+        }
+    }
+
+    /// Adds what another counted of the same load.
+    pub fn merge(&mut self, other: Counting) {
+        self.requests += other.requests;
+        self.tally.merge(other.tally);
+        if let (Some(own), Some(other)) = (&mut self.handshakes, &other.handshakes) {
+            own.merge(other);
+        }
+    }
+
+    /// One second of the series as it stands.
+    pub fn second(&self, second: u32, levels: SecondLevels) -> SecondRecord {
+        self.tally.second(second, levels)
+    }
+}

@@ -1,0 +1,94 @@
+//! How many of the requests the table keeps, where it cannot keep all.
+//!
+//! One in 2^e, chosen by a hash of the request's number: which ones does not depend on what became of them, on when they
+//! ended or on which lane made them. When e grows, those kept before are thinned to the same share, so that at the end
+//! the table is an even sample of the whole run.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Records already counted that may be passed on at one share, before the share is halved.
+const QUOTA: usize = 128 << 10;
+/// One in a billion: what is beyond is nothing.
+const EXPONENT_MAX: u32 = 30;
+
+/// The share kept, known to all who choose.
+#[derive(Debug, Default)]
+pub struct Share {
+    exponent: AtomicU32,
+    spent: AtomicUsize,
+}
+
+impl Share {
+    /// One request in so many is kept.
+    pub fn one_in(&self) -> u64 {
+        1 << self.exponent.load(Ordering::Acquire)
+    }
+
+    /// Whether the request of this number is kept.
+    pub fn keeps(&self, sequence: u64) -> bool {
+        let exponent = self.exponent.load(Ordering::Acquire);
+        exponent == 0 || mixed(sequence).trailing_zeros() >= exponent
+    }
+
+    /// Halves the share.
+    pub fn halve(&self) {
+        let halved = |exponent: u32| (exponent < EXPONENT_MAX).then_some(exponent + 1);
+        // At its limit it stays.
+        let _ = self.exponent.fetch_update(Ordering::AcqRel, Ordering::Acquire, halved);
+    }
+
+    /// Takes note of records that a lane counted itself and passed on; too many halve the share.
+    pub fn spend(&self, records: usize) {
+        if self.spent.fetch_add(records, Ordering::AcqRel) + records > QUOTA {
+            self.spent.store(0, Ordering::Release);
+            self.halve();
+        }
+    }
+}
+
+/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): neighbours become independent.
+fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_even_over_the_run_and_shrinks_to_a_part_of_itself() {
+        let share = Share::default();
+        assert!((0..1000).all(|sequence| share.keeps(sequence)));
+        let mut before: Vec<u64> = (0..100_000).collect();
+        for exponent in 1..6u32 {
+            share.halve();
+            assert_eq!(share.one_in(), 1 << exponent);
+            let kept: Vec<u64> = (0..100_000).filter(|&sequence| share.keeps(sequence)).collect();
+            assert!(kept.iter().all(|sequence| before.binary_search(sequence).is_ok()));
+            // Binomial: five standard deviations, in each tenth of the run.
+            let expected = 10_000.0 / share.one_in() as f64;
+            for tenth in 0..10u64 {
+                let here = kept.iter().filter(|&&sequence| sequence / 10_000 == tenth).count() as f64;
+                assert!((here - expected).abs() < 5.0 * expected.sqrt(), "{here} of {expected}");
+            }
+            before = kept;
+        }
+    }
+
+    #[test]
+    fn what_lanes_pass_on_is_bounded() {
+        let share = Share::default();
+        // Ten million requests, of which the kept ones are passed on a hundred at a time.
+        let mut passed = 0;
+        for first in (0..10_000_000u64).step_by(100) {
+            let kept = (first..first + 100).filter(|&sequence| share.keeps(sequence)).count();
+            share.spend(kept);
+            passed += kept;
+        }
+        assert!((64..=128).contains(&share.one_in()), "{}", share.one_in());
+        assert!(passed < 9 * (QUOTA + 100), "{passed}");
+    }
+}

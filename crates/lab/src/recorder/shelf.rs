@@ -1,0 +1,178 @@
+//! Rows between the recorder, which counts, and the writer, which waits for the disk.
+//!
+//! Bounded: where the disk takes fewer rows than the run makes, the share that is kept is halved, and what waits is
+//! thinned to it. Nothing that is counted depends on it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ledger::{RequestRecord, SecondRecord};
+use store::{RequestsWriter, RunFolder, SeriesWriter};
+
+use super::share::Share;
+
+/// Rows that may wait for the writer: some 100 MB.
+pub const ROWS_MAX: usize = 512 << 10;
+/// Rows the writer takes at a time: those of a part.
+const ROWS_AT_ONCE: usize = 128 << 10;
+/// A part is closed about this often, so that a killed run keeps all but its last moments.
+const PART_EVERY: Duration = Duration::from_millis(1500);
+
+/// Where rows end up.
+pub trait Sink: Send {
+    /// Writes rows as a part that can be read if nothing follows.
+    ///
+    /// # Errors
+    /// In words; nothing is written any more then.
+    fn write(&mut self, requests: &[RequestRecord], seconds: &[SecondRecord]) -> Result<(), String>;
+
+    /// Completes the table of requests, with only those rows that `keeps` keeps if it is given; the number of its rows.
+    ///
+    /// # Errors
+    /// In words.
+    fn finish(self: Box<Self>, keeps: Option<&dyn Fn(&RequestRecord) -> bool>) -> Result<u64, String>;
+}
+
+/// The tables of a run's folder.
+pub struct Tables {
+    requests: RequestsWriter,
+    series: SeriesWriter,
+}
+
+impl Tables {
+    /// Those of `folder`.
+    pub fn of(folder: &RunFolder) -> Self {
+        Tables { requests: folder.requests(), series: folder.series() }
+    }
+}
+
+impl Sink for Tables {
+    fn write(&mut self, requests: &[RequestRecord], seconds: &[SecondRecord]) -> Result<(), String> {
+        self.requests
+            .push(requests)
+            .and_then(|()| self.requests.close_part())
+            .and_then(|()| self.series.push(seconds))
+            .and_then(|()| self.series.close_part())
+            .map_err(|error| error.to_string())
+    }
+
+    fn finish(self: Box<Self>, keeps: Option<&dyn Fn(&RequestRecord) -> bool>) -> Result<u64, String> {
+        let finished = match keeps {
+            None => self.requests.finish(),
+            Some(keeps) => self.requests.finish_with(keeps),
+        };
+        finished.map(|table| table.rows).map_err(|error| error.to_string())
+    }
+}
+
+/// Rows that wait.
+#[derive(Debug)]
+pub struct Shelf {
+    rows: Mutex<Rows>,
+    changed: Condvar,
+    share: Arc<Share>,
+    max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    requests: VecDeque<RequestRecord>,
+    seconds: Vec<SecondRecord>,
+    /// Nothing more comes.
+    closed: bool,
+    /// The writer has failed: nothing more is wanted.
+    failed: bool,
+}
+
+impl Shelf {
+    /// Room for `max` rows of requests.
+    pub fn new(max: usize, share: Arc<Share>) -> Self {
+        Shelf { rows: Mutex::default(), changed: Condvar::new(), share, max: max.max(1) }
+    }
+
+    /// Puts down those of `requests` that the table keeps, without waiting for the writer.
+    pub fn put(&self, requests: &[RequestRecord]) {
+        let mut rows = self.lock();
+        if rows.failed {
+            return;
+        }
+        for request in requests {
+            if !self.share.keeps(request.sequence) {
+                continue;
+            }
+            while rows.requests.len() >= self.max {
+                let before = self.share.one_in();
+                self.share.halve();
+                rows.requests.retain(|row| self.share.keeps(row.sequence));
+                if self.share.one_in() == before {
+                    // No share is small enough, so the oldest goes: one in a billion is no sample any more.
+                    rows.requests.pop_front();
+                }
+            }
+            if self.share.keeps(request.sequence) {
+                rows.requests.push_back(*request);
+            }
+        }
+        if rows.requests.len() >= ROWS_AT_ONCE.min(self.max) {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Puts down a row of the series.
+    pub fn put_second(&self, second: SecondRecord) {
+        let mut rows = self.lock();
+        if !rows.failed {
+            rows.seconds.push(second);
+        }
+    }
+
+    /// Nothing more comes.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// The writer's life: until the shelf is closed and empty. Rows in the table, and the first error.
+    pub fn write_all(&self, mut sink: Box<dyn Sink>) -> (u64, Option<String>) {
+        loop {
+            let (requests, seconds, last) = self.take();
+            if let Err(error) = sink.write(&requests, &seconds) {
+                let mut rows = self.lock();
+                rows.failed = true;
+                (rows.requests, rows.seconds) = (VecDeque::new(), Vec::new());
+                return (0, Some(error));
+            }
+            if last {
+                break;
+            }
+        }
+        let keeps = |row: &RequestRecord| self.share.keeps(row.sequence);
+        match sink.finish((self.share.one_in() > 1).then_some(&keeps as &dyn Fn(&RequestRecord) -> bool)) {
+            Ok(rows) => (rows, None),
+            Err(error) => (0, Some(error)),
+        }
+    }
+
+    /// Waits for a part's worth of rows, for a part's time, or for the end. True with the last rows.
+    fn take(&self) -> (Vec<RequestRecord>, Vec<SecondRecord>, bool) {
+        let deadline = Instant::now() + PART_EVERY;
+        let mut rows = self.lock();
+        while !rows.closed && rows.requests.len() < ROWS_AT_ONCE.min(self.max) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            rows = self.changed.wait_timeout(rows, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let most = rows.requests.len().min(ROWS_AT_ONCE);
+        let requests = rows.requests.drain(..most).collect();
+        let last = rows.closed && rows.requests.is_empty();
+        (requests, std::mem::take(&mut rows.seconds), last)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rows> {
+        // Rows are whole at every moment, whoever panicked.
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,200 @@
+//! What streams bring, and their end.
+
+use ledger::FailureCause;
+use units::Timestamp;
+
+use super::super::concluding::Answer;
+use super::super::{Load, Loop};
+use super::{Being, StreamFailure, StreamKey};
+use crate::connection::ConnectionKey;
+use crate::http1::response::BODY_KEPT_MAX;
+use crate::spec::Reuse;
+
+impl Load {
+    /// The stream was given its identifier.
+    pub fn handle_stream_opened(&mut self, stream: StreamKey, number: u32) {
+        if let Some(stream) = self.streams.find(stream) {
+            stream.number = number;
+            if let Some(request) = &mut stream.request {
+                request.record.stream = Some(number);
+            }
+        }
+    }
+
+    /// The kernel took `bytes` bytes of a request's frames, headers of frames included. `last`: nothing of it is left.
+    pub fn handle_stream_sent(&mut self, now: Timestamp, stream: StreamKey, bytes: u64, last: bool) {
+        self.live.bytes_sent += bytes;
+        let Some(stream) = self.streams.find(stream) else { return };
+        let Some(request) = &mut stream.request else { return };
+        request.record.bytes_sent += bytes;
+        if last {
+            request.record.sent_at.get_or_insert(now);
+        }
+    }
+
+    /// Bytes of a connection were read, as they are inside TLS: of whatever frames.
+    pub fn handle_received(&mut self, key: ConnectionKey, bytes: u64) {
+        self.count_received(key, bytes);
+    }
+
+    /// Of these, so many were frames of a stream (HEADERS and CONTINUATION if `head`, else DATA), their headers
+    /// included.
+    pub fn handle_stream_bytes(&mut self, now: Timestamp, stream: StreamKey, bytes: u64, head: bool) {
+        let Some(stream) = self.streams.find(stream) else { return };
+        let connection = stream.connection;
+        if let Some(request) = &mut stream.request {
+            request.record.first_byte_at.get_or_insert(now);
+            request.record.bytes_received += bytes;
+            if head {
+                request.record.head_bytes =
+                    request.record.head_bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+            }
+        }
+        self.streams.trunk(connection).heard = true;
+    }
+
+    /// Whether the head of a stream's response is wanted.
+    pub fn stream_wants_head(&mut self, stream: StreamKey) -> bool {
+        let first = self.first_head.is_none();
+        self.streams.find(stream).is_some_and(|stream| first || stream.wants.head)
+    }
+
+    /// The final head of a response; `head` as HTTP/1 would write it, empty unless it is wanted.
+    pub fn handle_stream_head(&mut self, stream: StreamKey, status: u16, head: &[u8]) {
+        let Some(stream) = self.streams.find(stream) else { return };
+        stream.head.clear();
+        stream.head.extend_from_slice(head);
+        if let Some(request) = &mut stream.request {
+            request.record.status = status;
+        }
+    }
+
+    /// The next bytes of a response's body.
+    pub fn handle_stream_body(&mut self, stream: StreamKey, bytes: &[u8]) {
+        let Some(stream) = self.streams.find(stream) else { return };
+        stream.body_length += bytes.len() as u64;
+        if stream.wants.body && stream.body_length <= BODY_KEPT_MAX as u64 {
+            stream.body.extend_from_slice(bytes);
+        }
+    }
+
+    /// The response is whole.
+    pub fn handle_stream_end(&mut self, now: Timestamp, stream: StreamKey) {
+        if self.streams.find(stream).is_none_or(|stream| stream.state != Being::Open) {
+            return;
+        }
+        let index = stream.index;
+        let stream = self.streams.at(index);
+        let (connection, wants, length) = (stream.connection, stream.wants, stream.body_length);
+        let (head, body) = (std::mem::take(&mut stream.head), std::mem::take(&mut stream.body));
+        let kept = wants.body && length <= BODY_KEPT_MAX as u64;
+        let leaving = self.streams.trunk(connection).leaving;
+        let (_, worker, request) = self.streams.release(index);
+        let Some(mut request) = request else { return };
+        if self.first_head.is_none() {
+            self.first_head = Some(head.as_slice().into());
+        }
+        request.record.keeps_connection = self.spec.reuse == Reuse::KeepAlive && !leaving;
+        let answer =
+            Answer { status: request.record.status, head: &head, body: kept.then_some(&body[..]), body_length: length };
+        let onward = self.conclude(now, request, Ok(answer));
+        // The room they have is used again.
+        let stream = self.streams.at(index);
+        (stream.head, stream.body) = (head, body);
+        stream.body.clear();
+        if stream.body.capacity() > BODY_ROOM_KEPT {
+            stream.body = Vec::new();
+        }
+        if let Loop::Closed(workers) = &mut self.arrivals {
+            workers.answered(worker, onward);
+        }
+        self.settle_trunk(now, connection);
+        if let Loop::Closed(_) = &self.arrivals {
+            self.issue(now, worker);
+        }
+        self.make_follow_ups(now);
+    }
+
+    /// The stream brought no response, or not all of it.
+    pub fn handle_stream_failure(&mut self, now: Timestamp, stream: StreamKey, failure: StreamFailure) {
+        if self.streams.find(stream).is_none_or(|stream| stream.state != Being::Open) {
+            return;
+        }
+        match failure {
+            StreamFailure::Refused => self.retry_stream(now, stream.index, FailureCause::StreamReset),
+            StreamFailure::Failed(cause) => self.fail_stream(now, now, stream.index, cause),
+        }
+        self.make_follow_ups(now);
+    }
+
+    /// A stream's request failed at `done_at`, which is `now` or a deadline just before it.
+    pub(super) fn fail_stream(&mut self, now: Timestamp, done_at: Timestamp, index: u32, cause: FailureCause) {
+        let ended = self.end_stream(done_at, index, cause);
+        self.settle_trunk(now, ended.connection);
+        self.go_on_after_failure(now, ended.worker, ended.silent && cause != FailureCause::ResponseTimeout);
+    }
+
+    /// Ends a stream with a failure.
+    pub(super) fn end_stream(&mut self, done_at: Timestamp, index: u32, cause: FailureCause) -> Ended {
+        let (connection, worker, request) = self.streams.release(index);
+        let silent = request.as_ref().is_some_and(|request| request.record.first_byte_at.is_none());
+        if let Some(request) = request {
+            // A chain of redirects ends with a failed request.
+            let _ = self.conclude(done_at, request, Err(cause));
+        }
+        Ended { connection, worker, silent }
+    }
+
+    pub(super) fn go_on_after_failure(&mut self, now: Timestamp, worker: u32, pause: bool) {
+        match &mut self.arrivals {
+            Loop::Closed(workers) if pause => workers.pause(worker, now),
+            Loop::Closed(_) => self.issue(now, worker),
+            _ => {}
+        }
+    }
+
+    /// A request that the server has not taken up is sent again, once; then it fails for `cause`.
+    pub(super) fn retry_stream(&mut self, now: Timestamp, index: u32, cause: FailureCause) {
+        let stream = self.streams.at(index);
+        if stream.request.as_ref().is_none_or(|request| request.retried) {
+            return self.fail_stream(now, now, index, cause);
+        }
+        self.live.retried += 1;
+        let connection = stream.connection;
+        self.move_stream(index, true);
+        self.settle_trunk(now, connection);
+    }
+
+    /// Puts a request on another connection, or in the queue of its own if that is still good.
+    pub(super) fn move_stream(&mut self, index: u32, retried: bool) {
+        let (_, worker, request) = self.streams.release(index);
+        let Some(mut request) = request else { return };
+        request.retried |= retried;
+        let record = &mut request.record;
+        (record.connection, record.stream, record.sent_at, record.first_byte_at) = (None, None, None, None);
+        // Of the attempt that failed nothing stays but what was sent. Connect times are those of single handshakes.
+        (record.status, record.bytes_received, record.head_bytes) = (0, 0, 0);
+        if retried {
+            (record.connected_at, record.secured_at) = (None, None);
+        }
+        let endpoint = self.endpoint_of(request.record.url, request.errand);
+        if let Loop::Closed(_) = self.arrivals {
+            return self.join_position(request, worker, endpoint);
+        }
+        // Under the cap the place is that of a connection that the server is leaving.
+        let client = request.record.client;
+        let index = self.trunk_for(client, endpoint).unwrap_or_else(|| self.open_trunk(client, endpoint));
+        self.join(index, request, worker);
+    }
+}
+
+/// A stream that has ended.
+pub(super) struct Ended {
+    pub(super) connection: u32,
+    pub(super) worker: u32,
+    /// Nothing of a response had come.
+    pub(super) silent: bool,
+}
+
+/// Memory for a body that a slot keeps.
+const BODY_ROOM_KEPT: usize = 64 << 10;

@@ -1,0 +1,23 @@
+//! Proxies that make no tunnel.
+
+use ledger::FailureCause;
+use units::Timestamp;
+
+use super::Load;
+use crate::connection::{ConnectionKey, State};
+
+impl Load {
+    /// The proxy answered CONNECT with `status`, which is not 2xx: there is no way to the target, and the proxy's status
+    /// is in the record.
+    pub fn handle_refused(&mut self, now: Timestamp, key: ConnectionKey, status: u16) {
+        if self.pool.find(key).is_none_or(|connection| connection.state != State::Securing) {
+            return;
+        }
+        if self.is_multiplexed() {
+            self.note_refusal(key.index, status);
+        } else if let Some(request) = &mut self.pool.at(key.index).request {
+            request.record.status = status;
+        }
+        self.handle_failure(now, key, FailureCause::ProxyRefused);
+    }
+}

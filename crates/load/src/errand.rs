@@ -1,0 +1,106 @@
+//! A request in hand, and what it is part of.
+
+use ledger::{Method, RequestRecord};
+use slab::Slab;
+
+use crate::Target;
+
+/// A request that has been intended and has not ended.
+#[derive(Clone, Debug)]
+pub(crate) struct InHand {
+    pub(crate) record: RequestRecord,
+    /// What it is part of.
+    pub(crate) errand: Errand,
+    /// It was sent before, on a connection that the server had closed.
+    pub(crate) retried: bool,
+}
+
+/// Names what a request is part of: a session, a chain of redirects, both or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errand(u32);
+
+impl Errand {
+    /// A request by itself, which nothing hangs on.
+    pub(crate) const PLAIN: Errand = Errand(u32::MAX);
+}
+
+/// What a request is part of.
+#[derive(Debug, Default)]
+pub(crate) struct Purpose {
+    /// The step of a session.
+    pub(crate) part: Option<Part>,
+    /// Where redirects have led so far.
+    pub(crate) hop: Option<Box<Hop>>,
+}
+
+/// Part of a step of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Place of the step under way.
+    pub(crate) stage: u32,
+    /// 0 for the step's own request, k for its k-th embedded object.
+    pub(crate) nth: u32,
+}
+
+/// What redirects have made of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Hop {
+    pub(crate) target: Target,
+    pub(crate) endpoint: u16,
+    pub(crate) method: Method,
+    /// Redirects followed, this one included.
+    pub(crate) count: u8,
+    /// The method has become GET on the way: there is no body any more.
+    pub(crate) drops_body: bool,
+    /// The chain has left the request's own host and port on the way: what is meant for it alone is not sent along.
+    pub(crate) left_home: bool,
+}
+
+/// The next request of a closed loop's position: a hop of a chain of redirects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Onward {
+    pub(crate) url: u32,
+    pub(crate) errand: Errand,
+}
+
+/// The purposes of all requests in hand that have one.
+#[derive(Debug, Default)]
+pub(crate) struct Errands(Slab<Purpose>);
+
+impl Errands {
+    /// # Panics
+    /// With 2^32 - 1 of them.
+    pub(crate) fn begin(&mut self, purpose: Purpose) -> Errand {
+        let place = u32::try_from(self.0.insert(purpose)).ok().filter(|&place| place != u32::MAX);
+        Errand(place.expect("fewer requests in hand than numbers for them"))
+    }
+
+    pub(crate) fn purpose(&self, errand: Errand) -> Option<&Purpose> {
+        if errand == Errand::PLAIN { None } else { self.0.get(errand.0 as usize) }
+    }
+
+    /// Where redirects have led a request.
+    pub(crate) fn hop(&self, errand: Errand) -> Option<&Hop> {
+        self.purpose(errand)?.hop.as_deref()
+    }
+
+    /// The chain of redirects goes on with `hop`.
+    pub(crate) fn set_hop(&mut self, errand: Errand, hop: Box<Hop>) -> Errand {
+        match self.0.get_mut(errand.0 as usize) {
+            Some(purpose) => {
+                purpose.hop = Some(hop);
+                errand
+            }
+            None => self.begin(Purpose { part: None, hop: Some(hop) }),
+        }
+    }
+
+    /// Forgets the purpose of a request that has ended, or never began; which part of a session it was.
+    pub(crate) fn end(&mut self, errand: Errand) -> Option<Part> {
+        if errand == Errand::PLAIN { None } else { self.0.try_remove(errand.0 as usize)?.part }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

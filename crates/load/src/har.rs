@@ -1,0 +1,205 @@
+//! What a browser recorded: an HTTP archive (HAR 1.2) becomes a session.
+//!
+//! ```text
+//!   HAR --entries--> of the page's own host --> RequestSpec, Step at its recorded offset
+//!              \---> left out, counted by reason
+//! ```
+//!
+//! Each request goes to the plan's host, whatever the archive calls it, at the same time after the session's beginning as
+//! in the recording. Source: the HAR 1.2 specification (J. Odvarko); fields with a leading underscore are Chromium's.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ledger::Method;
+use serde_json::Value;
+
+use crate::workload::{SessionSpec, Step, Template, When};
+use crate::{RequestSpec, Target};
+
+/// A recorded session.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The different requests, in order of their first use.
+    pub requests: Vec<RequestSpec>,
+    /// Each recorded request at its own time.
+    pub session: SessionSpec,
+    /// Entries in the archive.
+    pub entries: u64,
+    /// Entries that are not in the session, by reason in words.
+    pub left_out: BTreeMap<String, u64>,
+    /// Host and port, as the archive calls them, whose requests go to the plan's host.
+    pub host: String,
+}
+
+/// A larger archive is refused by whoever reads it.
+pub const BYTES_MAX: u64 = 256 << 20;
+
+/// Steps of one session: beyond that something else than a visit was recorded.
+const STEPS_MAX: usize = 100_000;
+
+/// One entry as far as it matters.
+struct Entry<'a> {
+    at_unix_ns: i128,
+    method: Method,
+    authority: String,
+    path: String,
+    request: &'a Value,
+}
+
+/// Reads an archive. Requests of the host that was asked first, and of `target`'s own, go to `target`.
+///
+/// # Errors
+/// One sentence: no archive, or nothing in it that can be replayed.
+pub fn read(bytes: &[u8], target: &Target) -> Result<Recorded, String> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let archive: Value = serde_json::from_slice(bytes).map_err(|error| format!("it is no JSON: {error}"))?;
+    let listed =
+        archive.pointer("/log/entries").and_then(Value::as_array).ok_or("it has no log.entries: no HAR file")?;
+    let mut left_out = BTreeMap::<String, u64>::new();
+    let mut entries = Vec::new();
+    for entry in listed {
+        match understood(entry) {
+            Ok(entry) => entries.push(entry),
+            Err(why) => *left_out.entry(why.to_owned()).or_default() += 1,
+        }
+    }
+    // Archives need not be in order; what began at the same moment stays in theirs.
+    entries.sort_by_key(|entry| entry.at_unix_ns);
+    let host = entries.first().map(|entry| entry.authority.clone()).unwrap_or_default();
+    let own = target.authority.to_ascii_lowercase();
+    let (kept, others): (Vec<_>, Vec<_>) =
+        entries.into_iter().partition(|entry| entry.authority == host || entry.authority == own);
+    if !others.is_empty() {
+        left_out.insert("of another host".to_owned(), others.len() as u64);
+    }
+    let Some(first) = kept.first().map(|entry| entry.at_unix_ns) else {
+        return Err(format!("none of its {} entries is a request that can be replayed", listed.len()));
+    };
+    if kept.len() > STEPS_MAX {
+        return Err(format!("it has {} requests: a session has at most {STEPS_MAX}", kept.len()));
+    }
+    let (mut requests, mut steps, mut known) = (Vec::new(), Vec::new(), HashMap::new());
+    for entry in &kept {
+        let request = request(entry, target);
+        let key = (request.method, entry.path.clone(), format!("{:?}", request.headers), request.body.clone());
+        let index = *known.entry(key).or_insert_with(|| {
+            requests.push(request);
+            requests.len() as u32 - 1
+        });
+        let offset = Duration::from_nanos(u64::try_from(entry.at_unix_ns - first).unwrap_or(u64::MAX));
+        steps.push(Step { request: index, when: When::At(offset), embedded: Vec::new(), parallel: 1 });
+    }
+    Ok(Recorded {
+        requests,
+        // An object that fails does not keep a browser from asking for the others.
+        session: SessionSpec { name: None, weight: 1.0, steps, goes_on: true },
+        entries: listed.len() as u64,
+        left_out,
+        host,
+    })
+}
+
+fn understood(entry: &Value) -> Result<Entry<'_>, &'static str> {
+    let request = entry.get("request").ok_or("without a request")?;
+    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let url = text(request, "url").ok_or("without a URL")?;
+    let rest = match url.split_once("://") {
+        Some(("http" | "https", rest)) => rest,
+        _ => return Err("not http"),
+    };
+    if entry.get("_fromCache").is_some() {
+        return Err("from the browser's cache");
+    }
+    let method = text(request, "method").ok_or("without a method")?;
+    let method = Method::ALL.into_iter().find(|known| known.as_str() == method);
+    let method = method.ok_or("its method is not one that is sent here")?;
+    let at: jiff::Timestamp =
+        text(entry, "startedDateTime").and_then(|at| at.parse().ok()).ok_or("no time that can be read")?;
+    let rest = rest.split('#').next().unwrap_or_default();
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    // Whatever would end the request line, or is no URL at all.
+    if authority.is_empty() || authority.contains('@') || path.parse::<http::uri::PathAndQuery>().is_err() {
+        return Err("its URL cannot be sent");
+    }
+    Ok(Entry { at_unix_ns: at.as_nanosecond(), method, authority: authority.to_ascii_lowercase(), path, request })
+}
+
+/// Headers that belong to the connection, are made here, or carry the identity of whoever recorded.
+const NOT_SENT: [&str; 14] = [
+    "host",
+    "connection",
+    "proxy-connection",
+    "keep-alive",
+    "transfer-encoding",
+    "te",
+    "trailer",
+    "upgrade",
+    "http2-settings",
+    "content-length",
+    "expect",
+    "cookie",
+    "authorization",
+    "proxy-authorization",
+];
+
+fn request(entry: &Entry<'_>, target: &Target) -> RequestSpec {
+    let mut request = RequestSpec::get(target.with_path(&entry.path));
+    request.method = entry.method;
+    if entry.method != Method::Get {
+        request.name = Some(format!("{} {}", entry.method.as_str(), request.target.url()));
+    }
+    let headers = entry.request.get("headers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for header in headers {
+        let (Some(name), Some(value)) =
+            (header.get("name").and_then(Value::as_str), header.get("value").and_then(Value::as_str))
+        else {
+            continue;
+        };
+        // Pseudo-headers of HTTP/2 begin with a colon and are no names.
+        let sendable =
+            http::HeaderName::from_bytes(name.as_bytes()).is_ok() && http::HeaderValue::from_str(value).is_ok();
+        if sendable && !NOT_SENT.contains(&name.to_ascii_lowercase().as_str()) {
+            request.headers.push((name.to_owned(), Template::literal(value)));
+        }
+    }
+    request.body = Template::bytes(&body(entry.request));
+    request
+}
+
+/// The body as recorded; empty where there was none, or where the archive does not hold it.
+fn body(request: &Value) -> Vec<u8> {
+    let Some(post) = request.get("postData") else { return Vec::new() };
+    let field = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let text = field(post, "text").unwrap_or_default();
+    if field(post, "encoding").as_deref() == Some("base64") {
+        return STANDARD.decode(&text).unwrap_or_default();
+    }
+    if !text.is_empty() {
+        return text.into_bytes();
+    }
+    let params = post.get("params").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let pairs =
+        params.iter().filter_map(|param| Some((field(param, "name")?, field(param, "value").unwrap_or_default())));
+    let encoded: Vec<String> = pairs.map(|(name, value)| format!("{}={}", form(&name), form(&value))).collect();
+    encoded.join("&").into_bytes()
+}
+
+/// application/x-www-form-urlencoded. Recorders write values encoded already or not; `%` is taken as already.
+fn form(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' | b'%' | b'+' => out.push(byte as char),
+            b' ' => out.push('+'),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! Archives as browsers write them, by hand, and hostile ones.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn target() -> Target {
+    Target::parse("http://server:8080/").unwrap()
+}
+
+/// As Chromium's developer tools export a visit: HTTP/2, a cached object, one of another host, a form, a data URL.
+const CHROMIUM: &str = r##"{
+  "log": {
+    "version": "1.2",
+    "creator": {"name": "WebInspector", "version": "537.36"},
+    "pages": [{"startedDateTime": "2026-11-21T09:00:00.100Z", "id": "page_1", "title": "https://shop.example/",
+               "pageTimings": {"onContentLoad": 210.5, "onLoad": 402.1}}],
+    "entries": [
+      {"_connectionId": "55", "_initiator": {"type": "other"}, "_priority": "VeryHigh", "_resourceType": "document",
+       "cache": {}, "pageref": "page_1", "startedDateTime": "2026-11-21T09:00:00.100Z", "time": 48.2,
+       "request": {"method": "GET", "url": "https://shop.example/?q=a#top", "httpVersion": "http/2.0",
+         "headers": [{"name": ":authority", "value": "shop.example"}, {"name": ":method", "value": "GET"},
+                     {"name": "accept", "value": "text/html"}, {"name": "cookie", "value": "id=secret"},
+                     {"name": "accept-encoding", "value": "gzip, br"}],
+         "queryString": [{"name": "q", "value": "a"}], "cookies": [], "headersSize": -1, "bodySize": 0},
+       "response": {"status": 200, "statusText": "", "httpVersion": "http/2.0", "headers": [], "cookies": [],
+         "content": {"size": 1256, "mimeType": "text/html"}, "redirectURL": "", "headersSize": -1, "bodySize": -1,
+         "_transferSize": 1400, "_error": null},
+       "serverIPAddress": "192.0.2.7", "timings": {"blocked": 1.2, "dns": -1, "ssl": -1, "connect": -1, "send": 0.1,
+         "wait": 40.1, "receive": 6.8, "_blocked_queueing": 0.8}},
+      {"startedDateTime": "2026-11-21T09:00:00.160Z", "_fromCache": "disk",
+       "request": {"method": "GET", "url": "https://shop.example/logo.png", "headers": []}, "response": {"status": 200}},
+      {"startedDateTime": "2026-11-21T09:00:00.155Z",
+       "request": {"method": "GET", "url": "https://shop.example/a.css", "headers": []}, "response": {"status": 200}},
+      {"startedDateTime": "2026-11-21T09:00:00.170Z",
+       "request": {"method": "GET", "url": "https://cdn.example/x.js", "headers": []}, "response": {"status": 200}},
+      {"startedDateTime": "2026-11-21T09:00:00.171Z",
+       "request": {"method": "GET", "url": "data:image/png;base64,AA==", "headers": []}, "response": {"status": 200}},
+      {"startedDateTime": "2026-11-21T10:00:03.1+01:00",
+       "request": {"method": "POST", "url": "https://shop.example/cart", "headers": [
+           {"name": "content-type", "value": "application/x-www-form-urlencoded"}, {"name": "content-length", "value": "9"}],
+         "postData": {"mimeType": "application/x-www-form-urlencoded", "text": "item=1&n=2",
+           "params": [{"name": "item", "value": "1"}]}},
+       "response": {"status": 303}}
+    ]
+  }
+}"##;
+
+#[test]
+fn a_visit_as_chromium_writes_it() {
+    let recorded = read(CHROMIUM.as_bytes(), &target()).unwrap();
+    let at: Vec<(u32, u128)> = recorded
+        .session
+        .steps
+        .iter()
+        .map(|step| match step.when {
+            When::At(offset) => (step.request, offset.as_millis()),
+            When::After(_) => panic!("recorded moments"),
+        })
+        .collect();
+    assert_eq!(at, [(0, 0), (1, 55), (2, 3000)]);
+    let urls: Vec<&str> = recorded.requests.iter().map(RequestSpec::label).collect();
+    assert_eq!(urls, ["http://server:8080/?q=a", "http://server:8080/a.css", "POST http://server:8080/cart"]);
+    let names: Vec<&str> = recorded.requests[0].headers.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["accept", "accept-encoding"]);
+    assert_eq!(recorded.requests[2].body, Template::literal("item=1&n=2"));
+    assert_eq!(recorded.requests[2].headers.len(), 1);
+    let left_out: Vec<(&str, u64)> = recorded.left_out.iter().map(|(why, n)| (why.as_str(), *n)).collect();
+    assert_eq!(left_out, [("from the browser's cache", 1), ("not http", 1), ("of another host", 1)]);
+    assert_eq!((recorded.entries, recorded.host.as_str()), (6, "shop.example"));
+}
+
+fn archive(entries: &[String]) -> String {
+    format!(r#"{{"log":{{"entries":[{}]}}}}"#, entries.join(","))
+}
+
+fn entry(at: &str, method: &str, url: &str, more: &str) -> String {
+    format!(r#"{{"startedDateTime":"{at}","request":{{"method":"{method}","url":"{url}"{more}}}}}"#)
+}
+
+const AT: &str = "2026-11-21T09:00:00Z";
+
+#[test]
+fn an_archive_by_hand_in_any_order_with_repeats() {
+    let text = archive(&[
+        entry("2026-11-21T09:00:02Z", "GET", "http://h/b", ""),
+        entry(AT, "GET", "http://H/a", ""),
+        entry("2026-11-21T09:00:05Z", "GET", "http://h/a", ""),
+        entry("2026-11-21T09:00:06Z", "GET", "http://server:8080/c", ""),
+    ]);
+    let recorded = read(text.as_bytes(), &target()).unwrap();
+    let requests: Vec<u32> = recorded.session.steps.iter().map(|step| step.request).collect();
+    assert_eq!((requests, recorded.requests.len()), (vec![0, 1, 0, 2], 3));
+    assert!(recorded.left_out.is_empty());
+}
+
+#[test]
+fn bodies_in_every_form() {
+    let body_of = |post: &str| {
+        let text = archive(&[entry(AT, "PUT", "http://h/", &format!(r#","postData":{post}"#))]);
+        let mut body = Vec::new();
+        let recorded = read(text.as_bytes(), &target()).unwrap();
+        let values = crate::workload::Values { client: 0, sequence: 0, session: None, variables: &[], seed: 0 };
+        recorded.requests[0].body.render(&values, &mut body);
+        body
+    };
+    assert_eq!(body_of(r#"{"text":"AP8=","encoding":"base64"}"#), [0, 255]);
+    assert_eq!(body_of(r#"{"params":[{"name":"a b","value":"ü&"},{"name":"c"}]}"#), b"a+b=%C3%BC%26&c=");
+    assert_eq!(body_of(r#"{"text":7}"#), b"");
+    assert_eq!(body_of("null"), b"");
+    assert_eq!(body_of(r#"{"text":"{client}"}"#), b"{client}", "a recorded brace is no place");
+}
+
+#[test]
+fn hostile_archives_are_refused_or_counted() {
+    for (text, why) in [
+        ("", "no JSON"),
+        ("[]", "no log.entries"),
+        (r#"{"log":{"entries":{}}}"#, "no log.entries"),
+        (r#"{"log":{"entries":[]}}"#, "none of its 0"),
+        (r#"{"log":{"entries":[1,null,{"request":7}]}}"#, "none of its 3"),
+    ] {
+        let error = read(text.as_bytes(), &target()).unwrap_err();
+        assert!(error.contains(why), "{text}: {error}");
+    }
+    assert!(read("[".repeat(100_000).as_bytes(), &target()).is_err());
+    let crooked = [
+        entry(
+            AT,
+            "GET",
+            "http://h/ok",
+            r#","headers":[{"name":"X\r\nY","value":"1"},{"name":"A","value":"b\r\nC: d"},{}]"#,
+        ),
+        entry(AT, "GET", "http://h/a b", ""),
+        entry(AT, "GET", "http://h/a\\r\\nX: y", ""),
+        entry(AT, "GET", "http://u:p@h/", ""),
+        entry(AT, "BREW", "http://h/", ""),
+        entry("yesterday", "GET", "http://h/", ""),
+        entry(AT, "GET", "wss://h/", ""),
+    ];
+    let crooked = crooked.map(|entry| entry.replace("\r\n", "\\r\\n"));
+    let recorded = read(archive(&crooked).as_bytes(), &target()).unwrap();
+    assert_eq!((recorded.session.steps.len(), recorded.requests[0].headers.len()), (1, 0));
+    assert_eq!(recorded.left_out.values().sum::<u64>(), 6, "{:?}", recorded.left_out);
+}
+
+proptest! {
+    #[test]
+    fn no_text_is_too_strange(text in "\\PC*", inner in "[\\[\\]{}\":,a-z0-9]*") {
+        let _ = read(text.as_bytes(), &target());
+        let _ = read(format!(r#"{{"log":{{"entries":[{inner}]}}}}"#).as_bytes(), &target());
+    }
+}

@@ -1,0 +1,214 @@
+//! One run's levels out of several lanes'.
+//!
+//! ```text
+//!   lane 0: LaneSampler --3 1 4 ..--\
+//!   lane 1: LaneSampler --2 2 0 ..---> LevelMerger: 5 3 4 ..  mean, median, maximum, seconds
+//! ```
+//!
+//! The moments of sampling depend on seed and start alone, so every lane samples at the same ones, and the level of the
+//! run at each of them is the sum of the lanes': exactly what one lane alone would have sampled.
+
+use std::collections::VecDeque;
+
+use units::Timestamp;
+
+use super::{Levels, Moments, SecondLevels, Sums};
+use crate::Live;
+
+/// The levels at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LevelSample {
+    /// Requests started and not done.
+    pub in_flight: u64,
+    /// Connections in process.
+    pub connections: u64,
+    /// Requests intended and not started.
+    pub backlog: u64,
+}
+
+impl LevelSample {
+    /// The counters' levels.
+    pub const fn of(live: Live) -> Self {
+        LevelSample { in_flight: live.in_flight, connections: live.connections, backlog: live.backlog }
+    }
+}
+
+/// Samples one lane's counters, as [`LevelSampler`](super::LevelSampler) does, and keeps the samples for a
+/// [`LevelMerger`].
+#[derive(Debug)]
+pub struct LaneSampler {
+    moments: Moments,
+    samples: Vec<LevelSample>,
+}
+
+impl LaneSampler {
+    /// Samples from `start` on. Lanes of one run have the same seed and start.
+    pub fn new(seed: u64, start: Timestamp) -> Self {
+        LaneSampler { moments: Moments::new(seed, start), samples: Vec::new() }
+    }
+
+    /// Takes every sample due by `now`. `live` is what the counters were at all these moments.
+    pub fn sample(&mut self, now: Timestamp, live: Live) {
+        while self.moments.next <= now {
+            self.moments.take();
+            self.samples.push(LevelSample::of(live));
+        }
+    }
+
+    /// Moves the samples taken since the last call to the end of `into`, in their order.
+    pub fn take_samples(&mut self, into: &mut Vec<LevelSample>) {
+        into.append(&mut self.samples);
+    }
+}
+
+/// Sums up the samples of all lanes, moment by moment.
+#[derive(Debug)]
+pub struct LevelMerger {
+    moments: Moments,
+    sums: Sums,
+    lanes: Vec<Samples>,
+}
+
+/// What a lane has told and the others have not reached yet.
+#[derive(Debug, Default)]
+struct Samples {
+    waiting: VecDeque<LevelSample>,
+    ended: bool,
+}
+
+impl LevelMerger {
+    /// For `lanes` lanes whose samplers began at `start`; overall figures from `measured_start` on.
+    pub fn new(seed: u64, start: Timestamp, measured_start: Timestamp, lanes: usize) -> Self {
+        LevelMerger {
+            moments: Moments::new(seed, start),
+            sums: Sums::new(measured_start),
+            lanes: std::iter::repeat_with(Samples::default).take(lanes).collect(),
+        }
+    }
+
+    /// Overall figures take nothing from `end` on; what all lanes have told before the call stays.
+    pub fn set_measured_end(&mut self, end: Timestamp) {
+        self.sums.measured_end = Some(end);
+    }
+
+    /// The next samples of a lane.
+    ///
+    /// # Panics
+    /// If there is no such lane.
+    pub fn add(&mut self, lane: usize, samples: &[LevelSample]) {
+        self.lanes[lane].waiting.extend(samples);
+        self.merge();
+    }
+
+    /// A lane has told its last sample: nothing goes on in it any more.
+    ///
+    /// # Panics
+    /// If there is no such lane.
+    pub fn end(&mut self, lane: usize) {
+        self.lanes[lane].ended = true;
+        self.merge();
+    }
+
+    /// The next moment that not all lanes have told of.
+    pub fn next_moment(&self) -> Timestamp {
+        self.moments.next
+    }
+
+    /// The figures so far of one second, counted from the run's zero.
+    pub fn second(&self, second: usize) -> SecondLevels {
+        self.sums.second(second)
+    }
+
+    /// The figures. A lane that was not ended, because it was lost, counts as nothing from its last sample on.
+    pub fn finish(mut self) -> Levels {
+        self.lanes.iter_mut().for_each(|lane| lane.ended = true);
+        self.merge();
+        self.sums.finish()
+    }
+
+    /// Takes in every moment of which all lanes have told.
+    fn merge(&mut self) {
+        loop {
+            let told = self.lanes.iter().all(|lane| lane.ended || !lane.waiting.is_empty());
+            // When all have ended, the moments end with the last sample of the last.
+            if !told || self.lanes.iter().all(|lane| lane.waiting.is_empty()) {
+                return;
+            }
+            let mut sum = LevelSample::default();
+            for sample in self.lanes.iter_mut().filter_map(|lane| lane.waiting.pop_front()) {
+                sum.in_flight += sample.in_flight;
+                sum.connections += sample.connections;
+                sum.backlog += sample.backlog;
+            }
+            self.sums.add(self.moments.take(), sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stats::Rng;
+
+    use super::super::LevelSampler;
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_nanos(ms * 1_000_000)
+    }
+
+    fn live(in_flight: u64) -> Live {
+        Live { in_flight, connections: 2 * in_flight, backlog: in_flight / 2, ..Live::default() }
+    }
+
+    #[test]
+    fn lanes_merged_are_what_one_sampler_sees_of_their_sum() {
+        let mut rng = Rng::named(7, "level changes");
+        let (mut whole, mut merger) =
+            (LevelSampler::new(5, at(0), at(1_000)), LevelMerger::new(5, at(0), at(1_000), 3));
+        let mut lanes: Vec<_> = (0..3).map(|_| LaneSampler::new(5, at(0))).collect();
+        whole.set_measured_end(at(4_000));
+        merger.set_measured_end(at(4_000));
+        let mut told = Vec::new();
+        for step in 1..=500 {
+            let levels: Vec<u64> = (0..3).map(|_| 2 * rng.below(10)).collect();
+            whole.sample(at(step * 10), live(levels.iter().sum()));
+            for (lane, &level) in levels.iter().enumerate() {
+                lanes[lane].sample(at(step * 10), live(level));
+                // Each tells in its own time.
+                if rng.below(4) == 0 {
+                    lanes[lane].take_samples(&mut told);
+                    merger.add(lane, &told);
+                    told.clear();
+                }
+            }
+        }
+        for (lane, sampler) in lanes.iter_mut().enumerate() {
+            sampler.take_samples(&mut told);
+            merger.add(lane, &told);
+            told.clear();
+            merger.end(lane);
+        }
+        let (whole, merged) = (whole.finish(), merger.finish());
+        assert!(whole.samples > 2_500, "{}", whole.samples);
+        assert_eq!(merged.samples, whole.samples);
+        assert_eq!(
+            (merged.in_flight, merged.connections, merged.backlog),
+            (whole.in_flight, whole.connections, whole.backlog)
+        );
+        assert_eq!(merged.seconds, whole.seconds);
+    }
+
+    #[test]
+    fn a_lane_that_has_ended_holds_nothing_and_nobody_up() {
+        let mut merger = LevelMerger::new(1, at(0), at(0), 2);
+        let sample = |in_flight| LevelSample { in_flight, ..LevelSample::default() };
+        merger.add(0, &[sample(1), sample(1), sample(1)]);
+        assert_eq!(merger.second(0), SecondLevels::default(), "the other may still tell of the same moments");
+        merger.add(1, &[sample(4)]);
+        merger.end(1);
+        merger.end(0);
+        let levels = merger.finish();
+        assert_eq!((levels.samples, levels.in_flight.level.max), (3, 5));
+        assert!((levels.in_flight.level.mean - 7.0 / 3.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,101 @@
+//! A request as it is to be sent: what the plan says, the values of this one, and what redirects have made of it.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ledger::Method;
+
+use crate::Target;
+use crate::errand::Hop;
+use crate::workload::{RequestSpec, Template, Values};
+
+/// Everything that is needed to write one request, in whatever version of HTTP.
+#[derive(Debug)]
+pub(crate) struct Rendering<'a> {
+    pub(crate) request: &'a RequestSpec,
+    pub(crate) values: Values<'a>,
+    /// Where redirects have led, if they have.
+    pub(crate) hop: Option<&'a Hop>,
+    /// Value of the Cookie header.
+    pub(crate) cookie: Option<Vec<u8>>,
+}
+
+impl<'a> Rendering<'a> {
+    /// A request of which every one is the same.
+    pub(crate) fn literal(request: &'a RequestSpec) -> Self {
+        let values = Values { client: 0, sequence: 0, session: None, variables: &[], seed: 0 };
+        Rendering { request, values, hop: None, cookie: None }
+    }
+
+    pub(crate) fn method(&self) -> Method {
+        self.hop.map_or(self.request.method, |hop| hop.method)
+    }
+
+    /// Scheme, host and port.
+    pub(crate) fn target(&self) -> &'a Target {
+        self.hop.map_or(&self.request.target, |hop| &hop.target)
+    }
+
+    /// Path and query, at the end of `into`.
+    pub(crate) fn path(&self, into: &mut Vec<u8>) {
+        match self.hop {
+            Some(hop) => into.extend_from_slice(hop.target.path_and_query.as_bytes()),
+            None => self.request.path.render_target(&self.values, into),
+        }
+    }
+
+    /// The plan's headers that apply: their numbers, for [`Self::header_value`], and names.
+    ///
+    /// RFC 9110, section 15.4: a request that is redirected loses the headers that described content it no longer has,
+    /// and, on its way to another host, those that were meant for the first.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (usize, &'a str)> {
+        let drops_body = self.hop.is_some_and(|hop| hop.drops_body);
+        let left_home = self.hop.is_some_and(|hop| hop.left_home);
+        let is_one_of = |name: &str, names: &[&str]| names.iter().any(|other| name.eq_ignore_ascii_case(other));
+        let names = self.request.headers.iter().map(|(name, _)| name.as_str()).enumerate();
+        names.filter(move |(_, name)| {
+            let content = name.get(..8).is_some_and(|begins| begins.eq_ignore_ascii_case("content-"));
+            let of_body = content || is_one_of(name, &["Transfer-Encoding", "Digest", "Expect"]);
+            let of_home = is_one_of(name, &["Host", "Authorization", "Cookie", "Origin"]);
+            !(drops_body && of_body || left_home && of_home)
+        })
+    }
+
+    /// Whether the plan gives this header.
+    pub(crate) fn gives(&self, name: &str) -> bool {
+        !self.request.headers.is_empty() && self.headers().any(|(_, given)| given.eq_ignore_ascii_case(name))
+    }
+
+    /// The value of one of [`Self::headers`], at the end of `into`.
+    pub(crate) fn header_value(&self, number: usize, into: &mut Vec<u8>) {
+        self.request.headers[number].1.render_field(&self.drawing(2 + number), into);
+    }
+
+    /// The value of an Authorization header for basic authentication (RFC 7617), if there is to be one.
+    pub(crate) fn basic_auth(&self) -> Option<String> {
+        let user = self.request.basic_auth.as_ref().filter(|_| !self.hop.is_some_and(|hop| hop.left_home))?;
+        let mut text = Vec::new();
+        user.render(&self.values, &mut text);
+        Some(format!("Basic {}", STANDARD.encode(text)))
+    }
+
+    /// The body, at the end of `into`.
+    pub(crate) fn body(&self, into: &mut Vec<u8>) {
+        if let Some(body) = self.body_template() {
+            body.render(&self.drawing(1), into);
+        }
+    }
+
+    /// Bytes of the body, where that can be said without rendering it.
+    pub(crate) fn body_length(&self) -> Option<usize> {
+        self.body_template().map_or(Some(0), Template::literal_length)
+    }
+
+    fn body_template(&self) -> Option<&'a Template> {
+        (!self.hop.is_some_and(|hop| hop.drops_body)).then_some(&self.request.body)
+    }
+
+    /// The values, for the `nth` text of the request: so that numbers drawn in two of them are not the same.
+    fn drawing(&self, nth: usize) -> Values<'a> {
+        Values { seed: self.values.seed.wrapping_add(nth as u64), ..self.values }
+    }
+}

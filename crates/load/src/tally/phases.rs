@@ -1,0 +1,126 @@
+//! Results by phase: of the requests that were intended in each.
+
+use std::time::Duration;
+
+use ledger::RequestRecord;
+use ledger::document::PhasePart;
+use stats::Histogram;
+use units::Timestamp;
+
+/// A phase of the load that has results of its own. Phases follow each other from the beginning of the measured phase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhaseSpan {
+    /// What results call it.
+    pub name: String,
+    /// How long it lasts; above 0.
+    pub lasts: Duration,
+    /// Whether it offers one rate throughout.
+    pub is_steady: bool,
+}
+
+/// The phases as they grow: 0.8 MB each.
+#[derive(Clone, Debug)]
+pub(super) struct ByPhase {
+    /// End of each, rising.
+    ends: Vec<Timestamp>,
+    start: Timestamp,
+    phases: Vec<Phase>,
+}
+
+#[derive(Clone, Debug)]
+struct Phase {
+    span: PhaseSpan,
+    completed: u64,
+    /// Of any phase, but ended in this one.
+    carried: u64,
+    failed: u64,
+    response_time: Histogram,
+    service_time: Histogram,
+    send_lag: Histogram,
+}
+
+impl ByPhase {
+    pub(super) fn new(spans: &[PhaseSpan], start: Timestamp) -> Self {
+        let mut end = start;
+        let ends = spans.iter().map(|span| {
+            end += span.lasts;
+            end
+        });
+        let phase = |span: &PhaseSpan| Phase {
+            span: span.clone(),
+            completed: 0,
+            carried: 0,
+            failed: 0,
+            response_time: Histogram::new(),
+            service_time: Histogram::new(),
+            send_lag: Histogram::new(),
+        };
+        ByPhase { ends: ends.collect(), start, phases: spans.iter().map(phase).collect() }
+    }
+
+    /// A request intended in the measured phase.
+    pub(super) fn add_intended(&mut self, record: &RequestRecord) {
+        if let Some(phase) = self.at(record.intended_at) {
+            match record.failure {
+                None => phase.completed += 1,
+                Some(_) => phase.failed += 1,
+            }
+            phase.response_time.record(record.response_time_ns());
+            record.service_time_ns().into_iter().for_each(|time| phase.service_time.record(time));
+            record.send_lag_ns().into_iter().for_each(|lag| phase.send_lag.record(lag));
+        }
+    }
+
+    /// A whole response that ended in the measured phase.
+    pub(super) fn add_carried(&mut self, done_at: Timestamp) {
+        if let Some(phase) = self.at(done_at) {
+            phase.carried += 1;
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &ByPhase) {
+        assert_eq!((&self.ends, self.start), (&other.ends, other.start), "parts of one load have the same phases");
+        for (phase, other) in self.phases.iter_mut().zip(&other.phases) {
+            phase.completed += other.completed;
+            phase.carried += other.carried;
+            phase.failed += other.failed;
+            phase.response_time.merge(&other.response_time);
+            phase.service_time.merge(&other.service_time);
+            phase.send_lag.merge(&other.send_lag);
+        }
+    }
+
+    /// The phases that began before the measured phase ended, the last of them up to there.
+    pub(super) fn parts(&self, measured_end: Timestamp) -> Vec<PhasePart> {
+        let begins = std::iter::once(&self.start).chain(&self.ends);
+        let begun = begins.zip(&self.ends).zip(&self.phases).filter(|&((&begin, _), _)| begin < measured_end);
+        begun.map(|((&begin, &end), phase)| phase.part(self.start, begin, end.min(measured_end))).collect()
+    }
+
+    fn at(&mut self, at: Timestamp) -> Option<&mut Phase> {
+        // Few phases, and a load without any has none to look for.
+        let place = self.ends.partition_point(|&end| end <= at);
+        self.phases.get_mut(place)
+    }
+}
+
+impl Phase {
+    fn part(&self, zero: Timestamp, from: Timestamp, to: Timestamp) -> PhasePart {
+        let lasts_s = to.since(from).as_secs_f64();
+        let offered = self.completed + self.failed;
+        PhasePart {
+            name: self.span.name.clone(),
+            from_s: from.since(zero).as_secs_f64(),
+            to_s: to.since(zero).as_secs_f64(),
+            is_steady: self.span.is_steady,
+            offered_requests: offered,
+            offered_rate_per_s: offered as f64 / lasts_s,
+            completed: self.completed,
+            carried_rate_per_s: self.carried as f64 / lasts_s,
+            failed: self.failed,
+            response_time_ns: self.response_time.quantiles(),
+            service_time_ns: self.service_time.quantiles(),
+            send_lag_ns: self.send_lag.quantiles(),
+        }
+    }
+}

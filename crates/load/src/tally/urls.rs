@@ -1,0 +1,167 @@
+//! Results by URL: the most asked for, and the others together.
+
+use ledger::RequestRecord;
+use ledger::document::{UrlPart, UrlsLeftOut};
+
+use super::Part;
+use crate::workload::{Choice, Workload};
+
+/// Which requests of a workload are listed one by one. A distribution takes 270 kB, so of a million URLs those are
+/// listed that the plan asks for most, and the others are one part together: sums stay whole, and the same URLs are
+/// listed by every part of a load that several engines make.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Urls {
+    /// What the listed ones are called, in the order of the list.
+    names: Vec<String>,
+    /// Place in the list for each request of the workload; [`NOT_LISTED`] for the others. Empty where each request is
+    /// listed at its own place.
+    places: Vec<u8>,
+}
+
+const NOT_LISTED: u8 = u8::MAX;
+
+impl Urls {
+    /// Most URLs listed.
+    pub const LISTED_MAX: usize = 100;
+
+    /// All of them, in the order of the workload.
+    ///
+    /// # Panics
+    /// With more than [`Self::LISTED_MAX`].
+    pub fn named<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        assert!(names.len() <= Self::LISTED_MAX, "more are chosen by how much they are asked for");
+        Urls { names, places: Vec::new() }
+    }
+
+    /// Up to [`Self::LISTED_MAX`] requests in the order of the workload; of more, those asked for most by the plan, the
+    /// most asked for first.
+    pub fn of(workload: &Workload) -> Self {
+        let requests = &workload.requests;
+        if requests.len() <= Self::LISTED_MAX {
+            return Urls::named(requests.iter().map(|request| request.label()));
+        }
+        let weights = weights(workload);
+        let mut order: Vec<u32> = (0..requests.len() as u32).collect();
+        let heavier = |a: &u32, b: &u32| weights[*b as usize].total_cmp(&weights[*a as usize]).then(a.cmp(b));
+        order.select_nth_unstable_by(Self::LISTED_MAX, heavier);
+        order.truncate(Self::LISTED_MAX);
+        order.sort_unstable_by(heavier);
+        let mut places = vec![NOT_LISTED; requests.len()];
+        for (place, &request) in order.iter().enumerate() {
+            places[request as usize] = place as u8;
+        }
+        Urls { names: order.iter().map(|&request| requests[request as usize].label().to_owned()).collect(), places }
+    }
+
+    fn left_out(&self) -> u64 {
+        self.places.len().saturating_sub(self.names.len()) as u64
+    }
+
+    fn place(&self, request: u32) -> Option<usize> {
+        if self.places.is_empty() {
+            return Some(request as usize).filter(|&place| place < self.names.len());
+        }
+        let place = *self.places.get(request as usize)?;
+        (place != NOT_LISTED).then_some(usize::from(place))
+    }
+}
+
+/// How much the plan asks for each request, relative to the others.
+fn weights(workload: &Workload) -> Vec<f64> {
+    let Choice::Sessions(sessions) = &workload.choice else {
+        return workload.requests.iter().map(|request| request.weight).collect();
+    };
+    let mut weights = vec![0.0; workload.requests.len()];
+    for session in sessions {
+        for step in &session.steps {
+            for &request in std::iter::once(&step.request).chain(&step.embedded) {
+                weights[request as usize] += session.weight;
+            }
+        }
+    }
+    weights
+}
+
+/// The breakdown as it grows; empty for a single URL, which needs none.
+#[derive(Clone, Debug)]
+pub(super) struct ByUrl {
+    urls: Urls,
+    listed: Vec<Part>,
+    others: Part,
+}
+
+impl ByUrl {
+    pub(super) fn new(urls: Urls) -> Self {
+        let listed = if urls.names.len() > 1 { vec![Part::default(); urls.names.len()] } else { Vec::new() };
+        ByUrl { urls, listed, others: Part::default() }
+    }
+
+    pub(super) fn add(&mut self, record: &RequestRecord) {
+        if self.listed.is_empty() {
+            return;
+        }
+        match self.urls.place(record.url) {
+            Some(place) => self.listed[place].add(record),
+            None => self.others.add(record),
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &ByUrl) {
+        assert_eq!(self.urls, other.urls, "parts of one load list the same URLs");
+        self.listed.iter_mut().zip(&other.listed).for_each(|(part, other)| part.merge(other));
+        self.others.merge(&other.others);
+    }
+
+    pub(super) fn parts(&self) -> Vec<UrlPart> {
+        let named = self.urls.names.iter().zip(&self.listed);
+        named
+            .map(|(url, part)| UrlPart {
+                url: url.clone(),
+                completed: part.completed,
+                failed: part.failed,
+                response_time_ns: part.response_time.quantiles(),
+            })
+            .collect()
+    }
+
+    pub(super) fn left_out(&self) -> Option<UrlsLeftOut> {
+        (self.urls.left_out() > 0).then(|| UrlsLeftOut {
+            urls: self.urls.left_out(),
+            completed: self.others.completed,
+            failed: self.others.failed,
+            response_time_ns: self.others.response_time.quantiles(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Target;
+
+    fn workload(n: usize) -> Workload {
+        Workload::of((0..n).map(|i| Target::parse(&format!("http://h/{i}")).unwrap()))
+    }
+
+    #[test]
+    fn up_to_a_hundred_are_listed_in_their_own_order() {
+        let urls = Urls::of(&workload(100));
+        assert_eq!((urls.names[99].as_str(), urls.left_out()), ("http://h/99", 0));
+        assert_eq!((urls.place(99), urls.place(100)), (Some(99), None));
+    }
+
+    #[test]
+    fn of_more_the_most_asked_for() {
+        let mut workload = workload(101);
+        workload.requests[100].weight = 5.0;
+        workload.requests[7].weight = 9.0;
+        workload.requests[50].weight = 0.5;
+        let urls = Urls::of(&workload);
+        assert_eq!(
+            (&urls.names[0][..], &urls.names[1][..], &urls.names[2][..]),
+            ("http://h/7", "http://h/100", "http://h/0")
+        );
+        assert_eq!((urls.left_out(), urls.place(50), urls.place(7)), (1, None, Some(0)));
+    }
+}

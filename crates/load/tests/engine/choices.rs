@@ -1,0 +1,153 @@
+//! Which request an arrival asks for, and the text of requests with places.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use load::workload::{Choice, Names, Template};
+use load::{Arrivals, LoadSpec, RequestSpec, Target, Workload};
+
+use crate::world::*;
+
+fn template(text: &str) -> Template {
+    Template::parse(text, &Names::default()).unwrap()
+}
+
+fn get(url: &str) -> RequestSpec {
+    RequestSpec::get(Target::parse(url).unwrap())
+}
+
+fn answers() -> Site<impl FnMut(&Asked) -> Vec<(Duration, Reply)>> {
+    Site(|_: &Asked| vec![(ms(1), Reply::Bytes(OK.to_vec()))])
+}
+
+fn run(spec: LoadSpec) -> World<impl Server> {
+    let mut world = World::new(spec, answers());
+    world.keeps_asked = true;
+    world.run()
+}
+
+#[test]
+fn drawn_requests_have_their_weights_in_both_loops() {
+    for arrivals in [constant(1000.0), Arrivals::Closed] {
+        let mut spec = spec(arrivals);
+        spec.connections_max = if spec.arrivals.is_open() { 1000 } else { 5 };
+        spec.workload.requests = ["/a", "/b", "/c"].map(|path| get(&format!("http://server{path}"))).to_vec();
+        (spec.workload.requests[0].weight, spec.workload.requests[2].weight) = (7.0, 2.0);
+        spec.workload.choice = Choice::Drawn;
+        spec.requests_max = Some(5000);
+        (spec.duration, spec.seed) = (None, 9);
+        let world = run(spec);
+        let mut counts = [0u32; 3];
+        world.records.iter().for_each(|record| counts[record.url as usize] += 1);
+        // Standard deviations: 32, 21, 28. Five of them.
+        for (count, expected) in counts.into_iter().zip([3500u32, 500, 1000]) {
+            assert!(count.abs_diff(expected) < 160, "{counts:?}");
+        }
+        // What was asked for is what the record says.
+        let paths: HashMap<&str, usize> = HashMap::from([("/a", 0), ("/b", 1), ("/c", 2)]);
+        let mut asked = [0u32; 3];
+        world.asked.iter().for_each(|asked_for| asked[paths[asked_for.path()]] += 1);
+        assert_eq!(asked, counts);
+    }
+}
+
+#[test]
+fn places_are_filled_for_each_request() {
+    let mut spec = spec(constant(100.0));
+    spec.requests_max = Some(50);
+    let request = &mut spec.workload.requests[0];
+    request.path = template("/{client}/{sequence}?r={random 1..1000000}");
+    request.method = ledger::Method::Post;
+    request.headers = vec![("X-Random".into(), template("{random 1..1000000}"))];
+    request.body = template("number {sequence}");
+    request.basic_auth = Some(template("user{client}:pw"));
+    let world = run(spec.clone());
+    assert_eq!(world.asked.len(), 50);
+    let mut drawn = Vec::new();
+    for (sequence, asked) in world.asked.iter().enumerate() {
+        let record = world.records.iter().find(|record| record.sequence == sequence as u64).unwrap();
+        let (path, random) = asked.path().split_once("?r=").unwrap();
+        assert_eq!(path, format!("/{}/{sequence}", record.client));
+        assert_eq!(asked.body(), format!("number {sequence}"));
+        assert_eq!(asked.header("content-length"), Some(&*asked.body().len().to_string()));
+        assert!(asked.header("authorization").unwrap().starts_with("Basic dXNlc"), "{}", asked.text);
+        assert_ne!(asked.header("x-random"), Some(random), "two places of a request are drawn apart");
+        assert_eq!(record.bytes_sent, asked.text.len() as u64);
+        drawn.push(random.to_owned());
+    }
+    // The same seed draws the same; another, others.
+    let again: Vec<Asked> = run(spec.clone()).asked;
+    assert_eq!(again, world.asked);
+    spec.seed += 1;
+    let other = run(spec);
+    assert!(other.asked.iter().zip(&drawn).filter(|(asked, random)| asked.path().ends_with(&***random)).count() < 3);
+}
+
+#[test]
+fn a_request_that_is_sent_again_has_the_same_bytes() {
+    let mut spec = spec(constant(2.0));
+    (spec.clients, spec.requests_max) = (1, Some(4));
+    spec.workload.requests[0].path = template("/{sequence}?{random 1..1000000}");
+    let mut asked = Vec::new();
+    let mut nth = 0;
+    let server = Site(move |asked_for: &Asked| {
+        asked.push(asked_for.clone());
+        nth += 1;
+        vec![(ms(0), if nth == 2 { Reply::Fin } else { Reply::Bytes(OK.to_vec()) })]
+    });
+    let mut world = World::new(spec, server);
+    world.keeps_asked = true;
+    let world = world.run();
+    assert_eq!((world.load.live().retried, world.load.live().failed), (1, 0));
+    assert_eq!(world.asked.len(), 5);
+    assert_eq!(world.asked[1].text, world.asked[2].text);
+    assert_ne!(world.asked[0].text, world.asked[1].text);
+    let again = world.records.iter().find(|record| record.sequence == 1).unwrap();
+    assert_eq!(again.bytes_sent, 2 * world.asked[1].text.len() as u64);
+}
+
+#[test]
+fn literal_requests_go_out_as_prepared_and_others_do_not() {
+    use load::{Action, Load};
+    use units::Timestamp;
+    let mut spec = spec(constant(1.0));
+    spec.clients = 1;
+    spec.requests_max = Some(2);
+    spec.workload = Workload::of(["http://server/a", "http://server/b"].map(|url| Target::parse(url).unwrap()));
+    spec.workload.requests[1].path = template("/{sequence}");
+    let mut load = Load::new(spec, Timestamp::ZERO);
+    let mut sent = Vec::new();
+    let mut now = Timestamp::ZERO;
+    while sent.len() < 2 {
+        load.handle_time(now);
+        let mut connected = None;
+        let mut answered = None;
+        while let Some(action) = load.poll_action(now) {
+            match action {
+                Action::Connect { key, .. } => connected = Some(key),
+                Action::Send { key, bytes, prepared, request } => {
+                    sent.push((request, prepared, String::from_utf8(bytes.to_vec()).unwrap()));
+                    answered = Some((key, bytes.len()));
+                }
+                _ => {}
+            }
+        }
+        if let Some(key) = connected {
+            load.handle_connected(now, key);
+        }
+        if let Some((key, length)) = answered {
+            // In two parts, so that the rest is asked for.
+            load.handle_sent(now, key, 10);
+            assert_eq!(load.unsent(key), &sent.last().unwrap().2.as_bytes()[10..]);
+            load.handle_sent(now, key, length - 10);
+            load.handle_bytes(now, key, OK);
+        }
+        if connected.is_none() {
+            now = load.next_wake().unwrap();
+        }
+    }
+    assert_eq!((sent[0].0, sent[0].1, sent[1].0, sent[1].1), (0, true, 1, false));
+    assert_eq!(load.request(0), sent[0].2.as_bytes());
+    assert!(sent[1].2.starts_with("GET /1 HTTP/1.1\r\nHost: server\r\n"));
+    assert_eq!(load.request(1), b"");
+}

@@ -1,0 +1,471 @@
+//! HTTP/2: several requests at once on a connection, against a scripted server in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::time::Duration;
+
+use ledger::{FailureCause, RequestRecord};
+use load::{
+    Action, Arrivals, ConnectionEnd, ConnectionKey, HttpVersion, Live, Load, LoadSpec, Reuse, StreamFailure, StreamKey,
+};
+use proptest::prelude::*;
+use units::Timestamp;
+
+use crate::world::{at, check_moments, constant, ms, spec};
+
+/// What a server says, half a round trip before it is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Say {
+    Limit(u32),
+    Answer,
+    Head,
+    Refuse,
+    ResetStream,
+    /// Streams above this many of those that were opened are not taken up.
+    Leave {
+        spare: u32,
+        error: bool,
+    },
+    Fin,
+    Rst,
+}
+
+enum Event {
+    Accepted,
+    Refused,
+    Arrives(u32, StreamKey),
+    Says(Say, Option<(u32, StreamKey)>),
+}
+
+#[derive(Default)]
+struct Peer {
+    opened: u32,
+    open: Vec<u32>,
+    limit: Option<u32>,
+    gone: bool,
+    /// Streams the server will not take up.
+    last: Option<u32>,
+}
+
+struct Trunks<F> {
+    load: Load,
+    now: Timestamp,
+    one_way: Duration,
+    /// By number of the request at the server: what it says and how much later.
+    script: F,
+    limit: Option<u32>,
+    refuses: bool,
+    asked: u32,
+    resets: u32,
+    open_most: usize,
+    records: Vec<RequestRecord>,
+    ends: Vec<ConnectionEnd>,
+    open: HashMap<ConnectionKey, Peer>,
+    events: BinaryHeap<Reverse<(Timestamp, u64)>>,
+    what: BTreeMap<u64, (ConnectionKey, Event)>,
+    in_flight_time: u128,
+}
+
+impl<F: FnMut(u32) -> Vec<(Duration, Say)>> Trunks<F> {
+    fn new(spec: LoadSpec, script: F) -> Self {
+        Trunks {
+            load: Load::new(spec, Timestamp::ZERO),
+            now: Timestamp::ZERO,
+            one_way: ms(1),
+            script,
+            limit: None,
+            refuses: false,
+            asked: 0,
+            resets: 0,
+            open_most: 0,
+            records: Vec::new(),
+            ends: Vec::new(),
+            open: HashMap::new(),
+            events: BinaryHeap::new(),
+            what: BTreeMap::new(),
+            in_flight_time: 0,
+        }
+    }
+
+    fn run(mut self) -> Self {
+        let mut order = 0;
+        let mut steps = 0;
+        while !self.load.finished() {
+            steps += 1;
+            assert!(steps < 200_000, "goes on for ever: {:?}", self.load.live());
+            let event = self.events.peek().map(|Reverse((at, _))| *at);
+            let next = [event, self.load.next_wake()].into_iter().flatten().min();
+            let next = next.unwrap_or_else(|| panic!("hangs: {:?}", self.load.live())).max(self.now);
+            self.in_flight_time += u128::from(self.load.live().in_flight) * next.since(self.now).as_nanos();
+            self.now = next;
+            self.load.handle_time(self.now);
+            while let Some(&Reverse((at, number))) = self.events.peek() {
+                if at > self.now {
+                    break;
+                }
+                self.events.pop();
+                let (key, event) = self.what.remove(&number).expect("happens once");
+                self.happen(key, event, &mut order);
+            }
+            self.act(&mut order);
+        }
+        self.load.abort(self.now);
+        self.act(&mut order);
+        assert!(self.open.is_empty(), "every Connect has its Close");
+        let live = self.load.live();
+        assert_eq!((live.in_flight, live.backlog, live.connections), (0, 0, 0));
+        assert_eq!(live.connections_opened as usize, self.ends.len());
+        let mut sequences: Vec<u64> = self.records.iter().map(|record| record.sequence).collect();
+        sequences.sort_unstable();
+        assert!(sequences.into_iter().eq(0..live.offered), "each request has one record");
+        self.records.iter().for_each(check_moments);
+        self
+    }
+
+    fn schedule(&mut self, after: Duration, key: ConnectionKey, event: Event, order: &mut u64) {
+        self.events.push(Reverse((self.now + after, *order)));
+        self.what.insert(*order, (key, event));
+        *order += 1;
+    }
+
+    fn act(&mut self, order: &mut u64) {
+        let mut todo = Vec::new();
+        let mut opened = Vec::new();
+        while let Some(action) = self.load.poll_action(self.now) {
+            match action {
+                Action::Connect { key, .. } => {
+                    self.open.insert(key, Peer::default());
+                    todo.push((key, if self.refuses { Event::Refused } else { Event::Accepted }, 2 * self.one_way));
+                }
+                Action::Open { key, stream, head, .. } => {
+                    assert_eq!(head.as_http().uri().path(), "/");
+                    let peer = self.open.get_mut(&key).expect("open");
+                    let number = 2 * peer.opened + 1;
+                    peer.opened += 1;
+                    peer.open.push(number);
+                    assert!(peer.last.is_none(), "no stream is opened after GOAWAY");
+                    assert!(
+                        peer.open.len() as u32 <= peer.limit.unwrap_or(100).max(1),
+                        "more streams than are allowed"
+                    );
+                    self.open_most = self.open_most.max(peer.open.len());
+                    opened.push((stream, number));
+                    todo.push((key, Event::Arrives(number, stream), self.one_way));
+                }
+                Action::Reset { key, number } => {
+                    self.resets += 1;
+                    self.open.get_mut(&key).expect("open").open.retain(|&open| open != number);
+                }
+                Action::Close { key } => assert!(self.open.remove(&key).is_some(), "closed once"),
+                Action::Send { .. } => unreachable!("streams only"),
+            }
+            for (stream, number) in opened.drain(..) {
+                self.load.handle_stream_opened(stream, number);
+                self.load.handle_stream_sent(self.now, stream, 30, true);
+            }
+        }
+        for (key, event, after) in todo {
+            self.schedule(after, key, event, order);
+        }
+        self.load.take_records(&mut self.records);
+        self.load.take_connections(&mut self.ends);
+        let Live { offered, backlog, in_flight, completed, failed, connections, .. } = self.load.live();
+        assert_eq!(offered, backlog + in_flight + completed + failed);
+        assert_eq!(self.records.len() as u64, completed + failed);
+        assert_eq!(connections as usize, self.open.len());
+    }
+
+    fn happen(&mut self, key: ConnectionKey, event: Event, order: &mut u64) {
+        let one_way = self.one_way;
+        if !self.open.contains_key(&key) {
+            return;
+        }
+        match event {
+            Event::Refused => self.load.handle_failure(self.now, key, FailureCause::ConnectRefused),
+            Event::Accepted => {
+                self.load.handle_connected(self.now, key);
+                if let Some(limit) = self.limit {
+                    self.schedule(2 * one_way, key, Event::Says(Say::Limit(limit), None), order);
+                }
+            }
+            Event::Arrives(number, stream) => {
+                let nth = self.asked;
+                self.asked += 1;
+                for (after, say) in (self.script)(nth) {
+                    self.schedule(after + one_way, key, Event::Says(say, Some((number, stream))), order);
+                }
+            }
+            Event::Says(say, of) => self.hear(key, say, of),
+        }
+    }
+
+    fn hear(&mut self, key: ConnectionKey, say: Say, of: Option<(u32, StreamKey)>) {
+        let now = self.now;
+        let peer = self.open.get_mut(&key).expect("open");
+        if peer.gone
+            || of.is_some_and(|(number, _)| !peer.open.contains(&number)) && !matches!(say, Say::Fin | Say::Rst)
+        {
+            return;
+        }
+        self.load.handle_received(key, 9);
+        let ends = !matches!(say, Say::Limit(_) | Say::Head | Say::Leave { .. });
+        if let (true, Some((number, _))) = (ends, of) {
+            peer.open.retain(|&open| open != number);
+        }
+        match (say, of) {
+            (Say::Limit(limit), _) => {
+                peer.limit = Some(limit.max(peer.open.len() as u32));
+                self.load.handle_stream_limit(now, key, limit);
+                self.open.entry(key).and_modify(|peer| peer.limit = Some(limit.max(peer.open.len() as u32)));
+            }
+            (Say::Head | Say::Answer, Some((_, stream))) => {
+                self.load.handle_stream_bytes(now, stream, 40, true);
+                self.load.handle_stream_head(stream, 200, b"");
+                if say == Say::Answer {
+                    self.load.handle_stream_bytes(now, stream, 14, false);
+                    self.load.handle_stream_body(stream, b"hello");
+                    self.load.handle_stream_end(now, stream);
+                }
+            }
+            (Say::Refuse, Some((_, stream))) => self.load.handle_stream_failure(now, stream, StreamFailure::Refused),
+            (Say::ResetStream, Some((_, stream))) => {
+                let cause = StreamFailure::Failed(FailureCause::StreamReset);
+                self.load.handle_stream_failure(now, stream, cause);
+            }
+            (Say::Leave { spare, error }, _) => {
+                let last = (2 * spare).saturating_sub(1);
+                peer.open.retain(|&open| open <= last);
+                peer.last = Some(last);
+                self.load.handle_goaway(now, key, last, error);
+            }
+            (Say::Fin, _) => {
+                peer.gone = true;
+                self.load.handle_eof(now, key);
+            }
+            (Say::Rst, _) => {
+                peer.gone = true;
+                self.load.handle_failure(now, key, FailureCause::Reset);
+            }
+            (_, None) => unreachable!("said of a stream"),
+        }
+    }
+
+    fn failures(&self, cause: FailureCause) -> usize {
+        self.records.iter().filter(|record| record.failure == Some(cause)).count()
+    }
+
+    fn completed(&self) -> usize {
+        self.records.iter().filter(|record| record.failure.is_none()).count()
+    }
+}
+
+fn streams(arrivals: Arrivals, requests: u64, places: u32) -> LoadSpec {
+    let mut spec = spec(arrivals);
+    spec.version = HttpVersion::Http2;
+    spec.streams_max = places;
+    spec.requests_max = Some(requests);
+    spec.duration = None;
+    spec.warmup = Duration::ZERO;
+    spec.clients = 1;
+    spec.connections_max = 1;
+    spec.response_timeout = ms(500);
+    spec
+}
+
+fn answers(after: Duration) -> impl FnMut(u32) -> Vec<(Duration, Say)> {
+    move |_| vec![(after, Say::Answer)]
+}
+
+#[test]
+fn requests_share_a_connection() {
+    // 1000/s, each 10 ms at the server and 2 ms on the way: 12 at once and those of the handshake, on one connection.
+    let world = Trunks::new(streams(constant(1000.0), 200, 100), answers(ms(10))).run();
+    assert_eq!((world.completed(), world.ends.len(), world.open_most), (200, 1, 14));
+    let first = &world.records[0];
+    assert_eq!((first.connected_at, first.stream, first.done_at), (Some(at(ms(2))), Some(1), at(ms(14))));
+    // Those that waited for the first one's connection started when they joined it, and have no connect time.
+    let second = &world.records[1];
+    assert_eq!((second.started_at, second.connected_at, second.stream), (Some(second.intended_at), None, Some(3)));
+    assert_eq!(second.done_at, at(ms(14)));
+    assert!(world.records.iter().all(|record| record.bytes_received == 54 && record.head_bytes == 40));
+    assert!(world.records[3..].iter().all(|record| record.service_time_ns() == Some(12_000_000)));
+    // Little's law, in whole nanoseconds.
+    let service: u128 = world.records.iter().map(|record| u128::from(record.service_time_ns().unwrap())).sum();
+    assert_eq!(world.in_flight_time, service);
+}
+
+#[test]
+fn behind_full_connections_requests_wait_unstarted() {
+    let world = Trunks::new(streams(constant(1000.0), 50, 5), answers(ms(10))).run();
+    assert_eq!((world.completed(), world.ends.len(), world.open_most), (50, 1, 5));
+    assert!(world.load.live().cap_hits > 0);
+    assert!(world.records.last().unwrap().send_lag_ns().unwrap() > 10_000_000, "the backlog is in the send lag");
+}
+
+#[test]
+fn a_closed_loop_fills_every_place() {
+    let mut spec = streams(Arrivals::Closed, 400, 10);
+    spec.connections_max = 4;
+    spec.clients = 4;
+    let world = Trunks::new(spec, answers(ms(10))).run();
+    assert_eq!((world.completed(), world.ends.len(), world.open_most), (400, 4, 10));
+    assert!(world.ends.iter().all(|end| end.requests == 100));
+    let clients: Vec<u32> = world.ends.iter().map(|end| end.client).collect();
+    assert_eq!(clients, [0, 1, 2, 3], "all on a connection are one client's");
+}
+
+#[test]
+fn a_server_allows_fewer() {
+    for limit in [1, 3] {
+        let mut world = Trunks::new(streams(Arrivals::Closed, 60, 10), answers(ms(10)));
+        world.limit = Some(limit);
+        let world = world.run();
+        assert_eq!(world.completed(), 60);
+        // Ten were opened before the server had said how many it allows; from then on no more than that.
+        let late = world.records.iter().filter(|record| record.intended_at > at(ms(20)));
+        assert!(late.clone().count() > 30);
+        assert!(
+            late.clone().all(|record| record.send_lag_ns() == Some(0) && record.service_time_ns() == Some(12_000_000))
+        );
+    }
+}
+
+#[test]
+fn a_server_that_allows_none_fails_by_timeout() {
+    for arrivals in [Arrivals::Closed, constant(100.0)] {
+        let mut world = Trunks::new(streams(arrivals, 6, 2), |_| vec![]);
+        world.limit = Some(0);
+        let world = world.run();
+        assert_eq!(world.failures(FailureCause::ResponseTimeout), 6);
+    }
+}
+
+#[test]
+fn a_timeout_ends_the_stream_and_not_the_connection() {
+    let silent_once = |nth| if nth == 3 { vec![] } else { vec![(ms(10), Say::Answer)] };
+    let world = Trunks::new(streams(constant(100.0), 100, 10), silent_once).run();
+    assert_eq!((world.failures(FailureCause::ResponseTimeout), world.resets), (1, 1));
+    assert_eq!((world.completed(), world.ends.len()), (99, 1));
+}
+
+#[test]
+fn refused_streams_are_tried_once_more() {
+    let refused_once = |nth| if nth == 3 { vec![(ms(1), Say::Refuse)] } else { vec![(ms(10), Say::Answer)] };
+    let world = Trunks::new(streams(constant(100.0), 20, 10), refused_once).run();
+    assert_eq!((world.completed(), world.load.live().retried), (20, 1));
+    let always = Trunks::new(streams(constant(100.0), 20, 10), |_| vec![(ms(1), Say::Refuse)]).run();
+    assert_eq!((always.failures(FailureCause::StreamReset), always.load.live().retried), (20, 20));
+}
+
+#[test]
+fn goaway_spares_what_was_taken_up() {
+    for arrivals in [Arrivals::Closed, constant(1000.0)] {
+        // Ten in flight: the first five are answered, the others go to a fresh connection.
+        let script = |nth| match nth {
+            0 => vec![(ms(9), Say::Leave { spare: 5, error: false }), (ms(10), Say::Answer)],
+            _ => vec![(ms(10), Say::Answer)],
+        };
+        let world = Trunks::new(streams(arrivals, 40, 10), script).run();
+        assert_eq!((world.completed(), world.load.live().retried), (40, 5));
+        assert_eq!(world.ends.len(), 2);
+        assert_eq!(world.ends.iter().map(|end| end.requests).min(), Some(10));
+    }
+}
+
+#[test]
+fn a_server_that_always_leaves_fails_requests_after_one_retry() {
+    let world = Trunks::new(streams(Arrivals::Closed, 10, 2), |_| vec![(ms(0), Say::Leave { spare: 0, error: false })]);
+    let world = world.run();
+    assert_eq!((world.failures(FailureCause::GoAway), world.load.live().retried), (10, 10));
+    // One that leaves for an error, and closes: what it had taken up fails for that.
+    let script = |_| vec![(ms(0), Say::Leave { spare: 1, error: true }), (ms(1), Say::Fin)];
+    let world = Trunks::new(streams(Arrivals::Closed, 10, 1), script).run();
+    assert_eq!(world.failures(FailureCause::GoAway), 10);
+}
+
+#[test]
+fn closes_and_resets_have_their_causes() {
+    let failed = |script: fn(u32) -> Vec<(Duration, Say)>| Trunks::new(streams(Arrivals::Closed, 8, 2), script).run();
+    let closed = failed(|_| vec![(ms(1), Say::Fin)]);
+    assert_eq!(closed.failures(FailureCause::ClosedBeforeResponse), 8);
+    let early = failed(|_| vec![(ms(1), Say::Head), (ms(50), Say::Fin)]);
+    assert_eq!(early.failures(FailureCause::ClosedEarly), 8);
+    let reset = failed(|_| vec![(ms(1), Say::Head), (ms(50), Say::Rst)]);
+    assert_eq!(reset.failures(FailureCause::Reset), 8);
+    let stream = failed(|_| vec![(ms(1), Say::ResetStream)]);
+    assert_eq!((stream.failures(FailureCause::StreamReset), stream.ends.len()), (8, 1));
+}
+
+#[test]
+fn a_close_that_crossed_a_request_is_no_failure() {
+    // The server closes an idle connection just when the second request is sent on it.
+    let script = |nth| match nth {
+        0 => vec![(ms(1), Say::Answer)],
+        1 => vec![(ms(0), Say::Fin)],
+        _ => vec![(ms(1), Say::Answer)],
+    };
+    let world = Trunks::new(streams(constant(10.0), 5, 10), script).run();
+    assert_eq!((world.completed(), world.load.live().retried, world.ends.len()), (5, 1, 2));
+}
+
+#[test]
+fn refused_connects_fail_all_that_waited() {
+    let mut world = Trunks::new(streams(Arrivals::Closed, 20, 4), |_| vec![]);
+    world.refuses = true;
+    let world = world.run();
+    assert_eq!(world.failures(FailureCause::ConnectRefused), 20);
+}
+
+#[test]
+fn one_connection_a_request() {
+    for arrivals in [Arrivals::Closed, constant(100.0)] {
+        let mut spec = streams(arrivals, 12, 10);
+        spec.reuse = Reuse::Close;
+        spec.connections_max = 3;
+        let world = Trunks::new(spec, answers(ms(50))).run();
+        assert_eq!((world.completed(), world.ends.len()), (12, 12));
+        assert!(world.records.iter().all(|record| record.connected_at.is_some() && !record.keeps_connection));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever a server does: the run ends, each request has one record, each Connect one Close, and no connection ever
+    /// has more streams than it may (asserted in `run` and `act`).
+    #[test]
+    fn whatever_happens_the_books_balance(
+        script in prop::collection::vec((0u64..30, 0u8..12, 0u32..6), 1..12),
+        limit in prop::option::of(0u32..6),
+        (closed, places, connections, clients) in (any::<bool>(), 1u32..6, 1u32..4, 1u32..4),
+        close in any::<bool>(),
+        requests in 1u64..60,
+    ) {
+        let says = |(after, what, number): (u64, u8, u32)| {
+            let after = ms(after);
+            match what {
+                0..=4 => vec![(after, Say::Answer)],
+                5 => vec![(after, Say::Refuse)],
+                6 => vec![(after, Say::ResetStream)],
+                7 => vec![(after, Say::Leave { spare: number, error: number % 2 == 0 }), (after + ms(3), Say::Answer)],
+                8 => vec![(after, Say::Head), (after + ms(2), Say::Fin)],
+                9 => vec![(after, Say::Rst)],
+                10 => vec![(after, Say::Limit(number)), (after, Say::Answer)],
+                _ => vec![],
+            }
+        };
+        let mut spec = streams(if closed { Arrivals::Closed } else { constant(300.0) }, requests, places);
+        spec.connections_max = connections;
+        spec.clients = clients;
+        if close {
+            spec.reuse = Reuse::Close;
+        }
+        let length = script.len();
+        let mut world = Trunks::new(spec, move |nth| says(script[nth as usize % length]));
+        world.limit = limit;
+        let world = world.run();
+        prop_assert_eq!(world.records.len() as u64, requests);
+        let service: u128 = world.records.iter().filter_map(|record| record.service_time_ns()).map(u128::from).sum();
+        prop_assert_eq!(world.in_flight_time, service);
+    }
+}

@@ -1,0 +1,112 @@
+//! A copy of this process that does part of its work, and ends with it.
+//!
+//! For what one process may not have enough of: open files above all, whose number is limited for each process. The copy
+//! is made while there is one thread, shares no memory that is written later, and speaks with this process over a
+//! socket. It dies with this process however that ends, for the two reasons for which the init of a
+//! [place](crate::place) does: PR_SET_PDEATHSIG, and the hang-up of the socket, looked at right after.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use nix::errno::Errno;
+use nix::sys::prctl::{set_name, set_pdeathsig};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork};
+
+use crate::error::{Error, Result};
+use crate::namespace::require_single_thread;
+use crate::place::init::{close_descriptors_but, exit, hung_up};
+
+/// A running copy. Dropping it kills it.
+#[derive(Debug)]
+pub struct Worker {
+    pid: Pid,
+    link: UnixStream,
+    reaped: bool,
+}
+
+impl Worker {
+    /// Makes a copy of this process that does `work` with its end of the link, and ends when that returns. It keeps the
+    /// standard streams, the link and the descriptors in `keep`; every other one is closed in it, whatever object of
+    /// this process still holds its number: `work` must not use such objects. Ctrl-C at the terminal does not reach it.
+    ///
+    /// Call it from a thread that lives as long as the copy, while that is the only thread of this process.
+    ///
+    /// # Errors
+    /// The process has other threads; no process or descriptor more is to be had.
+    pub fn start(name: &std::ffi::CStr, keep: &[BorrowedFd<'_>], work: impl FnOnce(UnixStream)) -> Result<Worker> {
+        let (ours, theirs) = UnixStream::pair().map_err(Error::of("socketpair"))?;
+        require_single_thread()?;
+        // SAFETY: the process has one thread, so the copy's locks are free and it may allocate and make threads.
+        match unsafe { fork() }.map_err(Error::of("fork"))? {
+            ForkResult::Parent { child } => Ok(Worker { pid: child, link: ours, reaped: false }),
+            ForkResult::Child => {
+                // An unwinding copy must not run this process's code.
+                let _ = catch_unwind(AssertUnwindSafe(|| live(name, keep, theirs, work)));
+                exit(70)
+            }
+        }
+    }
+
+    /// This process's end of the link.
+    pub fn link(&self) -> &UnixStream {
+        &self.link
+    }
+
+    /// Its process number.
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
+    /// Waits for it to end by itself. True if it ended by returning from its work.
+    pub fn wait(mut self) -> bool {
+        self.reaped = true;
+        loop {
+            match waitpid(self.pid, None) {
+                Err(Errno::EINTR) => {}
+                Ok(WaitStatus::Exited(_, 0)) => return true,
+                _ => return false,
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if !self.reaped {
+            // It is our child and not waited for, so neither can meet another process.
+            let _ = kill(self.pid, Signal::SIGKILL);
+            while waitpid(self.pid, None) == Err(Errno::EINTR) {}
+        }
+    }
+}
+
+fn live(name: &std::ffi::CStr, keep: &[BorrowedFd<'_>], link: UnixStream, work: impl FnOnce(UnixStream)) -> ! {
+    // If this process's original is dead already the signal will not come; then the link has hung up.
+    let bound = set_pdeathsig(Signal::SIGKILL);
+    let mut descriptors: Vec<i32> = keep.iter().map(AsRawFd::as_raw_fd).collect();
+    descriptors.push(link.as_raw_fd());
+    close_descriptors_but(descriptors);
+    if bound.is_err() || hung_up(&link) {
+        exit(0);
+    }
+    let _ = set_name(name);
+    let act = |signal, handler| {
+        let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+        // SAFETY: neither ignoring a signal nor its default action runs code of ours. The handlers that the copy
+        // inherited write to a descriptor that is closed here.
+        let _ = unsafe { sigaction(signal, &action) };
+    };
+    act(Signal::SIGINT, SigHandler::SigIgn);
+    act(Signal::SIGTERM, SigHandler::SigDfl);
+    work(link);
+    exit(0)
+}
+
+/// Ends the calling process at once, whatever its other threads do and without running its exit handlers: for a copy whose
+/// original is gone.
+pub fn end_at_once() -> ! {
+    exit(0)
+}

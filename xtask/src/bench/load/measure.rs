@@ -1,0 +1,189 @@
+//! One measurement of one client program, and what the cores did meanwhile.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ledger::Document;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use sys::accounting::cpu_times;
+
+use crate::bench::servers::{PORT, output, wrk_figures};
+
+/// Every program runs so long, without its warm-up.
+const SECONDS: &str = "3";
+/// Whose core is whose.
+const SERVER_CORE: usize = 0;
+const CLIENT_CORE: usize = 1;
+
+/// Starts client programs on their core.
+pub struct Client {
+    yamabiko: PathBuf,
+    /// Runs are kept here while the bench goes on: recording is part of what is measured.
+    runs: tempfile::TempDir,
+}
+
+/// What came of one run of a program.
+pub struct Figures {
+    /// Requests a second.
+    pub rate: f64,
+    /// Failed requests.
+    pub failed: u64,
+    /// Send lag, median and 99th percentile; zero where the program knows none.
+    pub lag_ns: (u64, u64),
+    /// Shares of the cores' time that were not idle, 0 to 1, the program's start and end included.
+    pub client_core: f64,
+    pub server_core: f64,
+    /// Share of the measured time in which the loop had work, as it tells itself.
+    pub loop_busy: Option<f64>,
+    /// CPU time of the program and what it started, and the requests of its whole life.
+    cpu: Duration,
+    requests: f64,
+}
+
+impl Client {
+    pub fn new(yamabiko: PathBuf) -> Result<Self> {
+        Ok(Client { yamabiko, runs: tempfile::Builder::new().prefix("yamabiko-bench-").tempdir()? })
+    }
+
+    pub fn yamabiko(&self) -> &Path {
+        &self.yamabiko
+    }
+
+    /// wrk in its usual closed loop of 64 connections.
+    pub fn wrk(&self, options: &[&str]) -> Result<Figures> {
+        let (text, mut figures) =
+            self.timed(Command::new("wrk").args(["-t1", "-c64", &format!("-d{SECONDS}s")]).args(options).arg(url()))?;
+        figures.rate = wrk_figures(&text)?.0;
+        figures.requests = text
+            .lines()
+            .find_map(|line| line.trim().split_once(" requests in "))
+            .context("wrk printed no number of requests")?
+            .0
+            .parse()?;
+        Ok(figures)
+    }
+
+    /// h2load with some options.
+    pub fn h2load(&self, url: &str, options: &[&str]) -> Result<Figures> {
+        let (text, mut figures) =
+            self.timed(Command::new("h2load").args(["-t", "1", "-D", SECONDS]).args(options).arg(url))?;
+        let finished =
+            text.lines().find_map(|line| line.strip_prefix("finished in ")).context("h2load printed no rate")?;
+        figures.rate = finished
+            .split(", ")
+            .find_map(|part| part.strip_suffix(" req/s"))
+            .context("h2load printed no rate")?
+            .parse()?;
+        figures.requests = figures.rate * SECONDS.parse::<f64>()?;
+        Ok(figures)
+    }
+
+    /// `yamabiko bench` against [`url`].
+    pub fn bench(&self, options: &[&str]) -> Result<Figures> {
+        self.bench_of(&url(), options)
+    }
+
+    /// `yamabiko bench`, every request kept.
+    pub fn bench_of(&self, url: &str, options: &[&str]) -> Result<Figures> {
+        let mut command = Command::new(&self.yamabiko);
+        command.args(["bench", url, "--json", "-d", &format!("{SECONDS}s")]).args(options);
+        let (text, mut figures) = self.timed(command.env("YAMABIKO_RUNS", self.runs.path()))?;
+        let document: Document = serde_json::from_str(&text).context("the document cannot be read")?;
+        let load = document.load.context("the document has no load part")?;
+        figures.rate = load.carried_rate_per_s;
+        figures.failed = load.failed.values().sum();
+        figures.lag_ns = (load.send_lag_ns.p50, load.send_lag_ns.p99);
+        figures.requests = load.completed as f64 * (1.0 + document.run.warmup_s / document.run.duration_s.max(1e-9));
+        let busy = document.run.host.settings.get("loop_busy");
+        figures.loop_busy =
+            busy.and_then(|share| share.trim_end_matches('%').parse::<f64>().ok()).map(|share| share / 100.0);
+        if !document.run.dir.is_empty() {
+            std::fs::remove_dir_all(&document.run.dir).with_context(|| document.run.dir.clone())?;
+        }
+        Ok(figures)
+    }
+
+    /// Runs a program on the client's core and reads the cores' counters around it.
+    fn timed(&self, program: &mut Command) -> Result<(String, Figures)> {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &CLIENT_CORE.to_string()]).arg(program.get_program()).args(program.get_args());
+        for (name, value) in program.get_envs() {
+            if let Some(value) = value {
+                command.env(name, value);
+            }
+        }
+        let (cores, cpu) = (cpu_times()?, children_cpu()?);
+        // Status 3 (invalid) still prints the figures, which say why.
+        let text = match command.output().with_context(|| format!("{command:?}"))? {
+            output if output.status.code() == Some(3) => String::from_utf8_lossy(&output.stdout).into_owned(),
+            output if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
+            _ => output(&mut command)?,
+        };
+        let (cores_after, cpu_after) = (cpu_times()?, children_cpu()?);
+        let busy = |core: usize| -> Result<f64> {
+            let of = |times: &[(usize, sys::accounting::CpuTimes)]| {
+                times.iter().find(|(number, _)| *number == core).map(|(_, times)| *times).context("a core is missing")
+            };
+            let spent = of(&cores_after)?.since(&of(&cores)?);
+            let busy = spent.busy().as_secs_f64();
+            Ok(busy / (busy + spent.idle.as_secs_f64() + spent.iowait.as_secs_f64()).max(1e-9))
+        };
+        let figures = Figures {
+            rate: 0.0,
+            failed: 0,
+            lag_ns: (0, 0),
+            client_core: busy(CLIENT_CORE)?,
+            server_core: busy(SERVER_CORE)?,
+            loop_busy: None,
+            cpu: cpu_after.saturating_sub(cpu),
+            requests: 0.0,
+        };
+        Ok((text, figures))
+    }
+}
+
+impl Figures {
+    /// CPU time of the program for each request, its start and end included.
+    pub fn cpu_us_per_request(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / self.requests.max(1.0)
+    }
+
+    /// Requests for each second in which the loop was busy.
+    pub fn per_busy_second(&self) -> f64 {
+        self.rate / self.loop_busy.unwrap_or(1.0).max(1e-9)
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:>9.0}/s  {:>8.1} / {:>8.1}  CPU {:.2} us a request; cores {:.0} % and {:.0} %",
+            self.rate,
+            self.lag_ns.0 as f64 / 1e3,
+            self.lag_ns.1 as f64 / 1e3,
+            self.cpu_us_per_request(),
+            100.0 * self.client_core,
+            100.0 * self.server_core
+        )?;
+        match self.failed {
+            0 => Ok(()),
+            failed => write!(f, "; {failed} failed"),
+        }
+    }
+}
+
+fn url() -> String {
+    format!("http://127.0.0.1:{PORT}/1k.bin")
+}
+
+/// CPU time of the programs that have ended so far.
+fn children_cpu() -> Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(Duration::from_micros(us.max(0) as u64))
+}
