@@ -87,7 +87,8 @@ pub fn span(seconds: f64) -> String {
 /// What a load comes from where it was recorded: what it is, and a line about it.
 pub fn recordings(load: &Load) -> Vec<(&'static str, String)> {
     let left_out = |counts: &BTreeMap<String, u64>, of: &str| {
-        let listed: Vec<String> = by_frequency(counts).into_iter().map(|(why, n)| format!("{} {why}", figures::count(n))).collect();
+        let listed: Vec<String> =
+            by_frequency(counts).into_iter().map(|(why, n)| format!("{} {why}", figures::count(n))).collect();
         if listed.is_empty() { String::new() } else { format!("; {of} left out: {}", listed.join(", ")) }
     };
     let mut lines = Vec::new();

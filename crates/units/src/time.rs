@@ -11,8 +11,7 @@ use std::time::Duration;
 use crate::parse::{ParseError, split, trim_number, unit_error};
 
 /// Nanoseconds since the zero of the run, on the monotonic clock. Range: 0 to 584 years.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Timestamp(u64);
 
 impl Timestamp {

@@ -143,7 +143,7 @@ const BEHAVIOURS: &[Behaviour] = &[
         loop {
             let stream = it.request()?;
             // `content-length: 9`, and five bytes.
-            it.send(HEADERS, END_HEADERS, stream, &[&STATUS_200[..], &[0x0f, 0x0d, 1, b'9']].concat())?;
+            it.send(HEADERS, END_HEADERS, stream, &[STATUS_200, &[0x0f, 0x0d, 1, b'9']].concat())?;
             it.send(DATA, END_STREAM, stream, b"hello")?;
         }
     }),

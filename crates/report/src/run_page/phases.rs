@@ -2,7 +2,7 @@
 
 use ledger::document::{Load, PhasePart};
 
-use crate::figures::{count, duration, rate};
+use crate::figures::{count, duration, plain, rate};
 use crate::page::{Section, Table};
 use crate::plot::{Axis, Chart, Quantity, Series};
 use crate::words::span;
@@ -49,7 +49,9 @@ fn against_rate(mut phases: Vec<&PhasePart>) -> Chart {
 /// The phases on a time axis, every second one shaded; they begin at `from` seconds.
 pub(super) fn bands(chart: Chart, load: Option<&Load>, from: f64) -> Chart {
     let phases = load.map(|load| &load.by_phase[..]).unwrap_or_default();
-    let label = |phase: &PhasePart| if phases.len() <= NAMED_MAX { phase.name.clone() } else { String::new() };
+    // Labels reach the page's script as they are.
+    let named = phases.len() <= NAMED_MAX;
+    let label = |phase: &PhasePart| if named { plain(&phase.name) } else { String::new() };
     let shaded = phases.iter().skip(1).step_by(2);
     shaded.fold(chart, |chart, phase| chart.band(from + phase.from_s, from + phase.to_s, label(phase)))
 }

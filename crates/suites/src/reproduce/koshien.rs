@@ -19,9 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use lab::net::NetPlan;
-use lab::plan::{
-    HostPlan, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan,
-};
+use lab::plan::{HostPlan, LoadPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, WatchPlan};
 use lab::{LabError, Observer};
 use ledger::document::{Run, SCHEMA};
 use ledger::{Document, Reproduction, ReproductionDocument, Validity};

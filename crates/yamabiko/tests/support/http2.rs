@@ -45,9 +45,7 @@ pub struct Connection {
 /// A frame as it came.
 pub struct Frame {
     pub kind: u8,
-    pub flags: u8,
     pub stream: u32,
-    pub payload: Vec<u8>,
 }
 
 impl Http2Server {
@@ -130,7 +128,7 @@ impl Connection {
         let mut payload = vec![0; (head[0] as usize) << 16 | (head[1] as usize) << 8 | head[2] as usize];
         self.stream.read_exact(&mut payload)?;
         let stream = u32::from_be_bytes(head[5..].try_into().unwrap());
-        Ok(Frame { kind: head[3], flags: head[4], stream, payload })
+        Ok(Frame { kind: head[3], stream })
     }
 
     /// The stream of the next request; what else comes is let pass.
