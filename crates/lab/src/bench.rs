@@ -40,7 +40,7 @@ use crate::lanes::{LaneEnd, LanePlan, Line, Running, STOP_LEAD, process};
 use crate::offer;
 use crate::places::target::Reach;
 use crate::places::{self, Places};
-use crate::plan::{HttpVersion, Plan, TlsPlan, Wait};
+use crate::plan::{HttpVersion, Plan, Wait};
 use crate::recorder::{Counting, Handover, Recorded, Recorder, Recording};
 use crate::server::{self, Account};
 use crate::watching::{Taps, Watching};
@@ -129,21 +129,22 @@ pub fn bench(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, LabError> {
     plan.check()?;
-    let offer = offer::of(plan)?;
+    let mut offer = offer::of(plan)?;
+    let workload = offer.workload.take().map_or_else(|| spec::workload(&offer.plan), Ok)?;
+    let (targets, _) = workload.endpoints();
+    offer.plan.load.settle_targets(&targets);
     let plan = &offer.plan;
+    plan.check_targets(&targets).map_err(LabError::Plan)?;
     let spec = match &plan.path {
         Some(path) => Some(distances::spec(path, plan.load.clients)?),
         None => None,
     };
     let clients = spec.as_ref().map(|spec| &spec.clients[..]);
-    let workload = offer.workload.map_or_else(|| spec::workload(plan), Ok)?;
 
-    let (targets, _) = workload.endpoints();
     let Destination { endpoints, addresses, reaches, port } = destination::of(plan, &targets)?;
     let new_tls = || match (targets.iter().find(|target| target.secure), &plan.load.tls) {
-        (None, _) => Ok(None),
         (Some(target), Some(tls)) => Tls::new(tls, &target.host).map(Some),
-        (Some(target), None) => Tls::new(&TlsPlan::default(), &target.host).map(Some),
+        _ => Ok(None),
     };
     let tls = new_tls()?;
     let descriptors = sys::limits::raise_open_files();
@@ -289,6 +290,7 @@ pub fn bench(
         let mut outlets = outlets.into_iter();
         let (mut threads, mut readers) = (Vec::new(), Vec::new());
         let (first_urgency, right) = urgency(plan, cores.loop_core().is_some());
+        let recorder_has_one_core = cores.client.as_ref().unwrap_or(&allowed).list().len() == 1;
         let mut tls = Some(tls);
         for (index, wake) in (0..).zip(&wakes) {
             let Some(outlet) = outlets.next() else { break };
@@ -298,6 +300,7 @@ pub fn bench(
             };
             let loading = hands(lane_plan.lane(index), tls, Handover::new(outlet));
             let mut drive = drive(plan, clock, Arc::clone(&each[index as usize]), wake.as_fd(), loading);
+            drive.shares_core = recorder_has_one_core;
             if index == 0 {
                 drive.path = path_io.take();
                 drive.grace = spec.as_ref().filter(|_| carries_end).map_or(Duration::ZERO, distances::grace);
@@ -471,12 +474,14 @@ fn drive<'a>(plan: &Plan, clock: Clock, progress: Arc<Progress>, stop: BorrowedF
         drain: plan.load.connect_timeout + plan.load.timeout + closing(plan),
         grace: Duration::ZERO,
         others: Vec::new(),
+        own_core: false,
+        shares_core: false,
     }
 }
 
 /// A lane's loop, from its place to its end.
 fn loop_thread(
-    drive: Drive<'_>,
+    mut drive: Drive<'_>,
     net: Option<NetNamespace>,
     core: Option<Cores>,
     urgency: Urgency,
@@ -490,6 +495,9 @@ fn loop_thread(
         core.pin_this_thread().map_err(LabError::system("sched_setaffinity"))?;
     }
     let urgency = urgency.apply_to_this_thread();
+    // A lane of another process records in the first's.
+    drive.own_core = Cores::allowed().is_ok_and(|cores| cores.list().len() == 1) && sys::sched::cores_online() > 1;
+    drive.shares_core &= drive.own_core;
     let clock = drive.clock;
     let Driven { path, load, loop_health, engine } = drive.run().map_err(LabError::system("the loop"))?;
     let Loading { io, mut sampler } = load.expect("the loop gives the load back");

@@ -111,6 +111,8 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
             stop: std::os::fd::AsFd::as_fd(&stop),
             drain: Duration::ZERO,
             others: Vec::new(),
+            own_core: false,
+            shares_core: false,
             grace: Duration::ZERO,
         };
         let right = keeps_time.then(RealTimeRight::take).flatten();

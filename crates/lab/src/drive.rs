@@ -47,6 +47,15 @@ const TOKEN_SERVER_TUN: u64 = TOKEN_OWN + 3;
 /// of a pinned thread on the reference platform (docs/notes/lateness.md).
 pub(crate) const SPIN: Duration = Duration::from_micros(5);
 
+/// A closed loop looks for answers so long before it sleeps: a server that must wake its client pays for that, and a client
+/// as fast as the server would make it slower than it is.
+const SPIN_CLOSED: Duration = Duration::from_micros(50);
+
+/// A loop that has the recorder on its own core rests at least so long in each [`REST_EVERY`]. One that spins between
+/// its arrivals would otherwise keep the core until the kernel takes it away for several milliseconds.
+const REST: Duration = Duration::from_micros(50);
+const REST_EVERY: Duration = Duration::from_millis(1);
+
 /// Finished records are handed over at least this often.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
@@ -80,6 +89,10 @@ pub struct Drive<'a> {
     pub grace: Duration,
     /// Lanes of the same load that other loops make: the path carries their packets until they have ended.
     pub others: Vec<Arc<Progress>>,
+    /// This loop has a core to itself, but for the recorder: the server runs elsewhere.
+    pub own_core: bool,
+    /// The recorder has no core but this loop's.
+    pub shares_core: bool,
 }
 
 /// The load and the sampler of its levels.
@@ -159,6 +172,7 @@ impl Drive<'_> {
                 break;
             }
 
+            self.rest(&mut health);
             let next = self.next_wake(flush_at);
             let ready = self.wait_until(next, &mut poller, &mut timer, &mut health)?;
             self.read_path()?;
@@ -328,6 +342,24 @@ impl Drive<'_> {
         }
     }
 
+    /// Lets the recorder have its turn, if the loop has not slept for long. Beside a path it would be late packets: there
+    /// the kernel decides.
+    fn rest(&self, health: &mut Health) {
+        if !self.shares_core || self.path.is_some() {
+            return;
+        }
+        let now = self.clock.now();
+        if now.since(health.rested) >= REST_EVERY {
+            std::thread::sleep(REST);
+            health.rested = self.clock.now();
+        }
+    }
+
+    /// Whether the load waits for answers alone.
+    fn is_closed(&self) -> bool {
+        self.load.as_ref().is_some_and(|load| load.io.is_closed())
+    }
+
     /// Waits for `next` or for a descriptor, whichever comes first.
     fn wait_until(
         &self,
@@ -347,6 +379,13 @@ impl Drive<'_> {
             Wait::Hybrid => SPIN,
             Wait::Spin => Duration::MAX,
         };
+        if self.own_core && self.wait == Wait::Hybrid && self.is_closed() {
+            let ready = self.spin_until(next.min(before + SPIN_CLOSED), poller)?;
+            if ready > 0 {
+                health.waited(before, self.clock.now());
+                return Ok(ready);
+            }
+        }
         let ready = if next == Timestamp::MAX && self.wait != Wait::Spin {
             poller.poll(true)?
         } else if next.since(before) > spin {
@@ -363,6 +402,10 @@ impl Drive<'_> {
         };
         let after = self.clock.now();
         health.waited(before, after);
+        if after.since(before) >= REST + spin.min(SPIN) {
+            // Most of it asleep.
+            health.rested = after;
+        }
         if after > next {
             health.stood_still(after.since(next));
         }
@@ -391,6 +434,8 @@ struct Health {
     idle: Duration,
     /// When the last wait ended: the turn since then has served nothing that became due meanwhile.
     turn_began: Option<Timestamp>,
+    /// When others last had the core for a while.
+    rested: Timestamp,
     from: Option<(Timestamp, Duration)>,
     to: Option<(Timestamp, Duration)>,
     stopped: bool,

@@ -202,6 +202,8 @@ pub fn net(
             drain: Duration::ZERO,
             // A server of the lab that nobody watches ends as well, others live on.
             others: Vec::new(),
+            own_core: false,
+            shares_core: false,
             grace: if at == WatchAt::None && far.is_empty() { Duration::ZERO } else { distances::grace(&spec) },
         };
         let core = cores.loop_core();

@@ -521,10 +521,7 @@ impl Plan {
         self.check_transport().map_err(PlanError::Contradiction)?;
         load.check_tls().map_err(PlanError::Contradiction)?;
         if load.secure() && self.host.engine == Engine::IoUring {
-            return refuse(
-                "engine = \"io_uring\" (--engine) has no way for https:// URLs yet: write epoll, or leave it out"
-                    .into(),
-            );
+            return refuse(transport::SECURE_ON_RING.into());
         }
         if let Some(path) = &self.path {
             path.check().map_err(PlanError::Contradiction)?;

@@ -266,6 +266,11 @@ impl Load {
         &self.targets
     }
 
+    /// Whether it is a closed loop: a request is intended when the one before has ended.
+    pub fn is_closed(&self) -> bool {
+        !matches!(self.arrivals, Loop::Open(_))
+    }
+
     /// Counters as they stand.
     pub fn live(&self) -> Live {
         self.live

@@ -46,17 +46,20 @@ impl<'a> Rendering<'a> {
     /// The plan's headers that apply: their numbers, for [`Self::header_value`], and names.
     ///
     /// RFC 9110, section 15.4: a request that is redirected loses the headers that described content it no longer has,
-    /// and, on its way to another host, those that were meant for the first.
+    /// and, on its way to another host, those that were meant for the first. What is meant for a proxy is not told inside
+    /// TLS, where the server would read it.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (usize, &'a str)> {
         let drops_body = self.hop.is_some_and(|hop| hop.drops_body);
         let left_home = self.hop.is_some_and(|hop| hop.left_home);
+        let into_tls = self.hop.is_some_and(|hop| hop.target.secure);
         let is_one_of = |name: &str, names: &[&str]| names.iter().any(|other| name.eq_ignore_ascii_case(other));
         let names = self.request.headers.iter().map(|(name, _)| name.as_str()).enumerate();
         names.filter(move |(_, name)| {
             let content = name.get(..8).is_some_and(|begins| begins.eq_ignore_ascii_case("content-"));
             let of_body = content || is_one_of(name, &["Transfer-Encoding", "Digest", "Expect"]);
             let of_home = is_one_of(name, &["Host", "Authorization", "Cookie", "Origin"]);
-            !(drops_body && of_body || left_home && of_home)
+            let of_proxy = is_one_of(name, &["Proxy-Authorization"]);
+            !(drops_body && of_body || left_home && of_home || into_tls && of_proxy)
         })
     }
 
@@ -97,5 +100,29 @@ impl<'a> Rendering<'a> {
     /// The values, for the `nth` text of the request: so that numbers drawn in two of them are not the same.
     fn drawing(&self, nth: usize) -> Values<'a> {
         Values { seed: self.values.seed.wrapping_add(nth as u64), ..self.values }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_is_for_the_proxy_alone() {
+        let mut request = RequestSpec::get(Target::parse("http://h/").unwrap());
+        request.headers = vec![("Proxy-Authorization".into(), Template::literal("Basic eA=="))];
+        let gives = |leads: &str| {
+            let hop = Hop {
+                target: Target::parse(leads).unwrap(),
+                endpoint: 1,
+                method: Method::Get,
+                count: 1,
+                drops_body: false,
+                left_home: true,
+            };
+            Rendering { hop: Some(&hop), ..Rendering::literal(&request) }.gives("proxy-authorization")
+        };
+        assert!(gives("http://other/") && !gives("https://h/"));
+        assert!(Rendering::literal(&request).gives("proxy-authorization"));
     }
 }

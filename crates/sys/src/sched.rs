@@ -47,6 +47,12 @@ impl Cores {
     }
 }
 
+/// Cores of this machine that are online, whoever may run on them; 1 where that cannot be told.
+pub fn cores_online() -> usize {
+    let count = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
+    count.and_then(|count| usize::try_from(count).ok()).unwrap_or(1).max(1)
+}
+
 impl fmt::Display for Cores {
     /// `0`, `1,3`, `2-5,7`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,7 +91,8 @@ pub enum Urgency {
     /// SCHED_FIFO, priority 1: before every ordinary task. Never for a thread that can be busy without end: the
     /// kernel takes 50 ms of every second from it.
     RealTime,
-    /// SCHED_OTHER at nice -20.
+    /// SCHED_OTHER at nice -20, with a slice of 0.1 ms: since Linux 6.12 a thread that wakes takes its core at once from one
+    /// whose slice is longer, which would otherwise keep it to the end of that slice, several milliseconds.
     High,
     /// SCHED_OTHER, nice unchanged, timer slack 1 ns.
     Ordinary,
@@ -109,7 +116,10 @@ impl Urgency {
     pub fn apply_to_this_thread(self) -> Urgency {
         let given = match self {
             Urgency::RealTime if set_fifo() => Urgency::RealTime,
-            Urgency::RealTime | Urgency::High if set_nice(-20) => Urgency::High,
+            Urgency::RealTime | Urgency::High if set_nice(-20) => {
+                set_slice(-20);
+                Urgency::High
+            }
             Urgency::Low if set_nice(10) => return Urgency::Low,
             _ => Urgency::Ordinary,
         };
@@ -134,6 +144,35 @@ fn set_nice(nice: i32) -> bool {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
 }
 
+/// Asks for a slice of 0.1 ms at the nice value that the calling thread has. Kernels before 6.12 take no notice.
+fn set_slice(nice: i32) {
+    /// Its first version, as every kernel since 3.14 takes it.
+    #[repr(C)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime_ns: u64,
+        deadline_ns: u64,
+        period_ns: u64,
+    }
+    let attributes = Attributes {
+        size: size_of::<Attributes>() as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: 0,
+        nice,
+        priority: 0,
+        runtime_ns: 100_000,
+        deadline_ns: 0,
+        period_ns: 0,
+    };
+    // A kernel that refuses leaves things as they are.
+    // SAFETY: `attributes` is as long as it says and outlives the call; pid 0 is the calling thread.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,6 +190,17 @@ mod tests {
         let first = RealTimeRight::take();
         assert!(RealTimeRight::take().is_none());
         drop(first);
+    }
+
+    #[test]
+    fn a_slice_leaves_the_nice_value() {
+        let nice = || {
+            // SAFETY: no pointers.
+            unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+        };
+        let before = nice();
+        set_slice(before);
+        assert_eq!(nice(), before);
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub struct Bench {
     /// http[s]://HOST[:PORT]/PATH; with --server the host is `server`. With a path and no --server: a service that runs
     /// already, on this host or on another. Several are asked for in turn. {client}, {sequence} and {random 1..1000} are
     /// places; a brace itself is written {{ or }}
-    #[arg(required_unless_present_any = ["urls", "har"])]
+    #[arg(required_unless_present = "urls")]
     pub url: Vec<String>,
     #[command(flatten)]
     pub load: LoadOptions,

@@ -9,7 +9,10 @@ use std::io::Write as _;
 use std::net::Shutdown;
 use std::time::Duration;
 
-use http2::{CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Http2Server, PING, RST_STREAM, STATUS_200, Script};
+use http2::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Http2Server, PING, RST_STREAM, STATUS_200, Script,
+    WINDOW_UPDATE,
+};
 use support::document::{check, count};
 use support::lab::{Output, Room};
 
@@ -218,6 +221,26 @@ fn a_window_of_zero() {
     });
     let shape = ["-c", "2", "-n", "4", "--body", "body"];
     judge("window", Some("response_timeout"), &run(&room, &server, Some("response_timeout"), &shape));
+}
+
+/// A server that gives all its window at once says nothing more until it has the whole body.
+#[test]
+fn a_large_body_and_a_silent_server() {
+    let room = Room::shared();
+    std::fs::write(room.path().join("large"), vec![b'b'; 6_000_000]).unwrap();
+    let server = Http2Server::start(|it| {
+        it.settings(&[(WINDOW, 0x7fff_ffff)])?;
+        it.send(WINDOW_UPDATE, 0, 0, &(0x7fff_ffff - 65_535u32).to_be_bytes())?;
+        loop {
+            let frame = it.read()?;
+            if frame.kind == DATA && frame.flags & END_STREAM != 0 {
+                it.answer(frame.stream)?;
+            }
+        }
+    });
+    let output = run(&room, &server, None, &["-c", "1", "-n", "4", "--body", "large"]);
+    judge("a large body", None, &output);
+    assert!(count(&output.json(), "load.bytes_sent") > 24_000_000, "{output}");
 }
 
 fn run(room: &Room, server: &Http2Server, cause: Option<&str>, shape: &[&str]) -> Output {

@@ -99,6 +99,8 @@ pub(crate) struct Http2 {
     touched: Vec<u32>,
     settings_came: bool,
     over: bool,
+    /// When it worked last, h2 was told to wait for room, or had more to do than one call allows.
+    goes_on: bool,
 }
 
 struct Slot {
@@ -166,6 +168,7 @@ impl Http2 {
             touched: Vec::new(),
             settings_came: false,
             over: false,
+            goes_on: false,
         }
     }
 
@@ -189,7 +192,10 @@ impl Http2 {
                 (self.slots.len() - 1) as u32
             }
         };
-        debug_assert_eq!(number, self.first + 2 * self.places.len() as u32, "h2 numbers streams in order");
+        // A request that h2 refuses may have used a number up all the same.
+        while self.first + 2 * (self.places.len() as u32) < number {
+            self.places.push_back(GONE);
+        }
         self.places.push_back(index);
         Some(number)
     }
@@ -215,16 +221,25 @@ impl Http2 {
     /// Lets h2 work, and says what came of it.
     pub(crate) fn advance(&mut self, news: &mut Vec<News>) {
         let waker = Waker::from(Arc::clone(&self.woken));
+        self.goes_on = false;
         // Bounded: a round that brings nothing ends it, and each round takes in something that lay there before.
         for _ in 0..ROUNDS_MAX {
             self.woken.0.store(false, Ordering::Relaxed);
             let refused = self.poll(&waker, news);
+            self.goes_on |= refused;
             self.poll_streams(refused, news);
             if !self.woken.0.load(Ordering::Relaxed) {
                 break;
             }
         }
+        self.goes_on |= self.woken.0.load(Ordering::Relaxed);
         self.follow_outgoing();
+    }
+
+    /// Whether it is to be advanced again once all is written, although nothing may come from the server meanwhile: of a
+    /// large body only so much was written as there was room for.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.goes_on
     }
 
     /// Whether more from the socket must wait.
@@ -453,5 +468,70 @@ impl Slot {
         };
         news.push(News::Failed { stream: self.stream, why });
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use load::{Action, Arrivals, HttpVersion, Lane, Load, LoadSpec, Reuse, Target, Workload};
+    use units::Timestamp;
+
+    use super::*;
+
+    /// Names of three streams of one connection.
+    fn keys() -> Vec<StreamKey> {
+        let spec = LoadSpec {
+            workload: Workload::of([Target::parse("http://h/").unwrap()]),
+            absolute_form: false,
+            version: HttpVersion::Http2,
+            streams_max: 3,
+            reuse: Reuse::KeepAlive,
+            arrivals: Arrivals::Closed,
+            connections_max: 1,
+            requests_max: Some(3),
+            clients: 1,
+            connect_timeout: Duration::from_secs(1),
+            response_timeout: Duration::from_secs(1),
+            lane: Lane::WHOLE,
+            seed: 1,
+            warmup: Duration::ZERO,
+            duration: None,
+        };
+        let mut load = Load::new(spec, Timestamp::ZERO);
+        load.handle_time(Timestamp::ZERO);
+        let (mut keys, mut connected) = (Vec::new(), None);
+        loop {
+            match load.poll_action(Timestamp::ZERO) {
+                Some(Action::Connect { key, .. }) => connected = Some(key),
+                Some(Action::Open { stream, .. }) => keys.push(stream),
+                Some(_) => {}
+                None => match connected.take() {
+                    Some(key) => load.handle_connected(Timestamp::ZERO, key),
+                    None => return keys,
+                },
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_refused_moves_no_other() {
+        let mut http2 = Http2::new();
+        let asking = |te: &str| Request::get("http://h/").header("te", te).body(()).unwrap();
+        let keys = keys();
+        let opened: Vec<Option<u32>> = keys
+            .iter()
+            .zip(["trailers", "gzip", "trailers"])
+            .map(|(&key, te)| http2.open(key, &asking(te), b""))
+            .collect();
+        assert!(matches!(opened[..], [Some(_), None, Some(_)]), "{opened:?}");
+        for (key, number) in keys.iter().zip(opened) {
+            let Some(number) = number else { continue };
+            let index = http2.slot_of(number).unwrap();
+            assert_eq!(http2.slots[index as usize].as_ref().unwrap().stream, *key, "stream {number}");
+            http2.reset(number);
+            assert_eq!(http2.slot_of(number), None);
+        }
     }
 }

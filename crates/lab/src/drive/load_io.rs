@@ -34,6 +34,10 @@ const READS_PER_VISIT: usize = 4;
 /// need none of its own.
 const ACTIONS_PER_VISIT: usize = 64;
 
+/// Times that connections with streams work in a row before the others have their turn: a large body goes out in as many
+/// pieces as its socket takes.
+const STREAM_ROUNDS_PER_VISIT: usize = 16;
+
 /// Chooses a client's source address towards a server's address.
 pub type SourceAddress = Box<dyn Fn(u32, IpAddr) -> Option<IpAddr> + Send>;
 
@@ -183,6 +187,11 @@ impl LoadIo {
         self.tls.is_none() && !self.http2
     }
 
+    /// Whether the load is a closed loop.
+    pub fn is_closed(&self) -> bool {
+        self.load.is_closed()
+    }
+
     /// When the core next wants to be asked.
     pub fn next_wake(&self) -> Option<Timestamp> {
         self.load.next_wake()
@@ -253,10 +262,14 @@ impl LoadIo {
 
     /// Writes what was opened on connections with streams, and does what follows from it.
     fn let_streams_work(&mut self, sampler: &mut LaneSampler, poller: &mut Poller, clock: &Clock) {
-        while !self.stirred.is_empty() {
+        for _ in 0..STREAM_ROUNDS_PER_VISIT {
+            if self.stirred.is_empty() {
+                return;
+            }
             self.advance_stirred(clock);
             self.more |= !self.act_once(false, sampler, poller, clock);
         }
+        self.more |= !self.stirred.is_empty();
     }
 
     /// Does what the core asks, at most so much; true if that was all. `anew`: also for requests that wait for a connection.

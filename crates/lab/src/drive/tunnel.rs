@@ -14,6 +14,8 @@ pub(crate) struct Tunnel {
     asking: Vec<u8>,
     /// What the proxy has said.
     answer: Vec<u8>,
+    /// Bytes of all that it has said, also on the way.
+    said: usize,
 }
 
 /// What the proxy says.
@@ -40,7 +42,7 @@ impl Tunnelling {
         let who = who.unwrap_or_default();
         let agent = concat!("yamabiko/", env!("CARGO_PKG_VERSION"));
         let asking = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\nUser-Agent: {agent}\r\n{who}\r\n").into_bytes();
-        Tunnel { asking, answer: Vec::new() }
+        Tunnel { asking, answer: Vec::new(), said: 0 }
     }
 }
 
@@ -59,9 +61,11 @@ impl Tunnel {
     /// proxy's answer in one read is no answer.
     pub(crate) fn take_in(&mut self, bytes: &[u8]) -> Answer {
         self.answer.extend_from_slice(bytes);
+        self.said += bytes.len();
         loop {
             let Some(end) = self.answer.windows(4).position(|window| window == b"\r\n\r\n") else {
-                return if self.answer.len() > ANSWER_MAX || !begins_well(&self.answer) {
+                // A proxy that is on the way without end would keep the loop from everything else.
+                return if self.said > ANSWER_MAX || !begins_well(&self.answer) {
                     Answer::Malformed
                 } else {
                     Answer::Later
@@ -126,5 +130,7 @@ mod tests {
             assert_eq!(answered(&[bad]), [Answer::Malformed], "{bad}");
         }
         assert_eq!(answered(&["HTTP/1.1 200 ", &"x".repeat(ANSWER_MAX)]), [Answer::Later, Answer::Malformed]);
+        let on_the_way = "HTTP/1.1 100 Go\r\n\r\n".repeat(ANSWER_MAX / 38);
+        assert_eq!(answered(&[&on_the_way; 3]), [Answer::Later, Answer::Later, Answer::Malformed]);
     }
 }

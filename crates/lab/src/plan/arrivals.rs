@@ -221,10 +221,11 @@ pub fn sweep(typed: &str, hold: Duration) -> Result<Vec<PhasePlan>, String> {
     let wanted = || format!("`{typed}` is no sweep; write FROM..TO:STEP, such as 100..1000/s:100/s");
     let (range, step) = typed.split_once(':').ok_or_else(wanted)?;
     let (from, to) = range.split_once("..").ok_or_else(wanted)?;
+    let (from, to, step) = (from.trim(), to.trim(), step.trim());
+    // The unit may be left out where another part has it.
+    let unit = [to, from, step].into_iter().find_map(|text| text.find('/').map(|at| &text[at..]));
+    let unit = unit.ok_or_else(wanted)?;
     let rate = |text: &str| -> Result<f64, String> {
-        let text = text.trim();
-        // The unit may be left out where another part has it.
-        let unit = to.trim().find('/').map_or("/s", |at| &to.trim()[at..]);
         let text = if text.contains('/') { text.to_owned() } else { format!("{text}{unit}") };
         text.parse::<RequestRate>().map(RequestRate::per_second).map_err(|error| error.to_string())
     };

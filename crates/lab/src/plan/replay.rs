@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use load::Target;
 use serde::{Deserialize, Serialize};
 
 use super::LoadPlan;
@@ -71,8 +72,30 @@ impl ReplayPlan {
 impl LoadPlan {
     /// Refuses recordings that cannot be replayed as asked.
     pub(super) fn check_replay(&self) -> Result<(), String> {
-        if let (Some(_), Some(_)) = (&self.replay, &self.har) {
-            return Err("replay and har both say what is asked for: leave one of the two out".into());
+        let own = match (&self.replay, &self.har) {
+            (None, None) => return Ok(()),
+            (Some(_), None) => "a replay has the log's own methods, and logs have no bodies",
+            (None, Some(_)) => "a recording (har) has its own methods and bodies",
+            (Some(_), Some(_)) => {
+                return Err("replay and har both say what is asked for: leave one of the two out".into());
+            }
+        };
+        if self.body.is_some() || self.method != ledger::Method::Get {
+            return Err(format!("{own}: leave method and body out"));
+        }
+        if self.choice.is_some() {
+            return Err("a log or recording (replay, har) has an order of its own: leave choice out".into());
+        }
+        if self.url.is_empty() {
+            return Err("a log or recording (replay, har) is replayed against a host: give its url".into());
+        }
+        let host = Target::parse(&self.url).map_err(|error| error.to_string())?;
+        if host.path_and_query != "/" {
+            return Err(format!(
+                "url = \"{}\" stands for the host of a log or recording (replay, har), which has paths of its own: leave its \
+                 path out",
+                self.url
+            ));
         }
         let Some(replay) = &self.replay else { return Ok(()) };
         // Beyond these a time would leave the range of a run, or two requests would fall together.
@@ -85,9 +108,37 @@ impl LoadPlan {
         if replay.loops == Some(0) {
             return Err("loops = 0 (--loops): nothing would be replayed".into());
         }
-        if self.body.is_some() || self.method != ledger::Method::Get {
-            return Err("a replay has the log's own methods, and logs have no bodies: leave method and body out".into());
-        }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::Plan;
+
+    #[test]
+    fn what_a_recording_says_itself_is_refused() {
+        let refused = |load: &str| {
+            let text = format!("[load]\nduration = \"1s\"\n{load}");
+            Plan::from_toml(&text, "x").unwrap_err().to_string()
+        };
+        for recording in ["[load.replay]\nfile = \"x\"", "[load.har]\nfile = \"x\""] {
+            for (keys, why) in [
+                ("", "give its url"),
+                ("url = \"http://h/a\"", "leave its path out"),
+                ("url = \"http://h?a\"", "leave its path out"),
+                ("url = \"h\"", "http://h"),
+                ("url = \"http://h/\"\nmethod = \"HEAD\"", "leave method and body out"),
+                ("url = \"http://h/\"\nbody = \"b\"", "leave method and body out"),
+                ("url = \"http://h/\"\nchoice = \"weighted\"", "leave choice out"),
+                ("url = \"http://h/\"\nurls = \"list\"", "leave urls"),
+            ] {
+                let said = refused(&format!("{keys}\n{recording}\n"));
+                assert!(said.contains(why), "{keys}: {said}");
+            }
+            let text = format!("[load]\nurl = \"http://h\"\nduration = \"1s\"\n{recording}\n");
+            let plan = Plan::from_toml(&text, "x").unwrap();
+            assert_eq!(Plan::from_toml(&plan.to_toml(), "print").unwrap(), plan);
+        }
     }
 }

@@ -17,7 +17,7 @@ pub struct TlsPlan {
     /// Trusts the authorities in this PEM file, instead of the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cacert: Option<PathBuf>,
-    /// Name sent in SNI and looked for in the certificate; absent: the URL's host.
+    /// Name sent in SNI and looked for in the certificate, of whatever host; absent: that of each URL's host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sni: Option<String>,
     /// Versions offered.
@@ -120,15 +120,20 @@ impl From<Alpn> for String {
 }
 
 impl LoadPlan {
-    /// Whether the URL asks for TLS.
+    /// Whether anything is asked for through TLS. Of a list that is known once it was read.
     pub fn secure(&self) -> bool {
+        self.urls.is_some() && self.tls.is_some() || self.states_secure()
+    }
+
+    /// Whether a URL that the plan itself states asks for TLS.
+    fn states_secure(&self) -> bool {
         let https = |url: &String| url.trim_start().get(..6).is_some_and(|front| front.eq_ignore_ascii_case("https:"));
         self.stated_urls().iter().any(https)
     }
 
     /// Writes the defaults of TLS, and of HTTP/2, out where the URL asks for it.
     pub fn settle_tls(&mut self) {
-        if self.secure() {
+        if self.states_secure() {
             self.tls.get_or_insert_default();
         }
         self.settle_transport();
@@ -141,7 +146,7 @@ impl LoadPlan {
     pub(super) fn check_tls(&self) -> Result<(), String> {
         let Some(tls) = &self.tls else { return Ok(()) };
         // What stands in a list is not known yet.
-        if !self.secure() && self.urls.is_none() {
+        if !self.states_secure() && self.urls.is_none() {
             return Err("TLS options ([load.tls]; -k, --cacert, --sni and others) need an https:// URL".into());
         }
         if tls.insecure && tls.cacert.is_some() {

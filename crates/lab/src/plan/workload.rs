@@ -271,7 +271,9 @@ impl LoadPlan {
         let recordings = self.replay.iter_mut().map(|replay| &mut replay.file);
         let recordings = recordings.chain(self.har.iter_mut().map(|har| &mut har.file));
         let plain = [&mut self.body, &mut self.urls, &mut self.rate_file].into_iter().flatten();
-        for file in plain.chain(recordings).chain(bodies) {
+        let tls =
+            self.tls.iter_mut().flat_map(|tls| [&mut tls.cacert, &mut tls.cert, &mut tls.key].into_iter().flatten());
+        for file in plain.chain(recordings).chain(bodies).chain(tls) {
             let joined = folder.join(&*file);
             // Without a current folder there is nothing better than what was written.
             *file = std::path::absolute(&joined).unwrap_or(joined);

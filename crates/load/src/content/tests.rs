@@ -92,7 +92,12 @@ fn bytes_are_of_seed_and_object_alone() {
     let objects = content.objects();
     let read = |content: &Content, index: u32| {
         let mut bytes = Vec::new();
-        content.bytes(index, &objects[index as usize], |piece| Ok::<(), ()>(bytes.extend_from_slice(piece))).unwrap();
+        content
+            .bytes(index, &objects[index as usize], |piece| {
+                bytes.extend_from_slice(piece);
+                Ok::<(), ()>(())
+            })
+            .unwrap();
         bytes
     };
     assert_eq!(read(&content, 3).len(), 70_000);
@@ -100,7 +105,12 @@ fn bytes_are_of_seed_and_object_alone() {
     assert_ne!(read(&content, 3), read(&content, 4));
     assert_ne!(read(&content, 3), read(&Content { seed: 6, ..content }, 3));
     let (short, whole) = (Object { bytes: 100, ..objects[3].clone() }, read(&content, 3));
-    content.bytes(3, &short, |piece| Ok::<(), ()>(assert_eq!(piece, &whole[..100]))).unwrap();
+    content
+        .bytes(3, &short, |piece| {
+            assert_eq!(piece, &whole[..100]);
+            Ok::<(), ()>(())
+        })
+        .unwrap();
 }
 
 #[test]

@@ -175,7 +175,7 @@ impl Row for RequestRecord {
                 kind: Kind::Text,
                 unit: "",
                 nullable: true,
-                about: "Why it failed, such as response_timeout. Null if a whole response arrived, whatever its status.",
+                about: "Why it failed, such as response_timeout. Null if a whole response arrived, whatever its status, that is as the plan expects.",
             },
             cell: Cell::Text(|row| row.failure.map(|cause| Cow::Borrowed(cause.name())), put_cause),
             shape: Shape::Few,

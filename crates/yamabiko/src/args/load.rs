@@ -29,8 +29,8 @@ pub struct LoadOptions {
     #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
     pub warmup: Option<Duration>,
     /// Virtual clients, each with its own address and distance [default: 100 with
-    /// --rate, else the connections; 1 without a path]
-    #[arg(long, allow_hyphen_values = true)]
+    /// --rate, else the connections; 1 without a path; with --replay those of the log]
+    #[arg(long, allow_hyphen_values = true, conflicts_with = "replay")]
     pub clients: Option<u32>,
     /// One connection per request
     #[arg(long, overrides_with = "keepalive")]
@@ -82,13 +82,13 @@ pub struct TlsOptions {
     /// Trust the authorities in this PEM file, instead of the system's
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
-    /// Name sent in SNI and looked for in the certificate [default: the URL's host]
+    /// Name sent in SNI and looked for in the certificate, of every host [default: each URL's host]
     #[arg(long, value_name = "NAME")]
     pub sni: Option<String>,
     /// Speak this version alone [default: 1.3, or 1.2 with a server that has no later one]
     #[arg(long, value_enum, value_name = "VERSION")]
     pub tls_version: Option<TlsVersion>,
-    /// Protocol offered by ALPN: http/1.1, http/1.0, h2 or none [default: that of --http]
+    /// Protocol offered by ALPN: http/1.1, http/1.0, h2 or none [default: http/1.1, or h2 with --http 2]
     #[arg(long, value_name = "PROTOCOL")]
     pub alpn: Option<Alpn>,
     /// Make every handshake a full one: no client takes up its earlier sessions

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use lab::plan::{
-    Engine, HostPlan, HttpVersion, LoadPlan, Placement, Plan, TlsPlan, TlsVersion, Wait, WatchAt, WatchPlan,
+    Alpn, Engine, HostPlan, HttpVersion, LoadPlan, Placement, Plan, TlsPlan, TlsVersion, Wait, WatchAt, WatchPlan,
 };
 use ledger::Method;
 
@@ -26,10 +26,18 @@ const WARMUP_MAX: Duration = Duration::from_secs(15);
 /// What contradicts itself, and a profile that cannot be read.
 pub fn bench(bench: &Bench) -> Result<Plan> {
     let load = &bench.load;
+    // In a plan the default cannot be told from what was written.
+    if let (Http::V2, Some(Alpn::Http11)) = (load.http, bench.tls.alpn) {
+        bail!(
+            "--alpn http/1.1 and --http 2 contradict each other: over TLS HTTP/2 is chosen by ALPN, so leave --alpn out"
+        );
+    }
     let is_open = load.rate.is_some() || bench.arrivals.is_open();
     let connections = if is_open { load.connections } else { Some(load.connections.unwrap_or(CLOSED_CONNECTIONS)) };
     let path = path_plan(&bench.path, bench.server.server.is_some())?;
     let clients = load.clients.unwrap_or(match connections {
+        // The log says how many there are.
+        _ if bench.arrivals.replay.is_some() => 1,
         // Without a path all clients would have one address and one distance: any connection serves any request, and
         // to keep them apart would only open more connections.
         // Cookies are a client's own, so that they need clients.

@@ -80,6 +80,10 @@ fn export(dir: &Path, format: &str, file: &str) -> Result<Exit> {
 /// A reproduction: its rows, or the page that was made with it.
 fn reproduction(dir: &Path, document: &ReproductionDocument, arguments: &args::Report) -> Result<Exit> {
     ensure!(
+        arguments.export.is_none(),
+        "--export: a reproduction is several runs; each of them is in the book, and is exported by its name"
+    );
+    ensure!(
         arguments.svg.is_none(),
         "--svg: a reproduction's plots are on its page (--html); each of its runs has its own"
     );

@@ -12,6 +12,7 @@ pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 pub const PING: u8 = 6;
 pub const GOAWAY: u8 = 7;
+pub const WINDOW_UPDATE: u8 = 8;
 pub const CONTINUATION: u8 = 9;
 
 pub const END_STREAM: u8 = 1;
@@ -45,6 +46,7 @@ pub struct Connection {
 /// A frame as it came.
 pub struct Frame {
     pub kind: u8,
+    pub flags: u8,
     pub stream: u32,
 }
 
@@ -128,7 +130,7 @@ impl Connection {
         let mut payload = vec![0; (head[0] as usize) << 16 | (head[1] as usize) << 8 | head[2] as usize];
         self.stream.read_exact(&mut payload)?;
         let stream = u32::from_be_bytes(head[5..].try_into().unwrap());
-        Ok(Frame { kind: head[3], stream })
+        Ok(Frame { kind: head[3], flags: head[4], stream })
     }
 
     /// The stream of the next request; what else comes is let pass.

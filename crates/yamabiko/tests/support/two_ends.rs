@@ -59,6 +59,8 @@ impl TwoEnds {
                     drain: Duration::ZERO,
                     grace: Duration::ZERO,
                     others: Vec::new(),
+                    own_core: false,
+                    shares_core: false,
                 };
                 drive.run().expect("the path runs")
             }

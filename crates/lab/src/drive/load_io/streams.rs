@@ -81,11 +81,14 @@ impl LoadIo {
                 }
             },
         };
+        let goes_on = http2.goes_on();
         let now = clock.now();
         while let Some((stream, bytes, last)) = http2.next_sent() {
             self.load.handle_stream_sent(now, stream, u64::from(bytes), last);
         }
         match written {
+            // The socket has room for more than h2 was allowed to write at once.
+            Ok(true) if goes_on => self.stir(key),
             // Of what is left the socket says when it takes more.
             Ok(_) => {}
             Err(Trouble::Socket(error)) => self.drop_failed(key, stream_cause(&error), clock),

@@ -76,7 +76,8 @@ fn a_sweep_is_steps() {
     assert_eq!(texts("100..400/s:100/s"), ["100/s", "200/s", "300/s", "400/s"]);
     assert_eq!(texts("300/s..100/s:150"), ["300/s", "150/s"]);
     assert_eq!(texts("1..1.35/s:0.1").len(), 4);
-    for bad in ["100", "1..2", "0..5/s:1/s", "1..5/s:0", "1..100000/s:1", "a..b:c"] {
+    assert_eq!(texts("60/m..240:60"), ["1/s", "2/s", "3/s", "4/s"]);
+    for bad in ["100", "1..2", "1..5:1", "0..5/s:1/s", "1..5/s:0", "1..100000/s:1", "a..b:c"] {
         assert!(sweep(bad, Duration::from_secs(1)).is_err(), "{bad}");
     }
 }

@@ -1,7 +1,7 @@
 //! From the plan's words to the workload that the engine carries out.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,6 +21,9 @@ pub(super) enum Files {
     /// What is in them is not known yet.
     Left,
 }
+
+/// Most different hosts and ports of a workload.
+const ENDS_MAX: usize = 65_535;
 
 /// Longest think time.
 const THINK_MAX: Duration = Duration::from_secs(86_400);
@@ -100,8 +103,8 @@ fn one_kind(load: &LoadPlan) -> Result<(), String> {
     if !load.request.is_empty() && (load.method != Method::Get || load.body.is_some()) {
         return Err("method and body under [load] are for a plain url: write them at each [[load.request]]".into());
     }
-    if load.content.is_some() && !matches!(load.method, Method::Get | Method::Head) {
-        return Err("[load.content] is asked for with GET or HEAD: leave the method out".into());
+    if load.content.is_some() && (!matches!(load.method, Method::Get | Method::Head) || load.body.is_some()) {
+        return Err("[load.content] is asked for with GET or HEAD, and no body: leave method and body out".into());
     }
     if load.session.is_empty() {
         return Ok(());
@@ -249,7 +252,18 @@ impl<'a> Common<'a> {
         };
         let requests =
             listed.iter().map(|line| request(line).map_err(|why: String| format!("{}: {why}", file.display())));
-        Ok((requests.collect::<Result<_, _>>()?, weighted))
+        let requests = requests.collect::<Result<Vec<_>, _>>()?;
+        let end = |request: &RequestSpec| {
+            (request.target.secure, request.target.host.to_ascii_lowercase(), request.target.port)
+        };
+        let ends = requests.iter().map(end).collect::<HashSet<_>>().len();
+        if ends > ENDS_MAX {
+            return Err(format!(
+                "{}: {ends} hosts and ports are more than the {ENDS_MAX} that are possible",
+                file.display()
+            ));
+        }
+        Ok((requests, weighted))
     }
 
     fn content(&self, content: load::content::Content, files: Files) -> Result<Vec<RequestSpec>, String> {

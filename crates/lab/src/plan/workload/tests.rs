@@ -227,6 +227,29 @@ fn a_list_of_urls() {
 }
 
 #[test]
+fn a_list_of_too_many_hosts() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = |hosts: u32| {
+        let lines: String = (0..hosts).map(|host| format!("http://H{}.h{}/\n", host / 256, host % 256)).collect();
+        fs::write(folder.path().join("urls.txt"), lines).unwrap();
+        let mut plan = plan("urls = \"urls.txt\"\n").unwrap();
+        plan.load.find_files_from(folder.path());
+        plan.load.workload().map(|list| list.endpoints().0.len())
+    };
+    assert_eq!(list(65_535), Ok(65_535));
+    assert!(list(65_536).unwrap_err().contains("65536 hosts"));
+}
+
+#[test]
+fn files_are_named_whole() {
+    let text = "url = \"https://h/\"\n[load.tls]\ncacert = \"ca.pem\"\ncert = \"/me.pem\"\n";
+    let mut plan = plan(text).unwrap();
+    plan.load.find_files_from(std::path::Path::new("/plans"));
+    let tls = plan.load.tls.unwrap();
+    assert_eq!((tls.cacert, tls.cert, tls.key), (Some("/plans/ca.pem".into()), Some("/me.pem".into()), None));
+}
+
+#[test]
 fn content_becomes_requests() {
     let text = "url = \"http://h/files/\"\n[load.content]\nmodel = \"specweb99\"\nobjects = 36\n";
     let content = workload(text);
