@@ -131,6 +131,6 @@ mod tests {
         }
         assert_eq!(answered(&["HTTP/1.1 200 ", &"x".repeat(ANSWER_MAX)]), [Answer::Later, Answer::Malformed]);
         let on_the_way = "HTTP/1.1 100 Go\r\n\r\n".repeat(ANSWER_MAX / 38);
-        assert_eq!(answered(&[&on_the_way; 3]), [Answer::Later, Answer::Later, Answer::Malformed]);
+        assert_eq!(answered(&[on_the_way.as_str(); 3]), [Answer::Later, Answer::Later, Answer::Malformed]);
     }
 }
