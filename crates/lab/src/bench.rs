@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ledger::Document;
-use load::{Lane, LaneSampler, LevelMerger, Load, Tally, TallySpec, Urls};
+use load::{Lane, LaneSampler, LevelMerger, Load, LoadSpec, Tally, TallySpec, Urls};
 use path::{ClientPath, PathSpec};
 use stats::{Histogram, Rng};
 use store::{Book, RunFolder};
@@ -128,6 +128,8 @@ pub fn bench(
     interrupts: &Interrupts,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, LabError> {
+    // What is asked while files are read and the server starts counts.
+    let asked_before = interrupts.count();
     plan.check()?;
     let mut offer = offer::of(plan)?;
     let workload = offer.workload.take().map_or_else(|| spec::workload(&offer.plan), Ok)?;
@@ -176,12 +178,13 @@ pub fn bench(
         let (made, io, open) = made.inspect_err(|_| discard(folder.as_ref()))?;
         (places, path_io, taps) = (Some(made), Some(io), open);
     }
-    let clock = Clock::start();
-    let open_from = clock.now() + LEAD + LEAD_EACH * lane_plan.processes();
-    let opening = opening(plan, spec.as_ref());
-    let start = open_from + opening;
     let urls = Urls::of(&workload);
     let load_spec = spec::load(plan, workload, offer.arrivals, connections_max);
+    let building = building(&load_spec, lane_plan);
+    let clock = Clock::start();
+    let open_from = clock.now() + LEAD + LEAD_EACH * lane_plan.processes() + building;
+    let opening = opening(plan, spec.as_ref());
+    let start = open_from + opening;
     let notes_ports = taps.is_some();
     let has_path = path_io.is_some();
     // What each lane's loop works on, here or in a process of its own.
@@ -217,8 +220,8 @@ pub fn bench(
         })?);
     }
 
-    let measured = Load::new(spec::lane(&load_spec, lane_plan.lane(0)), start).measured();
-    let (measured_from, _) = measured;
+    let measured_from = start + plan.load.warmup;
+    let measured = (measured_from, plan.load.duration.map(|duration| measured_from + duration));
     if let Some(path_io) = &mut path_io {
         path_io.set_start(measured_from);
     }
@@ -281,7 +284,7 @@ pub fn bench(
     });
 
     let pids: Vec<i32> = [std::process::id() as i32].into_iter().chain(workers.iter().map(Worker::pid)).collect();
-    let mut looked = Looked { memory_before: Memory::read(&pids), pids, ..Looked::default() };
+    let mut looked = Looked { memory_before: Memory::read(&pids), pids, asked_before, ..Looked::default() };
     if plan.load.warmup.is_zero() {
         // Measured from the start: the first look at a short run may come when it is over.
         looked.server_from = places.as_ref().and_then(server::account);
@@ -386,6 +389,8 @@ struct Before {
 /// What the main thread saw while the loop ran.
 #[derive(Default)]
 struct Looked {
+    /// How often a stop had been asked for before this run.
+    asked_before: u32,
     /// The generator's processes.
     pids: Vec<i32>,
     memory_before: Memory,
@@ -408,7 +413,6 @@ impl Looked {
         mut places: Option<&mut Places>,
         observer: &mut dyn Observer,
     ) {
-        let asked_before = interrupts.count();
         let (mut asked, mut told, mut memory_read) = (0, Timestamp::ZERO, Timestamp::ZERO);
         loop {
             running.look();
@@ -446,7 +450,7 @@ impl Looked {
                     self.server_ended = server::ended(place);
                 }
             }
-            let count = (interrupts.count() - asked_before).max(u32::from(observer.enough(&progress.snapshot())));
+            let count = (interrupts.count() - self.asked_before).max(u32::from(observer.enough(&progress.snapshot())));
             if count > asked {
                 asked = count;
                 self.interrupted |= phase < Phase::Drain;
@@ -571,6 +575,15 @@ fn ports_easily_found() -> u32 {
     }
 }
 
+/// How long it takes to make ready what the loops of all lanes work on, found by doing it once: with a log of a million
+/// different requests it takes seconds, in which the load must not be due yet.
+fn building(spec: &LoadSpec, lanes: LanePlan) -> Duration {
+    let began = sys::clock::monotonic_ns();
+    drop(Load::new(spec::lane(spec, lanes.lane(0)), Timestamp::ZERO));
+    // One more than there are, since it may take longer the next time.
+    Duration::from_nanos(sys::clock::monotonic_ns().saturating_sub(began)).saturating_mul(lanes.of + 1)
+}
+
 /// How long it takes to open the connections that are held, and until the last of them is established.
 fn opening(plan: &Plan, spec: Option<&PathSpec>) -> Duration {
     let rtt = spec.map_or(Duration::ZERO, distances::longest_rtt);
@@ -647,7 +660,8 @@ fn notes(plan: &Plan, places: &Option<Places>, clients: &[ClientPath], connectio
             plan.load.clients
         ));
     }
-    if let (Some(cap), true, false) = (plan.load.connections, plan.load.is_open(), plan.load.close)
+    let cap = plan.load.connections.or(plan.load.open_connections);
+    if let (Some(cap), true, false) = (cap, plan.load.is_open(), plan.load.close)
         && cap < plan.load.clients
     {
         notes.push(format!(

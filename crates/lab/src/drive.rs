@@ -277,6 +277,10 @@ impl Drive<'_> {
                 load.stop(now);
             }
         }
+        // In the warm-up as later: what is in flight then may be waited for as long.
+        if asked >= 2 {
+            load.abort(now);
+        }
         let (from, to) = load.measured();
         if now >= from && !health.measuring() {
             health.measure(now);
@@ -298,7 +302,7 @@ impl Drive<'_> {
                 }
                 self.progress.enter(Phase::Drain);
             }
-            if asked >= 2 || now >= to + self.drain {
+            if now >= to + self.drain {
                 load.abort(now);
             }
         }

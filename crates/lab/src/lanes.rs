@@ -202,10 +202,10 @@ impl<'a> Running<'a> {
         if lanes().any(|progress| Arc::ptr_eq(progress, &self.run)) {
             return;
         }
-        // All know it: where a stop was asked for the run has it already.
+        // All know it. A stop that was asked for later, while what was in flight was waited for, does not move it.
         let ends = lanes().map(|progress| progress.measured_end()).collect::<Option<Vec<_>>>();
-        if let (Some(end), None) = (ends.and_then(|ends| ends.into_iter().max()), self.run.stop_at()) {
-            self.run.set_measured_end(end);
+        if let Some(end) = ends.and_then(|ends| ends.into_iter().max()) {
+            self.run.set_measured_end(self.run.stop_at().map_or(end, |stop_at| end.min(stop_at)));
         }
         self.run.store(lanes().fold(Live::default(), |sum, progress| sum.plus(progress.live())));
         // The measured phase begins with the first lane, as it does for its requests, and ends with the last.
@@ -226,7 +226,7 @@ impl<'a> Running<'a> {
         self.run.ask(times, at);
         let at = self.run.stop_at().unwrap_or(at);
         if times == 1 {
-            self.run.set_measured_end(at);
+            self.run.set_measured_end(self.run.measured_end().map_or(at, |end| end.min(at)));
         }
         for (progress, line) in &self.lanes {
             progress.ask(times, at);

@@ -58,7 +58,9 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, LabError> {
             file.display(),
             units::format_duration(length)
         ));
-        if plan.load.duration.is_none() && plan.load.requests.is_none() {
+        // Where the rate stays at 0 after the table, a number of requests beyond it would never be reached.
+        let ends = table.rate.per_second(length) == 0.0;
+        if plan.load.duration.is_none() && (plan.load.requests.is_none() || ends) {
             plan.load.duration = Some(length);
         }
     }

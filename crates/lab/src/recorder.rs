@@ -21,7 +21,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use load::{LevelMerger, Levels};
+use ledger::RequestRecord;
+use load::{ConnectionEnd, LevelMerger, Levels};
 use store::RunFolder;
 use sys::sched::{Cores, Urgency};
 use units::Timestamp;
@@ -213,6 +214,35 @@ fn measured_end(lanes: &[Option<Timestamp>], stop_at: Option<Timestamp>) -> Opti
     [last, stop_at].into_iter().flatten().min()
 }
 
+/// What ended after its own lane's phase while others had not told the end of theirs: whether that was within the run's phase is
+/// known when all have. As much as was in flight in these lanes, at most.
+#[derive(Default)]
+struct Late {
+    requests: Vec<RequestRecord>,
+    connections: Vec<ConnectionEnd>,
+}
+
+impl Late {
+    /// Counts what can be counted of a batch. `run_end`: the end of the run's phase, as far as it is known; it may come
+    /// earlier, but not before that of any lane.
+    fn count(&mut self, batch: &Batch, run_end: Option<Timestamp>, counting: &mut Counting) {
+        let own_end = batch.measured_end.filter(|&end| run_end.is_none_or(|run_end| end < run_end));
+        let is_late = |at: Timestamp| own_end.is_some_and(|end| at >= end);
+        for request in &batch.requests {
+            if is_late(request.done_at) { self.requests.push(*request) } else { counting.add_request(request) }
+        }
+        for end in &batch.connections {
+            if is_late(end.closed_at) { self.connections.push(*end) } else { counting.add_connection(end) }
+        }
+    }
+
+    /// All lanes have ended, and `counting` has the end of the run's phase.
+    fn finish(self, counting: &mut Counting) {
+        self.requests.iter().for_each(|request| counting.add_request(request));
+        self.connections.iter().for_each(|end| counting.add_connection(end));
+    }
+}
+
 fn record(
     recording: Recording,
     room: &Room,
@@ -223,17 +253,18 @@ fn record(
     let Recording { counting, mut levels, progress, folder, mut wire, .. } = recording;
     let mut counting = counting();
     let mut ends = vec![recording.measured_end; recording.lanes];
+    let mut late = Late::default();
     let mut part_closed = sys::clock::monotonic_ns();
     let mut second = 0;
     while let Ok((lane, mut batch)) = receiver.recv() {
         room.took(batch.weight());
         ends[lane] = batch.measured_end;
-        if let Some(end) = measured_end(&ends, progress.stop_at()) {
+        let end = measured_end(&ends, progress.stop_at());
+        if let Some(end) = end {
             counting.set_measured_end(end);
             levels.set_measured_end(end);
         }
-        batch.requests.iter().for_each(|request| counting.add_request(request));
-        batch.connections.iter().for_each(|end| counting.add_connection(end));
+        late.count(&batch, end, &mut counting);
         levels.add(lane, &batch.samples);
         if batch.last {
             levels.end(lane);
@@ -270,6 +301,7 @@ fn record(
         // A full return queue only means that the batch is freed instead of used again.
         let _ = spares[lane].try_send(batch);
     }
+    late.finish(&mut counting);
     if let Some(shelf) = shelf {
         shelf.close();
     }

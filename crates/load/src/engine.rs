@@ -291,7 +291,8 @@ impl Load {
     ///
     /// With `requests_max` n, the phase of an open loop ends when request n + 1 would have been intended, and that of
     /// a closed loop just after the last of the n requests has ended: of this lane's share of them, so that the phase of
-    /// the run ends with the last lane's. That of an open loop ends for every lane at the same moment.
+    /// the run ends with the last lane's. That of an open loop ends for every lane at the same moment, but where requests
+    /// follow from responses: then a lane has its share here, too.
     pub fn measured(&self) -> (Timestamp, Option<Timestamp>) {
         (self.phase.start(), self.phase.end())
     }

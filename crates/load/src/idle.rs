@@ -4,6 +4,8 @@
 #[derive(Debug)]
 pub(crate) struct IdleByClient {
     tops: Vec<u32>,
+    /// The other ends, where they are wanted.
+    bottoms: Vec<u32>,
     links: Vec<(u32, u32)>,
 }
 
@@ -12,7 +14,13 @@ const NONE: u32 = u32::MAX;
 
 impl IdleByClient {
     pub(crate) fn new(clients: u32) -> Self {
-        IdleByClient { tops: vec![NONE; clients as usize], links: Vec::new() }
+        IdleByClient { tops: vec![NONE; clients as usize], bottoms: Vec::new(), links: Vec::new() }
+    }
+
+    /// From here on [`Self::longest_of`] is to be had. Nothing may be idle yet.
+    pub(crate) fn keep_bottoms(&mut self) {
+        debug_assert!(self.tops.iter().all(|&top| top == NONE), "nothing is idle yet");
+        self.bottoms = vec![NONE; self.tops.len()];
     }
 
     /// Puts slot `index` on top of its client's stack. It must be on none.
@@ -24,6 +32,8 @@ impl IdleByClient {
         self.links[index as usize] = (NONE, below);
         if below != NONE {
             self.links[below as usize].0 = index;
+        } else if let Some(bottom) = self.bottoms.get_mut(client as usize) {
+            *bottom = index;
         }
     }
 
@@ -38,14 +48,25 @@ impl IdleByClient {
         }
         if below != NONE {
             self.links[below as usize].0 = above;
+        } else if let Some(bottom) = self.bottoms.get_mut(client as usize) {
+            *bottom = above;
         }
     }
 
     /// The client's idle connections, the last used first: it is the least likely to have been closed by the server.
     pub(crate) fn of(&self, client: u32) -> impl Iterator<Item = u32> + '_ {
-        let linked = |index: u32| (index != NONE).then_some(index);
-        std::iter::successors(linked(self.tops[client as usize]), move |&index| linked(self.links[index as usize].1))
+        std::iter::successors(linked(self.tops[client as usize]), |&index| linked(self.links[index as usize].1))
     }
+
+    /// The same, the longest idle first; none without [`Self::keep_bottoms`].
+    pub(crate) fn longest_of(&self, client: u32) -> impl Iterator<Item = u32> + '_ {
+        let bottom = self.bottoms.get(client as usize).copied().unwrap_or(NONE);
+        std::iter::successors(linked(bottom), |&index| linked(self.links[index as usize].0))
+    }
+}
+
+fn linked(index: u32) -> Option<u32> {
+    (index != NONE).then_some(index)
 }
 
 #[cfg(test)]
@@ -59,6 +80,7 @@ mod tests {
             idle.push(1, index);
         }
         idle.push(0, 7);
+        assert_eq!(idle.longest_of(1).count(), 0, "nobody asked for it");
         let of = |idle: &IdleByClient, client| idle.of(client).collect::<Vec<_>>();
         assert_eq!(of(&idle, 1), [5, 0, 3]);
         idle.remove(1, 0);
@@ -67,5 +89,31 @@ mod tests {
         idle.remove(1, 3);
         assert_eq!(of(&idle, 1), Vec::<u32>::new());
         assert_eq!(of(&idle, 0), [7]);
+    }
+
+    #[test]
+    fn the_longest_idle_can_come_first() {
+        let mut idle = IdleByClient::new(2);
+        idle.keep_bottoms();
+        for index in [3, 0, 5] {
+            idle.push(1, index);
+        }
+        let both = |idle: &IdleByClient| {
+            let (mut first, longest) = (idle.of(1).collect::<Vec<_>>(), idle.longest_of(1).collect::<Vec<_>>());
+            first.reverse();
+            assert_eq!(first, longest);
+            longest
+        };
+        assert_eq!(both(&idle), [3, 0, 5]);
+        idle.remove(1, 3);
+        idle.push(1, 3);
+        assert_eq!(both(&idle), [0, 5, 3]);
+        idle.remove(1, 5);
+        idle.remove(1, 3);
+        assert_eq!(both(&idle), [0]);
+        idle.remove(1, 0);
+        assert_eq!(both(&idle), Vec::<u32>::new());
+        idle.push(1, 5);
+        assert_eq!((both(&idle), idle.longest_of(0).count()), (vec![5], 0));
     }
 }

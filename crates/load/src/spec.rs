@@ -51,7 +51,7 @@ impl LoadSpec {
     }
 
     /// Most connections open at once. In a closed loop of sessions every connection asked for stands for a user, who
-    /// opens as many as the plan's widest step fetches embedded objects at once.
+    /// opens as many as the plan's sessions have requests under way at once ([`Workload::widest_step`]).
     pub fn connections_most(&self) -> u32 {
         let users_open_more = !self.arrivals.is_open() && matches!(self.workload.choice, Choice::Sessions(_));
         let widest = if users_open_more { self.workload.widest_step() } else { 1 };

@@ -108,13 +108,20 @@ impl Workload {
     }
 }
 
+/// Connections of a user whose steps come at fixed moments: as many as browsers have to one host over HTTP/1.
+pub const FIXED_AT_ONCE: u16 = 6;
+
 impl Workload {
-    /// Most embedded objects that a step fetches at once; at least 1.
+    /// Most requests that a session has under way at once; at least 1. Those that a step embeds, or steps at fixed moments,
+    /// which wait for none before them: of these [`FIXED_AT_ONCE`] at most.
     pub fn widest_step(&self) -> u16 {
         let Choice::Sessions(sessions) = &self.choice else { return 1 };
-        let steps = sessions.iter().flat_map(|session| &session.steps);
-        let at_once = |step: &Step| step.parallel.min(u16::try_from(step.embedded.len()).unwrap_or(u16::MAX));
-        steps.map(at_once).max().unwrap_or(1).max(1)
+        let embedded = |step: &Step| step.parallel.min(u16::try_from(step.embedded.len()).unwrap_or(u16::MAX));
+        let at_once = |session: &SessionSpec| {
+            let fixed = session.steps.iter().filter(|step| step.when.at().is_some()).take(FIXED_AT_ONCE.into()).count();
+            session.steps.iter().map(embedded).max().unwrap_or(1).max(fixed as u16)
+        };
+        sessions.iter().map(at_once).max().unwrap_or(1).max(1)
     }
 
     /// Whether requests follow from responses: numbers are then given in the order in which that comes about.

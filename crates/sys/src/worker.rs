@@ -30,7 +30,8 @@ pub struct Worker {
 impl Worker {
     /// Makes a copy of this process that does `work` with its end of the link, and ends when that returns. It keeps the
     /// standard streams, the link and the descriptors in `keep`; every other one is closed in it, whatever object of
-    /// this process still holds its number: `work` must not use such objects. Ctrl-C at the terminal does not reach it.
+    /// this process still holds its number: `work` must not use such objects. Neither Ctrl-C at the terminal nor SIGTERM, which
+    /// service managers and timeout(1) send to every process of a group, ends it: its original says when it is to end.
     ///
     /// Call it from a thread that lives as long as the copy, while that is the only thread of this process.
     ///
@@ -93,14 +94,12 @@ fn live(name: &std::ffi::CStr, keep: &[BorrowedFd<'_>], link: UnixStream, work: 
         exit(0);
     }
     let _ = set_name(name);
-    let act = |signal, handler| {
-        let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
-        // SAFETY: neither ignoring a signal nor its default action runs code of ours. The handlers that the copy
-        // inherited write to a descriptor that is closed here.
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let action = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+        // SAFETY: ignoring a signal runs no code of ours. The handlers that the copy inherited write to a descriptor that
+        // is closed here.
         let _ = unsafe { sigaction(signal, &action) };
-    };
-    act(Signal::SIGINT, SigHandler::SigIgn);
-    act(Signal::SIGTERM, SigHandler::SigDfl);
+    }
     work(link);
     exit(0)
 }

@@ -206,7 +206,10 @@ fn a_proxy_is_asked_for_the_whole_url() {
     let words = ["bench", "http://origin.invalid/", "--proxy", &proxy, "-n", "5", "-c", "1", "--json"];
     let document = room.run_json(&words);
     assert_eq!(document["load"]["completed"], 5, "{document}");
-    room.run(&["bench", "https://origin.invalid/", "--proxy", &proxy, "-n", "5"]).refused(1, &["CONNECT"]);
+    // What it answers to CONNECT is a page, with bytes behind the head where the tunnel should begin.
+    let document =
+        room.run(&["bench", "https://origin.invalid/", "--proxy", &proxy, "-n", "5", "-c", "1", "--json"]).json();
+    assert_eq!(document["load"]["failed"], serde_json::json!({ "malformed": 5 }), "{document}");
 }
 
 #[test]
@@ -287,7 +290,6 @@ fn questions_and_wrong_input() {
         ("http://h", 22, "ab: invalid URL"),
         ("-q", 22, "ab: wrong number of arguments"),
         ("-H nonsense http://127.0.0.1:9/", 1, "`nonsense` is not a header"),
-        ("-X p:1 https://h/", 1, "CONNECT"),
     ] {
         let words: Vec<&str> = ["ab"].into_iter().chain(words.split_whitespace()).collect();
         let output = room.run(&words);

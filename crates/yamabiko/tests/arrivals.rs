@@ -7,7 +7,11 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use scripted::{Scripted, answer};
 use serde_json::Value;
 use support::document::{check, count};
@@ -114,6 +118,50 @@ fn a_recording_is_carried_out_as_sessions() {
     // Ten sessions begin; those of the last fifth of a second are cut at the end of the measured phase.
     assert_eq!(paths["/"], 10, "{paths:?}");
     assert!(paths["/a.css"] == paths["/b.js"] && (7..=10).contains(&paths["/next"]), "{paths:?}");
+}
+
+#[test]
+fn a_stop_asked_for_while_a_log_is_read_is_heard() {
+    let room = Room::shared();
+    let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
+    let log = room.path().join("log.pipe");
+    nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let options = ["bench", &server.url("/"), "--replay", str_of(&log), "--loops", "600", "--json"];
+    let running = room.start(&options);
+    let mut lines = fs::OpenOptions::new().write(true).open(&log).unwrap();
+    // It reads, so it hears.
+    running.signal(Signal::SIGINT);
+    lines
+        .write_all(b"{\"time\":0.0,\"client\":\"c\",\"uri\":\"/\"}\n{\"time\":0.9,\"client\":\"c\",\"uri\":\"/\"}\n")
+        .unwrap();
+    drop(lines);
+    let output = running.finish();
+    assert!(output.lasted < Duration::from_secs(30), "not its ten minutes: {output}");
+    assert_eq!(output.json()["run"]["interrupted"], true);
+}
+
+#[test]
+fn a_second_stop_is_heard_in_the_warm_up_too() {
+    let room = Room::shared();
+    for threads in ["1", "2"] {
+        // It takes connections and never answers.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", silent.local_addr().unwrap());
+        let options = ["bench", &url, "--rate", "50/s", "--warmup", "60s", "-d", "1s", "--threads", threads, "--json"];
+        let mut running = room.start(&options);
+        let held = silent.accept().unwrap();
+        running.signal(Signal::SIGINT);
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(!running.ended(), "once: it waits for what is in flight");
+        running.signal(Signal::SIGINT);
+        let asked = Instant::now();
+        let output = running.finish();
+        assert!(asked.elapsed() < Duration::from_secs(10), "twice: it stops at once, not after {:?}", asked.elapsed());
+        let document = output.json();
+        assert_eq!((count(&document, "load.offered_requests"), &document["run"]["duration_s"]), (0, &Value::from(0.0)));
+        assert_eq!(check(&document, "conservation")["state"], "ok", "{document}");
+        drop(held);
+    }
 }
 
 #[test]

@@ -279,7 +279,8 @@ fn too_few_descriptors() {
         command.arg("-c").arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\"")).arg(yamabiko()).args(arguments);
         room.start_command(command).finish()
     };
-    limited(200, &["bench", URL, "-c", "100"]).refused(2, &["-c 100", "200 open files", "ulimit -n"]);
+    // 72 connections a process, and at most 64 processes.
+    limited(200, &["bench", URL, "-c", "5000"]).refused(2, &["-c 5000", "200 open files", "ulimit -n"]);
     limited(100, &["bench", URL]).refused(2, &["100 open files", "ulimit -n"]);
     assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
 }

@@ -6,6 +6,7 @@ mod support;
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -79,6 +80,24 @@ fn a_run_that_is_killed_takes_its_lanes_with_it() {
     wait_until("every process of the run to end", || {
         all.iter().all(|&pid| stat(pid).is_none_or(|stat| stat.state == 'Z'))
     });
+}
+
+#[test]
+fn a_stop_that_every_process_hears_ends_the_run_with_its_result() {
+    let room = Room::new();
+    let running = start(&room, 60);
+    let lanes = lanes(&running);
+    // Opening takes 1.6 s, the warm-up half a second.
+    std::thread::sleep(Duration::from_secs(5));
+    // As timeout(1) and service managers do.
+    lanes.iter().for_each(|&lane| kill(Pid::from_raw(lane), Signal::SIGTERM).unwrap());
+    running.signal(Signal::SIGTERM);
+    let document = running.finish().json();
+    assert_eq!(document["run"]["interrupted"], true);
+    assert_held(&document, &["conservation", "connections_held", "littles_law_requests", "records_kept"]);
+    let (offered, lasted_s) = (count(&document, "load.offered_requests"), number(&document, "run.duration_s"));
+    assert!((offered as f64 - 1500.0 * lasted_s).abs() <= 2.0 && lasted_s < 30.0, "{offered} in {lasted_s} s");
+    assert_eq!(count(&document, "load.completed"), offered);
 }
 
 #[test]

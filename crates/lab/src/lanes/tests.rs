@@ -56,3 +56,31 @@ fn ends_travel_whole() {
     let back: LaneEnd = serde_json::from_slice(&serde_json::to_vec(&end).unwrap()).unwrap();
     assert_eq!(format!("{back:?}"), format!("{end:?}"));
 }
+
+#[test]
+fn a_stop_while_answers_are_awaited_does_not_move_the_end_of_the_phase() {
+    let at = |ms: u64| Timestamp::from_nanos(ms * 1_000_000);
+    let wakes = [Wake::new().unwrap(), Wake::new().unwrap()];
+    let lanes = wakes.iter().map(|wake| (Arc::default(), Line::Thread(wake))).collect();
+    let running = Running::new(Arc::default(), lanes);
+    for ((progress, _), end) in running.lanes.iter().zip([1_000, 1_200]) {
+        progress.set_measured_end(at(end));
+        progress.enter(Phase::Drain);
+    }
+    running.look();
+    assert_eq!((running.run.measured_end(), running.run.phase()), (Some(at(1_200)), Phase::Drain));
+    running.ask(1, at(5_000));
+    assert_eq!(running.run.measured_end(), Some(at(1_200)));
+    running.look();
+    assert_eq!(running.run.measured_end(), Some(at(1_200)));
+
+    // One that is asked for before is the end, whatever the lanes have said so far.
+    let lanes = wakes.iter().map(|wake| (Arc::default(), Line::Thread(wake))).collect();
+    let running = Running::new(Arc::default(), lanes);
+    running.lanes.iter().for_each(|(progress, _)| progress.set_measured_end(at(1_000)));
+    running.look();
+    running.ask(1, at(500));
+    assert_eq!(running.run.measured_end(), Some(at(500)));
+    running.look();
+    assert_eq!(running.run.measured_end(), Some(at(500)));
+}

@@ -128,6 +128,14 @@ fn a_rate_file_says_how_long_the_run_is() {
     let Arrivals::Open { rate, .. } = &offer.arrivals else { panic!() };
     assert_eq!([1, 5, 6, 9].map(|s| rate.per_second(Duration::from_secs(s))), [20.0, 20.0, 40.0, 40.0]);
     assert!(offer.notes[0].contains("column requests"), "{:?}", offer.notes);
+    // Nothing comes after a table that ends at 0: a number of requests beyond it would be waited for without end.
+    let ends = folder.file("ends.csv", b"length_s,rate_per_s\n2,10\n3,0\n");
+    for (file, wanted) in [(&ends, Some(Duration::from_secs(5))), (&file, None)] {
+        let offer = of(&plan(|load| {
+            (load.rate_file, load.requests) = (Some(file.clone()), Some(1_000));
+        }));
+        assert_eq!(offer.unwrap().plan.load.duration, wanted);
+    }
     let missing = of(&plan(|load| load.rate_file = Some("/nonexistent.csv".into()))).unwrap_err().to_string();
     assert!(missing.contains("--rate-file /nonexistent.csv"), "{missing}");
 }

@@ -87,7 +87,7 @@ impl LoadPlan {
             return Err("a log or recording (replay, har) has an order of its own: leave choice out".into());
         }
         if self.url.is_empty() {
-            return Err("a log or recording (replay, har) is replayed against a host: give its url".into());
+            return Err("a log or recording (replay, har) is replayed against one host: give its url".into());
         }
         let host = Target::parse(&self.url).map_err(|error| error.to_string())?;
         if host.path_and_query != "/" {

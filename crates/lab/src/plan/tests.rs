@@ -278,8 +278,8 @@ fn a_proxy_finds_the_urls_host_itself() {
             "test",
         )
     };
-    let (proxy, addresses) = ("proxy = \"p:3128\"", "addresses = [\"192.0.2.7\"]");
+    let (proxy, addresses) = ("proxy = \"me:secret@p:3128\"", "addresses = [\"192.0.2.7\"]");
     let refused = read(proxy, addresses).unwrap_err().to_string();
-    assert!(refused.contains("--to") && refused.contains("--proxy p:3128"), "{refused}");
+    assert!(refused.contains("--to") && refused.contains("--proxy") && !refused.contains("secret"), "{refused}");
     assert!(read(proxy, "").is_ok() && read("", addresses).is_ok());
 }

@@ -182,6 +182,41 @@ fn lanes_that_find_no_room_count_by_themselves() {
 }
 
 #[test]
+fn what_ends_after_one_lanes_phase_waits_until_that_of_the_run_is_known() {
+    let at = |ms: u64| Timestamp::from_nanos(ms * 1_000_000);
+    let done = |at_ms: u64| RequestRecord { done_at: at(at_ms), ..request(0) };
+    // Without a duration nobody knows the end beforehand; with one it may come earlier.
+    for latest in [None, Some(END)] {
+        let spec = TallySpec {
+            open_loop: true,
+            measured: (Timestamp::ZERO, latest),
+            clients_rtt_ns: None,
+            urls: load::Urls::named(["http://server/"]),
+            phases: Vec::new(),
+        };
+        let counting = move || Counting::new(Tally::new(spec.clone()), None);
+        let recording = Recording { counting: Arc::new(counting), measured_end: latest, ..recording(2) };
+        let (mut outlets, recorder) = Recorder::start(recording).unwrap();
+        let mut tell = |lane: usize, requests: Vec<RequestRecord>, measured_end: Option<Timestamp>, last: bool| {
+            outlets[lane].pass(&mut Batch { requests, measured_end, last, ..Batch::default() });
+        };
+        // The first knows the end, as by a number of requests, and has seen answers come after it; the second is behind.
+        tell(0, vec![done(4_000), done(5_001)], Some(at(5_000)), false);
+        tell(1, vec![done(4_500)], latest, false);
+        tell(1, vec![done(5_002)], Some(at(5_000)), true);
+        tell(0, vec![done(5_003)], Some(at(5_000)), true);
+        drop(outlets);
+        let recorded = recorder.join();
+        let ending = Ending { measured_end: at(5_000), offered: 5, unfinished: 0, levels: recorded.levels };
+        let outcome = recorded.counting.tally.finish(ending);
+        assert_eq!((outcome.load.completed, outcome.load.carried_rate_per_s), (5, 2.0 / 5.0), "{latest:?}");
+        // Each from 10 us on, to its end or that of the phase.
+        let present_s = 4.0 + 4.5 + 3.0 * 5.0 - 5.0 * 10e-6;
+        assert!((outcome.little.in_flight - present_s / 5.0).abs() < 1e-9, "{:?}", outcome.little);
+    }
+}
+
+#[test]
 fn the_phase_ends_with_the_last_lane_or_when_a_stop_says() {
     let at = |ms: u64| Some(Timestamp::from_nanos(ms * 1_000_000));
     assert_eq!(measured_end(&[at(10), None], None), None, "one may still have requests to make");

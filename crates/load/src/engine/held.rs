@@ -38,6 +38,7 @@ impl Load {
     /// until the load is over; then they are closed at the same pace, and [`Self::finished`] waits for it. Each client has
     /// its share of them. To be called once, before anything else; open loop, kept connections, HTTP/1.
     pub fn open_first(&mut self, connections: u32, per_second: u32, from: Timestamp) {
+        self.idle.keep_bottoms();
         self.held = Held {
             connections: self.spec.lane.share(u64::from(connections)),
             tried: 0,

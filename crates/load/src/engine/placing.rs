@@ -189,10 +189,10 @@ impl Load {
             return true;
         }
         let leads_there = |&index: &u32| self.pool.endpoint(index) == endpoint;
-        // The last used is the least likely to have been closed by the server.
         let own = if self.held.in_turn() {
-            self.idle.of(waiting.client).filter(leads_there).last()
+            self.idle.longest_of(waiting.client).find(leads_there)
         } else {
+            // The last used is the least likely to have been closed by the server.
             self.idle.of(waiting.client).find(leads_there)
         };
         if let Some(index) = own {

@@ -238,6 +238,23 @@ fn each_user_of_a_closed_loop_has_one_session_after_another() {
 }
 
 #[test]
+fn a_user_of_a_closed_loop_asks_at_fixed_moments_whatever_is_under_way() {
+    let steps = (0..8).map(|_| step(0, When::At(ms(100)))).collect();
+    let spec = LoadSpec {
+        arrivals: Arrivals::Closed,
+        connections_max: 1,
+        requests_max: Some(8),
+        duration: None,
+        ..one(1, steps)
+    };
+    let world = run(spec, answering(ms(8)));
+    // Six connections, as a browser has: the last two wait for one each.
+    let started: Vec<_> = sorted(&world).iter().map(|record| record.started_at).collect();
+    assert_eq!(started, [100, 100, 100, 100, 100, 100, 112, 112].map(|after| Some(at(ms(after)))));
+    assert_eq!(world.open_max, 6);
+}
+
+#[test]
 fn a_user_who_gets_no_answer_pauses_longer_and_longer() {
     struct Refusing;
     impl Server for Refusing {

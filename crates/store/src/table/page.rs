@@ -54,8 +54,9 @@ SELECT quantile_cont(done_at_ns - intended_at_ns, 0.99) / 1e6 AS response_p99_ms
 FROM 'requests.parquet';
 ```
 
-Rows of the warm-up are in the table. The load begins 50 ms after the run's zero; the measured phase begins `warmup_s` of
-summary.json after that and lasts `duration_s`.
+Rows of the warm-up are in the table. The load begins 50 ms after the run's zero, or later: when connections that are held
+are open, when several processes are there, when very many different requests are made ready. The measured phase begins
+`warmup_s` of summary.json after that and lasts `duration_s`; its interval in response_time.hlog has both ends, in seconds.
 ";
 
 #[cfg(test)]

@@ -65,7 +65,12 @@ fn bench(options: &Options) -> Result<Exit> {
     let mut heartbeat = Heartbeat::new(options);
     begin(options, &heartbeat)?;
     let outcome = lab::bench(&plan, &command_line(), Some(&place.book), &interrupts, &mut heartbeat)?;
-    let records = ended(&outcome)?;
+    let records = records(&outcome)?;
+    if let Err(why) = require_all(records.len() as u64, &outcome.document) {
+        say(format_args!("yamabiko: {why}"));
+        return Ok(Exit::Ab(ERROR_STATUS));
+    }
+    let records = figures::within(records, outcome.document.run.duration_s);
 
     print(&talk::exchange(options, &outcome.first_exchange, &records))?;
     if let Some(failure) = failures::fatal(&records, options) {
@@ -102,11 +107,27 @@ fn begin(options: &Options, heartbeat: &Heartbeat) -> Result<()> {
     Ok(())
 }
 
-/// The run's requests that had ended when its measured phase did, in the order in which they ended.
-fn ended(outcome: &Outcome) -> Result<Vec<RequestRecord>> {
+/// The run's requests, as far as the disk took them.
+fn records(outcome: &Outcome) -> Result<Vec<RequestRecord>> {
     let dir = outcome.folder.as_deref().context("the run has no folder")?;
-    let rows: Vec<RequestRecord> = store::read_requests(dir)?.collect::<store::Result<_>>()?;
-    Ok(figures::within(rows, outcome.document.run.duration_s))
+    Ok(store::read_requests(dir)?.collect::<store::Result<_>>()?)
+}
+
+/// Refuses a run of whose requests there are only so many: ab's figures are made from all of them, and those of a part
+/// would be of fewer requests, at a lower rate.
+fn require_all(rows: u64, document: &Document) -> Result<(), String> {
+    let load = document.load.as_ref().ok_or("there was no load")?;
+    // There is no warm-up, and what was in flight at the end was aborted.
+    let ended = load.completed + load.failed.values().sum::<u64>();
+    if rows == ended {
+        return Ok(());
+    }
+    let kept = document.validity.checks.iter().find(|check| check.name == "records_kept");
+    let why = kept.map(|check| format!(" ({})", plain(&check.why))).unwrap_or_default();
+    Err(format!(
+        "only {rows} of {ended} requests were kept, and ab's report is made from all of them: there is none{why}; yamabiko \
+         bench counts requests whatever becomes of the disk"
+    ))
 }
 
 /// In ab's order; an error in its words.
@@ -158,5 +179,38 @@ impl Place {
         say(format_args!("yamabiko: the run is not kept: {}: {why}", book.root().display()));
         let folder = tempfile::tempdir().context("a folder for the run")?;
         Ok(Place { book: Book::at(folder.path()), _gone_at_the_end: Some(folder) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ledger::document::{Check, Load, Run, SCHEMA, Validity, Weight};
+
+    use super::*;
+
+    #[test]
+    fn no_report_is_made_from_a_part_of_the_requests() {
+        let check = Check {
+            name: "records_kept".into(),
+            state: CheckState::Failed,
+            weight: Weight::Suspect,
+            value: None,
+            limit: None,
+            unit: String::new(),
+            why: "the disk is full".into(),
+        };
+        let document = Document {
+            schema: SCHEMA.into(),
+            run: Run::default(),
+            validity: Validity::from_checks(vec![check]),
+            load: Some(Load { completed: 990, failed: [("reset".to_owned(), 10)].into(), ..Load::default() }),
+            path: None,
+            watch: None,
+            server: None,
+            slo: None,
+        };
+        assert_eq!(require_all(1000, &document), Ok(()));
+        let why = require_all(260, &document).unwrap_err();
+        assert!(why.contains("260 of 1000") && why.contains("the disk is full"), "{why}");
     }
 }
