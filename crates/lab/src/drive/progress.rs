@@ -153,14 +153,7 @@ impl Progress {
 
     /// All of it.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            phase: self.phase(),
-            offered: self.offered.load(Ordering::Relaxed),
-            completed: self.completed.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
-            in_flight: self.in_flight.load(Ordering::Relaxed),
-            connections: self.connections.load(Ordering::Relaxed),
-            backlog: self.backlog.load(Ordering::Relaxed),
-        }
+        let Live { offered, completed, failed, in_flight, connections, backlog, .. } = self.live();
+        Snapshot { phase: self.phase(), offered, completed, failed, in_flight, connections, backlog }
     }
 }
