@@ -9,6 +9,7 @@ mod load;
 mod path;
 mod replay;
 mod rounds;
+mod serve;
 mod servers;
 pub mod udp;
 pub mod watch;
@@ -34,6 +35,11 @@ const BENCHES: &[Bench] = &[
     },
     Bench { name: "path", about: "asked RTT against got, lateness, requests and bytes against direct", run: path::run },
     Bench { name: "replay", about: "a log of a million requests at its own times", run: replay::run },
+    Bench {
+        name: "serve",
+        about: "requests per second of one server core, beside nginx, Apache and the most there could be",
+        run: serve::run,
+    },
     Bench {
         name: "watch",
         about: "packets per second and memory beside tcptrace, drops beside tcpdump",

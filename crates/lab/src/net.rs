@@ -281,6 +281,7 @@ pub fn net(
         load: None,
         path: Some(path_part),
         watch: seen.as_ref().map(|(watched, figures, _)| watch_part::document(watched, figures, phase)),
+        tap: None,
         server: None,
         slo: None,
     };

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::tap_part::TapPart;
 use crate::watch_part::WatchPart;
 
 /// The value of [`Document::schema`].
@@ -29,6 +30,9 @@ pub struct Document {
     /// What the wire showed at the server's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<WatchPart>,
+    /// What programs saw through their own sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tap: Option<TapPart>,
     /// The server's processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,

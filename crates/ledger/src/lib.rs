@@ -3,7 +3,7 @@
 //! [`request::RequestRecord`] is one request as the load saw it, [`second::SecondRecord`] one second of the live
 //! series, [`document::Document`] the JSON document of a run.
 //! [`connection::ConnectionRecord`], [`wire_request::WireRequest`] and [`watch_second::WatchSecond`] are the same as
-//! the wire saw them. Writers (load, path, watch, server accounting) and
+//! the wire saw them, [`tap_exchange::TapExchange`] an exchange as the program saw it. Writers (load, path, watch, server accounting) and
 //! readers (store, report, the gate) meet only here, so a word means the same thing in every file and on every page.
 //!
 //! [`doctor::DoctorDocument`] is of a machine and not of a run.
@@ -17,6 +17,8 @@ pub mod document;
 pub mod reproduction;
 pub mod request;
 pub mod second;
+pub mod tap_exchange;
+pub mod tap_part;
 pub mod watch_part;
 pub mod watch_second;
 pub mod wire_request;
@@ -28,6 +30,8 @@ pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verd
 pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};
 pub use second::SecondRecord;
+pub use tap_exchange::{TapError, TapExchange, TapOutcome, TapSide};
+pub use tap_part::{TapDocument, TapPart};
 pub use watch_part::{WatchDocument, WatchPart};
 pub use watch_second::WatchSecond;
 pub use wire_request::{Framing, WireRequest};

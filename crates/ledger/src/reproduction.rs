@@ -7,6 +7,9 @@ use crate::document::{Run, Validity};
 /// Paper beside here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reproduction {
+    /// Which: `koshien`, `dserver`, `directory`; empty in documents from before there were several.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// Whose experiments these are, and how they were made here.
     pub about: String,
     /// What came out, in a sentence.

@@ -112,6 +112,7 @@ mod tests {
             path: None,
             server: None,
             watch: None,
+            tap: None,
             slo: None,
         };
         let entry = |state| RunEntry { id: "a".into(), dir: "/runs/a".into(), state };

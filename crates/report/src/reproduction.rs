@@ -1,10 +1,10 @@
 //! A published experiment made again, as a page: the answer, whether to believe it, the paper's figures.
 
-use ledger::{ReproductionDocument, WatchSecond};
+use ledger::{ReproductionDocument, ReproductionRow, WatchSecond};
 
 use crate::figures::rate;
 use crate::page::{Page, Section, Table};
-use crate::plot::{Axis, Chart, Quantity, Series};
+use crate::plot::{Axis, Bars, Chart, Quantity, Series};
 
 /// What the wire showed of one experiment.
 #[derive(Clone, Debug)]
@@ -41,28 +41,74 @@ pub struct Offered {
     pub warmup_s: f64,
 }
 
-/// Puts the page together. `head` and `lines` are the table that sums it up.
+/// Puts the page of `koshien` together. `head` and `lines` are the table that sums it up.
 pub fn page(
     title: &str,
     document: &ReproductionDocument,
-    (head, lines): (&[&str], &[Vec<String>]),
+    table: (&[&str], &[Vec<String>]),
     offered: Offered,
     settings: &[SettingView<'_>],
 ) -> Page {
+    let sections = settings.iter().map(|setting| figures(setting, offered)).collect();
+    page_with(title, document, table, &[1], sections)
+}
+
+/// Puts the page of any reproduction together: the answer, whether to believe it, the table that sums it up (`words`
+/// are its columns that hold words, from 0), `sections` of figures, notes, every row, and how to repeat it.
+pub fn page_with(
+    title: &str,
+    document: &ReproductionDocument,
+    (head, lines): (&[&str], &[Vec<String>]),
+    words: &[usize],
+    sections: Vec<Section>,
+) -> Page {
     let part = &document.reproduce;
-    let summary = lines.iter().fold(Table::new(head).left(&[1]), |table, line| table.row(line.iter().cloned()));
+    let summary = lines.iter().fold(Table::new(head).left(words), |table, line| table.row(line.iter().cloned()));
     let notes = part.notes.iter().fold(Section::new("What to know when comparing"), |section, note| section.text(note));
-    let mut page = Page::new(title)
+    let page = Page::new(title)
         .lead(&part.answer)
         .judged("", &document.validity)
         .section(Section::new("Paper beside here").table(summary));
-    for setting in settings {
-        page = page.section(figures(setting, offered));
-    }
-    page.section(notes)
+    sections
+        .into_iter()
+        .fold(page, Page::section)
+        .section(notes)
         .section(Section::new("Every figure").folded("All rows", Section::new("").table(rows(document))))
         .section(Section::new("How to repeat it").text(&part.about).verbatim("", &document.run.command))
         .foot(format!("Runs in the book: {}", part.runs.join(", ")))
+}
+
+/// Bars of one quantity of the rows: a group for each experiment, in it a bar for each of `series`, which are a setting
+/// and whether the bar is the paper's figure instead of the one here. On a logarithmic axis (`decades`) dots instead.
+pub fn bars(
+    title: &str,
+    document: &ReproductionDocument,
+    (quantity, axis): (&str, Quantity),
+    series: &[(&str, &str, bool)],
+    decades: bool,
+) -> Bars {
+    let all = &document.reproduce.rows;
+    let mut groups: Vec<&str> = Vec::new();
+    for row in all.iter().filter(|row| row.quantity == quantity) {
+        if series.iter().any(|(_, setting, _)| *setting == row.setting) && !groups.contains(&row.experiment.as_str()) {
+            groups.push(&row.experiment);
+        }
+    }
+    let names: Vec<&str> = series.iter().map(|(name, ..)| *name).collect();
+    let empty = if decades { Bars::dots(title, axis, &names) } else { Bars::new(title, axis, &names) };
+    groups.into_iter().fold(empty, |bars, group| {
+        let values: Vec<Option<f64>> = series
+            .iter()
+            .map(|(_, setting, published)| {
+                let is = |row: &&ReproductionRow| {
+                    row.experiment == group && row.setting == *setting && row.quantity == quantity
+                };
+                let row = all.iter().find(is)?;
+                if *published { row.paper.as_ref()?.parse().ok() } else { row.here }
+            })
+            .collect();
+        bars.row(group, &values)
+    })
 }
 
 fn figures(setting: &SettingView<'_>, offered: Offered) -> Section {

@@ -291,6 +291,7 @@ impl Wild {
             load: self.maybe(Wild::load),
             path: self.maybe(Wild::path),
             watch: self.maybe(Wild::watch),
+            tap: None,
             server: self.maybe(Wild::server),
             slo: self.maybe(|w| Slo {
                 objective: w.text(),
@@ -386,6 +387,7 @@ fn a_document_with_nothing_measured() {
         path: Some(Path::default()),
         server: Some(Server::default()),
         watch: None,
+        tap: None,
         slo: None,
     };
     let text = terminal::render(&document, Some(&Histogram::new()), Style::PLAIN);

@@ -20,6 +20,7 @@ fn document(state: CheckState) -> ReproductionDocument {
         run: Run { command: "yamabiko reproduce koshien </pre>".into(), ..Run::default() },
         validity: Validity::from_checks(vec![check]),
         reproduce: Reproduction {
+            name: "koshien".into(),
             about: "P1 <b>about</b>".into(),
             answer: "21.1 & more".into(),
             notes: vec!["The hosts were slower.".into()],

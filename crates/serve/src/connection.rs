@@ -1,31 +1,46 @@
-//! One connection, from accept to close.
+//! One connection's HTTP, without a socket: bytes in, bytes out.
 //!
 //! ```text
-//!   reading ──complete head──▶ answering ──response in the buffer──▶ writing ──all taken──▶ reading
-//!                                  │ a request that ends the connection               │ the last response
-//!                                  └────────────────────▶ writing ──all taken──▶ lingering or closed
+//!   engine ──take(bytes)──▶ unread ──complete head──▶ answer ──▶ desk.out, tail ──outbound()──▶ engine
+//!          ──ended()─────▶         ◀──proceed()── once that is sent              ◀──sent(n)────
 //! ```
 //!
+//! # The contract with the engines
+//!
+//! A connection owns no descriptor and makes no system call: an engine moves the bytes. In one turn of its loop it may call
+//! [`Connection::take`] with what was received, [`Connection::ended`] when the client sent its last byte, and
+//! `heard` with what the relay had to say. After any of these it must, before it turns to another
+//! connection,
+//!
+//! 1. as long as [`Connection::outbound`] is not [`Outbound::Nothing`], send it and say how much was taken by
+//!    [`Connection::sent`]; or, when the kernel takes no more now, stop;
+//! 2. when nothing is left to send and [`Connection::has_more`] says so, call [`Connection::proceed`] and begin again,
+//!    or leave that to a later turn when this connection has had its share of this one;
+//! 3. call [`Connection::settle`], which keeps what was not sent, since [`Desk::out`] belongs to all, and winds the clock up;
+//! 4. do what [`Connection::step`] says.
+//!
 //! Responses leave in the order of their requests because a request is read only when everything owed so far is in
-//! the write buffer, and at most one body outside that buffer is owed at a time. The set is edge-triggered: every
-//! call of [`Connection::advance`] goes on until the kernel has nothing more to give or takes nothing more.
+//! `desk.out`, and at most one body outside it is owed at a time. So a connection that is idle, or whose small answers are
+//! taken at once, owns no memory but itself.
 
-use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
-use std::rc::Rc;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::Duration;
 
-use nix::libc::MSG_MORE;
-use nix::sys::socket::{MsgFlags, send};
-use sys::file::send_file;
+use bytes::Buf as _;
 use units::Timestamp;
 
+use crate::answer::{COPY_MAX, Piece, Reply, Tail, answer};
 use crate::date::{DateField, seconds};
-use crate::files::{Content, Files, Found, Page};
-use crate::request::{Body, Method, Parsed, Request, parse};
-use crate::response::{Fate, write_head, write_moved, write_refusal};
+use crate::files::{Content, Files, Page};
+use crate::request::{Parsed, Request, parse};
+use crate::response::{Fate, Status, write_refusal};
 use crate::spec::Limits;
+
+use incoming::Incoming;
+
+mod incoming;
 
 /// What a worker lends to the connection it is busy with.
 #[derive(Debug)]
@@ -34,49 +49,91 @@ pub(crate) struct Desk {
     pub(crate) date: DateField,
     pub(crate) limits: Limits,
     pub(crate) now: Timestamp,
-    /// Bytes as read. Longer than the longest head, so that a read always has room.
-    input: Box<[u8]>,
-    /// Responses to be sent with the next system call. Empty between connections.
-    output: Vec<u8>,
+    /// Heads and small bodies that the connection at hand has to send. Empty between connections.
+    pub(crate) out: Vec<u8>,
+    /// The same in TLS records.
+    pub(crate) sealed: Vec<u8>,
+    /// What a client said through TLS, while it is taken in.
+    pub(crate) plain: Vec<u8>,
+    /// What is about to be sealed.
+    pub(crate) chunk: Vec<u8>,
+    /// The server ends: answers are the last ones of their connections.
+    pub(crate) stopping: bool,
 }
 
 impl Desk {
     pub(crate) fn new(files: Files, limits: Limits, now: Timestamp) -> Self {
-        let limits = Limits { head_bytes: limits.head_bytes.min(INPUT_BYTES / 2), ..limits };
-        let output = Vec::with_capacity(OUTPUT_FULL + COPY_MAX);
-        Desk { files, date: DateField::new(now), limits, now, input: vec![0; INPUT_BYTES].into_boxed_slice(), output }
+        let limits = Limits { head_bytes: limits.head_bytes.min(HEAD_BYTES_MAX), ..limits };
+        let out = Vec::with_capacity(OUTPUT_FULL + COPY_MAX);
+        Desk {
+            files,
+            date: DateField::new(now),
+            limits,
+            now,
+            out,
+            sealed: Vec::new(),
+            plain: Vec::new(),
+            chunk: Vec::new(),
+            stopping: false,
+        }
     }
 }
 
-/// What the worker has to do next about a connection.
+/// What is to be sent next.
+#[derive(Debug)]
+pub(crate) enum Outbound<'a> {
+    /// Nothing now.
+    Nothing,
+    /// These bytes; `more`: others follow as soon as they are taken.
+    Bytes(&'a [u8], bool),
+    /// These, one after the other.
+    Both(&'a [u8], &'a [u8]),
+    /// First `front`, which may be empty, then a part of a file.
+    File { front: &'a [u8], file: &'a File, range: Range<u64> },
+}
+
+/// What is to be done about a connection once it has nothing to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Wait for a report that the client sent something.
-    Wait,
-    /// Wait also for a report that the kernel takes more.
-    Blocked,
-    /// Call again soon: it had its turn, and there is more.
-    Again,
-    /// Drop it.
+pub(crate) enum Step {
+    /// Receive, and send what is left if anything is.
+    Go,
+    /// Receive nothing for now: it has enough to answer, or waits for the relay.
+    Hold,
+    /// Say FIN, tell by [`Connection::finished`], and go on receiving: what comes is thrown away.
+    Finish,
+    /// Drop it: close(2).
     Close,
 }
 
 /// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: TcpStream,
-    /// Read, but not yet a complete request, or not yet its turn.
+    peer: SocketAddr,
+    /// Received, but not yet a complete request, or not yet its turn.
     unread: Vec<u8>,
-    /// Bytes of a request's body still to be passed over.
-    skip: u64,
-    /// Responses that the kernel did not take at once.
+    /// What the kernel did not take at once.
     unsent: Vec<u8>,
-    /// The body that follows them.
-    body: Option<Owed>,
+    /// The body that follows it.
+    tail: Option<Tail>,
+    /// The body of the last request that was read.
+    incoming: Incoming,
+    /// Bytes of it since the deadline was wound up; `None` while there is none.
+    body_taken: Option<u64>,
     phase: Phase,
+    /// Answering stopped because enough was owed; `unread` may hold complete requests.
+    held_up: bool,
+    /// The client sent its last byte.
+    ended: bool,
     /// A head has begun, and the deadline is that of its end. True from accept on: the first head is awaited no
     /// longer than the others.
     head_began: bool,
+    /// Something has been owed since the last time that nothing was, and so many bytes of it were taken since the
+    /// deadline was wound up.
+    owing: Option<u64>,
+    /// See [`Connection::owes_below`].
+    owes_below: bool,
+    /// When it was last accepted, answered or awaited.
+    spare_since: Timestamp,
     /// When patience ends.
     deadline: Timestamp,
 }
@@ -90,327 +147,369 @@ enum Phase {
     /// The same, but input may be left: closing at once would reset the connection and could destroy the response on
     /// its way (RFC 9112, section 9.6).
     EndingGently,
-    /// Sent everything and said so; reading away what still comes.
+    /// Sent everything and said so; throwing away what still comes.
     Lingering,
-}
-
-/// A body outside the write buffer.
-#[derive(Debug)]
-struct Owed {
-    page: Rc<Page>,
-    /// Bytes of it already taken by the kernel.
-    sent: u64,
-}
-
-/// Why answering stopped.
-enum Pause {
-    /// No complete request is left.
-    Input,
-    /// Enough is owed: send first.
-    Output,
-}
-
-/// Outcome of sending.
-enum Sent {
-    All,
-    /// The kernel takes no more now.
-    Blocked,
-    /// A big body had its turn.
-    Enough,
+    /// Of no use any more.
+    Over,
 }
 
 impl Connection {
-    /// Takes over an accepted, non-blocking stream.
-    pub(crate) fn new(stream: TcpStream, desk: &Desk) -> Self {
+    /// For a connection of `peer` that was just accepted.
+    pub(crate) fn new(peer: SocketAddr, desk: &Desk) -> Self {
         Connection {
-            stream,
+            peer,
             unread: Vec::new(),
-            skip: 0,
             unsent: Vec::new(),
-            body: None,
+            tail: None,
+            incoming: Incoming::Nothing,
+            body_taken: None,
             phase: Phase::Open,
+            held_up: false,
+            ended: false,
             head_began: true,
+            owing: None,
+            owes_below: false,
+            spare_since: desk.now,
             deadline: desk.now + desk.limits.head_time,
         }
     }
 
-    /// The moment after which the worker drops the connection.
-    pub(crate) fn deadline(&self) -> Timestamp {
-        self.deadline
+    /// Who is at the other end.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
-    /// Does all that can be done now. `hung_up`: the set reported that the peer sent its last byte, so a read that
-    /// is shorter than its buffer does not mean that nothing more will be reported.
-    pub(crate) fn advance(&mut self, desk: &mut Desk, hung_up: bool) -> Next {
-        let next = self.work(desk, hung_up).unwrap_or(Next::Close);
-        desk.output.clear();
-        next
-    }
-
-    fn work(&mut self, desk: &mut Desk, hung_up: bool) -> io::Result<Next> {
-        if self.phase == Phase::Lingering {
-            return self.drain(desk);
+    /// Takes in what was received, and answers what of it is complete.
+    pub(crate) fn take(&mut self, desk: &mut Desk, bytes: &[u8]) {
+        if self.phase != Phase::Open {
+            return;
         }
-        let mut start = 0;
-        let mut end = self.unread.len();
-        desk.input[..end].copy_from_slice(&self.unread);
-        self.unread.clear();
-        // What was read earlier is answered first.
-        let mut wants_input = end == 0;
-        let mut drained = false;
-        let owed_before = !self.unsent.is_empty() || self.body.is_some();
-        for turn in 0..TURNS {
-            let mut progress = turn > 0 || !owed_before;
-            match self.flush(desk, &mut progress)? {
-                Sent::All => {}
-                waiting => {
-                    self.unread.extend_from_slice(&desk.input[start..end]);
-                    if progress {
-                        self.deadline = desk.now + desk.limits.stall_time;
-                    }
-                    return Ok(if matches!(waiting, Sent::Enough) { Next::Again } else { Next::Blocked });
-                }
+        if self.unread.is_empty() {
+            // The usual case: parsed where it was received, and nothing is left.
+            let used = self.work(desk, bytes);
+            if used < bytes.len() {
+                self.unread.extend_from_slice(&bytes[used..]);
             }
-            if self.phase != Phase::Open {
-                return self.finish(desk);
-            }
-            if wants_input {
-                if drained {
-                    return Ok(self.rest(desk, start, end));
-                }
-                desk.input.copy_within(start..end, 0);
-                end -= start;
-                start = 0;
-                match self.stream.read(&mut desk.input[end..]) {
-                    // Half a request, or none: nothing is owed.
-                    Ok(0) => return Ok(Next::Close),
-                    Ok(got) => {
-                        // A read shorter than its buffer has emptied the socket (epoll(7)), so one that would only
-                        // say so is spared.
-                        drained = !hung_up && end + got < desk.input.len();
-                        end += got;
-                    }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(self.rest(desk, start, end)),
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            wants_input = matches!(self.answer(desk, &mut start, end), Pause::Input);
-        }
-        self.unread.extend_from_slice(&desk.input[start..end]);
-        self.stash(desk, 0);
-        Ok(Next::Again)
-    }
-
-    /// Nothing more can be done before the client sends more: keeps what it began.
-    fn rest(&mut self, desk: &Desk, start: usize, end: usize) -> Next {
-        if start == end && self.skip == 0 {
-            if !self.head_began {
-                self.deadline = desk.now + desk.limits.idle_time;
-            }
-            self.unread = Vec::new();
         } else {
-            if !self.head_began {
-                // The clock of a head starts with its first byte; further bytes do not wind it up again.
-                self.head_began = true;
-                self.deadline = desk.now + desk.limits.head_time;
-            }
-            self.unread.extend_from_slice(&desk.input[start..end]);
+            self.unread.extend_from_slice(bytes);
+            self.proceed(desk);
         }
-        Next::Wait
     }
 
-    /// Answers complete requests of `input[start..end]`, as many as the write buffer takes.
-    fn answer(&mut self, desk: &mut Desk, start: &mut usize, end: usize) -> Pause {
+    /// Lets go of all that was to be said: there is no way to say it.
+    pub(crate) fn abandon(&mut self, desk: &mut Desk) {
+        desk.out.clear();
+        self.unsent = Vec::new();
+        self.tail = None;
+        self.phase = Phase::EndingGently;
+    }
+
+    /// The client has sent its last byte.
+    pub(crate) fn ended(&mut self) {
+        self.ended = true;
+        if self.phase == Phase::Lingering {
+            self.phase = Phase::Over;
+        }
+    }
+
+    /// Nothing more can be sent or received, or what was announced cannot be sent: the connection is of no use.
+    pub(crate) fn broken(&mut self) {
+        self.phase = Phase::Over;
+        self.unsent = Vec::new();
+        self.tail = None;
+    }
+
+    /// Answers what was held up.
+    pub(crate) fn proceed(&mut self, desk: &mut Desk) {
+        let mut unread = std::mem::take(&mut self.unread);
+        let used = self.work(desk, &unread);
+        if used < unread.len() {
+            unread.drain(..used);
+            self.unread = unread;
+        }
+    }
+
+    /// Whether [`Connection::proceed`] has something to do once nothing is left to send.
+    pub(crate) fn has_more(&self) -> bool {
+        self.held_up
+    }
+
+    /// Answers complete requests at the beginning of `input`; returns how much of it was used up.
+    fn work(&mut self, desk: &mut Desk, input: &[u8]) -> usize {
+        let mut at = 0;
+        self.held_up = false;
         loop {
-            if self.phase != Phase::Open || self.body.is_some() || desk.output.len() >= OUTPUT_FULL {
-                return Pause::Output;
+            if self.phase != Phase::Open {
+                // What comes after the last request means nothing.
+                return input.len();
             }
-            let passed_over = usize::try_from(self.skip).unwrap_or(usize::MAX).min(end - *start);
-            *start += passed_over;
-            self.skip -= passed_over as u64;
-            if *start == end {
-                return Pause::Input;
+            if !self.incoming.is_nothing() && at < input.len() {
+                match self.incoming.read(&input[at..]) {
+                    Ok((used, content)) => {
+                        at += used;
+                        *self.body_taken.get_or_insert(0) += content.len() as u64;
+                    }
+                    Err(status) => self.refuse(desk, status),
+                }
+                continue;
             }
-            let Desk { files, date, limits, now, input, output } = &mut *desk;
-            match parse(&input[*start..end], limits.head_bytes) {
-                Parsed::Incomplete => return Pause::Input,
+            if at == input.len() {
+                return at;
+            }
+            if self.tail.is_some() || !self.unsent.is_empty() || desk.out.len() >= OUTPUT_FULL {
+                self.held_up = true;
+                return at;
+            }
+            match parse(&input[at..], &desk.limits) {
+                Parsed::Incomplete => return at,
                 Parsed::Complete(request) => {
-                    *start += request.length;
-                    self.respond(&request, files.find(request.path, seconds(*now)), date.line(), output);
-                    if self.phase == Phase::Ending && *start < end {
+                    at += request.length;
+                    self.respond(desk, &request);
+                    if self.phase == Phase::Ending && at < input.len() {
                         self.phase = Phase::EndingGently;
                     }
                 }
-                Parsed::Refused(status) => {
-                    write_refusal(output, status, date.line(), Fate::Closed, false);
-                    self.phase = Phase::EndingGently;
-                }
+                Parsed::Refused(status) => self.refuse(desk, status),
             }
         }
     }
 
-    fn respond(&mut self, request: &Request<'_>, found: Found, date: &[u8], output: &mut Vec<u8>) {
-        let fate = match (request.keep_alive, request.old) {
+    fn respond(&mut self, desk: &mut Desk, request: &Request<'_>) {
+        self.head_began = false;
+        match Incoming::new(request.body, desk.limits.body_bytes) {
+            Ok(incoming) => self.incoming = incoming,
+            Err(status) => return self.refuse(desk, status),
+        }
+        let has_body = !self.incoming.is_nothing();
+        // A client that holds its body back may drop it at the final answer or send it all the same: what follows would have
+        // two meanings (RFC 9110, section 10.1.1).
+        let keep = request.keep_alive && !request.expects_continue && !desk.stopping;
+        let fate = match (keep, request.old) {
             (true, false) => Fate::Kept,
             (true, true) => Fate::KeptOld,
             (false, _) => Fate::Closed,
         };
-        let has_body = match request.body {
-            Body::Bytes(bytes) => {
-                self.skip = bytes;
-                bytes > 0
-            }
-            Body::Unfollowed => true,
-        };
-        self.head_began = false;
-        if !request.keep_alive {
+        if !keep {
             self.phase = if has_body { Phase::EndingGently } else { Phase::Ending };
         }
-        match found {
-            Found::Nothing(status) => write_refusal(output, status, date, fate, request.method == Method::Head),
-            Found::Directory => write_moved(output, request.path, date, fate),
-            Found::Page(page) => {
-                write_head(output, &page.head, date, fate);
-                match &page.content {
-                    _ if request.method == Method::Head => {}
-                    // Copying a little is cheaper than a second element in the system call.
-                    Content::Held(bytes) if bytes.len() <= COPY_MAX => output.extend_from_slice(bytes),
-                    _ => self.body = Some(Owed { page, sent: 0 }),
+        let Reply { body, .. } =
+            answer(&mut desk.files, request, seconds(desk.now), desk.date.line(), fate, &mut desk.out);
+        self.tail = body;
+        self.skip_what_is_sent();
+    }
+
+    /// Answers what is no request, or none that is waited for.
+    fn refuse(&mut self, desk: &mut Desk, status: Status) {
+        write_refusal(&mut desk.out, status, desk.date.line(), Fate::Closed, false);
+        self.phase = Phase::EndingGently;
+    }
+
+    /// What is to be sent now.
+    pub(crate) fn outbound<'a>(&'a self, desk: &'a Desk) -> Outbound<'a> {
+        let front = if self.unsent.is_empty() { &desk.out[..] } else { &self.unsent[..] };
+        match &self.tail {
+            None | Some(Tail::Awaited(_)) if front.is_empty() => Outbound::Nothing,
+            None | Some(Tail::Awaited(_)) => Outbound::Bytes(front, false),
+            Some(Tail::Page(page, range)) => page_part(front, page, range),
+            Some(Tail::Pieces(pieces)) => match pieces.front() {
+                Some(Piece::Text(text)) => Outbound::Both(front, text),
+                Some(Piece::Page(page, range)) => page_part(front, page, range),
+                None => Outbound::Nothing,
+            },
+            Some(Tail::Stored(bytes)) => Outbound::Both(front, bytes),
+        }
+    }
+
+    /// The kernel has taken the first `count` bytes of what [`Connection::outbound`] offered.
+    pub(crate) fn sent(&mut self, desk: &mut Desk, count: usize) {
+        if let Some(taken) = &mut self.owing {
+            *taken += count as u64;
+        }
+        let front = if self.unsent.is_empty() { &mut desk.out } else { &mut self.unsent };
+        let of_front = count.min(front.len());
+        if of_front == front.len() {
+            front.clear();
+        } else {
+            front.drain(..of_front);
+        }
+        let rest = (count - of_front) as u64;
+        match &mut self.tail {
+            None => {}
+            Some(Tail::Page(_, range)) => range.start += rest,
+            Some(Tail::Pieces(pieces)) => match pieces.front_mut() {
+                // A rare piece of some hundred bytes, rarely cut.
+                Some(Piece::Text(text)) => *text = text[rest as usize..].into(),
+                Some(Piece::Page(_, range)) => range.start += rest,
+                None => {}
+            },
+            Some(Tail::Stored(bytes)) => bytes.advance(rest as usize),
+            Some(Tail::Awaited(_)) => {}
+        }
+        self.skip_what_is_sent();
+    }
+
+    /// Lets go of a tail, or of pieces of it, of which nothing is left.
+    fn skip_what_is_sent(&mut self) {
+        let over = match &mut self.tail {
+            None => false,
+            Some(Tail::Page(_, range)) => range.is_empty(),
+            Some(Tail::Pieces(pieces)) => {
+                while pieces.front().is_some_and(is_sent) {
+                    pieces.pop_front();
                 }
+                pieces.is_empty()
             }
+            Some(Tail::Stored(bytes)) => bytes.is_empty(),
+            Some(Tail::Awaited(_)) => false,
+        };
+        if over {
+            self.tail = None;
         }
     }
 
-    /// Sends what is owed: first what the kernel refused earlier, or else the write buffer, then the body.
-    /// Notes whether the kernel took anything.
-    fn flush(&mut self, desk: &mut Desk, progress: &mut bool) -> io::Result<Sent> {
-        let mut from_buffer = 0;
-        let mut allowance = TURN_BYTES;
-        loop {
-            let front = if self.unsent.is_empty() { &desk.output[from_buffer..] } else { &self.unsent };
-            let front_length = front.len();
-            let taken = match &self.body {
-                None if front.is_empty() => break,
-                None => taken((&self.stream).write(front))?,
-                Some(owed) => owed.send(&self.stream, front)?,
-            };
-            let Some(taken) = taken else {
-                self.stash(desk, from_buffer);
-                return Ok(Sent::Blocked);
-            };
-            *progress |= taken > 0;
-            let of_front = taken.min(front_length);
-            if self.unsent.is_empty() {
-                from_buffer += of_front;
-            } else if of_front == front_length {
-                self.unsent = Vec::new();
-            } else {
-                self.unsent.drain(..of_front);
-            }
-            if let Some(owed) = &mut self.body {
-                owed.sent += (taken - of_front) as u64;
-                if taken >= front_length && owed.sent == owed.page.content.length() {
-                    self.body = None;
-                }
-            }
-            allowance = allowance.saturating_sub(taken);
-            if allowance == 0 && self.body.is_some() {
-                self.stash(desk, from_buffer);
-                return Ok(Sent::Enough);
-            }
-        }
-        desk.output.clear();
-        Ok(Sent::All)
+    /// What [`Connection::sent`] was told was not taken after all: it goes first.
+    pub(crate) fn not_sent(&mut self, bytes: &[u8]) {
+        self.unsent.splice(..0, bytes.iter().copied());
     }
 
-    /// Keeps the unsent part of the worker's write buffer, which the next connection needs.
-    fn stash(&mut self, desk: &mut Desk, from: usize) {
-        if self.unsent.is_empty() {
-            self.unsent.extend_from_slice(&desk.output[from..]);
+    /// Ends this connection's turn: keeps what is still to be sent, and winds the clock up.
+    pub(crate) fn settle(&mut self, desk: &mut Desk) {
+        if !desk.out.is_empty() {
+            self.unsent.extend_from_slice(&desk.out);
+            desk.out.clear();
+        } else if self.unsent.is_empty() && self.unsent.capacity() > 0 {
+            self.unsent = Vec::new();
         }
-        desk.output.clear();
+        if self.phase == Phase::Lingering || self.phase == Phase::Over {
+            return;
+        }
+        if self.owes() {
+            // Wound up when something begins to be owed, and each time that enough of it was taken: a client that takes
+            // a byte now and then keeps its place no longer than one that takes none.
+            if self.owing.is_none_or(|taken| taken >= PROGRESS_BYTES) {
+                self.owing = Some(0);
+                self.deadline = desk.now + desk.limits.stall_time;
+            }
+            return;
+        }
+        let owed = self.owing.take().is_some();
+        if owed || !self.head_began {
+            self.spare_since = desk.now;
+        }
+        if !self.incoming.is_nothing() {
+            // As for what is owed: enough of a body must come within its time.
+            if owed || self.body_taken.is_none_or(|taken| taken >= BODY_PROGRESS_BYTES) {
+                self.body_taken = Some(0);
+                self.deadline = desk.now + desk.limits.body_time;
+            }
+            return;
+        }
+        self.body_taken = None;
+        if self.unread.is_empty() {
+            if !self.head_began {
+                self.deadline = desk.now + desk.limits.idle_time;
+            }
+        } else if !self.head_began || owed {
+            // The clock of a head starts with its first byte; further bytes do not wind it up again.
+            self.head_began = true;
+            self.deadline = desk.now + desk.limits.head_time;
+        }
     }
 
-    /// The last response is out.
-    fn finish(&mut self, desk: &mut Desk) -> io::Result<Next> {
-        if self.phase == Phase::Ending {
-            return Ok(Next::Close);
+    /// What to do now; asked when [`Connection::settle`] has been called.
+    pub(crate) fn step(&self) -> Step {
+        match self.phase {
+            Phase::Over => Step::Close,
+            _ if self.owes() => if self.unread.len() < UNREAD_MAX { Step::Go } else { Step::Hold },
+            Phase::Ending => Step::Close,
+            Phase::EndingGently => Step::Finish,
+            Phase::Open if self.held_up => Step::Hold,
+            // Half a request, or none: nothing is owed.
+            Phase::Open if self.ended => Step::Close,
+            Phase::Open | Phase::Lingering => Step::Go,
         }
-        self.stream.shutdown(Shutdown::Write)?;
-        self.phase = Phase::Lingering;
+    }
+
+    /// FIN has been said, as [`Step::Finish`] asked.
+    pub(crate) fn finished(&mut self, desk: &Desk) {
+        self.phase = if self.ended { Phase::Over } else { Phase::Lingering };
         self.deadline = desk.now + LINGER;
-        self.drain(desk)
     }
 
-    /// Reads away what a client still sends after the last response.
-    fn drain(&mut self, desk: &mut Desk) -> io::Result<Next> {
-        for _ in 0..TURNS {
-            match self.stream.read(&mut desk.input) {
-                Ok(0) => return Ok(Next::Close),
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Next::Wait),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+    /// When patience ends.
+    pub(crate) fn deadline(&self) -> Timestamp {
+        self.deadline
+    }
+
+    /// Patience has ended, unless the deadline has moved meanwhile: what is left to say is in `desk.out`.
+    pub(crate) fn late(&mut self, desk: &mut Desk) {
+        if desk.now < self.deadline {
+            return;
         }
-        Ok(Next::Again)
-    }
-}
-
-impl AsFd for Connection {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-}
-
-impl Owed {
-    /// Sends `front` and as much of the body as one system call takes.
-    fn send(&self, stream: &TcpStream, front: &[u8]) -> io::Result<Option<usize>> {
-        match &self.page.content {
-            Content::Held(bytes) => {
-                let rest = &bytes[self.sent as usize..];
-                taken((&*stream).write_vectored(&[IoSlice::new(front), IoSlice::new(rest)]))
-            }
-            // MSG_MORE: the head waits for the first bytes of the file instead of travelling alone.
-            Content::Stored(_, length) if !front.is_empty() => {
-                let more = if *length > self.sent { MSG_MORE } else { 0 };
-                let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::from_bits_retain(more);
-                taken(send(stream.as_raw_fd(), front, flags).map_err(io::Error::from))
-            }
-            Content::Stored(file, length) => {
-                let count = (length - self.sent).min(TURN_BYTES as u64) as usize;
-                match send_file(stream.as_fd(), file.as_fd(), self.sent, count)? {
-                    // The file was cut short after its length was announced: only breaking off tells the client.
-                    Some(0) => Err(ErrorKind::UnexpectedEof.into()),
-                    other => Ok(other),
-                }
-            }
+        // RFC 9110, section 15.5.9. A client that never began has nothing to be told.
+        if self.phase == Phase::Open && !self.owes() && self.head_began && !self.unread.is_empty() {
+            self.refuse(desk, Status::RequestTimeout);
+        } else if self.phase == Phase::Open && !self.owes() {
+            self.phase = Phase::Ending;
+        } else {
+            self.broken();
         }
     }
-}
 
-/// `None` when the kernel takes nothing now.
-fn taken(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
-    match outcome {
-        Ok(0) => Err(ErrorKind::WriteZero.into()),
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Some(0)),
-        Err(error) => Err(error),
+    /// The server ends: this connection ends with the answer it is busy with.
+    pub(crate) fn stop(&mut self) {
+        match self.phase {
+            Phase::Open if !self.owes() => self.phase = Phase::Ending,
+            Phase::Open => self.phase = Phase::EndingGently,
+            _ => {}
+        }
+    }
+
+    /// Since when it could be dropped to make room for another: no answer is under way.
+    pub(crate) fn spare_since(&self) -> Option<Timestamp> {
+        (!self.owes()).then_some(self.spare_since)
+    }
+
+    /// Whether everything that there was to say has been handed over, and nothing follows.
+    pub(crate) fn says_no_more(&self) -> bool {
+        let ends = matches!(self.phase, Phase::Ending | Phase::EndingGently);
+        !self.owes() && (ends || (self.phase == Phase::Open && self.ended && !self.held_up))
+    }
+
+    /// What was handed over is still to be sent by whoever stands between this and the engine.
+    pub(crate) fn owes_below(&mut self, owes: bool) {
+        self.owes_below = owes;
+    }
+
+    fn owes(&self) -> bool {
+        self.owes_below || !self.unsent.is_empty() || self.tail.is_some()
     }
 }
 
-/// Room for one read: a burst of pipelined requests in one system call.
-const INPUT_BYTES: usize = 64 << 10;
+fn is_sent(piece: &Piece) -> bool {
+    match piece {
+        Piece::Text(text) => text.is_empty(),
+        Piece::Page(_, range) => range.is_empty(),
+    }
+}
+
+fn page_part<'a>(front: &'a [u8], page: &'a Page, range: &Range<u64>) -> Outbound<'a> {
+    match &page.content {
+        Content::Held(bytes) => Outbound::Both(front, &bytes[range.start as usize..range.end as usize]),
+        Content::Stored(file, _) => Outbound::File { front, file, range: range.clone() },
+    }
+}
+
+/// Heads may be this long: one more receive always makes progress.
+const HEAD_BYTES_MAX: usize = 32 << 10;
 /// Responses collected before they are sent: enough to make a system call worth it, little enough to stay in the
-/// processor's cache.
-const OUTPUT_FULL: usize = 64 << 10;
-/// Bodies up to this size are copied behind their head.
-const COPY_MAX: usize = 16 << 10;
-/// Rounds of reading or answering before other connections have their turn.
-const TURNS: usize = 64;
-/// Bytes of bodies before other connections have their turn.
-const TURN_BYTES: usize = 1 << 20;
+/// processor's cache, and what a client that takes nothing can make the server keep.
+const OUTPUT_FULL: usize = 32 << 10;
+/// Requests that wait for their turn, beyond which no more is received.
+const UNREAD_MAX: usize = 16 << 10;
+/// A client must take so much within the stall time: 273 bytes a second with the default of a minute.
+const PROGRESS_BYTES: u64 = 16 << 10;
+/// The same for the body of a request, which may be a form of a few bytes on a bad line: 17 bytes a second.
+const BODY_PROGRESS_BYTES: u64 = 1 << 10;
 /// How long a client may take to notice that the connection has ended. Its own data is not wanted.
 const LINGER: Duration = Duration::from_secs(2);

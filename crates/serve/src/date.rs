@@ -63,7 +63,7 @@ pub(crate) fn http_date(at: SystemTime) -> [u8; 29] {
 
 /// Year, month and day of a day count since 1970. Years are counted from March, so that a leap day comes last in its
 /// year, and in eras of 400 years, after which the calendar repeats.
-fn civil(days: u64) -> (u64, u64, u64) {
+pub(crate) fn civil(days: u64) -> (u64, u64, u64) {
     let since_0000_03_01 = days + 719_468;
     let era = since_0000_03_01 / DAYS_PER_ERA;
     let day_of_era = since_0000_03_01 % DAYS_PER_ERA;

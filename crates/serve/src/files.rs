@@ -1,31 +1,47 @@
 //! The files of one directory: small ones in memory, large ones open and ready to be sent.
 //!
+//! ```text
+//!   path as sent ──one hash──▶ slot ──checked this second──▶ Page                      (no system call, no allocation)
+//!                                └──otherwise──▶ openat2, fstat: same stamp? ──no──▶ files/page.rs reads it anew
+//! ```
+//!
 //! A page is looked up by the path as the client wrote it, so that a hit costs one hash and no decoding. At most once
-//! a second it is compared with the file's identity, size and time; when they differ it is read anew.
+//! a second it is compared with the file's identity, size and times; when they differ, or are too young to tell, it is
+//! read anew. So what is sent is at most one second old. What does not exist is not remembered.
 
-use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
-use std::fs::{File, Metadata};
-use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+mod page;
+
+use std::collections::VecDeque;
+use std::fs::Metadata;
+use std::hash::BuildHasher as _;
+use std::io;
 use std::rc::Rc;
-use std::time::SystemTime;
 
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 use nix::libc::{EACCES, EINVAL, ELOOP, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOMEM, ENOTDIR, EPERM, EXDEV};
 use sys::file::Root;
 
-use crate::date::http_date;
-use crate::media::content_type;
-use crate::response::{Status, prepare_ok};
-use crate::target::file_path;
+pub(crate) use page::{Coding, Content, Page};
+
+use crate::response::Status;
+use crate::spec::FileRules;
+use crate::target::{file_path, is_hidden};
+use page::Stamp;
 
 /// The directory and what of it is at hand.
 #[derive(Debug)]
 pub(crate) struct Files {
     root: Root,
-    pages: HashMap<Rc<[u8]>, Rc<Page>>,
-    /// Keys of `pages`, oldest first: what to forget when there is too much.
-    order: VecDeque<Rc<[u8]>>,
+    rules: FileRules,
+    /// Places in `slots`, by the hash of their key. The hash has a random key: paths that all collide cannot be
+    /// prepared without knowing it, and the table is bounded.
+    table: HashTable<u32>,
+    hasher: RandomState,
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    /// The slots of pages that hold open files, and of all others: each a clock whose hand is the front.
+    clocks: [VecDeque<u32>; 2],
     held_bytes: usize,
     open_files: usize,
     /// Decoded path of the lookup under way.
@@ -43,42 +59,28 @@ pub(crate) enum Found {
     Nothing(Status),
 }
 
-/// A file ready to be sent.
+/// A page and when it was last compared with its file.
 #[derive(Debug)]
-pub(crate) struct Page {
-    /// As [`prepare_ok`] made it.
-    pub(crate) head: Box<[u8]>,
-    pub(crate) content: Content,
-    stamp: Stamp,
-    checked_at_s: Cell<u64>,
-}
-
-/// Where a page's bytes are.
-#[derive(Debug)]
-pub(crate) enum Content {
-    /// In memory.
-    Held(Box<[u8]>),
-    /// In a file, this many, to be sent by the kernel.
-    Stored(File, u64),
-}
-
-/// What identifies a version of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    length: u64,
-    modified_s: i64,
-    modified_ns: i64,
+struct Slot {
+    key: Box<[u8]>,
+    hash: u64,
+    page: Rc<Page>,
+    checked_at_s: u64,
+    /// Asked for since the clock's hand last came by.
+    used: bool,
 }
 
 impl Files {
     /// Nothing at hand yet.
-    pub(crate) fn new(root: Root) -> Self {
+    pub(crate) fn new(root: Root, rules: FileRules) -> Self {
         Files {
             root,
-            pages: HashMap::new(),
-            order: VecDeque::new(),
+            rules,
+            table: HashTable::new(),
+            hasher: RandomState::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            clocks: [VecDeque::new(), VecDeque::new()],
             held_bytes: 0,
             open_files: 0,
             path: Vec::with_capacity(256),
@@ -87,121 +89,181 @@ impl Files {
 
     /// Looks up the path of a request. `now_s` counts seconds of any one clock.
     pub(crate) fn find(&mut self, path: &[u8], now_s: u64) -> Found {
-        if let Some(page) = self.pages.get(path)
-            && page.checked_at_s.get() == now_s
+        let hash = self.hasher.hash_one(path);
+        let at = self.position(hash, path);
+        if let Some(at) = at
+            && let Some(slot) = &mut self.slots[at as usize]
+            && slot.checked_at_s == now_s
         {
-            return Found::Page(Rc::clone(page));
+            slot.used = true;
+            return Found::Page(Rc::clone(&slot.page));
         }
-        self.check(path, now_s)
+        self.check(path, hash, at, now_s)
+    }
+
+    /// Bytes of memory that the pages at hand take, and how many files they hold open.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.held_bytes, self.open_files)
+    }
+
+    fn position(&self, hash: u64, path: &[u8]) -> Option<u32> {
+        let slot = |at: &&u32| self.slots[**at as usize].as_ref().is_some_and(|slot| *slot.key == *path);
+        self.table.find(hash, |at| slot(&at)).copied()
     }
 
     /// The slow way: asks the file system.
-    fn check(&mut self, path: &[u8], now_s: u64) -> Found {
+    fn check(&mut self, path: &[u8], hash: u64, at: Option<u32>, now_s: u64) -> Found {
         if let Err(status) = file_path(path, &mut self.path) {
             return Found::Nothing(status);
         }
-        if let Some(page) = self.pages.get(path) {
-            let unchanged = match self.root.metadata(&self.path) {
-                Ok(now) => Stamp::of(&now) == page.stamp,
-                // A shortage of descriptors says nothing about the file.
-                Err(error) => refusal(&error) == Status::Unavailable,
-            };
-            if unchanged {
-                page.checked_at_s.set(now_s);
-                return Found::Page(Rc::clone(page));
+        if !self.rules.hidden && is_hidden(&self.path) {
+            return Found::Nothing(Status::NotFound);
+        }
+        if let Some(at) = at {
+            if let Some(page) = self.unchanged(at) {
+                self.slots[at as usize].iter_mut().for_each(|slot| {
+                    slot.checked_at_s = now_s;
+                    slot.used = true;
+                });
+                return Found::Page(page);
             }
-            self.forget(path);
+            self.forget(at);
         }
-        match self.load(now_s) {
-            Ok(Some(page)) => {
-                let page = Rc::new(page);
-                self.remember(path, Rc::clone(&page));
-                Found::Page(page)
+        let asked = self.path.len();
+        let is_open_end = self.path.is_empty() || self.path.ends_with(b"/");
+        let names = if is_open_end { self.rules.index.len() } else { 1 };
+        for name in 0..names {
+            self.path.truncate(asked);
+            if is_open_end {
+                self.path.extend_from_slice(self.rules.index[name].as_bytes());
             }
-            Ok(None) if path.ends_with(b"/") => Found::Nothing(Status::NotFound),
-            Ok(None) => Found::Directory,
-            Err(status) => Found::Nothing(status),
-        }
-    }
-
-    /// Opens `self.path`; `None` if it is a directory.
-    fn load(&self, now_s: u64) -> Result<Option<Page>, Status> {
-        let mut file = self.root.open_file(&self.path).map_err(|error| refusal(&error))?;
-        let metadata = file.metadata().map_err(|error| refusal(&error))?;
-        if metadata.is_dir() {
-            return Ok(None);
-        }
-        if !metadata.is_file() {
-            return Err(Status::NotFound);
-        }
-        let mut content = None;
-        if metadata.len() <= HELD_MAX {
-            // One byte more than fits, to notice a file that grew since; its length is what was read.
-            let mut bytes = Vec::with_capacity(metadata.len() as usize + 1);
-            (&mut file).take(HELD_MAX + 1).read_to_end(&mut bytes).map_err(|error| refusal(&error))?;
-            if bytes.len() as u64 <= HELD_MAX {
-                content = Some(Content::Held(bytes.into_boxed_slice()));
+            match Page::load(&self.root, &mut self.path, self.rules.precompressed) {
+                Ok(Some(page)) => {
+                    let page = Rc::new(page);
+                    self.remember(path, hash, Rc::clone(&page), now_s);
+                    return Found::Page(page);
+                }
+                Ok(None) if !is_open_end => return Found::Directory,
+                Ok(None) | Err(Status::NotFound) => {}
+                Err(status) => return Found::Nothing(status),
             }
         }
-        let content = content.unwrap_or_else(|| Content::Stored(file, metadata.len()));
-        let modified = http_date(metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH));
-        Ok(Some(Page {
-            head: prepare_ok(content_type(&self.path), content.length(), &modified),
-            content,
-            stamp: Stamp::of(&metadata),
-            checked_at_s: Cell::new(now_s),
-        }))
+        Found::Nothing(Status::NotFound)
     }
 
-    fn remember(&mut self, path: &[u8], page: Rc<Page>) {
-        let key: Rc<[u8]> = path.into();
-        self.count(&page.content, true);
-        self.order.push_back(Rc::clone(&key));
-        self.pages.insert(key, page);
-        while self.pages.len() > PAGES_MAX || self.held_bytes > HELD_TOTAL_MAX || self.open_files > OPEN_MAX {
-            let Some(oldest) = self.order.pop_front() else { break };
-            if let Some(page) = self.pages.remove(&oldest) {
-                self.count(&page.content, false);
+    /// The page at `at` if it is still what `self.path` leads to.
+    fn unchanged(&mut self, at: u32) -> Option<Rc<Page>> {
+        let page = Rc::clone(&self.slots[at as usize].as_ref()?.page);
+        let asked = self.path.len();
+        let mut found = None;
+        if self.path.is_empty() || self.path.ends_with(b"/") {
+            for name in &self.rules.index {
+                self.path.truncate(asked);
+                self.path.extend_from_slice(name.as_bytes());
+                // The first name that is there counts, also if it came later.
+                found = stamp(self.root.metadata(&self.path), &page);
+                if found.is_some() {
+                    break;
+                }
             }
+        } else {
+            found = stamp(self.root.metadata(&self.path), &page);
         }
+        let same = found == Some(true) && page.variants_are_unchanged(&self.root, &mut self.path);
+        self.path.truncate(asked);
+        same.then_some(page)
     }
 
-    fn forget(&mut self, path: &[u8]) {
-        if let Some(page) = self.pages.remove(path) {
-            self.count(&page.content, false);
-            self.order.retain(|key| &**key != path);
-        }
-    }
-
-    fn count(&mut self, content: &Content, more: bool) {
-        let (total, amount) = match content {
-            Content::Held(bytes) => (&mut self.held_bytes, bytes.len()),
-            Content::Stored(..) => (&mut self.open_files, 1),
+    fn remember(&mut self, path: &[u8], hash: u64, page: Rc<Page>, now_s: u64) {
+        let clock = clock_of(&page);
+        self.count(&page, path.len(), true);
+        let slot = Slot { key: path.into(), hash, page, checked_at_s: now_s, used: false };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.slots[at as usize] = Some(slot);
+                at
+            }
+            None => {
+                self.slots.push(Some(slot));
+                (self.slots.len() - 1) as u32
+            }
         };
-        *total = if more { *total + amount } else { *total - amount };
+        let slots = &self.slots;
+        self.table.insert_unique(hash, at, |&at| slots[at as usize].as_ref().map_or(0, |slot| slot.hash));
+        self.clocks[clock].push_back(at);
+        while self.open_files > OPEN_MAX && self.evict(OPEN) {}
+        // What is in memory goes first; where open files alone fill the memory with their heads, they do.
+        while self.held_bytes > HELD_TOTAL_MAX && (self.evict(HELD) || self.evict(OPEN)) {}
     }
-}
 
-impl Content {
-    /// Bytes.
-    pub(crate) fn length(&self) -> u64 {
-        match self {
-            Content::Held(bytes) => bytes.len() as u64,
-            Content::Stored(_, length) => *length,
+    /// Second chance: the front of the clock goes, unless it was used since it last was the front. A page asked for
+    /// only once so goes before those that are asked for again and again. False if there is nothing to go.
+    fn evict(&mut self, clock: usize) -> bool {
+        while let Some(at) = self.clocks[clock].pop_front() {
+            match &mut self.slots[at as usize] {
+                Some(slot) if slot.used => {
+                    slot.used = false;
+                    self.clocks[clock].push_back(at);
+                }
+                Some(_) => {
+                    self.forget(at);
+                    self.free.push(at);
+                    return true;
+                }
+                // Forgotten earlier: only now may the place be used again.
+                None => self.free.push(at),
+            }
+        }
+        false
+    }
+
+    /// Empties a slot. Its place in the clock stays until the hand comes by, or too many such places are there.
+    fn forget(&mut self, at: u32) {
+        let Some(slot) = self.slots[at as usize].take() else { return };
+        if let Ok(entry) = self.table.find_entry(slot.hash, |&other| other == at) {
+            entry.remove();
+        }
+        self.count(&slot.page, slot.key.len(), false);
+        let clock = clock_of(&slot.page);
+        let (slots, free) = (&self.slots, &mut self.free);
+        if self.clocks[clock].len() > 2 * self.table.len() + EMPTY_PLACES_MAX {
+            self.clocks[clock].retain(|&other| {
+                let stays = slots[other as usize].is_some();
+                if !stays && other != at {
+                    free.push(other);
+                }
+                stays || other == at
+            });
+        }
+    }
+
+    fn count(&mut self, page: &Page, key: usize, more: bool) {
+        let (bytes, files) = page.weight();
+        let bytes = bytes + key + SLOT_BYTES;
+        if more {
+            self.held_bytes += bytes;
+            self.open_files += files;
+        } else {
+            self.held_bytes -= bytes;
+            self.open_files -= files;
         }
     }
 }
 
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Stamp {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            length: metadata.len(),
-            modified_s: metadata.mtime(),
-            modified_ns: metadata.mtime_nsec(),
-        }
+/// Whether `metadata` is of the version that `page` holds; `None` if nothing is there.
+fn stamp(metadata: io::Result<Metadata>, page: &Page) -> Option<bool> {
+    match metadata {
+        Ok(now) => Some(page.is_of(&Stamp::of(&now))),
+        // A shortage of descriptors says nothing about the file.
+        Err(error) => match refusal(&error) {
+            Status::NotFound => None,
+            status => Some(status == Status::Unavailable && !page.is_young()),
+        },
     }
+}
+
+fn clock_of(page: &Page) -> usize {
+    if page.weight().1 > 0 { OPEN } else { HELD }
 }
 
 /// What a client is told when a file cannot be opened or read.
@@ -214,89 +276,20 @@ fn refusal(error: &io::Error) -> Status {
     }
 }
 
+/// Indexes of `clocks`.
+const OPEN: usize = 0;
+const HELD: usize = 1;
 /// Files up to this size are copied into memory; above it, sendfile costs less than the copy it saves.
-const HELD_MAX: u64 = 64 << 10;
-/// All files in memory of one worker.
+pub(crate) const HELD_MAX: u64 = 64 << 10;
+/// All pages of one worker, with their heads and keys: several paths may lead to one file, so this also bounds what
+/// odd spellings can cost.
 const HELD_TOTAL_MAX: usize = 64 << 20;
-/// Paths remembered; several may lead to one file, so this also bounds what odd spellings can cost.
-const PAGES_MAX: usize = 4096;
 /// Files held open by one worker. Responses under way keep theirs a little longer.
-pub(crate) const OPEN_MAX: usize = 64;
+pub(crate) const OPEN_MAX: usize = 128;
+/// What a page costs besides its bytes: slot, table, clock, the allocator's own.
+const SLOT_BYTES: usize = 256;
+/// Empty places of a clock that are not worth cleaning up.
+const EMPTY_PLACES_MAX: usize = 64;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    fn files() -> (tempfile::TempDir, Files) {
-        let directory = tempfile::tempdir().unwrap();
-        let files = Files::new(Root::open(directory.path()).unwrap());
-        (directory, files)
-    }
-
-    fn text(found: Found) -> String {
-        match found {
-            Found::Page(page) => match &page.content {
-                Content::Held(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-                Content::Stored(_, length) => format!("{length} bytes stored"),
-            },
-            Found::Directory => "directory".to_owned(),
-            Found::Nothing(status) => status.line().to_owned(),
-        }
-    }
-
-    #[test]
-    fn a_change_is_seen_in_the_next_second_and_not_before() {
-        let (directory, mut files) = files();
-        let path = directory.path().join("a");
-        fs::write(&path, "one").unwrap();
-        assert_eq!(text(files.find(b"/a", 1)), "one");
-        fs::write(&path, "three").unwrap();
-        assert_eq!(text(files.find(b"/a", 1)), "one");
-        assert_eq!(text(files.find(b"/a", 2)), "three");
-        fs::remove_file(&path).unwrap();
-        assert_eq!(text(files.find(b"/a", 3)), "404 Not Found");
-        assert!(files.pages.is_empty() && files.order.is_empty() && files.held_bytes == 0);
-        fs::write(&path, "four").unwrap();
-        assert_eq!(text(files.find(b"/a", 3)), "four");
-    }
-
-    #[test]
-    fn the_size_that_is_held_is_a_boundary() {
-        let (directory, mut files) = files();
-        fs::write(directory.path().join("fits"), vec![b'x'; HELD_MAX as usize]).unwrap();
-        fs::write(directory.path().join("not"), vec![b'x'; HELD_MAX as usize + 1]).unwrap();
-        assert_eq!(text(files.find(b"/fits", 1)).len(), HELD_MAX as usize);
-        assert_eq!(text(files.find(b"/not", 1)), format!("{} bytes stored", HELD_MAX + 1));
-        assert_eq!((files.held_bytes, files.open_files), (HELD_MAX as usize, 1));
-    }
-
-    #[test]
-    fn the_oldest_are_forgotten() {
-        let (directory, mut files) = files();
-        for name in 0..=OPEN_MAX {
-            fs::write(directory.path().join(name.to_string()), vec![0; HELD_MAX as usize + 1]).unwrap();
-            files.find(format!("/{name}").as_bytes(), 1);
-        }
-        assert_eq!(files.open_files, OPEN_MAX);
-        assert!(!files.pages.contains_key(b"/0".as_slice()) && files.pages.contains_key(b"/1".as_slice()));
-        fs::write(directory.path().join("small"), "x").unwrap();
-        for spelling in 0..PAGES_MAX + 10 {
-            files.find(format!("{}small", "/".repeat(spelling % 3000 + 1)).as_bytes(), 2);
-        }
-        assert!(files.pages.len() <= PAGES_MAX && files.order.len() == files.pages.len());
-    }
-
-    #[test]
-    fn directories_and_what_is_no_file() {
-        let (directory, mut files) = files();
-        fs::create_dir_all(directory.path().join("d/index.html")).unwrap();
-        fs::write(directory.path().join("f"), "x").unwrap();
-        nix::unistd::mkfifo(&directory.path().join("pipe"), nix::sys::stat::Mode::S_IRUSR).unwrap();
-        assert_eq!(text(files.find(b"/d", 1)), "directory");
-        assert_eq!(text(files.find(b"/d/", 1)), "404 Not Found");
-        assert_eq!(text(files.find(b"/f/", 1)), "404 Not Found");
-        assert_eq!(text(files.find(b"/pipe", 1)), "404 Not Found");
-        assert_eq!(text(files.find(b"/../x", 1)), "404 Not Found");
-    }
-}
+mod tests;

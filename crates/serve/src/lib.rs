@@ -14,23 +14,38 @@
 //! Read `connection.rs` first: it is one connection from accept to close.
 #![forbid(unsafe_code)]
 
+mod answer;
+mod cache;
 mod connection;
 mod date;
+mod engine;
+mod figures;
 mod files;
+mod journal;
+mod link;
 mod listen;
 mod max;
 mod media;
+mod phrase;
 mod request;
 mod response;
+mod sniff;
 mod spec;
+mod status;
 mod target;
-mod worker;
+mod tls;
 
 #[cfg(test)]
 mod tests;
 
-pub use max::{BODY_BYTES_MAX, Engine, MaxSpec, serve_max};
-pub use spec::{Limits, ServeError, ServeSpec};
+pub use cache::{CacheSpec, Outcome, Reason};
+pub use engine::Engine;
+pub use figures::{Figures, Kind, Refusal, Total};
+pub use journal::{Log, LogError, LogFormat, LogSpec, LogSummary, LogTarget};
+pub use max::{BODY_BYTES_MAX, MaxSpec, serve_max};
+pub use spec::{FileRules, Limits, ServeError, ServeSpec};
+pub use status::StatusSpec;
+pub use tls::{Tls, TlsError};
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -38,13 +53,17 @@ use std::thread;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use sys::clock::Clock;
 
+use crate::connection::Desk;
+use crate::engine::Ground;
+use crate::engine::callers::Callers;
 use crate::files::Files;
 use crate::spec::system;
-use crate::worker::Worker;
 
-/// Serves until `stop` becomes readable (it is never read, so an eventfd, a signalfd or a pipe's end all do), then
-/// closes every connection and returns.
+/// Serves until `stop` becomes readable (it is never read, so an eventfd, a signalfd or a pipe's end all do). Then it
+/// takes no more connections, closes those that are idle, finishes what it is busy with for at most
+/// [`Limits::stop_time`], and returns. An eventfd that is written once more meanwhile ends it at once.
 ///
 /// `on_listening` is called once with the bound address (of interest when the port asked for was 0), before the
 /// first accept. The soft limit on descriptors of this process is raised to the hard one.
@@ -53,16 +72,24 @@ use crate::worker::Worker;
 /// The root cannot be opened, the address cannot be bound, or a system call that never should fail did.
 pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
     let threads = spec.threads.max(1);
-    let cap = connections_per_worker(threads)?;
+    let most = connections_per_worker(threads)?;
+    let cap = spec.limits.connections.map_or(most, |all| all.div_ceil(threads).clamp(1, most));
+    let each_max = spec.limits.connections_per_address.unwrap_or((cap * threads).div_ceil(4) * 3);
+    let callers = Callers::new(each_max.max(1));
     let listener = listen::bind(spec.listen, false)?;
     let bound = listener.local_addr().map_err(system("getsockname"))?;
     let mut roots = Vec::with_capacity(threads);
     for _ in 0..threads {
         roots.push(spec::open_root(&spec.root)?);
     }
+    let clock = Clock::start();
     on_listening(bound);
-    on_threads(roots, stop, |root, stops| {
-        Worker::new(Files::new(root), &listener, stops, &spec.limits, cap).and_then(Worker::run)
+    on_threads(roots, stop, |root, [stop, failed]| {
+        let desk = Desk::new(Files::new(root, spec.files.clone()), spec.limits.clone(), clock.now());
+        let tls = spec.tls.as_ref();
+        let ground =
+            Ground { listener: &listener, stop, failed, tls, limits: &spec.limits, callers: &callers, cap, clock };
+        engine::run(spec.engine, ground, desk)
     })
 }
 

@@ -16,30 +16,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use crate::engine::Engine;
 use crate::spec::{ServeError, system};
-
-/// How [`serve_max`] talks to the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Engine {
-    /// io_uring where the kernel has it, epoll otherwise.
-    #[default]
-    Auto,
-    /// io_uring.
-    Uring,
-    /// epoll.
-    Epoll,
-}
-
-impl Engine {
-    /// As on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Engine::Auto => "auto",
-            Engine::Uring => "io_uring",
-            Engine::Epoll => "epoll",
-        }
-    }
-}
 
 /// What to answer, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,59 +1,112 @@
 //! Content types by file name extension.
 
-/// The media type for a path; `application/octet-stream` for what is not known, so that a browser saves it rather
-/// than guesses. Case does not matter.
-pub(crate) fn content_type(path: &[u8]) -> &'static str {
+/// The media type for a path by its extension, any case; `None` for what is not known.
+pub(crate) fn content_type(path: &[u8]) -> Option<&'static str> {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    let Some(dot) = name.iter().rposition(|&byte| byte == b'.') else { return UNKNOWN };
+    let dot = name.iter().rposition(|&byte| byte == b'.')?;
     let extension = &name[dot + 1..];
-    TYPES.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known.as_bytes())).map_or(UNKNOWN, |(_, kind)| kind)
+    TYPES.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known.as_bytes())).map(|(_, kind)| *kind)
 }
 
-const UNKNOWN: &str = "application/octet-stream";
+/// Whether files of this type shrink when they are compressed, so that looking for a compressed twin is worth it.
+pub(crate) fn is_compressible(kind: &str) -> bool {
+    let packed = ["image/", "audio/", "video/", "font/woff", "application/zip", "application/gzip", "application/zstd"];
+    kind == "image/svg+xml" || kind == "image/vnd.microsoft.icon" || !packed.iter().any(|start| kind.starts_with(start))
+}
+
+/// For what neither name nor content tell: a browser saves it rather than guesses.
+pub(crate) const UNKNOWN: &str = "application/octet-stream";
 
 /// What test sites and static exports hold; from the IANA registry.
 const TYPES: &[(&str, &str)] = &[
     ("html", "text/html; charset=utf-8"),
     ("htm", "text/html; charset=utf-8"),
+    ("xhtml", "application/xhtml+xml"),
     ("css", "text/css; charset=utf-8"),
     ("js", "text/javascript; charset=utf-8"),
     ("mjs", "text/javascript; charset=utf-8"),
     ("json", "application/json"),
     ("map", "application/json"),
+    ("webmanifest", "application/manifest+json"),
+    ("jsonld", "application/ld+json"),
+    ("geojson", "application/geo+json"),
     ("txt", "text/plain; charset=utf-8"),
+    ("log", "text/plain; charset=utf-8"),
     ("md", "text/markdown; charset=utf-8"),
     ("csv", "text/csv; charset=utf-8"),
+    ("ics", "text/calendar; charset=utf-8"),
+    ("vtt", "text/vtt; charset=utf-8"),
     ("xml", "application/xml"),
+    ("rss", "application/rss+xml"),
+    ("atom", "application/atom+xml"),
     ("svg", "image/svg+xml"),
     ("png", "image/png"),
+    ("apng", "image/apng"),
     ("jpg", "image/jpeg"),
     ("jpeg", "image/jpeg"),
     ("gif", "image/gif"),
     ("webp", "image/webp"),
     ("avif", "image/avif"),
+    ("bmp", "image/bmp"),
+    ("tif", "image/tiff"),
+    ("tiff", "image/tiff"),
     ("ico", "image/vnd.microsoft.icon"),
     ("woff", "font/woff"),
     ("woff2", "font/woff2"),
     ("ttf", "font/ttf"),
+    ("otf", "font/otf"),
     ("mp3", "audio/mpeg"),
+    ("m4a", "audio/mp4"),
+    ("ogg", "audio/ogg"),
+    ("opus", "audio/ogg"),
+    ("flac", "audio/flac"),
+    ("wav", "audio/wav"),
     ("mp4", "video/mp4"),
     ("webm", "video/webm"),
+    ("mov", "video/quicktime"),
+    ("mpd", "application/dash+xml"),
+    ("m3u8", "application/vnd.apple.mpegurl"),
+    ("ts", "video/mp2t"),
     ("pdf", "application/pdf"),
+    ("epub", "application/epub+zip"),
     ("wasm", "application/wasm"),
     ("zip", "application/zip"),
     ("gz", "application/gzip"),
+    ("tgz", "application/gzip"),
+    ("zst", "application/zstd"),
+    ("tar", "application/x-tar"),
+    ("bin", UNKNOWN),
+    ("exe", UNKNOWN),
+    ("iso", UNKNOWN),
+    ("img", UNKNOWN),
+    ("br", UNKNOWN),
 ];
 
 #[cfg(test)]
 mod tests {
-    use super::content_type;
+    use super::*;
 
     #[test]
     fn the_last_extension_of_the_last_segment_counts() {
-        assert_eq!(content_type(b"a/index.HTML"), "text/html; charset=utf-8");
-        assert_eq!(content_type(b"x.tar.gz"), "application/gzip");
-        assert_eq!(content_type(b"v1.css/10k.bin"), "application/octet-stream");
-        assert_eq!(content_type(b"v1.css/plain"), "application/octet-stream");
-        assert_eq!(content_type(b""), "application/octet-stream");
+        assert_eq!(content_type(b"a/index.HTML"), Some("text/html; charset=utf-8"));
+        assert_eq!(content_type(b"x.tar.gz"), Some("application/gzip"));
+        assert_eq!(content_type(b"v1.css/10k.bin"), Some(UNKNOWN));
+        assert_eq!(content_type(b"v1.css/plain"), None);
+        assert_eq!(content_type(b""), None);
+    }
+
+    #[test]
+    fn what_is_packed_already_is_not_packed_again() {
+        assert!(is_compressible("text/html; charset=utf-8") && is_compressible("image/svg+xml"));
+        assert!(is_compressible(UNKNOWN) && is_compressible("font/ttf"));
+        assert!(!is_compressible("image/png") && !is_compressible("font/woff2") && !is_compressible("application/zip"));
+    }
+
+    #[test]
+    fn no_extension_is_listed_twice() {
+        let mut names: Vec<_> = TYPES.iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), TYPES.len());
     }
 }

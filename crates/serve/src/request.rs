@@ -1,10 +1,27 @@
 //! One request head: complete, incomplete or refused. Pure: bytes in, meaning out.
+//!
+//! ```text
+//!   input ──httparse──▶ lines ──stricter rules──▶ Fields ──framing, target──▶ Request   (all of it borrowed from the input)
+//! ```
+//!
+//! Whatever two parsers could read differently is refused: a request that means one thing here and another at a
+//! program in front or behind is how requests are smuggled. `request/chunks.rs` reads the bodies that come in chunks,
+//! `request/head.rs` the target and the Host field.
+
+mod chunks;
+mod fields;
+mod target;
+
+pub(crate) use chunks::{Chunks, Step};
+pub(crate) use fields::{Fields, Lines};
 
 use std::mem::MaybeUninit;
 
 use httparse::{Error, Header};
 
 use crate::response::Status;
+use crate::spec::Limits;
+use fields::Gathered;
 
 /// What the first bytes of a connection's input are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,178 +40,150 @@ pub(crate) enum Parsed<'a> {
 pub(crate) struct Request<'a> {
     /// What is asked for.
     pub(crate) method: Method,
-    /// As sent: still percent-encoded, without query, beginning with `/`.
+    /// The request target as sent.
+    pub(crate) target: &'a [u8],
+    /// The path in it: still percent-encoded, without query, beginning with `/`. `*` of `OPTIONS *`, the authority
+    /// of CONNECT.
     pub(crate) path: &'a [u8],
-    /// The client wants to use the connection again.
-    pub(crate) keep_alive: bool,
+    /// What follows the first `?`, without it.
+    pub(crate) query: Option<&'a [u8]>,
     /// HTTP/1.0: keeping the connection must be said.
     pub(crate) old: bool,
-    /// A body that follows, to be passed over.
+    /// The client wants to use the connection again.
+    pub(crate) keep_alive: bool,
+    /// The body that follows.
     pub(crate) body: Body,
-    /// Bytes of the head.
+    /// The client holds the body back until it is told 100 (Continue) or a final status.
+    pub(crate) expects_continue: bool,
+    /// Request line and fields, to the end of the empty line.
+    pub(crate) head: &'a [u8],
+    /// Bytes of the input up to the end of the head: longer than `head` where empty lines came before it.
     pub(crate) length: usize,
+    /// The fields that a file's answer depends on, and all lines.
+    pub(crate) fields: Fields<'a>,
 }
 
-/// What a request asks for.
+/// What a request asks for (RFC 9110, section 9; RFC 5789).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Get,
     /// The response ends with its head.
     Head,
-    /// Exists (RFC 9110, section 9; RFC 5789), but not for files.
-    NotForFiles,
+    Options,
+    Post,
+    Put,
+    Delete,
+    Patch,
+    Trace,
+    Connect,
+    /// Any other token; names are case-sensitive.
     Unknown,
 }
 
-/// The body of a request that should have none.
+/// The body that a request announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// So many bytes, usually 0.
+    /// Nothing follows, or `Content-Length: 0`.
+    None,
+    /// So many bytes, at least 1.
     Bytes(u64),
-    /// Chunked, or held back until the server says 100: not worth following, so the connection ends.
-    Unfollowed,
+    /// Chunks, to be read by [`Chunks`].
+    Chunked,
 }
 
-/// Reads a head of GET or HEAD from the beginning of `input`, which is not empty. At most `head_bytes` of it may be head.
-pub(crate) fn parse(input: &[u8], head_bytes: usize) -> Parsed<'_> {
-    match parse_any(input, head_bytes) {
-        Parsed::Complete(Request { method: Method::NotForFiles, .. }) => Parsed::Refused(Status::MethodNotAllowed),
-        Parsed::Complete(Request { method: Method::Unknown, .. }) => Parsed::Refused(Status::NotImplemented),
-        parsed => parsed,
+impl<'a> Request<'a> {
+    /// The name of the method as sent.
+    pub(crate) fn method_name(&self) -> &'a [u8] {
+        let end = self.head.iter().position(|&byte| byte == b' ').unwrap_or(self.head.len());
+        &self.head[..end]
     }
 }
 
-/// Reads a head of any method, as [`parse`].
-pub(crate) fn parse_any(input: &[u8], head_bytes: usize) -> Parsed<'_> {
-    let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
+impl Method {
+    fn of(name: &str) -> Self {
+        match name {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            "OPTIONS" => Method::Options,
+            "POST" => Method::Post,
+            "PUT" => Method::Put,
+            "DELETE" => Method::Delete,
+            "PATCH" => Method::Patch,
+            "TRACE" => Method::Trace,
+            "CONNECT" => Method::Connect,
+            _ => Method::Unknown,
+        }
+    }
+}
+
+/// Reads a head from the beginning of `input`, which is not empty. Longer than `limits.head_bytes`, or with more
+/// than `limits.head_fields` fields, it is refused.
+pub(crate) fn parse<'a>(input: &'a [u8], limits: &Limits) -> Parsed<'a> {
+    parse_within(input, limits.head_bytes, limits.head_fields)
+}
+
+/// [`parse`], with the two limits that matter to it.
+pub(crate) fn parse_within(input: &[u8], head_bytes: usize, head_fields: usize) -> Parsed<'_> {
+    let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS_MAX];
     let mut head = httparse::Request::new(&mut []);
-    match head.parse_with_uninit_headers(input, &mut headers) {
+    match head.parse_with_uninit_headers(input, &mut headers[..head_fields.min(FIELDS_MAX)]) {
         Ok(httparse::Status::Complete(length)) if length <= head_bytes => {
-            read(&head, length).map_or_else(Parsed::Refused, Parsed::Complete)
+            read(&head, &input[..length]).map_or_else(Parsed::Refused, Parsed::Complete)
         }
         Ok(httparse::Status::Partial) if input.len() < head_bytes => Parsed::Incomplete,
         Ok(_) => Parsed::Refused(too_long(input, head_bytes)),
         Err(Error::TooManyHeaders) => Parsed::Refused(Status::HeadTooLarge),
-        Err(Error::Version) => Parsed::Refused(Status::VersionNotSupported),
+        Err(Error::Version) => Parsed::Refused(odd_version(input)),
         Err(_) => Parsed::Refused(Status::BadRequest),
     }
 }
 
-fn read<'a>(head: &httparse::Request<'_, 'a>, length: usize) -> Result<Request<'a>, Status> {
-    let method = match head.method.unwrap_or_default() {
-        "GET" => Method::Get,
-        "HEAD" => Method::Head,
-        known if KNOWN_METHODS.contains(&known) => Method::NotForFiles,
-        _ => Method::Unknown,
-    };
-    let old = head.version == Some(0);
-    let mut fields = Fields::default();
-    for header in head.headers.iter() {
-        fields.take(header)?;
-    }
-    // RFC 9112, section 3.2: a request of HTTP/1.1 without a Host field, or any with two, is answered with 400.
-    if fields.hosts > 1 || (fields.hosts == 0 && !old) {
+fn read<'a>(parsed: &httparse::Request<'_, 'a>, input: &'a [u8]) -> Result<Request<'a>, Status> {
+    if has_bare_line_feed(input) {
         return Err(Status::BadRequest);
     }
-    // RFC 9112, section 6.1: both framings at once may be an attempt at smuggling.
-    if fields.chunked && fields.content_length.is_some() {
+    // RFC 9112, section 2.2: empty lines before the request line are passed over.
+    let head = &input[input.iter().position(|&byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0)..];
+    let old = parsed.version == Some(0);
+    let mut gathered = Gathered::default();
+    for header in parsed.headers.iter() {
+        gathered.take(header)?;
+    }
+    let Gathered { mut fields, hosts, close, keep_alive, framing, expectation } = gathered;
+    // RFC 9112, section 3.2: a request of HTTP/1.1 without a Host field, and any with two or with one that is not a
+    // host, is answered with 400.
+    if hosts > 1 || (hosts == 0 && !old) || !fields.host.is_none_or(target::is_host) {
         return Err(Status::BadRequest);
     }
-    let path = match path(head.path.unwrap_or_default().as_bytes()) {
-        Some(path) => path,
-        // `*` and authorities are targets of other methods.
-        None if matches!(method, Method::NotForFiles | Method::Unknown) => b"/",
-        None => return Err(Status::BadRequest),
-    };
-    let body = match fields.content_length.unwrap_or(0) {
-        _ if fields.chunked => Body::Unfollowed,
-        1.. if fields.expects_continue => Body::Unfollowed,
-        bytes => Body::Bytes(bytes),
-    };
-    let wished = if old { fields.keep_alive && !fields.close } else { !fields.close };
-    Ok(Request { method, path, keep_alive: wished && body != Body::Unfollowed, old, body, length })
-}
-
-/// The header fields that matter to a static file.
-#[derive(Default)]
-struct Fields {
-    hosts: usize,
-    close: bool,
-    keep_alive: bool,
-    chunked: bool,
-    expects_continue: bool,
-    content_length: Option<u64>,
-}
-
-impl Fields {
-    fn take(&mut self, header: &Header<'_>) -> Result<(), Status> {
-        let Header { name, value } = *header;
-        // By length first: most fields of a browser's request are settled by one comparison of integers.
-        match name.len() {
-            4 if name.eq_ignore_ascii_case("host") => self.hosts += 1,
-            6 if name.eq_ignore_ascii_case("expect") => {
-                self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
-            }
-            10 if name.eq_ignore_ascii_case("connection") => {
-                for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
-                    self.close |= option.eq_ignore_ascii_case(b"close");
-                    self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-                }
-            }
-            14 if name.eq_ignore_ascii_case("content-length") => {
-                let length = decimal(value).ok_or(Status::BadRequest)?;
-                if self.content_length.is_some_and(|earlier| earlier != length) {
-                    return Err(Status::BadRequest);
-                }
-                self.content_length = Some(length);
-            }
-            17 if name.eq_ignore_ascii_case("transfer-encoding") => {
-                // RFC 9112, section 6.1: a coding the server does not understand is answered with 501.
-                if !value.eq_ignore_ascii_case(b"chunked") {
-                    return Err(Status::NotImplemented);
-                }
-                self.chunked = true;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-/// RFC 9110, section 8.6: digits and nothing else; more than 64 bits hold is refused.
-fn decimal(value: &[u8]) -> Option<u64> {
-    if value.is_empty() {
-        return None;
-    }
-    value.iter().try_fold(0u64, |sum, &digit| {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+    let method = Method::of(parsed.method.unwrap_or_default());
+    let target = parsed.path.unwrap_or_default().as_bytes();
+    let place = target::read(method, target)?;
+    // RFC 9112, section 3.2.2: the host of a target in absolute form counts, not that of the field.
+    fields.host = place.authority.or(fields.host);
+    fields.head = head;
+    let body = framing.body(old)?;
+    // RFC 9110, section 10.1.1: HTTP/1.0 knows no 100 (Continue).
+    let expects_continue = expectation.expects_continue()? && !old && body != Body::None;
+    let keep_alive = if old { keep_alive && !close } else { !close };
+    Ok(Request {
+        method,
+        target,
+        path: place.path,
+        query: place.query,
+        old,
+        keep_alive,
+        body,
+        expects_continue,
+        head,
+        length: input.len(),
+        fields,
     })
 }
 
-/// The path of a request target in origin form, or in the absolute form that clients of a proxy send and every server
-/// must accept (RFC 9112, section 3.2.2). An empty path means `/`.
-fn path(target: &[u8]) -> Option<&[u8]> {
-    let origin = match target.first()? {
-        b'/' => target,
-        _ => {
-            let colon = target.iter().position(|&byte| byte == b':')?;
-            let (scheme, rest) = target.split_at(colon);
-            if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
-                return None;
-            }
-            let authority_and_path = rest.strip_prefix(b"://")?;
-            let end = authority_and_path.iter().position(|&byte| matches!(byte, b'/' | b'?' | b'#'));
-            match end.unwrap_or(authority_and_path.len()) {
-                0 => return None,
-                at => &authority_and_path[at..],
-            }
-        }
-    };
-    let end = origin.iter().position(|&byte| matches!(byte, b'?' | b'#')).unwrap_or(origin.len());
-    if end == 0 { Some(b"/") } else { Some(&origin[..end]) }
+/// RFC 9112, section 2.2, lets a line end without CR; not every program does, so such a head means different things
+/// to different ones. (A bare CR, a NUL, a folded line and a space before a colon are refused by httparse.)
+fn has_bare_line_feed(head: &[u8]) -> bool {
+    memchr::memchr_iter(b'\n', head).any(|at| at == 0 || head[at - 1] != b'\r')
 }
 
 /// Whose fault it is that a head is too long.
@@ -203,10 +192,21 @@ fn too_long(input: &[u8], head_bytes: usize) -> Status {
     if line.contains(&b'\n') { Status::HeadTooLarge } else { Status::TargetTooLong }
 }
 
-/// [`Method::NotForFiles`].
-const KNOWN_METHODS: &[&str] = &["POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
-/// More than any browser or load generator sends; the bound keeps the parser's table on the stack.
-const HEADERS_MAX: usize = 64;
+/// The version is not 1.0 or 1.1: another one, or none at all.
+fn odd_version(input: &[u8]) -> Status {
+    let start = input.iter().position(|&byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
+    let line = input[start..].split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+    match line.split(|&byte| byte == b' ').nth(2).and_then(|word| word.strip_prefix(b"HTTP/")) {
+        Some([major, rest @ ..]) if major.is_ascii_digit() => match rest {
+            [] | [b'.'] | [b'.', b'0'..=b'9'] => Status::VersionNotSupported,
+            _ => Status::BadRequest,
+        },
+        _ => Status::BadRequest,
+    }
+}
+
+/// The bound of [`Limits::head_fields`], which keeps the parser's table on the stack.
+pub(crate) const FIELDS_MAX: usize = 128;
 
 #[cfg(test)]
 mod tests;

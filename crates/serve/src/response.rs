@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use crate::media::is_compressible;
+
 /// A response that is not the file asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
@@ -13,8 +15,20 @@ pub(crate) enum Status {
     NotFound,
     /// 405
     MethodNotAllowed,
+    /// 406: the client takes no content coding that is to be had, and not the file as it is either.
+    NotAcceptable,
+    /// 408: the request did not come in time.
+    RequestTimeout,
+    /// 412: a condition of the request does not hold.
+    PreconditionFailed,
+    /// 413: the body of the request is longer than is taken.
+    ContentTooLarge,
     /// 414
     TargetTooLong,
+    /// 416: none of the ranges is within the file.
+    RangeNotSatisfiable,
+    /// 417: the request expects something other than 100 (Continue).
+    ExpectationFailed,
     /// 431
     HeadTooLarge,
     /// 500: reading the file failed.
@@ -28,6 +42,11 @@ pub(crate) enum Status {
 }
 
 impl Status {
+    /// The three digits.
+    pub(crate) fn code(self) -> u16 {
+        self.line().bytes().take(3).fold(0, |code, digit| code * 10 + u16::from(digit - b'0'))
+    }
+
     /// Code and reason.
     pub(crate) fn line(self) -> &'static str {
         match self {
@@ -35,7 +54,13 @@ impl Status {
             Status::Forbidden => "403 Forbidden",
             Status::NotFound => "404 Not Found",
             Status::MethodNotAllowed => "405 Method Not Allowed",
+            Status::NotAcceptable => "406 Not Acceptable",
+            Status::RequestTimeout => "408 Request Timeout",
+            Status::PreconditionFailed => "412 Precondition Failed",
+            Status::ContentTooLarge => "413 Content Too Large",
             Status::TargetTooLong => "414 URI Too Long",
+            Status::RangeNotSatisfiable => "416 Range Not Satisfiable",
+            Status::ExpectationFailed => "417 Expectation Failed",
             Status::HeadTooLarge => "431 Request Header Fields Too Large",
             Status::Failed => "500 Internal Server Error",
             Status::NotImplemented => "501 Not Implemented",
@@ -67,17 +92,97 @@ impl Fate {
     }
 }
 
-/// The part of a 200's head that depends only on the file: prepared once, sent often.
-pub(crate) fn prepare_ok(content_type: &str, length: u64, modified: &[u8; 29]) -> Box<[u8]> {
-    let mut head = Vec::with_capacity(192);
-    head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-    head.extend_from_slice(SERVER);
-    head.extend_from_slice(b"Content-Type: ");
-    head.extend_from_slice(content_type.as_bytes());
-    field(&mut head, format_args!("\r\nContent-Length: {length}\r\nLast-Modified: "));
-    head.extend_from_slice(modified);
-    head.extend_from_slice(b"\r\n");
-    head.into_boxed_slice()
+/// The heads of a page that depend only on the file: made once, sent often.
+///
+/// ```text
+///   HTTP/1.1 200 OK | Server | ETag, Last-Modified, Vary | Content-Type, -Encoding | Accept-Ranges, Content-Length
+///   \_________________________________ whole __________________________________________________________________/
+///                            \______ validators _______/ \________ kind _________/
+/// ```
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    whole: Box<[u8]>,
+    validators_at: u16,
+    kind_at: u16,
+    ranges_at: u16,
+    kind: &'static str,
+    coding: Option<&'static str>,
+    may_vary: bool,
+}
+
+impl Prepared {
+    /// Of a file of this media type (`.1`: guessed from its content) and length; `etag` with its quotes; `varies`:
+    /// the same path may be answered in another coding.
+    pub(crate) fn new(
+        kind: (&'static str, bool),
+        length: u64,
+        etag: Option<&str>,
+        modified: Option<&[u8; 29]>,
+        coding: Option<&'static str>,
+        varies: bool,
+    ) -> Self {
+        let mut head = Vec::with_capacity(288);
+        head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        head.extend_from_slice(SERVER);
+        let validators_at = head.len() as u16;
+        if let Some(etag) = etag {
+            line(&mut head, b"ETag: ", etag.as_bytes());
+        }
+        if let Some(modified) = modified {
+            line(&mut head, b"Last-Modified: ", modified);
+        }
+        if varies {
+            head.extend_from_slice(VARY);
+        }
+        let kind_at = head.len() as u16;
+        line(&mut head, b"Content-Type: ", kind.0.as_bytes());
+        if kind.1 {
+            // A browser must not guess once more, and differently.
+            head.extend_from_slice(b"X-Content-Type-Options: nosniff\r\n");
+        }
+        if let Some(coding) = coding {
+            line(&mut head, b"Content-Encoding: ", coding.as_bytes());
+        }
+        let ranges_at = head.len() as u16;
+        field(&mut head, format_args!("Accept-Ranges: bytes\r\nContent-Length: {length}\r\n"));
+        let may_vary = coding.is_none() && is_compressible(kind.0);
+        Prepared { whole: head.into(), validators_at, kind_at, ranges_at, kind: kind.0, coding, may_vary }
+    }
+
+    /// The head of a 200.
+    pub(crate) fn whole(&self) -> &[u8] {
+        &self.whole
+    }
+
+    /// ETag, Last-Modified, Vary: what a 304 repeats.
+    pub(crate) fn validators(&self) -> &[u8] {
+        &self.whole[usize::from(self.validators_at)..usize::from(self.kind_at)]
+    }
+
+    /// Content-Type and Content-Encoding lines.
+    pub(crate) fn kind(&self) -> &[u8] {
+        &self.whole[usize::from(self.kind_at)..usize::from(self.ranges_at)]
+    }
+
+    /// The media type.
+    pub(crate) fn media_type(&self) -> &'static str {
+        self.kind
+    }
+
+    /// The content coding's name.
+    pub(crate) fn coding(&self) -> Option<&'static str> {
+        self.coding
+    }
+
+    /// Whether the file is of a type that compressed twins are looked for.
+    pub(crate) fn may_vary(&self) -> bool {
+        self.may_vary
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.whole.len()
+    }
 }
 
 /// Appends a prepared head, the date, the connection's fate and the empty line.
@@ -117,9 +222,20 @@ pub(crate) fn write_moved(out: &mut Vec<u8>, path: &[u8], date: &[u8], fate: Fat
     write_head(out, b"", date, fate);
 }
 
-fn field(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+/// Appends `name` (with colon and space), `value` and a line end.
+pub(crate) fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends formatted text.
+pub(crate) fn field(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     // Writing to a Vec does not fail.
     let _ = out.write_fmt(text);
 }
 
-const SERVER: &[u8] = b"Server: yamabiko\r\n";
+/// Who answers: without a version, which would only help those who look for a known fault.
+pub(crate) const SERVER: &[u8] = b"Server: yamabiko\r\n";
+/// Of every answer whose file has a compressed twin (RFC 9110, section 12.5.5).
+pub(crate) const VARY: &[u8] = b"Vary: Accept-Encoding\r\n";

@@ -1,16 +1,70 @@
-//! From the path of a URL to the path of a file.
+//! From the path of a URL to the path of a file, and to the path that routes are compared with.
 
 use crate::response::Status;
 
 /// Writes into `file` the path below the root that `path` (beginning with `/`, without query) names: percent signs
-/// decoded, leading slashes gone, `index.html` added to what ends in a slash. Dots are left in place: the kernel
-/// resolves them, and refuses those that lead out of the root.
+/// decoded, leading slashes gone. Dots are left in place: the kernel resolves them, and refuses those that lead out of
+/// the root. A backslash is a character like others.
 ///
 /// # Errors
 /// 400 for a broken percent sign or a NUL byte (no file name can hold one), 414 for a path longer than the kernel
 /// takes.
 pub(crate) fn file_path(path: &[u8], file: &mut Vec<u8>) -> Result<(), Status> {
-    file.clear();
+    decode(path, file)?;
+    let slashes = file.iter().position(|&byte| byte != b'/').unwrap_or(file.len());
+    file.drain(..slashes);
+    if file.len() >= PATH_MAX { Err(Status::TargetTooLong) } else { Ok(()) }
+}
+
+/// Whether a path that [`file_path`] made has a segment that begins with a dot: a file its owner did not mean to
+/// show (`.git`, `.htpasswd`). `.well-known` at the root is there to be asked for (RFC 8615).
+pub(crate) fn is_hidden(file: &[u8]) -> bool {
+    file.split(|&byte| byte == b'/').enumerate().any(|(at, segment)| {
+        segment.first() == Some(&b'.')
+            && segment != b"."
+            && segment != b".."
+            && !(at == 0 && segment == b".well-known")
+    })
+}
+
+/// The path that a route is compared with: percent signs decoded, several slashes made one, dot segments resolved
+/// (`..` stays at the root). Otherwise `/%61pp/x` would slip past a route `/app` and be taken for a file. Costs
+/// nothing for a path without percent signs, `//` and `/.`; `scratch` holds any other.
+///
+/// # Errors
+/// Those of [`file_path`].
+pub(crate) fn plain<'a>(path: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], Status> {
+    let mut before = 0;
+    let is_plain = path.iter().all(|&byte| {
+        let plain = byte != b'%' && !(before == b'/' && matches!(byte, b'/' | b'.'));
+        before = byte;
+        plain
+    });
+    if is_plain || path.first() != Some(&b'/') {
+        return Ok(path);
+    }
+    let mut decoded = Vec::with_capacity(path.len());
+    decode(path, &mut decoded)?;
+    scratch.clear();
+    let ends_open = matches!(decoded.rsplit(|&byte| byte == b'/').next(), Some(b"" | b"." | b".."));
+    for segment in decoded.split(|&byte| byte == b'/') {
+        match segment {
+            b"" | b"." => {}
+            b".." => scratch.truncate(scratch.iter().rposition(|&byte| byte == b'/').unwrap_or(0)),
+            name => {
+                scratch.push(b'/');
+                scratch.extend_from_slice(name);
+            }
+        }
+    }
+    if ends_open || scratch.is_empty() {
+        scratch.push(b'/');
+    }
+    Ok(scratch)
+}
+
+fn decode(path: &[u8], into: &mut Vec<u8>) -> Result<(), Status> {
+    into.clear();
     let mut bytes = path.iter();
     while let Some(&byte) = bytes.next() {
         let byte = match byte {
@@ -21,16 +75,12 @@ pub(crate) fn file_path(path: &[u8], file: &mut Vec<u8>) -> Result<(), Status> {
             }
             plain => plain,
         };
-        match byte {
-            0 => return Err(Status::BadRequest),
-            b'/' if file.is_empty() => {}
-            _ => file.push(byte),
+        if byte == 0 {
+            return Err(Status::BadRequest);
         }
+        into.push(byte);
     }
-    if file.last().is_none_or(|&last| last == b'/') {
-        file.extend_from_slice(b"index.html");
-    }
-    if file.len() >= PATH_MAX { Err(Status::TargetTooLong) } else { Ok(()) }
+    Ok(())
 }
 
 fn hex(digit: u8) -> Option<u8> {
@@ -58,23 +108,55 @@ mod tests {
     #[test]
     fn paths_become_files() {
         assert_eq!(decoded(b"/a/b.css").unwrap(), b"a/b.css");
-        assert_eq!(decoded(b"/").unwrap(), b"index.html");
-        assert_eq!(decoded(b"/docs/").unwrap(), b"docs/index.html");
+        assert_eq!(decoded(b"/").unwrap(), b"");
+        assert_eq!(decoded(b"/docs/").unwrap(), b"docs/");
         assert_eq!(decoded(b"///etc/passwd").unwrap(), b"etc/passwd");
         assert_eq!(decoded(b"/%2Fetc/passwd").unwrap(), b"etc/passwd");
         assert_eq!(decoded(b"/a%20b%e3%81%93").unwrap(), "a bこ".as_bytes());
         assert_eq!(decoded(b"/%252e").unwrap(), b"%2e");
+        assert_eq!(decoded(b"/..\\..\\x").unwrap(), b"..\\..\\x");
     }
 
     #[test]
     fn what_no_file_can_be_called_is_refused() {
         for broken in [&b"/%"[..], b"/%4", b"/%zz", b"/%4g", b"/%00", b"/a%00.html", b"/%-1"] {
             assert_eq!(decoded(broken), Err(Status::BadRequest), "{broken:?}");
+            assert_eq!(plain(broken, &mut Vec::new()), Err(Status::BadRequest), "{broken:?}");
         }
         let longest = [b"/".as_slice(), &vec![b'a'; PATH_MAX - 1]].concat();
         assert!(decoded(&longest).is_ok());
         let longer = [b"/".as_slice(), &vec![b'a'; PATH_MAX]].concat();
         assert_eq!(decoded(&longer), Err(Status::TargetTooLong));
+    }
+
+    #[test]
+    fn hidden_segments() {
+        for hidden in [".git/config", "a/.htpasswd", "a/../.git", "a/.well-known/x", "...", "..a", ".well-known2"] {
+            assert!(is_hidden(hidden.as_bytes()), "{hidden}");
+        }
+        for shown in ["", "a", "a.b", "./a", "../a", "a/./b", ".well-known/acme", "a/"] {
+            assert!(!is_hidden(shown.as_bytes()), "{shown}");
+        }
+    }
+
+    #[test]
+    fn routes_see_one_spelling() {
+        for (path, spelt) in [
+            ("/app/x", "/app/x"),
+            ("/%61pp/x", "/app/x"),
+            ("//app", "/app"),
+            ("/./app/", "/app/"),
+            ("/a/../app", "/app"),
+            ("/../../app", "/app"),
+            ("/a/..", "/"),
+            ("/a/b/.", "/a/b/"),
+            ("/a%2f..%2Fapp", "/app"),
+            ("/", "/"),
+            ("*", "*"),
+            ("/.", "/"),
+        ] {
+            assert_eq!(plain(path.as_bytes(), &mut Vec::new()), Ok(spelt.as_bytes()), "{path}");
+        }
     }
 
     proptest! {
@@ -88,8 +170,20 @@ mod tests {
         #[test]
         fn the_result_is_relative_and_without_nul(path in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(file) = decoded(&path) {
-                prop_assert!(!file.is_empty() && file[0] != b'/' && !file.contains(&0));
+                prop_assert!(file.first() != Some(&b'/') && !file.contains(&0));
             }
+        }
+
+        /// Made plain, a path is plain: it begins with a slash, and no segment but the last is empty or dots.
+        #[test]
+        fn a_plain_path_stays_as_it_is(path in "(/|/[.]{1,3}|/a|%2e|%2F|b){1,12}") {
+            let path = format!("/{path}");
+            let mut scratch = Vec::new();
+            let once = plain(path.as_bytes(), &mut scratch).unwrap().to_vec();
+            prop_assert!(once.starts_with(b"/") && !once.windows(2).any(|pair| pair == b"//"));
+            let segments: Vec<_> = once.split(|&byte| byte == b'/').collect();
+            prop_assert!(!segments.iter().any(|&segment| segment == b"." || segment == b".."));
+            prop_assert_eq!(plain(&once.clone(), &mut Vec::new()).unwrap(), once);
         }
     }
 }

@@ -37,7 +37,7 @@ impl Running {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("hello.txt"), "hello\n").unwrap();
         let listen = "127.0.0.1:0".parse().unwrap();
-        let spec = ServeSpec { root: directory.path().to_owned(), listen, threads, limits };
+        let spec = ServeSpec { threads, limits, ..ServeSpec::new(directory.path(), listen) };
         let stop = std::sync::Arc::new(EventFd::new().unwrap());
         let (tell, told) = mpsc::channel();
         let stopped = std::sync::Arc::clone(&stop);

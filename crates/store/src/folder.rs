@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ledger::{
-    ConnectionRecord, Document, ReproductionDocument, RequestRecord, SecondRecord, WatchPart, WatchSecond, WireRequest,
+    ConnectionRecord, Document, ReproductionDocument, RequestRecord, SecondRecord, TapExchange, WatchPart, WatchSecond,
+    WireRequest,
 };
 use stats::Histogram;
 
 use crate::reader::count_parts;
 use crate::table::Row;
 use crate::{
-    ConnectionsWriter, RequestsWriter, Result, SeriesWriter, StoreError, TableWriter, WatchSeriesWriter,
+    ConnectionsWriter, RequestsWriter, Result, SeriesWriter, StoreError, TableWriter, TapsWriter, WatchSeriesWriter,
     WireRequestsWriter, files, hlog,
 };
 
@@ -95,6 +96,11 @@ impl RunFolder {
     /// Begins watch_series.parquet.
     pub fn watch_series(&self) -> WatchSeriesWriter {
         TableWriter::<WatchSecond>::new(&self.path)
+    }
+
+    /// Begins taps.parquet.
+    pub fn taps(&self) -> TapsWriter {
+        TableWriter::<TapExchange>::new(&self.path)
     }
 
     /// Writes `<name>.hlog`: `(from, to, values)` for each interval, in nanoseconds since the run's zero, rising.

@@ -4,6 +4,7 @@
 //!   RequestRecord ──> TableWriter ──> requests/000001.parquet ..  ──finish──>  requests.parquet
 //!   SecondRecord  ──> TableWriter ──> series/000001.parquet ..    ──finish──>  series.parquet
 //!   ConnectionRecord, WireRequest, WatchSecond ──> the same, of what the wire showed
+//!   TapExchange   ──> the same, of what programs saw
 //!   Histogram     ──────────────────────────────────────────────────────────>  response_time.hlog ..
 //!   plan (text)   ──────────────────────────────────────────────────────────>  plan.toml
 //!   Document      ──────────────────────────────────────────────────────────>  summary.json
@@ -39,9 +40,11 @@ pub use error::{Result, StoreError};
 pub use folder::{RunFolder, read_plan, read_reproduction, read_summary, read_watch_part};
 pub use hlog::read_histogram;
 pub use merge::FinishedTable;
-pub use reader::{Rows, read_connections, read_requests, read_series, read_watch_series, read_wire_requests};
+pub use reader::{
+    Rows, read_connections, read_requests, read_series, read_taps, read_watch_series, read_wire_requests,
+};
 pub use table::{Column, Kind, Table, columns, columns_page};
 pub use writer::{
-    ConnectionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, TableWriter, WatchSeriesWriter,
+    ConnectionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, TableWriter, TapsWriter, WatchSeriesWriter,
     WireRequestsWriter,
 };

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ledger::{ConnectionRecord, RequestRecord, SecondRecord, WatchSecond, WireRequest};
+use ledger::{ConnectionRecord, RequestRecord, SecondRecord, TapExchange, WatchSecond, WireRequest};
 
 use crate::decode::Input;
 use crate::table::Row;
@@ -48,6 +48,14 @@ pub fn read_wire_requests(dir: &Path) -> Result<Rows<WireRequest>> {
 /// # Errors
 /// Those of [`read_requests`].
 pub fn read_watch_series(dir: &Path) -> Result<Rows<WatchSecond>> {
+    Rows::open(dir)
+}
+
+/// The exchanges of a run, as the programs that took part in them saw them.
+///
+/// # Errors
+/// Those of [`read_requests`].
+pub fn read_taps(dir: &Path) -> Result<Rows<TapExchange>> {
     Rows::open(dir)
 }
 

@@ -7,13 +7,14 @@ mod connections;
 mod page;
 mod requests;
 mod series;
+mod taps;
 mod watch_series;
 mod wire_requests;
 mod words;
 
 use std::borrow::Cow;
 
-use ledger::{ConnectionRecord, RequestRecord, SecondRecord, WatchSecond, WireRequest};
+use ledger::{ConnectionRecord, RequestRecord, SecondRecord, TapExchange, WatchSecond, WireRequest};
 
 use crate::writer::ROWS_A_PART_MAX;
 
@@ -27,6 +28,7 @@ pub fn columns() -> Vec<Table> {
         described::<ConnectionRecord>(),
         described::<WireRequest>(),
         described::<WatchSecond>(),
+        described::<TapExchange>(),
     ]
 }
 

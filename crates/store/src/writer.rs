@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ledger::{ConnectionRecord, RequestRecord, SecondRecord, WatchSecond, WireRequest};
+use ledger::{ConnectionRecord, RequestRecord, SecondRecord, TapExchange, WatchSecond, WireRequest};
 
 use crate::encode::Encoder;
 use crate::merge::{self, FinishedTable};
@@ -20,6 +20,8 @@ pub type ConnectionsWriter = TableWriter<ConnectionRecord>;
 pub type WireRequestsWriter = TableWriter<WireRequest>;
 /// Writes watch_series.parquet.
 pub type WatchSeriesWriter = TableWriter<WatchSecond>;
+/// Writes taps.parquet.
+pub type TapsWriter = TableWriter<TapExchange>;
 
 /// Collects rows of one table and writes them as parts.
 ///

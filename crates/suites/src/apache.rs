@@ -1,6 +1,7 @@
 //! Apache as a server under test: its own defaults, a folder of its own, nothing of the machine's configuration.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{Group, Uid, User};
@@ -44,17 +45,25 @@ impl Apache {
         said.lines().find_map(|line| line.strip_prefix("Server version: ")).unwrap_or_default().trim().to_owned()
     }
 
-    /// Writes a configuration into `folder`, for `folder`'s own `www`, and gives the shell command that starts it
-    /// in the foreground on `198.18.0.1:port`. Every limit is the one compiled in; one line per request goes to an
-    /// access log, as in its default configuration.
+    /// The same as [`Apache::configure_at`], on `198.18.0.1:port`.
     ///
     /// # Errors
     /// The folder cannot be written.
     pub fn configure(&self, folder: &Path, port: u16) -> Result<String, SuiteError> {
+        self.configure_at(folder, SocketAddr::from(([198, 18, 0, 1], port)))
+    }
+
+    /// Writes a configuration into `folder`, for `folder`'s own `www`, and gives the shell command that starts it
+    /// in the foreground at `listen`. Every limit is the one compiled in; one line per request goes to an access log,
+    /// as in its default configuration.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn configure_at(&self, folder: &Path, listen: SocketAddr) -> Result<String, SuiteError> {
         let quoted = |path: &Path| format!("\"{}\"", path.display());
         let mut text = format!(
             "ServerName server\nServerRoot {root}\nPidFile {pid}\nDefaultRuntimeDir {root}\nMutex file:{plain} default\n\
-             Listen 198.18.0.1:{port}\n",
+             Listen {listen}\n",
             root = quoted(folder),
             pid = quoted(&folder.join("apache.pid")),
             plain = folder.display(),

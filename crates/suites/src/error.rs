@@ -14,6 +14,9 @@ pub enum SuiteError {
     /// The book could not be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A server on this host could not be started.
+    #[error(transparent)]
+    System(#[from] sys::Error),
     /// A program that the suite needs is not installed.
     #[error("{program} is not installed; {mend}")]
     Missing {

@@ -6,6 +6,8 @@
 pub mod apache;
 mod error;
 pub mod httperf;
+pub mod local;
+pub mod nginx;
 pub mod reproduce;
 
 pub use error::SuiteError;

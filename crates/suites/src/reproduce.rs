@@ -1,3 +1,111 @@
 //! Published experiments made again: paper beside here.
+//!
+//! Each makes its runs by the lab, one after the other, and keeps them in the book; a document on all of them says what
+//! the paper published and what came out here ([`ledger::Reproduction`]).
 
+pub mod dserver;
 pub mod koshien;
+mod sheet;
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use lab::Observer;
+use ledger::document::{Check, CheckState, Validity, Verdict, Weight};
+use ledger::{Reproduction, ReproductionDocument};
+
+/// Tells where a reproduction stands.
+pub trait Stage {
+    /// An experiment begins; what is returned observes its load.
+    fn begin(&mut self, what: &str) -> Box<dyn Observer>;
+}
+
+/// A reproduction that was made, and is all in its document.
+#[derive(Debug)]
+pub struct Reproduced {
+    /// Its document.
+    pub document: ReproductionDocument,
+    /// Its folder in the book.
+    pub folder: PathBuf,
+}
+
+/// What any of them is told.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// This program: the server among those that are measured.
+    pub program: PathBuf,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// The command that repeats all of it.
+    pub command: String,
+    /// When it began.
+    pub started: SystemTime,
+}
+
+/// A reproduction's main figures in a small table; its rows have everything.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Names of the columns; the first names the lines.
+    pub head: Vec<&'static str>,
+    /// Cells.
+    pub lines: Vec<Vec<String>>,
+    /// What to say below, each in a sentence or two.
+    pub remarks: Vec<String>,
+}
+
+/// The main figures of any of them. One that an earlier version made has no name, and is `koshien`.
+pub fn summary(reproduction: &Reproduction) -> Summary {
+    match reproduction.name.as_str() {
+        dserver::NAME => dserver::summary(reproduction),
+        _ => koshien::summary(reproduction),
+    }
+}
+
+/// The checks of one run: those that are not ok as they are, and one that holds for the rest.
+pub(crate) fn of_run(name: &str, validity: &Validity) -> Vec<Check> {
+    let mut checks: Vec<Check> = validity
+        .checks
+        .iter()
+        .filter(|check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun))
+        .map(|check| Check { name: format!("{name}: {}", check.name), ..check.clone() })
+        .collect();
+    if checks.is_empty() {
+        let held = validity.checks.iter().filter(|check| check.state == CheckState::Ok).count();
+        debug_assert_eq!(validity.verdict, Verdict::Valid);
+        checks.push(Check {
+            name: format!("{name}: its own checks"),
+            state: CheckState::Ok,
+            weight: Weight::Invalid,
+            value: Some(held as f64),
+            limit: None,
+            unit: "checks".into(),
+            why: "every check of the run that applies held".into(),
+        });
+    }
+    checks
+}
+
+/// A path as a word of a shell command.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
+}
+
+/// The median of some figures; NaN of none, which no row shows.
+fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
+    }
+}
+
+/// A figure with as many digits as say something.
+fn level(value: f64) -> String {
+    match value.abs() {
+        small if small < 9.95 => format!("{value:.2}"),
+        middle if middle < 999.5 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}

@@ -37,13 +37,26 @@ pub struct Limits {
     /// server at 50 % stands still for 50 ms at a time. Lengthened for small shares, since the kernel deals out no
     /// less than 1 ms at once: see [`Cgroup::period`].
     pub period: Duration,
+    /// Who goes first when the group and others want the same core.
+    pub weight: Weight,
 }
 
 impl Default for Limits {
-    /// No bound; 5 ms.
+    /// No bound; 5 ms; a weight like any other's.
     fn default() -> Self {
-        Limits { cpu: None, period: Duration::from_millis(5) }
+        Limits { cpu: None, period: Duration::from_millis(5), weight: Weight::Usual }
     }
+}
+
+/// How a group stands against others on a core that is wanted by several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weight {
+    /// As the kernel has it.
+    #[default]
+    Usual,
+    /// It runs when nobody else wants to: anyone outside who wakes up goes before it at once (`cpu.idle`, Linux 5.15;
+    /// before that the least weight there is, which makes others wait less but not never). It still gets a little.
+    Least,
 }
 
 /// A control group, removed on drop.
@@ -64,8 +77,20 @@ pub struct CgroupUsage {
     pub system: Duration,
     /// How long its tasks, summed over cores, were held back by the bound. Absent where no bound can be set.
     pub throttled: Option<Duration>,
+    /// Periods in which it wanted to run, and those of them in which the bound held it back. Absent where no bound can
+    /// be set.
+    pub periods: Option<Periods>,
     /// The most memory it had at once, page cache included, in bytes. Absent without the memory controller.
     pub memory_max: Option<u64>,
+}
+
+/// Enforcement of a bound on processor time, counted in its periods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Periods {
+    /// In which the group was ready to run. 0 without a bound.
+    pub all: u64,
+    /// In which it used its share up and had to wait for the next one.
+    pub throttled: u64,
 }
 
 #[derive(Debug)]
@@ -85,7 +110,8 @@ impl Cgroup {
 
     fn create_in(hierarchies: &Hierarchies, name: &str, limits: Limits) -> Result<Cgroup> {
         let period = limits.cpu.map_or(limits.period, |share| dealing_period(share, limits.period));
-        let mut group = hierarchies.place(name, limits.cpu.is_some(), period)?;
+        let with_limit = limits.cpu.is_some() || limits.weight != Weight::Usual;
+        let mut group = hierarchies.place(name, with_limit, period)?;
         for directory in group.directories_to_make() {
             match fs::create_dir(&directory) {
                 Ok(()) => group.directories.push(directory),
@@ -94,6 +120,10 @@ impl Cgroup {
         }
         if let Some(share) = limits.cpu {
             group.limit(share)?;
+        }
+        match limits.weight {
+            Weight::Usual => {}
+            Weight::Least => group.stand_back()?,
         }
         Ok(group)
     }
@@ -121,6 +151,7 @@ impl Cgroup {
                     user: micros("user_usec").unwrap_or_default(),
                     system: micros("system_usec").unwrap_or_default(),
                     throttled: micros("throttled_usec"),
+                    periods: periods(&stat),
                     memory_max: number(&directory.join("memory.peak")),
                 })
             }
@@ -132,9 +163,10 @@ impl Cgroup {
                 let ticks = read(&cpuacct.join("cpuacct.stat"))?;
                 let (user, system) =
                     split_by_ticks(total, keyed(&ticks, "user").unwrap_or(0), keyed(&ticks, "system").unwrap_or(0));
-                let throttled = keyed(&read(&cpu.join("cpu.stat"))?, "throttled_time").map(Duration::from_nanos);
+                let stat = read(&cpu.join("cpu.stat"))?;
+                let throttled = keyed(&stat, "throttled_time").map(Duration::from_nanos);
                 let memory_max = memory.as_ref().and_then(|m| number(&m.join("memory.max_usage_in_bytes")));
-                Ok(CgroupUsage { user, system, throttled, memory_max })
+                Ok(CgroupUsage { user, system, throttled, periods: periods(&stat), memory_max })
             }
         }
     }
@@ -160,6 +192,19 @@ impl Cgroup {
         // cpu and cpuacct are often one hierarchy.
         directories.dedup();
         directories
+    }
+
+    /// Puts the group behind everyone else.
+    fn stand_back(&self) -> Result<()> {
+        let (directory, weight, least) = match &self.version {
+            Version::Two { directory } => (directory, "cpu.weight", "1"),
+            Version::One { cpu, .. } => (cpu, "cpu.shares", "2"),
+        };
+        // Idle comes with the least weight; a weight cannot be set beside it.
+        match write(&directory.join("cpu.idle"), "1") {
+            Ok(()) => Ok(()),
+            Err(_) => write(&directory.join(weight), least),
+        }
     }
 
     fn limit(&self, share: CpuShare) -> Result<()> {
@@ -220,6 +265,11 @@ fn read(path: &Path) -> Result<String> {
 fn write(path: &Path, value: &str) -> Result<()> {
     fs::write(path, value)
         .map_err(|source: io::Error| not_allowed(Error::of(format!("write {value:?} to {}", path.display()))(source)))
+}
+
+/// What both versions call the same.
+fn periods(stat: &str) -> Option<Periods> {
+    Some(Periods { all: keyed(stat, "nr_periods")?, throttled: keyed(stat, "nr_throttled")? })
 }
 
 fn number(path: &Path) -> Option<u64> {
@@ -285,17 +335,19 @@ mod tests {
             fs::write(folder.join("cgroup.procs"), "").unwrap();
         }
         let hierarchies = Hierarchies::two_for_tests(mount.path(), &session);
-        let limits = Limits { cpu: Some(share("50%")), ..Limits::default() };
+        let limits = Limits { cpu: Some(share("50%")), weight: Weight::Least, ..Limits::default() };
         let group = Cgroup::create_in(&hierarchies, "yamabiko-1-2-server", limits).unwrap();
         // The session hands out nothing, so the group stands beside what does.
         let directory = mount.path().join("yamabiko-1-2-server");
         assert_eq!(group.procs_paths(), [directory.join("cgroup.procs")]);
         assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), "2500 5000");
-        let stat = "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_throttled 1\nthrottled_usec 7\n";
+        let stat = "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_periods 4\nnr_throttled 1\nthrottled_usec 7\n";
         fs::write(directory.join("cpu.stat"), stat).unwrap();
         fs::write(directory.join("memory.peak"), "4096\n").unwrap();
         let us = Duration::from_micros;
-        let wanted = CgroupUsage { user: us(3), system: us(2), throttled: Some(us(7)), memory_max: Some(4096) };
+        assert_eq!(fs::read_to_string(directory.join("cpu.idle")).unwrap(), "1");
+        let periods = Some(Periods { all: 4, throttled: 1 });
+        let wanted = CgroupUsage { user: us(3), system: us(2), throttled: Some(us(7)), periods, memory_max: Some(4096) };
         assert_eq!(group.usage().unwrap(), wanted);
     }
 }

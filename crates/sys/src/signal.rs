@@ -53,6 +53,51 @@ impl Interrupts {
     }
 }
 
+/// SIGHUP as a descriptor: to a server it says that its files are to be read again. Installed once per process.
+#[derive(Debug)]
+pub struct Hangups {
+    wake: OwnedFd,
+}
+
+static HANGUP: AtomicI32 = AtomicI32::new(-1);
+
+impl Hangups {
+    /// Takes over SIGHUP, also where it was ignored (nohup).
+    ///
+    /// # Errors
+    /// No descriptor left for the eventfd, or sigaction(2) failed.
+    pub fn install() -> io::Result<Self> {
+        let wake: OwnedFd = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?.into();
+        HANGUP.store(wake.as_raw_fd(), Ordering::SeqCst);
+        let action = SigAction::new(SigHandler::Handler(note_hangup), SaFlags::SA_RESTART, SigSet::empty());
+        // SAFETY: the handler only touches an atomic and write(2), which are async-signal-safe.
+        unsafe { sigaction(Signal::SIGHUP, &action)? };
+        Ok(Hangups { wake })
+    }
+
+    /// Waits for the next one; false once `end` is readable. Several that came meanwhile are one.
+    pub fn wait(&self, end: BorrowedFd<'_>) -> bool {
+        loop {
+            let mut fds = [PollFd::new(end, PollFlags::POLLIN), PollFd::new(self.wake.as_fd(), PollFlags::POLLIN)];
+            if poll(&mut fds, PollTimeout::NONE).is_err() {
+                continue;
+            }
+            if fds[0].any() == Some(true) {
+                return false;
+            }
+            if nix::unistd::read(&self.wake, &mut [0u8; 8]).is_ok() {
+                return true;
+            }
+        }
+    }
+}
+
+impl Drop for Hangups {
+    fn drop(&mut self) {
+        HANGUP.store(-1, Ordering::SeqCst);
+    }
+}
+
 /// A way for one thread to end another's wait: readable from the first [`Wake::wake`] on.
 #[derive(Debug)]
 pub struct Wake(OwnedFd);
@@ -114,10 +159,18 @@ pub fn leave_terminal_signals_to_child() -> io::Result<()> {
 
 extern "C" fn note(_signal: libc::c_int) {
     COUNT.fetch_add(1, Ordering::SeqCst);
-    let wake = WAKE.load(Ordering::SeqCst);
+    add_one(WAKE.load(Ordering::SeqCst));
+}
+
+extern "C" fn note_hangup(_signal: libc::c_int) {
+    add_one(HANGUP.load(Ordering::SeqCst));
+}
+
+/// Makes an eventfd readable, inside a signal's handler.
+fn add_one(wake: i32) {
     if wake >= 0 {
         let one = 1u64.to_ne_bytes();
-        // SAFETY: the buffer is eight bytes; a failed write only delays the loop's notice of the counter.
+        // SAFETY: the buffer is eight bytes; a failed write only delays the loop's notice.
         unsafe { libc::write(wake, one.as_ptr().cast(), one.len()) };
     }
 }

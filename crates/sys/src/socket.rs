@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::{MaybeUninit, size_of, size_of_val};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -230,6 +230,70 @@ impl From<SocketAddr> for Address {
             }
         };
         Address { storage, length: length as libc::socklen_t }
+    }
+}
+
+/// Accepts a connection, non-blocking, and says who is at its other end.
+///
+/// # Errors
+/// Those of accept4(2); EAGAIN when nobody waits at a listener that is non-blocking. EAFNOSUPPORT: the peer has no address
+/// of the internet; its connection is closed.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketAddr)> {
+    let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: `storage` and `length` outlive the call and match in size.
+    let fd = unsafe { libc::accept4(listener.as_raw_fd(), storage.as_mut_ptr().cast(), &raw mut length, flags) };
+    check(fd)?;
+    // SAFETY: `fd` was just returned to us and is open.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: all zeroes is a valid value, and the kernel wrote at most the whole.
+    let peer = internet_address(&unsafe { storage.assume_init() })?;
+    Ok((socket, peer))
+}
+
+/// The address at the other end of a connected socket.
+///
+/// # Errors
+/// Those of getpeername(2): ENOTCONN when the peer is gone already. EAFNOSUPPORT: it is none of the internet.
+pub fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    name_of(socket, libc::getpeername)
+}
+
+/// The address at this end of a socket.
+///
+/// # Errors
+/// Those of getsockname(2). EAFNOSUPPORT: it is none of the internet.
+pub fn local_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    name_of(socket, libc::getsockname)
+}
+
+type Name = unsafe extern "C" fn(libc::c_int, *mut libc::sockaddr, *mut libc::socklen_t) -> libc::c_int;
+
+fn name_of(socket: BorrowedFd<'_>, name: Name) -> io::Result<SocketAddr> {
+    let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    // SAFETY: `storage` and `length` outlive the call and match in size.
+    check(unsafe { name(socket.as_raw_fd(), storage.as_mut_ptr().cast(), &raw mut length) })?;
+    // SAFETY: all zeroes is a valid value, and the kernel wrote at most the whole.
+    internet_address(&unsafe { storage.assume_init() })
+}
+
+fn internet_address(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
+    match i32::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says which kind of address the storage holds; it is aligned for all.
+            let v4 = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in>() };
+            let address = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+            Ok(SocketAddr::from((address, u16::from_be(v4.sin_port))))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let v6 = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in6>() };
+            let (address, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
+            Ok(SocketAddrV6::new(address, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
+        }
+        _ => Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
     }
 }
 

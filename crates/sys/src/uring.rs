@@ -14,7 +14,9 @@
 //!
 //! Uses multishot operations and provided buffers: Linux 6.1 or later. [`Ring::new`] says if that is not to be had.
 
+mod arena;
 mod buffers;
+mod mapping;
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -24,6 +26,7 @@ use std::time::Duration;
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
+use arena::Arena;
 use buffers::Buffers;
 
 /// A ring, with its receive buffers and the messages it sends.
@@ -31,6 +34,8 @@ pub struct Ring {
     ring: IoUring,
     buffers: Buffers,
     messages: Vec<Arc<[u8]>>,
+    /// Made by the first [`Ring::send_copy`].
+    arena: Option<Arena>,
     /// Descriptors watched for ever, by token. The kernel gives up watching when its completion queue is full.
     polled: Vec<(u64, RawFd)>,
 }
@@ -38,6 +43,10 @@ pub struct Ring {
 /// Bytes that a ring keeps for sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message(u32);
+
+/// Bytes that [`Ring::send_copy`] has copied, for the case that the kernel does not take them all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied(std::ops::Range<usize>);
 
 /// A receive buffer that is the caller's until [`Ring::give_back`].
 #[derive(Debug, PartialEq, Eq)]
@@ -91,7 +100,7 @@ impl Ring {
             .setup_cqsize(spec.operations.saturating_mul(8))
             .build(spec.operations)?;
         let buffers = Buffers::register(&ring, spec.buffers, spec.buffer_bytes)?;
-        Ok(Ring { ring, buffers, messages: Vec::new(), polled: Vec::new() })
+        Ok(Ring { ring, buffers, messages: Vec::new(), arena: None, polled: Vec::new() })
     }
 
     /// Keeps bytes for sending, as long as the ring lives. Rings may share them.
@@ -111,6 +120,45 @@ impl Ring {
     pub fn receive(&mut self, socket: BorrowedFd<'_>, token: u64) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), buffers::GROUP);
         self.push(entry.build().user_data(token));
+    }
+
+    /// Receives once into one of the ring's buffers. Completes as one shot of [`Ring::receive`], with ENOBUFS too.
+    pub fn receive_once(&mut self, socket: BorrowedFd<'_>, token: u64) {
+        let length = self.buffers.each();
+        let entry = opcode::Recv::new(Fd(socket.as_raw_fd()), std::ptr::null_mut(), length).buf_group(buffers::GROUP);
+        self.push(entry.build().flags(squeue::Flags::BUFFER_SELECT).user_data(token));
+    }
+
+    /// Copies `bytes` and hands them to the kernel at once, when the queue is submitted. Completes only if the kernel did
+    /// not take all of them, as [`Ring::send`]; then [`Ring::copied`] has the rest. `None`, and nothing done, when
+    /// there is no room for the copy before the next [`Ring::wait`].
+    ///
+    /// # Errors
+    /// No memory for the copies, at the first call.
+    pub fn send_copy(&mut self, socket: BorrowedFd<'_>, bytes: &[u8], token: u64) -> io::Result<Option<Copied>> {
+        let arena = match &mut self.arena {
+            Some(arena) => arena,
+            none => none.insert(Arena::new(COPIES_BYTES)?),
+        };
+        let Some(range) = arena.put(bytes) else { return Ok(None) };
+        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), arena.pointer(&range), bytes.len() as u32)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | NOW)
+            .build()
+            .user_data(token);
+        self.push(entry.flags(squeue::Flags::SKIP_SUCCESS));
+        Ok(Some(Copied(range)))
+    }
+
+    /// What [`Ring::send_copy`] copied, from byte `from` on: until the second [`Ring::wait`] after it.
+    pub fn copied(&self, copied: &Copied, from: usize) -> &[u8] {
+        let range = copied.0.start.saturating_add(from).min(copied.0.end)..copied.0.end;
+        self.arena.as_ref().map_or(&[], |arena| arena.bytes(range))
+    }
+
+    /// Ends the receive that is under way with this token, which completes with ECANCELED (or with what came before).
+    pub fn cancel(&mut self, token: u64) {
+        let cancel = opcode::AsyncCancel::new(token).build().user_data(NOBODY);
+        self.push(cancel.flags(squeue::Flags::SKIP_SUCCESS));
     }
 
     /// Hands a part of a message to the kernel at once, when the queue is submitted. Completes only if the kernel did
@@ -220,6 +268,12 @@ impl Ring {
             }
             None => self.ring.submit_and_wait(1),
         };
+        // What the kernel has not looked at yet (EBUSY) must stay where it is.
+        if let Some(arena) = &mut self.arena
+            && self.ring.submission().is_empty()
+        {
+            arena.turn_over();
+        }
         match outcome {
             Ok(_) => Ok(()),
             Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY)) => Ok(()),
@@ -276,7 +330,8 @@ impl Ring {
             let _ = self.ring.submit();
         }
         // SAFETY: every entry points only to messages that live as long as the ring (each stands on the heap by itself,
-        // and is never changed or dropped before it), and receives go into buffers that are registered with it.
+        // and is never changed or dropped before it), or into its arena, which lives as long and whose bytes are not
+        // written again before the entry has been looked at; and receives go into buffers that are registered with it.
         let pushed = unsafe { self.ring.submission().push_multiple(&entries) };
         debug_assert!(pushed.is_ok(), "there was room");
     }
@@ -308,6 +363,8 @@ impl std::fmt::Debug for Ring {
 const ACCEPT: u64 = 1 << 63;
 /// A send that does not wait for room: with MSG_WAITALL, less than everything counts as a failure and completes.
 const NOW: i32 = libc::MSG_DONTWAIT;
+/// Bytes of [`Ring::send_copy`] between two waits.
+const COPIES_BYTES: usize = 1 << 20;
 /// The token of operations whose outcome nobody waits for.
 const NOBODY: u64 = u64::MAX;
 

@@ -9,6 +9,7 @@ pub mod path;
 pub mod plan;
 mod profile;
 mod reproduce;
+mod serve;
 mod server;
 mod watch;
 mod workload;
@@ -30,7 +31,8 @@ pub use self::learn::{By, Learn};
 pub use self::load::{Http, LoadOptions, MethodName, TlsOptions};
 pub use self::path::PathOptions;
 pub use self::profile::{Check, Profile, Show};
-pub use self::reproduce::{Koshien, Reproduce, Setting};
+pub use self::reproduce::{Dserver, Koshien, Reproduce, Reproduced, Setting};
+pub use self::serve::{Engine, Serve};
 pub use self::server::ServerOptions;
 pub use self::watch::{At, Watch};
 pub use self::workload::WorkloadOptions;
@@ -61,7 +63,7 @@ pub enum Verb {
     #[command(subcommand)]
     Profile(Profile),
     /// Serve the files of a folder
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Figures and logs from packets: of a device, or out of a capture file
     Watch(Box<Watch>),
     /// A published experiment made again, paper beside here
@@ -219,43 +221,6 @@ pub struct Net {
     /// Program and arguments; a shell if left out
     #[arg(last = true)]
     pub command: Vec<OsString>,
-}
-
-#[derive(Args, Debug)]
-pub struct Serve {
-    /// The folder
-    #[arg(required_unless_present = "max", conflicts_with = "max")]
-    pub dir: Option<PathBuf>,
-    /// First write into the folder the files of a model, such as specweb99:1000, surge:5000 or even:1000,size=10KB (see
-    /// `bench --content`); nothing is overwritten
-    #[arg(long, value_name = "MODEL:OBJECTS", requires = "dir")]
-    pub make_content: Option<::load::content::Content>,
-    /// Serve nothing but one answer of this many bytes, such as 1KiB, from memory to every request: the most a server
-    /// could do here
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub max: Option<Bytes>,
-    /// How --max talks to the kernel
-    #[arg(long, value_enum, default_value_t = Engine::Auto, requires = "max")]
-    pub engine: Engine,
-    /// Address and port
-    #[arg(long, default_value = "127.0.0.1:8080", value_parser = address)]
-    pub listen: SocketAddr,
-    /// Threads, each with its own share of the connections
-    #[arg(long, default_value_t = 1, value_parser = threads)]
-    pub threads: usize,
-    /// With --max: processes, each with so many threads and with open files of its own, for more connections than one
-    /// process may have
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = threads, requires = "max")]
-    pub processes: usize,
-}
-
-/// io_uring where the kernel has it, or one of the two by name.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Engine {
-    Auto,
-    #[value(name = "io_uring", alias = "uring")]
-    Uring,
-    Epoll,
 }
 
 #[derive(Args, Debug)]

@@ -11,5 +11,6 @@ pub mod processes;
 pub mod remains;
 pub mod sentinel;
 pub mod servers;
+pub mod serving;
 pub mod tls;
 pub mod user;

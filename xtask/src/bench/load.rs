@@ -3,7 +3,7 @@
 //! Server on core 0, client on core 1, its recorder included; every request is kept. Each figure stands beside what the
 //! two cores did meanwhile: where the server's core is full, the client could have done more.
 
-mod measure;
+pub(super) mod measure;
 
 use anyhow::{Result, bail};
 

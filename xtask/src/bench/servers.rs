@@ -57,24 +57,7 @@ impl<'a> SecureSite<'a> {
     /// Makes the certificate and the configuration in the site's folder.
     pub fn new(site: &'a Site) -> Result<Self> {
         let folder = site.folder.path();
-        output(
-            Command::new("openssl")
-                .args([
-                    "req",
-                    "-x509",
-                    "-newkey",
-                    "ec",
-                    "-pkeyopt",
-                    "ec_paramgen_curve:prime256v1",
-                    "-nodes",
-                    "-days",
-                    "2",
-                ])
-                .args(["-subj", "/CN=localhost", "-keyout"])
-                .arg(folder.join("key.pem"))
-                .arg("-out")
-                .arg(folder.join("certificate.pem")),
-        )?;
+        certificate(folder)?;
         let plain = fs::read_to_string(folder.join("nginx.conf"))?;
         let listens = format!(
             "listen {PORT} http2 reuseport backlog=4096; listen {SECURE_PORT} ssl http2 reuseport backlog=4096;\n\
@@ -115,9 +98,19 @@ pub struct Running(Child);
 impl Running {
     /// Starts a shell command on some cores (as taskset takes them) and waits until it listens on [`PORT`].
     pub fn start(command: &str, cores: Option<&str>) -> Result<Self> {
+        Running::start_at(command, cores, PORT)
+    }
+
+    /// The number of its process.
+    pub fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+
+    /// The same on a port of its own.
+    pub fn start_at(command: &str, cores: Option<&str>, port: u16) -> Result<Self> {
         // Another's server would answer in its place, and be measured.
-        if std::net::TcpStream::connect(("127.0.0.1", PORT)).is_ok() {
-            bail!("something listens on port {PORT} already");
+        if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            bail!("something listens on port {port} already");
         }
         let mut start = match cores {
             Some(cores) => {
@@ -134,12 +127,12 @@ impl Running {
         let child = start.stdout(Stdio::null()).stderr(Stdio::null()).spawn().with_context(|| command.to_owned())?;
         let mut running = Running(child);
         let since = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", PORT)).is_err() {
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             if let Some(status) = running.0.try_wait()? {
                 bail!("`{command}` ended: {status}");
             }
             if since.elapsed() > Duration::from_secs(10) {
-                bail!("`{command}` does not listen on port {PORT}");
+                bail!("`{command}` does not listen on port {port}");
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -161,6 +154,19 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Makes `key.pem` and `certificate.pem` (ECDSA on P-256, for `localhost`) in a folder.
+pub fn certificate(folder: &Path) -> Result<()> {
+    output(
+        Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
+            .args(["-days", "2", "-subj", "/CN=localhost", "-keyout"])
+            .arg(folder.join("key.pem"))
+            .arg("-out")
+            .arg(folder.join("certificate.pem")),
+    )
+    .map(|_| ())
 }
 
 /// The release binary beside this one, built first.

@@ -178,6 +178,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
             .watched
             .as_ref()
             .map(|(watched, figures)| watch_part::document(watched, figures, measured_end.since(measured_from))),
+        tap: None,
         server,
         slo: None,
     };

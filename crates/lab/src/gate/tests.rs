@@ -99,6 +99,7 @@ impl Case {
                 }),
                 server: None,
                 watch: None,
+                tap: None,
                 slo: None,
             },
             plan: Plan::from_toml(plan, "test").unwrap(),

@@ -16,6 +16,7 @@ pub fn judged(run: &Run, validity: &Validity, answer: &str, body: &str, notes: &
         load: None,
         path: None,
         watch: None,
+        tap: None,
         server: None,
         slo: None,
     };

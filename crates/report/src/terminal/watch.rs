@@ -21,6 +21,7 @@ pub fn watch(document: &WatchDocument, style: Style) -> String {
         path: None,
         server: None,
         watch: None,
+        tap: None,
         slo: None,
     };
     headline::print(&mut page, &plain);

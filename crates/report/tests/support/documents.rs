@@ -165,6 +165,7 @@ pub fn document() -> Document {
             tcp: "cubic, initcwnd 10".into(),
         }),
         watch: None,
+        tap: None,
         slo: None,
     }
 }

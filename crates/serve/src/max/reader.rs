@@ -1,7 +1,7 @@
 //! One connection's input: how many answers it asks for.
 
 use super::{Answer, Answers};
-use crate::request::{Body, Method, Parsed, parse_any};
+use crate::request::{Body, FIELDS_MAX, Method, Parsed, parse_within};
 
 /// What is known of a connection's input so far.
 #[derive(Debug, Default)]
@@ -55,14 +55,16 @@ impl Reader {
             if bytes.is_empty() {
                 return bytes;
             }
-            match parse_any(bytes, HEAD_BYTES) {
+            match parse_within(bytes, HEAD_BYTES, FIELDS_MAX) {
                 Parsed::Incomplete => return bytes,
                 Parsed::Complete(request) => {
-                    let answer = answers.to(request.keep_alive, request.old, request.method == Method::Head);
+                    // A body that is chunked, or held back until 100 is said, is not worth following.
+                    let followed = request.body != Body::Chunked && !request.expects_continue;
+                    let answer = answers.to(request.keep_alive && followed, request.old, request.method == Method::Head);
                     bytes = &bytes[request.length..];
                     // An answer before the request is whole would make an upload look short, and ends the connection
                     // at clients that have not sent it all.
-                    self.skip = if let Body::Bytes(length) = request.body { length } else { 0 };
+                    self.skip = if let (Body::Bytes(length), true) = (request.body, followed) { length } else { 0 };
                     self.after_body = Some(answer);
                 }
                 Parsed::Refused(_) => {

@@ -5,15 +5,19 @@ use proptest::prelude::*;
 
 const LIMIT: usize = 1024;
 
+fn limits() -> Limits {
+    Limits { head_bytes: LIMIT, head_fields: 64, ..Limits::default() }
+}
+
 fn complete(input: &str) -> Request<'_> {
-    match parse(input.as_bytes(), LIMIT) {
+    match parse(input.as_bytes(), &limits()) {
         Parsed::Complete(request) => request,
         other => panic!("{input:?}: {other:?}"),
     }
 }
 
 fn refused(input: &str) -> Status {
-    match parse(input.as_bytes(), LIMIT) {
+    match parse(input.as_bytes(), &limits()) {
         Parsed::Refused(status) => status,
         other => panic!("{input:?}: {other:?}"),
     }
@@ -26,19 +30,27 @@ fn path_of(target: &str) -> String {
 
 #[test]
 fn a_plain_request() {
-    let head = "GET /a.html?q=1 HTTP/1.1\r\nHost: server\r\n\r\n";
+    let head = "GET /a.html?q=1 HTTP/1.1\r\nHost: server\r\nRange:\t bytes=0-1 \r\n\r\n";
     let input = format!("{head}GET /next");
     let request = complete(&input);
-    let wanted = Request {
-        method: Method::Get,
-        path: b"/a.html",
-        keep_alive: true,
-        old: false,
-        body: Body::Bytes(0),
-        length: head.len(),
-    };
-    assert_eq!(request, wanted);
+    assert_eq!((request.method, request.target), (Method::Get, &b"/a.html?q=1"[..]));
+    assert_eq!((request.path, request.query), (&b"/a.html"[..], Some(&b"q=1"[..])));
+    assert!(request.keep_alive && !request.old && !request.expects_continue && request.body == Body::None);
+    assert_eq!((request.head, request.length), (head.as_bytes(), head.len()));
+    assert_eq!((request.fields.host, request.fields.range), (Some(&b"server"[..]), Some(&b"bytes=0-1"[..])));
+    assert!(request.fields.conditional && !request.fields.repeated);
+    assert_eq!(request.method_name(), b"GET");
+    let lines: Vec<_> = request.fields.lines().collect();
+    assert_eq!(lines, [(&b"Host"[..], &b"server"[..]), (b"Range", b"bytes=0-1")]);
     assert_eq!(complete("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").method, Method::Head);
+}
+
+#[test]
+fn empty_lines_before_a_request_are_passed_over() {
+    let request = complete("\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\nrest");
+    assert!(request.head.starts_with(b"GET ") && request.head.ends_with(b"\r\n\r\n"));
+    assert_eq!(request.length, request.head.len() + 4);
+    assert_eq!(refused("\nGET / HTTP/1.1\r\nHost: x\r\n\r\n"), Status::BadRequest);
 }
 
 #[test]
@@ -62,60 +74,138 @@ fn keeping_the_connection_is_the_clients_wish() {
 #[test]
 fn targets_in_every_form() {
     assert_eq!(path_of("/"), "/");
-    assert_eq!(path_of("/a/b?c#d"), "/a/b");
+    assert_eq!(path_of("/a/b?c?d"), "/a/b");
     assert_eq!(path_of("http://server:80/a?b"), "/a");
     assert_eq!(path_of("HTTP://server?b"), "/");
-    assert_eq!(path_of("http://server"), "/");
-    for wrong in ["*", "a", "ftp://server/a", "http:///a", "http:/a", "http://"] {
+    assert_eq!(path_of("https://[::1]"), "/");
+    let wrong = ["*", "a", "a:80", "ftp://h/a", "http:///a", "http:/a", "http://", "http://u@h/", "/a#b", "/a?b#c", "//#"];
+    for wrong in wrong {
         let head = format!("GET {wrong} HTTP/1.1\r\nHost: x\r\n\r\n");
         assert_eq!(refused(&head), Status::BadRequest, "{wrong}");
     }
+    let absolute = "GET http://right/ HTTP/1.1\r\nHost: wrong\r\n\r\n";
+    assert_eq!(complete(absolute).fields.host, Some(&b"right"[..]));
+    assert_eq!(complete("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n").path, b"*");
+    assert_eq!(complete("CONNECT a:1 HTTP/1.1\r\nHost: x\r\n\r\n").path, b"a:1");
 }
 
 #[test]
-fn methods_other_than_get_and_head() {
-    assert_eq!(refused("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"), Status::MethodNotAllowed);
-    assert_eq!(refused("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n"), Status::MethodNotAllowed);
-    assert_eq!(refused("BREW / HTTP/1.1\r\nHost: x\r\n\r\n"), Status::NotImplemented);
+fn every_method_is_read() {
+    let method = |name: &str| complete(&format!("{name} / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n")).method;
+    assert_eq!(method("POST"), Method::Post);
+    assert_eq!(method("TRACE"), Method::Trace);
+    assert_eq!(method("BREW"), Method::Unknown);
     // Methods are case-sensitive (RFC 9110, section 9.1).
-    assert_eq!(refused("get / HTTP/1.1\r\nHost: x\r\n\r\n"), Status::NotImplemented);
+    assert_eq!(method("get"), Method::Unknown);
 }
 
 #[test]
 fn a_body_is_measured() {
-    let body = |fields: &str| complete(&format!("GET / HTTP/1.1\r\nHost: x\r\n{fields}\r\n")).body;
-    assert_eq!(body("Content-Length: 5\r\n"), Body::Bytes(5));
-    assert_eq!(body("Content-Length: 5\r\nContent-Length: 5\r\n"), Body::Bytes(5));
-    assert_eq!(body("Transfer-Encoding: Chunked\r\n"), Body::Unfollowed);
-    assert_eq!(body("Content-Length: 5\r\nExpect: 100-continue\r\n"), Body::Unfollowed);
-    assert_eq!(body("Expect: 100-continue\r\n"), Body::Bytes(0));
+    let request = |fields: &str| {
+        let request = complete(Box::leak(format!("PUT / HTTP/1.1\r\nHost: x\r\n{fields}\r\n").into_boxed_str()));
+        (request.body, request.expects_continue)
+    };
+    assert_eq!(request(""), (Body::None, false));
+    assert_eq!(request("Content-Length: 0\r\n"), (Body::None, false));
+    assert_eq!(request("Content-Length: 5\r\n"), (Body::Bytes(5), false));
+    assert_eq!(request("Content-Length: 18446744073709551615\r\n"), (Body::Bytes(u64::MAX), false));
+    assert_eq!(request("Transfer-Encoding: Chunked\r\n"), (Body::Chunked, false));
+    assert_eq!(request("Transfer-Encoding: ,chunked ,\r\n"), (Body::Chunked, false));
+    assert_eq!(request("Content-Length: 5\r\nExpect: 100-Continue\r\n"), (Body::Bytes(5), true));
+    assert_eq!(request("Expect: 100-continue\r\n"), (Body::None, false));
+    let old = complete("PUT / HTTP/1.0\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!((old.body, old.expects_continue), (Body::Bytes(5), false));
 }
 
 #[test]
 fn framing_that_two_parsers_could_read_differently_is_refused() {
     for fields in [
         "Content-Length: 5\r\nContent-Length: 6\r\n",
+        "Content-Length: 5\r\nContent-Length: 5\r\n",
         "Content-Length: 5, 5\r\n",
         "Content-Length: +5\r\n",
         "Content-Length: -5\r\n",
+        "Content-Length: 0x5\r\n",
+        "Content-Length: 5 5\r\n",
+        "Content-Length: 5\u{b}\r\n",
         "Content-Length:\r\n",
         "Content-Length: 18446744073709551616\r\n",
         "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n",
+        "Transfer-Encoding: gzip\r\n",
+        "Transfer-Encoding: identity\r\n",
+        "Transfer-Encoding: chunked, identity\r\n",
+        "Transfer-Encoding: chunked, chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked;a=b\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+        "Transfer-Encoding: \"chunked\"\r\n",
+        "Transfer-Encoding:\r\n",
+        "Transfer-Encoding: chunked\u{b}\r\n",
+        "Transfer-Encoding\t: chunked\r\n",
         "Host: y\r\n",
+        "Host: x\r\n",
         " Folded: x\r\n",
+        "A: b\r\n folded\r\n",
+        "A: b\r\n\tfolded\r\n",
         "No-Colon\r\n",
+        ": no name\r\n",
         "Space : x\r\n",
+        "Bare: x\n",
+        "Bare: x\rContent-Length: 5\r\n",
+        "Nul: \0\r\n",
+        "N\0: x\r\n",
+        "Bell: \u{7}\r\n",
+        "Delete: \u{7f}\r\n",
+        "Na(me: x\r\n",
     ] {
         assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: x\r\n{fields}\r\n")), Status::BadRequest, "{fields:?}");
     }
-    assert_eq!(refused("GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n"), Status::NotImplemented);
-    assert_eq!(refused("GET / HTTP/1.1\r\n\r\n"), Status::BadRequest);
+    let coded = "GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n";
+    assert_eq!(refused(coded), Status::NotImplemented);
+    assert_eq!(refused("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), Status::BadRequest);
+    assert_eq!(refused("GET / HTTP/1.1\r\nHost: x\r\nExpect: the worst\r\n\r\n"), Status::ExpectationFailed);
+    for host in ["", "Host: a b\r\n", "Host: a/b\r\n", "Host: u@h\r\n", "Host: a, b\r\n"] {
+        assert_eq!(refused(&format!("GET / HTTP/1.1\r\n{host}\r\n")), Status::BadRequest, "{host:?}");
+    }
+    assert!(complete("GET / HTTP/1.1\r\nHost:\r\n\r\n").keep_alive);
     assert!(!complete("GET / HTTP/1.0\r\n\r\n").keep_alive);
+    assert_eq!(refused("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n"), Status::BadRequest);
+}
+
+#[test]
+fn lines_end_with_both_characters() {
+    for head in [
+        "GET / HTTP/1.1\nHost: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\n\n",
+        "GET / HTTP/1.1\nHost: x\n\n",
+        "GET / HTTP/1.1\r\rHost: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\r\n",
+        "GET  / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /  HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET\t/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET / HTTP/1.1 \r\nHost: x\r\n\r\n",
+        " GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /a b HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /\0 HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /\u{7f} HTTP/1.1\r\nHost: x\r\n\r\n",
+        "G(T / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /\r\n\r\n",
+        "GET\r\n\r\n",
+    ] {
+        assert_eq!(refused(head), Status::BadRequest, "{head:?}");
+    }
 }
 
 #[test]
 fn versions() {
-    assert_eq!(refused("GET / HTTP/2.0\r\nHost: x\r\n\r\n"), Status::VersionNotSupported);
+    for other in ["HTTP/2.0", "HTTP/3.0", "HTTP/1.2", "HTTP/0.9", "HTTP/9.9"] {
+        assert_eq!(refused(&format!("GET / {other}\r\nHost: x\r\n\r\n")), Status::VersionNotSupported, "{other}");
+    }
+    for none in ["HTTP/1.10", "HTTP/1.1.1", "http/1.1", "HTTX/1.1", "HTTP/a.1", "HTTP/1,1", "HTTP/ 1.1", "HTTP/+1.1"] {
+        assert_eq!(refused(&format!("GET / {none}\r\nHost: x\r\n\r\n")), Status::BadRequest, "{none}");
+    }
     assert_eq!(refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Status::VersionNotSupported);
     assert_eq!(refused("\x16\x03\x01\x02\x00\x01"), Status::BadRequest);
 }
@@ -129,19 +219,30 @@ fn the_limit_is_a_boundary() {
     assert_eq!(complete(&head(LIMIT)).length, LIMIT);
     assert_eq!(refused(&head(LIMIT + 1)), Status::HeadTooLarge);
     let line = |length: usize| format!("GET /{}", "a".repeat(length - "GET /".len()));
-    assert_eq!(parse(line(LIMIT - 1).as_bytes(), LIMIT), Parsed::Incomplete);
+    assert_eq!(parse(line(LIMIT - 1).as_bytes(), &limits()), Parsed::Incomplete);
     assert_eq!(refused(&line(LIMIT)), Status::TargetTooLong);
     let headers = |count: usize| "A: b\r\n".repeat(count);
-    assert!(complete(&format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", headers(HEADERS_MAX - 1))).keep_alive);
-    assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", headers(HEADERS_MAX))), Status::HeadTooLarge);
+    assert!(complete(&format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", headers(63))).keep_alive);
+    assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", headers(64))), Status::HeadTooLarge);
+    let more = Limits { head_fields: usize::MAX, ..limits() };
+    let most = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", headers(FIELDS_MAX - 1));
+    assert!(matches!(parse(most.as_bytes(), &more), Parsed::Complete(_)));
+}
+
+#[test]
+fn a_list_may_come_in_several_lines() {
+    let request = complete("GET / HTTP/1.1\r\nHost: x\r\nIf-Match: \"a\"\r\nX: y\r\nif-match: \"b\"\r\n\r\n");
+    assert!(request.fields.repeated);
+    let values: Vec<_> = request.fields.values(b"If-Match").collect();
+    assert_eq!(values, [b"\"a\"", b"\"b\""]);
 }
 
 proptest! {
     /// No bytes make the parser panic, and it never claims more than it was given.
     #[test]
     fn any_bytes(input in proptest::collection::vec(any::<u8>(), 1..300)) {
-        if let Parsed::Complete(request) = parse(&input, LIMIT) {
-            prop_assert!(request.length <= input.len() && request.path.starts_with(b"/"));
+        if let Parsed::Complete(request) = parse(&input, &limits()) {
+            prop_assert!(request.length <= input.len());
         }
     }
 
@@ -150,6 +251,6 @@ proptest! {
     fn any_cut(cut in 1usize..60) {
         let head = "GET /a%20b HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n";
         prop_assume!(cut < head.len());
-        prop_assert_eq!(parse(&head.as_bytes()[..cut], LIMIT), Parsed::Incomplete);
+        prop_assert_eq!(parse(&head.as_bytes()[..cut], &limits()), Parsed::Incomplete);
     }
 }

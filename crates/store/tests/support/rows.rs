@@ -63,6 +63,7 @@ pub fn document(id: &str) -> Document {
         path: None,
         server: None,
         watch: None,
+        tap: None,
         slo: None,
     }
 }

@@ -29,12 +29,15 @@ use units::RequestRate;
 
 pub use self::rows::Made;
 pub use self::seen::Seen;
-pub use self::words::{Summary, summary};
+pub use self::words::summary;
 
 use crate::apache::Apache;
 use crate::error::SuiteError;
 use crate::httperf::{Call, Httperf, Said};
+use crate::reproduce::{Stage, of_run};
 
+/// Its name among the reproductions.
+pub const NAME: &str = "koshien";
 /// Requests a second.
 pub const RATE_PER_S: f64 = 110.0;
 /// Requests of each of the paper's experiments.
@@ -218,12 +221,6 @@ pub struct Reproduced {
     pub folder: PathBuf,
 }
 
-/// Tells where a reproduction stands.
-pub trait Stage {
-    /// An experiment begins; what is returned observes its load.
-    fn begin(&mut self, what: &str) -> Box<dyn Observer>;
-}
-
 /// Makes the experiments asked for, one after the other, and puts the paper beside them. Must be called while this
 /// process has one thread, since the lab forks. An interrupt ends it with the experiment at hand; what was made by
 /// then is in the document.
@@ -268,7 +265,7 @@ pub fn make(
             let name = format!("experiment {}, TCP of {}", experiment.number, setting.name());
             let mut observer = stage.begin(&name);
             let (dir, document, said) = kitchen.cook(experiment, setting, observer.as_mut())?;
-            checks.extend(verdict::of_run(&name, &document.validity));
+            checks.extend(of_run(&name, &document.validity));
             checks.extend(said.map(|said| verdict::of_httperf(&name, &said)));
             let seen = Seen::read(&dir, WARMUP)?;
             checks.push(verdict::of_steadiness(&name, &seen));
@@ -295,6 +292,7 @@ pub fn make(
         },
         validity: Validity::from_checks(checks),
         reproduce: Reproduction {
+            name: NAME.into(),
             about: kitchen.about(&apache),
             answer: words::answer(&rows),
             notes: words::NOTES.map(str::to_owned).to_vec(),

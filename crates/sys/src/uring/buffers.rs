@@ -1,11 +1,12 @@
 //! Receive buffers that the kernel chooses from when something arrives.
 
 use std::io;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
+
+use super::mapping::Mapping;
 
 /// The one group of buffers of a ring.
 pub(super) const GROUP: u16 = 0;
@@ -19,15 +20,6 @@ pub(super) struct Buffers {
     /// Free buffers handed to the kernel since the beginning, wrapping; published by [`Self::publish`].
     tail: u16,
 }
-
-/// Pages of our own, given back at the end.
-struct Mapping {
-    at: NonNull<libc::c_void>,
-    length: usize,
-}
-
-// SAFETY: the pages are owned by this value alone; nothing in it is tied to a thread.
-unsafe impl Send for Mapping {}
 
 impl Buffers {
     /// `count` (a power of two) buffers of `each` bytes, all free.
@@ -46,6 +38,11 @@ impl Buffers {
         }
         buffers.publish();
         Ok(buffers)
+    }
+
+    /// Bytes of each.
+    pub fn each(&self) -> u32 {
+        self.each
     }
 
     pub fn bytes(&self, number: u16, length: usize) -> &[u8] {
@@ -82,33 +79,5 @@ impl Buffers {
     pub fn unregister(&self, ring: &IoUring) {
         // A ring that is about to be closed forgets them anyhow.
         let _ = ring.submitter().unregister_buf_ring(GROUP);
-    }
-}
-
-impl Mapping {
-    fn new(length: usize) -> io::Result<Self> {
-        let length = length.max(1);
-        // SAFETY: a fresh private mapping at an address of the kernel's choice.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        match NonNull::new(at) {
-            Some(at) if at.as_ptr() != libc::MAP_FAILED => Ok(Mapping { at, length }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length, and no reference into it outlives `self`.
-        unsafe { libc::munmap(self.at.as_ptr(), self.length) };
     }
 }

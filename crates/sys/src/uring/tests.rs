@@ -75,3 +75,73 @@ fn a_ring_that_ends_lets_go_of_everything() {
         assert!(!matches!(client.read(&mut [0]), Ok(1..)), "nothing was sent");
     }
 }
+
+/// What is copied arrives, in order; what finds no room comes back, and its rest can still be read.
+#[test]
+fn copies_are_sent_or_come_back() {
+    let mut ring = Ring::new(SMALL).unwrap();
+    let (mut reader, writer) = UnixStream::pair().unwrap();
+    writer.set_nonblocking(true).unwrap();
+    for round in 0..20u8 {
+        assert!(ring.send_copy(writer.as_fd(), &[round; 100], WATCHED).unwrap().is_some());
+        assert_eq!(completed(&mut ring), [0, 0], "all was taken");
+    }
+    let mut got = [0; 2000];
+    reader.read_exact(&mut got).unwrap();
+    assert!(got.chunks(100).zip(0..).all(|(chunk, round)| chunk.iter().all(|&byte| byte == round)));
+    // Nobody reads: sooner or later not all is taken.
+    let large: Vec<u8> = (0..300_000u32).map(|at| at as u8).collect();
+    let mut taken = 0;
+    let rest = loop {
+        let copied = ring.send_copy(writer.as_fd(), &large, OTHER).unwrap().unwrap();
+        ring.wait(Some(Duration::ZERO)).unwrap();
+        match ring.next() {
+            None => taken += large.len(),
+            Some(completion) => {
+                let of_this = completion.result.map_or(0, |bytes| bytes as usize);
+                taken += of_this;
+                break ring.copied(&copied, of_this).to_vec();
+            }
+        }
+    };
+    assert!(!rest.is_empty() && large.ends_with(&rest));
+    let mut got = vec![0; taken];
+    reader.read_exact(&mut got).unwrap();
+    assert!(got.iter().zip(large.iter().cycle()).all(|(got, sent)| got == sent));
+    // More than there is room for before the next wait is not begun.
+    while ring.send_copy(writer.as_fd(), &large, OTHER).unwrap().is_some() {}
+}
+
+/// Received once is received once; a receive for ever ends when it is told to.
+#[test]
+fn receives_once_or_until_it_is_cancelled() {
+    let mut ring = Ring::new(SMALL).unwrap();
+    let (reader, mut writer) = UnixStream::pair().unwrap();
+    writer.write_all(b"one").unwrap();
+    ring.receive_once(reader.as_fd(), WATCHED);
+    ring.wait(Some(Duration::ZERO)).unwrap();
+    let completion = ring.next().unwrap();
+    assert!(!completion.more);
+    let buffer = completion.buffer.unwrap();
+    assert_eq!(ring.bytes(&buffer, completion.result.unwrap() as usize), b"one");
+    ring.give_back(buffer);
+    writer.write_all(b"two").unwrap();
+    ring.wait(Some(Duration::ZERO)).unwrap();
+    assert!(ring.next().is_none());
+    ring.receive(reader.as_fd(), OTHER);
+    ring.wait(Some(Duration::ZERO)).unwrap();
+    let completion = ring.next().unwrap();
+    assert!(completion.more && completion.result.is_ok_and(|bytes| bytes == 3));
+    ring.cancel(OTHER);
+    let ended = loop {
+        ring.wait(None).unwrap();
+        if let Some(completion) = ring.next() {
+            break completion;
+        }
+    };
+    assert_eq!(ended.result.unwrap_err().raw_os_error(), Some(libc::ECANCELED));
+    assert!(!ended.more);
+    writer.write_all(b"three").unwrap();
+    ring.wait(Some(Duration::ZERO)).unwrap();
+    assert!(ring.next().is_none(), "nobody receives");
+}

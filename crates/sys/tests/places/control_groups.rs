@@ -25,6 +25,8 @@ pub fn holds_its_share() {
     // Two burners that want two cores: one core's fifth, and what one slice on each core may overrun.
     assert!(share < 0.24, "{share}");
     assert!(usage.throttled.unwrap() > Duration::ZERO);
+    let periods = usage.periods.unwrap();
+    assert!(periods.throttled > 0 && periods.throttled <= periods.all, "{periods:?}");
     assert!(usage.memory_max.is_none_or(|bytes| bytes > 4096));
 }
 

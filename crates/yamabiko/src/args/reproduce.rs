@@ -11,6 +11,22 @@ pub enum Reproduce {
     /// P1 (about 2001): connections in process inside one server, whose users are next door, 48 ms away, or as far as
     /// a real audience. Five experiments with Apache, two of them with httperf
     Koshien(Koshien),
+    /// P4 (2001): a minimal server against Apache, ab -n 1000 of 1 KB to 1 MB at 100 Mbit/s and without a path
+    Dserver(Dserver),
+}
+
+/// Where the result goes, of any of them.
+#[derive(Args, Debug)]
+pub struct Reproduced {
+    /// Write the page to this file too
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<std::path::PathBuf>,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
+    pub seed: u64,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -28,15 +44,46 @@ pub struct Koshien {
     /// The server's TCP: a first window of 2 segments and reno, or what this machine's kernel does
     #[arg(short, long, value_enum, default_value_t = Setting::Both)]
     pub setting: Setting,
-    /// Write the page to this file too
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<std::path::PathBuf>,
-    /// Seed of every random choice
-    #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
-    pub seed: u64,
-    /// Print one JSON document and nothing else
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub result: Reproduced,
+}
+
+#[derive(Args, Debug)]
+pub struct Dserver {
+    /// Requests of each measurement
+    #[arg(short = 'n', long, default_value_t = 1000, allow_hyphen_values = true)]
+    pub requests: u64,
+    /// Only these sizes, such as 1KB,100KB
+    #[arg(short, long, value_enum, value_delimiter = ',', value_name = "SIZES")]
+    #[arg(default_values_t = [Size::Kb1, Size::Kb10, Size::Kb100, Size::Mb1])]
+    pub sizes: Vec<Size>,
+    #[command(flatten)]
+    pub result: Reproduced,
+}
+
+/// The paper's sizes, whose kilobyte is 1024 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Size {
+    #[value(name = "1KB")]
+    Kb1,
+    #[value(name = "10KB")]
+    Kb10,
+    #[value(name = "100KB")]
+    Kb100,
+    #[value(name = "1MB")]
+    Mb1,
+}
+
+impl Size {
+    /// In bytes.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Size::Kb1 => 1 << 10,
+            Size::Kb10 => 10 << 10,
+            Size::Kb100 => 100 << 10,
+            Size::Mb1 => 1 << 20,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,17 +1,19 @@
-//! `yamabiko serve`: the static server, and MAX.
+//! `yamabiko serve`: the server, and MAX.
+//!
+//! This thread serves; a second one waits for SIGHUP and reads again what may have changed.
 
 mod content;
+mod max;
 
-use std::io::Read;
-use std::net::{Shutdown, SocketAddr};
+use std::io::IsTerminal;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use sys::signal::Interrupts;
-use sys::worker::Worker;
+use serve::{Refusal, ServeSpec, Tls, Total};
+use sys::signal::{Hangups, Interrupts, Wake};
+use units::{Bytes, format_duration};
 
 use crate::args;
 use crate::exit::Exit;
@@ -20,8 +22,8 @@ use crate::terminal::say;
 /// Serves until interrupted.
 pub fn run(arguments: &args::Serve) -> Result<Exit> {
     let interrupts = Interrupts::install()?;
-    match (&arguments.dir, arguments.max) {
-        (_, Some(size)) => max(arguments, size.0, &interrupts),
+    match (&arguments.dir, arguments.max.bytes) {
+        (_, Some(size)) => max::run(arguments, size.0, &interrupts),
         (Some(dir), None) => {
             if let Some(content) = &arguments.make_content
                 && !content::make(content, dir, &interrupts)?
@@ -35,75 +37,95 @@ pub fn run(arguments: &args::Serve) -> Result<Exit> {
 }
 
 fn files(arguments: &args::Serve, dir: &Path, interrupts: &Interrupts) -> Result<Exit> {
-    let spec = serve::ServeSpec { threads: arguments.threads, ..serve::ServeSpec::new(dir, arguments.listen) };
-    serve::serve(&spec, interrupts.as_fd(), |address| told(&format!("{}", dir.display()), address))?;
-    Ok(Exit::Fine)
-}
-
-fn max(arguments: &args::Serve, bytes: u64, interrupts: &Interrupts) -> Result<Exit> {
-    let body_bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= serve::BODY_BYTES_MAX);
-    let spec = serve::MaxSpec {
-        listen: arguments.listen,
-        shared: arguments.processes > 1,
-        threads: arguments.threads,
-        body_bytes: body_bytes.context("--max: at most 1GiB, since every thread keeps the answer in memory")?,
-        engine: match arguments.engine {
-            args::Engine::Auto => serve::Engine::Auto,
-            args::Engine::Uring => serve::Engine::Uring,
-            args::Engine::Epoll => serve::Engine::Epoll,
-        },
-    };
-    let workers = workers(arguments, &spec)?;
-    let lost = AtomicBool::new(false);
+    let spec = spec(arguments, dir)?;
+    let hangups = Hangups::install()?;
+    let ended = Wake::new()?;
+    let at_terminal = std::io::stderr().is_terminal();
+    let began = Instant::now();
     std::thread::scope(|scope| {
-        for worker in &workers {
-            // What one process cannot do, the server does not do: half of it would be another server.
+        // Also when this thread panics: the other one must not be waited for in vain.
+        let _ended = WhenDropped(&ended);
+        serve::serve(&spec, interrupts.as_fd(), |address| {
+            // Not before: what the server starts, it starts from a process with one thread.
             scope.spawn(|| {
-                let _ = (&mut worker.link()).read(&mut [0]);
-                if !STOPPING.load(Ordering::Acquire) {
-                    lost.store(true, Ordering::Release);
-                    interrupts.ask();
+                while hangups.wait(ended.as_fd()) {
+                    if at_terminal && !std::io::stderr().is_terminal() {
+                        // It is not that somebody wants a reload: the terminal was closed.
+                        interrupts.ask();
+                    } else {
+                        reload(&spec);
+                    }
                 }
             });
-        }
-        let served = serve::serve_max(&spec, interrupts.as_fd(), |address, engine| {
-            let processes =
-                if workers.is_empty() { String::new() } else { format!(", {} processes", arguments.processes) };
-            told(&format!("{bytes} bytes from memory ({}{processes})", engine.name()), address);
-        });
-        STOPPING.store(true, Ordering::Release);
-        for worker in &workers {
-            // Ends the worker's wait and its reader's; one that is gone needs neither.
-            let _ = worker.link().shutdown(Shutdown::Both);
-        }
-        served
+            let scheme = if spec.tls.is_some() { "https" } else { "http" };
+            say(format_args!("serving {} on {scheme}://{address}/ (Ctrl-C ends it)", dir.display()));
+        })
     })?;
-    if lost.into_inner() {
-        bail!("a process of the server ended; its words are above");
-    }
+    tell_summary(&spec.figures.total(), began.elapsed());
     Ok(Exit::Fine)
 }
 
-/// The server is ending by itself.
-static STOPPING: AtomicBool = AtomicBool::new(false);
-
-/// The processes beside this one, each listening at the same address.
-fn workers(arguments: &args::Serve, spec: &serve::MaxSpec) -> Result<Vec<Worker>> {
-    if arguments.processes > 1 && arguments.listen.port() == 0 {
-        bail!("--processes need a port that all of them can listen on: give one with --listen");
-    }
-    (1..arguments.processes)
-        .map(|_| {
-            let work = |link: UnixStream| {
-                if let Err(error) = serve::serve_max(spec, link.as_fd(), |_, _| {}) {
-                    say(format_args!("{error}"));
-                }
-            };
-            Ok(Worker::start(c"yamabiko-serve", &[], work)?)
-        })
-        .collect()
+/// What is to be served, as meant.
+fn spec(arguments: &args::Serve, dir: &Path) -> Result<ServeSpec> {
+    let tls = match arguments.tls.as_deref() {
+        Some([certificate, key]) => Some(Tls::load(certificate, key).context("--tls")?),
+        _ => None,
+    };
+    tell_doubt(tls.as_ref());
+    Ok(ServeSpec {
+        threads: arguments.threads,
+        engine: arguments.engine.into(),
+        limits: arguments.limits.limits(),
+        tls,
+        ..ServeSpec::new(dir, arguments.listen)
+    })
 }
 
-fn told(what: &str, address: SocketAddr) {
-    say(format_args!("serving {what} on http://{address}/ (Ctrl-C ends it)"));
+/// Reads again what SIGHUP is for. What cannot be read is told, and served on as it was.
+fn reload(spec: &ServeSpec) {
+    if let Some(tls) = &spec.tls {
+        match tls.reload() {
+            Ok(()) => say("certificate and key are read again"),
+            Err(error) => say(format_args!("the certificate stays as it was: {error}")),
+        }
+        tell_doubt(Some(tls));
+    }
+}
+
+fn tell_doubt(tls: Option<&Tls>) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    if let Some(doubt) = tls.and_then(|tls| tls.doubt(now.as_secs())) {
+        say(format_args!("warning: {doubt}"));
+    }
+}
+
+/// What it was, in a line or two.
+fn tell_summary(total: &Total, lasted: Duration) {
+    say(format_args!(
+        "served {} requests in {}: {} errors, {} cut short; {} sent over {} connections",
+        total.requests(),
+        format_duration(lasted),
+        total.errors(),
+        total.cut,
+        Bytes(total.sent_bytes),
+        total.opened,
+    ));
+    let refused: Vec<String> = Refusal::ALL
+        .iter()
+        .map(|refusal| (refusal.name(), total.refused[refusal.index()]))
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    if !refused.is_empty() {
+        say(format_args!("connections ended for a limit: {}", refused.join(", ")));
+    }
+}
+
+/// Wakes when it goes out of scope.
+struct WhenDropped<'a>(&'a Wake);
+
+impl Drop for WhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
 }

@@ -13,10 +13,10 @@ use sys::accounting::cpu_times;
 
 use crate::bench::servers::{PORT, output, wrk_figures};
 
-/// Every program runs so long, without its warm-up.
+/// Every program runs so long, without its warm-up, unless it is said otherwise.
 const SECONDS: &str = "3";
 /// Whose core is whose.
-const SERVER_CORE: usize = 0;
+pub const SERVER_CORE: usize = 0;
 const CLIENT_CORE: usize = 1;
 
 /// Starts client programs on their core.
@@ -24,6 +24,8 @@ pub struct Client {
     yamabiko: PathBuf,
     /// Runs are kept here while the bench goes on: recording is part of what is measured.
     runs: tempfile::TempDir,
+    /// Length of one run, as programs take it, in seconds.
+    seconds: String,
 }
 
 /// What came of one run of a program.
@@ -37,6 +39,10 @@ pub struct Figures {
     /// Shares of the cores' time that were not idle, 0 to 1, the program's start and end included.
     pub client_core: f64,
     pub server_core: f64,
+    /// Time in which the server's core was not idle, the program's start and end included.
+    pub server_busy: Duration,
+    /// Length of the measured phase, in seconds; 0 where the program does not say.
+    pub phase_s: f64,
     /// Share of the measured time in which the loop had work, as it tells itself.
     pub loop_busy: Option<f64>,
     /// CPU time of the program and what it started, and the requests of its whole life.
@@ -46,7 +52,13 @@ pub struct Figures {
 
 impl Client {
     pub fn new(yamabiko: PathBuf) -> Result<Self> {
-        Ok(Client { yamabiko, runs: tempfile::Builder::new().prefix("yamabiko-bench-").tempdir()? })
+        Client::lasting(yamabiko, SECONDS)
+    }
+
+    /// Every program runs for so many seconds, a whole number.
+    pub fn lasting(yamabiko: PathBuf, seconds: &str) -> Result<Self> {
+        let runs = tempfile::Builder::new().prefix("yamabiko-bench-").tempdir()?;
+        Ok(Client { yamabiko, runs, seconds: seconds.to_owned() })
     }
 
     pub fn yamabiko(&self) -> &Path {
@@ -55,9 +67,16 @@ impl Client {
 
     /// wrk in its usual closed loop of 64 connections.
     pub fn wrk(&self, options: &[&str]) -> Result<Figures> {
+        self.wrk_of(&url(), options)
+    }
+
+    /// The same against this URL.
+    pub fn wrk_of(&self, url: &str, options: &[&str]) -> Result<Figures> {
+        let time = format!("-d{}s", self.seconds);
         let (text, mut figures) =
-            self.timed(Command::new("wrk").args(["-t1", "-c64", &format!("-d{SECONDS}s")]).args(options).arg(url()))?;
+            self.timed(Command::new("wrk").args(["-t1", "-c64", &time]).args(options).arg(url))?;
         figures.rate = wrk_figures(&text)?.0;
+        figures.phase_s = self.seconds.parse()?;
         figures.requests = text
             .lines()
             .find_map(|line| line.trim().split_once(" requests in "))
@@ -70,7 +89,7 @@ impl Client {
     /// h2load with some options.
     pub fn h2load(&self, url: &str, options: &[&str]) -> Result<Figures> {
         let (text, mut figures) =
-            self.timed(Command::new("h2load").args(["-t", "1", "-D", SECONDS]).args(options).arg(url))?;
+            self.timed(Command::new("h2load").args(["-t", "1", "-D", &self.seconds]).args(options).arg(url))?;
         let finished =
             text.lines().find_map(|line| line.strip_prefix("finished in ")).context("h2load printed no rate")?;
         figures.rate = finished
@@ -78,7 +97,7 @@ impl Client {
             .find_map(|part| part.strip_suffix(" req/s"))
             .context("h2load printed no rate")?
             .parse()?;
-        figures.requests = figures.rate * SECONDS.parse::<f64>()?;
+        figures.requests = figures.rate * self.seconds.parse::<f64>()?;
         Ok(figures)
     }
 
@@ -90,12 +109,13 @@ impl Client {
     /// `yamabiko bench`, every request kept.
     pub fn bench_of(&self, url: &str, options: &[&str]) -> Result<Figures> {
         let mut command = Command::new(&self.yamabiko);
-        command.args(["bench", url, "--json", "-d", &format!("{SECONDS}s")]).args(options);
+        command.args(["bench", url, "--json", "-d", &format!("{}s", self.seconds)]).args(options);
         let (text, mut figures) = self.timed(command.env("YAMABIKO_RUNS", self.runs.path()))?;
         let document: Document = serde_json::from_str(&text).context("the document cannot be read")?;
         let load = document.load.context("the document has no load part")?;
         figures.rate = load.carried_rate_per_s;
         figures.failed = load.failed.values().sum();
+        figures.phase_s = document.run.duration_s;
         figures.lag_ns = (load.send_lag_ns.p50, load.send_lag_ns.p99);
         figures.requests = load.completed as f64 * (1.0 + document.run.warmup_s / document.run.duration_s.max(1e-9));
         let busy = document.run.host.settings.get("loop_busy");
@@ -124,13 +144,16 @@ impl Client {
             _ => output(&mut command)?,
         };
         let (cores_after, cpu_after) = (cpu_times()?, children_cpu()?);
-        let busy = |core: usize| -> Result<f64> {
+        let spent = |core: usize| {
             let of = |times: &[(usize, sys::accounting::CpuTimes)]| {
                 times.iter().find(|(number, _)| *number == core).map(|(_, times)| *times).context("a core is missing")
             };
-            let spent = of(&cores_after)?.since(&of(&cores)?);
+            anyhow::Ok(of(&cores_after)?.since(&of(&cores)?))
+        };
+        let busy = |core: usize| {
+            let spent = spent(core)?;
             let busy = spent.busy().as_secs_f64();
-            Ok(busy / (busy + spent.idle.as_secs_f64() + spent.iowait.as_secs_f64()).max(1e-9))
+            anyhow::Ok(busy / (busy + spent.idle.as_secs_f64() + spent.iowait.as_secs_f64()).max(1e-9))
         };
         let figures = Figures {
             rate: 0.0,
@@ -138,6 +161,8 @@ impl Client {
             lag_ns: (0, 0),
             client_core: busy(CLIENT_CORE)?,
             server_core: busy(SERVER_CORE)?,
+            server_busy: spent(SERVER_CORE)?.busy(),
+            phase_s: 0.0,
             loop_busy: None,
             cpu: cpu_after.saturating_sub(cpu),
             requests: 0.0,
@@ -147,6 +172,11 @@ impl Client {
 }
 
 impl Figures {
+    /// Requests of the program's whole life.
+    pub fn requests(&self) -> f64 {
+        self.requests
+    }
+
     /// CPU time of the program for each request, its start and end included.
     pub fn cpu_us_per_request(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.requests.max(1.0)

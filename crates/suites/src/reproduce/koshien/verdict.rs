@@ -1,33 +1,9 @@
 //! Whether to believe the reproduction: what its runs say of themselves, and what they must show to count.
 
-use ledger::document::{Check, CheckState, Validity, Verdict, Weight};
+use ledger::document::{Check, CheckState, Weight};
 
 use super::seen::Seen;
 use crate::httperf::Said;
-
-/// The checks of one run: those that are not ok as they are, and one that holds for the rest.
-pub fn of_run(name: &str, validity: &Validity) -> Vec<Check> {
-    let mut checks: Vec<Check> = validity
-        .checks
-        .iter()
-        .filter(|check| matches!(check.state, CheckState::Failed | CheckState::CouldNotRun))
-        .map(|check| Check { name: format!("{name}: {}", check.name), ..check.clone() })
-        .collect();
-    if checks.is_empty() {
-        let held = validity.checks.iter().filter(|check| check.state == CheckState::Ok).count();
-        debug_assert_eq!(validity.verdict, Verdict::Valid);
-        checks.push(Check {
-            name: format!("{name}: its own checks"),
-            state: CheckState::Ok,
-            weight: Weight::Invalid,
-            value: Some(held as f64),
-            limit: None,
-            unit: "checks".into(),
-            why: "every check of the run that applies held".into(),
-        });
-    }
-    checks
-}
 
 /// httperf must have got every reply, without errors of its own machine. At which rate, the wire says.
 pub fn of_httperf(name: &str, said: &Said) -> Check {

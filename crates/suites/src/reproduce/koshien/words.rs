@@ -3,6 +3,7 @@
 use ledger::{Reproduction, ReproductionRow};
 
 use super::{RATE_PER_S, rows};
+use crate::reproduce::{Summary, level};
 
 /// What to know when comparing with the paper.
 pub const NOTES: [&str; 5] = [
@@ -45,21 +46,6 @@ pub fn answer(all: &[ReproductionRow]) -> String {
         .unwrap_or_else(|| "Some of the five experiments, made again.".to_owned())
 }
 
-fn level(value: f64) -> String {
-    if value < 9.95 { format!("{value:.2}") } else { format!("{value:.1}") }
-}
-
-/// One line for each experiment and setting; the rows have everything.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
-    /// Names of the columns; the first names the rows.
-    pub head: Vec<&'static str>,
-    /// Cells.
-    pub lines: Vec<Vec<String>>,
-    /// Experiment 5 over 2, in a sentence for each setting.
-    pub ratios: Vec<String>,
-}
-
 /// Draws the main figures out of the rows.
 pub fn summary(reproduction: &Reproduction) -> Summary {
     let all = &reproduction.rows;
@@ -96,7 +82,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
     Summary {
         head: vec!["experiment", "paper", "connections", "low", "high", "RTT p50, ms", "arrivals/s"],
         lines,
-        ratios,
+        remarks: ratios,
     }
 }
 
@@ -142,6 +128,6 @@ mod tests {
         let summary = summary(&Reproduction { rows, ..Reproduction::default() });
         assert_eq!(summary.lines, [["2, TCP of 2001", "about 25", "21.2", "-", "-", "48.0", "-"]]);
         assert_eq!(summary.head.len(), 7);
-        assert!(summary.ratios.is_empty());
+        assert!(summary.remarks.is_empty());
     }
 }

@@ -1,0 +1,379 @@
+//! One request-response exchange as the program that took part in it saw it.
+//!
+//! ```text
+//!   at a client:   connect ─setup─ sent first ─send─ sent last ─wait─ received first ─receive─ received last .. close
+//!   at a server:   accept ── received first ─receive─ received last ─wait─ sent first ─send─ sent last .. close
+//! ```
+//!
+//! Moments are those of the program's own calls: what it had handed to the kernel, what it had in its hands. Read
+//! [`TapExchange`] first, then [`TapError`].
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use units::Timestamp;
+
+/// Which end of the connection the program is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TapSide {
+    /// It called connect.
+    #[default]
+    Client,
+    /// It called accept.
+    Server,
+}
+
+impl TapSide {
+    /// Both.
+    pub const ALL: [TapSide; 2] = [TapSide::Client, TapSide::Server];
+
+    /// As written into files.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            TapSide::Client => "client",
+            TapSide::Server => "server",
+        }
+    }
+}
+
+/// What a row is, and how it ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TapOutcome {
+    /// An exchange with an answer and no error. What the answer said is not looked at: a response of HTTP with status
+    /// 500 is one.
+    #[default]
+    Succeeded,
+    /// An exchange, a connect or a lookup that ended in an error: [`TapExchange::error`] says which.
+    Failed,
+    /// An exchange that was under way when the program or the run ended, or whose connection was there before the
+    /// run. Neither a success nor a failure.
+    Cut,
+    /// Bytes that came before anything was asked, such as the greeting of a mail server. Not an attempt.
+    Greeting,
+    /// A connection that was made and on which nothing was asked. Not an attempt.
+    Unused,
+}
+
+impl TapOutcome {
+    /// All of them.
+    pub const ALL: [TapOutcome; 5] =
+        [TapOutcome::Succeeded, TapOutcome::Failed, TapOutcome::Cut, TapOutcome::Greeting, TapOutcome::Unused];
+
+    /// As written into files.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            TapOutcome::Succeeded => "succeeded",
+            TapOutcome::Failed => "failed",
+            TapOutcome::Cut => "cut",
+            TapOutcome::Greeting => "greeting",
+            TapOutcome::Unused => "unused",
+        }
+    }
+
+    /// Whether it counts in error ratio and availability: it was tried, and it ended.
+    pub const fn is_attempt(self) -> bool {
+        matches!(self, TapOutcome::Succeeded | TapOutcome::Failed)
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TapError {
+    /// A call of the socket interface failed with this number of Linux.
+    Errno(i32),
+    /// The lookup of a name failed with this number of getaddrinfo (`EAI_..`, negative).
+    Lookup(i32),
+    /// The other end closed the connection in order, without a byte of an answer.
+    NoResponse,
+    /// The program itself closed the connection before it was made, or before a byte of an answer came.
+    GivenUp,
+}
+
+impl TapError {
+    /// As written into files: the system's own names (`ECONNREFUSED`, `EAI_NONAME`), `no_response`, `given_up`.
+    pub fn name(self) -> String {
+        match self {
+            TapError::NoResponse => NO_RESPONSE.to_owned(),
+            TapError::GivenUp => GIVEN_UP.to_owned(),
+            TapError::Errno(number) => {
+                of_number(ERRNO, number).map_or_else(|| format!("errno_{number}"), str::to_owned)
+            }
+            TapError::Lookup(number) => of_number(EAI, number).map_or_else(|| format!("eai_{number}"), str::to_owned),
+        }
+    }
+
+    /// What [`name`](Self::name) wrote.
+    pub fn from_name(name: &str) -> Option<TapError> {
+        let of_name = |table: &[(i32, &str)]| table.iter().find(|(_, known)| *known == name).map(|(number, _)| *number);
+        let numbered = |prefix| name.strip_prefix(prefix).and_then(|number: &str| number.parse().ok());
+        match name {
+            NO_RESPONSE => Some(TapError::NoResponse),
+            GIVEN_UP => Some(TapError::GivenUp),
+            _ => of_name(ERRNO)
+                .or_else(|| numbered("errno_"))
+                .map(TapError::Errno)
+                .or_else(|| of_name(EAI).or_else(|| numbered("eai_")).map(TapError::Lookup)),
+        }
+    }
+}
+
+/// One exchange, or a connection without any, or a lookup without a connection.
+///
+/// A connection's rows follow one another by [`exchange`](Self::exchange); what belongs to the connection and not to
+/// one exchange stands on its first row (lookup, set-up) or on its last (close, what TCP counted).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapExchange {
+    /// The connection's number in the run, from 0 in the order of opening; `None`: a lookup that failed.
+    pub connection: Option<u64>,
+    /// Place of the exchange on its connection, from 0, a greeting included; `None`: the connection had none.
+    pub exchange: Option<u32>,
+    /// Whether it is the connection's last row.
+    pub last: bool,
+    /// The process that opened the connection, as its own PID namespace's parent counts it.
+    pub pid: u32,
+    /// Name of its program; `None` if it was gone before it could be read.
+    pub program: Option<Arc<str>>,
+    /// Which end it is.
+    pub side: TapSide,
+    /// The other end; `None`: not known, as after a failed lookup.
+    pub peer: Option<SocketAddr>,
+    /// The program's own end; `None`: not known.
+    pub own: Option<SocketAddr>,
+    /// connect called, accept returned, or the lookup called.
+    pub opened_at: Timestamp,
+    /// What the lookup before it took, in getaddrinfo; on the first row only. It is the last lookup of the same thread since
+    /// its last connect; where that made none, the last of the process that no connect has followed.
+    pub lookup_ns: Option<u64>,
+    /// connect called to connection known to be made; on the first row of a client's connection only.
+    pub setup_ns: Option<u64>,
+    /// First call that sent of it was entered.
+    pub sent_first_at: Option<Timestamp>,
+    /// Last call that sent of it had returned.
+    pub sent_last_at: Option<Timestamp>,
+    /// First call that received of it had returned.
+    pub received_first_at: Option<Timestamp>,
+    /// Last call that received of it had returned.
+    pub received_last_at: Option<Timestamp>,
+    /// Bytes handed to the kernel: Ds at a client.
+    pub sent_bytes: u64,
+    /// Bytes taken from the kernel: Dr at a client.
+    pub received_bytes: u64,
+    /// Calls that sent or received, the empty-handed ones included.
+    pub calls: u64,
+    /// Time in which the program could do nothing with this socket: inside a call that blocked, or, without blocking,
+    /// from the call that found nothing (EAGAIN) to the next that succeeded.
+    pub blocked_ns: u64,
+    /// What it is and how it ended.
+    pub outcome: TapOutcome,
+    /// Why it failed.
+    pub error: Option<TapError>,
+    /// close called, or the process found gone; on the last row only, and not where the run ended first.
+    pub closed_at: Option<Timestamp>,
+    /// Bytes sent and received on the whole connection, by the program's calls; on the last row only.
+    pub connection_bytes: Option<u64>,
+    /// Segments that this end's TCP sent again; on the last row only, where TCP was asked.
+    pub retransmits: Option<u64>,
+    /// Bytes that TCP counted and no hook saw: the program went round the library. On the last row only, where TCP was
+    /// asked.
+    pub unseen_bytes: Option<u64>,
+}
+
+impl TapExchange {
+    /// A row of which nothing is known yet.
+    pub const BLANK: TapExchange = TapExchange {
+        connection: None,
+        exchange: None,
+        last: false,
+        pid: 0,
+        program: None,
+        side: TapSide::Client,
+        peer: None,
+        own: None,
+        opened_at: Timestamp::ZERO,
+        lookup_ns: None,
+        setup_ns: None,
+        sent_first_at: None,
+        sent_last_at: None,
+        received_first_at: None,
+        received_last_at: None,
+        sent_bytes: 0,
+        received_bytes: 0,
+        calls: 0,
+        blocked_ns: 0,
+        outcome: TapOutcome::Succeeded,
+        error: None,
+        closed_at: None,
+        connection_bytes: None,
+        retransmits: None,
+        unseen_bytes: None,
+    };
+
+    /// Ts at a client: first call that sent entered, to the last one returned. `None` where nothing was sent.
+    pub fn send_ns(&self) -> Option<u64> {
+        between(self.sent_first_at, self.sent_last_at)
+    }
+
+    /// Tr at a client: first byte in hand to last byte in hand. `None` where nothing was received; 0 where one call
+    /// took it all.
+    pub fn receive_ns(&self) -> Option<u64> {
+        between(self.received_first_at, self.received_last_at)
+    }
+
+    /// At a client: request handed over to first byte of the answer in hand (for a greeting: connection made to first
+    /// byte). At a server: last byte of the request in hand to the first call that sent of the answer, its own time.
+    /// 0 where the answer overtook the request; `None` where there was no answer, or nothing to answer.
+    pub fn wait_ns(&self) -> Option<u64> {
+        match (self.side, self.outcome) {
+            // On the first row, so the set-up is there.
+            (TapSide::Client, TapOutcome::Greeting) => {
+                let made = self.opened_at.as_nanos().saturating_add(self.setup_ns?);
+                Some(self.received_first_at?.as_nanos().saturating_sub(made))
+            }
+            (TapSide::Server, TapOutcome::Greeting) => between(Some(self.opened_at), self.sent_first_at),
+            (TapSide::Client, _) => between(self.sent_last_at, self.received_first_at),
+            (TapSide::Server, _) => between(self.received_last_at, self.sent_first_at),
+        }
+    }
+
+    /// Request's first moment to answer's last: Ts + wait + Tr. `None` where one of them was not there, and for a
+    /// greeting.
+    pub fn response_ns(&self) -> Option<u64> {
+        match (self.outcome, self.side) {
+            (TapOutcome::Greeting, _) => None,
+            (_, TapSide::Client) => between(self.sent_first_at, self.received_last_at),
+            (_, TapSide::Server) => between(self.received_first_at, self.sent_last_at),
+        }
+    }
+
+    /// Tc: connect called (or accept returned) to close. On the last row only.
+    pub fn connection_ns(&self) -> Option<u64> {
+        between(Some(self.opened_at), self.closed_at)
+    }
+
+    /// Ra: bytes both ways over Tc, in bytes a second. On the last row only; `None` where Tc is 0 or absent.
+    pub fn overall_rate(&self) -> Option<f64> {
+        per_second(self.connection_bytes?, self.connection_ns()?)
+    }
+
+    /// Rs = Ds / Ts, in bytes a second. `None` where Ts is 0 or absent.
+    pub fn send_rate(&self) -> Option<f64> {
+        per_second(self.sent_bytes, self.send_ns()?)
+    }
+
+    /// Rr = Dr / Tr, in bytes a second. `None` where Tr is 0 or absent. Bias: the bytes of the first call are in Dr and
+    /// the time they took to arrive is in the wait, so an answer of few calls seems faster than it was.
+    pub fn receive_rate(&self) -> Option<f64> {
+        per_second(self.received_bytes, self.receive_ns()?)
+    }
+
+    /// When it was over, for what is counted by time: the last moment that is known of it.
+    pub fn ended_at(&self) -> Timestamp {
+        let setup = self.setup_ns.map(|setup| Timestamp::from_nanos(self.opened_at.as_nanos().saturating_add(setup)));
+        let moved = [self.sent_last_at, self.received_last_at].into_iter().flatten().max();
+        // A connection that idled after its last exchange was not closed for it; one that failed was.
+        let closed = if self.outcome == TapOutcome::Succeeded { None } else { self.closed_at };
+        moved.max(closed).or(setup).unwrap_or(self.opened_at)
+    }
+}
+
+/// Bytes over nanoseconds as bytes a second; `None` over a time of zero.
+pub fn per_second(bytes: u64, nanos: u64) -> Option<f64> {
+    (nanos > 0).then(|| bytes as f64 * 1e9 / nanos as f64)
+}
+
+fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Option<u64> {
+    Some(to?.as_nanos().saturating_sub(from?.as_nanos()))
+}
+
+fn of_number(table: &'static [(i32, &'static str)], number: i32) -> Option<&'static str> {
+    table.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+}
+
+const NO_RESPONSE: &str = "no_response";
+const GIVEN_UP: &str = "given_up";
+
+/// Numbers of Linux that are the same on all its common architectures (asm-generic/errno.h): those a socket may give.
+const ERRNO: &[(i32, &str)] = &[
+    (1, "EPERM"),
+    (4, "EINTR"),
+    (5, "EIO"),
+    (9, "EBADF"),
+    (12, "ENOMEM"),
+    (13, "EACCES"),
+    (14, "EFAULT"),
+    (22, "EINVAL"),
+    (23, "ENFILE"),
+    (24, "EMFILE"),
+    (32, "EPIPE"),
+    (71, "EPROTO"),
+    (88, "ENOTSOCK"),
+    (90, "EMSGSIZE"),
+    (95, "EOPNOTSUPP"),
+    (97, "EAFNOSUPPORT"),
+    (98, "EADDRINUSE"),
+    (99, "EADDRNOTAVAIL"),
+    (100, "ENETDOWN"),
+    (101, "ENETUNREACH"),
+    (102, "ENETRESET"),
+    (103, "ECONNABORTED"),
+    (104, "ECONNRESET"),
+    (105, "ENOBUFS"),
+    (106, "EISCONN"),
+    (107, "ENOTCONN"),
+    (110, "ETIMEDOUT"),
+    (111, "ECONNREFUSED"),
+    (112, "EHOSTDOWN"),
+    (113, "EHOSTUNREACH"),
+    (114, "EALREADY"),
+    (115, "EINPROGRESS"),
+];
+
+/// Numbers of glibc's getaddrinfo (netdb.h).
+const EAI: &[(i32, &str)] = &[
+    (-1, "EAI_BADFLAGS"),
+    (-2, "EAI_NONAME"),
+    (-3, "EAI_AGAIN"),
+    (-4, "EAI_FAIL"),
+    (-5, "EAI_NODATA"),
+    (-6, "EAI_FAMILY"),
+    (-7, "EAI_SOCKTYPE"),
+    (-8, "EAI_SERVICE"),
+    (-9, "EAI_ADDRFAMILY"),
+    (-10, "EAI_MEMORY"),
+    (-11, "EAI_SYSTEM"),
+    (-12, "EAI_OVERFLOW"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_errors_come_back() {
+        let all = [TapError::NoResponse, TapError::GivenUp, TapError::Errno(4000), TapError::Lookup(-200)];
+        let errnos = ERRNO.iter().map(|(number, _)| TapError::Errno(*number));
+        let lookups = EAI.iter().map(|(number, _)| TapError::Lookup(*number));
+        for error in all.into_iter().chain(errnos).chain(lookups) {
+            assert_eq!(TapError::from_name(&error.name()), Some(error));
+        }
+        assert_eq!(TapError::from_name("ENOSUCH"), None);
+    }
+
+    #[test]
+    fn a_rate_over_no_time_is_absent() {
+        let at = |ns| Some(Timestamp::from_nanos(ns));
+        let row = TapExchange {
+            sent_first_at: at(10),
+            sent_last_at: at(10),
+            received_first_at: at(20),
+            received_last_at: at(1_000_000_020),
+            sent_bytes: 5,
+            received_bytes: 7,
+            ..TapExchange::BLANK
+        };
+        assert_eq!((row.send_ns(), row.send_rate()), (Some(0), None));
+        assert_eq!((row.receive_ns(), row.receive_rate()), (Some(1_000_000_000), Some(7.0)));
+        assert_eq!((row.wait_ns(), row.response_ns()), (Some(10), Some(1_000_000_010)));
+        assert_eq!(row.connection_ns(), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! The tap's part of a run's JSON document.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::document::{Quantiles, Run, Validity};
+
+/// What programs saw through their own sockets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TapPart {
+    /// Connections that programs opened; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<TapView>,
+    /// Connections that programs accepted; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<TapView>,
+    /// Lookups of names; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lookups: Option<TapLookups>,
+    /// Every program that ran, and whether it was seen.
+    pub programs: Vec<TapProgram>,
+    /// Programs that are not listed, since a list is bounded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub programs_left_out: u64,
+    /// Records that came out of the rings.
+    pub records: u64,
+    /// Records that found no room in a ring: figures lack them.
+    pub records_dropped: u64,
+    /// Connections whose rows were closed early, for want of room in the collector.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub connections_evicted: u64,
+}
+
+/// One end's view: all connections on which the programs were that end. Times in nanoseconds, amounts in bytes, rates
+/// in bytes a second; each distribution counts the values that exist, so that its `count` may be less than `exchanges`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TapView {
+    /// Connections: connect called, or accept returned.
+    pub connections: u64,
+    /// Of these, the ones that were not made.
+    pub connections_failed: u64,
+    /// Of these, the ones on which nothing was asked.
+    pub connections_unused: u64,
+    /// Of these, the ones still open when the run ended.
+    pub connections_open_at_end: u64,
+    /// Request-response exchanges that ended: in success, in failure.
+    pub exchanges: u64,
+    /// Exchanges that were under way when their program or the run ended; in no ratio.
+    pub exchanges_cut: u64,
+    /// What was tried and ended: exchanges, and connections that were not made.
+    pub attempts: u64,
+    /// Attempts that failed, by error.
+    pub failed: BTreeMap<String, u64>,
+    /// Failed over all attempts, 0 to 1; absent where nothing was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_ratio: Option<f64>,
+    /// Availability; absent where nothing was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub availability: Option<TapAvailability>,
+    /// connect called to connection made. Of clients only.
+    pub setup_ns: Quantiles,
+    /// Ts: first call that sent entered, to the last returned.
+    pub send_ns: Quantiles,
+    /// At a client: request handed over to first byte of the answer. At a server: request in hand to first call that
+    /// sent of the answer.
+    pub wait_ns: Quantiles,
+    /// Tr: first byte in hand to last byte in hand.
+    pub receive_ns: Quantiles,
+    /// Request's first moment to answer's last: Ts + wait + Tr.
+    pub response_ns: Quantiles,
+    /// Tc: connect called, or accept returned, to close.
+    pub connection_duration_ns: Quantiles,
+    /// Time in which the program could do nothing with the socket, an exchange.
+    pub blocked_ns: Quantiles,
+    /// Ds: bytes sent, an exchange.
+    pub sent_bytes: Quantiles,
+    /// Dr: bytes received, an exchange.
+    pub received_bytes: Quantiles,
+    /// Rs: Ds over Ts, of exchanges whose Ts is not 0.
+    pub send_rate_bytes_per_s: Quantiles,
+    /// Rr: Dr over Tr, of exchanges whose Tr is not 0.
+    pub receive_rate_bytes_per_s: Quantiles,
+    /// Ra: bytes both ways over Tc, of connections that were closed.
+    pub overall_rate_bytes_per_s: Quantiles,
+    /// All bytes sent, greetings and cut exchanges included.
+    pub sent_bytes_total: u64,
+    /// All bytes received, likewise.
+    pub received_bytes_total: u64,
+    /// Segments sent again, where TCP was asked.
+    pub retransmits: u64,
+    /// Bytes that TCP counted and no hook saw.
+    pub unseen_bytes: u64,
+}
+
+/// Lookups of names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TapLookups {
+    /// Calls of getaddrinfo that returned.
+    pub count: u64,
+    /// Those that failed, by error.
+    pub failed: BTreeMap<String, u64>,
+    /// What they took.
+    pub lookup_ns: Quantiles,
+}
+
+/// How often the service was there for those who asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TapAvailability {
+    /// Share of attempts that succeeded: 1 - error ratio.
+    pub attempts: f64,
+    /// Share of windows of time in which an attempt succeeded, of those in which one ended.
+    pub windows: f64,
+    /// Windows in which an attempt ended.
+    pub windows_tried: u64,
+    /// Length of a window in seconds, counted from the run's zero.
+    pub window_s: f64,
+}
+
+/// One program that ran under the tap.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TapProgram {
+    /// Its name.
+    pub name: String,
+    /// Processes of that name.
+    pub processes: u64,
+    /// `seen`; `partial`: bytes passed by ways the library does not see; `unseen`: the library never ran in it.
+    pub coverage: String,
+    /// Why it is partial or unseen.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// Connections it opened or accepted.
+    pub connections: u64,
+}
+
+/// The document of `tap`: that of a run, with this part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TapDocument {
+    /// [`crate::document::SCHEMA`].
+    pub schema: String,
+    /// What was run, where and when.
+    pub run: Run,
+    /// Whether to believe it.
+    pub validity: Validity,
+    /// What the programs saw.
+    pub tap: TapPart,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}

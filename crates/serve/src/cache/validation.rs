@@ -1,0 +1,171 @@
+//! Validators: what a client may have already, what the origin is asked, and what its 304 changes (RFC 9111, section 4.3).
+
+use std::ops::Range;
+
+use super::fields::{http_seconds, is_named, lines, push};
+use super::policy::terms;
+use super::stored::{Head, Received};
+use super::{Asked, CacheSpec, Question, Reason};
+
+/// What of a stored answer a request is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Portion {
+    /// All of it.
+    Whole,
+    /// 304: the client has it already.
+    NotModified,
+    /// 206: this part of the body.
+    Part(Range<u64>),
+    /// 416: the part asked for is not in it.
+    Unsatisfiable,
+}
+
+/// What `asked` is given of an answer with this head and so many bytes of body: preconditions, then Range, in the order
+/// of RFC 9110, section 13.2.2. If-Match and If-Unmodified-Since are not for caches; such requests do not come here.
+pub(crate) fn portion(asked: &Asked<'_>, head: &Head, body_bytes: Option<u64>) -> Portion {
+    if head.status != 200 {
+        return Portion::Whole;
+    }
+    if asked.fields.if_none_match.is_some() {
+        let any_matches = asked.fields.values(b"if-none-match").any(|list| matches_any(list, head.terms.etag.as_deref()));
+        if any_matches {
+            return Portion::NotModified;
+        }
+    } else if let Some(since) = asked.fields.if_modified_since.and_then(http_seconds)
+        && head.terms.last_modified_s.is_some_and(|changed| changed <= since)
+    {
+        return Portion::NotModified;
+    }
+    match (asked.fields.range, body_bytes) {
+        // RFC 9110, section 14.2: Range means something with GET only.
+        (Some(range), Some(length)) if !asked.head_only && asked.fields.if_range.is_none_or(|one| is_same(one, head)) => {
+            one_range(range, length)
+        }
+        _ => Portion::Whole,
+    }
+}
+
+/// RFC 9110, section 13.1.2: weak comparison with a list of tags, or `*`.
+fn matches_any(list: &[u8], etag: Option<&[u8]>) -> bool {
+    if list == b"*" {
+        return true;
+    }
+    let Some(own) = etag.map(opaque) else { return false };
+    // Tags hold commas, so the list is read tag by tag.
+    let mut rest = list;
+    loop {
+        rest = rest.trim_ascii_start();
+        rest = rest.strip_prefix(b",").map_or(rest, <[u8]>::trim_ascii_start);
+        let from = if rest.starts_with(b"W/") { 2 } else { 0 };
+        if rest.get(from) != Some(&b'"') {
+            return false;
+        }
+        let Some(end) = rest[from + 1..].iter().position(|&byte| byte == b'"') else { return false };
+        let end = from + end + 2;
+        if opaque(&rest[..end]) == own {
+            return true;
+        }
+        rest = &rest[end..];
+    }
+}
+
+fn opaque(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
+}
+
+/// RFC 9110, section 13.1.5: a strong comparison. A date is strong when it is a second or more before the answer's own.
+fn is_same(if_range: &[u8], head: &Head) -> bool {
+    match &head.terms.etag {
+        _ if if_range.starts_with(b"W/") => false,
+        Some(own) if if_range.starts_with(b"\"") => **own == *if_range,
+        _ => match (http_seconds(if_range), head.terms.last_modified_s) {
+            (Some(asked), Some(changed)) => asked == changed && head.terms.date_s > changed,
+            _ => false,
+        },
+    }
+}
+
+/// A single range of bytes. Several, another unit or what cannot be read: the whole, as any server may answer.
+fn one_range(range: &[u8], length: u64) -> Portion {
+    let Some((unit, set)) = range.iter().position(|&byte| byte == b'=').map(|at| (&range[..at], &range[at + 1..])) else {
+        return Portion::Whole;
+    };
+    let set = set.trim_ascii();
+    let Some(dash) = set.iter().position(|&byte| byte == b'-').filter(|_| unit.eq_ignore_ascii_case(b"bytes")) else {
+        return Portion::Whole;
+    };
+    let number = |text: &[u8]| {
+        let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+        digits.then(|| text.iter().fold(0u64, |sum, &digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))))
+    };
+    let (from, to) = (&set[..dash], &set[dash + 1..]);
+    let (from, to) = match (number(from), number(to)) {
+        (Some(from), Some(to)) if from <= to => (from, to.saturating_add(1).min(length)),
+        (Some(from), None) if to.is_empty() => (from, length),
+        (None, Some(0)) if from.is_empty() => return Portion::Unsatisfiable,
+        (None, Some(last)) if from.is_empty() => (length.saturating_sub(last), length),
+        _ => return Portion::Whole,
+    };
+    if from < to { Portion::Part(from..to) } else { Portion::Unsatisfiable }
+}
+
+/// The fields that ask the origin whether a stored answer still holds.
+pub(crate) fn conditions(head: &Head) -> Vec<(&'static str, Vec<u8>)> {
+    let mut fields = Vec::new();
+    if let Some(etag) = &head.terms.etag {
+        fields.push(("If-None-Match", etag.to_vec()));
+    }
+    if let Some(date) = &head.terms.last_modified {
+        fields.push(("If-Modified-Since", date.to_vec()));
+    }
+    fields
+}
+
+/// What a 304 means for the stored answer that was validated.
+#[derive(Debug)]
+pub(crate) enum Freshened {
+    /// It holds, under this head.
+    Kept(Head),
+    /// It holds for this request, and may be stored no longer.
+    Once(Head, Reason),
+    /// The 304 is of another answer: this one cannot be used.
+    Other,
+}
+
+/// Section 4.3.4 and 3.2: the fields of the 304 replace those stored, but for the ones that describe the body.
+pub(crate) fn freshened(
+    old: &Head,
+    question: &Question<'_>,
+    fields_304: &[u8],
+    received: Received,
+    spec: &CacheSpec,
+) -> Freshened {
+    let told = super::fields::first(fields_304, b"etag");
+    if let (Some(told), Some(own)) = (told, &old.terms.etag)
+        && opaque(told) != opaque(own)
+    {
+        return Freshened::Other;
+    }
+    let mut fields = Vec::with_capacity(old.fields.len() + fields_304.len());
+    for (name, value) in lines(&old.fields) {
+        let replaced = |this: &[u8]| this.eq_ignore_ascii_case(name) && !describes_body(this);
+        if !lines(fields_304).any(|(this, _)| replaced(this)) {
+            push(&mut fields, name, value);
+        }
+    }
+    for (name, value) in lines(fields_304).filter(|(name, _)| !describes_body(name)) {
+        push(&mut fields, name, value);
+    }
+    match terms(question, old.status, &fields, received, spec) {
+        Ok((terms, vary)) => Freshened::Kept(Head::new(old.status, &fields, vary, terms, received)),
+        Err(reason) => {
+            let once = Head::new(old.status, &fields, old.vary.clone(), old.terms.clone(), received);
+            Freshened::Once(once, reason)
+        }
+    }
+}
+
+/// RFC 9111, section 3.2: what must not be changed by a 304, since the stored body depends on it.
+fn describes_body(name: &[u8]) -> bool {
+    [&b"content-encoding"[..], b"content-type", b"content-range", b"content-length"].iter().any(|one| is_named(name, one))
+}

@@ -1,0 +1,154 @@
+//! Vary: which request fields selected an answer, and whether another request would select the same (RFC 9111, section
+//! 4.1).
+
+use super::fields::is_named;
+
+/// The selecting fields of a stored answer, with the values they had in the request that it answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Vary(Box<[Selecting]>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Selecting {
+    /// In lower case.
+    name: Box<[u8]>,
+    /// `None`: the field was absent, which only another request without it matches.
+    value: Option<Box<[u8]>>,
+}
+
+impl Vary {
+    /// From the fields of an answer and those of its request. `None` where no request can be known to select the same:
+    /// `*`, more than [`NAMES_MAX`] names, or selecting values that are very long.
+    pub(crate) fn of<'a>(
+        answer: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        request: &(impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone),
+    ) -> Option<Vary> {
+        let mut names: Vec<Box<[u8]>> = Vec::new();
+        for (_, value) in answer.filter(|(name, _)| is_named(name, b"vary")) {
+            for name in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|name| !name.is_empty()) {
+                if name == b"*" {
+                    return None;
+                }
+                names.push(name.to_ascii_lowercase().into());
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        if names.len() > NAMES_MAX {
+            return None;
+        }
+        let selecting: Box<[Selecting]> = names
+            .into_iter()
+            .map(|name| Selecting { value: normalised(&name, request.clone()), name })
+            .collect();
+        let value_bytes: usize = selecting.iter().filter_map(|one| one.value.as_ref()).map(|value| value.len()).sum();
+        (value_bytes <= VALUES_MAX).then_some(Vary(selecting))
+    }
+
+    /// Whether a request with these fields selects the same answer.
+    pub(crate) fn selects<'a>(&self, request: &(impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone)) -> bool {
+        self.0.iter().all(|one| normalised(&one.name, request.clone()) == one.value)
+    }
+
+    /// Whether both name the same fields.
+    pub(crate) fn same_names(&self, other: &Vary) -> bool {
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(|(one, two)| one.name == two.name)
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let texts: usize = self.0.iter().map(|one| one.name.len() + one.value.as_ref().map_or(0, |value| value.len())).sum();
+        texts + size_of_val(&*self.0)
+    }
+}
+
+/// All values of a field as one list, without the white space that means nothing; in lower case where the field's own
+/// definition makes no difference between cases.
+fn normalised<'a>(name: &[u8], request: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Box<[u8]>> {
+    let mut found: Option<Vec<u8>> = None;
+    for (_, value) in request.filter(|(this, _)| is_named(this, name)) {
+        let joined = found.get_or_insert_default();
+        if !joined.is_empty() {
+            joined.push(b',');
+        }
+        without_idle_space(value, joined);
+    }
+    let mut found = found?;
+    if CASELESS.contains(&name) {
+        found.make_ascii_lowercase();
+    }
+    Some(found.into())
+}
+
+/// Appends `value` without the white space around its commas; within quotes everything stays.
+fn without_idle_space(value: &[u8], out: &mut Vec<u8>) {
+    let from = out.len();
+    let (mut quoted, mut escaped) = (false, false);
+    for &byte in value {
+        let was_escaped = std::mem::take(&mut escaped);
+        match byte {
+            b'\\' if quoted && !was_escaped => escaped = true,
+            b'"' if !was_escaped => quoted = !quoted,
+            b',' if !quoted => {
+                while out.len() > from && matches!(out.last(), Some(b' ' | b'\t')) {
+                    out.pop();
+                }
+            }
+            b' ' | b'\t' if !quoted && (out.len() == from || out.last() == Some(&b',')) => continue,
+            _ => {}
+        }
+        out.push(byte);
+    }
+}
+
+/// Content codings, language ranges and charsets are compared without regard to case (RFC 9110, sections 8.4.1,
+/// 8.5.1 and 8.3.2).
+const CASELESS: &[&[u8]] = &[b"accept-encoding", b"accept-language", b"accept-charset"];
+/// Names that an answer may be selected by; more cost more to compare than such an answer saves.
+const NAMES_MAX: usize = 16;
+/// Bytes of their values.
+const VALUES_MAX: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Fields<'a> = &'a [(&'a str, &'a str)];
+
+    fn of<'a>(fields: Fields<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
+        fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+    }
+
+    fn same(vary: &str, one: Fields<'_>, two: Fields<'_>) -> bool {
+        let answer = [("Vary", vary)];
+        let there = Vary::of(of(&answer), &of(one)).unwrap().selects(&of(two));
+        let back = Vary::of(of(&answer), &of(two)).unwrap().selects(&of(one));
+        assert_eq!(there, back);
+        there
+    }
+
+    #[test]
+    fn what_selects_the_same() {
+        assert!(same("", &[("A", "1")], &[("A", "2")]));
+        assert!(same("a, B", &[("A", "1"), ("x", "1")], &[("a", "1"), ("x", "2")]));
+        assert!(!same("a", &[("A", "1")], &[("a", "2")]));
+        assert!(!same("a", &[], &[("a", "")]));
+        assert!(same("accept-encoding", &[("Accept-Encoding", "gzip, BR")], &[("accept-encoding", "GZIP ,br")]));
+        assert!(same("a", &[("a", "x"), ("a", "y")], &[("a", "x ,\t y")]));
+        // Order, case and quoted text may mean something.
+        assert!(!same("a", &[("a", "x,y")], &[("a", "y,x")]));
+        assert!(!same("a", &[("a", "x")], &[("a", "X")]));
+        assert!(!same("a", &[("a", "\"x, y\"")], &[("a", "\"x,y\"")]));
+        assert!(!same("a", &[("a", "x y")], &[("a", "xy")]));
+    }
+
+    #[test]
+    fn what_cannot_be_selected() {
+        assert_eq!(Vary::of(of(&[("vary", "a"), ("Vary", "b, *")]), &of(&[])), None);
+        let names = |count: usize| (0..count).map(|at| format!("f{at}")).collect::<Vec<_>>().join(",");
+        assert!(Vary::of(of(&[("vary", &names(NAMES_MAX))]), &of(&[])).is_some());
+        assert!(Vary::of(of(&[("vary", &names(NAMES_MAX + 1))]), &of(&[])).is_none());
+        let long = "x".repeat(VALUES_MAX + 1);
+        assert!(Vary::of(of(&[("vary", "a")]), &of(&[("a", &long)])).is_none());
+        assert!(Vary::of(of(&[("vary", "a")]), &of(&[("a", &long[1..])])).is_some());
+    }
+}

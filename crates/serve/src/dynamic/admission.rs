@@ -1,0 +1,185 @@
+//! Who may ask the upstream now, who waits, and who is told to come back later.
+//!
+//! ```text
+//!   request ──place free──▶ exchange ──▶ place given back ──▶ the one that waited longest
+//!      └──no place──▶ queue (bounded in number and time) ──▶ 503, Retry-After
+//! ```
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use super::account::{Counts, Level, count};
+use super::spec::DynamicLimits;
+use super::upstream::Failure;
+
+/// The places at one upstream.
+#[derive(Debug)]
+pub(super) struct Admission {
+    places: Arc<Semaphore>,
+    concurrency: usize,
+    queue: usize,
+    queue_time: Duration,
+    waiting: Cell<usize>,
+    /// How long a place was held of late, in seconds: a mean in which the newest counts an eighth. `None` before the first
+    /// was given back.
+    held_s: Cell<Option<f64>>,
+}
+
+/// A place at the upstream; free again when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    admission: std::rc::Rc<Admission>,
+    since: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Admission {
+    pub(super) fn new(limits: &DynamicLimits) -> Self {
+        let concurrency = limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
+        Admission {
+            places: Arc::new(Semaphore::new(concurrency)),
+            concurrency,
+            queue: limits.queue,
+            queue_time: limits.queue_time,
+            waiting: Cell::new(0),
+            held_s: Cell::new(None),
+        }
+    }
+
+    /// A place, at once or after a wait in the order of arrival. Dropping the future leaves the queue.
+    ///
+    /// # Errors
+    /// The queue is full, or this request's time in it is over: 503.
+    pub(super) async fn enter(self: &std::rc::Rc<Self>, counts: &Arc<Counts>) -> Result<Place, Failure> {
+        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
+            return Ok(self.place(permit));
+        }
+        if self.waiting.get() >= self.queue {
+            count(&counts.refused_full);
+            return Err(Failure::busy(self.retry_after_s()));
+        }
+        let _waiting = Waiting::one_more(&self.waiting);
+        let _level = Level::raise(counts, |counts| &counts.waiting);
+        match timeout(self.queue_time, Arc::clone(&self.places).acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(self.place(permit)),
+            _ => {
+                count(&counts.refused_late);
+                Err(Failure::busy(self.retry_after_s()))
+            }
+        }
+    }
+
+    fn place(self: &std::rc::Rc<Self>, permit: OwnedSemaphorePermit) -> Place {
+        Place { admission: std::rc::Rc::clone(self), since: Instant::now(), _permit: permit }
+    }
+
+    /// When whoever waits now will have been served, at the pace of late; 1 s at least, 60 s at most.
+    fn retry_after_s(&self) -> u32 {
+        let ahead = (self.waiting.get() + 1) as f64;
+        let seconds = self.held_s.get().unwrap_or(0.0) * ahead / self.concurrency as f64;
+        seconds.ceil().clamp(1.0, RETRY_AFTER_MAX_S) as u32
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let held = self.since.elapsed().as_secs_f64();
+        let mean = self.admission.held_s.get().map_or(held, |mean| mean + (held - mean) / 8.0);
+        self.admission.held_s.set(Some(mean));
+    }
+}
+
+struct Waiting<'a>(&'a Cell<usize>);
+
+impl<'a> Waiting<'a> {
+    fn one_more(waiting: &'a Cell<usize>) -> Self {
+        waiting.set(waiting.get() + 1);
+        Waiting(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// A client sent away for longer is lost to the site, and the estimate is not worth more.
+const RETRY_AFTER_MAX_S: f64 = 60.0;
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    fn admission(concurrency: usize, queue: usize, queue_time: Duration) -> Rc<Admission> {
+        let limits = DynamicLimits { concurrency, queue, queue_time, ..DynamicLimits::default() };
+        Rc::new(Admission::new(&limits))
+    }
+
+    fn run(future: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, future);
+    }
+
+    #[test]
+    fn the_queue_is_served_in_order_and_leaving_it_frees_a_place_at_once() {
+        run(async {
+            let admission = admission(1, 2, Duration::from_secs(3600));
+            let counts = Arc::new(Counts::default());
+            let first = admission.enter(&counts).await.unwrap();
+            let order = Rc::new(std::cell::RefCell::new(Vec::new()));
+            let waiter = |name: u32| {
+                let (admission, counts, order) = (Rc::clone(&admission), Arc::clone(&counts), Rc::clone(&order));
+                tokio::task::spawn_local(async move {
+                    let _place = admission.enter(&counts).await.unwrap();
+                    order.borrow_mut().push(name);
+                })
+            };
+            let (left, second) = (waiter(1), waiter(2));
+            tokio::task::yield_now().await;
+            assert_eq!(admission.waiting.get(), 2);
+            // Full: sent away, and nothing of it stays.
+            assert_eq!(admission.enter(&counts).await.unwrap_err().status, 503);
+            left.abort();
+            assert!(left.await.unwrap_err().is_cancelled());
+            assert_eq!(admission.waiting.get(), 1);
+            let third = waiter(3);
+            tokio::task::yield_now().await;
+            drop(first);
+            second.await.unwrap();
+            third.await.unwrap();
+            assert_eq!(*order.borrow(), [2, 3]);
+            let counted = counts.read(String::new());
+            assert_eq!((counted.waiting, counted.refused_full), (0, 1));
+        });
+    }
+
+    #[test]
+    fn the_time_in_the_queue_is_bounded() {
+        run(async {
+            let admission = admission(1, 1, Duration::from_millis(1));
+            let counts = Arc::new(Counts::default());
+            let _first = admission.enter(&counts).await.unwrap();
+            assert_eq!(admission.enter(&counts).await.unwrap_err().status, 503);
+            assert_eq!(counts.read(String::new()).refused_late, 1);
+            assert_eq!(admission.waiting.get(), 0);
+        });
+    }
+
+    #[test]
+    fn retry_after_is_what_the_queue_will_take() {
+        let admission = admission(4, 100, Duration::from_secs(1));
+        assert_eq!(admission.retry_after_s(), 1);
+        admission.held_s.set(Some(2.0));
+        admission.waiting.set(19);
+        assert_eq!(admission.retry_after_s(), 10);
+        admission.waiting.set(1_000_000);
+        assert_eq!(admission.retry_after_s(), 60);
+    }
+}

@@ -1,0 +1,176 @@
+//! The worker's side: which paths are dynamic, and the two mailboxes between worker and relay.
+//!
+//! ```text
+//!   Front ==orders, tokio's channel==> relay          Front <==events, std's channel== Back
+//!                                                       ^---- eventfd, written when the worker may be asleep
+//! ```
+//!
+//! Neither side ever waits for the other. Nothing here is bounded by itself: what is under way is, by credit
+//! ([`ANSWER_WINDOW`](super::ANSWER_WINDOW), [`BODY_WINDOW`](super::BODY_WINDOW)) for each exchange and by the number of
+//! connections.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use bytes::Bytes;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::route::Prefixes;
+use super::{Ask, Event, Ticket};
+
+/// What a worker tells the relay.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// Answer this.
+    Ask(usize, Ask),
+    /// More of the request's body.
+    Body(usize, Ticket, Bytes),
+    /// The request's body is whole.
+    BodyEnded(usize, Ticket),
+    /// The client is gone, or its request turned out broken: drop all of it.
+    Cancel(usize, Ticket),
+    /// The client took so many bytes of the answer.
+    Taken(usize, Ticket, usize),
+    /// The server ends.
+    Stop,
+}
+
+/// A worker's access to the relay.
+#[derive(Debug)]
+pub(crate) struct Front {
+    worker: usize,
+    prefixes: Arc<Prefixes>,
+    orders: UnboundedSender<Order>,
+    events: Receiver<(Ticket, Event)>,
+    bell: Arc<Bell>,
+}
+
+/// The relay's access to a worker.
+#[derive(Clone, Debug)]
+pub(super) struct Back {
+    events: Sender<(Ticket, Event)>,
+    bell: Arc<Bell>,
+}
+
+/// Wakes a worker, once for however many events.
+#[derive(Debug)]
+struct Bell {
+    descriptor: EventFd,
+    rung: AtomicBool,
+}
+
+impl Front {
+    /// Both sides of the mailboxes of worker number `worker`.
+    pub(super) fn pair(
+        worker: usize,
+        prefixes: Arc<Prefixes>,
+        orders: UnboundedSender<Order>,
+    ) -> io::Result<(Front, Back)> {
+        let descriptor = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let bell = Arc::new(Bell { descriptor, rung: AtomicBool::new(false) });
+        let (sender, events) = channel();
+        let back = Back { events: sender, bell: Arc::clone(&bell) };
+        Ok((Front { worker, prefixes, orders, events, bell }, back))
+    }
+
+    /// The route of a path in its plain form (`target::plain`: decoded, slashes merged, dot parts resolved); `None` when it
+    /// is a file's. A comparison for each route.
+    pub(crate) fn routed(&self, path: &[u8]) -> Option<usize> {
+        self.prefixes.find(path)
+    }
+
+    /// Hands a request over.
+    pub(crate) fn ask(&mut self, ask: Ask) {
+        self.order(Order::Ask(self.worker, ask));
+    }
+
+    /// Passes more of the request's body on: at most as much as the `Room` events of this ticket left.
+    pub(crate) fn body(&mut self, ticket: Ticket, bytes: &[u8]) {
+        self.order(Order::Body(self.worker, ticket, Bytes::copy_from_slice(bytes)));
+    }
+
+    /// The request's body was whole.
+    pub(crate) fn body_ended(&mut self, ticket: Ticket) {
+        self.order(Order::BodyEnded(self.worker, ticket));
+    }
+
+    /// Ends an exchange whose answer nobody wants any more. Its upstream connection is closed, its place is free. Also
+    /// for a request whose body breaks off or turns out malformed: the upstream never sees it as whole.
+    pub(crate) fn cancel(&mut self, ticket: Ticket) {
+        self.order(Order::Cancel(self.worker, ticket));
+    }
+
+    /// So many bytes of [`Event::Body`] have gone to the client: as many more may come.
+    pub(crate) fn taken(&mut self, ticket: Ticket, bytes: usize) {
+        self.order(Order::Taken(self.worker, ticket, bytes));
+    }
+
+    /// Readable when [`Front::next`] may have something. Level-triggered until [`Front::next`] has said `None`.
+    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.bell.descriptor.as_fd()
+    }
+
+    /// Call once when the descriptor was readable, then [`Front::next`] until it is empty.
+    pub(crate) fn woken(&mut self) {
+        // Read first: a bell rung between the two is heard at the next wait.
+        let _ = self.bell.descriptor.read();
+        self.bell.rung.store(false, Ordering::SeqCst);
+    }
+
+    /// The next event.
+    pub(crate) fn next(&mut self) -> Option<(Ticket, Event)> {
+        self.events.try_recv().ok()
+    }
+
+    fn order(&self, order: Order) {
+        // A relay that is gone took the whole server's dynamic part with it; its end is reported by serve().
+        let _ = self.orders.send(order);
+    }
+}
+
+impl Back {
+    /// Tells the worker. Never waits.
+    pub(super) fn tell(&self, ticket: Ticket, event: Event) {
+        // A worker that ended needs nothing.
+        if self.events.send((ticket, event)).is_ok() && !self.bell.rung.swap(true, Ordering::SeqCst) {
+            // One unread write at a time: the counter cannot overflow.
+            let _ = self.bell.descriptor.write(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use tokio::sync::mpsc::unbounded_channel;
+
+    fn readable(front: &Front) -> bool {
+        poll(&mut [PollFd::new(front.wake_fd(), PollFlags::POLLIN)], PollTimeout::ZERO).unwrap() == 1
+    }
+
+    #[test]
+    fn the_bell_rings_once_for_many_events_and_again_after_they_were_heard() {
+        let (orders, mut heard) = unbounded_channel();
+        let (mut front, back) = Front::pair(3, Arc::new(Prefixes::new(&[])), orders).unwrap();
+        assert!(!readable(&front));
+        back.tell(7, Event::End);
+        back.tell(8, Event::Broken);
+        assert!(readable(&front));
+        front.woken();
+        assert!(!readable(&front));
+        assert!(matches!(front.next(), Some((7, Event::End))));
+        // Told while the worker is still taking events out: it must not be lost, seen or not in this round.
+        back.tell(9, Event::End);
+        assert!(readable(&front));
+        assert!(matches!(front.next(), Some((8, Event::Broken))));
+        assert!(matches!(front.next(), Some((9, Event::End))));
+        assert!(front.next().is_none());
+        front.cancel(7);
+        assert!(matches!(heard.try_recv(), Ok(Order::Cancel(3, 7))));
+    }
+}

@@ -1,0 +1,386 @@
+//! One request to one upstream, and its answer.
+//!
+//! ```text
+//!   send: program up? -> a place -> connection (kept or new) -> request -> head of the answer   = Answer
+//!   Answer.body.next() ..                                                   until None: place and connection given back
+//! ```
+//!
+//! The place is held until the answer has been read to its end or is dropped; a dropped answer closes its connection, so
+//! that the program learns that nobody waits.
+
+use std::cell::Cell;
+use std::fs::Metadata;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sys::file::Root;
+use tokio::time::{Instant, timeout_at};
+
+use super::account::{Counts, Level, ProgramState, count};
+use super::admission::{Admission, Place};
+use super::client::RequestBody;
+use super::fields::{Asker, RequestHead};
+use super::spec::{DynamicLimits, FastCgiScript, Route, Upstream};
+use super::{Ask, fastcgi, http1, route};
+
+/// What the cache wants different from the client's request: fields of the request as it goes to the upstream.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    /// Names to leave out, in lower case.
+    pub(crate) without: Vec<&'static str>,
+    /// Fields to add after that.
+    pub(crate) with: Vec<(&'static str, Vec<u8>)>,
+}
+
+/// An upstream's answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// 200 to 599.
+    pub(crate) status: u16,
+    /// As for [`Event::Head`](super::Event::Head).
+    pub(crate) fields: Bytes,
+    /// As for [`Event::Head`](super::Event::Head).
+    pub(crate) length: Option<u64>,
+    /// Its content.
+    pub(crate) body: AnswerBody,
+}
+
+/// The answer broke off: it must not be taken for whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Broken;
+
+/// No answer came, or none that means anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// 400, 404, 502, 503 or 504.
+    pub(crate) status: u16,
+    /// With 503: when to come back.
+    pub(crate) retry_after_s: Option<u32>,
+    /// For the log: what happened.
+    pub(crate) why: String,
+}
+
+/// The content of an answer, piece by piece.
+#[derive(Debug)]
+pub(crate) struct AnswerBody {
+    source: Source,
+    held: Option<Held>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Whole(Bytes),
+    Http(http1::Content),
+    FastCgi(fastcgi::Content),
+}
+
+/// What an answer holds of its upstream until it ends.
+#[derive(Debug)]
+struct Held {
+    route: Rc<RouteState>,
+    place: Place,
+    _in_flight: Level,
+    deadline: Instant,
+}
+
+/// One route, as the relay has it.
+#[derive(Debug)]
+pub(crate) struct RouteState {
+    /// Its number in the specification.
+    pub(crate) index: usize,
+    pub(super) spec: Route,
+    pub(super) limits: DynamicLimits,
+    pub(super) counts: Arc<Counts>,
+    pub(super) gate: Rc<Gate>,
+    /// Of the program that answers, if the server started it.
+    pub(super) program: Option<Arc<ProgramState>>,
+    /// Where FastCGI scripts are looked up.
+    pub(super) scripts: Option<Scripts>,
+    complained_at: Cell<Option<Instant>>,
+    complaints: Cell<u64>,
+}
+
+/// A directory of scripts.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    pub(super) directory: PathBuf,
+    root: Root,
+}
+
+/// What all routes to one upstream share.
+#[derive(Debug)]
+pub(super) struct Gate {
+    pub(super) admission: Rc<Admission>,
+    pub(super) http: http1::Pool,
+    pub(super) fastcgi: fastcgi::Pool,
+}
+
+impl Scripts {
+    pub(super) fn open(directory: PathBuf) -> std::io::Result<Scripts> {
+        // The upstream is told the whole path, whatever directory it runs in.
+        let directory = directory.canonicalize()?;
+        Ok(Scripts { root: Root::open(&directory)?, directory })
+    }
+
+    /// Whether `relative` is a file below the directory, reached without leaving it.
+    pub(super) fn has(&self, relative: &[u8]) -> bool {
+        self.root.metadata(relative).as_ref().is_ok_and(Metadata::is_file)
+    }
+}
+
+impl Gate {
+    pub(super) fn new(limits: &DynamicLimits) -> Self {
+        Gate {
+            admission: Rc::new(Admission::new(limits)),
+            http: http1::Pool::default(),
+            fastcgi: fastcgi::Pool::default(),
+        }
+    }
+}
+
+impl RouteState {
+    pub(super) fn new(
+        index: usize,
+        spec: Route,
+        limits: DynamicLimits,
+        counts: Arc<Counts>,
+        gate: Rc<Gate>,
+        program: Option<Arc<ProgramState>>,
+        scripts: Option<Scripts>,
+    ) -> Self {
+        let (complained_at, complaints) = (Cell::new(None), Cell::new(0));
+        RouteState { index, spec, limits, counts, gate, program, scripts, complained_at, complaints }
+    }
+
+    /// Tells the operator on stderr, once a second at most: a flood of failures is not to become a flood of lines.
+    pub(super) fn complain(&self, why: &str) {
+        let now = Instant::now();
+        if self.complained_at.get().is_some_and(|last| now - last < COMPLAINT_INTERVAL) {
+            self.complaints.set(self.complaints.get() + 1);
+            return;
+        }
+        self.complained_at.set(Some(now));
+        let more = match self.complaints.replace(0) {
+            0 => String::new(),
+            more => format!(" ({more} more since the last of these lines)"),
+        };
+        super::say(format_args!("{}: {why}{more}", self.spec));
+    }
+
+    /// The program is there, as far as the server knows.
+    fn up(&self) -> bool {
+        self.program.as_ref().is_none_or(|program| program.read().up)
+    }
+}
+
+/// Asks the upstream of `route`. Takes its place in queue and concurrency; dropping the future gives it back and closes
+/// what was opened. A request without a body may be sent a second time when a kept connection turns out to be dead.
+///
+/// # Errors
+/// Why there is no answer: [`Failure::answer`] is what the client may be told.
+pub(crate) async fn send(
+    route: &Rc<RouteState>,
+    ask: &Ask,
+    changes: &Changes,
+    body: Option<RequestBody>,
+) -> Result<Answer, Failure> {
+    let head = RequestHead::parse(&ask.head).filter(|head| route::may_pass(head.path()));
+    let head = head.ok_or_else(|| Failure::new(400, "a target that may not be passed on"))?;
+    if !route.up() {
+        count(&route.counts.refused_down);
+        return Err(Failure::down());
+    }
+    let place = route.gate.admission.enter(&route.counts).await?;
+    let in_flight = Level::raise(&route.counts, |counts| &counts.in_flight);
+    let deadline = Instant::now() + route.limits.whole_time;
+    let mut unfinished = Unfinished(Some(&route.counts));
+    let mut body = body.unwrap_or_else(RequestBody::none);
+    body.open();
+    let asker = Asker { peer: ask.peer, local: ask.local, secure: ask.secure };
+    let asked = async {
+        match &route.spec.upstream {
+            Upstream::Http { base, .. } => {
+                http1::ask(route, &head, asker, changes, body, base.as_deref()).await.map(|(status, fields, length, content)| {
+                    (status, fields, length, Source::Http(content))
+                })
+            }
+            Upstream::FastCgi { script, .. } => {
+                fastcgi::ask(route, &head, asker, changes, body, script).await.map(|(status, fields, length, content)| {
+                    (status, fields, length, Source::FastCgi(content))
+                })
+            }
+        }
+    };
+    let outcome = timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(Failure::late("no answer in the whole time allowed")));
+    unfinished.0 = None;
+    match outcome {
+        Ok((status, fields, length, source)) => {
+            let held = Held { route: Rc::clone(route), place, _in_flight: in_flight, deadline };
+            Ok(Answer { status, fields, length, body: AnswerBody { source, held: Some(held) } })
+        }
+        Err(failure) => {
+            if !route.up() {
+                // It ended while it was asked.
+                count(&route.counts.refused_down);
+                return Err(Failure::down());
+            }
+            match failure.status {
+                504 => count(&route.counts.timed_out),
+                502 => count(&route.counts.failed),
+                _ => {}
+            }
+            if failure.status >= 500 {
+                route.complain(&failure.why);
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// Counts an exchange that is dropped before its answer came.
+struct Unfinished<'a>(Option<&'a Counts>);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(counts) = self.0 {
+            count(&counts.cancelled);
+        }
+    }
+}
+
+impl AnswerBody {
+    /// Content that is all there.
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        AnswerBody { source: Source::Whole(bytes), held: None }
+    }
+
+    /// The next piece, `Ok(None)` once all of it came: then it was whole and ended well.
+    ///
+    /// # Errors
+    /// It broke off, stalled for too long, or took longer than the whole exchange may.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
+        let Some(held) = &self.held else {
+            return match &mut self.source {
+                Source::Whole(bytes) if !bytes.is_empty() => Ok(Some(std::mem::take(bytes))),
+                _ => Ok(None),
+            };
+        };
+        let until = held.deadline.min(Instant::now() + held.route.limits.stall_time);
+        let piece = async {
+            match &mut self.source {
+                Source::Whole(_) => Ok(None),
+                Source::Http(content) => content.next().await,
+                Source::FastCgi(content) => content.next().await,
+            }
+        };
+        let outcome = timeout_at(until, piece).await.unwrap_or_else(|_| Err("the answer stalled".to_owned()));
+        match outcome {
+            Ok(Some(bytes)) => Ok(Some(bytes)),
+            Ok(None) => {
+                self.finish();
+                Ok(None)
+            }
+            Err(why) => {
+                if let Some(held) = self.held.take() {
+                    count(&held.route.counts.broken);
+                    held.route.complain(&format!("an answer broke off: {why}"));
+                }
+                self.source = Source::Whole(Bytes::new());
+                Err(Broken)
+            }
+        }
+    }
+
+    /// Everything was read: connection and place go back.
+    fn finish(&mut self) {
+        if let Some(held) = self.held.take() {
+            count(&held.route.counts.answered);
+            match std::mem::replace(&mut self.source, Source::Whole(Bytes::new())) {
+                Source::Whole(_) => {}
+                Source::Http(content) => content.give_back(&held.route.gate, held.place),
+                Source::FastCgi(content) => content.give_back(&held.route.gate, held.place),
+            }
+        }
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        let ended = matches!(&self.source, Source::Http(content) if content.ended());
+        if ended {
+            self.finish();
+        } else if let Some(held) = &self.held {
+            count(&held.route.counts.cancelled);
+        }
+    }
+}
+
+impl Failure {
+    pub(super) fn new(status: u16, why: impl Into<String>) -> Self {
+        Failure { status, retry_after_s: None, why: why.into() }
+    }
+
+    /// 502: no connection, or nothing that is an answer.
+    pub(super) fn bad(why: impl Into<String>) -> Self {
+        Failure::new(502, why)
+    }
+
+    /// 504.
+    pub(super) fn late(why: impl Into<String>) -> Self {
+        Failure::new(504, why)
+    }
+
+    /// 503: queue full, or waited in it for too long.
+    pub(super) fn busy(retry_after_s: u32) -> Self {
+        Failure { status: 503, retry_after_s: Some(retry_after_s), why: "no place at the upstream".to_owned() }
+    }
+
+    /// 503: the program is starting, or down.
+    pub(super) fn down() -> Self {
+        Failure { status: 503, retry_after_s: Some(1), why: "the program is not up".to_owned() }
+    }
+
+    /// 502: the task that should have answered is gone.
+    pub(super) fn lost() -> Self {
+        Failure::bad("lost")
+    }
+
+    /// What the client is told.
+    pub(crate) fn answer(&self) -> Answer {
+        let (status, fields, text) = self.page();
+        Answer { status, fields, length: Some(text.len() as u64), body: AnswerBody::whole(text) }
+    }
+
+    /// Status, field lines and text.
+    pub(super) fn page(&self) -> (u16, Bytes, Bytes) {
+        let reason = match self.status {
+            400 => "Bad Request",
+            404 => "Not Found",
+            503 => "Service Unavailable",
+            504 => "Gateway Timeout",
+            _ => "Bad Gateway",
+        };
+        let mut fields = http::HeaderMap::new();
+        let fixed = http::HeaderValue::from_static;
+        fields.insert("server", fixed("yamabiko"));
+        fields.insert("content-type", fixed("text/plain; charset=utf-8"));
+        fields.insert("cache-control", fixed("no-store"));
+        if let Some(seconds) = self.retry_after_s {
+            fields.insert("retry-after", seconds.into());
+        }
+        (self.status, super::fields::for_client(&fields), format!("{} {reason}\n", self.status).into())
+    }
+}
+
+/// The directory that FastCGI scripts of this upstream lie in; `served` when it names none.
+pub(super) fn scripts_directory<'a>(upstream: &'a Upstream, served: &'a std::path::Path) -> Option<&'a std::path::Path> {
+    match upstream {
+        Upstream::FastCgi { script: FastCgiScript::Below(directory), .. } => Some(directory.as_deref().unwrap_or(served)),
+        Upstream::FastCgi { .. } | Upstream::Http { .. } => None,
+    }
+}
+
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,0 +1,256 @@
+//! The loops that move bytes between sockets and connections: one a thread, over io_uring or epoll.
+//!
+//! ```text
+//!   listener ──▶ engine ──bytes──▶ Link ──▶ Connection         table.rs    connections, who was of use last, deadlines
+//!                  ▲                 │                         wheel.rs    the deadlines
+//!                  └────outbound─────┘                         callers.rs  connections by address
+//! ```
+//!
+//! Both engines keep the same promises: connections in all and by address are bounded; where the bound in all is
+//! reached, the connection that has been of no use longest makes room; one that is busy without end has its share of a
+//! turn and then waits for the others; deadlines cost nothing until they come; a server that is asked to stop takes no
+//! more connections, ends those that are idle, and finishes what it is busy with for a stated time.
+
+pub(crate) mod callers;
+pub(crate) mod epoll;
+mod table;
+mod wheel;
+
+use std::io::{self, ErrorKind, IoSlice, Write as _};
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::libc::MSG_MORE;
+use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
+use sys::clock::Clock;
+use sys::file::send_file;
+use units::Timestamp;
+
+use crate::connection::{Desk, Outbound};
+use crate::engine::callers::Callers;
+use crate::engine::table::Table;
+use crate::link::Link;
+use crate::spec::{Limits, ServeError};
+use crate::tls::Tls;
+
+/// How the server talks to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// io_uring where the kernel has it, epoll otherwise.
+    #[default]
+    Auto,
+    /// io_uring: one system call for all that is to be done at a moment. Linux 6.1 or later.
+    Uring,
+    /// epoll.
+    Epoll,
+}
+
+impl Engine {
+    /// As on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Engine::Auto => "auto",
+            Engine::Uring => "io_uring",
+            Engine::Epoll => "epoll",
+        }
+    }
+}
+
+/// What all workers share.
+#[derive(Debug)]
+pub(crate) struct Ground<'a> {
+    /// Non-blocking.
+    pub(crate) listener: &'a TcpListener,
+    /// Readable when the server is to end; written once more, at once.
+    pub(crate) stop: BorrowedFd<'a>,
+    /// Readable when another worker failed.
+    pub(crate) failed: BorrowedFd<'a>,
+    pub(crate) tls: Option<&'a Tls>,
+    pub(crate) limits: &'a Limits,
+    pub(crate) callers: &'a Callers,
+    /// Most connections of one worker.
+    pub(crate) cap: usize,
+    pub(crate) clock: Clock,
+}
+
+/// A connection of an engine, with its link.
+pub(crate) trait Seat {
+    fn link(&self) -> &Link;
+}
+
+/// Room for one more connection, and how it was come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// There is room.
+    Free,
+    /// Once this one is closed.
+    Instead(u64),
+    /// None: all are busy.
+    No,
+}
+
+impl Ground<'_> {
+    /// Whether one more connection fits beside those of `table`.
+    fn room<C: Seat>(&self, table: &Table<C>) -> Room {
+        if table.length() < self.cap {
+            return Room::Free;
+        }
+        table.oldest(|seat| seat.link().spare_since().is_some()).map_or(Room::No, Room::Instead)
+    }
+
+    /// A connection that may go when descriptors are short although no bound of ours is reached: others than its
+    /// clients may be the cause, so only what has been idle for a while.
+    fn long_idle<C: Seat>(&self, table: &Table<C>, now: Timestamp) -> Option<u64> {
+        table.oldest(|seat| seat.link().spare_since().is_some_and(|since| now.since(since) >= LONG_IDLE))
+    }
+
+    /// Counts a connection in by its address; false when that has enough, and has been told so.
+    fn welcome(&self, stream: &TcpStream, address: IpAddr) -> bool {
+        let welcome = self.callers.enter(address);
+        if !welcome && self.tls.is_none() {
+            // Whether this arrives is up to the client: one that has sent its request already sees a reset instead,
+            // since nobody waits here for it to take notice.
+            let _ = (&*stream).write(TOO_MANY);
+        }
+        welcome
+    }
+
+    /// How often deadlines are looked at.
+    fn tick(&self) -> Duration {
+        let limits = self.limits;
+        let shortest = limits.head_time.min(limits.idle_time).min(limits.stall_time);
+        (shortest / 4).clamp(TICK_MIN, TICK_MAX)
+    }
+}
+
+/// Serves with `engine` until told to stop.
+pub(crate) fn run(_engine: Engine, ground: Ground<'_>, desk: Desk) -> Result<(), ServeError> {
+    epoll::Worker::new(ground, desk)?.run()
+}
+
+/// What became of an attempt to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// Everything.
+    All,
+    /// The kernel takes no more now.
+    Blocked,
+    /// The connection had its share of this turn.
+    Enough,
+}
+
+/// Sends what a link has to say, by system calls, as far as the kernel takes it and the share of a turn goes.
+///
+/// # Errors
+/// The connection is of no use any more.
+fn flush(stream: &TcpStream, link: &mut Link, desk: &mut Desk) -> io::Result<Sent> {
+    let mut allowance = TURN_BYTES;
+    loop {
+        let taken = match link.outbound(desk) {
+            Outbound::Nothing => return Ok(Sent::All),
+            outbound => transmit(stream, &outbound)?,
+        };
+        let Some(taken) = taken else { return Ok(Sent::Blocked) };
+        link.sent(desk, taken);
+        if taken >= allowance {
+            return Ok(Sent::Enough);
+        }
+        allowance -= taken;
+    }
+}
+
+/// One system call's worth: how much was taken, `None` if the kernel takes nothing now.
+fn transmit(stream: &TcpStream, outbound: &Outbound<'_>) -> io::Result<Option<usize>> {
+    match outbound {
+        Outbound::Nothing => Ok(Some(0)),
+        Outbound::Bytes(bytes, more) => send_some(stream, bytes, *more),
+        Outbound::Both(front, rest) => taken((&*stream).write_vectored(&[IoSlice::new(front), IoSlice::new(rest)])),
+        // MSG_MORE: the head waits for the first bytes of the file instead of travelling alone.
+        Outbound::File { front, range, .. } if !front.is_empty() => send_some(stream, front, !range.is_empty()),
+        Outbound::File { file, range, .. } => {
+            let count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(TURN_BYTES);
+            match send_file(stream.as_fd(), file.as_fd(), range.start, count)? {
+                // The file was cut short after its length was announced: only breaking off tells the client.
+                Some(0) => Err(ErrorKind::UnexpectedEof.into()),
+                other => Ok(other),
+            }
+        }
+    }
+}
+
+fn send_some(stream: &TcpStream, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
+    let more = if more { MsgFlags::from_bits_retain(MSG_MORE) } else { MsgFlags::empty() };
+    taken(send(stream.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | more).map_err(io::Error::from))
+}
+
+/// `None` when the kernel takes nothing now.
+fn taken(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
+    match outcome {
+        Ok(0) => Err(ErrorKind::WriteZero.into()),
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Some(0)),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a failed accept means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotAccepted {
+    /// Nobody waits.
+    Nobody,
+    /// This one is gone; the next may be fine.
+    Gone,
+    /// Descriptors or memory are short: those that wait stay in the backlog meanwhile.
+    Short,
+    /// The server can take no more connections at all.
+    Unfit,
+}
+
+impl NotAccepted {
+    fn of(error: &io::Error) -> Self {
+        match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::EAGAIN) => NotAccepted::Nobody,
+            Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => NotAccepted::Short,
+            // accept(2): errors of the connection itself come this way.
+            Some(
+                Errno::EINTR
+                | Errno::ECONNABORTED
+                | Errno::EPERM
+                | Errno::EPROTO
+                | Errno::ENETDOWN
+                | Errno::ENETUNREACH
+                | Errno::EHOSTDOWN
+                | Errno::EHOSTUNREACH
+                | Errno::ENONET
+                | Errno::ENOPROTOOPT
+                | Errno::EOPNOTSUPP
+                | Errno::ETIMEDOUT,
+            ) => NotAccepted::Gone,
+            _ => NotAccepted::Unfit,
+        }
+    }
+}
+
+/// Makes a listening socket listen no more: those that try are refused at once instead of waiting for nobody.
+fn refuse_more(listener: &TcpListener) {
+    // Another worker may have done so before.
+    let _ = shutdown(listener.as_raw_fd(), Shutdown::Both);
+}
+
+/// To an address that has its share of connections.
+const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: yamabiko\r\nRetry-After: 5\r\n\
+    Content-Length: 0\r\nConnection: close\r\n\r\n";
+/// Bytes before other connections have their turn.
+const TURN_BYTES: usize = 1 << 20;
+/// Rounds of receiving or answering before other connections have their turn.
+const TURNS: usize = 64;
+/// Descriptors may come free elsewhere in the system; asking more often would only burn time.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// See [`Ground::long_idle`].
+const LONG_IDLE: Duration = Duration::from_secs(5);
+/// How often deadlines are looked at.
+const TICK_MIN: Duration = Duration::from_millis(10);
+const TICK_MAX: Duration = Duration::from_secs(1);

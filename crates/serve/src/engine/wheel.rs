@@ -1,0 +1,123 @@
+//! Deadlines of many connections, in constant time each.
+//!
+//! Most deadlines are put off long before they come: every answer winds a connection's clock up again. So a deadline that
+//! moves later costs one comparison: the entry stays where it is, and when its time comes the owner says that there is
+//! more. Only one that moves earlier is entered anew, and the older entry is recognised as stale when it comes up.
+
+use std::time::Duration;
+
+use units::Timestamp;
+
+/// A ring of buckets, one a tick, with the tokens that are to be looked at then.
+#[derive(Debug)]
+pub(super) struct Wheel {
+    buckets: Vec<Vec<u64>>,
+    tick_ns: u64,
+    /// The first tick that has not been looked at.
+    next: u64,
+    /// Tokens in all buckets, stale ones included.
+    length: usize,
+}
+
+impl Wheel {
+    /// Looks every `tick`; deadlines further off than the wheel reaches are looked at when it has gone round.
+    pub fn new(tick: Duration, now: Timestamp) -> Self {
+        let tick_ns = u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX).max(1);
+        Wheel { buckets: vec![Vec::new(); BUCKETS], tick_ns, next: now.as_nanos() / tick_ns + 1, length: 0 }
+    }
+
+    /// The tick at which something due at `deadline` is looked at: never before, at most a tick after. For deadlines
+    /// beyond the wheel's reach it is the last tick in reach.
+    pub fn tick_of(&self, deadline: Timestamp) -> u64 {
+        (deadline.as_nanos() / self.tick_ns + 1).clamp(self.next, self.next + BUCKETS as u64 - 1)
+    }
+
+    /// Enters a token. The owner remembers `tick`: an entry that comes up at another one is stale.
+    pub fn enter(&mut self, tick: u64, token: u64) {
+        debug_assert!(tick >= self.next && tick < self.next + BUCKETS as u64, "within reach");
+        self.buckets[(tick % BUCKETS as u64) as usize].push(token);
+        self.length += 1;
+    }
+
+    /// Whether nothing is entered.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// When to look next.
+    pub fn next_at(&self) -> Timestamp {
+        Timestamp::from_nanos(self.next.saturating_mul(self.tick_ns))
+    }
+
+    /// The tick whose time has come and its entries, into `due`; `None` when none has.
+    pub fn turn(&mut self, now: Timestamp, due: &mut Vec<u64>) -> Option<u64> {
+        let reached = now.as_nanos() / self.tick_ns;
+        if self.length == 0 {
+            self.next = self.next.max(reached + 1);
+            return None;
+        }
+        if self.next > reached {
+            return None;
+        }
+        let tick = self.next;
+        self.next += 1;
+        let bucket = &mut self.buckets[(tick % BUCKETS as u64) as usize];
+        self.length -= bucket.len();
+        due.append(bucket);
+        if bucket.capacity() > BUCKET_KEPT {
+            *bucket = Vec::new();
+        }
+        Some(tick)
+    }
+}
+
+/// With a tick of a second, more than eight minutes.
+const BUCKETS: usize = 512;
+/// A bucket that was larger than this gives its memory back.
+const BUCKET_KEPT: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn an_empty_wheel_keeps_up_with_the_clock() {
+        let mut wheel = Wheel::new(Duration::from_millis(10), at(0));
+        assert_eq!(wheel.turn(at(1_000_000), &mut Vec::new()), None);
+        let tick = wheel.tick_of(at(1_000_005));
+        wheel.enter(tick, 7);
+        assert!(wheel.next_at() <= at(1_000_020));
+        let mut due = Vec::new();
+        assert_eq!(wheel.turn(at(1_000_020), &mut due), Some(tick));
+        assert_eq!(due, [7]);
+        assert!(wheel.is_empty());
+    }
+
+    proptest! {
+        /// Nothing comes up early, and nothing in reach later than a tick after its time, whenever the wheel is asked.
+        #[test]
+        fn never_early_and_at_most_a_tick_late(deadlines in proptest::collection::vec(0u64..4000, 1..50), step in 1u64..30) {
+            let mut wheel = Wheel::new(Duration::from_millis(10), at(0));
+            let mut due = Vec::new();
+            for (token, &deadline) in deadlines.iter().enumerate() {
+                wheel.enter(wheel.tick_of(at(deadline)), token as u64);
+            }
+            let (mut now, mut seen) = (0, 0);
+            while seen < deadlines.len() {
+                now += step;
+                while wheel.turn(at(now), &mut due).is_some() {
+                    for token in due.drain(..) {
+                        let deadline = deadlines[token as usize];
+                        prop_assert!(deadline < now && now <= deadline + 10 + step, "{} at {}", deadline, now);
+                        seen += 1;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What a line of the log looks like.
+//!
+//! Combined, as Apache and nginx write it, times in UTC:
+//!
+//! ```text
+//! 192.0.2.7 - - [10/Oct/2000:13:55:36 +0000] "GET /a.gif HTTP/1.1" 200 2326 "http://example/" "Mozilla/4.08"
+//! ```
+//!
+//! Extended appends, each after a space: time taken in microseconds, outcome and reason of the result cache (`-` where
+//! it was not asked), and `whole` or `cut`.
+
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::record::Record;
+use crate::cache::Outcome;
+use crate::date::civil;
+
+/// What a line of the log has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// The combined log format.
+    #[default]
+    Combined,
+    /// The same, and time taken, what the result cache did and why, and whether the answer went out whole.
+    Extended,
+}
+
+/// Formats records into lines. The date of the last second is kept: most lines share it.
+#[derive(Debug)]
+pub(super) struct Lines {
+    format: LogFormat,
+    anonymous: bool,
+    /// Wall clock at the zero of the server's clock, in nanoseconds since 1970.
+    zero_unix_ns: u64,
+    second: u64,
+    date: [u8; 26],
+}
+
+impl Lines {
+    /// `zero_unix_ns`: the wall clock when the server's clock was zero.
+    pub(super) fn new(format: LogFormat, anonymous: bool, zero_unix_ns: u64) -> Self {
+        Lines { format, anonymous, zero_unix_ns, second: 0, date: log_date(0) }
+    }
+
+    /// The wall clock is set now and then; lines follow it from the next buffer on.
+    pub(super) fn set_zero(&mut self, zero_unix_ns: u64) {
+        self.zero_unix_ns = zero_unix_ns;
+    }
+
+    /// Appends the line of `record`. Its time is when the request's head was complete.
+    pub(super) fn append(&mut self, out: &mut Vec<u8>, record: &Record<'_>) {
+        let second = self.zero_unix_ns.saturating_add(record.began.as_nanos()) / 1_000_000_000;
+        if second != self.second {
+            self.second = second;
+            self.date = log_date(second);
+        }
+        let peer = if self.anonymous { without_host(record.peer) } else { record.peer };
+        // Writing to a Vec does not fail.
+        let _ = write!(out, "{} - - [", peer.to_canonical());
+        out.extend_from_slice(&self.date);
+        out.extend_from_slice(b"] \"");
+        let (line, fields) = split_line(record.head);
+        quoted(out, line);
+        let _ = write!(out, "\" {} ", record.status);
+        match record.content_bytes {
+            0 => out.push(b'-'),
+            bytes => {
+                let _ = write!(out, "{bytes}");
+            }
+        }
+        let (referer, agent) = named(fields);
+        for field in [referer, agent] {
+            out.extend_from_slice(b" \"");
+            quoted(out, field.unwrap_or(b"-"));
+            out.push(b'"');
+        }
+        if self.format == LogFormat::Extended {
+            let _ = write!(out, " {}", record.ended.since(record.began).as_micros());
+            match record.finding.outcome {
+                Outcome::None => out.extend_from_slice(b" - -"),
+                outcome => {
+                    let _ = write!(out, " {} {}", outcome.name(), record.finding.reason.name());
+                }
+            }
+            out.extend_from_slice(if record.whole { b" whole" } else { b" cut" });
+        }
+        out.push(b'\n');
+    }
+}
+
+/// The request line without its end, and the lines after it. What came may be anything.
+fn split_line(head: &[u8]) -> (&[u8], &[u8]) {
+    // RFC 9112, section 2.2: empty lines before a request line are passed over.
+    let from = head.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(head.len());
+    let head = &head[from..];
+    let end = head.iter().position(|&byte| byte == b'\n').unwrap_or(head.len());
+    let line = &head[..end];
+    match line.strip_suffix(b"\r").unwrap_or(line) {
+        // As others write a request that never came.
+        [] => (b"-", b""),
+        line => (line, &head[(end + 1).min(head.len())..]),
+    }
+}
+
+/// The first Referer and User-Agent.
+fn named(fields: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
+    let (mut referer, mut agent) = (None, None);
+    for line in fields.split(|&byte| byte == b'\n') {
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if value.is_empty() {
+            continue;
+        }
+        if referer.is_none() && name.eq_ignore_ascii_case(b"referer") {
+            referer = Some(value);
+        } else if agent.is_none() && name.eq_ignore_ascii_case(b"user-agent") {
+            agent = Some(value);
+        }
+    }
+    (referer, agent)
+}
+
+/// Appends `text` so that no byte of a client can end the quotes or the line, nor speak to a terminal: quotes and
+/// backslashes get a backslash, all but printable ASCII is written as `\xhh`. What is too long is cut.
+fn quoted(out: &mut Vec<u8>, text: &[u8]) {
+    for &byte in text.iter().take(TEXT_MAX) {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b' '..=b'~' => out.push(byte),
+            _ => {
+                let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
+                out.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(byte & 15)]);
+            }
+        }
+    }
+}
+
+fn without_host(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(Ipv4Addr::from_bits(address.to_bits() & !0xff)),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !((1 << 80) - 1))),
+    }
+}
+
+/// `10/Oct/2000:13:55:36 +0000` of seconds since 1970; the end of 9999 for what is after it.
+fn log_date(unix_s: u64) -> [u8; 26] {
+    let unix_s = unix_s.min(253_402_300_799);
+    let (year, month, day) = civil(unix_s / 86_400);
+    let second_of_day = unix_s % 86_400;
+    let mut text = *b"01/Jan/1970:00:00:00 +0000";
+    let mut two = |at: usize, value: u64| {
+        text[at] = b'0' + (value / 10) as u8;
+        text[at + 1] = b'0' + (value % 10) as u8;
+    };
+    two(0, day);
+    two(7, year / 100);
+    two(9, year % 100);
+    two(12, second_of_day / 3600);
+    two(15, second_of_day / 60 % 60);
+    two(18, second_of_day % 60);
+    text[3..6].copy_from_slice(MONTHS[month as usize - 1]);
+    text
+}
+
+const MONTHS: [&[u8; 3]; 12] =
+    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+/// Bytes of one quoted text before it is cut.
+const TEXT_MAX: usize = 8 << 10;

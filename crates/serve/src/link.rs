@@ -1,0 +1,239 @@
+//! A connection as the engines see it: HTTP in the clear, or behind TLS.
+//!
+//! ```text
+//!   engine ──take──▶ Secure::received ──plaintext──▶ Connection
+//!   engine ◀─outbound── desk.sealed ◀── Secure::encrypt ◀──outbound── Connection (files are read for it here)
+//! ```
+//!
+//! The contract is that of `connection.rs`. In the clear every call goes straight through.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::FileExt as _;
+
+use units::Timestamp;
+
+use crate::connection::{Connection, Desk, Outbound, Step};
+use crate::tls::{Secure, Tls};
+
+/// One connection, whatever it is spoken through.
+#[derive(Debug)]
+pub(crate) struct Link {
+    connection: Connection,
+    session: Option<Box<Session>>,
+}
+
+/// TLS of one connection.
+#[derive(Debug)]
+struct Session {
+    secure: Secure,
+    /// Records that the kernel did not take at once.
+    unsent: Vec<u8>,
+    /// Nothing follows any more: the goodbye is said, or the session failed.
+    over: bool,
+}
+
+impl Link {
+    /// For a connection that was just accepted; `None` if TLS cannot begin.
+    pub(crate) fn new(peer: SocketAddr, tls: Option<&Tls>, desk: &Desk) -> Option<Self> {
+        let session = match tls {
+            None => None,
+            Some(tls) => {
+                let secure = Secure::new(tls).ok()?;
+                Some(Box::new(Session { secure, unsent: Vec::new(), over: false }))
+            }
+        };
+        Some(Link { connection: Connection::new(peer, desk), session })
+    }
+
+    /// As [`Connection::take`].
+    pub(crate) fn take(&mut self, desk: &mut Desk, bytes: &[u8]) {
+        let Some(session) = &mut self.session else { return self.connection.take(desk, bytes) };
+        let mut plain = std::mem::take(&mut desk.plain);
+        let outcome = session.secure.received(bytes, &mut plain, &mut desk.sealed);
+        self.connection.take(desk, &plain);
+        plain.clear();
+        desk.plain = plain;
+        if outcome.is_err() {
+            // What failed is said already, in whatever the client understands; answers have no key to go by.
+            session.over = true;
+            self.connection.abandon(desk);
+        } else if session.secure.peer_closed() {
+            self.connection.ended();
+        }
+    }
+
+    /// As [`Connection::ended`].
+    pub(crate) fn ended(&mut self) {
+        self.connection.ended();
+    }
+
+    /// As [`Connection::broken`].
+    pub(crate) fn broken(&mut self) {
+        self.connection.broken();
+        if let Some(session) = &mut self.session {
+            session.over = true;
+            session.unsent = Vec::new();
+        }
+    }
+
+    /// As [`Connection::proceed`].
+    pub(crate) fn proceed(&mut self, desk: &mut Desk) {
+        self.connection.proceed(desk);
+    }
+
+    /// As [`Connection::has_more`].
+    pub(crate) fn has_more(&self) -> bool {
+        self.connection.has_more()
+    }
+
+    /// As [`Connection::outbound`].
+    pub(crate) fn outbound<'a>(&'a mut self, desk: &'a mut Desk) -> Outbound<'a> {
+        let Some(session) = &mut self.session else { return self.connection.outbound(desk) };
+        if session.unsent.is_empty() && desk.sealed.is_empty() && session.seal(&mut self.connection, desk).is_err() {
+            session.over = true;
+            self.connection.broken();
+        }
+        match if session.unsent.is_empty() { &desk.sealed } else { &session.unsent } {
+            nothing if nothing.is_empty() => Outbound::Nothing,
+            bytes => Outbound::Bytes(bytes, false),
+        }
+    }
+
+    /// As [`Connection::sent`].
+    pub(crate) fn sent(&mut self, desk: &mut Desk, count: usize) {
+        match &mut self.session {
+            None => self.connection.sent(desk, count),
+            Some(session) => {
+                let front = if session.unsent.is_empty() { &mut desk.sealed } else { &mut session.unsent };
+                if count >= front.len() { front.clear() } else { drop(front.drain(..count)) }
+            }
+        }
+    }
+
+    /// As [`Connection::not_sent`].
+    pub(crate) fn not_sent(&mut self, bytes: &[u8]) {
+        match &mut self.session {
+            None => self.connection.not_sent(bytes),
+            Some(session) => drop(session.unsent.splice(..0, bytes.iter().copied())),
+        }
+    }
+
+    /// As [`Connection::settle`].
+    pub(crate) fn settle(&mut self, desk: &mut Desk) {
+        if let Some(session) = &mut self.session {
+            if !desk.sealed.is_empty() {
+                session.unsent.extend_from_slice(&desk.sealed);
+                desk.sealed.clear();
+            } else if session.unsent.is_empty() {
+                session.unsent = Vec::new();
+            }
+            self.connection.owes_below(!session.unsent.is_empty());
+        }
+        self.connection.settle(desk);
+    }
+
+    /// As [`Connection::step`].
+    pub(crate) fn step(&self) -> Step {
+        self.connection.step()
+    }
+
+    /// As [`Connection::finished`].
+    pub(crate) fn finished(&mut self, desk: &Desk) {
+        self.connection.finished(desk);
+    }
+
+    /// As [`Connection::deadline`].
+    pub(crate) fn deadline(&self) -> Timestamp {
+        self.connection.deadline()
+    }
+
+    /// As [`Connection::late`]. A session that never came about has no way to be told.
+    pub(crate) fn late(&mut self, desk: &mut Desk) {
+        match &self.session {
+            Some(session) if !session.secure.established() && desk.now >= self.connection.deadline() => self.broken(),
+            _ => self.connection.late(desk),
+        }
+    }
+
+    /// As [`Connection::stop`].
+    pub(crate) fn stop(&mut self) {
+        self.connection.stop();
+    }
+
+    /// As [`Connection::spare_since`].
+    pub(crate) fn spare_since(&self) -> Option<Timestamp> {
+        self.connection.spare_since()
+    }
+
+    /// As [`Connection::peer`].
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.connection.peer()
+    }
+}
+
+impl Session {
+    /// Puts the next records of what the connection has to say into `desk.sealed`, and its goodbye after the last.
+    fn seal(&mut self, connection: &mut Connection, desk: &mut Desk) -> Result<(), Unsealed> {
+        if self.over {
+            return Ok(());
+        }
+        let mut sealed = std::mem::take(&mut desk.sealed);
+        let mut chunk = std::mem::take(&mut desk.chunk);
+        let outcome = self.seal_some(connection, desk, &mut sealed, &mut chunk);
+        (desk.sealed, desk.chunk) = (sealed, chunk);
+        let taken = outcome?;
+        connection.sent(desk, taken);
+        if taken == 0 && connection.says_no_more() {
+            self.over = true;
+            self.secure.close(&mut desk.sealed);
+        }
+        Ok(())
+    }
+
+    fn seal_some(
+        &mut self,
+        connection: &Connection,
+        desk: &Desk,
+        sealed: &mut Vec<u8>,
+        chunk: &mut Vec<u8>,
+    ) -> Result<usize, Unsealed> {
+        let secure = &mut self.secure;
+        match connection.outbound(desk) {
+            Outbound::Nothing => Ok(0),
+            Outbound::Bytes(bytes, _) => {
+                let bytes = &bytes[..bytes.len().min(SEALED_MAX)];
+                secure.encrypt(bytes, sealed).map_err(|_| Unsealed)?;
+                Ok(bytes.len())
+            }
+            Outbound::Both(front, rest) => {
+                // One record for both, where they fit into one.
+                chunk.clear();
+                chunk.extend_from_slice(&front[..front.len().min(SEALED_MAX)]);
+                chunk.extend_from_slice(&rest[..rest.len().min(SEALED_MAX - chunk.len())]);
+                secure.encrypt(chunk, sealed).map_err(|_| Unsealed)?;
+                Ok(chunk.len())
+            }
+            Outbound::File { front, file, range } => {
+                chunk.clear();
+                chunk.extend_from_slice(&front[..front.len().min(SEALED_MAX)]);
+                let from = chunk.len();
+                let wanted = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(SEALED_MAX - from);
+                chunk.resize(from + wanted, 0);
+                let got = file.read_at(&mut chunk[from..], range.start).map_err(|_| Unsealed)?;
+                if got == 0 && wanted > 0 {
+                    // The file was cut short after its length was announced: only breaking off tells the client.
+                    return Err(Unsealed);
+                }
+                chunk.truncate(from + got);
+                secure.encrypt(chunk, sealed).map_err(|_| Unsealed)?;
+                Ok(chunk.len())
+            }
+        }
+    }
+}
+
+/// Nothing more can be put into records: the connection breaks off.
+struct Unsealed;
+
+/// Plaintext put into records at a time: four of the largest.
+const SEALED_MAX: usize = 64 << 10;

@@ -1,0 +1,247 @@
+//! The fields of a request: those that matter here by name, and all of them as lines.
+
+use httparse::Header;
+
+use super::Body;
+use crate::response::Status;
+
+/// The fields that a file's answer depends on: the first value of each, without the white space around it. All
+/// borrowed from the input.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Fields<'a> {
+    /// The authority of the target if it has one, else the Host field.
+    pub(crate) host: Option<&'a [u8]>,
+    pub(crate) if_match: Option<&'a [u8]>,
+    pub(crate) if_none_match: Option<&'a [u8]>,
+    pub(crate) if_modified_since: Option<&'a [u8]>,
+    pub(crate) if_unmodified_since: Option<&'a [u8]>,
+    pub(crate) if_range: Option<&'a [u8]>,
+    pub(crate) range: Option<&'a [u8]>,
+    pub(crate) accept_encoding: Option<&'a [u8]>,
+    pub(crate) referer: Option<&'a [u8]>,
+    pub(crate) user_agent: Option<&'a [u8]>,
+    /// One of the conditions, Range or Accept-Encoding came more than once: see [`Fields::values`].
+    pub(crate) repeated: bool,
+    /// A condition or Range is there.
+    pub(crate) conditional: bool,
+    pub(super) head: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    /// All fields in their order: name and value, without the white space around the value.
+    pub(crate) fn lines(&self) -> Lines<'a> {
+        let first = memchr::memchr(b'\n', self.head).map_or(self.head.len(), |at| at + 1);
+        Lines(&self.head[first..])
+    }
+
+    /// All values of the fields called `name` (any case), in their order. Together they are one list
+    /// (RFC 9110, section 5.3).
+    pub(crate) fn values(&self, name: &'static [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.lines().filter(move |(this, _)| this.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+}
+
+impl std::fmt::Debug for Fields<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = |(name, value)| (String::from_utf8_lossy(name).into_owned(), String::from_utf8_lossy(value).into_owned());
+        f.debug_map().entries(self.lines().map(text)).finish()
+    }
+}
+
+/// See [`Fields::lines`].
+#[derive(Clone, Debug)]
+pub(crate) struct Lines<'a>(&'a [u8]);
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let end = memchr::memchr(b'\n', self.0)?;
+        let (line, rest) = self.0.split_at(end + 1);
+        self.0 = rest;
+        // The empty line has no colon. The parser has let no other line without one through.
+        let colon = memchr::memchr(b':', line)?;
+        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+    }
+}
+
+/// What is gathered from the fields of a head.
+#[derive(Default)]
+pub(super) struct Gathered<'a> {
+    pub(super) fields: Fields<'a>,
+    pub(super) hosts: usize,
+    pub(super) close: bool,
+    pub(super) keep_alive: bool,
+    pub(super) framing: Framing,
+    pub(super) expectation: Expectation,
+}
+
+/// What a head says about the length of its body.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Framing {
+    content_length: Option<u64>,
+    transfer_encoding: Option<Coding>,
+}
+
+/// The transfer codings so far.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    /// Chunked, and nothing else.
+    Chunked,
+    /// Chunked comes last, after others.
+    OtherThenChunked,
+    /// Another one comes last.
+    Other,
+    /// Chunked twice: not allowed.
+    Wrong,
+}
+
+/// What the Expect field says.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Expectation {
+    to_continue: bool,
+    other: bool,
+}
+
+impl<'a> Gathered<'a> {
+    /// Takes in one field.
+    ///
+    /// # Errors
+    /// 400 for a Content-Length that is not one number, or comes twice.
+    pub(super) fn take(&mut self, header: &Header<'a>) -> Result<(), Status> {
+        let Header { name, value } = *header;
+        let fields = &mut self.fields;
+        // By length first: most fields of a browser's request are settled by one comparison of integers.
+        match name.len() {
+            4 if name.eq_ignore_ascii_case("host") => {
+                self.hosts += 1;
+                fields.host = Some(value);
+            }
+            5 if name.eq_ignore_ascii_case("range") => return self.condition(|fields| &mut fields.range, value),
+            6 if name.eq_ignore_ascii_case("expect") => {
+                for member in members(value) {
+                    let to_continue = member.eq_ignore_ascii_case(b"100-continue");
+                    self.expectation.to_continue |= to_continue;
+                    self.expectation.other |= !to_continue;
+                }
+            }
+            7 if name.eq_ignore_ascii_case("referer") => {
+                fields.referer.get_or_insert(value);
+            }
+            8 if name.eq_ignore_ascii_case("if-match") => return self.condition(|fields| &mut fields.if_match, value),
+            8 if name.eq_ignore_ascii_case("if-range") => return self.condition(|fields| &mut fields.if_range, value),
+            10 if name.eq_ignore_ascii_case("connection") => {
+                for option in members(value) {
+                    self.close |= option.eq_ignore_ascii_case(b"close");
+                    self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            10 if name.eq_ignore_ascii_case("user-agent") => {
+                fields.user_agent.get_or_insert(value);
+            }
+            13 if name.eq_ignore_ascii_case("if-none-match") => {
+                return self.condition(|fields| &mut fields.if_none_match, value);
+            }
+            14 if name.eq_ignore_ascii_case("content-length") => {
+                // RFC 9112, section 6.3, would let several equal ones pass as one. No client sends them.
+                if self.framing.content_length.is_some() {
+                    return Err(Status::BadRequest);
+                }
+                self.framing.content_length = Some(decimal(value).ok_or(Status::BadRequest)?);
+            }
+            15 if name.eq_ignore_ascii_case("accept-encoding") => {
+                fields.repeated |= fields.accept_encoding.is_some();
+                fields.accept_encoding.get_or_insert(value);
+            }
+            17 if name.eq_ignore_ascii_case("if-modified-since") => {
+                return self.condition(|fields| &mut fields.if_modified_since, value);
+            }
+            17 if name.eq_ignore_ascii_case("transfer-encoding") => self.framing.code(value),
+            19 if name.eq_ignore_ascii_case("if-unmodified-since") => {
+                return self.condition(|fields| &mut fields.if_unmodified_since, value);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn condition(
+        &mut self,
+        slot: impl for<'b> FnOnce(&'b mut Fields<'a>) -> &'b mut Option<&'a [u8]>,
+        value: &'a [u8],
+    ) -> Result<(), Status> {
+        let slot = slot(&mut self.fields);
+        let repeated = slot.is_some();
+        slot.get_or_insert(value);
+        self.fields.repeated |= repeated;
+        self.fields.conditional = true;
+        Ok(())
+    }
+}
+
+impl Framing {
+    /// The body that is announced.
+    ///
+    /// # Errors
+    /// 400 where two readings are possible; 501 for a transfer coding other than chunked.
+    pub(super) fn body(self, old: bool) -> Result<Body, Status> {
+        match (self.transfer_encoding, self.content_length) {
+            (None, None | Some(0)) => Ok(Body::None),
+            (None, Some(bytes)) => Ok(Body::Bytes(bytes)),
+            // RFC 9112, section 6.1: both at once may be an attempt at smuggling, and HTTP/1.0 has no codings: its
+            // framing is faulty.
+            (Some(_), Some(_)) => Err(Status::BadRequest),
+            (Some(_), None) if old => Err(Status::BadRequest),
+            // The same section: a coding that is not understood is answered with 501.
+            (Some(Coding::OtherThenChunked), None) => Err(Status::NotImplemented),
+            // Section 6.3: without chunked at the end, nobody knows where the body ends.
+            (Some(Coding::Other | Coding::Wrong), None) => Err(Status::BadRequest),
+            (Some(Coding::Chunked), None) => Ok(Body::Chunked),
+        }
+    }
+
+    fn code(&mut self, value: &[u8]) {
+        let mut any = false;
+        for coding in members(value) {
+            any = true;
+            let chunked = coding.eq_ignore_ascii_case(b"chunked");
+            self.transfer_encoding = Some(match (self.transfer_encoding, chunked) {
+                (None, true) => Coding::Chunked,
+                (None | Some(Coding::Other), false) => Coding::Other,
+                (Some(Coding::Other), true) => Coding::OtherThenChunked,
+                (Some(Coding::Chunked | Coding::OtherThenChunked | Coding::Wrong), _) => Coding::Wrong,
+            });
+        }
+        if !any {
+            self.transfer_encoding = Some(Coding::Wrong);
+        }
+    }
+}
+
+impl Expectation {
+    /// Whether 100 (Continue) is awaited.
+    ///
+    /// # Errors
+    /// 417 for any other expectation (RFC 9110, section 10.1.1).
+    pub(super) fn expects_continue(self) -> Result<bool, Status> {
+        if self.other { Err(Status::ExpectationFailed) } else { Ok(self.to_continue) }
+    }
+}
+
+/// The members of a list, without white space around them; empty ones are passed over (RFC 9110, section 5.6.1).
+pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+}
+
+/// RFC 9110, section 8.6: digits and nothing else; more than 64 bits hold is refused.
+pub(crate) fn decimal(value: &[u8]) -> Option<u64> {
+    if value.is_empty() {
+        return None;
+    }
+    value.iter().try_fold(0u64, |sum, &digit| {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+    })
+}

@@ -1,0 +1,120 @@
+//! TLS of the server: the certificate all connections share, and one connection's session, without I/O.
+//!
+//! ```text
+//!   socket ──ciphertext──▶ Secure::received ──plaintext──▶ Connection
+//!   socket ◀──ciphertext── Secure::encrypt  ◀──plaintext── Connection      (handshake records and alerts join in)
+//! ```
+//!
+//! rustls works over memory here (its unbuffered connection, with ring): an engine hands over what it read and sends
+//! what it is given. TLS 1.3 and 1.2, `http/1.1` by ALPN (a client that offers nothing in common, such as h2 alone, is
+//! told so by an alert), one certificate whatever name the client asks for, resumption by stateless tickets whose keys
+//! stay in memory and change every six hours, no early data (it could be replayed), no renegotiation (rustls has none),
+//! no certificates of clients.
+//!
+//! [`Tls`] is a handle that can be kept beside the server: [`Tls::reload`] reads the files again, and connections
+//! accepted from then on see the new certificate. Read `tls/secure.rs` for one connection.
+
+mod files;
+mod secure;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
+
+pub use self::files::TlsError;
+pub(crate) use self::secure::{Secure, TlsFailure};
+
+/// A certificate, its key and what all connections that are served with them share. Clones are the same thing.
+#[derive(Clone)]
+pub struct Tls(Arc<Shared>);
+
+struct Shared {
+    certificate: PathBuf,
+    key: PathBuf,
+    config: Arc<ServerConfig>,
+    served: Arc<Served>,
+}
+
+/// What is served now; read once a handshake.
+#[derive(Debug)]
+struct Served(RwLock<Arc<CertifiedKey>>);
+
+impl Tls {
+    /// Reads a certificate (PEM: the server's own first, then those that lead to its authority) and its private key
+    /// (PEM: PKCS#8, SEC1 or RSA, not encrypted). Both may be in one file.
+    ///
+    /// # Errors
+    /// A file cannot be read, does not hold what it should, or the two do not belong together. A certificate that has
+    /// expired is no error: see [`Tls::doubt`].
+    pub fn load(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let served = Arc::new(Served(RwLock::new(files::read(certificate, key, &provider)?)));
+        let tickets = ring::Ticketer::new().map_err(|error| TlsError::Random { why: error.to_string() })?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13, &TLS12])
+            .expect("ring has suites of both versions")
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&served) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.ticketer = tickets;
+        // A store of sessions would be a lock and memory that strangers fill; tickets need neither.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        let shared =
+            Shared { certificate: certificate.to_owned(), key: key.to_owned(), config: Arc::new(config), served };
+        Ok(Tls(Arc::new(shared)))
+    }
+
+    /// Reads the files again. Connections accepted after this have what is in them now; sessions can still be resumed.
+    ///
+    /// # Errors
+    /// Those of [`Tls::load`]; then what was served before is served on.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let provider = self.0.config.crypto_provider();
+        let fresh = files::read(&self.0.certificate, &self.0.key, provider)?;
+        *self.0.served.0.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+
+    /// Why clients may refuse the certificate at `now_s`, in seconds since 1970: it has expired, or is not valid yet.
+    /// Whether they trust its authority, and its name, is for them to judge.
+    pub fn doubt(&self, now_s: u64) -> Option<String> {
+        let served = self.0.served.now();
+        files::doubt(served.cert.first()?, now_s).map(|why| format!("{}: {why}", self.0.certificate.display()))
+    }
+}
+
+impl Served {
+    fn now(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ResolvesServerCert for Served {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.now())
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Tls").field("certificate", &self.0.certificate).field("key", &self.0.key).finish()
+    }
+}
+
+/// Equal are clones of the same handle.
+impl PartialEq for Tls {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Tls {}
+
+#[cfg(test)]
+mod tests;

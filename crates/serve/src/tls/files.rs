@@ -1,0 +1,132 @@
+//! Certificate and key from their files.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::crypto::CryptoProvider;
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys};
+use rustls_pki_types::pem::{self, PemObject};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use webpki::{EndEntityCert, KeyUsage};
+
+/// Why certificate and key cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("{}: {source}", file.display())]
+    Read {
+        /// Which.
+        file: PathBuf,
+        /// From open(2) or read(2).
+        source: io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{}: {why}", file.display())]
+    Content {
+        /// Which.
+        file: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// Certificate and key belong to different pairs.
+    #[error(
+        "the key in {} is not that of the first certificate in {}; the server's own certificate comes first in its file",
+        key.display(), certificate.display()
+    )]
+    Mismatch {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+    },
+    /// The system gave no random bytes for the keys of tickets.
+    #[error("no random bytes for the keys of session tickets: {why}")]
+    Random {
+        /// In the library's words.
+        why: String,
+    },
+}
+
+/// Reads both and checks that they belong together.
+pub(super) fn read(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
+    let chain = chain(certificate)?;
+    let secret = secret(key)?;
+    let unusable = |file: &Path, why: String| TlsError::Content { file: file.to_owned(), why };
+    match CertifiedKey::from_der(chain, secret, provider) {
+        Ok(pair) => Ok(Arc::new(pair)),
+        Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+            Err(TlsError::Mismatch { certificate: certificate.to_owned(), key: key.to_owned() })
+        }
+        Err(error @ Error::InvalidCertificate(_)) => {
+            Err(unusable(certificate, format!("its first certificate cannot be served: {error}")))
+        }
+        Err(error) => Err(unusable(key, format!("the key cannot be used: {error}"))),
+    }
+}
+
+/// Why clients may refuse a certificate because of the time; none if it cannot be told.
+pub(super) fn doubt(certificate: &CertificateDer<'_>, now_s: u64) -> Option<String> {
+    let parsed = EndEntityCert::try_from(certificate).ok()?;
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(now_s));
+    // Without authorities the path to one is never found; but time is looked at before.
+    let outcome =
+        parsed.verify_for_usage(webpki::ALL_VERIFICATION_ALGS, &[], &[], now, KeyUsage::server_auth(), None, None);
+    match outcome.err()? {
+        webpki::Error::CertExpired { not_after, .. } => {
+            let days = now_s.saturating_sub(not_after.as_secs()) / 86_400;
+            Some(format!("the certificate has expired ({days} days ago): clients will refuse it"))
+        }
+        webpki::Error::CertNotValidYet { not_before, .. } => {
+            let hours = not_before.as_secs().saturating_sub(now_s).div_ceil(3600);
+            Some(format!("the certificate is not valid before {hours} hours from now: clients will refuse it"))
+        }
+        _ => None,
+    }
+}
+
+fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let text = text(file)?;
+    let found = CertificateDer::pem_slice_iter(&text)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| unreadable(file, &error))?;
+    if found.is_empty() {
+        let why = if contains(&text, b"PRIVATE KEY-----") {
+            "no certificate is in it, but a private key: the certificate's file comes first, then the key's"
+        } else {
+            "no certificate in PEM form (-----BEGIN CERTIFICATE-----) is in it"
+        };
+        return Err(TlsError::Content { file: file.to_owned(), why: why.into() });
+    }
+    Ok(found)
+}
+
+fn secret(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let text = text(file)?;
+    match PrivateKeyDer::from_pem_slice(&text) {
+        Ok(key) => Ok(key),
+        Err(pem::Error::NoItemsFound) => {
+            let why = if contains(&text, b"ENCRYPTED PRIVATE KEY-----") {
+                "the key is encrypted; decrypt it into a file of its own: openssl pkey -in FILE -out KEY"
+            } else {
+                "no private key in PEM form (PKCS#8, SEC1 or RSA) is in it"
+            };
+            Err(TlsError::Content { file: file.to_owned(), why: why.into() })
+        }
+        Err(error) => Err(unreadable(file, &error)),
+    }
+}
+
+fn text(file: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(file).map_err(|source| TlsError::Read { file: file.to_owned(), source })
+}
+
+fn unreadable(file: &Path, error: &pem::Error) -> TlsError {
+    TlsError::Content { file: file.to_owned(), why: format!("not PEM that can be read: {error}") }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}

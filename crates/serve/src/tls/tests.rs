@@ -1,0 +1,129 @@
+//! Sessions over memory, with rustls as the client; files of certificates.
+
+mod files;
+mod sessions;
+
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+use rustls_pki_types::ServerName;
+use rustls_pki_types::pem::PemObject as _;
+
+use super::Tls;
+use super::secure::{Secure, TlsFailure};
+
+/// A directory with `cert.pem` and `key.pem` for the name `server`, self-signed.
+struct Pair {
+    directory: tempfile::TempDir,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let pair = Pair { directory: tempfile::tempdir().unwrap() };
+        pair.renew();
+        pair
+    }
+
+    /// Another certificate with another key into the same files.
+    fn renew(&self) {
+        let made = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap();
+        std::fs::write(self.file("cert.pem"), made.cert.pem()).unwrap();
+        std::fs::write(self.file("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    }
+
+    fn file(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn load(&self) -> Tls {
+        Tls::load(&self.file("cert.pem"), &self.file("key.pem")).unwrap()
+    }
+
+    /// What a client that trusts this certificate is told.
+    fn client(&self, versions: &[&'static SupportedProtocolVersion], alpn: &[&[u8]]) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(rustls_pki_types::CertificateDer::from_pem_file(self.file("cert.pem")).unwrap()).unwrap();
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|one| one.to_vec()).collect();
+        Arc::new(config)
+    }
+}
+
+/// A client and the server's session, and what each has heard.
+struct Both {
+    client: ClientConnection,
+    server: Secure,
+    heard_by_server: Vec<u8>,
+    heard_by_client: Vec<u8>,
+    /// Bytes to the client that it has not read.
+    under_way: Vec<u8>,
+}
+
+impl Both {
+    fn new(tls: &Tls, config: Arc<ClientConfig>) -> Self {
+        Both {
+            client: ClientConnection::new(config, ServerName::try_from("server").unwrap()).unwrap(),
+            server: Secure::new(tls).unwrap(),
+            heard_by_server: Vec::new(),
+            heard_by_client: Vec::new(),
+            under_way: Vec::new(),
+        }
+    }
+
+    /// What the client has to send now.
+    fn client_bytes(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while self.client.wants_write() {
+            self.client.write_tls(&mut bytes).unwrap();
+        }
+        bytes
+    }
+
+    /// Brings `bytes` to the server.
+    fn to_server(&mut self, bytes: &[u8]) -> Result<(), TlsFailure> {
+        self.server.received(bytes, &mut self.heard_by_server, &mut self.under_way)
+    }
+
+    /// Brings what is under way to the client.
+    fn to_client(&mut self) -> Result<(), rustls::Error> {
+        let bytes = std::mem::take(&mut self.under_way);
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            self.client.read_tls(&mut rest).unwrap();
+            self.client.process_new_packets()?;
+            let mut plain = [0; 4096];
+            while let Ok(got @ 1..) = self.client.reader().read(&mut plain) {
+                self.heard_by_client.extend_from_slice(&plain[..got]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on until neither side has anything to say, with at most `step` bytes at a time to the server.
+    fn settle(&mut self, step: usize) {
+        loop {
+            let bytes = self.client_bytes();
+            if bytes.is_empty() && self.under_way.is_empty() {
+                return;
+            }
+            for part in bytes.chunks(step) {
+                self.to_server(part).unwrap();
+            }
+            self.to_client().unwrap();
+        }
+    }
+
+    fn client_says(&mut self, plaintext: &[u8]) {
+        self.client.writer().write_all(plaintext).unwrap();
+    }
+
+    fn server_says(&mut self, plaintext: &[u8]) {
+        self.server.encrypt(plaintext, &mut self.under_way).unwrap();
+    }
+}

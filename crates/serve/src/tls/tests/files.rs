@@ -1,0 +1,100 @@
+//! Certificates and keys as they come from the disk, right and wrong.
+
+use std::fs;
+
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use rustls::version::TLS13;
+
+use super::super::{Tls, TlsError};
+use super::{Both, Pair};
+
+/// Seconds from 1970 to the first of 2026.
+const NEW_YEAR_2026_S: u64 = 1_767_225_600;
+
+#[test]
+fn keys_of_all_three_forms_are_read() {
+    let pair = Pair::new();
+    for (form, key, certificate) in [
+        ("SEC1", include_str!("pems/sec1.key"), include_str!("pems/sec1.pem")),
+        ("PKCS#1", include_str!("pems/rsa.key"), include_str!("pems/rsa.pem")),
+    ] {
+        fs::write(pair.file("key.pem"), key).unwrap();
+        fs::write(pair.file("cert.pem"), certificate).unwrap();
+        let tls = pair.load();
+        let mut both = Both::new(&tls, pair.client(&[&TLS13], &[]));
+        both.settle(usize::MAX);
+        assert!(both.server.established(), "{form}");
+    }
+}
+
+#[test]
+fn certificate_and_key_may_be_in_one_file() {
+    let pair = Pair::new();
+    let both = fs::read_to_string(pair.file("key.pem")).unwrap() + &fs::read_to_string(pair.file("cert.pem")).unwrap();
+    fs::write(pair.file("both.pem"), both).unwrap();
+    Tls::load(&pair.file("both.pem"), &pair.file("both.pem")).unwrap();
+}
+
+#[test]
+fn wrong_files_are_named_with_what_is_wrong() {
+    let pair = Pair::new();
+    let words = |certificate: &str, key: &str| {
+        Tls::load(&pair.file(certificate), &pair.file(key)).unwrap_err().to_string()
+    };
+    assert!(words("none.pem", "key.pem").contains("none.pem: No such file"));
+    assert!(words("cert.pem", "none.key").contains("none.key: No such file"));
+    let swapped = words("key.pem", "cert.pem");
+    assert!(swapped.contains("key.pem: no certificate is in it, but a private key"), "{swapped}");
+    assert!(words("cert.pem", "cert.pem").contains("cert.pem: no private key"));
+    fs::write(pair.file("empty.pem"), "").unwrap();
+    assert!(words("empty.pem", "key.pem").contains("empty.pem: no certificate in PEM form"));
+    fs::write(pair.file("half.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n").unwrap();
+    assert!(words("half.pem", "key.pem").contains("half.pem: not PEM"));
+    let noise = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    fs::write(pair.file("noise.pem"), noise).unwrap();
+    let unusable = words("noise.pem", "key.pem");
+    assert!(unusable.contains("noise.pem: its first certificate cannot be served"), "{unusable}");
+    let secret = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    fs::write(pair.file("secret.key"), secret).unwrap();
+    assert!(words("cert.pem", "secret.key").contains("openssl pkey"));
+    let other = Pair::new();
+    let mixed = Tls::load(&pair.file("cert.pem"), &other.file("key.pem")).unwrap_err();
+    assert!(matches!(mixed, TlsError::Mismatch { .. }), "{mixed}");
+}
+
+#[test]
+fn a_certificate_out_of_its_time_is_served_with_a_doubt() {
+    let pair = Pair::new();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(["server".to_owned()]).unwrap();
+    params.not_before = date_time_ymd(2024, 1, 1);
+    params.not_after = date_time_ymd(2026, 1, 1);
+    fs::write(pair.file("cert.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(pair.file("key.pem"), key.serialize_pem()).unwrap();
+    let tls = pair.load();
+    assert_eq!(tls.doubt(NEW_YEAR_2026_S), None);
+    let late = tls.doubt(NEW_YEAR_2026_S + 3 * 86_400 + 1).unwrap();
+    assert!(late.contains("cert.pem: the certificate has expired (3 days ago)"), "{late}");
+    let early = tls.doubt(NEW_YEAR_2026_S - 3 * 366 * 86_400).unwrap();
+    assert!(early.contains("not valid before"), "{early}");
+}
+
+#[test]
+fn a_reload_changes_the_certificate_and_one_that_fails_changes_nothing() {
+    let pair = Pair::new();
+    let tls = pair.load();
+    // A client each, so that none of them resumes a session and sees no certificate.
+    let before = [pair.client(&[&TLS13], &[]), pair.client(&[&TLS13], &[])];
+    pair.renew();
+    let after = pair.client(&[&TLS13], &[]);
+    Both::new(&tls, before[0].clone()).settle(usize::MAX);
+    tls.reload().unwrap();
+    Both::new(&tls, after.clone()).settle(usize::MAX);
+    let mut refused = Both::new(&tls, before[1].clone());
+    let hello = refused.client_bytes();
+    refused.to_server(&hello).unwrap();
+    assert!(refused.to_client().is_err());
+    fs::write(pair.file("key.pem"), "").unwrap();
+    tls.reload().unwrap_err();
+    Both::new(&tls, after).settle(usize::MAX);
+}

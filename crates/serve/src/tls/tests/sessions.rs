@@ -1,0 +1,217 @@
+//! What one session does with what a client sends.
+
+use proptest::prelude::*;
+use rustls::version::{TLS12, TLS13};
+use rustls::{AlertDescription, Error, HandshakeKind};
+
+use super::super::secure::{Secure, TlsFailure, sealed_max};
+use super::{Both, Pair};
+
+#[test]
+fn both_versions_carry_plaintext_both_ways_and_end_whole() {
+    let pair = Pair::new();
+    let tls = pair.load();
+    for version in [&TLS12, &TLS13] {
+        let mut both = Both::new(&tls, pair.client(&[version], &[b"h2", b"http/1.1"]));
+        both.settle(usize::MAX);
+        assert!(both.server.established());
+        assert_eq!(both.client.alpn_protocol(), Some(&b"http/1.1"[..]));
+        both.client_says(b"GET / HTTP/1.1\r\n\r\n");
+        both.settle(usize::MAX);
+        assert_eq!(both.heard_by_server, b"GET / HTTP/1.1\r\n\r\n");
+        let answer: Vec<u8> = (0..100_000).map(|at| at as u8).collect();
+        both.server_says(&answer);
+        assert!(both.under_way.len() <= sealed_max(answer.len()), "{}", both.under_way.len() - answer.len());
+        let (mut server, mut goodbye) = (both.server, Vec::new());
+        server.close(&mut goodbye);
+        both.server = server;
+        both.under_way.extend_from_slice(&goodbye);
+        both.to_client().unwrap();
+        assert!(both.heard_by_client == answer);
+        let mut nothing = [0; 1];
+        // The reader reports an end where goodbye was said, and an error where it was not.
+        assert_eq!(std::io::Read::read(&mut both.client.reader(), &mut nothing).unwrap(), 0);
+        // Said once; after it nothing more.
+        let length = goodbye.len();
+        both.server.close(&mut goodbye);
+        assert_eq!(goodbye.len(), length);
+        assert!(both.server.encrypt(b"x", &mut goodbye).is_err());
+    }
+}
+
+#[test]
+fn a_client_that_offers_nothing_is_served_and_one_that_offers_only_h2_is_told() {
+    let pair = Pair::new();
+    let tls = pair.load();
+    let mut silent = Both::new(&tls, pair.client(&[&TLS13], &[]));
+    silent.settle(usize::MAX);
+    assert!(silent.server.established());
+    for version in [&TLS12, &TLS13] {
+        let mut modern = Both::new(&tls, pair.client(&[version], &[b"h2"]));
+        let hello = modern.client_bytes();
+        assert!(matches!(modern.to_server(&hello), Err(TlsFailure::Handshake(_))));
+        let told = modern.to_client().unwrap_err();
+        assert_eq!(told, Error::AlertReceived(AlertDescription::NoApplicationProtocol));
+        // Nothing that comes after is looked at.
+        assert!(modern.to_server(&hello).is_ok() && modern.heard_by_server.is_empty());
+    }
+}
+
+#[test]
+fn tickets_resume_a_session_also_after_a_reload() {
+    let pair = Pair::new();
+    let tls = pair.load();
+    for version in [&TLS12, &TLS13] {
+        let client = pair.client(&[version], &[]);
+        let kinds: Vec<_> = (0..3)
+            .map(|turn| {
+                let mut both = Both::new(&tls, client.clone());
+                both.settle(usize::MAX);
+                if turn == 1 {
+                    tls.reload().unwrap();
+                }
+                both.client.handshake_kind()
+            })
+            .collect();
+        let expected = [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Resumed];
+        assert_eq!(kinds, expected.map(Some), "{version:?}");
+    }
+}
+
+#[test]
+fn the_end_of_the_client_is_told_from_a_cut_and_answers_still_go_out() {
+    let pair = Pair::new();
+    let tls = pair.load();
+    let mut both = Both::new(&tls, pair.client(&[&TLS13], &[]));
+    both.settle(usize::MAX);
+    both.client_says(b"the last request");
+    assert!(!both.server.peer_closed());
+    both.client.send_close_notify();
+    let mut last = both.client_bytes();
+    last.extend_from_slice(b"bytes after the end mean nothing");
+    both.to_server(&last).unwrap();
+    assert!(both.server.peer_closed() && both.server.established());
+    assert_eq!(both.heard_by_server, b"the last request");
+    both.to_server(&last).unwrap();
+    assert_eq!(both.heard_by_server, b"the last request");
+    both.server_says(b"its answer");
+    both.to_client().unwrap();
+    assert_eq!(both.heard_by_client, b"its answer");
+}
+
+#[test]
+fn plain_http_is_answered_in_plain_text() {
+    let pair = Pair::new();
+    let mut server = Secure::new(&pair.load()).unwrap();
+    let (mut heard, mut out) = (Vec::new(), Vec::new());
+    assert!(server.received(b"", &mut heard, &mut out).is_ok());
+    let outcome = server.received(b"G", &mut heard, &mut out);
+    assert!(matches!(outcome, Err(TlsFailure::PlainHttp)));
+    let answer = String::from_utf8(out.clone()).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 400 ") && head.contains("\r\nConnection: close"), "{head}");
+    assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
+    assert!(body.contains("https://"), "{body}");
+    assert!(server.received(b"ET / HTTP/1.1\r\n\r\n", &mut heard, &mut out).is_ok());
+    assert!(heard.is_empty() && out.len() == answer.len());
+    server.close(&mut out);
+    assert_eq!(out.len(), answer.len());
+}
+
+#[test]
+fn a_broken_record_ends_an_open_session_with_an_alert() {
+    let pair = Pair::new();
+    let tls = pair.load();
+    for version in [&TLS12, &TLS13] {
+        let mut both = Both::new(&tls, pair.client(&[version], &[]));
+        both.settle(usize::MAX);
+        both.client_says(b"a request");
+        let mut bytes = both.client_bytes();
+        *bytes.last_mut().unwrap() ^= 1;
+        assert!(matches!(both.to_server(&bytes), Err(TlsFailure::Broken(_))));
+        assert!(both.heard_by_server.is_empty());
+        let told = both.to_client().unwrap_err();
+        assert_eq!(told, Error::AlertReceived(AlertDescription::BadRecordMac));
+    }
+}
+
+#[test]
+fn a_handshake_without_end_is_not_kept() {
+    let pair = Pair::new();
+    let mut server = Secure::new(&pair.load()).unwrap();
+    let (mut heard, mut out) = (Vec::new(), Vec::new());
+    // A hello of 64 KiB in records of 1000 bytes.
+    let mut record = vec![22, 3, 1, 3, 232];
+    record.extend_from_slice(&[1, 0, 255, 255]);
+    record.resize(5 + 1000, 0);
+    let mut sent = 0;
+    let outcome = loop {
+        sent += record.len();
+        if let Err(error) = server.received(&record, &mut heard, &mut out) {
+            break error;
+        }
+        assert!(sent < 40_000);
+        record[5..9].fill(0);
+    };
+    assert!(matches!(outcome, TlsFailure::Handshake(_)), "{outcome}");
+    assert!(sent > 16 << 10 && heard.is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_cut_of_the_ciphertext_gives_the_same_plaintext(
+        says in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..3000), 1..5),
+        step in 1usize..700,
+        old in any::<bool>(),
+    ) {
+        let pair = Pair::new();
+        let tls = pair.load();
+        let mut both = Both::new(&tls, pair.client(&[if old { &TLS12 } else { &TLS13 }], &[b"http/1.1"]));
+        both.settle(step);
+        for part in &says {
+            both.client_says(part);
+        }
+        let bytes = both.client_bytes();
+        for part in bytes.chunks(step) {
+            both.to_server(part).unwrap();
+            // An answer in the middle of a record of the client.
+            both.server_says(b"echo");
+        }
+        both.to_client().unwrap();
+        prop_assert_eq!(&both.heard_by_server, &says.concat());
+        prop_assert_eq!(both.heard_by_client, b"echo".repeat(bytes.chunks(step).count()));
+    }
+
+    #[test]
+    fn garbage_is_refused_or_waited_for_and_never_heard(bytes in prop::collection::vec(any::<u8>(), 1..2000)) {
+        let pair = Pair::new();
+        let mut server = Secure::new(&pair.load()).unwrap();
+        let (mut heard, mut out) = (Vec::new(), Vec::new());
+        for part in bytes.chunks(100) {
+            if server.received(part, &mut heard, &mut out).is_err() {
+                break;
+            }
+        }
+        prop_assert!(heard.is_empty() && !server.established());
+        prop_assert!(server.encrypt(b"x", &mut out).is_err());
+    }
+
+    #[test]
+    fn noise_in_a_session_is_never_heard(flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..4)) {
+        let pair = Pair::new();
+        let tls = pair.load();
+        let mut both = Both::new(&tls, pair.client(&[&TLS13], &[]));
+        both.settle(usize::MAX);
+        let says = [b'a'; 500];
+        both.client_says(&says);
+        let mut bytes = both.client_bytes();
+        for (place, bits) in &flips {
+            bytes[place.index(says.len())] ^= bits;
+        }
+        let _ = both.to_server(&bytes);
+        let heard = &both.heard_by_server;
+        prop_assert!(heard.is_empty() || heard == &says, "{} bytes", heard.len());
+    }
+}

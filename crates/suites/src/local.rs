@@ -1,0 +1,225 @@
+//! A server on this host's own network, for loads without a path: started in a place, so that nothing of it is left.
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use sys::accounting::{CpuTimes, ProcessStat, cpu_times, tree_usage};
+use sys::namespace::NetNamespace;
+use sys::place::{Net, Place, PlaceSpec, Stdio, Stdio3};
+use sys::sched::Cores;
+
+use crate::error::SuiteError;
+
+/// It may take this long until it listens.
+const START_MAX: Duration = Duration::from_secs(20);
+/// It is looked for this often.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// It may take this long to end when it is told to; then it is killed.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// A running server.
+#[derive(Debug)]
+pub struct Local {
+    place: Option<Place>,
+    /// Cores it runs on; none: wherever the kernel puts it.
+    cores: Option<Cores>,
+}
+
+/// Cores of this machine divided as the lab divides them: servers on the first ones, the load on the last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Division {
+    /// All there are.
+    all: Cores,
+    /// Of the servers, one only, so that figures are per core; none with a single core.
+    pub server: Option<Cores>,
+    /// Of the load.
+    pub load: Option<Cores>,
+}
+
+/// CPU time used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// By the server itself, in user mode.
+    pub server_user: Duration,
+    /// In the kernel for the server itself.
+    pub server_system: Duration,
+    /// By the processes that it started, in user mode.
+    pub below_user: Duration,
+    /// In the kernel for those.
+    pub below_system: Duration,
+    /// Softirq of the server's cores, whoever it was for. The kernel counts it in ticks, and charges part of it to the
+    /// process that it interrupted as well.
+    pub softirq: Duration,
+}
+
+impl Division {
+    /// Of the cores that this process may run on.
+    ///
+    /// # Errors
+    /// sched_getaffinity(2) fails.
+    pub fn of_this_machine() -> Result<Division, SuiteError> {
+        let all = Cores::allowed().map_err(SuiteError::file("sched_getaffinity"))?;
+        let one = |core: Option<&usize>| core.map(|&core| Cores::new(vec![core]));
+        let (server, load) = match all.list() {
+            list @ [_, _, ..] => (one(list.first()), one(list.last())),
+            _ => (None, None),
+        };
+        Ok(Division { all, server, load })
+    }
+
+    /// Runs `work` with this thread, and those that it starts, on the cores of the load.
+    pub fn as_load<T>(&self, work: impl FnOnce() -> T) -> T {
+        // Not being pinned costs precision, which the run's send lag shows.
+        let pinned = self.load.as_ref().is_some_and(|cores| cores.pin_this_thread().is_ok());
+        let made = work();
+        if pinned {
+            let _ = self.all.pin_this_thread();
+        }
+        made
+    }
+
+    /// In words.
+    pub fn words(&self) -> String {
+        match (&self.server, &self.load) {
+            (Some(server), Some(load)) => format!("servers on core {server}, load on core {load}"),
+            _ => "servers and load on one core".to_owned(),
+        }
+    }
+}
+
+impl Local {
+    /// Starts a shell command and waits until it listens. What it prints goes to `log`, whose end is in the error.
+    /// Must be called while this process has one thread.
+    ///
+    /// # Errors
+    /// A place cannot be made; the server ended, or does not listen.
+    pub fn start(command: &str, listen: SocketAddr, cores: Option<&Cores>, log: &Path) -> Result<Local, SuiteError> {
+        let rootless = lab::places::gain_privilege()?;
+        let output = File::create(log).map_err(SuiteError::file(log))?;
+        let stream = || output.try_clone().map(|file| Stdio::File(file.into())).map_err(SuiteError::file(log));
+        let mut place = Place::start(PlaceSpec {
+            cpus: cores.map(|cores| cores.list().to_vec()),
+            net: Net::Existing(NetNamespace::current()?),
+            stdio: Stdio3 { stdin: Stdio::Null, stdout: stream()?, stderr: stream()? },
+            new_session: true,
+            rootless,
+            ..PlaceSpec::new(["/bin/sh", "-c", command].map(Into::into).to_vec())
+        })?;
+        if TcpStream::connect(listen).is_ok() {
+            return Err(SuiteError::Program {
+                program: "a server",
+                why: format!("something listens on {listen} already; end it, or make this later"),
+            });
+        }
+        place.go()?;
+        let mut waited = Duration::ZERO;
+        while TcpStream::connect(listen).is_err() {
+            if !place.alive()? || waited >= START_MAX {
+                let how = if waited >= START_MAX { "does not listen on" } else { "ended before it listened on" };
+                return Err(SuiteError::Program {
+                    program: "a server",
+                    why: format!(
+                        "`{command}` {how} {listen}{}",
+                        lab::server::last_words(&File::open(log).map_err(SuiteError::file(log))?)
+                    ),
+                });
+            }
+            sys::signal::wait_readable(place.status_fd(), LOOK_EVERY);
+            waited += LOOK_EVERY;
+        }
+        Ok(Local { place: Some(place), cores: cores.cloned() })
+    }
+
+    /// The processes of it, the server itself first; empty once it has ended.
+    pub fn pids(&self) -> Vec<i32> {
+        let Some(place) = &self.place else { return Vec::new() };
+        let mut pids = place.pids();
+        pids.sort_unstable();
+        pids
+    }
+
+    /// What it has used so far. The kernel counts in ticks of 10 ms.
+    pub fn used(&self) -> Used {
+        let Some(place) = &self.place else { return Used::default() };
+        // The shell was replaced by the server, which is so the one child of the place's init.
+        let children = |pid: &i32| ProcessStat::read(*pid).is_some_and(|stat| stat.parent == place.init_pid());
+        let servers: Vec<i32> = place.pids().into_iter().filter(children).collect();
+        let whole = tree_usage(place.init_pid());
+        let (mut below_user, mut below_system) = (Duration::ZERO, Duration::ZERO);
+        for server in servers {
+            let below = tree_usage(server);
+            below_user += below.user;
+            below_system += below.system;
+        }
+        Used {
+            server_user: whole.user.saturating_sub(below_user),
+            server_system: whole.system.saturating_sub(below_system),
+            below_user,
+            below_system,
+            softirq: self.softirq(),
+        }
+    }
+
+    fn softirq(&self) -> Duration {
+        let is_its = |core: usize| self.cores.as_ref().is_none_or(|cores| cores.list().contains(&core));
+        let all: Vec<(usize, CpuTimes)> = cpu_times().unwrap_or_default();
+        all.iter().filter(|(core, _)| is_its(*core)).map(|(_, times)| times.softirq).sum()
+    }
+}
+
+impl Drop for Local {
+    /// Tells it to end, and kills what does not; returns when nothing of it is left.
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.stop(GRACE);
+        }
+    }
+}
+
+impl Used {
+    /// From `earlier` to `self`.
+    pub fn since(&self, earlier: &Used) -> Used {
+        Used {
+            server_user: self.server_user.saturating_sub(earlier.server_user),
+            server_system: self.server_system.saturating_sub(earlier.server_system),
+            below_user: self.below_user.saturating_sub(earlier.below_user),
+            below_system: self.below_system.saturating_sub(earlier.below_system),
+            softirq: self.softirq.saturating_sub(earlier.softirq),
+        }
+    }
+
+    /// Of all processes.
+    pub fn total(&self) -> Duration {
+        self.server_user + self.server_system + self.below_user + self.below_system
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_since_is_never_negative() {
+        let ms = Duration::from_millis;
+        let before = Used { server_user: ms(10), below_system: ms(40), ..Used::default() };
+        let after = Used { server_user: ms(30), below_system: ms(30), softirq: ms(5), ..Used::default() };
+        let since = after.since(&before);
+        assert_eq!((since.server_user, since.below_system, since.softirq), (ms(20), ms(0), ms(5)));
+        assert_eq!(since.total(), ms(20));
+    }
+
+    #[test]
+    fn the_load_is_on_other_cores_than_the_server_where_there_are_two() {
+        let division = Division::of_this_machine().unwrap();
+        match (&division.server, &division.load) {
+            (Some(server), Some(load)) => assert_ne!(server, load),
+            (None, None) => assert_eq!(division.all.list().len(), 1),
+            other => panic!("{other:?}"),
+        }
+        let within = division.as_load(|| Cores::allowed().unwrap());
+        assert_eq!(within, division.load.clone().unwrap_or_else(|| division.all.clone()));
+        assert_eq!(Cores::allowed().unwrap(), division.all);
+    }
+}

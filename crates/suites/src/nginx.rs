@@ -1,0 +1,59 @@
+//! nginx as a server under test: one worker, its own defaults, a folder of its own, nothing of the machine's
+//! configuration.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use crate::error::SuiteError;
+
+/// Where distributions put the program.
+const PROGRAMS: [&str; 3] = ["/usr/sbin/nginx", "/usr/local/nginx/sbin/nginx", "/usr/bin/nginx"];
+
+/// An installed nginx.
+#[derive(Clone, Debug)]
+pub struct Nginx {
+    program: PathBuf,
+}
+
+impl Nginx {
+    /// Looks for it where distributions put it.
+    ///
+    /// # Errors
+    /// [`SuiteError::Missing`].
+    pub fn find() -> Result<Nginx, SuiteError> {
+        PROGRAMS
+            .iter()
+            .map(PathBuf::from)
+            .find(|place| place.exists())
+            .map(|program| Nginx { program })
+            .ok_or(SuiteError::Missing { program: "nginx", mend: "apt-get install nginx-light" })
+    }
+
+    /// The program's own words for its version, such as `nginx/1.22.1`; empty if it says none.
+    pub fn version(&self) -> String {
+        let said = std::process::Command::new(&self.program).arg("-v").output();
+        let said = said.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
+        said.lines().find_map(|line| line.strip_prefix("nginx version: ")).unwrap_or_default().trim().to_owned()
+    }
+
+    /// Writes a configuration into `folder`, for `folder`'s own `www`, and gives the shell command that starts it in
+    /// the foreground at `listen`, with one worker. It sends files by sendfile and writes one line per request to an
+    /// access log, as the configuration that distributions give it; every limit is the one compiled in.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn configure_at(&self, folder: &Path, listen: SocketAddr) -> Result<String, SuiteError> {
+        let root = folder.display();
+        let text = format!(
+            "daemon off;\nworker_processes 1;\npid {root}/nginx.pid;\nerror_log {root}/nginx-error.log;\n\
+             events {{ worker_connections 4096; }}\nhttp {{\n  access_log {root}/nginx-access.log;\n  sendfile on;\n\
+             tcp_nopush on;\n  client_body_temp_path {root}/nginx-body;\n  proxy_temp_path {root}/nginx-proxy;\n\
+             fastcgi_temp_path {root}/nginx-fastcgi;\n  uwsgi_temp_path {root}/nginx-uwsgi;\n\
+             scgi_temp_path {root}/nginx-scgi;\n  server {{ listen {listen}; root {root}/www; }}\n}}\n"
+        );
+        let file = folder.join("nginx.conf");
+        fs::write(&file, text).map_err(SuiteError::file(&file))?;
+        Ok(format!("exec {} -p '{root}' -c '{}' -e '{root}/nginx-error.log'", self.program.display(), file.display()))
+    }
+}

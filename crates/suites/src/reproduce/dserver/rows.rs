@@ -1,0 +1,204 @@
+//! The paper's tables beside ours.
+
+use ledger::{Document, ReproductionRow};
+
+use super::paper::{PUBLISHED, Published, SIZES, Size};
+use super::{Server, Way};
+use crate::reproduce::median;
+
+/// What one measurement gave.
+#[derive(Clone, Debug)]
+pub struct Made {
+    pub server: Server,
+    pub way: Way,
+    pub size: &'static Size,
+    /// From the first request's start to the last one's end.
+    pub taken_s: f64,
+    /// Responses of status 200 that were whole.
+    pub completed: u64,
+    /// Requests without one.
+    pub missing: u64,
+    /// Heads and bodies received.
+    pub bytes: u64,
+}
+
+impl Made {
+    /// The figures of one run.
+    pub fn of(server: Server, way: Way, size: &'static Size, document: &Document) -> Made {
+        let load = document.load.as_ref();
+        let good = load.and_then(|load| load.status.get("200").copied()).unwrap_or(0);
+        let completed = load.map_or(0, |load| load.completed).min(good);
+        Made {
+            server,
+            way,
+            size,
+            taken_s: document.run.duration_s,
+            completed,
+            missing: load.map_or(0, |load| load.offered_requests).saturating_sub(completed),
+            bytes: load.map_or(0, |load| load.bytes_received),
+        }
+    }
+
+    fn per_second(&self) -> f64 {
+        self.completed as f64 / self.taken_s
+    }
+
+    /// As the paper counts: thousands of bytes, heads included.
+    fn kb_per_s(&self) -> f64 {
+        self.bytes as f64 / 1000.0 / self.taken_s
+    }
+}
+
+/// The first table's name in the rows.
+pub const TAKEN: &str = "time taken";
+/// The second's.
+pub const PER_SECOND: &str = "requests per second";
+/// The third's.
+pub const KB_PER_S: &str = "transfer rate";
+/// The second, over Apache's.
+pub const OVER_APACHE: &str = "requests per second, over Apache's";
+
+/// Which way, and whose server.
+pub fn setting(way: Way, server: Server) -> String {
+    format!("{}, {}", way.name(), server.name())
+}
+
+/// The rows of everything that was made: with the link and without, size by size, server by server; then what the
+/// paper measured on Windows, which is not made here.
+pub fn rows(made: &[Made]) -> Vec<ReproductionRow> {
+    let mut rows = Vec::new();
+    let sizes = || SIZES.iter().filter(|size| made.iter().any(|one| one.size.name == size.name));
+    for way in Way::ALL {
+        for size in sizes() {
+            for server in Server::ALL {
+                rows.extend(of_one(made, way, size, server));
+            }
+        }
+    }
+    for size in sizes() {
+        for (at, who) in PUBLISHED.iter().enumerate().skip(2) {
+            rows.extend(tables(size, who, Some(&size.published[at]), [None; 3], "not made here"));
+        }
+    }
+    rows
+}
+
+fn of_one(made: &[Made], way: Way, size: &Size, server: Server) -> Vec<ReproductionRow> {
+    let of = |server: Server| {
+        made.iter().filter(move |one| one.way == way && one.size.name == size.name && one.server == server)
+    };
+    let rounds = of(server).count();
+    if rounds == 0 {
+        return Vec::new();
+    }
+    // Without a path the paper has nothing to say.
+    let published = |server: Server| match (way, server) {
+        (Way::Link, Server::Apache) => Some(&size.published[0]),
+        (Way::Link, Server::Yamabiko) => Some(&size.published[1]),
+        _ => None,
+    };
+    let note = match (way, server) {
+        (Way::Link, Server::Apache) => format!("paper: {}", PUBLISHED[0]),
+        (Way::Link, Server::Yamabiko) => format!("paper: {}", PUBLISHED[1]),
+        (Way::Link, Server::Nginx) => "not in the paper".to_owned(),
+        (Way::Direct, _) => format!("median of {rounds} rounds"),
+    };
+    let here = [Made::taken, Made::per_second, Made::kb_per_s].map(|figure| Some(median(of(server).map(figure))));
+    let mut rows = tables(size, &setting(way, server), published(server), here, &note);
+    let apache = median(of(Server::Apache).map(Made::per_second));
+    if server != Server::Apache && apache.is_finite() {
+        let number = |published: Option<&Published>| published.and_then(|one| one.per_second.parse::<f64>().ok());
+        let paper = number(published(server)).zip(number(published(Server::Apache)));
+        rows.push(ReproductionRow {
+            paper: paper.map(|(ours, theirs)| format!("{:.2}", ours / theirs)),
+            here: here[1].map(|ours| ours / apache),
+            ..row(size, &setting(way, server), OVER_APACHE, "")
+        });
+    }
+    rows
+}
+
+impl Made {
+    fn taken(&self) -> f64 {
+        self.taken_s
+    }
+}
+
+fn tables(
+    size: &Size,
+    setting: &str,
+    published: Option<&Published>,
+    here: [Option<f64>; 3],
+    note: &str,
+) -> Vec<ReproductionRow> {
+    let figures: [(&str, &str, Option<&str>); 3] = [
+        (TAKEN, "s", published.map(|one| one.taken_s)),
+        (PER_SECOND, "1/s", published.map(|one| one.per_second)),
+        (KB_PER_S, "KB/s", published.map(|one| one.kb_per_s)),
+    ];
+    let put = |((quantity, unit, paper), here): ((&str, &str, Option<&str>), Option<f64>)| ReproductionRow {
+        paper: paper.map(str::to_owned),
+        here: here.filter(|here| here.is_finite()),
+        note: note.to_owned(),
+        ..row(size, setting, quantity, unit)
+    };
+    figures.into_iter().zip(here).map(put).collect()
+}
+
+fn row(size: &Size, setting: &str, quantity: &str, unit: &str) -> ReproductionRow {
+    ReproductionRow {
+        experiment: size.name.into(),
+        setting: setting.into(),
+        quantity: quantity.into(),
+        unit: unit.into(),
+        ..ReproductionRow::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(server: Server, way: Way, size: usize, taken_s: f64) -> Made {
+        let size = &SIZES[size];
+        Made { server, way, size, taken_s, completed: 1000, missing: 0, bytes: 1000 * (size.bytes + 276) }
+    }
+
+    fn find<'a>(rows: &'a [ReproductionRow], experiment: &str, setting: &str, quantity: &str) -> &'a ReproductionRow {
+        let is =
+            |row: &&ReproductionRow| row.experiment == experiment && row.setting == setting && row.quantity == quantity;
+        rows.iter().find(is).unwrap_or_else(|| panic!("no row {experiment}, {setting}, {quantity}"))
+    }
+
+    #[test]
+    fn paper_beside_here_in_the_papers_own_units() {
+        let all = [
+            made(Server::Apache, Way::Link, 0, 8.110),
+            made(Server::Yamabiko, Way::Link, 0, 4.055),
+            made(Server::Nginx, Way::Link, 0, 8.110),
+            made(Server::Apache, Way::Direct, 0, 0.3),
+            made(Server::Apache, Way::Direct, 0, 0.1),
+            made(Server::Apache, Way::Direct, 0, 0.2),
+        ];
+        let rows = rows(&all);
+        let apache = |quantity: &str| find(&rows, "1 KB", "100 Mbit/s, Apache", quantity);
+        assert_eq!((apache(TAKEN).paper.as_deref(), apache(TAKEN).here), (Some("8.110"), Some(8.110)));
+        // The same bytes in the same time are the paper's own figure, to the rounding of its head's length.
+        let kb_per_s = apache(KB_PER_S).here.unwrap();
+        assert!((kb_per_s - 160.62).abs() < 0.3, "{kb_per_s}");
+        let ratio = find(&rows, "1 KB", "100 Mbit/s, yamabiko", OVER_APACHE);
+        assert_eq!((ratio.paper.as_deref(), ratio.here), (Some("2.08"), Some(2.0)));
+        assert!(find(&rows, "1 KB", "100 Mbit/s, nginx", PER_SECOND).paper.is_none());
+        assert_eq!(find(&rows, "1 KB", "no path, Apache", TAKEN).here, Some(0.2));
+        let windows = find(&rows, "1 KB", "Windows Apache", PER_SECOND);
+        assert_eq!((windows.paper.as_deref(), windows.here), (Some("409.33"), None));
+        assert!(rows.iter().all(|row| row.experiment == "1 KB"), "only what was asked for");
+    }
+
+    #[test]
+    fn nothing_made_is_no_row() {
+        assert!(rows(&[]).is_empty());
+        let alone = rows(&[made(Server::Yamabiko, Way::Direct, 3, 1.0)]);
+        assert!(alone.iter().all(|row| row.quantity != OVER_APACHE), "a ratio needs both");
+    }
+}

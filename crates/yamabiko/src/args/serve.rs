@@ -1,0 +1,151 @@
+//! `yamabiko serve`: as typed, and the bounds as meant.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use units::{Bytes, parse_duration};
+
+use super::{address, threads};
+
+#[derive(Args, Debug)]
+#[command(after_help = "SIGTERM and Ctrl-C: answers under way are finished, nothing new is accepted; a second one ends \
+                        at once. SIGHUP: certificate and key are read again.")]
+pub struct Serve {
+    /// The folder
+    #[arg(required_unless_present = "max", conflicts_with = "max")]
+    pub dir: Option<PathBuf>,
+    /// First write into the folder the files of a model, such as specweb99:1000, surge:5000 or even:1000,size=10KB (see
+    /// `bench --content`); nothing is overwritten
+    #[arg(long, value_name = "MODEL:OBJECTS", requires = "dir")]
+    pub make_content: Option<::load::content::Content>,
+    /// Address and port
+    #[arg(long, default_value = "127.0.0.1:8080", value_parser = address)]
+    pub listen: SocketAddr,
+    /// Threads, each with its own share of the connections
+    #[arg(long, default_value_t = 1, value_parser = threads)]
+    pub threads: usize,
+    /// How to talk to the kernel
+    #[arg(long, value_enum, default_value_t = Engine::Auto)]
+    pub engine: Engine,
+    /// Speak HTTPS, and nothing else, with this certificate (PEM, the server's own first) and its private key
+    #[arg(long, num_args = 2, value_names = ["CERT", "KEY"], conflicts_with = "max")]
+    pub tls: Option<Vec<PathBuf>>,
+    #[command(flatten)]
+    pub limits: LimitOptions,
+    #[command(flatten)]
+    pub max: MaxOptions,
+}
+
+/// What clients may take.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitOptions {
+    /// Most connections at once [default: as many as files may be open]; past it the one idle longest makes room
+    #[arg(long, value_name = "NUMBER", value_parser = some, conflicts_with = "max")]
+    pub connections: Option<usize>,
+    /// Most of them from one address (IPv6: one /64) [default: three quarters of all]; further ones are told 503
+    #[arg(long, value_name = "NUMBER", value_parser = some, conflicts_with = "max")]
+    pub connections_per_address: Option<usize>,
+    /// A request's head may be so long, at most 32KiB; longer ones are told 414 or 431
+    #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = head_size, conflicts_with = "max")]
+    pub head_size: Bytes,
+    /// A request's body may be so long; longer ones are told 413
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", conflicts_with = "max")]
+    pub body_size: Bytes,
+    /// A client has so long for a request's head, the first time from its connect on and with the TLS handshake
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = patience, conflicts_with = "max")]
+    pub head_time: Duration,
+    /// A client that takes less than 16 KiB of its answer in this time is cut off
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, conflicts_with = "max")]
+    pub stall_time: Duration,
+    /// A client that sends less than 1 KiB of its request's body in this time is cut off
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, conflicts_with = "max")]
+    pub body_time: Duration,
+    /// A kept connection is closed when nothing is asked for so long
+    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = patience, conflicts_with = "max")]
+    pub idle_time: Duration,
+    /// When told to stop, finish what is under way for at most this time
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, conflicts_with = "max")]
+    pub stop_time: Duration,
+}
+
+/// MAX: the most a server could do.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "MAX")]
+pub struct MaxOptions {
+    /// Serve nothing but one answer of this many bytes, such as 1KiB, from memory to every request: the most a server
+    /// could do here
+    #[arg(long = "max", id = "max", value_name = "SIZE", allow_hyphen_values = true)]
+    pub bytes: Option<Bytes>,
+    /// With --max: processes, each with so many threads and with open files of its own, for more connections than one
+    /// process may have
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = threads, requires = "max")]
+    pub processes: usize,
+}
+
+/// io_uring where the kernel has it, or one of the two by name.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Engine {
+    Auto,
+    #[value(name = "io_uring", alias = "uring")]
+    Uring,
+    Epoll,
+}
+
+impl From<Engine> for serve::Engine {
+    fn from(typed: Engine) -> Self {
+        match typed {
+            Engine::Auto => serve::Engine::Auto,
+            Engine::Uring => serve::Engine::Uring,
+            Engine::Epoll => serve::Engine::Epoll,
+        }
+    }
+}
+
+impl LimitOptions {
+    /// As meant.
+    pub fn limits(&self) -> serve::Limits {
+        serve::Limits {
+            head_bytes: usize::try_from(self.head_size.0).unwrap_or(usize::MAX),
+            head_time: self.head_time,
+            idle_time: self.idle_time,
+            stall_time: self.stall_time,
+            body_bytes: self.body_size.0,
+            body_time: self.body_time,
+            connections: self.connections,
+            connections_per_address: self.connections_per_address,
+            stop_time: self.stop_time,
+            ..serve::Limits::default()
+        }
+    }
+}
+
+fn some(typed: &str) -> Result<usize, String> {
+    match typed.parse() {
+        Ok(some @ 1..=10_000_000) => Ok(some),
+        _ => Err("a number from 1 to 10000000 is wanted".to_owned()),
+    }
+}
+
+/// What a head may take. With less, not even a short request of a browser fits.
+fn head_size(typed: &str) -> Result<Bytes, String> {
+    match typed.parse() {
+        Ok(size @ Bytes(256..=32_768)) => Ok(size),
+        Ok(_) => Err("from 256B to 32KiB".to_owned()),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+/// Time for something that a client must get done.
+fn patience(typed: &str) -> Result<Duration, String> {
+    match parse_duration(typed) {
+        Ok(time) if time >= PATIENCE_MIN => Ok(time),
+        Ok(_) => Err("at least 100ms: some clients are further away than that".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The shortest time-out that is not a denial of service by itself.
+const PATIENCE_MIN: Duration = Duration::from_millis(100);

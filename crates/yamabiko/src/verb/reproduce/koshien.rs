@@ -1,0 +1,76 @@
+//! `yamabiko reproduce koshien`.
+
+use anyhow::{Result, ensure};
+use report::page::Page;
+use report::reproduction::{ExperimentView, Offered, SettingView};
+use store::Book;
+use suites::reproduce::koshien::{self, Asked, Length, Made, Reproduced, Setting, summary};
+use sys::clock::Clock;
+use sys::signal::Interrupts;
+
+use super::{Progress, conclude};
+use crate::args;
+use crate::exit::Exit;
+use crate::terminal::say;
+use crate::verb::bench::command_line;
+
+/// Makes its experiments.
+pub fn run(typed: &args::Koshien) -> Result<Exit> {
+    ensure!(typed.full || !typed.duration.is_zero(), "--duration 0s: an experiment needs some seconds");
+    let asked = Asked {
+        experiments: typed.experiments.clone(),
+        settings: match typed.setting {
+            args::Setting::Year2001 => vec![Setting::Year2001],
+            args::Setting::Today => vec![Setting::Today],
+            args::Setting::Both => Setting::ALL.to_vec(),
+        },
+        length: if typed.full { Length::Full } else { Length::Time(typed.duration) },
+        seed: typed.result.seed,
+        command: command_line(),
+        started: Clock::start().started(),
+    };
+    let interrupts = Interrupts::install()?;
+    let book = Book::open()?;
+    if !typed.result.json {
+        say(format_args!(
+            "{} runs of one server at {:.0} requests/s; this takes {}",
+            asked.experiments.len() * asked.settings.len(),
+            koshien::RATE_PER_S,
+            units::format_duration(asked.time()),
+        ));
+    }
+    let reproduced = koshien::make(&asked, &book, &interrupts, &mut Progress { quiet: typed.result.json })?;
+    conclude(&reproduced.document, page(&reproduced), &reproduced.folder, &typed.result)
+}
+
+fn page(reproduced: &Reproduced) -> Page {
+    let summary = summary(&reproduced.document.reproduce);
+    let settings: Vec<SettingView<'_>> = Setting::ALL
+        .iter()
+        .map(|&setting| SettingView {
+            name: format!("TCP of {}", setting.name()),
+            about: setting.about().into(),
+            experiments: reproduced.made.iter().filter(|made| made.setting == setting).map(view).collect(),
+        })
+        .filter(|setting| !setting.experiments.is_empty())
+        .collect();
+    let offered = Offered { rate_per_s: koshien::RATE_PER_S, warmup_s: koshien::WARMUP.as_secs_f64() };
+    report::reproduction::page(
+        "Koshien: the same rate, further away",
+        &reproduced.document,
+        (&summary.head, &summary.lines),
+        offered,
+        &settings,
+    )
+}
+
+fn view(made: &Made) -> ExperimentView<'_> {
+    let experiment = made.experiment;
+    ExperimentView {
+        name: format!("{}: {}", experiment.number, experiment.about),
+        color: usize::from(experiment.number) - 1,
+        seconds: &made.seen.seconds,
+        rtts_ns: &made.seen.rtts_ns,
+        asked_rtts_ns: if experiment.varied() { &made.asked_rtts_ns } else { &[] },
+    }
+}

@@ -1,0 +1,206 @@
+//! A server under attack: others are answered right, who attacks is sent away, memory stays bounded.
+//!
+//! Nothing here is timed: what an attack does to others' response times is what `cargo xtask bench attack` shows.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+#[path = "support/attackers.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod attackers;
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use attackers::{Tally, Target};
+use support::lab::{Room, wait_until};
+use support::serving::{Faithful, Serving};
+use support::tls::Authority;
+
+/// Attacks under way.
+struct Attacks {
+    stop: Arc<AtomicBool>,
+    threads: Vec<(&'static str, JoinHandle<Tally>)>,
+}
+
+impl Attacks {
+    fn start(names: &[&'static str], target: &Target) -> Attacks {
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = names
+            .iter()
+            .map(|&name| {
+                let (stop, target) = (Arc::clone(&stop), target.clone());
+                let attack = attackers::named(name).unwrap();
+                (name, thread::spawn(move || attack.run(&target, &stop)))
+            })
+            .collect();
+        Attacks { stop, threads }
+    }
+
+    fn stop(self) -> Vec<(&'static str, Tally)> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.into_iter().map(|(name, thread)| (name, thread.join().unwrap())).collect()
+    }
+}
+
+/// A room with a big page, too.
+fn room() -> Room {
+    let room = Room::shared();
+    std::fs::write(room.www().join("20m.bin"), vec![b'b'; 20 << 20]).unwrap();
+    room
+}
+
+fn target(serving: &Serving, members_max: usize) -> Target {
+    Target {
+        address: serving.address,
+        small: "/10k.bin".into(),
+        big: "/20m.bin".into(),
+        sources: 40,
+        members_max,
+    }
+}
+
+/// Attacks so long, with good clients beside; the tallies. The server is as before when all have gone.
+fn endure(
+    serving: &Serving,
+    names: &[&'static str],
+    target: &Target,
+    lasting: Duration,
+    good: Faithful,
+) -> Vec<(&'static str, Tally)> {
+    let attacks = Attacks::start(names, target);
+    thread::sleep(lasting);
+    let tallies = attacks.stop();
+    for (name, tally) in &tallies {
+        println!("{name}: {tally}");
+    }
+    let answers = good.stop();
+    println!("{answers} good answers; at most {} KiB", serving.peak_kib());
+    assert!(answers > 0);
+    // The attackers' sockets are closed: the server notices that, and keeps nothing.
+    wait_until("all connections are closed", || serving.sockets() <= 2);
+    assert!(serving.connect().get("/10k.bin", "").is_ok());
+    tallies
+}
+
+/// What slow ones hold is theirs for a time only.
+#[test]
+fn slow_clients_are_sent_away() {
+    let room = room();
+    let patience =
+        ["--head-time", "600ms", "--idle-time", "600ms", "--stall-time", "600ms", "--body-time", "600ms"];
+    let serving = Serving::start(&room, &patience);
+    let good = Faithful::start(&room, 4, || serving.connect());
+    let names = ["slow-heads", "slow-bodies", "slow-readers", "no-readers", "idle", "idle-kept"];
+    let tallies = endure(&serving, &names, &target(&serving, 400), Duration::from_millis(2500), good);
+    for (name, tally) in &tallies {
+        assert!(tally.sent_away > 100, "{name}: {tally}");
+        assert_eq!(tally.not_begun, 0, "{name}: {tally}");
+    }
+    assert!(tallies[0].1.answered.contains_key("408"), "{}", tallies[0].1);
+    assert!(serving.peak_kib() < 64 << 10, "{} KiB", serving.peak_kib());
+}
+
+/// Whatever comes as fast as it can: the others still have their turns.
+#[test]
+fn floods_leave_room_for_others() {
+    let room = room();
+    let serving = Serving::start(&room, &[]);
+    let good = Faithful::start(&room, 4, || serving.connect());
+    let names =
+        ["long-heads", "many-fields", "connections", "resets", "pipelining", "deaf-pipelining", "garbage"];
+    let tallies = endure(&serving, &names, &target(&serving, 64), Duration::from_millis(2500), good);
+    let answered = |at: usize, status: &str| {
+        let tally = &tallies[at].1;
+        assert!(tally.answered.contains_key(status), "{}: {tally}", tallies[at].0);
+        assert!(tally.answered.len() == 1, "{}: {tally}", tallies[at].0);
+    };
+    answered(0, "431");
+    answered(1, "431");
+    answered(3, "200");
+    answered(4, "200");
+    answered(6, "400");
+    // A pipeline that nobody reads is not answered without end: what the kernel holds, and no more.
+    let deaf = &tallies[5].1;
+    assert!(deaf.sent_bytes < deaf.begun * (16 << 20), "{deaf}");
+    assert!(serving.peak_kib() < 64 << 10, "{} KiB", serving.peak_kib());
+}
+
+/// Three times as many connections as there may be.
+#[test]
+fn those_idle_longest_make_room() {
+    let room = room();
+    let serving = Serving::start(&room, &["--connections", "500"]);
+    let good = Faithful::start(&room, 4, || serving.connect());
+    let tallies =
+        endure(&serving, &["idle", "idle-kept"], &target(&serving, 750), Duration::from_millis(1500), good);
+    for (name, tally) in &tallies {
+        assert!(tally.sent_away > 0, "{name}: {tally}");
+    }
+}
+
+/// One address may not have everything, and hears why.
+#[test]
+fn an_address_has_its_share() {
+    let room = room();
+    let serving = Serving::start(&room, &["--connections-per-address", "20"]);
+    let good = Faithful::start(&room, 4, || serving.connect());
+    let target = Target { sources: 2, ..target(&serving, 100) };
+    let tallies = endure(&serving, &["idle-kept"], &target, Duration::from_millis(1000), good);
+    let tally = &tallies[0].1;
+    assert!(tally.answered.contains_key("503") && tally.sent_away > 0, "{tally}");
+}
+
+/// Where descriptors are few the server neither spins nor fails.
+#[test]
+fn descriptors_run_out() {
+    let room = room();
+    let limited = format!(
+        "ulimit -n 400; exec {} serve {} --listen 127.0.0.1:0",
+        support::lab::yamabiko().display(),
+        room.www().display()
+    );
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &limited]);
+    let serving = Serving::start_command(&room, command);
+    let good = Faithful::start(&room, 4, || serving.connect());
+    endure(&serving, &["idle", "resets"], &target(&serving, 700), Duration::from_millis(1500), good);
+}
+
+/// Handshakes that lead nowhere, and what is none.
+#[test]
+fn tls_is_attacked() {
+    let room = room();
+    let authority = Authority::new(&room, "authority");
+    let certificate = authority.sign(&["server"], 2090);
+    let files = [support::lab::str_of(&certificate.cert), support::lab::str_of(&certificate.key)];
+    let serving = Serving::start(&room, &["--tls", files[0], files[1], "--head-time", "600ms"]);
+    let trusted = authority.file();
+    let good = Faithful::start(&room, 4, || serving.connect_tls(&trusted, "server"));
+    let attacks = Attacks::start(&["tls-hellos", "tls-slow", "tls-garbage"], &target(&serving, 200));
+    thread::sleep(Duration::from_millis(2500));
+    let tallies = attacks.stop();
+    for (name, tally) in &tallies {
+        println!("{name}: {tally}");
+        // Answers are records of TLS, and none is HTTP.
+        assert!(tally.answered.keys().all(|status| status == "400"), "{name}: {tally}");
+    }
+    assert!(good.stop() > 0);
+    assert!(tallies[0].1.read_bytes > 0 && tallies[1].1.sent_away > 0 && tallies[2].1.sent_away > 0);
+    wait_until("all connections are closed", || serving.sockets() <= 2);
+    assert!(serving.peak_kib() < 64 << 10, "{} KiB", serving.peak_kib());
+    // Plain HTTP is told what is wrong.
+    let told = serving.connect().get("/10k.bin", "").unwrap();
+    assert_eq!(told.status(), 400);
+    assert!(String::from_utf8_lossy(&told.body).contains("https://"));
+}
+
+/// Used below to keep an eye on how long something may take at all.
+fn within(patience: Duration, what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < patience, "{what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}

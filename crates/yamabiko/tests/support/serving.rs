@@ -1,0 +1,204 @@
+//! `yamabiko serve` under test: started in a room, looked at from outside, and asked by clients that check every byte.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use super::lab::{Room, Running, str_of, wait_until};
+
+/// A server of the room's pages, on a port of its own; ends with the test.
+pub struct Serving {
+    pub running: Running,
+    pub address: SocketAddr,
+}
+
+impl Serving {
+    /// Starts it with these options besides folder and address, and waits until it listens.
+    pub fn start(room: &Room, options: &[&str]) -> Serving {
+        let www = room.www();
+        let mut command = room.command(&["serve", str_of(&www), "--listen", "127.0.0.1:0"]);
+        command.args(options);
+        Serving::start_command(room, command)
+    }
+
+    /// The same from a command that ends with such a server.
+    pub fn start_command(room: &Room, command: Command) -> Serving {
+        let mut running = room.start_command(command);
+        let mut address = None;
+        wait_until("the server says where it listens", || {
+            assert!(!running.ended(), "it ended early: {}", running.stderr());
+            let said = running.stderr();
+            let url = said.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
+            address = url.map(|(address, _)| address.parse().unwrap());
+            address.is_some()
+        });
+        Serving { running, address: address.unwrap() }
+    }
+
+    /// The most memory it ever had resident, in KiB.
+    pub fn peak_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.running.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// Sockets that it has open now, the listening one included.
+    pub fn sockets(&self) -> usize {
+        let open = fs::read_dir(format!("/proc/{}/fd", self.running.pid())).unwrap().flatten();
+        let is_socket = |to: &Path| to.to_string_lossy().starts_with("socket:");
+        open.filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| is_socket(&to))).count()
+    }
+
+    /// A connection to it.
+    pub fn connect(&self) -> Client<TcpStream> {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Client { stream, read: Vec::new() }
+    }
+
+    /// The same through TLS, trusting the certificates in this file.
+    pub fn connect_tls(&self, trusted: &Path, name: &str) -> Client<StreamOwned<ClientConnection, TcpStream>> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(trusted).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        Client { stream: StreamOwned::new(connection, self.connect().stream), read: Vec::new() }
+    }
+}
+
+/// One connection of a client that checks what it is given.
+pub struct Client<S> {
+    pub stream: S,
+    read: Vec<u8>,
+}
+
+/// One response, framed by its Content-Length.
+#[derive(Debug)]
+pub struct Response {
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+/// The connection ended before the response did.
+#[derive(Debug)]
+pub struct Cut;
+
+impl<S: Read + Write> Client<S> {
+    /// Asks and reads the whole response.
+    ///
+    /// # Errors
+    /// The server, or something on the way, ended the connection before.
+    pub fn get(&mut self, path: &str, more: &str) -> Result<Response, Cut> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{more}\r\n");
+        self.stream.write_all(request.as_bytes()).map_err(|_| Cut)?;
+        self.response()
+    }
+
+    /// Reads a response to GET.
+    ///
+    /// # Errors
+    /// As for [`Client::get`].
+    pub fn response(&mut self) -> Result<Response, Cut> {
+        let end = loop {
+            if let Some(at) = self.read.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+            self.more()?;
+        };
+        let head = String::from_utf8(self.read.drain(..end).collect()).unwrap();
+        let mut response = Response { head, body: Vec::new() };
+        let length = match response.status() {
+            304 => 0,
+            _ => response.field("content-length").expect("a length").parse().unwrap(),
+        };
+        while self.read.len() < length {
+            self.more()?;
+        }
+        response.body = self.read.drain(..length).collect();
+        Ok(response)
+    }
+
+    fn more(&mut self) -> Result<(), Cut> {
+        let mut buffer = [0; 64 << 10];
+        match self.stream.read(&mut buffer) {
+            Ok(0) | Err(_) => Err(Cut),
+            Ok(got) => {
+                self.read.extend_from_slice(&buffer[..got]);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Response {
+    pub fn status(&self) -> u16 {
+        self.head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest[..3].parse().ok()).expect("a status line")
+    }
+
+    /// The first field of this name, in lower case.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        lines.filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+    }
+}
+
+/// Clients that ask for the room's pages again and again on connections that are kept, and compare each with the file.
+pub struct Faithful {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<u64>>,
+}
+
+impl Faithful {
+    /// Starts one a connection, each made by `connect`.
+    pub fn start<S: Read + Write + Send + 'static>(
+        room: &Room,
+        connections: usize,
+        connect: impl Fn() -> Client<S>,
+    ) -> Faithful {
+        let stop = Arc::new(AtomicBool::new(false));
+        let pages: Arc<Vec<(String, Vec<u8>)>> = Arc::new(
+            ["10k.bin", "100k.bin"].map(|name| (format!("/{name}"), fs::read(room.www().join(name)).unwrap())).into(),
+        );
+        let threads = (0..connections)
+            .map(|_| {
+                let (stop, pages, mut client) = (Arc::clone(&stop), Arc::clone(&pages), connect());
+                thread::spawn(move || {
+                    let mut answers = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        for (path, page) in pages.iter() {
+                            let response = client.get(path, "").expect("a good client is not cut off");
+                            assert_eq!(response.status(), 200, "{}", response.head);
+                            assert!(response.body == *page, "{path}: {} other bytes", response.body.len());
+                            answers += 1;
+                        }
+                        // Thousands a second would leave attackers nothing.
+                        thread::sleep(Duration::from_millis(2));
+                    }
+                    answers
+                })
+            })
+            .collect();
+        Faithful { stop, threads }
+    }
+
+    /// How many right answers they had; panics if one was not right.
+    pub fn stop(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.into_iter().map(|thread| thread.join().expect("every answer is right")).sum()
+    }
+}
