@@ -4,6 +4,7 @@
 //! To add one: write `bench/NAME.rs` with a function `run`, and give it a line in [`BENCHES`]. [`servers`] starts the
 //! peers, [`rounds`] puts figures side by side, [`udp`] is traffic for judging the path.
 
+pub mod attack;
 mod connections;
 mod load;
 mod path;
@@ -40,6 +41,7 @@ const BENCHES: &[Bench] = &[
         about: "requests per second of one server core, beside nginx, Apache and the most there could be",
         run: serve::run,
     },
+    Bench { name: "attack", about: "what attacks on a server do to its other clients", run: attack::run },
     Bench {
         name: "watch",
         about: "packets per second and memory beside tcptrace, drops beside tcpdump",

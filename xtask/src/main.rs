@@ -33,6 +33,8 @@ fn main() -> ExitCode {
         }
         // One program of which `bench watch` wants the kernel's account, alone in a process.
         ["measured", file, words @ ..] => bench::watch::measure(Path::new(file), words),
+        // The attackers of `bench attack`, in a process with a priority of its own.
+        ["attack", name, address, folder] => bench::attack::attack(name, address, folder),
         ["help" | "--help" | "-h"] => {
             println!("{HELP}\nbenches:\n{}", bench::list());
             Ok(())

@@ -6,6 +6,7 @@
 mod draft;
 mod little;
 mod steady;
+mod tap;
 mod witness;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use load::{LevelStatistics, Levels, LittleTerms};
 
 use self::draft::Draft;
 use self::little::Sampled;
+pub use self::tap::tap_checks;
 pub use self::witness::{WireEvidence, capture_checks};
 use crate::drive::LoopHealth;
 use crate::path_part::Mistaken;

@@ -32,6 +32,8 @@ pub mod plan;
 mod recorder;
 pub mod server;
 pub mod slo;
+pub mod tap;
+pub mod tapping;
 mod watch_part;
 pub mod watching;
 mod wire_book;

@@ -50,14 +50,23 @@ pub enum TapOutcome {
     Cut,
     /// Bytes that came before anything was asked, such as the greeting of a mail server. Not an attempt.
     Greeting,
+    /// What the asking end said last: it closed at once, without waiting for an answer, or the other end had closed
+    /// before. TLS ends so (close_notify). Not an attempt.
+    Farewell,
     /// A connection that was made and on which nothing was asked. Not an attempt.
     Unused,
 }
 
 impl TapOutcome {
     /// All of them.
-    pub const ALL: [TapOutcome; 5] =
-        [TapOutcome::Succeeded, TapOutcome::Failed, TapOutcome::Cut, TapOutcome::Greeting, TapOutcome::Unused];
+    pub const ALL: [TapOutcome; 6] = [
+        TapOutcome::Succeeded,
+        TapOutcome::Failed,
+        TapOutcome::Cut,
+        TapOutcome::Greeting,
+        TapOutcome::Farewell,
+        TapOutcome::Unused,
+    ];
 
     /// As written into files.
     pub const fn as_str(self) -> &'static str {
@@ -66,6 +75,7 @@ impl TapOutcome {
             TapOutcome::Failed => "failed",
             TapOutcome::Cut => "cut",
             TapOutcome::Greeting => "greeting",
+            TapOutcome::Farewell => "farewell",
             TapOutcome::Unused => "unused",
         }
     }
@@ -81,11 +91,11 @@ impl TapOutcome {
 pub enum TapError {
     /// A call of the socket interface failed with this number of Linux.
     Errno(i32),
-    /// The lookup of a name failed with this number of getaddrinfo (`EAI_..`, negative).
+    /// The lookup of a name failed with this number of getaddrinfo (`EAI_..`, negative) or gethostbyname (positive).
     Lookup(i32),
-    /// The other end closed the connection in order, without a byte of an answer.
+    /// The end that was asked closed the connection in order, without a byte of an answer.
     NoResponse,
-    /// The program itself closed the connection before it was made, or before a byte of an answer came.
+    /// The end that asked closed the connection before it was made, or before a byte of an answer came.
     GivenUp,
 }
 
@@ -129,7 +139,7 @@ pub struct TapExchange {
     pub exchange: Option<u32>,
     /// Whether it is the connection's last row.
     pub last: bool,
-    /// The process that opened the connection, as its own PID namespace's parent counts it.
+    /// The process that opened the connection, as it sees itself: in its own PID namespace.
     pub pid: u32,
     /// Name of its program; `None` if it was gone before it could be read.
     pub program: Option<Arc<str>>,
@@ -160,8 +170,8 @@ pub struct TapExchange {
     pub received_bytes: u64,
     /// Calls that sent or received, the empty-handed ones included.
     pub calls: u64,
-    /// Time in which the program could do nothing with this socket: inside a call that blocked, or, without blocking,
-    /// from the call that found nothing (EAGAIN) to the next that succeeded.
+    /// Time that the socket took the program: inside its calls, and, without blocking, from the call that found nothing
+    /// (EAGAIN) to the next that succeeded, each counted once.
     pub blocked_ns: u64,
     /// What it is and how it ended.
     pub outcome: TapOutcome,
@@ -268,6 +278,9 @@ impl TapExchange {
 
     /// When it was over, for what is counted by time: the last moment that is known of it.
     pub fn ended_at(&self) -> Timestamp {
+        if self.connection.is_none() {
+            return Timestamp::from_nanos(self.opened_at.as_nanos().saturating_add(self.lookup_ns.unwrap_or(0)));
+        }
         let setup = self.setup_ns.map(|setup| Timestamp::from_nanos(self.opened_at.as_nanos().saturating_add(setup)));
         let moved = [self.sent_last_at, self.received_last_at].into_iter().flatten().max();
         // A connection that idled after its last exchange was not closed for it; one that failed was.
@@ -328,8 +341,12 @@ const ERRNO: &[(i32, &str)] = &[
     (115, "EINPROGRESS"),
 ];
 
-/// Numbers of glibc's getaddrinfo (netdb.h).
+/// Numbers of glibc's getaddrinfo, and of gethostbyname's h_errno (netdb.h).
 const EAI: &[(i32, &str)] = &[
+    (1, "HOST_NOT_FOUND"),
+    (2, "TRY_AGAIN"),
+    (3, "NO_RECOVERY"),
+    (4, "NO_DATA"),
     (-1, "EAI_BADFLAGS"),
     (-2, "EAI_NONAME"),
     (-3, "EAI_AGAIN"),

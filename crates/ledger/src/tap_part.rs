@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::document::{Quantiles, Run, Validity};
+use crate::document::{Quantiles, Run, Validity, Verdict};
 
 /// What programs saw through their own sockets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -27,9 +27,9 @@ pub struct TapPart {
     pub records: u64,
     /// Records that found no room in a ring: figures lack them.
     pub records_dropped: u64,
-    /// Connections whose rows were closed early, for want of room in the collector.
+    /// Connections that found no room in the collector: in no figure.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub connections_evicted: u64,
+    pub connections_left_out: u64,
 }
 
 /// One end's view: all connections on which the programs were that end. Times in nanoseconds, amounts in bytes, rates
@@ -71,7 +71,7 @@ pub struct TapView {
     pub response_ns: Quantiles,
     /// Tc: connect called, or accept returned, to close.
     pub connection_duration_ns: Quantiles,
-    /// Time in which the program could do nothing with the socket, an exchange.
+    /// Time inside the calls and from EAGAIN to the next success, an exchange.
     pub blocked_ns: Quantiles,
     /// Ds: bytes sent, an exchange.
     pub sent_bytes: Quantiles,
@@ -132,6 +132,80 @@ pub struct TapProgram {
     /// Connections it opened or accepted.
     pub connections: u64,
 }
+
+/// Exchanges of one peer, port, program or minute.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TapGroup {
+    /// The peer's address, the port, the program's name, or the minute's begin (RFC 3339, UTC).
+    pub name: String,
+    /// Connections whose last row is in it.
+    pub connections: u64,
+    /// Attempts that ended.
+    pub attempts: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// Failed over all; absent where nothing was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_ratio: Option<f64>,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// connect called to connection made.
+    pub setup_ns: Quantiles,
+    /// Request's first moment to answer's last, of those that succeeded.
+    pub response_ns: Quantiles,
+    /// Connection's length.
+    pub connection_duration_ns: Quantiles,
+}
+
+/// The document of `tap slice`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TapSlice {
+    /// [`SLICE_SCHEMA`].
+    pub schema: String,
+    /// The runs, and how far each is to be believed.
+    pub runs: Vec<TapSliceRun>,
+    /// The conditions, as typed.
+    pub conditions: Vec<String>,
+    /// Rows looked at.
+    pub rows: u64,
+    /// Rows that met the conditions.
+    pub rows_taken: u64,
+    /// Connections that programs opened; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<TapView>,
+    /// Connections that programs accepted; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<TapView>,
+    /// Lookups of names; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lookups: Option<TapLookups>,
+    /// What the groups are by: `peer`, `port`, `program` or `minute`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<TapGroup>,
+}
+
+/// A run of a slice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TapSliceRun {
+    /// Name of its folder.
+    pub id: String,
+    /// Wall clock at its zero, RFC 3339, UTC.
+    pub started_at: String,
+    /// Its verdict; absent for a run that did not end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// What of it could not be read, in words; empty if all could.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unread: String,
+}
+
+/// The value of [`TapSlice::schema`].
+pub const SLICE_SCHEMA: &str = "yamabiko.tap_slice/1";
 
 /// The document of `tap`: that of a run, with this part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -20,6 +20,7 @@ pub mod page;
 pub mod plot;
 pub mod reproduction;
 pub mod run_page;
+pub mod tap_slice;
 pub mod terminal;
 pub mod words;
 

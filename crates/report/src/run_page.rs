@@ -12,12 +12,14 @@ mod over_time;
 mod phases;
 mod places;
 mod sources;
+mod tap;
 mod wire;
 
 use ledger::document::{Run, Slo};
 
 pub use over_time::{in_process, response_tail};
 pub use sources::Sources;
+pub(crate) use tap::view_of as tap_view;
 
 use crate::page::{Page, Section, Table};
 use crate::words::{answer, measure, span};
@@ -31,7 +33,7 @@ pub fn page(sources: &Sources) -> Page {
         (Some(part), ..) => answer(part),
         (None, Some(part), _) => wire::answer(part),
         (None, None, Some(part)) => places::answer(part),
-        (None, None, None) => String::new(),
+        (None, None, None) => document.tap.as_ref().map(tap::answer).unwrap_or_default(),
     };
     let mut page = Page::new(title).lead(lead).judged("", &document.validity).about(when(run));
     if let Some(slo) = &document.slo {
@@ -51,6 +53,9 @@ pub fn page(sources: &Sources) -> Page {
     }
     if let Some(part) = &document.watch {
         page = page.section(wire::figures(part, run, sources));
+    }
+    if let Some(part) = &document.tap {
+        page = page.section(tap::section(part, sources));
     }
     if let Some(part) = &document.path {
         page = page.section(places::path(part, sources));

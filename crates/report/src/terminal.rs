@@ -5,6 +5,7 @@
 //!                load      offered and carried, times, bars, by distance, levels, failures
 //!                places    path, server, host
 //!                wire      what passed the server's end
+//!                tap       what programs saw through their own sockets
 //!                footer    where it is kept, how to repeat it
 //! ```
 //!
@@ -20,6 +21,7 @@ mod page;
 mod places;
 mod profile;
 mod runs;
+mod tap;
 mod watch;
 mod wire;
 
@@ -34,6 +36,7 @@ pub use profile::{
     CheckRow, CheckView, ProfileEntry, ProfileView, Series, Spread, SpreadUnit, check, profile, profiles,
 };
 pub use runs::runs;
+pub use tap::tap_slice;
 pub use watch::watch;
 
 /// What the terminal can show.
@@ -64,6 +67,9 @@ pub fn render(document: &Document, response_times: Option<&Histogram>, style: St
     }
     if let Some(watch) = &document.watch {
         wire::print(&mut page, watch);
+    }
+    if let Some(tap) = &document.tap {
+        tap::print(&mut page, tap);
     }
     if let Some(server) = &document.server {
         places::server(&mut page, server);

@@ -3,7 +3,9 @@
 use ledger::document::{Check, CheckState, Run, Weight};
 use ledger::{Reproduction, ReproductionDocument, ReproductionRow, Validity, WatchSecond};
 use report::page::Page;
-use report::reproduction::{ExperimentView, Offered, SettingView, page};
+use report::page::Section;
+use report::plot::Quantity;
+use report::reproduction::{ExperimentView, Offered, SettingView, bars, page, page_with};
 
 fn document(state: CheckState) -> ReproductionDocument {
     let check = Check {
@@ -78,4 +80,39 @@ fn doubts_come_before_the_figures_and_nothing_made_is_no_figure() {
     let html = page.into_html();
     let doubt = html.find("packets left the path late").expect("the failed check is on the page");
     assert!(doubt < html.find("Paper beside here").unwrap());
+}
+
+fn figure(experiment: &str, setting: &str, paper: Option<&str>, here: Option<f64>) -> ReproductionRow {
+    ReproductionRow {
+        experiment: experiment.into(),
+        setting: setting.into(),
+        quantity: "requests per second".into(),
+        unit: "1/s".into(),
+        paper: paper.map(str::to_owned),
+        here,
+        note: String::new(),
+    }
+}
+
+#[test]
+fn bars_put_the_papers_figures_beside_ours_and_words_are_no_length() {
+    let mut document = document(CheckState::Ok);
+    document.reproduce.rows = vec![
+        figure("1 KB", "Apache", Some("123.46"), Some(4000.0)),
+        figure("1 KB", "ours", Some("about 2"), None),
+        figure("1 MB", "Apache", Some("11.02"), Some(11.5)),
+        figure("2 MB", "of another setting", None, Some(1.0)),
+    ];
+    let series = [("paper", "Apache", true), ("here", "Apache", false), ("ours, paper", "ours", true)];
+    let drawn = bars("Requests", &document, ("requests per second", Quantity::PerSecond), &series, true);
+    let rows: Vec<_> = drawn.rows.iter().map(|row| (row.name.as_str(), row.values.clone())).collect();
+    assert_eq!(rows, [("1 KB", vec![Some(123.46), Some(4000.0), None]), ("1 MB", vec![Some(11.02), Some(11.5), None])]);
+    let head = ["size", "here"];
+    let lines = [vec!["1 KB".to_owned(), "4000".to_owned()]];
+    let page = page_with("Title", &document, (&head, &lines), &[], vec![Section::new("Figures").figure(drawn)]);
+    assert_eq!(page.figures().len(), 1);
+    let html = page.into_html();
+    assert!(html.contains("<svg") && html.contains("123.46"), "every row is on the page");
+    let nothing = bars("Requests", &document, ("something else", Quantity::Count), &series, false);
+    assert!(nothing.is_empty());
 }

@@ -2,16 +2,25 @@
 //!
 //! ```text
 //!   Request ──method──▶ Files::find ──conditions──▶ range ──▶ Reply      (RFC 9110, section 13.2.2: in this order)
-//!              405, 501      301, 404      304, 412    206, 416
+//!            204, 405, 501  301, 404, 406  304, 412   206, 416
 //! ```
+
+mod conditions;
+mod encoding;
+mod ranges;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
 use crate::files::{Content, Files, Found, Page};
-use crate::request::{Method, Request};
-use crate::response::{Fate, Status, write_head, write_moved, write_refusal};
+use crate::request::{Fields, Method, Request};
+use crate::response::{
+    ALLOW, Fate, SERVER, Status, VARY, field, line, write_head, write_moved, write_refusal_with,
+};
+use conditions::{Verdict, evaluate, range_applies};
+use encoding::{Accepted, NotAcceptable};
+use ranges::{Wanted, wanted};
 
 /// An answer whose head has been written.
 #[derive(Debug)]
@@ -37,6 +46,25 @@ pub(crate) enum Tail {
     Awaited(u64),
 }
 
+impl Tail {
+    /// Bytes of content in it, as far as they are there.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        let length = |range: &Range<u64>| range.end - range.start;
+        match self {
+            Tail::Page(_, range) => length(range),
+            Tail::Pieces(pieces) => pieces
+                .iter()
+                .map(|piece| match piece {
+                    Piece::Text(text) => text.len() as u64,
+                    Piece::Page(_, range) => length(range),
+                })
+                .sum(),
+            Tail::Stored(bytes) => bytes.len() as u64,
+            Tail::Awaited(_) => 0,
+        }
+    }
+}
+
 /// One piece of content.
 #[derive(Debug)]
 pub(crate) enum Piece {
@@ -56,40 +84,190 @@ pub(crate) fn answer(
     fate: Fate,
     out: &mut Vec<u8>,
 ) -> Reply {
-    let head_only = request.method == Method::Head;
-    let refused = |out: &mut Vec<u8>, status: Status| {
-        write_refusal(out, status, date, fate, head_only);
-        Reply { status: status.code(), content_bytes: 0, body: None }
-    };
+    let mut writer = Writer { head_only: request.method == Method::Head, date, fate, out };
     match request.method {
         Method::Get | Method::Head => {}
-        Method::Unknown => return refused(out, Status::NotImplemented),
-        _ => return refused(out, Status::MethodNotAllowed),
+        // What may be done is the same for every path, and for the server as a whole.
+        Method::Options => return writer.options(),
+        Method::Unknown => return writer.refuse(Status::NotImplemented, b""),
+        _ => return writer.refuse(Status::MethodNotAllowed, ALLOW),
     }
-    match files.find(request.path, now_s) {
-        Found::Nothing(status) => refused(out, status),
-        Found::Directory => {
-            write_moved(out, request.path, date, fate);
-            Reply { status: 301, content_bytes: 0, body: None }
+    let page = match files.find(request.path, now_s) {
+        Found::Page(page) => page,
+        Found::Directory => return writer.moved(request),
+        Found::Nothing(status) => return writer.refuse(status, b""),
+    };
+    let fields = &request.fields;
+    let page = match fields.accept_encoding {
+        None => page,
+        // Without a weight nothing is excluded.
+        Some(value) if page.variants.is_empty() && memchr::memchr(b';', value).is_none() && !fields.repeated => page,
+        Some(value) => match select(page, fields, value) {
+            Ok(page) => page,
+            Err(NotAcceptable) => return writer.refuse(Status::NotAcceptable, VARY),
+        },
+    };
+    if !fields.conditional {
+        return writer.whole(page);
+    }
+    let year_now = year(date);
+    match evaluate(fields, &page, year_now) {
+        Verdict::Failed => return writer.refuse(Status::PreconditionFailed, page.head.validators()),
+        Verdict::NotModified => return writer.not_modified(&page),
+        Verdict::Proceed => {}
+    }
+    let length = page.content.length();
+    let wanted = match fields.range {
+        // RFC 9110, section 14.2: of GET only; and one Range, not several.
+        Some(value)
+            if request.method == Method::Get
+                && !(fields.repeated && fields.values(b"range").nth(1).is_some())
+                && range_applies(fields, &page, year_now) =>
+        {
+            wanted(value, length)
         }
-        Found::Page(page) => {
-            write_head(out, page.head.whole(), date, fate);
-            let length = page.content.length();
-            if head_only {
-                return Reply { status: 200, content_bytes: 0, body: None };
+        _ => Wanted::Whole,
+    };
+    match wanted {
+        Wanted::Whole => writer.whole(page),
+        Wanted::Parts(parts) => match parts.as_slice() {
+            [part] => writer.part(page, part.clone()),
+            _ => writer.parts(&page, &parts, &files.boundary()),
+        },
+        Wanted::Nothing => {
+            let range = format!("Content-Range: bytes */{length}\r\n");
+            writer.refuse(Status::RangeNotSatisfiable, range.as_bytes())
+        }
+    }
+}
+
+/// The page or the compressed twin of it that the client likes best.
+fn select(page: Rc<Page>, fields: &Fields<'_>, value: &[u8]) -> Result<Rc<Page>, NotAcceptable> {
+    let mut accepted = Accepted::default();
+    if fields.repeated {
+        fields.values(b"accept-encoding").for_each(|value| accepted.take(value));
+    } else {
+        accepted.take(value);
+    }
+    match accepted.choose(page.variants.iter().filter_map(|twin| twin.coding))? {
+        None => Ok(page),
+        Some(coding) => Ok(page.variants.iter().find(|twin| twin.coding == Some(coding)).map_or(page.clone(), Rc::clone)),
+    }
+}
+
+/// The year that a Date field says.
+fn year(date: &[u8]) -> i64 {
+    date.get(18..22).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(1970)
+}
+
+/// What all heads of one answer need.
+struct Writer<'a> {
+    head_only: bool,
+    date: &'a [u8],
+    fate: Fate,
+    out: &'a mut Vec<u8>,
+}
+
+impl Writer<'_> {
+    fn refuse(&mut self, status: Status, more: &[u8]) -> Reply {
+        let content_bytes = write_refusal_with(self.out, status, more, self.date, self.fate, self.head_only);
+        Reply { status: status.code(), content_bytes, body: None }
+    }
+
+    fn begin(&mut self, line: &[u8]) {
+        self.out.extend_from_slice(line);
+        self.out.extend_from_slice(SERVER);
+    }
+
+    fn end(&mut self) {
+        write_head(self.out, b"", self.date, self.fate);
+    }
+
+    fn options(&mut self) -> Reply {
+        self.begin(b"HTTP/1.1 204 No Content\r\n");
+        self.out.extend_from_slice(ALLOW);
+        self.end();
+        Reply { status: 204, content_bytes: 0, body: None }
+    }
+
+    fn moved(&mut self, request: &Request<'_>) -> Reply {
+        write_moved(self.out, request.path, request.query, self.date, self.fate);
+        Reply { status: 301, content_bytes: 0, body: None }
+    }
+
+    fn not_modified(&mut self, page: &Page) -> Reply {
+        self.begin(b"HTTP/1.1 304 Not Modified\r\n");
+        self.out.extend_from_slice(page.head.validators());
+        self.end();
+        Reply { status: 304, content_bytes: 0, body: None }
+    }
+
+    fn whole(&mut self, page: Rc<Page>) -> Reply {
+        write_head(self.out, page.head.whole(), self.date, self.fate);
+        let length = page.content.length();
+        if self.head_only {
+            return Reply { status: 200, content_bytes: 0, body: None };
+        }
+        self.content(200, page, 0..length)
+    }
+
+    fn part(&mut self, page: Rc<Page>, part: Range<u64>) -> Reply {
+        self.begin(PARTIAL);
+        self.out.extend_from_slice(page.head.validators());
+        self.out.extend_from_slice(page.head.kind());
+        let (last, length) = (part.end - 1, page.content.length());
+        let bytes = part.end - part.start;
+        field(
+            self.out,
+            format_args!("Content-Range: bytes {}-{last}/{length}\r\nContent-Length: {bytes}\r\n", part.start),
+        );
+        self.end();
+        self.content(206, page, part)
+    }
+
+    /// The content, behind the head or still to come.
+    fn content(&mut self, status: u16, page: Rc<Page>, part: Range<u64>) -> Reply {
+        let content_bytes = part.end - part.start;
+        let body = match &page.content {
+            // Copying a little is cheaper than a second element in the system call.
+            Content::Held(bytes) if content_bytes <= COPY_MAX as u64 => {
+                self.out.extend_from_slice(&bytes[part.start as usize..part.end as usize]);
+                None
             }
-            let body = match &page.content {
-                // Copying a little is cheaper than a second element in the system call.
-                Content::Held(bytes) if bytes.len() <= COPY_MAX => {
-                    out.extend_from_slice(bytes);
-                    None
-                }
-                _ => Some(Tail::Page(page, 0..length)),
-            };
-            Reply { status: 200, content_bytes: length, body }
+            _ if content_bytes == 0 => None,
+            _ => Some(Tail::Page(page, part)),
+        };
+        Reply { status, content_bytes, body }
+    }
+
+    /// RFC 9110, section 14.6. `boundary` stands in none of the parts.
+    fn parts(&mut self, page: &Rc<Page>, parts: &[Range<u64>], boundary: &str) -> Reply {
+        let length = page.content.length();
+        let mut pieces = VecDeque::with_capacity(2 * parts.len() + 1);
+        let mut content_bytes = 0;
+        for part in parts {
+            let mut text = Vec::with_capacity(160);
+            field(&mut text, format_args!("\r\n--{boundary}\r\nContent-Type: {}\r\n", page.head.media_type()));
+            field(&mut text, format_args!("Content-Range: bytes {}-{}/{length}\r\n\r\n", part.start, part.end - 1));
+            content_bytes += text.len() as u64 + (part.end - part.start);
+            pieces.push_back(Piece::Text(text.into()));
+            pieces.push_back(Piece::Page(Rc::clone(page), part.clone()));
         }
+        let last = format!("\r\n--{boundary}--\r\n").into_bytes();
+        content_bytes += last.len() as u64;
+        pieces.push_back(Piece::Text(last.into()));
+        self.begin(PARTIAL);
+        self.out.extend_from_slice(page.head.validators());
+        field(self.out, format_args!("Content-Type: multipart/byteranges; boundary={boundary}\r\n"));
+        if let Some(coding) = page.head.coding() {
+            line(self.out, b"Content-Encoding: ", coding.as_bytes());
+        }
+        field(self.out, format_args!("Content-Length: {content_bytes}\r\n"));
+        self.end();
+        Reply { status: 206, content_bytes, body: Some(Tail::Pieces(pieces)) }
     }
 }
 
 /// Content up to this size is copied behind its head.
 pub(crate) const COPY_MAX: usize = 16 << 10;
+const PARTIAL: &[u8] = b"HTTP/1.1 206 Partial Content\r\n";

@@ -24,8 +24,14 @@ mod serving;
 mod spec;
 mod store;
 mod stored;
+mod unsent;
 mod validation;
 mod vary;
+
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod testing;
 
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
@@ -42,8 +48,10 @@ pub(crate) use self::policy::{Usable, is_error, terms, usable, usable_on_error};
 pub(crate) use self::serving::{CacheStatus, Rendered};
 pub use self::spec::CacheSpec;
 use self::store::Store;
+use self::unsent::Living;
 pub(crate) use self::store::Usage;
 pub(crate) use self::stored::{Head, Received, Stored};
+pub(crate) use self::unsent::Unsent;
 pub(crate) use self::validation::{Freshened, conditions, freshened};
 use crate::request::{Body, Fields, Lines, Method, Request};
 use crate::phrase::status_line;
@@ -139,6 +147,8 @@ pub(crate) struct Cache {
     spec: CacheSpec,
     clock: Clock,
     shelf: Mutex<Shelf>,
+    /// Bytes of bodies that live: stored, or forgotten and still on their way to clients, or coming.
+    living: Living,
 }
 
 #[derive(Debug)]
@@ -152,7 +162,7 @@ impl Cache {
     /// An empty one. `clock` is the server's.
     pub(crate) fn new(spec: &CacheSpec, clock: Clock) -> Self {
         let shelf = Shelf { store: Store::new(spec.memory_bytes), key: Vec::with_capacity(256) };
-        Cache { spec: spec.clone(), clock, shelf: Mutex::new(shelf) }
+        Cache { spec: spec.clone(), clock, shelf: Mutex::new(shelf), living: Living::default() }
     }
 
     /// The worker's fast path: appends the head of a fresh stored answer to `out`, all but Connection and the empty
@@ -222,9 +232,24 @@ impl Cache {
         self.shelf().store.forget(key.bytes(), |_| true)
     }
 
+    /// A body that is counted until nobody holds it any more.
+    pub(crate) fn counted(&self, body: Box<[u8]>) -> Bytes {
+        self.living.counted(body)
+    }
+
+    /// A count of bytes that are held beside the store.
+    pub(crate) fn unsent(&self) -> Unsent {
+        Unsent::new(&self.living)
+    }
+
+    /// Whether so many bytes more would be beyond twice the memory of the store, all counted that live.
+    pub(crate) fn is_full_of_unsent(&self, more: u64) -> bool {
+        self.living.bytes().saturating_add(more as usize) > self.spec.memory_bytes.saturating_mul(2)
+    }
+
     /// How much is stored.
     pub(crate) fn usage(&self) -> Usage {
-        self.shelf().store.usage()
+        Usage { living_bytes: self.living.bytes() as u64, ..self.shelf().store.usage() }
     }
 
     /// As asked for.

@@ -9,7 +9,7 @@
 //!
 //! A connection owns no descriptor and makes no system call: an engine moves the bytes. In one turn of its loop it may call
 //! [`Connection::take`] with what was received, [`Connection::ended`] when the client sent its last byte, and
-//! `heard` with what the relay had to say. After any of these it must, before it turns to another
+//! [`Connection::heard`] with what the relay had to say. After any of these it must, before it turns to another
 //! connection,
 //!
 //! 1. as long as [`Connection::outbound`] is not [`Outbound::Nothing`], send it and say how much was taken by
@@ -21,25 +21,34 @@
 //!
 //! Responses leave in the order of their requests because a request is read only when everything owed so far is in
 //! `desk.out`, and at most one body outside it is owed at a time. So a connection that is idle, or whose small answers are
-//! taken at once, owns no memory but itself.
+//! taken at once, owns no memory but itself. When an engine lets a connection go, it says so by [`Connection::leave`].
 
 use std::fs::File;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Buf as _;
 use units::Timestamp;
 
 use crate::answer::{COPY_MAX, Piece, Reply, Tail, answer};
+use crate::cache::{Asked, Cache, Finding};
 use crate::date::{DateField, seconds};
+use crate::dynamic::Front;
+use crate::figures::{Kind, Refusal};
 use crate::files::{Content, Files, Page};
-use crate::request::{Parsed, Request, parse};
+use crate::journal::{Books, Entry};
+use crate::request::{Method, Parsed, Request, parse};
 use crate::response::{Fate, Status, write_refusal};
 use crate::spec::Limits;
+use crate::status::Board;
+use crate::target::plain;
 
+use exchange::Exchange;
 use incoming::Incoming;
 
+mod exchange;
 mod incoming;
 
 /// What a worker lends to the connection it is busy with.
@@ -49,6 +58,12 @@ pub(crate) struct Desk {
     pub(crate) date: DateField,
     pub(crate) limits: Limits,
     pub(crate) now: Timestamp,
+    pub(crate) books: Books,
+    pub(crate) board: Board,
+    /// The way to the relay, where something is dynamic.
+    pub(crate) front: Option<Front>,
+    /// The results that the relay keeps.
+    pub(crate) cache: Option<Arc<Cache>>,
     /// Heads and small bodies that the connection at hand has to send. Empty between connections.
     pub(crate) out: Vec<u8>,
     /// The same in TLS records.
@@ -57,12 +72,14 @@ pub(crate) struct Desk {
     pub(crate) plain: Vec<u8>,
     /// What is about to be sealed.
     pub(crate) chunk: Vec<u8>,
+    /// A path that is compared with the routes.
+    path: Vec<u8>,
     /// The server ends: answers are the last ones of their connections.
     pub(crate) stopping: bool,
 }
 
 impl Desk {
-    pub(crate) fn new(files: Files, limits: Limits, now: Timestamp) -> Self {
+    pub(crate) fn new(files: Files, limits: Limits, now: Timestamp, books: Books, board: Board) -> Self {
         let limits = Limits { head_bytes: limits.head_bytes.min(HEAD_BYTES_MAX), ..limits };
         let out = Vec::with_capacity(OUTPUT_FULL + COPY_MAX);
         Desk {
@@ -70,10 +87,15 @@ impl Desk {
             date: DateField::new(now),
             limits,
             now,
+            books,
+            board,
+            front: None,
+            cache: None,
             out,
             sealed: Vec::new(),
             plain: Vec::new(),
             chunk: Vec::new(),
+            path: Vec::new(),
             stopping: false,
         }
     }
@@ -88,8 +110,9 @@ pub(crate) enum Outbound<'a> {
     Bytes(&'a [u8], bool),
     /// These, one after the other.
     Both(&'a [u8], &'a [u8]),
-    /// First `front`, which may be empty, then a part of a file.
-    File { front: &'a [u8], file: &'a File, range: Range<u64> },
+    /// First `front`, which may be empty, then a part of a file, which is that of `page`: before its last bytes are
+    /// sent, [`Page::is_intact`] is asked.
+    File { front: &'a [u8], file: &'a File, page: &'a Page, range: Range<u64> },
 }
 
 /// What is to be done about a connection once it has nothing to send.
@@ -108,7 +131,12 @@ pub(crate) enum Step {
 /// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
+    /// The engine's token, under which the relay answers.
+    ticket: u64,
     peer: SocketAddr,
+    local: SocketAddr,
+    /// Over TLS.
+    secure: bool,
     /// Received, but not yet a complete request, or not yet its turn.
     unread: Vec<u8>,
     /// What the kernel did not take at once.
@@ -119,7 +147,14 @@ pub(crate) struct Connection {
     incoming: Incoming,
     /// Bytes of it since the deadline was wound up; `None` while there is none.
     body_taken: Option<u64>,
+    /// The answer under way, when it takes time.
+    exchange: Option<Box<Exchange>>,
+    /// It is to a HEAD, and the last of the connection.
+    head_only: bool,
+    last: bool,
     phase: Phase,
+    /// Cut off in the middle of an answer: what the kernel still holds of it is not worth keeping.
+    aborted: bool,
     /// Answering stopped because enough was owed; `unread` may hold complete requests.
     held_up: bool,
     /// The client sent its last byte.
@@ -154,16 +189,24 @@ enum Phase {
 }
 
 impl Connection {
-    /// For a connection of `peer` that was just accepted.
-    pub(crate) fn new(peer: SocketAddr, desk: &Desk) -> Self {
+    /// For a connection of `peer` to `local` that was just accepted, and will be known by `ticket`.
+    pub(crate) fn new(ticket: u64, peer: SocketAddr, local: SocketAddr, secure: bool, desk: &Desk) -> Self {
+        desk.books.counters().connection_opened();
         Connection {
+            ticket,
             peer,
+            local,
+            secure,
             unread: Vec::new(),
             unsent: Vec::new(),
             tail: None,
             incoming: Incoming::Nothing,
             body_taken: None,
+            exchange: None,
+            head_only: false,
+            last: false,
             phase: Phase::Open,
+            aborted: false,
             held_up: false,
             ended: false,
             head_began: true,
@@ -198,18 +241,34 @@ impl Connection {
 
     /// Lets go of all that was to be said: there is no way to say it.
     pub(crate) fn abandon(&mut self, desk: &mut Desk) {
+        self.leave_relay(desk);
+        self.enter(desk, false);
         desk.out.clear();
         self.unsent = Vec::new();
         self.tail = None;
         self.phase = Phase::EndingGently;
     }
 
-    /// The client has sent its last byte.
+    /// The client has sent its last byte. One that awaits an answer of the relay is taken to be gone: a dynamic program
+    /// must not work for clients that gave up.
     pub(crate) fn ended(&mut self) {
         self.ended = true;
-        if self.phase == Phase::Lingering {
+        if self.phase == Phase::Lingering || self.is_awaiting() {
             self.phase = Phase::Over;
         }
+    }
+
+    /// The engine lets it go.
+    pub(crate) fn leave(&mut self, desk: &mut Desk) {
+        self.leave_relay(desk);
+        self.enter(desk, false);
+        desk.books.counters().connection_closed();
+    }
+
+    /// Whether what the kernel still holds for the client should be thrown away with the connection: it was cut off in the
+    /// middle of an answer that it did not take.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted
     }
 
     /// Nothing more can be sent or received, or what was announced cannot be sent: the connection is of no use.
@@ -231,7 +290,7 @@ impl Connection {
 
     /// Whether [`Connection::proceed`] has something to do once nothing is left to send.
     pub(crate) fn has_more(&self) -> bool {
-        self.held_up
+        self.held_up && !self.owes()
     }
 
     /// Answers complete requests at the beginning of `input`; returns how much of it was used up.
@@ -244,12 +303,9 @@ impl Connection {
                 return input.len();
             }
             if !self.incoming.is_nothing() && at < input.len() {
-                match self.incoming.read(&input[at..]) {
-                    Ok((used, content)) => {
-                        at += used;
-                        *self.body_taken.get_or_insert(0) += content.len() as u64;
-                    }
-                    Err(status) => self.refuse(desk, status),
+                match self.read_body(desk, &input[at..]) {
+                    0 => return at,
+                    used => at += used,
                 }
                 continue;
             }
@@ -269,39 +325,141 @@ impl Connection {
                         self.phase = Phase::EndingGently;
                     }
                 }
-                Parsed::Refused(status) => self.refuse(desk, status),
+                Parsed::Refused(status) => self.refuse(desk, status, &input[at..]),
             }
         }
     }
 
-    fn respond(&mut self, desk: &mut Desk, request: &Request<'_>) {
-        self.head_began = false;
-        match Incoming::new(request.body, desk.limits.body_bytes) {
-            Ok(incoming) => self.incoming = incoming,
-            Err(status) => return self.refuse(desk, status),
+    /// Reads the body of a request from the beginning of `input`; returns how much was used up, 0 when the relay takes
+    /// no more now.
+    fn read_body(&mut self, desk: &mut Desk, input: &[u8]) -> usize {
+        let relayed = self.exchange.as_mut().and_then(|exchange| exchange.relayed.as_mut());
+        let most = relayed.as_ref().map_or(usize::MAX, |relayed| relayed.room).min(input.len());
+        if most == 0 {
+            return 0;
         }
-        let has_body = !self.incoming.is_nothing();
-        // A client that holds its body back may drop it at the final answer or send it all the same: what follows would have
-        // two meanings (RFC 9110, section 10.1.1).
-        let keep = request.keep_alive && !request.expects_continue && !desk.stopping;
-        let fate = match (keep, request.old) {
-            (true, false) => Fate::Kept,
-            (true, true) => Fate::KeptOld,
-            (false, _) => Fate::Closed,
+        let (used, content) = match self.incoming.read(&input[..most]) {
+            Ok(read) => read,
+            Err(status) => {
+                self.refuse_body(desk, status);
+                return input.len();
+            }
         };
-        if !keep {
-            self.phase = if has_body { Phase::EndingGently } else { Phase::Ending };
+        *self.body_taken.get_or_insert(0) += content.len() as u64;
+        if let (Some(relayed), Some(front)) = (relayed, &mut desk.front) {
+            if !content.is_empty() {
+                relayed.room -= content.len();
+                front.body(self.ticket, &input[content]);
+            }
+            if self.incoming.is_nothing() {
+                front.body_ended(self.ticket);
+            }
         }
-        let Reply { body, .. } =
-            answer(&mut desk.files, request, seconds(desk.now), desk.date.line(), fate, &mut desk.out);
-        self.tail = body;
-        self.skip_what_is_sent();
+        used
     }
 
-    /// Answers what is no request, or none that is waited for.
-    fn refuse(&mut self, desk: &mut Desk, status: Status) {
+    fn respond(&mut self, desk: &mut Desk, request: &Request<'_>) {
+        self.head_began = false;
+        self.head_only = request.method == Method::Head;
+        desk.books.began();
+        if desk.front.is_some() && request.path.starts_with(b"/") && self.respond_dynamically(desk, request) {
+            return;
+        }
+        match Incoming::new(request.body, desk.limits.body_bytes) {
+            Ok(incoming) => self.incoming = incoming,
+            Err(status) => return self.refuse_answered(desk, status, request),
+        }
+        // A client that holds its body back may drop it at the final answer or send it all the same: what follows would have
+        // two meanings (RFC 9110, section 10.1.1).
+        let fate = self.fate(desk, request, !request.expects_continue);
+        let (date, out) = (desk.date.line(), &mut desk.out);
+        let mut kind = Kind::Static;
+        let own = if request.path.starts_with(b"/-/") {
+            desk.board.answer(request, self.peer.ip(), desk.now, date, fate, out)
+        } else {
+            None
+        };
+        let Reply { status, content_bytes, body } = match own {
+            Some(reply) => {
+                kind = Kind::Status;
+                reply
+            }
+            None => answer(&mut desk.files, request, seconds(desk.now), date, fate, out),
+        };
+        self.follow(desk, request, status, content_bytes, body, kind, Finding::NONE);
+    }
+
+    /// Answers out of the result cache, or asks the relay; false when the path is a file's.
+    fn respond_dynamically(&mut self, desk: &mut Desk, request: &Request<'_>) -> bool {
+        // A path that no file can have is for the files to refuse.
+        let Ok(path) = plain(request.path, &mut desk.path) else { return false };
+        let Some(route) = desk.front.as_ref().and_then(|front| front.routed(path)) else { return false };
+        if let Some(cache) = &desk.cache
+            && let Ok(asked) = Asked::of(request, self.secure)
+            && let Some(fresh) = cache.fresh(&asked, desk.now, &mut desk.out)
+        {
+            let fate = self.fate(desk, request, true);
+            desk.out.extend_from_slice(fate.field());
+            desk.out.extend_from_slice(b"\r\n");
+            let length = fresh.body.len();
+            let body = if length <= COPY_MAX {
+                desk.out.extend_from_slice(&fresh.body);
+                None
+            } else {
+                Some(Tail::Stored(fresh.body))
+            };
+            self.follow(desk, request, fresh.status, length as u64, body, Kind::Dynamic, fresh.finding);
+        } else {
+            self.ask(desk, request, route);
+        }
+        true
+    }
+
+    /// What becomes of the connection after an answer that may `keep` it.
+    fn fate(&mut self, desk: &Desk, request: &Request<'_>, keep: bool) -> Fate {
+        let keep = keep && request.keep_alive && !desk.stopping;
+        if !keep {
+            self.phase = if self.incoming.is_nothing() { Phase::Ending } else { Phase::EndingGently };
+        }
+        Fate::of(keep, request.old)
+    }
+
+    /// An answer's head is written: enters it into the books, now or when its body has gone.
+    #[allow(clippy::too_many_arguments, reason = "what is known of an answer")]
+    fn follow(
+        &mut self,
+        desk: &mut Desk,
+        request: &Request<'_>,
+        status: u16,
+        content_bytes: u64,
+        body: Option<Tail>,
+        kind: Kind,
+        finding: Finding,
+    ) {
+        let Some(tail) = body else { return self.note(desk, request, status, content_bytes, kind, finding) };
+        let kept = desk.books.keep(request.head);
+        let began = desk.now;
+        self.exchange =
+            Some(Box::new(Exchange { kept, status, content_bytes, kind, finding, began, relayed: None }));
+        self.tail = Some(tail);
+        self.skip_what_is_sent(desk);
+    }
+
+    /// Answers what is no request; `head` is what there is of it.
+    fn refuse(&mut self, desk: &mut Desk, status: Status, head: &[u8]) {
         write_refusal(&mut desk.out, status, desk.date.line(), Fate::Closed, false);
         self.phase = Phase::EndingGently;
+        desk.books.refused(&Entry {
+            peer: self.peer.ip(),
+            head,
+            status: status.code(),
+            content_bytes: 0,
+            kind: Kind::Refused,
+            finding: Finding::NONE,
+            began: desk.now,
+            ended: desk.now,
+            whole: true,
+        });
     }
 
     /// What is to be sent now.
@@ -325,8 +483,10 @@ impl Connection {
         if let Some(taken) = &mut self.owing {
             *taken += count as u64;
         }
-        let front = if self.unsent.is_empty() { &mut desk.out } else { &mut self.unsent };
+        let front = if self.unsent.is_empty() { &desk.out } else { &self.unsent };
         let of_front = count.min(front.len());
+        self.acknowledge(desk, of_front);
+        let front = if self.unsent.is_empty() { &mut desk.out } else { &mut self.unsent };
         if of_front == front.len() {
             front.clear();
         } else {
@@ -345,11 +505,11 @@ impl Connection {
             Some(Tail::Stored(bytes)) => bytes.advance(rest as usize),
             Some(Tail::Awaited(_)) => {}
         }
-        self.skip_what_is_sent();
+        self.skip_what_is_sent(desk);
     }
 
     /// Lets go of a tail, or of pieces of it, of which nothing is left.
-    fn skip_what_is_sent(&mut self) {
+    fn skip_what_is_sent(&mut self, desk: &mut Desk) {
         let over = match &mut self.tail {
             None => false,
             Some(Tail::Page(_, range)) => range.is_empty(),
@@ -364,6 +524,7 @@ impl Connection {
         };
         if over {
             self.tail = None;
+            self.enter(desk, true);
         }
     }
 
@@ -383,7 +544,7 @@ impl Connection {
         if self.phase == Phase::Lingering || self.phase == Phase::Over {
             return;
         }
-        if self.owes() {
+        if self.has_to_send() {
             // Wound up when something begins to be owed, and each time that enough of it was taken: a client that takes
             // a byte now and then keeps its place no longer than one that takes none.
             if self.owing.is_none_or(|taken| taken >= PROGRESS_BYTES) {
@@ -395,6 +556,12 @@ impl Connection {
         let owed = self.owing.take().is_some();
         if owed || !self.head_began {
             self.spare_since = desk.now;
+        }
+        if self.is_awaiting() && !self.awaits_body() {
+            // The relay has its own clocks.
+            self.body_taken = None;
+            self.deadline = Timestamp::MAX;
+            return;
         }
         if !self.incoming.is_nothing() {
             // As for what is owed: enough of a body must come within its time.
@@ -446,13 +613,20 @@ impl Connection {
         if desk.now < self.deadline {
             return;
         }
-        // RFC 9110, section 15.5.9. A client that never began has nothing to be told.
-        if self.phase == Phase::Open && !self.owes() && self.head_began && !self.unread.is_empty() {
-            self.refuse(desk, Status::RequestTimeout);
-        } else if self.phase == Phase::Open && !self.owes() {
-            self.phase = Phase::Ending;
-        } else {
+        let counters = desk.books.counters();
+        counters.connection_refused(Refusal::Late);
+        if self.phase == Phase::Open && self.is_awaiting() && !self.has_to_send() {
+            self.refuse_body(desk, Status::RequestTimeout);
+        } else if self.phase != Phase::Open || self.owes() {
+            self.aborted = self.has_to_send();
+            self.enter(desk, false);
             self.broken();
+        } else if self.head_began && !self.unread.is_empty() {
+            // RFC 9110, section 15.5.9. A client that never began has nothing to be told.
+            let head = std::mem::take(&mut self.unread);
+            self.refuse(desk, Status::RequestTimeout, &head);
+        } else {
+            self.phase = Phase::Ending;
         }
     }
 
@@ -460,6 +634,7 @@ impl Connection {
     pub(crate) fn stop(&mut self) {
         match self.phase {
             Phase::Open if !self.owes() => self.phase = Phase::Ending,
+            Phase::Open if self.is_awaiting() => self.last = true,
             Phase::Open => self.phase = Phase::EndingGently,
             _ => {}
         }
@@ -468,6 +643,16 @@ impl Connection {
     /// Since when it could be dropped to make room for another: no answer is under way.
     pub(crate) fn spare_since(&self) -> Option<Timestamp> {
         (!self.owes()).then_some(self.spare_since)
+    }
+
+    /// Whether so much has been received and not answered that no more should be received.
+    pub(crate) fn is_full(&self) -> bool {
+        self.unread.len() >= UNREAD_MAX
+    }
+
+    /// Whether requests are read on after what is owed.
+    pub(crate) fn stays_open(&self) -> bool {
+        self.phase == Phase::Open
     }
 
     /// Whether everything that there was to say has been handed over, and nothing follows.
@@ -484,6 +669,21 @@ impl Connection {
     fn owes(&self) -> bool {
         self.owes_below || !self.unsent.is_empty() || self.tail.is_some()
     }
+
+    /// Whether something is owed that is there to be sent.
+    fn has_to_send(&self) -> bool {
+        self.owes_below || !self.unsent.is_empty() || !matches!(self.tail, None | Some(Tail::Awaited(_)))
+    }
+
+    fn is_awaiting(&self) -> bool {
+        matches!(self.tail, Some(Tail::Awaited(_)))
+    }
+
+    /// Whether the relay awaits more of the request's body.
+    fn awaits_body(&self) -> bool {
+        let relayed = self.exchange.as_ref().and_then(|exchange| exchange.relayed.as_ref());
+        !self.incoming.is_nothing() && relayed.is_none_or(|relayed| relayed.room > 0)
+    }
 }
 
 fn is_sent(piece: &Piece) -> bool {
@@ -496,7 +696,7 @@ fn is_sent(piece: &Piece) -> bool {
 fn page_part<'a>(front: &'a [u8], page: &'a Page, range: &Range<u64>) -> Outbound<'a> {
     match &page.content {
         Content::Held(bytes) => Outbound::Both(front, &bytes[range.start as usize..range.end as usize]),
-        Content::Stored(file, _) => Outbound::File { front, file, range: range.clone() },
+        Content::Stored(file, _) => Outbound::File { front, file, page, range: range.clone() },
     }
 }
 
@@ -513,3 +713,6 @@ const PROGRESS_BYTES: u64 = 16 << 10;
 const BODY_PROGRESS_BYTES: u64 = 1 << 10;
 /// How long a client may take to notice that the connection has ended. Its own data is not wanted.
 const LINGER: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;

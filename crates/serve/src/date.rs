@@ -1,8 +1,12 @@
 //! The date as HTTP writes it, and the `Date` field that all responses of one second share.
 
+mod read;
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use units::Timestamp;
+
+pub(crate) use read::read_date;
 
 /// `Date: Sun, 06 Nov 1994 08:49:37 GMT` and its line end, made anew once a second.
 #[derive(Debug)]

@@ -14,6 +14,7 @@
 //! Read `front.rs` for the worker's side, `relay.rs` for the thread, `upstream.rs` for one exchange with an upstream,
 //! `program.rs` for the program that the server starts.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -26,10 +27,13 @@ pub use account::{Account, ProgramAccount, RouteAccount};
 pub use spec::{DynamicLimits, DynamicSpec, FastCgiScript, ProgramSpec, Route, RouteError, Transport, Upstream};
 
 pub(crate) use front::Front;
-pub(crate) use relay::Relay;
+#[cfg(test)]
+pub(crate) use front::{Played, Told};
+pub(crate) use relay::{Accounts, Relay};
 
 mod account;
 mod admission;
+mod cached;
 mod client;
 mod fastcgi;
 mod fields;
@@ -38,6 +42,7 @@ mod http1;
 mod program;
 mod relay;
 mod route;
+mod socket;
 mod spec;
 pub(crate) mod upstream;
 
@@ -65,13 +70,15 @@ pub(crate) struct Ask {
     pub(crate) at: Timestamp,
 }
 
-/// What a worker hears of an exchange: any number of `Room`, then `Head`, `Body` as often as need be, and
+/// What a worker hears of an exchange: any number of `Room` and `Interim`, then `Head`, `Body` as often as need be, and
 /// `End` or `Broken`; `Room` may come at any time before these. After `End` or `Broken` nothing follows.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The request's body may come: so many bytes more. The first one comes when the upstream is about to be asked,
     /// and is the moment for `100 Continue`.
     Room(usize),
+    /// The fields of a 103 (Early Hints), each with its CRLF; a client of HTTP/1.0 must not see them.
+    Interim(Bytes),
     /// The answer begins.
     Head {
         /// 200 to 599.
@@ -90,6 +97,11 @@ pub(crate) enum Event {
     End,
     /// The answer will not become whole: the connection must be cut, so that the client sees it.
     Broken,
+}
+
+/// A line for the operator, on stderr, wherever that goes: a terminal that is gone ends nothing.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Bytes of one answer that may be on their way between relay and client.

@@ -14,25 +14,28 @@
 pub(crate) mod callers;
 pub(crate) mod epoll;
 mod table;
+pub(crate) mod uring;
 mod wheel;
 
 use std::io::{self, ErrorKind, IoSlice, Write as _};
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::libc::MSG_MORE;
-use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
+use nix::libc::{MSG_MORE, linger};
+use nix::sys::socket::sockopt::Linger;
+use nix::sys::socket::{MsgFlags, Shutdown, send, setsockopt, shutdown};
 use sys::clock::Clock;
 use sys::file::send_file;
-use units::Timestamp;
+use sys::uring::{Ring, RingSpec};
 
 use crate::connection::{Desk, Outbound};
 use crate::engine::callers::Callers;
 use crate::engine::table::Table;
+use crate::figures::Refusal;
 use crate::link::Link;
-use crate::spec::{Limits, ServeError};
+use crate::spec::{Limits, ServeError, system};
 use crate::tls::Tls;
 
 /// How the server talks to the kernel.
@@ -48,6 +51,16 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// The one that is used here: [`Engine::Auto`] looks what the kernel has.
+    #[must_use]
+    pub fn chosen(self) -> Engine {
+        match self {
+            Engine::Auto if Ring::new(RingSpec { operations: 8, buffers: 8, buffer_bytes: 64 }).is_ok() => Engine::Uring,
+            Engine::Auto => Engine::Epoll,
+            asked => asked,
+        }
+    }
+
     /// As on the command line.
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,6 +76,8 @@ impl Engine {
 pub(crate) struct Ground<'a> {
     /// Non-blocking.
     pub(crate) listener: &'a TcpListener,
+    /// Where it listens.
+    pub(crate) local: SocketAddr,
     /// Readable when the server is to end; written once more, at once.
     pub(crate) stop: BorrowedFd<'a>,
     /// Readable when another worker failed.
@@ -78,32 +93,96 @@ pub(crate) struct Ground<'a> {
 /// A connection of an engine, with its link.
 pub(crate) trait Seat {
     fn link(&self) -> &Link;
+    fn parts(&mut self) -> (&TcpStream, &mut Link);
 }
 
-/// Room for one more connection, and how it was come by.
+/// What came of looking for one more connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Room {
-    /// There is room.
-    Free,
-    /// Once this one is closed.
-    Instead(u64),
-    /// None: all are busy.
-    No,
+enum Admitted {
+    /// It is in the table.
+    New(u64),
+    /// There was one, but it is gone, or not welcome.
+    Skipped,
+    /// Nobody waits.
+    Nobody,
+    /// None can be taken now: look again after [`ACCEPT_PAUSE`], or when one ends. Those that wait stay in the backlog.
+    Pause,
 }
 
 impl Ground<'_> {
-    /// Whether one more connection fits beside those of `table`.
-    fn room<C: Seat>(&self, table: &Table<C>) -> Room {
-        if table.length() < self.cap {
-            return Room::Free;
+    /// Accepts a connection and makes room for it: beyond the bound in all, the connection that was of no use longest
+    /// goes, by `let_go`.
+    fn admit<C: Seat>(
+        &self,
+        table: &mut Table<C>,
+        desk: &mut Desk,
+        seat: impl FnOnce(TcpStream, Link) -> C,
+        mut let_go: impl FnMut(C),
+    ) -> Result<Admitted, ServeError> {
+        let now = desk.now;
+        let spare = |least: Duration| {
+            move |seat: &C| seat.link().spare_since().is_some_and(|since| now.since(since) >= least)
+        };
+        let mut instead = None;
+        if table.length() >= self.cap {
+            instead = table.oldest(spare(GRACE));
+            if instead.is_none() {
+                desk.books.counters().connection_refused(Refusal::Total);
+                return Ok(Admitted::Pause);
+            }
         }
-        table.oldest(|seat| seat.link().spare_since().is_some()).map_or(Room::No, Room::Instead)
+        let (socket, peer) = match sys::socket::accept(self.listener.as_fd()) {
+            Ok(accepted) => accepted,
+            Err(error) => match NotAccepted::of(&error) {
+                NotAccepted::Nobody => return Ok(Admitted::Nobody),
+                NotAccepted::Gone => return Ok(Admitted::Skipped),
+                // No bound of ours is reached, so others than our clients may be the cause: only what has been idle for
+                // a while makes room.
+                NotAccepted::Short => {
+                    let Some(token) = table.oldest(spare(LONG_IDLE)) else {
+                        desk.books.counters().connection_refused(Refusal::Descriptors);
+                        return Ok(Admitted::Pause);
+                    };
+                    desk.books.counters().connection_refused(Refusal::Displaced);
+                    self.close(table, token, desk, &mut let_go);
+                    return Ok(Admitted::Skipped);
+                }
+                NotAccepted::Unfit => return Err(system("accept4")(error)),
+            },
+        };
+        let stream = TcpStream::from(socket);
+        if !self.welcome(&stream, peer.ip()) {
+            desk.books.counters().connection_refused(Refusal::PerAddress);
+            return Ok(Admitted::Skipped);
+        }
+        if let Some(token) = instead {
+            desk.books.counters().connection_refused(Refusal::Displaced);
+            self.close(table, token, desk, &mut let_go);
+        }
+        // Only dynamic programs are told where they were asked.
+        let local = if desk.front.is_some() && self.local.ip().is_unspecified() {
+            sys::socket::local_address(stream.as_fd()).unwrap_or(self.local)
+        } else {
+            self.local
+        };
+        let Some(link) = Link::new(table.next_token(), peer, local, self.tls, desk) else {
+            self.callers.leave(peer.ip());
+            return Ok(Admitted::Skipped);
+        };
+        Ok(Admitted::New(table.insert(seat(stream, link))))
     }
 
-    /// A connection that may go when descriptors are short although no bound of ours is reached: others than its
-    /// clients may be the cause, so only what has been idle for a while.
-    fn long_idle<C: Seat>(&self, table: &Table<C>, now: Timestamp) -> Option<u64> {
-        table.oldest(|seat| seat.link().spare_since().is_some_and(|since| now.since(since) >= LONG_IDLE))
+    /// Lets a connection go.
+    fn close<C: Seat>(&self, table: &mut Table<C>, token: u64, desk: &mut Desk, mut let_go: impl FnMut(C)) {
+        if let Some(mut seat) = table.remove(token) {
+            let (stream, link) = seat.parts();
+            link.leave(desk);
+            self.callers.leave(link.peer().ip());
+            if link.is_aborted() {
+                reset(stream);
+            }
+            let_go(seat);
+        }
     }
 
     /// Counts a connection in by its address; false when that has enough, and has been told so.
@@ -126,8 +205,12 @@ impl Ground<'_> {
 }
 
 /// Serves with `engine` until told to stop.
-pub(crate) fn run(_engine: Engine, ground: Ground<'_>, desk: Desk) -> Result<(), ServeError> {
-    epoll::Worker::new(ground, desk)?.run()
+pub(crate) fn run(engine: Engine, ground: Ground<'_>, desk: Desk) -> Result<(), ServeError> {
+    match engine {
+        Engine::Epoll => epoll::Worker::new(ground, desk)?.run(),
+        Engine::Uring => uring::Worker::new(ground, desk)?.run(),
+        Engine::Auto => run(engine.chosen(), ground, desk),
+    }
 }
 
 /// What became of an attempt to send.
@@ -169,8 +252,12 @@ fn transmit(stream: &TcpStream, outbound: &Outbound<'_>) -> io::Result<Option<us
         Outbound::Both(front, rest) => taken((&*stream).write_vectored(&[IoSlice::new(front), IoSlice::new(rest)])),
         // MSG_MORE: the head waits for the first bytes of the file instead of travelling alone.
         Outbound::File { front, range, .. } if !front.is_empty() => send_some(stream, front, !range.is_empty()),
-        Outbound::File { file, range, .. } => {
+        Outbound::File { file, page, range, .. } => {
             let count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(TURN_BYTES);
+            // Changed in place since its head was sent: the client would take two versions for one.
+            if count as u64 == range.end - range.start && !page.is_intact() {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
             match send_file(stream.as_fd(), file.as_fd(), range.start, count)? {
                 // The file was cut short after its length was announced: only breaking off tells the client.
                 Some(0) => Err(ErrorKind::UnexpectedEof.into()),
@@ -194,6 +281,13 @@ fn taken(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
         Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Some(0)),
         Err(error) => Err(error),
     }
+}
+
+/// Makes closing throw away what the kernel holds for the client, and tell it so: megabytes that somebody takes a byte at
+/// a time would stay there for hours.
+fn reset(stream: &TcpStream) {
+    // Where it fails the connection is gone already.
+    let _ = setsockopt(stream, Linger, &linger { l_onoff: 1, l_linger: 0 });
 }
 
 /// What a failed accept means.
@@ -247,10 +341,17 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: yamabiko\r
 const TURN_BYTES: usize = 1 << 20;
 /// Rounds of receiving or answering before other connections have their turn.
 const TURNS: usize = 64;
+/// Connections accepted before those already open have their turn.
+const ACCEPTS: usize = 64;
 /// Descriptors may come free elsewhere in the system; asking more often would only burn time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// See [`Ground::long_idle`].
+/// A connection that was of use within this time makes no room for another, or a flood of new ones would put out those
+/// of clients that only think for a moment.
+const GRACE: Duration = Duration::from_secs(1);
+/// See [`Ground::admit`].
 const LONG_IDLE: Duration = Duration::from_secs(5);
+/// The books are written up this often.
+const BOOKS_TICK: Duration = Duration::from_secs(1);
 /// How often deadlines are looked at.
 const TICK_MIN: Duration = Duration::from_millis(10);
 const TICK_MAX: Duration = Duration::from_secs(1);

@@ -10,11 +10,18 @@
 //! that no other core writes: no lock, no read-modify-write. A reader sees every counter as it was a moment ago, and
 //! two counters not necessarily of the same moment.
 
+mod pace;
+
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use units::Timestamp;
 
+use self::pace::Pace;
 use crate::cache::{Finding, Outcome, Reason};
 
 /// What kind of answer a request got.
@@ -114,6 +121,9 @@ pub(crate) struct Counters {
     findings: [[Count; Reason::ALL.len()]; Outcome::ALL.len()],
     /// The thread's number, for its account in /proc; 0 before it runs.
     thread: AtomicI32,
+    /// Requests already told to `pace`.
+    paced: Count,
+    pace: Arc<Pace>,
 }
 
 /// A counter with one writer.
@@ -132,7 +142,7 @@ impl Count {
 }
 
 impl Counters {
-    fn new() -> Self {
+    fn new(pace: &Arc<Pace>) -> Self {
         Counters {
             answers: Default::default(),
             body_bytes: Default::default(),
@@ -145,7 +155,28 @@ impl Counters {
             refused: Default::default(),
             findings: Default::default(),
             thread: AtomicI32::new(0),
+            paced: Count::default(),
+            pace: Arc::clone(pace),
         }
+    }
+
+    /// Once a second, and before a wait that may last for ever: tells how many requests were answered since.
+    pub(crate) fn tick(&self, now: Timestamp) {
+        let answered = self.requests();
+        let fresh = answered - self.paced.value();
+        if fresh > 0 {
+            self.paced.add(fresh);
+            self.pace.add(now, fresh);
+        }
+    }
+
+    fn requests(&self) -> u64 {
+        self.answers.iter().flatten().map(Count::value).sum()
+    }
+
+    /// User and system time of the thread that counts here.
+    fn cpu(&self) -> (Duration, Duration) {
+        sys::accounting::thread_times(self.thread.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
     /// Notes which thread writes here; called by that thread, once.
@@ -231,8 +262,7 @@ pub struct Figures(Arc<Mutex<Shared>>);
 struct Shared {
     workers: Vec<Arc<Counters>>,
     relay: Option<Arc<Counters>>,
-    /// Sums of the last minutes, for the pace.
-    past: Vec<(Timestamp, u64)>,
+    pace: Arc<Pace>,
 }
 
 impl Figures {
@@ -243,15 +273,17 @@ impl Figures {
 
     /// Counters of one more worker.
     pub(crate) fn worker(&self) -> Arc<Counters> {
-        let counters = Arc::new(Counters::new());
-        self.shared().workers.push(Arc::clone(&counters));
+        let mut shared = self.shared();
+        let counters = Arc::new(Counters::new(&shared.pace));
+        shared.workers.push(Arc::clone(&counters));
         counters
     }
 
     /// Counters of the relay, of which only the thread matters.
     pub(crate) fn relay(&self) -> Arc<Counters> {
-        let counters = Arc::new(Counters::new());
-        self.shared().relay = Some(Arc::clone(&counters));
+        let mut shared = self.shared();
+        let counters = Arc::new(Counters::new(&shared.pace));
+        shared.relay = Some(Arc::clone(&counters));
         counters
     }
 
@@ -262,6 +294,24 @@ impl Figures {
             counters.add_to(&mut total);
         }
         total
+    }
+
+    /// Requests answered within the minute before `now`, in whole seconds, up to the last tick of each worker.
+    pub(crate) fn last_minute(&self, now: Timestamp) -> u64 {
+        self.shared().pace.last_minute(now)
+    }
+
+    /// Processor time, user and system: of the workers' threads together, and of the relay's where there is one.
+    pub(crate) fn cpu(&self) -> ((Duration, Duration), Option<(Duration, Duration)>) {
+        let shared = self.shared();
+        let sum = |sum: (Duration, Duration), one: (Duration, Duration)| (sum.0 + one.0, sum.1 + one.1);
+        let workers = shared.workers.iter().map(|counters| counters.cpu()).fold(Default::default(), sum);
+        (workers, shared.relay.as_ref().map(|counters| counters.cpu()))
+    }
+
+    /// Threads that serve.
+    pub(crate) fn workers(&self) -> usize {
+        self.shared().workers.len()
     }
 
     fn shared(&self) -> std::sync::MutexGuard<'_, Shared> {

@@ -44,6 +44,7 @@ pub(crate) struct Files {
     clocks: [VecDeque<u32>; 2],
     held_bytes: usize,
     open_files: usize,
+    boundaries: u64,
     /// Decoded path of the lookup under way.
     path: Vec<u8>,
 }
@@ -83,6 +84,7 @@ impl Files {
             clocks: [VecDeque::new(), VecDeque::new()],
             held_bytes: 0,
             open_files: 0,
+            boundaries: 0,
             path: Vec::with_capacity(256),
         }
     }
@@ -104,6 +106,13 @@ impl Files {
     /// Bytes of memory that the pages at hand take, and how many files they hold open.
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.held_bytes, self.open_files)
+    }
+
+    /// Text that separates parts of an answer: new each time, and nothing that a file could have been made to hold.
+    pub(crate) fn boundary(&mut self) -> String {
+        self.boundaries += 1;
+        let halves = [0u64, 1].map(|half| self.hasher.hash_one((half, self.boundaries)));
+        format!("{:016x}{:016x}", halves[0], halves[1])
     }
 
     fn position(&self, hash: u64, path: &[u8]) -> Option<u32> {

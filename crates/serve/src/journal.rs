@@ -121,8 +121,9 @@ impl Books {
         if self.journal.is_some() { Kept(head.into()) } else { Kept::default() }
     }
 
-    /// Once a second, and before a wait that may last for ever: hands noted records over.
-    pub(crate) fn tick(&mut self) {
+    /// Once a second, and before a wait that may last for ever: hands noted records over, and tells the pace.
+    pub(crate) fn tick(&mut self, now: Timestamp) {
+        self.counters.tick(now);
         if let Some(journal) = &mut self.journal {
             journal.hand_over();
         }

@@ -18,9 +18,12 @@ mod answer;
 mod cache;
 mod connection;
 mod date;
+mod dynamic;
 mod engine;
 mod figures;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod journal;
 mod link;
 mod listen;
@@ -36,13 +39,22 @@ mod target;
 mod tls;
 
 #[cfg(test)]
-mod tests;
+#[path = "tests/over_epoll.rs"]
+mod over_epoll;
+#[cfg(test)]
+#[allow(clippy::duplicate_mod, reason = "the same tests over another engine")]
+#[path = "tests/over_uring.rs"]
+mod over_uring;
 
 pub use cache::{CacheSpec, Outcome, Reason};
+pub use dynamic::{
+    Account, DynamicLimits, DynamicSpec, FastCgiScript, ProgramAccount, ProgramSpec, Route, RouteAccount, RouteError, Transport,
+    Upstream,
+};
 pub use engine::Engine;
 pub use figures::{Figures, Kind, Refusal, Total};
 pub use journal::{Log, LogError, LogFormat, LogSpec, LogSummary, LogTarget};
-pub use max::{BODY_BYTES_MAX, MaxSpec, serve_max};
+pub use max::{BODY_BYTES_MAX, Feature, MaxSpec, StepsSpec, serve_max, serve_steps};
 pub use spec::{FileRules, Limits, ServeError, ServeSpec};
 pub use status::StatusSpec;
 pub use tls::{Tls, TlsError};
@@ -58,8 +70,11 @@ use sys::clock::Clock;
 use crate::connection::Desk;
 use crate::engine::Ground;
 use crate::engine::callers::Callers;
+use crate::dynamic::Relay;
 use crate::files::Files;
+use crate::journal::Books;
 use crate::spec::system;
+use crate::status::Board;
 
 /// Serves until `stop` becomes readable (it is never read, so an eventfd, a signalfd or a pipe's end all do). Then it
 /// takes no more connections, closes those that are idle, finishes what it is busy with for at most
@@ -78,17 +93,50 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
     let callers = Callers::new(each_max.max(1));
     let listener = listen::bind(spec.listen, false)?;
     let bound = listener.local_addr().map_err(system("getsockname"))?;
-    let mut roots = Vec::with_capacity(threads);
-    for _ in 0..threads {
-        roots.push(spec::open_root(&spec.root)?);
-    }
     let clock = Clock::start();
+    // The program behind the relay is forked, so before any thread. Dropped last: workers may still ask.
+    let (relay, fronts) = match &spec.dynamic {
+        None => (None, Vec::new()),
+        Some(dynamic) => {
+            let counters = spec.figures.relay();
+            let (relay, fronts) = Relay::start(dynamic, &spec.root, threads, clock, move || counters.runs_here())?;
+            (Some(relay), fronts)
+        }
+    };
+    let writing = spec.log.as_ref().map(|log| log.start(clock)).transpose().map_err(system("clone"))?;
+    let cache = relay.as_ref().and_then(Relay::cache);
+    let board = Board {
+        spec: spec.status,
+        figures: spec.figures.clone(),
+        cache: cache.clone(),
+        log: spec.log.clone(),
+        accounts: relay.as_ref().map(Relay::accounts),
+    };
+    let mut fronts = fronts.into_iter();
+    let mut parts = Vec::with_capacity(threads);
+    for _ in 0..threads {
+        let counters = spec.figures.worker();
+        let journal = writing.as_ref().and_then(|writing| writing.journal());
+        parts.push((spec::open_root(&spec.root)?, fronts.next(), counters, journal, board.clone(), cache.clone()));
+    }
     on_listening(bound);
-    on_threads(roots, stop, |root, [stop, failed]| {
-        let desk = Desk::new(Files::new(root, spec.files.clone()), spec.limits.clone(), clock.now());
-        let tls = spec.tls.as_ref();
-        let ground =
-            Ground { listener: &listener, stop, failed, tls, limits: &spec.limits, callers: &callers, cap, clock };
+    on_threads(parts, stop, |(root, front, counters, journal, board, cache), [stop, failed]| {
+        counters.runs_here();
+        let files = Files::new(root, spec.files.clone());
+        let books = Books::new(counters, journal);
+        let mut desk = Desk::new(files, spec.limits.clone(), clock.now(), books, board);
+        (desk.front, desk.cache) = (front, cache);
+        let ground = Ground {
+            listener: &listener,
+            local: bound,
+            stop,
+            failed,
+            tls: spec.tls.as_ref(),
+            limits: &spec.limits,
+            callers: &callers,
+            cap,
+            clock,
+        };
         engine::run(spec.engine, ground, desk)
     })
 }

@@ -13,6 +13,8 @@ use std::os::unix::fs::FileExt as _;
 use units::Timestamp;
 
 use crate::connection::{Connection, Desk, Outbound, Step};
+use crate::dynamic::Event;
+use crate::figures::Refusal;
 use crate::tls::{Secure, Tls};
 
 /// One connection, whatever it is spoken through.
@@ -33,8 +35,14 @@ struct Session {
 }
 
 impl Link {
-    /// For a connection that was just accepted; `None` if TLS cannot begin.
-    pub(crate) fn new(peer: SocketAddr, tls: Option<&Tls>, desk: &Desk) -> Option<Self> {
+    /// For a connection that was just accepted, as [`Connection::new`]; `None` if TLS cannot begin.
+    pub(crate) fn new(
+        ticket: u64,
+        peer: SocketAddr,
+        local: SocketAddr,
+        tls: Option<&Tls>,
+        desk: &Desk,
+    ) -> Option<Self> {
         let session = match tls {
             None => None,
             Some(tls) => {
@@ -42,11 +50,12 @@ impl Link {
                 Some(Box::new(Session { secure, unsent: Vec::new(), over: false }))
             }
         };
-        Some(Link { connection: Connection::new(peer, desk), session })
+        Some(Link { connection: Connection::new(ticket, peer, local, session.is_some(), desk), session })
     }
 
     /// As [`Connection::take`].
     pub(crate) fn take(&mut self, desk: &mut Desk, bytes: &[u8]) {
+        desk.books.counters().received(bytes.len() as u64);
         let Some(session) = &mut self.session else { return self.connection.take(desk, bytes) };
         let mut plain = std::mem::take(&mut desk.plain);
         let outcome = session.secure.received(bytes, &mut plain, &mut desk.sealed);
@@ -56,6 +65,7 @@ impl Link {
         if outcome.is_err() {
             // What failed is said already, in whatever the client understands; answers have no key to go by.
             session.over = true;
+            desk.books.counters().connection_refused(Refusal::Tls);
             self.connection.abandon(desk);
         } else if session.secure.peer_closed() {
             self.connection.ended();
@@ -65,6 +75,21 @@ impl Link {
     /// As [`Connection::ended`].
     pub(crate) fn ended(&mut self) {
         self.connection.ended();
+    }
+
+    /// As [`Connection::heard`].
+    pub(crate) fn heard(&mut self, desk: &mut Desk, event: Event) {
+        self.connection.heard(desk, event);
+    }
+
+    /// As [`Connection::leave`].
+    pub(crate) fn leave(&mut self, desk: &mut Desk) {
+        self.connection.leave(desk);
+    }
+
+    /// As [`Connection::is_aborted`].
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.connection.is_aborted()
     }
 
     /// As [`Connection::broken`].
@@ -101,6 +126,7 @@ impl Link {
 
     /// As [`Connection::sent`].
     pub(crate) fn sent(&mut self, desk: &mut Desk, count: usize) {
+        desk.books.counters().sent(count as u64);
         match &mut self.session {
             None => self.connection.sent(desk, count),
             Some(session) => {
@@ -165,6 +191,16 @@ impl Link {
         self.connection.spare_since()
     }
 
+    /// As [`Connection::is_full`].
+    pub(crate) fn is_full(&self) -> bool {
+        self.connection.is_full()
+    }
+
+    /// As [`Connection::stays_open`].
+    pub(crate) fn stays_open(&self) -> bool {
+        self.connection.stays_open()
+    }
+
     /// As [`Connection::peer`].
     pub(crate) fn peer(&self) -> SocketAddr {
         self.connection.peer()
@@ -213,15 +249,16 @@ impl Session {
                 secure.encrypt(chunk, sealed).map_err(|_| Unsealed)?;
                 Ok(chunk.len())
             }
-            Outbound::File { front, file, range } => {
+            Outbound::File { front, file, page, range } => {
                 chunk.clear();
                 chunk.extend_from_slice(&front[..front.len().min(SEALED_MAX)]);
                 let from = chunk.len();
                 let wanted = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(SEALED_MAX - from);
                 chunk.resize(from + wanted, 0);
                 let got = file.read_at(&mut chunk[from..], range.start).map_err(|_| Unsealed)?;
-                if got == 0 && wanted > 0 {
-                    // The file was cut short after its length was announced: only breaking off tells the client.
+                let is_last = got as u64 == range.end - range.start;
+                if (got == 0 && wanted > 0) || (is_last && !page.is_intact()) {
+                    // The file was cut short or changed after its head was sent: only breaking off tells the client.
                     return Err(Unsealed);
                 }
                 chunk.truncate(from + got);

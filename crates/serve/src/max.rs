@@ -10,7 +10,10 @@
 
 mod poll;
 mod reader;
+mod steps;
 mod uring;
+
+pub use steps::{Feature, StepsSpec, serve_steps};
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::BorrowedFd;
@@ -53,11 +56,7 @@ pub fn serve_max(
 ) -> Result<(), ServeError> {
     let threads = spec.threads.max(1);
     crate::raise_descriptors()?;
-    let engine = match spec.engine {
-        Engine::Auto if uring::available() => Engine::Uring,
-        Engine::Auto => Engine::Epoll,
-        asked => asked,
-    };
+    let engine = spec.engine.chosen();
     let mut listeners = vec![crate::listen::bind(spec.listen, threads > 1 || spec.shared)?];
     let bound = listeners[0].local_addr().map_err(system("getsockname"))?;
     for _ in 1..threads {

@@ -13,7 +13,7 @@ mod fields;
 mod target;
 
 pub(crate) use chunks::{Chunks, Step};
-pub(crate) use fields::{Fields, Lines};
+pub(crate) use fields::{Fields, Lines, members};
 
 use std::mem::MaybeUninit;
 

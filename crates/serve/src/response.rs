@@ -82,8 +82,17 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
+    /// After an answer that keeps the connection or not, to a client of HTTP/1.1 (or, `old`, 1.0).
+    pub(crate) fn of(keep: bool, old: bool) -> Self {
+        match (keep, old) {
+            (true, false) => Fate::Kept,
+            (true, true) => Fate::KeptOld,
+            (false, _) => Fate::Closed,
+        }
+    }
+
     /// The field that says so.
-    fn field(self) -> &'static [u8] {
+    pub(crate) fn field(self) -> &'static [u8] {
         match self {
             Fate::Kept => b"",
             Fate::KeptOld => b"Connection: keep-alive\r\n",
@@ -195,31 +204,60 @@ pub(crate) fn write_head(out: &mut Vec<u8>, prepared: &[u8], date: &[u8], fate: 
 
 /// Appends a whole response of one line of text, without that line if `head_only`.
 pub(crate) fn write_refusal(out: &mut Vec<u8>, status: Status, date: &[u8], fate: Fate, head_only: bool) {
+    write_refusal_with(out, status, b"", date, fate, head_only);
+}
+
+/// [`write_refusal`] with more fields: whole lines. Returns the bytes of content.
+pub(crate) fn write_refusal_with(
+    out: &mut Vec<u8>,
+    status: Status,
+    more: &[u8],
+    date: &[u8],
+    fate: Fate,
+    head_only: bool,
+) -> u64 {
     let line = status.line();
     let length = line.len() + 1;
     field(out, format_args!("HTTP/1.1 {line}\r\n"));
     out.extend_from_slice(SERVER);
     field(out, format_args!("Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n"));
-    if status == Status::MethodNotAllowed {
-        out.extend_from_slice(b"Allow: GET, HEAD\r\n");
+    write_head(out, more, date, fate);
+    if head_only {
+        return 0;
     }
-    write_head(out, b"", date, fate);
-    if !head_only {
-        field(out, format_args!("{line}\n"));
-    }
+    field(out, format_args!("{line}\n"));
+    length as u64
 }
 
 /// Appends a redirect to `path` with a slash added: without it, relative links of a directory's page would miss.
-pub(crate) fn write_moved(out: &mut Vec<u8>, path: &[u8], date: &[u8], fate: Fate) {
+pub(crate) fn write_moved(out: &mut Vec<u8>, path: &[u8], query: Option<&[u8]>, date: &[u8], fate: Fate) {
     out.extend_from_slice(b"HTTP/1.1 301 Moved Permanently\r\n");
     out.extend_from_slice(SERVER);
     out.extend_from_slice(b"Content-Length: 0\r\nLocation: /");
     // Exactly one leading slash: `//host` would send the client to another host. The parser let no control character
     // through, so the path cannot end this line.
     let first = path.iter().position(|&byte| byte != b'/').unwrap_or(path.len());
-    out.extend_from_slice(&path[first..]);
-    out.extend_from_slice(b"/\r\n");
+    encoded(out, &path[first..]);
+    out.push(b'/');
+    if let Some(query) = query {
+        out.push(b'?');
+        encoded(out, query);
+    }
+    out.extend_from_slice(b"\r\n");
     write_head(out, b"", date, fate);
+}
+
+/// Appends a part of a URI, and what no URI may hold in percent signs: a browser takes `\` for `/`, so that `/\host`
+/// would lead to another host too.
+fn encoded(out: &mut Vec<u8>, part: &[u8]) {
+    for &byte in part {
+        match byte {
+            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 0..=b' ' | 0x7f.. => {
+                field(out, format_args!("%{byte:02X}"));
+            }
+            _ => out.push(byte),
+        }
+    }
 }
 
 /// Appends `name` (with colon and space), `value` and a line end.
@@ -237,5 +275,7 @@ pub(crate) fn field(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 
 /// Who answers: without a version, which would only help those who look for a known fault.
 pub(crate) const SERVER: &[u8] = b"Server: yamabiko\r\n";
+/// What may be asked of a file.
+pub(crate) const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 /// Of every answer whose file has a compressed twin (RFC 9110, section 12.5.5).
 pub(crate) const VARY: &[u8] = b"Vary: Accept-Encoding\r\n";

@@ -8,6 +8,7 @@ use std::time::Duration;
 use nix::libc::{ENOSYS, EPERM};
 use sys::file::Root;
 
+use crate::dynamic::DynamicSpec;
 use crate::engine::Engine;
 use crate::figures::Figures;
 use crate::journal::Log;
@@ -15,7 +16,7 @@ use crate::status::StatusSpec;
 use crate::tls::Tls;
 
 /// A server to start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServeSpec {
     /// The directory whose files are served; nothing outside is reachable.
     pub root: PathBuf,
@@ -37,12 +38,14 @@ pub struct ServeSpec {
     pub figures: Figures,
     /// Who may read `/-/status`.
     pub status: StatusSpec,
+    /// What other programs answer.
+    pub dynamic: Option<DynamicSpec>,
 }
 
 impl ServeSpec {
     /// Serves `root` at `listen` with one thread and the default limits.
     pub fn new(root: impl Into<PathBuf>, listen: SocketAddr) -> Self {
-        ServeSpec { root: root.into(), listen, files: FileRules::default(), threads: 1, engine: Engine::default(), limits: Limits::default(), tls: None, log: None, figures: Figures::new(), status: StatusSpec::default() }
+        ServeSpec { root: root.into(), listen, files: FileRules::default(), threads: 1, engine: Engine::default(), limits: Limits::default(), tls: None, log: None, figures: Figures::new(), status: StatusSpec::default(), dynamic: None }
     }
 }
 
@@ -144,6 +147,12 @@ pub enum ServeError {
         limit: usize,
         /// As asked for.
         threads: usize,
+    },
+    /// The program that answers dynamic requests cannot be started as asked.
+    #[error("the dynamic program: {source}")]
+    Program {
+        /// Why.
+        source: sys::Error,
     },
     /// A system call failed that should not.
     #[error("{call}: {source}")]

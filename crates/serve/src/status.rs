@@ -1,9 +1,38 @@
 //! `/-/status`: what the server counts of itself, as JSON and for Prometheus.
+//!
+//! ```text
+//!   Figures, Cache, Accounts, Log ──gather──▶ Report ──┬─ json.rs: one document, keys of docs/concepts/serve-figures.md
+//!                                                      └─ prometheus.rs: text format 0.0.4
+//! ```
+//!
+//! The worker that is asked gathers: a few files of /proc and some atomics, far below a millisecond.
+
+mod json;
+mod prometheus;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use units::Timestamp;
+
+use crate::answer::Reply;
+use crate::cache::{Cache, Usage};
+use crate::dynamic::{Account, Accounts};
+use crate::figures::{Figures, Total};
+use crate::journal::{Log, LogSummary};
+use crate::phrase::status_line;
+use crate::request::{Method, Request};
+use crate::response::{Fate, Status, field, write_head, write_refusal_with};
 
 /// Who may read the server's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatusSpec {
-    /// Clients whose address is of the loopback; others get 404.
+    /// Clients whose address is of the loopback and who do not say that they ask for another (X-Forwarded-For,
+    /// Forwarded); others get what the files have under that path.
     #[default]
     Local,
     /// Every client.
@@ -11,3 +40,132 @@ pub enum StatusSpec {
     /// Nobody: the path is the files'.
     Off,
 }
+
+/// Everything a status is made of. One for each worker; cloning is cheap.
+#[derive(Clone, Debug)]
+pub(crate) struct Board {
+    pub(crate) spec: StatusSpec,
+    pub(crate) figures: Figures,
+    pub(crate) cache: Option<Arc<Cache>>,
+    pub(crate) log: Option<Log>,
+    pub(crate) accounts: Option<Accounts>,
+}
+
+/// The figures of one moment.
+#[derive(Clone, Debug, Default)]
+struct Report {
+    /// Since the server's clock began.
+    uptime: Duration,
+    total: Total,
+    last_minute: u64,
+    workers: usize,
+    workers_cpu: (Duration, Duration),
+    relay_cpu: Option<(Duration, Duration)>,
+    /// All threads, and resident memory.
+    process: Option<(Duration, Duration, u64)>,
+    cache: Option<Usage>,
+    log: Option<LogSummary>,
+    dynamic: Option<Account>,
+}
+
+impl Board {
+    /// Answers a request for `/-/status` of a client who may read it; `None` when it is not that, and nothing is
+    /// appended. `date` is the Date field with its line end.
+    pub(crate) fn answer(
+        &self,
+        request: &Request<'_>,
+        peer: IpAddr,
+        now: Timestamp,
+        date: &[u8],
+        fate: Fate,
+        out: &mut Vec<u8>,
+    ) -> Option<Reply> {
+        if request.path != PATH || !self.may_read(request, peer) {
+            return None;
+        }
+        let head_only = request.method == Method::Head;
+        if !head_only && request.method != Method::Get {
+            let refused = Status::MethodNotAllowed;
+            let content_bytes = write_refusal_with(out, refused, b"Allow: GET, HEAD\r\n", date, fate, false);
+            return Some(Reply { status: refused.code(), content_bytes, body: None });
+        }
+        let report = self.gather(now);
+        let (media_type, text) = if wants_prometheus(request) {
+            ("text/plain; version=0.0.4; charset=utf-8", prometheus::text(&report))
+        } else {
+            ("application/json", json::text(&report))
+        };
+        status_line(out, 200);
+        field(out, format_args!("Server: yamabiko\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\n", text.len()));
+        write_head(out, b"Cache-Control: no-store\r\n", date, fate);
+        if !head_only {
+            out.extend_from_slice(text.as_bytes());
+        }
+        Some(Reply { status: 200, content_bytes: if head_only { 0 } else { text.len() as u64 }, body: None })
+    }
+
+    fn may_read(&self, request: &Request<'_>, peer: IpAddr) -> bool {
+        // A proxy on this host asks for clients anywhere, and says so.
+        let on_behalf = |name: &[u8]| name.eq_ignore_ascii_case(b"x-forwarded-for") || name.eq_ignore_ascii_case(b"forwarded");
+        match self.spec {
+            StatusSpec::Off => false,
+            StatusSpec::All => true,
+            StatusSpec::Local => {
+                peer.to_canonical().is_loopback() && !request.fields.lines().any(|(name, _)| on_behalf(name))
+            }
+        }
+    }
+
+    fn gather(&self, now: Timestamp) -> Report {
+        let (workers_cpu, relay_cpu) = self.figures.cpu();
+        Report {
+            uptime: now.since(Timestamp::ZERO),
+            total: self.figures.total(),
+            last_minute: self.figures.last_minute(now),
+            workers: self.figures.workers(),
+            workers_cpu,
+            relay_cpu,
+            process: sys::accounting::own_usage(),
+            cache: self.cache.as_ref().map(|cache| cache.usage()),
+            log: self.log.as_ref().map(Log::summary),
+            dynamic: self.accounts.as_ref().map(Accounts::read),
+        }
+    }
+}
+
+impl Report {
+    /// Requests a second over the last minute, or since the start where that is less.
+    fn rate_last_minute_per_s(&self) -> f64 {
+        self.last_minute as f64 / self.uptime.as_secs_f64().clamp(1.0, 60.0)
+    }
+
+    /// Requests a second since the start.
+    fn rate_per_s(&self) -> f64 {
+        self.total.requests() as f64 / self.uptime.as_secs_f64().max(1.0)
+    }
+}
+
+/// `?format=`, or else what Accept names first of the two.
+fn wants_prometheus(request: &Request<'_>) -> bool {
+    for pair in request.query.unwrap_or_default().split(|&byte| byte == b'&') {
+        match pair {
+            b"format=prometheus" => return true,
+            b"format=json" => return false,
+            _ => {}
+        }
+    }
+    // Prometheus asks for its own types by name; browsers and curl name neither.
+    request.fields.values(b"accept").any(|accept| {
+        let named = |name: &[u8]| accept.windows(name.len()).position(|part| part.eq_ignore_ascii_case(name));
+        let text = named(b"application/openmetrics-text").or(named(b"text/plain"));
+        match (text, named(b"application/json")) {
+            (Some(text), Some(json)) => text < json,
+            (text, _) => text.is_some(),
+        }
+    })
+}
+
+/// Where the figures are.
+const PATH: &[u8] = b"/-/status";
+/// For the pace: what a service of the nineties counted in.
+const DAY_S: f64 = 86_400.0;

@@ -183,7 +183,8 @@ mod tests {
             prop_assert!(once.starts_with(b"/") && !once.windows(2).any(|pair| pair == b"//"));
             let segments: Vec<_> = once.split(|&byte| byte == b'/').collect();
             prop_assert!(!segments.iter().any(|&segment| segment == b"." || segment == b".."));
-            prop_assert_eq!(plain(&once.clone(), &mut Vec::new()).unwrap(), once);
+            let mut room = Vec::new();
+            prop_assert_eq!(plain(&once, &mut room).unwrap(), &once[..]);
         }
     }
 }

@@ -1,11 +1,21 @@
-//! The server over loopback, spoken to with raw bytes.
+//! The server over loopback, spoken to with raw bytes. All of it is run over each engine: by `tests/over_epoll.rs` and
+//! `tests/over_uring.rs`, which is why the files below are named by path.
 //!
 //! Nothing here waits for a time to pass: a test ends when the bytes it expects have come. The patience of a read is
 //! long, so that it ends only tests that would otherwise hang.
 
+#[path = "tests/answers.rs"]
 mod answers;
+#[path = "tests/changes.rs"]
+mod changes;
+#[path = "tests/endings.rs"]
 mod endings;
+#[path = "tests/limits.rs"]
 mod limits;
+#[path = "tests/rfc.rs"]
+mod rfc;
+#[path = "tests/table.rs"]
+mod table;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -18,6 +28,7 @@ use std::time::Duration;
 
 use nix::sys::eventfd::EventFd;
 
+use super::ENGINE;
 use crate::{Limits, ServeError, ServeSpec, serve};
 
 /// A server on a thread of its own, with a directory of its own; stopped when dropped.
@@ -37,7 +48,7 @@ impl Running {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("hello.txt"), "hello\n").unwrap();
         let listen = "127.0.0.1:0".parse().unwrap();
-        let spec = ServeSpec { threads, limits, ..ServeSpec::new(directory.path(), listen) };
+        let spec = ServeSpec { threads, limits, engine: ENGINE, ..ServeSpec::new(directory.path(), listen) };
         let stop = std::sync::Arc::new(EventFd::new().unwrap());
         let (tell, told) = mpsc::channel();
         let stopped = std::sync::Arc::clone(&stop);

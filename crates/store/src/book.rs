@@ -70,6 +70,14 @@ impl Book {
         self.ids()?.iter().map(|id| RunEntry::look(&self.root.join(id))).collect()
     }
 
+    /// The folder of every run, oldest first, without a look into them.
+    ///
+    /// # Errors
+    /// The folder of all runs cannot be read.
+    pub fn dirs(&self) -> Result<Vec<PathBuf>> {
+        Ok(self.ids()?.iter().map(|id| self.root.join(id)).collect())
+    }
+
     /// The folder of one run: by `last`, by its id, by the beginning of its id, or by its path.
     ///
     /// # Errors
@@ -162,7 +170,7 @@ fn has_id_shape(id: &str) -> bool {
 }
 
 fn is_run_folder(path: &Path) -> bool {
-    [PLAN, SUMMARY, "requests", "requests.parquet"].iter().any(|name| path.join(name).exists())
+    [PLAN, SUMMARY, "requests", "requests.parquet", "taps", "taps.parquet"].iter().any(|name| path.join(name).exists())
 }
 
 /// Length of `yyyymmdd-hhmmss`.

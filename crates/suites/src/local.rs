@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use ledger::document::Host;
 use sys::accounting::{CpuTimes, ProcessStat, cpu_times, tree_usage};
 use sys::namespace::NetNamespace;
 use sys::place::{Net, Place, PlaceSpec, Stdio, Stdio3};
@@ -78,6 +79,13 @@ impl Division {
             let _ = self.all.pin_this_thread();
         }
         made
+    }
+
+    /// Puts it into what is said of the machine.
+    pub fn describe(&self, host: &mut Host) {
+        let cores = |cores: &Option<Cores>| cores.as_ref().map(Cores::to_string);
+        host.cores = self.all.list().len() as u32;
+        (host.server_cores, host.client_cores) = (cores(&self.server), cores(&self.load));
     }
 
     /// In words.

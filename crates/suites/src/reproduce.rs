@@ -3,6 +3,7 @@
 //! Each makes its runs by the lab, one after the other, and keeps them in the book; a document on all of them says what
 //! the paper published and what came out here ([`ledger::Reproduction`]).
 
+pub mod directory;
 pub mod dserver;
 pub mod koshien;
 mod sheet;
@@ -56,6 +57,7 @@ pub struct Summary {
 /// The main figures of any of them. One that an earlier version made has no name, and is `koshien`.
 pub fn summary(reproduction: &Reproduction) -> Summary {
     match reproduction.name.as_str() {
+        directory::NAME => directory::summary(reproduction),
         dserver::NAME => dserver::summary(reproduction),
         _ => koshien::summary(reproduction),
     }

@@ -12,7 +12,7 @@ mod tcp;
 
 pub use cpu::{CpuTimes, cpu_times};
 pub use host::HostFacts;
-pub use process::{ProcessStat, ProcessUsage, descendants, tree_usage};
+pub use process::{ProcessStat, ProcessUsage, descendants, own_usage, thread_times, tree_usage};
 pub use steering::set_rps;
 pub use tcp::TcpCounters;
 

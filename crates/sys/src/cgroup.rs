@@ -347,7 +347,8 @@ mod tests {
         let us = Duration::from_micros;
         assert_eq!(fs::read_to_string(directory.join("cpu.idle")).unwrap(), "1");
         let periods = Some(Periods { all: 4, throttled: 1 });
-        let wanted = CgroupUsage { user: us(3), system: us(2), throttled: Some(us(7)), periods, memory_max: Some(4096) };
+        let wanted =
+            CgroupUsage { user: us(3), system: us(2), throttled: Some(us(7)), periods, memory_max: Some(4096) };
         assert_eq!(group.usage().unwrap(), wanted);
     }
 }

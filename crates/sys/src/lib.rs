@@ -19,6 +19,8 @@ pub mod netlink;
 pub mod nft;
 pub mod place;
 pub mod probe;
+pub mod process;
+pub mod relay;
 pub mod sched;
 pub mod signal;
 pub mod socket;

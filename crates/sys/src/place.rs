@@ -28,12 +28,14 @@ use crate::error::{Error, Result};
 use crate::namespace::{NetNamespace, require_single_thread};
 use crate::netlink::{Netlink, sysctl};
 
+pub use leashed::Leashed;
 pub use spec::{Net, PlaceSpec, Stdio, Stdio3};
 
 use message::{Order, Report};
 
 mod command;
 pub(crate) mod init;
+mod leashed;
 mod message;
 mod mounts;
 mod program;

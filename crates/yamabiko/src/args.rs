@@ -2,15 +2,20 @@
 
 pub mod ab;
 mod arrivals;
+mod cache;
 mod doctor;
+mod dynamic;
 mod learn;
 mod load;
+mod log;
 pub mod path;
 pub mod plan;
 mod profile;
 mod reproduce;
 mod serve;
 mod server;
+mod tap;
+mod steps;
 mod watch;
 mod workload;
 
@@ -31,9 +36,11 @@ pub use self::learn::{By, Learn};
 pub use self::load::{Http, LoadOptions, MethodName, TlsOptions};
 pub use self::path::PathOptions;
 pub use self::profile::{Check, Profile, Show};
-pub use self::reproduce::{Dserver, Koshien, Reproduce, Reproduced, Setting};
+pub use self::reproduce::{Directory, Dserver, Koshien, Part, Reproduce, Reproduced, Setting};
 pub use self::serve::{Engine, Serve};
 pub use self::server::ServerOptions;
+pub use self::steps::Step;
+pub use self::tap::{Slice, Tap, TapWhat};
 pub use self::watch::{At, Watch};
 pub use self::workload::WorkloadOptions;
 
@@ -66,6 +73,8 @@ pub enum Verb {
     Serve(Box<Serve>),
     /// Figures and logs from packets: of a device, or out of a capture file
     Watch(Box<Watch>),
+    /// What a program's own sockets saw: its connections and exchanges
+    Tap(Box<Tap>),
     /// A published experiment made again, paper beside here
     #[command(subcommand)]
     Reproduce(Reproduce),

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Verb::Doctor(doctor) => verb::doctor::run(&doctor),
         Verb::Runs(runs) => verb::runs::run(&runs),
         Verb::Watch(watch) => verb::watch::run(&watch),
+        Verb::Tap(tap) => verb::tap::run(&tap),
         Verb::Report(report) => verb::report::run(&report),
         Verb::Reproduce(reproduce) => verb::reproduce::run(&reproduce),
     };

@@ -7,21 +7,31 @@ use report::Style;
 
 /// The style for results on stdout: colour on a terminal unless NO_COLOR is set.
 pub fn style() -> Style {
-    let is_terminal = std::io::stdout().is_terminal();
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let width =
         std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).or_else(sys::limits::terminal_width);
     Style {
-        color: is_terminal && !no_color && std::env::var("TERM").as_deref() != Ok("dumb"),
+        color: colors_on(std::io::stdout().is_terminal()),
         width: u16::try_from(width.unwrap_or(100)).unwrap_or(u16::MAX),
         unicode: locale_is_utf8(),
     }
+}
+
+/// The style for results on stderr, where stdout is a program's own.
+pub fn error_style() -> Style {
+    let is_terminal = std::io::stderr().is_terminal();
+    Style { color: colors_on(is_terminal), ..style() }
 }
 
 /// Writes a line to stderr. Where nobody reads it any more (`2>&1 | head`), or the disk behind it is full, the run goes
 /// on: `eprintln!` would panic.
 pub fn say(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Whether to use colours on it.
+fn colors_on(is_terminal: bool) -> bool {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    is_terminal && !no_color && std::env::var("TERM").as_deref() != Ok("dumb")
 }
 
 fn locale_is_utf8() -> bool {

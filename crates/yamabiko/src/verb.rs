@@ -11,4 +11,5 @@ pub mod reproduce;
 pub mod run;
 pub mod runs;
 pub mod serve;
+pub mod tap;
 pub mod watch;

@@ -11,11 +11,12 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use attackers::churn::{self, churn};
 use attackers::{Tally, Target};
 use support::lab::{Room, wait_until};
-use support::serving::{Faithful, Serving};
+use support::serving::{Client, Faithful, Serving};
 use support::tls::Authority;
 
 /// Attacks under way.
@@ -91,7 +92,7 @@ fn slow_clients_are_sent_away() {
     let patience =
         ["--head-time", "600ms", "--idle-time", "600ms", "--stall-time", "600ms", "--body-time", "600ms"];
     let serving = Serving::start(&room, &patience);
-    let good = Faithful::start(&room, 4, || serving.connect());
+    let good = Faithful::start(&room, 4, serving.connector());
     let names = ["slow-heads", "slow-bodies", "slow-readers", "no-readers", "idle", "idle-kept"];
     let tallies = endure(&serving, &names, &target(&serving, 400), Duration::from_millis(2500), good);
     for (name, tally) in &tallies {
@@ -107,7 +108,7 @@ fn slow_clients_are_sent_away() {
 fn floods_leave_room_for_others() {
     let room = room();
     let serving = Serving::start(&room, &[]);
-    let good = Faithful::start(&room, 4, || serving.connect());
+    let good = Faithful::start(&room, 4, serving.connector());
     let names =
         ["long-heads", "many-fields", "connections", "resets", "pipelining", "deaf-pipelining", "garbage"];
     let tallies = endure(&serving, &names, &target(&serving, 64), Duration::from_millis(2500), good);
@@ -132,7 +133,7 @@ fn floods_leave_room_for_others() {
 fn those_idle_longest_make_room() {
     let room = room();
     let serving = Serving::start(&room, &["--connections", "500"]);
-    let good = Faithful::start(&room, 4, || serving.connect());
+    let good = Faithful::start(&room, 4, serving.connector());
     let tallies =
         endure(&serving, &["idle", "idle-kept"], &target(&serving, 750), Duration::from_millis(1500), good);
     for (name, tally) in &tallies {
@@ -145,7 +146,7 @@ fn those_idle_longest_make_room() {
 fn an_address_has_its_share() {
     let room = room();
     let serving = Serving::start(&room, &["--connections-per-address", "20"]);
-    let good = Faithful::start(&room, 4, || serving.connect());
+    let good = Faithful::start(&room, 4, serving.connector());
     let target = Target { sources: 2, ..target(&serving, 100) };
     let tallies = endure(&serving, &["idle-kept"], &target, Duration::from_millis(1000), good);
     let tally = &tallies[0].1;
@@ -164,8 +165,78 @@ fn descriptors_run_out() {
     let mut command = std::process::Command::new("sh");
     command.args(["-c", &limited]);
     let serving = Serving::start_command(&room, command);
-    let good = Faithful::start(&room, 4, || serving.connect());
+    let good = Faithful::start(&room, 4, serving.connector());
     endure(&serving, &["idle", "resets"], &target(&serving, 700), Duration::from_millis(1500), good);
+}
+
+/// Files come and go under the server's hands: every answer is one version of a file, whole, or is cut off.
+#[test]
+fn the_directory_changes() {
+    let room = room();
+    let secret = room.path().join("secret.txt");
+    churn::prepare(&room.www(), &secret).unwrap();
+    let serving = Serving::start(&room, &["--threads", "2"]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let changing = {
+        let (stop, www, secret) = (Arc::clone(&stop), room.www(), secret.clone());
+        thread::spawn(move || churn(&www, &secret, &stop).unwrap())
+    };
+    let readers: Vec<_> = (0..3)
+        .map(|_| {
+            let (stop, address) = (Arc::clone(&stop), serving.address);
+            thread::spawn(move || read_while_it_changes(&stop, address))
+        })
+        .collect();
+    let good = Faithful::start(&room, 2, serving.connector());
+    thread::sleep(Duration::from_millis(2500));
+    stop.store(true, Ordering::Relaxed);
+    let last = changing.join().unwrap();
+    let seen: u64 = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
+    println!("{last} versions, {seen} answers");
+    assert!(last > 20 && seen > 20 && good.stop() > 0);
+    // What it is now is served a second from now at the latest, whatever was held.
+    for (name, lines) in [(churn::REPLACED, churn::LINES), (churn::BIG, churn::LINES_BIG)] {
+        let now = std::fs::read(room.www().join(name)).unwrap();
+        assert_eq!(now.len(), churn::page(last, lines).len());
+        wait_until(&format!("{name} is served as it is"), || {
+            serving.connect().get(&format!("/{name}"), "").is_ok_and(|response| response.body == now)
+        });
+    }
+    assert!(serving.peak_kib() < 64 << 10, "{} KiB", serving.peak_kib());
+}
+
+/// Answers that were judged.
+fn read_while_it_changes(stop: &AtomicBool, address: std::net::SocketAddr) -> u64 {
+    let mut answers = 0;
+    let mut tags: std::collections::HashMap<(String, &str), u64> = std::collections::HashMap::new();
+    while !stop.load(Ordering::Relaxed) {
+        let mut client = Client::connect(address);
+        for name in [churn::REPLACED, churn::LINK, churn::REWRITTEN, churn::BIG] {
+            // A file that is cut short while it is on its way can only be broken off.
+            let Ok(response) = client.get(&format!("/{name}"), "") else { break };
+            match response.status() {
+                200 => {}
+                // It is away for a moment, or leads outside.
+                404 => continue,
+                other => panic!("{name}: {other}: {}", response.head),
+            }
+            let body = &response.body;
+            assert_ne!(body, churn::SECRET, "{name} leads outside");
+            let cut_short = name == churn::BIG && body.len() == 1000 && body.starts_with(b"version ");
+            let version = if cut_short { Some(0) } else { churn::version(body) };
+            let Some(version) = version else { panic!("{name}: {} bytes of several versions", body.len()) };
+            if name == churn::LINK {
+                assert_eq!(version, 1);
+            }
+            // A strong validator names one content.
+            if let Some(tag) = response.field("etag").filter(|tag| !tag.starts_with("W/")) {
+                let first = *tags.entry((tag.to_owned(), name)).or_insert(version);
+                assert_eq!(first, version, "{name}: {tag} is the tag of two versions");
+            }
+            answers += 1;
+        }
+    }
+    answers
 }
 
 /// Handshakes that lead nowhere, and what is none.
@@ -177,7 +248,7 @@ fn tls_is_attacked() {
     let files = [support::lab::str_of(&certificate.cert), support::lab::str_of(&certificate.key)];
     let serving = Serving::start(&room, &["--tls", files[0], files[1], "--head-time", "600ms"]);
     let trusted = authority.file();
-    let good = Faithful::start(&room, 4, || serving.connect_tls(&trusted, "server"));
+    let good = Faithful::start(&room, 4, serving.tls_connector(&trusted, "server"));
     let attacks = Attacks::start(&["tls-hellos", "tls-slow", "tls-garbage"], &target(&serving, 200));
     thread::sleep(Duration::from_millis(2500));
     let tallies = attacks.stop();
@@ -194,13 +265,4 @@ fn tls_is_attacked() {
     let told = serving.connect().get("/10k.bin", "").unwrap();
     assert_eq!(told.status(), 400);
     assert!(String::from_utf8_lossy(&told.body).contains("https://"));
-}
-
-/// Used below to keep an eye on how long something may take at all.
-fn within(patience: Duration, what: &str, mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(began.elapsed() < patience, "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }

@@ -7,12 +7,13 @@
 mod support;
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use support::lab::{Room, str_of};
 use support::servers::own;
+use support::serving::Serving;
 
 /// Objects of the page besides the page itself: three kinds, each its own file.
 const OBJECTS: usize = 30;
@@ -188,3 +189,69 @@ const CONNECTIONS: usize = 6;
 
 /// What a busy machine may add to what the browser sees of one event.
 const BUSY_MS: f64 = 250.0;
+
+/// One pixel.
+const PIXEL: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\
+      \x00\x00\x1f\x15\xc4\x89\x00\x00\x00\x0dIDATx\xdacd`\xf8_\x0f\x00\x02\x87\x01\x80\xebG\xba\
+      \x92\x00\x00\x00\x00IEND\xaeB`\x82";
+
+#[test]
+fn the_own_server_answers_a_browser_as_browsers_expect() {
+    let room = Room::new();
+    let www = room.www();
+    // A picture whose name does not say what it is, a script with a compressed twin, and what a script may ask for.
+    fs::write(www.join("picture"), PIXEL).unwrap();
+    fs::write(www.join("drawing.svg"), "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"7\" height=\"7\"/>").unwrap();
+    fs::write(www.join("a.js"), format!("window.ran = true; //{}", "echo ".repeat(5000))).unwrap();
+    let packed = Command::new("gzip").arg("--keep").arg(www.join("a.js")).status().unwrap();
+    assert!(packed.success());
+    fs::write(www.join("digits.txt"), "0123456789abcdef").unwrap();
+    let script = r"addEventListener('load', async () => {
+        const ask = async (path, more) => { const got = await fetch(path, more);
+            return { status: got.status, text: await got.text(), range: got.headers.get('content-range') }; };
+        const said = { ran: window.ran, widths: [...document.images].map(image => image.naturalWidth) };
+        said.part = await ask('digits.txt', { headers: { Range: 'bytes=2-5' } });
+        said.first = await ask('digits.txt', { cache: 'reload' });
+        said.again = await ask('digits.txt', { cache: 'no-cache' });
+        said.same = await ask('digits.txt', { cache: 'no-store', headers: { 'If-Match': '\"other\"' } });
+        said.absent = await ask('absent');
+        said.sizes = performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('a.js'))
+            .map(entry => [entry.encodedBodySize, entry.decodedBodySize]);
+        said.transfers = performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('digits.txt'))
+            .map(entry => entry.transferSize);
+        document.getElementById('said').textContent = JSON.stringify(said);
+    });";
+    fs::write(
+        www.join("index.html"),
+        format!(
+            "<!doctype html><title>page</title><link rel=\"icon\" href=\"data:,\"><img src=\"picture\"><img src=\"drawing.svg\">\
+             <script src=\"a.js\"></script><pre id=\"said\"></pre><script>{script}</script>"
+        ),
+    )
+    .unwrap();
+    let serving = Serving::start(&room, &[]);
+    let mut browser = Command::new("chromium");
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]);
+    browser.args(["--disable-background-networking", "--disable-component-update", "--disable-default-apps"]);
+    browser.args(["--disable-features=OptimizationHints,MediaRouter,Translate", "--no-proxy-server", "--disable-quic"]);
+    browser.arg(format!("--user-data-dir={}", room.file("browser-own").display()));
+    // Time of its own: it runs on when nothing is under way, so the answers are awaited and no more.
+    browser.args(["--virtual-time-budget=20000", "--timeout=60000", "--dump-dom"]);
+    browser.arg(format!("http://{}/", serving.address)).stdin(Stdio::null());
+    let output = room.start_command(browser).finish().success();
+    let said = output.stdout.split_once("<pre id=\"said\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    let (said, _) = said.unwrap_or_else(|| panic!("the page was not shown: {output}"));
+    let said: Value = serde_json::from_str(said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!(said["ran"], true, "{said}");
+    assert_eq!(said["widths"], serde_json::json!([1, 7]), "{said}");
+    let part = serde_json::json!({ "status": 206, "text": "2345", "range": "bytes 2-5/16" });
+    assert_eq!(said["part"], part, "{said}");
+    for whole in ["first", "again"] {
+        assert_eq!((&said[whole]["status"], &said[whole]["text"]), (&200.into(), &"0123456789abcdef".into()), "{said}");
+    }
+    assert_eq!(said["same"]["status"], 412, "{said}");
+    assert_eq!(said["absent"]["status"], 404, "{said}");
+    // The twin was sent, and unpacked.
+    let sizes = &said["sizes"][0];
+    assert!(sizes[0].as_u64().unwrap() * 10 < sizes[1].as_u64().unwrap(), "{said}");
+}

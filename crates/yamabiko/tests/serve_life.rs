@@ -35,11 +35,11 @@ fn what_contradicts_itself_is_refused() {
         room.run(&arguments).refused(1, words);
     };
     let www = str_of(&www);
-    refuse(&[], &["--max", "DIR"]);
+    refuse(&[], &["<DIR>"]);
     refuse(&["--max", "1KiB", "--tls", "a", "b"], &["--max", "--tls", "cannot be used"]);
     refuse(&["--max", "1KiB", "--idle-time", "1s"], &["--max", "--idle-time", "cannot be used"]);
     refuse(&["--max", "1KiB", "--connections", "5"], &["--max", "--connections", "cannot be used"]);
-    refuse(&[www, "--processes", "2"], &["--max"]);
+    refuse(&[www, "--processes", "2"], &["--processes", "cannot be used"]);
     refuse(&[www, "--tls", "only-one"], &["--tls", "2 values"]);
     refuse(&[www, "--head-time", "0s"], &["--head-time", "at least 100ms"]);
     refuse(&[www, "--idle-time", "5"], &["--idle-time", "unit"]);
@@ -69,6 +69,7 @@ fn a_stopped_server_finishes_what_is_under_way() {
     busy.stream.read_to_end(&mut rest).unwrap();
     let head = rest.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
     assert_eq!(rest.len() - head, BIG);
+    drop(busy);
     let output = serving.running.finish().success();
     assert!(output.stderr.contains("served 2 requests in ") && output.stderr.contains("0 cut short"), "{output}");
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ledger::{Document, SecondRecord, WatchSecond};
+use ledger::{Document, SecondRecord, TapOutcome, TapSide, WatchSecond};
 use stats::Histogram;
 
 /// A run as read from its folder. What a run does not have is empty.
@@ -26,6 +26,10 @@ pub struct Sources {
     pub wire_rtt: Histogram,
     /// Service times as the wire showed them, the whole capture.
     pub wire_service: Histogram,
+    /// Response times as programs saw them that asked.
+    pub tap_client: Histogram,
+    /// Response times as programs saw them that answered.
+    pub tap_server: Histogram,
     /// RTT asked of each client in nanoseconds, in any order. Not in the book: the caller works it out from the plan.
     pub asked_rtt_ns: Vec<u64>,
     /// plan.toml as text.
@@ -47,6 +51,8 @@ impl Sources {
             first_byte: Histogram::new(),
             wire_rtt: Histogram::new(),
             wire_service: Histogram::new(),
+            tap_client: Histogram::new(),
+            tap_server: Histogram::new(),
             asked_rtt_ns: Vec::new(),
             plan: String::new(),
             missing: Vec::new(),
@@ -85,6 +91,13 @@ impl Sources {
         let times = &mut sources.wire_service;
         each(store::read_wire_requests(dir), "wire_requests", &mut missing, |row| {
             row.service_time_ns().into_iter().for_each(|time| times.record(time));
+        });
+        let (client, server) = (&mut sources.tap_client, &mut sources.tap_server);
+        each(store::read_taps(dir), "taps", &mut missing, |row| {
+            let times = if row.side == TapSide::Client { &mut *client } else { &mut *server };
+            if row.outcome == TapOutcome::Succeeded {
+                row.response_ns().into_iter().for_each(|time| times.record(time));
+            }
         });
         sources.plan = store::read_plan(dir).unwrap_or_default();
         sources.missing = missing;

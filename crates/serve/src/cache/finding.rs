@@ -122,13 +122,15 @@ pub enum Reason {
     NoLifetime,
     /// Bypass: larger than one stored answer may be.
     TooLarge,
+    /// Bypass: answers on their way to slow clients take all the memory there is.
+    NoRoom,
     /// Bypass: the upstream could not be asked, or failed; the answer is this server's own.
     UpstreamUnavailable,
 }
 
 impl Reason {
     /// All of them, in the order of [`Reason::index`].
-    pub const ALL: [Reason; 26] = [
+    pub const ALL: [Reason; 27] = [
         Reason::None,
         Reason::Fresh,
         Reason::WhileRevalidating,
@@ -154,6 +156,7 @@ impl Reason {
         Reason::Status,
         Reason::NoLifetime,
         Reason::TooLarge,
+        Reason::NoRoom,
         Reason::UpstreamUnavailable,
     ];
 
@@ -190,6 +193,7 @@ impl Reason {
             Reason::Status => "status",
             Reason::NoLifetime => "no_lifetime",
             Reason::TooLarge => "too_large",
+            Reason::NoRoom => "no_room",
             Reason::UpstreamUnavailable => "upstream_unavailable",
         }
     }

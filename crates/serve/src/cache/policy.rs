@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use units::Timestamp;
 
-use super::directives::{Allowances, Demands, delta_seconds};
+use super::directives::{Allowances, delta_seconds};
 use super::fields::{first, http_seconds, is_named, lines};
 use super::stored::{Head, Received};
 use super::vary::Vary;
@@ -238,3 +238,6 @@ fn is_entity_tag(tag: &[u8]) -> bool {
 /// The statuses whose answers may be stored without a word of the origin (RFC 9110, section 15.1), but 206. These are
 /// the ones this cache claims to understand.
 const HEURISTIC: &[u16] = &[200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
+
+#[cfg(test)]
+mod tests;

@@ -49,6 +49,8 @@ pub(crate) struct Usage {
     pub(crate) memory_bytes_max: u64,
     /// Answers forgotten for want of memory.
     pub(crate) evictions: u64,
+    /// Bytes of all bodies that live: stored, or forgotten and still on their way to clients, or coming.
+    pub(crate) living_bytes: u64,
 }
 
 impl Store {
@@ -134,6 +136,7 @@ impl Store {
             memory_bytes: self.bytes() as u64,
             memory_bytes_max: self.memory_bytes as u64,
             evictions: self.evictions,
+            living_bytes: 0,
         }
     }
 
@@ -196,3 +199,6 @@ fn tenant_bytes(key: &Key) -> usize {
 const NONE: u32 = u32::MAX;
 /// Variants of one key. Each look-up compares them one by one.
 const VARIANTS_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests;

@@ -54,8 +54,8 @@ fn matches_any(list: &[u8], etag: Option<&[u8]>) -> bool {
     // Tags hold commas, so the list is read tag by tag.
     let mut rest = list;
     loop {
-        rest = rest.trim_ascii_start();
-        rest = rest.strip_prefix(b",").map_or(rest, <[u8]>::trim_ascii_start);
+        let idle = rest.iter().position(|byte| !matches!(byte, b',' | b' ' | b'\t')).unwrap_or(rest.len());
+        rest = &rest[idle..];
         let from = if rest.starts_with(b"W/") { 2 } else { 0 };
         if rest.get(from) != Some(&b'"') {
             return false;
@@ -169,3 +169,6 @@ pub(crate) fn freshened(
 fn describes_body(name: &[u8]) -> bool {
     [&b"content-encoding"[..], b"content-type", b"content-range", b"content-length"].iter().any(|one| is_named(name, one))
 }
+
+#[cfg(test)]
+mod tests;

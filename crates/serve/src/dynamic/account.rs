@@ -1,9 +1,9 @@
 //! What the dynamic part did and used: counted by the relay, read by anyone.
 
-use std::sync::{Arc, Mutex};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sys::cgroup::CgroupUsage;
+use sys::cgroup::{Cgroup, CgroupUsage};
 
 /// The dynamic part of a server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,15 +121,42 @@ impl Drop for Level {
 /// What is known of the program, shared by who supervises it and who asks.
 #[derive(Debug, Default)]
 pub(super) struct ProgramState {
+    up: AtomicBool,
     inner: Mutex<ProgramAccount>,
+    /// Until the program has ended for good.
+    group: Mutex<Option<Cgroup>>,
 }
 
 impl ProgramState {
+    pub(super) fn new(group: Option<Cgroup>) -> Self {
+        ProgramState { group: Mutex::new(group), ..ProgramState::default() }
+    }
+
+    /// It runs and accepts connections, as far as is known.
+    pub(super) fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_up(&self, up: bool) {
+        self.up.store(up, Ordering::Relaxed);
+    }
+
     pub(super) fn change(&self, change: impl FnOnce(&mut ProgramAccount)) {
-        change(&mut self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        change(&mut locked(&self.inner));
     }
 
     pub(super) fn read(&self) -> ProgramAccount {
-        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        let usage = locked(&self.group).as_ref().and_then(|group| group.usage().ok());
+        ProgramAccount { up: self.is_up(), usage, ..locked(&self.inner).clone() }
     }
+
+    /// Removes the control group, once all that was in it is gone. What it used is known no longer.
+    pub(super) fn remove_group(&self) {
+        drop(locked(&self.group).take());
+    }
+}
+
+/// A panic elsewhere leaves figures as good as they were.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -34,6 +35,26 @@ pub(crate) struct Client {
     said: Said,
 }
 
+/// Hints that may go before the answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Hints {
+    ticket: Ticket,
+    back: Back,
+    window: Arc<Semaphore>,
+    left: Arc<AtomicUsize>,
+}
+
+impl Hints {
+    /// The fields of a 103. After a few, no more are passed on: an upstream must not fill a mailbox with them.
+    pub(super) fn tell(&self, fields: Bytes) {
+        let some = |left: usize| left.checked_sub(1);
+        let allowed = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, some).is_ok();
+        if allowed && !self.window.is_closed() {
+            self.back.tell(self.ticket, Event::Interim(fields));
+        }
+    }
+}
+
 /// How far an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
@@ -45,6 +66,12 @@ enum Said {
 impl Client {
     pub(super) fn new(ticket: Ticket, back: Back, window: Arc<Semaphore>, head_only: bool) -> Self {
         Client { ticket, back, window, head_only, said: Said::Nothing }
+    }
+
+    /// A way to send hints before the answer: for as long as this client has no answer.
+    pub(crate) fn hints(&self) -> Hints {
+        let left = Arc::new(AtomicUsize::new(HINTS_MAX));
+        Hints { ticket: self.ticket, back: self.back.clone(), window: Arc::clone(&self.window), left }
     }
 
     /// The answer begins: once. `fields` and `length` as in [`Event::Head`].
@@ -239,5 +266,7 @@ impl Body for RequestBody {
     }
 }
 
+/// Interim answers to one request that are passed on.
+const HINTS_MAX: usize = 8;
 /// Bytes told in one event: small enough that a window holds several.
-const PIECE: usize = 64 << 10;
+pub(super) const PIECE: usize = 64 << 10;

@@ -150,6 +150,18 @@ pub(super) fn for_upstream(head: &RequestHead, asker: Asker, changes: &Changes) 
 
 /// The field lines of an answer for the client, each with its CRLF, with a `Date`.
 pub(super) fn for_client(fields: &HeaderMap) -> Bytes {
+    let mut lines = end_to_end(fields);
+    if !fields.contains_key(header::DATE) {
+        // RFC 9110, section 6.6.1: who passes an answer on that has none adds one.
+        lines.extend_from_slice(b"Date: ");
+        lines.extend_from_slice(&http_date(SystemTime::now()));
+        lines.extend_from_slice(b"\r\n");
+    }
+    lines.into()
+}
+
+/// The field lines of an answer that are meant for more than one hop and do not frame it.
+pub(super) fn end_to_end(fields: &HeaderMap) -> Vec<u8> {
     let nominated = nominated(fields);
     let mut lines = Vec::with_capacity(64 * fields.len() + 64);
     for (name, value) in fields {
@@ -161,13 +173,7 @@ pub(super) fn for_client(fields: &HeaderMap) -> Bytes {
         lines.extend_from_slice(value.as_bytes());
         lines.extend_from_slice(b"\r\n");
     }
-    if !fields.contains_key(header::DATE) {
-        // RFC 9110, section 6.6.1: who passes an answer on that has none adds one.
-        lines.extend_from_slice(b"Date: ");
-        lines.extend_from_slice(&http_date(SystemTime::now()));
-        lines.extend_from_slice(b"\r\n");
-    }
-    lines.into()
+    lines
 }
 
 /// What the content would be long, by the answer's own word.
@@ -265,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_cache_leaves_out_and_adds() {
-        let changes = Changes { without: vec!["range", "if-none-match"], with: vec![("if-none-match", b"\"x\"".to_vec())] };
+        let changes = Changes { without: vec!["range", "if-none-match"], with: vec![("if-none-match", b"\"x\"".to_vec())], hints: None };
         let kept = for_upstream(&head("Range: bytes=0-1\r\nIf-None-Match: \"y\"\r\n"), asker(), &changes);
         assert!(!kept.contains_key("range"));
         assert_eq!(kept["if-none-match"], "\"x\"");

@@ -174,3 +174,47 @@ mod tests {
         assert!(matches!(heard.try_recv(), Ok(Order::Cancel(3, 7))));
     }
 }
+
+/// A worker's access to a relay that a test plays.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct Played(tokio::sync::mpsc::UnboundedReceiver<Order>);
+
+/// What a worker told a played relay.
+#[cfg(test)]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// The head of a request.
+    Ask(Box<[u8]>),
+    /// More of its body.
+    Body(Bytes),
+    /// All of its body has come.
+    BodyEnded,
+    /// Nobody wants the answer.
+    Cancel,
+    /// So much of the answer has gone.
+    Taken(usize),
+}
+
+#[cfg(test)]
+impl Played {
+    /// For one route.
+    pub(crate) fn new(route: &str) -> (Front, Played) {
+        let (orders, receiver) = tokio::sync::mpsc::unbounded_channel();
+        let prefixes = Arc::new(Prefixes::new(&[route.parse().unwrap()]));
+        let (front, _back) = Front::pair(0, prefixes, orders).unwrap();
+        (front, Played(receiver))
+    }
+
+    /// What was told next.
+    pub(crate) fn next(&mut self) -> Option<Told> {
+        Some(match self.0.try_recv().ok()? {
+            Order::Ask(_, ask) => Told::Ask(ask.head),
+            Order::Body(_, _, bytes) => Told::Body(bytes),
+            Order::BodyEnded(..) => Told::BodyEnded,
+            Order::Cancel(..) => Told::Cancel,
+            Order::Taken(_, _, bytes) => Told::Taken(bytes),
+            Order::Stop => return None,
+        })
+    }
+}

@@ -11,12 +11,12 @@ use http::{Method, Request};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::account::count;
 use super::admission::Place;
 use super::client::RequestBody;
-use super::fields::{Asker, RequestHead, for_client, for_upstream, told_length};
+use super::fields::{Asker, RequestHead, end_to_end, for_client, for_upstream, told_length};
 use super::socket;
 use super::spec::Transport;
 use super::upstream::{Changes, Failure, Gate, RouteState};
@@ -88,15 +88,13 @@ pub(super) async fn ask(
         let mut answer = std::pin::pin!(sender.try_send_request(request));
         let outcome = loop {
             let due = progress.last() + route.limits.first_byte_time;
-            tokio::select! {
-                biased;
-                outcome = &mut answer => break outcome,
-                () = sleep_until(due) => {
-                    // Unless the client's body moved meanwhile.
-                    if progress.last() + route.limits.first_byte_time <= Instant::now() {
-                        return Err(Failure::late("no answer in time"));
-                    }
+            match timeout_at(due, &mut answer).await {
+                Ok(outcome) => break outcome,
+                // Unless the client's body moved meanwhile.
+                Err(_) if progress.last() + route.limits.first_byte_time <= Instant::now() => {
+                    return Err(Failure::late("no answer in time"));
                 }
+                Err(_) => {}
             }
         };
         match outcome {
@@ -175,6 +173,13 @@ fn request(
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = uri;
     *request.headers_mut() = fields;
+    if let Some(hints) = changes.hints.clone() {
+        hyper::ext::on_informational(&mut request, move |interim| {
+            if interim.status() == http::StatusCode::EARLY_HINTS {
+                hints.tell(end_to_end(interim.headers()).into());
+            }
+        });
+    }
     Ok(request)
 }
 

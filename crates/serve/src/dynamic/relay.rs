@@ -21,8 +21,8 @@ use tokio::task::{AbortHandle, LocalSet, spawn_local};
 use tokio::time::interval;
 
 use super::account::{Account, Counts, ProgramState};
+use super::cached::{self, Cached};
 use super::client::{Client, Piece, RequestBody};
-use super::fields::RequestHead;
 use super::front::{Back, Front, Order};
 use super::program::Program;
 use super::route::Prefixes;
@@ -118,7 +118,7 @@ impl Relay {
                     spawn_local(super::program::follow(link, state, route.spec.upstream.transport().clone()));
                 }
                 spawn_local(sweep(routes.clone()));
-                Desk { routes, backs, cache: shared_cache, under_way: Rc::default(), serial: 0 }.work(received).await;
+                Desk { routes, backs, cached: shared_cache.map(Cached::new), under_way: Rc::default(), serial: 0 }.work(received).await;
             });
             // Tasks first, then what they run on; a name lookup under way is not waited for.
             drop(local);
@@ -196,7 +196,7 @@ async fn sweep(routes: Vec<Rc<RouteState>>) {
 struct Desk {
     routes: Vec<Rc<RouteState>>,
     backs: Vec<Back>,
-    cache: Option<Arc<Cache>>,
+    cached: Option<Rc<Cached>>,
     under_way: Rc<RefCell<HashMap<(usize, Ticket), UnderWay>>>,
     serial: u64,
 }
@@ -242,7 +242,7 @@ impl Desk {
         let head_only = ask.head.starts_with(b"HEAD ");
         let client = Client::new(ask.ticket, back.clone(), Arc::clone(&window), head_only);
         let (sender, body) = match ask.body {
-            Body::Bytes(0) => (None, None),
+            Body::None => (None, None),
             Body::Bytes(length) => {
                 let (sender, pieces) = unbounded_channel();
                 (Some(sender), Some(RequestBody::new(ask.ticket, back, pieces, Some(length))))
@@ -254,8 +254,12 @@ impl Desk {
         };
         let route = Rc::clone(&self.routes[ask.route]);
         let under_way = Rc::clone(&self.under_way);
+        let cached = self.cached.clone();
         let task = spawn_local(async move {
-            plain(&route, ask, body, client).await;
+            match cached {
+                Some(cached) => cached::exchange(&cached, &route, ask, body, client).await,
+                None => plain(&route, ask, body, client).await,
+            }
             let mut under_way = under_way.borrow_mut();
             if under_way.get(&key).is_some_and(|exchange| exchange.serial == serial) {
                 under_way.remove(&key);
@@ -281,7 +285,8 @@ impl Desk {
 
 /// An exchange without a cache.
 async fn plain(route: &Rc<RouteState>, ask: Ask, body: Option<RequestBody>, client: Client) {
-    let answer = match send(route, &ask, &Changes::default(), body).await {
+    let changes = Changes { hints: Some(client.hints()), ..Changes::default() };
+    let answer = match send(route, &ask, &changes, body).await {
         Ok(answer) => answer,
         Err(failure) => failure.answer(),
     };

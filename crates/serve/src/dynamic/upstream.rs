@@ -21,18 +21,20 @@ use tokio::time::{Instant, timeout_at};
 
 use super::account::{Counts, Level, ProgramState, count};
 use super::admission::{Admission, Place};
-use super::client::RequestBody;
+use super::client::{Hints, RequestBody};
 use super::fields::{Asker, RequestHead};
 use super::spec::{DynamicLimits, FastCgiScript, Route, Upstream};
 use super::{Ask, fastcgi, http1, route};
 
-/// What the cache wants different from the client's request: fields of the request as it goes to the upstream.
+/// How a request to the upstream differs from the client's, and what else comes of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     /// Names to leave out, in lower case.
     pub(crate) without: Vec<&'static str>,
     /// Fields to add after that.
     pub(crate) with: Vec<(&'static str, Vec<u8>)>,
+    /// Where interim answers go; they are passed over without.
+    pub(crate) hints: Option<Hints>,
 }
 
 /// An upstream's answer.
@@ -55,7 +57,7 @@ pub(crate) struct Broken;
 /// No answer came, or none that means anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// 400, 404, 502, 503 or 504.
+    /// 400, 404, 413, 502, 503 or 504.
     pub(crate) status: u16,
     /// With 503: when to come back.
     pub(crate) retry_after_s: Option<u32>,
@@ -100,6 +102,9 @@ pub(crate) struct RouteState {
     /// Where FastCGI scripts are looked up.
     pub(super) scripts: Option<Scripts>,
     complained_at: Cell<Option<Instant>>,
+    /// Lines since then.
+    said: Cell<u64>,
+    /// Lines left out.
     complaints: Cell<u64>,
 }
 
@@ -151,18 +156,32 @@ impl RouteState {
         program: Option<Arc<ProgramState>>,
         scripts: Option<Scripts>,
     ) -> Self {
-        let (complained_at, complaints) = (Cell::new(None), Cell::new(0));
-        RouteState { index, spec, limits, counts, gate, program, scripts, complained_at, complaints }
+        RouteState {
+            index,
+            spec,
+            limits,
+            counts,
+            gate,
+            program,
+            scripts,
+            complained_at: Cell::new(None),
+            said: Cell::new(0),
+            complaints: Cell::new(0),
+        }
     }
 
-    /// Tells the operator on stderr, once a second at most: a flood of failures is not to become a flood of lines.
+    /// Tells the operator on stderr, a few lines a second at most: a flood of failures is not to become a flood of lines.
     pub(super) fn complain(&self, why: &str) {
         let now = Instant::now();
-        if self.complained_at.get().is_some_and(|last| now - last < COMPLAINT_INTERVAL) {
+        if self.complained_at.get().is_none_or(|since| now - since >= COMPLAINT_INTERVAL) {
+            self.complained_at.set(Some(now));
+            self.said.set(0);
+        }
+        self.said.set(self.said.get() + 1);
+        if self.said.get() > COMPLAINTS_MAX {
             self.complaints.set(self.complaints.get() + 1);
             return;
         }
-        self.complained_at.set(Some(now));
         let more = match self.complaints.replace(0) {
             0 => String::new(),
             more => format!(" ({more} more since the last of these lines)"),
@@ -170,9 +189,18 @@ impl RouteState {
         super::say(format_args!("{}: {why}{more}", self.spec));
     }
 
+    /// Passes on what the program says to its operator: printable, and bounded in lines a second.
+    pub(super) fn words(&self, words: &[u8]) {
+        let text = String::from_utf8_lossy(&words[..words.len().min(WORDS_MAX)]);
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+let plain: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            self.complain(&format!("the program says: {plain}"));
+        }
+    }
+
     /// The program is there, as far as the server knows.
     fn up(&self) -> bool {
-        self.program.as_ref().is_none_or(|program| program.read().up)
+        self.program.as_ref().is_none_or(|program| program.is_up())
     }
 }
 
@@ -359,6 +387,7 @@ impl Failure {
         let reason = match self.status {
             400 => "Bad Request",
             404 => "Not Found",
+            413 => "Content Too Large",
             503 => "Service Unavailable",
             504 => "Gateway Timeout",
             _ => "Bad Gateway",
@@ -383,4 +412,8 @@ pub(super) fn scripts_directory<'a>(upstream: &'a Upstream, served: &'a std::pat
     }
 }
 
+/// Of one piece of what a program says.
+const WORDS_MAX: usize = 2048;
+/// Lines in each interval; the next one that is told says how many were left out.
+const COMPLAINTS_MAX: u64 = 5;
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);

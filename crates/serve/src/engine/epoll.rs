@@ -4,15 +4,15 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::AsFd as _;
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use units::Timestamp;
 
 use super::table::Table;
-use super::{ACCEPT_PAUSE, Ground, NotAccepted, Room, Seat, Sent, TURNS, flush};
+use super::{ACCEPT_PAUSE, ACCEPTS, Admitted, BOOKS_TICK, Ground, Seat, Sent, TURNS, flush};
 use crate::connection::{Desk, Step};
+use crate::dynamic::Front;
 use crate::link::Link;
 use crate::spec::{ServeError, system};
 
@@ -28,6 +28,7 @@ pub(crate) struct Worker<'a> {
     accept_again_at: Timestamp,
     /// The server ends, at the latest then.
     stop_at: Option<Timestamp>,
+    books_at: Timestamp,
     desk: Desk,
     table: Table<Client>,
     /// Tokens of connections that have more to do without a report.
@@ -50,6 +51,10 @@ struct Client {
 impl Seat for Client {
     fn link(&self) -> &Link {
         &self.link
+    }
+
+    fn parts(&mut self) -> (&TcpStream, &mut Link) {
+        (&self.stream, &mut self.link)
     }
 }
 
@@ -84,6 +89,9 @@ impl<'a> Worker<'a> {
         let stop = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, STOP);
         epoll.add(ground.stop, stop).map_err(system("epoll_ctl"))?;
         epoll.add(ground.failed, EpollEvent::new(EpollFlags::EPOLLIN, FAILED)).map_err(system("epoll_ctl"))?;
+        if let Some(front) = &desk.front {
+            epoll.add(front.wake_fd(), EpollEvent::new(EpollFlags::EPOLLIN, RELAY)).map_err(system("epoll_ctl"))?;
+        }
         let mut worker = Worker {
             table: Table::new(ground.tick(), desk.now),
             ground,
@@ -91,6 +99,7 @@ impl<'a> Worker<'a> {
             accepting: false,
             accept_again_at: Timestamp::MAX,
             stop_at: None,
+            books_at: Timestamp::ZERO,
             desk,
             again: VecDeque::new(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
@@ -103,7 +112,11 @@ impl<'a> Worker<'a> {
     pub(crate) fn run(mut self) -> Result<(), ServeError> {
         let mut events = vec![EpollEvent::empty(); EVENTS];
         loop {
-            let ready = match self.epoll.wait(&mut events, self.timeout()) {
+            let timeout = self.timeout();
+            if timeout == EpollTimeout::NONE {
+                self.desk.books.tick(self.desk.now);
+            }
+            let ready = match self.epoll.wait(&mut events, timeout) {
                 Ok(ready) => ready,
                 Err(Errno::EINTR) => 0,
                 Err(errno) => return Err(system("epoll_wait")(errno)),
@@ -116,11 +129,16 @@ impl<'a> Worker<'a> {
                     STOP if self.stop_at.is_some() => return Ok(()),
                     STOP => self.stop()?,
                     LISTENER => self.accept()?,
+                    RELAY => self.hear()?,
                     token => {
                         let over = EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
                         self.advance(token, event.events().intersects(over))?;
                     }
                 }
+            }
+            if self.desk.now >= self.books_at {
+                self.desk.books.tick(self.desk.now);
+                self.books_at = self.desk.now + BOOKS_TICK;
             }
             for _ in 0..self.again.len() {
                 let Some(token) = self.again.pop_front() else { break };
@@ -169,40 +187,29 @@ impl<'a> Worker<'a> {
             if self.stop_at.is_some() {
                 return Ok(());
             }
-            let instead = match self.ground.room(&self.table) {
-                Room::Free => None,
-                Room::Instead(token) => Some(token),
-                Room::No => return self.pause_accepting(),
+            let seat = |stream, link| Client { stream, link, watched: Watched::No, queued: false };
+            let token = match self.ground.admit(&mut self.table, &mut self.desk, seat, drop)? {
+                Admitted::New(token) => token,
+                Admitted::Skipped => continue,
+                Admitted::Nobody => return Ok(()),
+                Admitted::Pause => return self.pause_accepting(),
             };
-            let (socket, peer) = match sys::socket::accept(self.ground.listener.as_fd()) {
-                Ok(accepted) => accepted,
-                Err(error) => match NotAccepted::of(&error) {
-                    NotAccepted::Nobody => return Ok(()),
-                    NotAccepted::Gone => continue,
-                    NotAccepted::Short => match self.ground.long_idle(&self.table, self.desk.now) {
-                        Some(token) => {
-                            self.close(token)?;
-                            continue;
-                        }
-                        None => return self.pause_accepting(),
-                    },
-                    NotAccepted::Unfit => return Err(system("accept4")(error)),
-                },
-            };
-            let stream = TcpStream::from(socket);
-            if !self.ground.welcome(&stream, peer.ip()) {
-                continue;
-            }
-            if let Some(token) = instead {
-                self.close(token)?;
-            }
-            let Some(link) = Link::new(peer, self.ground.tls, &self.desk) else {
-                self.ground.callers.leave(peer.ip());
-                continue;
-            };
-            let token = self.table.insert(Client { stream, link, watched: Watched::No, queued: false });
             // The request usually came with the handshake's last packet.
             self.advance(token, false)?;
+        }
+        Ok(())
+    }
+
+    /// Passes on what the relay has to say.
+    fn hear(&mut self) -> Result<(), ServeError> {
+        if let Some(front) = &mut self.desk.front {
+            front.woken();
+        }
+        while let Some((token, event)) = self.desk.front.as_mut().and_then(Front::next) {
+            if let Some(client) = self.table.get(token) {
+                client.link.heard(&mut self.desk, event);
+                self.advance(token, true)?;
+            }
         }
         Ok(())
     }
@@ -256,9 +263,7 @@ impl<'a> Worker<'a> {
     }
 
     fn close(&mut self, token: u64) -> Result<(), ServeError> {
-        if let Some(client) = self.table.remove(token) {
-            self.ground.callers.leave(client.link.peer().ip());
-        }
+        self.ground.close(&mut self.table, token, &mut self.desk, drop);
         if self.accepting || self.stop_at.is_some() { Ok(()) } else { self.resume_accepting() }
     }
 
@@ -345,9 +350,8 @@ impl Client {
 const STOP: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
 const FAILED: u64 = u64::MAX - 2;
+const RELAY: u64 = u64::MAX - 3;
 /// Reports fetched at once.
 const EVENTS: usize = 512;
-/// Connections accepted before those already open have their turn.
-const ACCEPTS: usize = 64;
 /// Room for one read: a burst of pipelined requests in one system call.
 const INPUT_BYTES: usize = 16 << 10;

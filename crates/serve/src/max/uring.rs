@@ -15,11 +15,6 @@ use super::reader::Reader;
 use super::{Answer, Answers, OWED_MAX};
 use crate::spec::{Limits, ServeError, system};
 
-/// Whether this kernel has what is used here.
-pub(super) fn available() -> bool {
-    Ring::new(RingSpec { operations: 8, buffers: 8, buffer_bytes: 64 }).is_ok()
-}
-
 /// Serves until one of `stops` is readable.
 pub(super) fn run(listener: &TcpListener, stops: [BorrowedFd<'_>; 2], answers: &Answers) -> Result<(), ServeError> {
     let mut ring = Ring::new(RING).map_err(system("io_uring_setup"))?;

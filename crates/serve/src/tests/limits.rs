@@ -60,11 +60,11 @@ fn a_client_that_takes_nothing_is_dropped() {
 }
 
 #[test]
-fn ten_thousand_idle_connections_do_not_stop_one_more() {
+fn thousands_of_idle_connections_do_not_stop_one_more() {
     let server = Running::start();
     let (soft, _) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
     // Both ends of a connection are in this process.
-    let count = (soft as usize / 2).saturating_sub(300).min(10_000);
+    let count = (soft as usize / 8).saturating_sub(100).min(3000);
     assert!(count > 100, "{soft} descriptors are too few for this test; raise `ulimit -n`");
     let idle: Vec<_> = (0..count).map(|_| server.connect()).collect();
     assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");

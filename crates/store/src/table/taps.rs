@@ -182,13 +182,13 @@ impl Row for TapExchange {
             "blocked_ns",
             blocked_ns,
             "ns",
-            "Time in which the program could do nothing with the socket: inside a call that blocked, or from the call that \
-             found nothing to the next that succeeded."
+            "Time that the socket took the program: inside its calls, and from a call that found nothing (EAGAIN) to the next \
+             that succeeded."
         ),
         Field::text(
             "outcome",
             "succeeded; failed; cut (under way when the program or the run ended); greeting (came before anything was \
-             asked); unused (nothing was asked).",
+             asked); farewell (said at the end, not waited for); unused (nothing was asked).",
             |row: &TapExchange| Some(Cow::Borrowed(row.outcome.as_str())),
             put_outcome,
         ),

@@ -280,8 +280,10 @@ impl Kitchen<'_> {
             Server::Apache => self.apache.configure_at(self.folder, listen),
             Server::Nginx => self.nginx.configure_at(self.folder, listen),
             Server::Yamabiko => {
+                // Dserver, too, wrote a line for each request.
+                let log = quoted(&self.folder.join("yamabiko-access.log"));
                 let (program, www) = (quoted(&self.asked.order.program), quoted(&self.folder.join("www")));
-                Ok(format!("exec {program} serve {www} --listen {listen}"))
+                Ok(format!("exec {program} serve {www} --listen {listen} --log {log}"))
             }
         }
     }
@@ -294,7 +296,7 @@ impl Kitchen<'_> {
         (server, way, size): (Server, Way, &'static Size),
         document: &Document,
     ) {
-        sheet.take(name, document);
+        sheet.take(name, document, (way == Way::Direct).then_some(&self.division));
         let one = Made::of(server, way, size, document);
         if one.missing > 0 && self.interrupts.count() == 0 {
             sheet.check(failed(name, one.missing));
@@ -307,8 +309,8 @@ impl Kitchen<'_> {
             "P4: a student's report (Tokyo Denki University, by its hosts' names; 2001) on Dserver, a minimal web server, \
              against Apache. {} requests of each size, one at a time, one connection each, as `yamabiko ab -n {}` makes \
              them; through a link of 100 Mbit/s each way without delay, and without a path ({}; {ROUNDS} rounds turn and \
-             turn about, medians). Servers: {} and {} as distributions set them up, with their access logs, nginx with one \
-             worker; this program's.",
+             turn about, medians). Servers: {} and {} as distributions set them up, nginx with one worker; this \
+             program's; each writes a line for each request to an access log.",
             self.asked.requests,
             self.asked.requests,
             self.division.words(),

@@ -6,6 +6,7 @@ use store::{Book, RunFolder};
 
 use super::{Order, Reproduced, of_run};
 use crate::error::SuiteError;
+use crate::local::Division;
 
 /// A folder in the book, and what is known of its runs so far.
 pub struct Sheet {
@@ -23,14 +24,18 @@ impl Sheet {
         Ok(Sheet { record, checks: Vec::new(), runs: Vec::new(), host: None, duration_s: 0.0 })
     }
 
-    /// Takes in a run that was made, by name.
-    pub fn take(&mut self, name: &str, document: &Document) {
+    /// Takes in a run that was made, by name; `division` where this host's cores were divided, which the run, held to
+    /// one of them, does not know.
+    pub fn take(&mut self, name: &str, document: &Document, division: Option<&Division>) {
         self.checks.extend(of_run(name, &document.validity));
         if !document.run.id.is_empty() {
             self.runs.push(document.run.id.clone());
         }
         self.duration_s += document.run.duration_s;
-        self.host.get_or_insert_with(|| document.run.host.clone());
+        let host = self.host.get_or_insert_with(|| document.run.host.clone());
+        if let Some(division) = division {
+            division.describe(host);
+        }
     }
 
     /// Takes in a check that is not a run's.

@@ -66,6 +66,20 @@ impl ProcessStat {
     }
 }
 
+/// User and system time of one thread of this process, by its number (gettid(2)); `None` when it has ended. Resolution
+/// 10 ms; the sum is what the scheduler measured, the split is by the kernel's tick.
+pub fn thread_times(thread: i32) -> Option<(Duration, Duration)> {
+    let stat = ProcessStat::parse(&fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?)?;
+    Some((ticks_to_duration(stat.own_ticks.0), ticks_to_duration(stat.own_ticks.1)))
+}
+
+/// User and system time of this process, all its threads together, and its resident memory in bytes. `None` when /proc is
+/// not there. Resolution as [`thread_times`].
+pub fn own_usage() -> Option<(Duration, Duration, u64)> {
+    let stat = ProcessStat::parse(&fs::read_to_string("/proc/self/stat").ok()?)?;
+    Some((ticks_to_duration(stat.own_ticks.0), ticks_to_duration(stat.own_ticks.1), stat.rss_pages * page_bytes()))
+}
+
 /// What the descendants of process `root` used, living and waited for; of `root` itself only what it has reaped. All
 /// zero when there is no such process.
 pub fn tree_usage(root: i32) -> ProcessUsage {
@@ -148,6 +162,15 @@ mod tests {
         let usage = tree_usage(parent);
         assert!(usage.processes >= 1);
         assert!(usage.rss_bytes > 100_000, "{usage:?}");
+    }
+
+    #[test]
+    fn this_thread_is_a_part_of_this_process() {
+        let (user, system) = thread_times(nix::unistd::gettid().as_raw()).unwrap();
+        let (all_user, all_system, rss_bytes) = own_usage().unwrap();
+        assert!(user + system <= all_user + all_system + Duration::from_millis(20));
+        assert!(rss_bytes > 100_000);
+        assert_eq!(thread_times(i32::MAX), None);
     }
 
     #[test]

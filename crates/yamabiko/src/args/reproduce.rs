@@ -13,6 +13,9 @@ pub enum Reproduce {
     Koshien(Koshien),
     /// P4 (2001): a minimal server against Apache, ab -n 1000 of 1 KB to 1 MB at 100 Mbit/s and without a path
     Dserver(Dserver),
+    /// P3 (about 1997): the most a server can do, what each feature costs, CPU of static and dynamic requests, and
+    /// static answers while the dynamic part is flooded, capped and not
+    Directory(Directory),
 }
 
 /// Where the result goes, of any of them.
@@ -59,6 +62,36 @@ pub struct Dserver {
     pub sizes: Vec<Size>,
     #[command(flatten)]
     pub result: Reproduced,
+}
+
+#[derive(Args, Debug)]
+pub struct Directory {
+    /// Length of each measurement
+    #[arg(short, long, default_value = "5s", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub duration: Duration,
+    /// Only these parts, such as maximum,flood
+    #[arg(short, long, value_enum, value_delimiter = ',', value_name = "PARTS")]
+    #[arg(default_values_t = [Part::Maximum, Part::Features, Part::Requests, Part::Cache, Part::Flood])]
+    pub parts: Vec<Part>,
+    /// Entries of the directory
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1_000..=1_000_000))]
+    pub entries: u32,
+    #[command(flatten)]
+    pub result: Reproduced,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// MAX against Apache and nginx
+    Maximum,
+    /// Features added to MAX one at a time
+    Features,
+    /// CPU of static and of dynamic requests
+    Requests,
+    /// A cache of results
+    Cache,
+    /// Static answers while the dynamic part is flooded
+    Flood,
 }
 
 /// The paper's sizes, whose kilobyte is 1024 bytes.

@@ -7,11 +7,15 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use units::{Bytes, parse_duration};
 
+use super::cache::CacheOptions;
+use super::dynamic::DynamicOptions;
+use super::log::LogOptions;
+use super::steps::StepOptions;
 use super::{address, threads};
 
 #[derive(Args, Debug)]
 #[command(after_help = "SIGTERM and Ctrl-C: answers under way are finished, nothing new is accepted; a second one ends \
-                        at once. SIGHUP: certificate and key are read again.")]
+                        at once. SIGHUP: certificate and key are read again, the log is opened anew.")]
 pub struct Serve {
     /// The folder
     #[arg(required_unless_present = "max", conflicts_with = "max")]
@@ -33,9 +37,37 @@ pub struct Serve {
     #[arg(long, num_args = 2, value_names = ["CERT", "KEY"], conflicts_with = "max")]
     pub tls: Option<Vec<PathBuf>>,
     #[command(flatten)]
+    pub files: FileOptions,
+    #[command(flatten)]
     pub limits: LimitOptions,
     #[command(flatten)]
+    pub dynamic: DynamicOptions,
+    #[command(flatten)]
+    pub cache: CacheOptions,
+    #[command(flatten)]
+    pub log: LogOptions,
+    #[command(flatten)]
+    pub steps: StepOptions,
+    #[command(flatten)]
     pub max: MaxOptions,
+}
+
+/// Which files are shown, and how.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Files")]
+pub struct FileOptions {
+    /// Show files and folders whose name begins with a dot; without it only `.well-known` is
+    #[arg(long, conflicts_with = "max")]
+    pub hidden: bool,
+    /// The file that answers for a folder; may be given more than once: the first that is there [default: index.html]
+    #[arg(long, value_name = "NAME", value_parser = file_name, conflicts_with_all = ["max", "no_index"])]
+    pub index: Vec<String>,
+    /// No file answers for a folder
+    #[arg(long, conflicts_with = "max")]
+    pub no_index: bool,
+    /// Leave NAME.br and NAME.gz alone; without it they are sent in place of NAME to clients that take them
+    #[arg(long, conflicts_with = "max")]
+    pub no_precompressed: bool,
 }
 
 /// What clients may take.
@@ -81,7 +113,7 @@ pub struct MaxOptions {
     pub bytes: Option<Bytes>,
     /// With --max: processes, each with so many threads and with open files of its own, for more connections than one
     /// process may have
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = threads, requires = "max")]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = threads, conflicts_with = "dir")]
     pub processes: usize,
 }
 
@@ -104,6 +136,22 @@ impl From<Engine> for serve::Engine {
     }
 }
 
+impl FileOptions {
+    /// As meant.
+    pub fn rules(&self) -> serve::FileRules {
+        let usual = serve::FileRules::default();
+        serve::FileRules {
+            hidden: self.hidden,
+            index: match (self.no_index, self.index.is_empty()) {
+                (true, _) => Vec::new(),
+                (false, true) => usual.index,
+                (false, false) => self.index.clone(),
+            },
+            precompressed: !self.no_precompressed,
+        }
+    }
+}
+
 impl LimitOptions {
     /// As meant.
     pub fn limits(&self) -> serve::Limits {
@@ -119,6 +167,15 @@ impl LimitOptions {
             stop_time: self.stop_time,
             ..serve::Limits::default()
         }
+    }
+}
+
+/// A name in a folder, not a path.
+fn file_name(typed: &str) -> Result<String, String> {
+    match typed {
+        "" | "." | ".." => Err("the name of a file is wanted, such as index.html".to_owned()),
+        path if path.contains(['/', '\0']) => Err("a name without `/` is wanted: it is looked for in each folder".to_owned()),
+        name => Ok(name.to_owned()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `yamabiko reproduce`: a published experiment made again, paper beside here.
 
+mod directory;
 mod dserver;
 mod koshien;
 
@@ -27,6 +28,7 @@ pub fn run(reproduce: &args::Reproduce) -> Result<Exit> {
     match reproduce {
         args::Reproduce::Koshien(koshien) => koshien::run(koshien),
         args::Reproduce::Dserver(dserver) => dserver::run(dserver),
+        args::Reproduce::Directory(directory) => directory::run(directory),
     }
 }
 

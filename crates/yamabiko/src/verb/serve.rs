@@ -4,6 +4,7 @@
 
 mod content;
 mod max;
+mod steps;
 
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
@@ -11,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use serve::{Refusal, ServeSpec, Tls, Total};
+use serve::{LogSummary, Refusal, ServeSpec, Tls, Total};
 use sys::signal::{Hangups, Interrupts, Wake};
 use units::{Bytes, format_duration};
 
@@ -30,7 +31,10 @@ pub fn run(arguments: &args::Serve) -> Result<Exit> {
             {
                 return Ok(Exit::Fine);
             }
-            files(arguments, dir, &interrupts)
+            match &arguments.steps.only {
+                Some(only) => steps::run(arguments, dir, only, &interrupts),
+                None => files(arguments, dir, &interrupts),
+            }
         }
         (None, None) => bail!("nothing to serve: name a folder, or a size with --max"),
     }
@@ -58,10 +62,17 @@ fn files(arguments: &args::Serve, dir: &Path, interrupts: &Interrupts) -> Result
                 }
             });
             let scheme = if spec.tls.is_some() { "https" } else { "http" };
-            say(format_args!("serving {} on {scheme}://{address}/ (Ctrl-C ends it)", dir.display()));
+            say(format_args!(
+                "serving {} on {scheme}://{address}/ ({}; Ctrl-C ends it)",
+                dir.display(),
+                spec.engine.name()
+            ));
         })
     })?;
     tell_summary(&spec.figures.total(), began.elapsed());
+    if let Some(log) = &spec.log {
+        tell_log(log.summary());
+    }
     Ok(Exit::Fine)
 }
 
@@ -74,9 +85,17 @@ fn spec(arguments: &args::Serve, dir: &Path) -> Result<ServeSpec> {
     tell_doubt(tls.as_ref());
     Ok(ServeSpec {
         threads: arguments.threads,
-        engine: arguments.engine.into(),
+        // Chosen here, so that what is said is what serves.
+        engine: serve::Engine::from(arguments.engine).chosen(),
         limits: arguments.limits.limits(),
+        files: arguments.files.rules(),
         tls,
+        dynamic: arguments
+            .dynamic
+            .spec()?
+            .map(|dynamic| serve::DynamicSpec { cache: arguments.cache.spec(), ..dynamic }),
+        log: arguments.log.open()?,
+        status: arguments.log.status(),
         ..ServeSpec::new(dir, arguments.listen)
     })
 }
@@ -89,6 +108,12 @@ fn reload(spec: &ServeSpec) {
             Err(error) => say(format_args!("the certificate stays as it was: {error}")),
         }
         tell_doubt(Some(tls));
+    }
+    if let Some(log) = &spec.log {
+        match log.reopen() {
+            Ok(()) => say("the log is opened anew"),
+            Err(error) => say(format_args!("the log goes on in the old file: {error}")),
+        }
     }
 }
 
@@ -104,7 +129,7 @@ fn tell_summary(total: &Total, lasted: Duration) {
     say(format_args!(
         "served {} requests in {}: {} errors, {} cut short; {} sent over {} connections",
         total.requests(),
-        format_duration(lasted),
+        format_duration(Duration::from_millis(lasted.as_millis() as u64)),
         total.errors(),
         total.cut,
         Bytes(total.sent_bytes),
@@ -118,6 +143,16 @@ fn tell_summary(total: &Total, lasted: Duration) {
         .collect();
     if !refused.is_empty() {
         say(format_args!("connections ended for a limit: {}", refused.join(", ")));
+    }
+}
+
+/// What the log lacks, if it lacks anything.
+fn tell_log(log: LogSummary) {
+    if log.dropped + log.failed > 0 {
+        say(format_args!(
+            "the log has {} lines; {} more were dropped since it fell behind, {} could not be written",
+            log.written, log.dropped, log.failed
+        ));
     }
 }
 

@@ -9,8 +9,13 @@
 //! the same. Used by the tests of `serve` in threads, and by `cargo xtask bench attack` in a process of its own; nothing
 //! but std and nix is needed.
 
+#[path = "attackers/churn.rs"]
+pub mod churn;
+#[path = "attackers/crowd.rs"]
 mod crowd;
+#[path = "attackers/habits.rs"]
 mod habits;
+#[path = "attackers/hello.rs"]
 mod hello;
 
 use std::collections::BTreeMap;

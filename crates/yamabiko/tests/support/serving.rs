@@ -61,13 +61,22 @@ impl Serving {
 
     /// A connection to it.
     pub fn connect(&self) -> Client<TcpStream> {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Client { stream, read: Vec::new() }
+        Client::connect(self.address)
     }
 
-    /// The same through TLS, trusting the certificates in this file.
-    pub fn connect_tls(&self, trusted: &Path, name: &str) -> Client<StreamOwned<ClientConnection, TcpStream>> {
+    /// Makes such connections, also for other threads.
+    pub fn connector(&self) -> impl Fn() -> Client<TcpStream> + Send + Sync + 'static {
+        let address = self.address;
+        move || Client::connect(address)
+    }
+
+    /// A connection through TLS, trusting the certificates in this file.
+    pub fn connect_tls(&self, trusted: &Path, name: &str) -> Client<Tls> {
+        self.tls_connector(trusted, name)()
+    }
+
+    /// Makes such connections, also for other threads.
+    pub fn tls_connector(&self, trusted: &Path, name: &str) -> impl Fn() -> Client<Tls> + Send + Sync + 'static {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(trusted).unwrap()).unwrap();
         let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -75,16 +84,25 @@ impl Serving {
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth();
+        let (config, address) = (Arc::new(config), self.address);
         let name = ServerName::try_from(name.to_owned()).unwrap();
-        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
-        Client { stream: StreamOwned::new(connection, self.connect().stream), read: Vec::new() }
+        move || {
+            let connection = ClientConnection::new(Arc::clone(&config), name.clone()).unwrap();
+            let stream = Client::connect(address).stream;
+            Client { stream: StreamOwned::new(connection, stream), read: Vec::new(), began: false }
+        }
     }
 }
+
+/// TLS of a client.
+pub type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 /// One connection of a client that checks what it is given.
 pub struct Client<S> {
     pub stream: S,
     read: Vec<u8>,
+    /// Something of the response that is awaited has come.
+    began: bool,
 }
 
 /// One response, framed by its Content-Length.
@@ -95,8 +113,20 @@ pub struct Response {
 }
 
 /// The connection ended before the response did.
-#[derive(Debug)]
-pub struct Cut;
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Some of the response had come.
+    pub began: bool,
+}
+
+impl Client<TcpStream> {
+    /// A connection of its own.
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Client { stream, read: Vec::new(), began: false }
+    }
+}
 
 impl<S: Read + Write> Client<S> {
     /// Asks and reads the whole response.
@@ -105,7 +135,7 @@ impl<S: Read + Write> Client<S> {
     /// The server, or something on the way, ended the connection before.
     pub fn get(&mut self, path: &str, more: &str) -> Result<Response, Cut> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{more}\r\n");
-        self.stream.write_all(request.as_bytes()).map_err(|_| Cut)?;
+        self.stream.write_all(request.as_bytes()).map_err(|_| Cut { began: false })?;
         self.response()
     }
 
@@ -114,6 +144,12 @@ impl<S: Read + Write> Client<S> {
     /// # Errors
     /// As for [`Client::get`].
     pub fn response(&mut self) -> Result<Response, Cut> {
+        let whole = self.whole_response();
+        whole.ok_or(Cut { began: self.began })
+    }
+
+    fn whole_response(&mut self) -> Option<Response> {
+        self.began = !self.read.is_empty();
         let end = loop {
             if let Some(at) = self.read.windows(4).position(|window| window == b"\r\n\r\n") {
                 break at + 4;
@@ -130,18 +166,15 @@ impl<S: Read + Write> Client<S> {
             self.more()?;
         }
         response.body = self.read.drain(..length).collect();
-        Ok(response)
+        Some(response)
     }
 
-    fn more(&mut self) -> Result<(), Cut> {
+    fn more(&mut self) -> Option<()> {
         let mut buffer = [0; 64 << 10];
-        match self.stream.read(&mut buffer) {
-            Ok(0) | Err(_) => Err(Cut),
-            Ok(got) => {
-                self.read.extend_from_slice(&buffer[..got]);
-                Ok(())
-            }
-        }
+        let got = self.stream.read(&mut buffer).ok().filter(|&got| got > 0)?;
+        self.began = true;
+        self.read.extend_from_slice(&buffer[..got]);
+        Some(())
     }
 }
 
@@ -164,24 +197,34 @@ pub struct Faithful {
 }
 
 impl Faithful {
-    /// Starts one a connection, each made by `connect`.
-    pub fn start<S: Read + Write + Send + 'static>(
+    /// Starts one a connection, each made by `connect`. One that is closed between two requests, as servers may, is made
+    /// anew, as clients do; one that breaks off within an answer is a failure.
+    pub fn start<S: Read + Write>(
         room: &Room,
         connections: usize,
-        connect: impl Fn() -> Client<S>,
+        connect: impl Fn() -> Client<S> + Send + Sync + 'static,
     ) -> Faithful {
         let stop = Arc::new(AtomicBool::new(false));
         let pages: Arc<Vec<(String, Vec<u8>)>> = Arc::new(
             ["10k.bin", "100k.bin"].map(|name| (format!("/{name}"), fs::read(room.www().join(name)).unwrap())).into(),
         );
+        let connect = Arc::new(connect);
         let threads = (0..connections)
             .map(|_| {
-                let (stop, pages, mut client) = (Arc::clone(&stop), Arc::clone(&pages), connect());
+                let (stop, pages, connect) = (Arc::clone(&stop), Arc::clone(&pages), Arc::clone(&connect));
                 thread::spawn(move || {
+                    let mut client = connect();
                     let mut answers = 0;
                     while !stop.load(Ordering::Relaxed) {
                         for (path, page) in pages.iter() {
-                            let response = client.get(path, "").expect("a good client is not cut off");
+                            let mut outcome = client.get(path, "");
+                            for _ in 0..9 {
+                                if matches!(outcome, Err(Cut { began: false })) {
+                                    client = connect();
+                                    outcome = client.get(path, "");
+                                }
+                            }
+                            let response = outcome.expect("a good client is not cut off within an answer");
                             assert_eq!(response.status(), 200, "{}", response.head);
                             assert!(response.body == *page, "{path}: {} other bytes", response.body.len());
                             answers += 1;

@@ -8,8 +8,8 @@ use crate::reproduce::{Summary, level};
 
 /// What to know when comparing with the paper.
 pub const NOTES: [&str; 5] = [
-    "The paper's figures are its own tables. Its Dserver stands beside this program's server: both log a line for each \
-     request where asked to and do little else, but they are not the same program.",
+    "The paper's figures are its own tables. Its Dserver stands beside this program's server: both are small and \
+     write a line for each request to a log, as the others do, but they are not the same program.",
     "One request at a time measures how long one takes, not how many a server can carry: the client waits for each. What \
      a server can carry is `cargo xtask bench serve`.",
     "The paper's KB/s are thousands of bytes and count heads: 11.02 requests a second of 1,048,576 bytes are 11,556, and \
@@ -87,7 +87,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         );
     }
     Summary {
-        head: vec!["1000 requests, paper and here", "s, paper", "s", "req/s, paper", "req/s", "KB/s, paper", "KB/s"],
+        head: vec!["size, way, server", "s for 1000, paper", "s", "req/s, paper", "req/s", "KB/s, paper", "KB/s"],
         lines,
         remarks: Vec::new(),
     }

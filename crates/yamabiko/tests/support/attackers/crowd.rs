@@ -8,6 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::sockopt::{Linger, RcvBuf};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket,
@@ -59,6 +60,14 @@ impl Member {
         Ok(sent)
     }
 
+    /// Looks whether the server has reset the connection, without reading.
+    ///
+    /// # Errors
+    /// It has.
+    pub fn look(&self) -> io::Result<()> {
+        self.stream.take_error()?.map_or(Ok(()), Err)
+    }
+
     /// Reads at most so many bytes of what has come; how much that was.
     ///
     /// # Errors
@@ -90,6 +99,10 @@ pub fn crowd(
 ) -> Tally {
     let mut tally = Tally::default();
     let mut members: Vec<Member> = Vec::new();
+    // What a shell gives is often a thousand.
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
     let size = of.size.min(target.members_max);
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();

@@ -72,7 +72,7 @@ pub fn resets(target: &Target, stop: &AtomicBool) -> Tally {
     let resets = Crowd { resets: true, ..FLOOD };
     crowd(target, stop, &resets, |member| {
         begin(member, &request)?;
-        Ok(if member.read(1)? > 0 { Next::Leaves } else { Next::Stays })
+        Ok(if member.read(64)? > 0 { Next::Leaves } else { Next::Stays })
     })
 }
 
@@ -121,11 +121,10 @@ fn readers(target: &Target, stop: &AtomicBool, bytes: usize) -> Tally {
     let request = request(&target.big);
     let few = Crowd { size: 500, room: Some(4096), ..MANY };
     crowd(target, stop, &few, |member| {
-        if !begin(member, &request)? {
-            // One byte, to notice an end even of what is not read.
-            let ended = bytes == 0 && member.read > 0;
-            member.read(if ended { 0 } else { bytes.max(1) })?;
+        if !begin(member, &request)? && (bytes > 0 || member.read == 0) {
+            member.read(bytes.max(12))?;
         }
+        member.look()?;
         Ok(Next::Stays)
     })
 }

@@ -1,0 +1,99 @@
+//! Checks of the third witness: was it there, and did it see all.
+
+use ledger::document::{Check, Weight};
+use ledger::tap_part::TapPart;
+
+use super::draft::Draft;
+
+/// Whether a tap's figures are to be believed. `error`: why rows are missing from its table, if they are.
+pub fn tap_checks(part: &TapPart, error: Option<&str>) -> Vec<Check> {
+    let mut checks = vec![loaded(part), drops(part), coverage(part), room(part)];
+    checks.extend(error.map(super::files_whole));
+    checks
+}
+
+fn loaded(part: &TapPart) -> Check {
+    let seen = part.programs.iter().any(|program| program.coverage != "unseen");
+    let draft = Draft::new("tap_loaded", Weight::Invalid, "");
+    match part.programs.iter().find(|program| program.coverage == "unseen") {
+        _ if seen => draft.ok("A program said that it had loaded the library."),
+        Some(program) => draft.failed(&format!(
+            "No program loaded the library, so nothing was seen of any; {}: {}",
+            program.name, program.why
+        )),
+        None => draft.failed("No program loaded the library, so nothing was seen of any."),
+    }
+}
+
+fn drops(part: &TapPart) -> Check {
+    let all = part.records.saturating_add(part.records_dropped);
+    let share = part.records_dropped as f64 / all.max(1) as f64;
+    let weight = if share > FEW { Weight::Invalid } else { Weight::Suspect };
+    Draft::new("tap_drops", weight, "records").at_most(
+        part.records_dropped as f64,
+        0.0,
+        "Every record of the programs found room in its ring.",
+        "Programs told more than the collector could take: counts and bytes are too low, and exchanges may be joined. \
+         Leave the collector a core, or follow fewer connections (--only).",
+    )
+}
+
+fn coverage(part: &TapPart) -> Check {
+    let not_whole = part.programs.iter().filter(|program| program.coverage != "seen").count();
+    Draft::new("tap_coverage", Weight::Suspect, "programs").at_most(
+        not_whole as f64,
+        0.0,
+        "Every program that ran was seen, and TCP counted no byte that its calls did not.",
+        "Programs that were not seen, or not whole, are listed with the reason: what they did is in no figure.",
+    )
+}
+
+fn room(part: &TapPart) -> Check {
+    Draft::new("tap_room", Weight::Suspect, "connections").at_most(
+        part.connections_left_out as f64,
+        0.0,
+        "Every connection found room in the collector.",
+        "More connections were open than the collector follows: those beyond are in no figure. Follow fewer (--only).",
+    )
+}
+
+/// Above this share of lost records the figures are wrong, below it they are doubtful.
+const FEW: f64 = 0.001;
+
+#[cfg(test)]
+mod tests {
+    use ledger::Verdict;
+    use ledger::document::Validity;
+    use ledger::tap_part::TapProgram;
+
+    use super::*;
+
+    fn program(coverage: &str) -> TapProgram {
+        TapProgram { name: "p".into(), processes: 1, coverage: coverage.into(), why: "why".into(), connections: 0 }
+    }
+
+    fn verdict(programs: &[&str], records: u64, dropped: u64) -> Verdict {
+        let part = TapPart {
+            programs: programs.iter().map(|coverage| program(coverage)).collect(),
+            records,
+            records_dropped: dropped,
+            ..TapPart::default()
+        };
+        Validity::from_checks(tap_checks(&part, None)).verdict
+    }
+
+    #[test]
+    fn a_witness_that_was_not_there_is_none() {
+        assert_eq!(verdict(&["seen"], 100, 0), Verdict::Valid);
+        assert_eq!(verdict(&["seen", "unseen"], 100, 0), Verdict::Suspect);
+        assert_eq!(verdict(&["partial"], 100, 0), Verdict::Suspect);
+        assert_eq!(verdict(&["unseen"], 0, 0), Verdict::Invalid);
+        assert_eq!(verdict(&[], 0, 0), Verdict::Invalid);
+    }
+
+    #[test]
+    fn what_was_lost_is_doubtful_and_much_of_it_is_wrong() {
+        assert_eq!(verdict(&["seen"], 99_900, 100), Verdict::Suspect);
+        assert_eq!(verdict(&["seen"], 99_900, 101), Verdict::Invalid);
+    }
+}

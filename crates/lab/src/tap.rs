@@ -1,0 +1,172 @@
+//! Any program under the tap, where it is: in the caller's own surroundings, with its own streams.
+//!
+//! No place is made for it, since under the tap it is to behave as without it: it has the caller's namespaces, process
+//! group, terminal and streams. What it left behind when it ends is its own affair; a child that lives on is cut from
+//! the figures.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use ledger::document::{Document, Run, SCHEMA, Validity};
+use store::Book;
+use sys::clock::Clock;
+use sys::relay::Relay;
+
+use crate::error::LabError;
+use crate::gate;
+use crate::host::{self, CorePlan};
+use crate::tapping::{Glance, Prepared, Started, TapPlan, Tapping};
+
+/// A program under the tap, as meant.
+#[derive(Clone, Debug)]
+pub struct TapRun {
+    /// What is followed.
+    pub tap: TapPlan,
+    /// Where the run is kept; `None`: nowhere.
+    pub book: Option<Book>,
+    /// Name in the run's folder.
+    pub name: String,
+    /// The command that repeats it.
+    pub command_line: String,
+    /// How often figures are told while it runs; `None`: never.
+    pub live: Option<Duration>,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub struct TapEnd {
+    /// The program's exit status; 128 and the signal's number if one ended it, as in a shell.
+    pub status: u8,
+    /// What it saw.
+    pub document: Document,
+    /// The run's folder, where it was kept: summary.json, taps.parquet.
+    pub folder: Option<PathBuf>,
+}
+
+/// Runs `command` to its end. `live` gets figures now and then, with the seconds since the start.
+///
+/// Signals that another process sends to this one are handed on to the program; those of the terminal it gets itself.
+///
+/// # Errors
+/// The library cannot be handed over on this machine; the program cannot be started; the book cannot be written.
+pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f64)) -> Result<TapEnd, LabError> {
+    let (program, arguments) = command.split_first().ok_or_else(|| LabError::plan("no command was given"))?;
+    let folder = match &plan.book {
+        None => None,
+        Some(book) => {
+            let letters = sys::clock::monotonic_ns() ^ u64::from(std::process::id());
+            Some(book.create(&plan.name, std::time::SystemTime::now(), letters).map_err(LabError::environment)?)
+        }
+    };
+    let clock = Clock::start();
+    let prepared = Prepared::new(clock)?;
+    let relay = Relay::install().map_err(LabError::system("sigaction"))?;
+    let preload = std::env::var_os("LD_PRELOAD");
+    let started = clock.now();
+    let spawned = Command::new(program)
+        .args(arguments)
+        .envs(prepared.environment(preload.as_deref()))
+        .spawn()
+        .map_err(|error| cannot_start(program, &error));
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) => {
+            // Nothing was measured: there is nothing to keep.
+            if let Some(folder) = &folder {
+                let _ = std::fs::remove_dir(folder.path());
+            }
+            return Err(error);
+        }
+    };
+    relay.to(child.id().cast_signed());
+    let what = Started {
+        root: child.id().cast_signed(),
+        pid: child.id(),
+        own_numbers: true,
+        command: which(program).unwrap_or_else(|| program.into()).into(),
+    };
+    let tapping = prepared.start(plan.tap.clone(), what, folder.as_ref());
+    // Whatever became of the tap, the program runs, and is waited for.
+    let exit = wait(&mut child, &relay, plan.live, tapping.as_ref().ok(), |glance| {
+        live(glance, clock.now().since(started).as_secs_f64());
+    });
+    let ended = clock.now();
+    let tapped = tapping?.end();
+    let exit = exit.map_err(LabError::system("wait for the program"))?;
+
+    let kept = |of: fn(&store::RunFolder) -> String| folder.as_ref().map(of).unwrap_or_default();
+    let document = Document {
+        schema: SCHEMA.into(),
+        run: Run {
+            id: kept(|folder| folder.id().to_owned()),
+            dir: kept(|folder| folder.path().display().to_string()),
+            command: plan.command_line.clone(),
+            started_at: store::rfc3339(clock.started()),
+            duration_s: ended.since(started).as_secs_f64(),
+            host: host::facts(&CorePlan::default(), 1)?,
+            ..Run::default()
+        },
+        validity: Validity::from_checks(gate::tap_checks(&tapped.part, tapped.error.as_deref())),
+        load: None,
+        path: None,
+        watch: None,
+        tap: Some(tapped.part),
+        server: None,
+        slo: None,
+    };
+    if let Some(folder) = &folder {
+        folder.write_summary(&document).map_err(LabError::environment)?;
+    }
+    Ok(TapEnd { status: status(exit), document, folder: folder.map(|folder| folder.path().to_owned()) })
+}
+
+/// Waits for the program, and tells figures meanwhile.
+fn wait(
+    child: &mut Child,
+    relay: &Relay,
+    every: Option<Duration>,
+    tapping: Option<&Tapping>,
+    mut tell: impl FnMut(&Glance),
+) -> io::Result<ExitStatus> {
+    let pidfd = sys::process::open(child.id())?;
+    loop {
+        let ended = sys::signal::wait_readable(std::os::fd::AsFd::as_fd(&pidfd), every.unwrap_or(LONG));
+        if ended {
+            // Its number is its own until it is waited for.
+            relay.stop();
+            return child.wait();
+        }
+        if every.is_some()
+            && let Some(glance) = tapping.and_then(Tapping::glance)
+        {
+            tell(&glance);
+        }
+    }
+}
+
+fn status(exit: ExitStatus) -> u8 {
+    match (exit.code(), exit.signal()) {
+        (Some(code), _) => code as u8,
+        (None, signal) => (128 + signal.unwrap_or(0)) as u8,
+    }
+}
+
+fn cannot_start(program: &OsStr, error: &io::Error) -> LabError {
+    LabError::Plan(format!("{}: {error}", program.to_string_lossy()))
+}
+
+/// Where PATH has a program; `None` where it is nowhere. A name with a slash is a path already.
+fn which(program: &OsStr) -> Option<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Some(program.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Where nothing is to be told meanwhile.
+const LONG: Duration = Duration::from_secs(3600);

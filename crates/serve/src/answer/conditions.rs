@@ -1,0 +1,149 @@
+//! Conditions of a request (RFC 9110, section 13), in the order of its section 13.2.2.
+
+use crate::date::read_date;
+use crate::files::Page;
+use crate::request::Fields;
+
+/// What the conditions of a GET or HEAD come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// They hold, or there are none.
+    Proceed,
+    /// 304: the client has what it asks for.
+    NotModified,
+    /// 412
+    Failed,
+}
+
+/// Compares the validators of the page that would be sent with what the client says. `year_now` is for dates with
+/// years of two digits.
+pub(super) fn evaluate(fields: &Fields<'_>, page: &Page, year_now: i64) -> Verdict {
+    let etag = page.etag.as_deref().map(str::as_bytes);
+    if let Some(value) = fields.if_match {
+        let holds = any_value(fields, value, b"if-match", |value| {
+            // A tag is not matched by one that is weak.
+            is_any(value) || Tags(value).any(|tag| !tag.weak && Some(tag.opaque) == etag)
+        });
+        if !holds {
+            return Verdict::Failed;
+        }
+    } else if let Some(since) = date(fields, fields.if_unmodified_since, b"if-unmodified-since", year_now)
+        && page.modified_s.is_some_and(|modified| modified > since)
+    {
+        return Verdict::Failed;
+    }
+    if let Some(value) = fields.if_none_match {
+        let known = any_value(fields, value, b"if-none-match", |value| {
+            is_any(value) || Tags(value).any(|tag| Some(tag.opaque) == etag)
+        });
+        if known {
+            return Verdict::NotModified;
+        }
+    } else if let Some(since) = date(fields, fields.if_modified_since, b"if-modified-since", year_now)
+        && page.modified_s.is_some_and(|modified| modified <= since)
+    {
+        return Verdict::NotModified;
+    }
+    Verdict::Proceed
+}
+
+/// Whether a Range applies: there is no If-Range, or it names this very version (RFC 9110, section 13.1.5). A date
+/// does too: Last-Modified is never sent in the second of a change, so one that a client has is a strong validator.
+pub(super) fn range_applies(fields: &Fields<'_>, page: &Page, year_now: i64) -> bool {
+    let Some(value) = fields.if_range else { return true };
+    if fields.repeated && fields.values(b"if-range").nth(1).is_some() {
+        return false;
+    }
+    if value.contains(&b'"') {
+        let mut tags = Tags(value);
+        let first = tags.next();
+        return tags.next().is_none()
+            && first.is_some_and(|tag| !tag.weak && Some(tag.opaque) == page.etag.as_deref().map(str::as_bytes));
+    }
+    read_date(value, year_now).is_some_and(|date| page.modified_s == Some(date))
+}
+
+fn is_any(value: &[u8]) -> bool {
+    value == b"*"
+}
+
+/// Whether `holds` is true of one of the field's lines, of which `first` is the first.
+fn any_value(fields: &Fields<'_>, first: &[u8], name: &'static [u8], mut holds: impl FnMut(&[u8]) -> bool) -> bool {
+    holds(first) || (fields.repeated && fields.values(name).skip(1).any(holds))
+}
+
+/// The date of a field that comes once and is one: any other is as good as absent (RFC 9110, section 13.1.3).
+fn date(fields: &Fields<'_>, value: Option<&[u8]>, name: &'static [u8], year_now: i64) -> Option<i64> {
+    let value = value?;
+    if fields.repeated && fields.values(name).nth(1).is_some() {
+        return None;
+    }
+    read_date(value, year_now)
+}
+
+/// An entity tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tag<'a> {
+    weak: bool,
+    /// With its quotes.
+    opaque: &'a [u8],
+}
+
+/// The entity tags of a list, up to the first thing that is none. A tag may hold commas.
+struct Tags<'a>(&'a [u8]);
+
+impl<'a> Iterator for Tags<'a> {
+    type Item = Tag<'a>;
+
+    fn next(&mut self) -> Option<Tag<'a>> {
+        let start = self.0.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
+        let rest = &self.0[start..];
+        let (weak, rest) = match rest.strip_prefix(b"W/") {
+            Some(rest) => (true, rest),
+            None => (false, rest),
+        };
+        let tag = rest.strip_prefix(b"\"").and_then(|inner| {
+            let end = inner.iter().position(|&byte| byte == b'"')?;
+            // RFC 9110, section 8.8.3: no white space within.
+            inner[..end].iter().all(|&byte| byte > b' ' && byte != 0x7f).then_some(&rest[..end + 2])
+        });
+        let Some(opaque) = tag else {
+            self.0 = &[];
+            return None;
+        };
+        let after = &rest[opaque.len()..];
+        // Between two tags there is a comma.
+        let follows = after.trim_ascii_start();
+        self.0 = if follows.first() == Some(&b',') { follows } else { &[] };
+        Some(Tag { weak, opaque })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lists_of_tags() {
+        let tags = |value: &'static str| -> Vec<(bool, &str)> {
+            Tags(value.as_bytes()).map(|tag| (tag.weak, std::str::from_utf8(tag.opaque).unwrap())).collect()
+        };
+        assert_eq!(tags("\"a\""), [(false, "\"a\"")]);
+        assert_eq!(tags(" W/\"a\" ,, \"b,c\"\t,\"\""), [(true, "\"a\""), (false, "\"b,c\""), (false, "\"\"")]);
+        assert_eq!(tags("\"a\" \"b\""), [(false, "\"a\"")]);
+        assert_eq!(tags("\"a\", b, \"c\""), [(false, "\"a\"")]);
+        for none in ["", "a", "\"a", "w/\"a\"", "W/a", "\"a b\"", "*"] {
+            assert_eq!(tags(none), [], "{none}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(value in proptest::collection::vec(any::<u8>(), 0..60)) {
+            for tag in Tags(&value) {
+                prop_assert!(tag.opaque.len() >= 2 && tag.opaque.starts_with(b"\"") && tag.opaque.ends_with(b"\""));
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The cache against an oracle, in virtual time: random origins, requests and steps of the clock. Every answer that is
+//! given must be one that RFC 9111 allows, by a reading of it that shares no code with the cache.
+//!
+//! The origin counts its answers: the body is the number of the answer, and the oracle remembers for each number what was
+//! asked, when, and on which terms it was given.
+
+use proptest::prelude::*;
+use units::Timestamp;
+
+use super::testing::{UNIX_ZERO_S, asked, at_ms, cache, date, get, question};
+use super::*;
+
+/// What the origin says with an answer.
+#[derive(Clone, Debug)]
+struct Terms {
+    max_age_s: Option<u64>,
+    s_maxage_s: Option<u64>,
+    no_store: bool,
+    no_cache: bool,
+    private: bool,
+    public: bool,
+    must_revalidate: bool,
+    stale_while_revalidate_s: Option<u64>,
+    age_s: u64,
+    /// Its clock is off by so much.
+    skew_s: i64,
+    varies: bool,
+    cookie: bool,
+}
+
+/// What a client says with a request.
+#[derive(Clone, Debug)]
+struct Wish {
+    page: u8,
+    language: u8,
+    no_cache: bool,
+    no_store: bool,
+    max_age_s: Option<u64>,
+    max_stale_s: Option<u64>,
+    min_fresh_s: Option<u64>,
+    credentials: bool,
+    unsafe_method: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Given {
+    terms: Terms,
+    wish: Wish,
+    received_ms: u64,
+    delay_ms: u64,
+}
+
+fn terms_of() -> impl Strategy<Value = Terms> {
+    let seconds = || prop::option::weighted(0.6, 0u64..8);
+    (
+        (seconds(), prop::option::weighted(0.2, 0u64..8), prop::option::weighted(0.3, 0u64..5)),
+        (prop::bool::weighted(0.1), prop::bool::weighted(0.1), prop::bool::weighted(0.1), any::<bool>()),
+        (prop::bool::weighted(0.2), 0u64..3, -3i64..4, any::<bool>(), prop::bool::weighted(0.1)),
+    )
+        .prop_map(|(times, words, rest)| Terms {
+            max_age_s: times.0,
+            s_maxage_s: times.1,
+            stale_while_revalidate_s: times.2,
+            no_store: words.0,
+            no_cache: words.1,
+            private: words.2,
+            public: words.3,
+            must_revalidate: rest.0,
+            age_s: rest.1,
+            skew_s: rest.2,
+            varies: rest.3,
+            cookie: rest.4,
+        })
+}
+
+fn wish_of() -> impl Strategy<Value = Wish> {
+    let seconds = || prop::option::weighted(0.1, 0u64..6);
+    (
+        (0u8..3, 0u8..3),
+        (prop::bool::weighted(0.1), prop::bool::weighted(0.1), prop::bool::weighted(0.15), prop::bool::weighted(0.05)),
+        (seconds(), seconds(), seconds()),
+    )
+        .prop_map(|(what, words, times)| Wish {
+            page: what.0,
+            language: what.1,
+            no_cache: words.0,
+            no_store: words.1,
+            credentials: words.2,
+            unsafe_method: words.3,
+            max_age_s: times.0,
+            max_stale_s: times.1,
+            min_fresh_s: times.2,
+        })
+}
+
+impl Terms {
+    fn fields(&self, now_ms: u64, tag: usize) -> String {
+        let mut words = Vec::new();
+        let mut add = |is: bool, word: &str| {
+            if is {
+                words.push(word.to_owned());
+            }
+        };
+        add(self.no_store, "no-store");
+        add(self.no_cache, "no-cache");
+        add(self.private, "private");
+        add(self.public, "public");
+        add(self.must_revalidate, "must-revalidate");
+        let mut time = |seconds: Option<u64>, word: &str| {
+            if let Some(seconds) = seconds {
+                words.push(format!("{word}={seconds}"));
+            }
+        };
+        time(self.max_age_s, "max-age");
+        time(self.s_maxage_s, "s-maxage");
+        time(self.stale_while_revalidate_s, "stale-while-revalidate");
+        let mut fields = format!("Date: {}\r\nETag: \"{tag}\"\r\n", date((now_ms / 1000) as i64 + self.skew_s));
+        if !words.is_empty() {
+            fields += &format!("Cache-Control: {}\r\n", words.join(", "));
+        }
+        if self.age_s > 0 {
+            fields += &format!("Age: {}\r\n", self.age_s);
+        }
+        if self.varies {
+            fields += "Vary: Accept-Language\r\n";
+        }
+        if self.cookie {
+            fields += "Set-Cookie: a=b\r\n";
+        }
+        fields
+    }
+}
+
+impl Wish {
+    fn head(&self) -> String {
+        let mut fields = format!("Accept-Language: l{}\r\n", self.language);
+        let mut words = Vec::new();
+        if self.no_cache {
+            words.push("no-cache".to_owned());
+        }
+        if self.no_store {
+            words.push("no-store".to_owned());
+        }
+        for (seconds, word) in
+            [(self.max_age_s, "max-age"), (self.max_stale_s, "max-stale"), (self.min_fresh_s, "min-fresh")]
+        {
+            if let Some(seconds) = seconds {
+                words.push(format!("{word}={seconds}"));
+            }
+        }
+        if !words.is_empty() {
+            fields += &format!("Cache-Control: {}\r\n", words.join(", "));
+        }
+        if self.credentials {
+            fields += "Authorization: Basic eDp5\r\n";
+        }
+        get(&format!("/{}", self.page), &fields)
+    }
+}
+
+/// Why this answer may not be given to this wish at this moment without asking the origin; in milliseconds, by the text.
+fn forbidden(given: &Given, wish: &Wish, now_ms: u64) -> Option<&'static str> {
+    let Given { terms, wish: first, received_ms, delay_ms } = given;
+    let explicit = terms.public || terms.s_maxage_s.is_some() || terms.must_revalidate;
+    if first.page != wish.page {
+        return Some("another URI");
+    }
+    if terms.varies && first.language != wish.language {
+        return Some("another variant");
+    }
+    if terms.no_store || first.no_store || terms.private || terms.no_cache {
+        return Some("not to be reused");
+    }
+    if (first.credentials || wish.credentials) && !explicit {
+        return Some("credentials");
+    }
+    if terms.cookie && !terms.public {
+        return Some("a cookie");
+    }
+    let unix_ms = received_ms / 1000 * 1000;
+    let apparent_ms = (unix_ms as i64 - origin_date_ms(given)).max(0) as u64;
+    let age_ms = apparent_ms.max(terms.age_s * 1000 + delay_ms) + (now_ms - received_ms);
+    let lifetime_ms = terms.s_maxage_s.or(terms.max_age_s).unwrap_or(0) * 1000;
+    if wish.no_cache || wish.max_age_s.is_some_and(|most| age_ms > most * 1000) {
+        return Some("the client demands");
+    }
+    if wish.min_fresh_s.is_some_and(|least| lifetime_ms < age_ms + least * 1000) {
+        return Some("not fresh for long enough");
+    }
+    if age_ms < lifetime_ms {
+        return None;
+    }
+    if terms.must_revalidate || terms.s_maxage_s.is_some() {
+        return Some("stale and strict");
+    }
+    let over_ms = age_ms - lifetime_ms;
+    let grace_s = terms.stale_while_revalidate_s.unwrap_or(0);
+    let allowed = (grace_s > 0 && over_ms <= grace_s * 1000) || wish.max_stale_s.is_some_and(|most| over_ms <= most * 1000);
+    if allowed { None } else { Some("stale") }
+}
+
+/// What the origin wrote into Date, in milliseconds after zero: it answered when it was asked.
+fn origin_date_ms(given: &Given) -> i64 {
+    let answered_ms = given.received_ms - given.delay_ms;
+    (answered_ms / 1000) as i64 * 1000 + given.terms.skew_s * 1000
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #[test]
+    fn only_what_the_rfc_allows_is_given(
+        steps in prop::collection::vec((wish_of(), terms_of(), 0u64..3000, 0u64..1500), 1..60),
+    ) {
+        let spec = CacheSpec::default();
+        let cache = cache(&spec);
+        let mut answers: Vec<Given> = Vec::new();
+        // Answers with a lower number are out of date for this page.
+        let mut changed = [0usize; 3];
+        let mut now_ms = 0;
+        for (wish, terms, pause_ms, delay_ms) in steps {
+            now_ms += pause_ms;
+            let request = wish.head();
+            let asked = asked(&request);
+            if wish.unsafe_method {
+                cache.invalidate(&asked.key());
+                changed[usize::from(wish.page)] = answers.len();
+                continue;
+            }
+            let question = question(&request, &spec);
+            let found = match cache.find(&asked) {
+                Found::Answer(stored) => Some(stored),
+                _ => None,
+            };
+            let mut out = Vec::new();
+            let fast = cache.fresh(&asked, at_ms(now_ms), &mut out);
+            if let Some(stored) = &found {
+                let number: usize = std::str::from_utf8(&stored.body).unwrap().parse().unwrap();
+                let use_ = usable(&stored.head, &question, at_ms(now_ms));
+                prop_assert_eq!(fast.is_some(), use_ == Usable::Fresh);
+                prop_assert!(number >= changed[usize::from(wish.page)], "an answer from before a change");
+                if matches!(use_, Usable::Fresh | Usable::Stale(_)) {
+                    let why = forbidden(&answers[number], &wish, now_ms);
+                    prop_assert_eq!(why, None, "{:?} for {:?} at {} ms", &answers[number], &wish, now_ms);
+                    continue;
+                }
+            } else {
+                prop_assert!(fast.is_none() && out.is_empty());
+            }
+            // To the origin, which answers at once; its answer takes a while to come.
+            let number = answers.len();
+            let fields = terms.fields(now_ms, number);
+            let requested_at = at_ms(now_ms);
+            now_ms += delay_ms;
+            let received = Received { requested_at, at: at_ms(now_ms), unix_s: UNIX_ZERO_S + now_ms / 1000 };
+            answers.push(Given { terms, wish: wish.clone(), received_ms: now_ms, delay_ms });
+            match super::terms(&question, 200, fields.as_bytes(), received, &spec) {
+                Ok((terms, vary)) => {
+                    let head = Head::new(200, fields.as_bytes(), vary, terms, received);
+                    let stored = super::testing::stored(head, &number.to_string());
+                    prop_assert!(cache.put(asked.key(), asked.fields, stored));
+                }
+                Err(_) => cache.forget(&asked.key(), asked.fields),
+            }
+        }
+    }
+}
+
+/// The other side: what may be given at once is, in the plain case.
+#[test]
+fn what_is_fresh_is_given() {
+    let spec = CacheSpec::default();
+    let cache = cache(&spec);
+    let request = get("/x?y", "");
+    let asked = asked(&request);
+    let fields = format!("Date: {}\r\nCache-Control: max-age=10\r\nETag: \"a\"\r\nContent-Type: text/plain\r\n", date(0));
+    let received = super::testing::received(0);
+    let (terms, vary) = super::terms(&question(&request, &spec), 200, fields.as_bytes(), received, &spec).unwrap();
+    let stored = super::testing::stored(Head::new(200, fields.as_bytes(), vary, terms, received), "hello");
+    assert!(cache.put(asked.key(), asked.fields, stored));
+    let give = |request: &str, now: Timestamp| {
+        let mut out = Vec::new();
+        let fresh = cache.fresh(&super::testing::asked(request), now, &mut out)?;
+        Some((fresh.status, String::from_utf8(fresh.body.to_vec()).unwrap(), String::from_utf8(out).unwrap()))
+    };
+    let (status, body, head) = give(&request, at_ms(3_500)).unwrap();
+    assert_eq!((status, &*body), (200, "hello"));
+    let date = date(0);
+    let expected = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: {date}\r\nCache-Control: max-age=10\r\nETag: \"a\"\r\nContent-Type: \
+         text/plain\r\nAge: 3\r\nCache-Status: yamabiko; hit; ttl=6; detail=fresh\r\n"
+    );
+    assert_eq!(head, expected);
+    let (status, body, head) = give(&get("/x?y", "If-None-Match: \"a\"\r\n"), at_ms(0)).unwrap();
+    assert_eq!((status, &*body), (304, ""));
+    assert!(head.starts_with("HTTP/1.1 304 Not Modified\r\nDate:") && !head.contains("Content-"), "{head}");
+    let (status, body, head) = give(&get("/x?y", "Range: bytes=1-2\r\n"), at_ms(0)).unwrap();
+    assert_eq!((status, &*body), (206, "el"));
+    assert!(head.contains("Content-Length: 2\r\n") && head.contains("Content-Range: bytes 1-2/5\r\n"), "{head}");
+    let (status, body, head) = give(&get("/x?y", "Range: bytes=5-\r\n"), at_ms(0)).unwrap();
+    assert_eq!((status, &*body), (416, ""));
+    assert!(head.contains("Content-Length: 0\r\n") && head.contains("Content-Range: bytes */5\r\n"), "{head}");
+    let (status, body, head) = give(&request.replacen("GET", "HEAD", 1), at_ms(0)).unwrap();
+    assert_eq!((status, &*body), (200, ""));
+    assert!(head.contains("Content-Length: 5\r\n"), "{head}");
+    assert_eq!(give(&request, at_ms(10_000)), None);
+    assert_eq!(give(&get("/x?z", ""), at_ms(0)), None);
+}

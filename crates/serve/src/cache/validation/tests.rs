@@ -1,0 +1,99 @@
+use super::super::testing::{asked, date, get, head, question, received};
+use super::*;
+
+fn stored(more: &str) -> Head {
+    head(200, &format!("Date: {}\r\nCache-Control: max-age=60\r\n{more}", date(0))).unwrap()
+}
+
+fn portion_of(more: &str, request: &str) -> Portion {
+    portion(&asked(&get("/", request)), &stored(more), Some(100))
+}
+
+#[test]
+fn what_a_client_has_already() {
+    let tagged = "ETag: \"a,b\"\r\n";
+    for matching in ["\"a,b\"", "W/\"a,b\"", "*", "\"x\", W/\"y\" , \"a,b\"", ",, \"a,b\""] {
+        assert_eq!(portion_of(tagged, &format!("If-None-Match: {matching}\r\n")), Portion::NotModified, "{matching}");
+    }
+    for other in ["\"a\"", "a,b", "\"x\" \"a\"", "\"a,b", ""] {
+        assert_eq!(portion_of(tagged, &format!("If-None-Match: {other}\r\n")), Portion::Whole, "{other}");
+    }
+    assert_eq!(portion_of(tagged, "If-None-Match: \"x\"\r\nIf-None-Match: \"a,b\"\r\n"), Portion::NotModified);
+    let changed = format!("Last-Modified: {}\r\n", date(-10));
+    let since = |offset| format!("If-Modified-Since: {}\r\n", date(offset));
+    assert_eq!(portion_of(&changed, &since(-10)), Portion::NotModified);
+    assert_eq!(portion_of(&changed, &since(-11)), Portion::Whole);
+    assert_eq!(portion_of(&changed, "If-Modified-Since: yesterday\r\n"), Portion::Whole);
+    // A tag that does not match overrules a date that does (RFC 9110, section 13.1.3).
+    assert_eq!(portion_of(&changed, &format!("If-None-Match: \"x\"\r\n{}", since(-10))), Portion::Whole);
+    // Only of what would be 200.
+    let gone = head(404, &format!("Date: {}\r\nCache-Control: max-age=60\r\n{tagged}", date(0))).unwrap();
+    assert_eq!(portion(&asked(&get("/", "If-None-Match: *\r\n")), &gone, Some(100)), Portion::Whole);
+}
+
+#[test]
+fn parts() {
+    let part = |range: &str| portion_of("", &format!("Range: {range}\r\n"));
+    assert_eq!(part("bytes=0-0"), Portion::Part(0..1));
+    assert_eq!(part("bytes=90-"), Portion::Part(90..100));
+    assert_eq!(part("bytes=-10"), Portion::Part(90..100));
+    assert_eq!(part("bytes=-1000"), Portion::Part(0..100));
+    assert_eq!(part("BYTES= 50-99999999999999999999999"), Portion::Part(50..100));
+    for unsatisfiable in ["bytes=100-", "bytes=100-200", "bytes=-0"] {
+        assert_eq!(part(unsatisfiable), Portion::Unsatisfiable, "{unsatisfiable}");
+    }
+    for whole in ["bytes=5-4", "bytes=0-1,3-4", "lines=0-1", "bytes", "bytes=", "bytes=-", "bytes=a-b", "bytes=+1-2"] {
+        assert_eq!(part(whole), Portion::Whole, "{whole}");
+    }
+    let head_only = "HEAD / HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0\r\n\r\n";
+    assert_eq!(portion(&asked(head_only), &stored(""), Some(100)), Portion::Whole);
+}
+
+#[test]
+fn a_part_of_what_the_client_began_with_or_all() {
+    let of = |more: &str, if_range: &str| portion_of(more, &format!("Range: bytes=0-9\r\nIf-Range: {if_range}\r\n"));
+    assert_eq!(of("ETag: \"a\"\r\n", "\"a\""), Portion::Part(0..10));
+    assert_eq!(of("ETag: \"a\"\r\n", "\"b\""), Portion::Whole);
+    // Weak tags never promise the same bytes.
+    assert_eq!(of("ETag: W/\"a\"\r\n", "W/\"a\""), Portion::Whole);
+    assert_eq!(of("ETag: W/\"a\"\r\n", "\"a\""), Portion::Whole);
+    assert_eq!(of(&format!("Last-Modified: {}\r\n", date(-9)), &date(-9)), Portion::Part(0..10));
+    assert_eq!(of(&format!("Last-Modified: {}\r\n", date(-9)), &date(-8)), Portion::Whole);
+    // Changed within the second in which it was sent.
+    assert_eq!(of(&format!("Last-Modified: {}\r\n", date(0)), &date(0)), Portion::Whole);
+}
+
+#[test]
+fn what_a_304_changes() {
+    let old = stored("ETag: \"a\"\r\nContent-Type: text/plain\r\nX-Old: 1\r\nX-Same: 1\r\nx-twice: 1\r\nX-Twice: 2\r\n");
+    let spec = CacheSpec::default();
+    let request = get("/", "");
+    let question = question(&request, &spec);
+    let told = format!("Date: {}\r\nCache-Control: max-age=99\r\nETag: \"a\"\r\nContent-Type: x/y\r\nX-Old: 2\r\nX-TWICE: 3\r\n", date(5));
+    let Freshened::Kept(new) = freshened(&old, &question, told.as_bytes(), received(5000), &spec) else { panic!() };
+    let fields = String::from_utf8(new.fields.to_vec()).unwrap();
+    let mut lines: Vec<&str> = fields.lines().collect();
+    lines.sort_unstable();
+    let date = format!("Date: {}", date(5));
+    let mut expected =
+        ["Cache-Control: max-age=99", "Content-Type: text/plain", &date, "ETag: \"a\"", "X-Old: 2", "X-Same: 1", "X-TWICE: 3"];
+    expected.sort_unstable();
+    assert_eq!(lines, expected);
+    assert_eq!(new.terms.lifetime.as_secs(), 99);
+    assert_eq!(new.received.at, received(5000).at);
+
+    let forbids = freshened(&old, &question, b"Cache-Control: no-store\r\n", received(5000), &spec);
+    assert!(matches!(forbids, Freshened::Once(_, Reason::OriginForbids)), "{forbids:?}");
+    let other = freshened(&old, &question, b"ETag: \"b\"\r\n", received(5000), &spec);
+    assert!(matches!(other, Freshened::Other), "{other:?}");
+    let weak = freshened(&old, &question, b"ETag: W/\"a\"\r\n", received(5000), &spec);
+    assert!(matches!(weak, Freshened::Kept(_)), "{weak:?}");
+}
+
+#[test]
+fn what_the_origin_is_asked() {
+    let both = stored(&format!("ETag: W/\"a\"\r\nLast-Modified: {}\r\n", date(-9)));
+    let expected = vec![("If-None-Match", b"W/\"a\"".to_vec()), ("If-Modified-Since", date(-9).into_bytes())];
+    assert_eq!(conditions(&both), expected);
+    assert_eq!(conditions(&stored("ETag: a\r\n")), []);
+}

@@ -1,0 +1,330 @@
+//! The machine by itself: whatever comes in which pieces, and however little is taken at a time, the same bytes go out.
+
+use std::os::unix::fs::FileExt as _;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use sys::file::Root;
+
+use super::*;
+use crate::dynamic::{Event, Played, Told};
+use crate::figures::Figures;
+use crate::spec::FileRules;
+use crate::status::StatusSpec;
+
+/// A connection, a desk, and a relay that answers what it is asked with what it was asked.
+struct Rig {
+    connection: Connection,
+    desk: Desk,
+    relay: Played,
+    /// What the relay is going to say.
+    events: Vec<Event>,
+    /// The body of the request that it is asked, as far as it has come; its end.
+    body: Vec<u8>,
+    asked: bool,
+    _directory: tempfile::TempDir,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        for size in [0usize, 6, 20_000, 70_000] {
+            let content: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+            let path = directory.path().join(size.to_string());
+            std::fs::write(&path, content).unwrap();
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.set_times(std::fs::FileTimes::new().set_modified(long_ago)).unwrap();
+        }
+        let files = Files::new(Root::open(directory.path()).unwrap(), FileRules::default());
+        let figures = Figures::new();
+        let books = Books::new(figures.worker(), None);
+        let board = Board { spec: StatusSpec::Off, figures, cache: None, log: None, accounts: None };
+        let now = Timestamp::from_nanos(5_000_000_000);
+        let mut desk = Desk::new(files, Limits::default(), now, books, board);
+        let (front, relay) = Played::new("/app=http://127.0.0.1:1");
+        desk.front = Some(front);
+        let address = "127.0.0.1:7".parse().unwrap();
+        let connection = Connection::new(1, address, address, false, &desk);
+        Rig { connection, desk, relay, events: Vec::new(), body: Vec::new(), asked: false, _directory: directory }
+    }
+
+    /// Sends at most `most` bytes in one go; false when there was nothing.
+    fn send(&mut self, most: usize, out: &mut Vec<u8>) -> bool {
+        let from = out.len();
+        match self.connection.outbound(&self.desk) {
+            Outbound::Nothing => return false,
+            Outbound::Bytes(bytes, _) => out.extend_from_slice(bytes),
+            Outbound::Both(front, rest) => {
+                out.extend_from_slice(front);
+                out.extend_from_slice(rest);
+            }
+            Outbound::File { front, file, range, .. } => {
+                out.extend_from_slice(front);
+                let mut content = vec![0; (range.end - range.start) as usize];
+                file.read_exact_at(&mut content, range.start).unwrap();
+                out.extend_from_slice(&content);
+            }
+        }
+        out.truncate(from + most.min(out.len() - from));
+        let taken = out.len() - from;
+        self.connection.sent(&mut self.desk, taken);
+        true
+    }
+
+    /// One turn: sends `sends` times at most `most` bytes, and answers what was held up.
+    fn turn(&mut self, sends: usize, most: usize, out: &mut Vec<u8>) {
+        for _ in 0..sends {
+            if !self.send(most, out) {
+                if !self.connection.has_more() {
+                    break;
+                }
+                self.connection.proceed(&mut self.desk);
+            }
+        }
+        self.connection.settle(&mut self.desk);
+        assert!(self.desk.out.is_empty(), "the desk belongs to all");
+    }
+
+    /// What the relay makes of what it was told.
+    fn play(&mut self) {
+        while let Some(told) = self.relay.next() {
+            match told {
+                Told::Ask(head) => {
+                    assert!(!std::mem::replace(&mut self.asked, true), "one request at a time");
+                    assert!(head.starts_with(b"POST /app") || head.starts_with(b"GET /app"));
+                    self.body.clear();
+                    // Read in order from the end.
+                    self.events.push(Event::Room(700));
+                    if head.starts_with(b"GET") {
+                        self.answer(Some(b"got".to_vec()));
+                    }
+                }
+                Told::Body(bytes) => {
+                    self.body.extend_from_slice(&bytes);
+                    self.events.insert(0, Event::Room(bytes.len()));
+                }
+                Told::BodyEnded => {
+                    let body = std::mem::take(&mut self.body);
+                    self.answer(None);
+                    for part in body.chunks(300) {
+                        self.events.insert(1, Event::Body(Bytes::copy_from_slice(part)));
+                    }
+                }
+                Told::Cancel => panic!("nobody gave up"),
+                Told::Taken(_) => {}
+            }
+        }
+    }
+
+    /// Puts an answer at the end of what is to be said: of known length, or in chunks.
+    fn answer(&mut self, content: Option<Vec<u8>>) {
+        let length = content.as_ref().map(|content| content.len() as u64);
+        let fields = Bytes::from_static(b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
+        let head = Event::Head { status: 200, fields, length, finding: Finding::NONE };
+        let content = content.map(|content| Event::Body(content.into()));
+        // The last to be said first.
+        let mut said: Vec<Event> = std::mem::take(&mut self.events);
+        let mut all = vec![Event::End];
+        all.extend(content);
+        all.push(head);
+        all.append(&mut said);
+        self.events = all;
+    }
+
+    /// The next event, if any.
+    fn hear(&mut self) -> bool {
+        let Some(event) = self.events.pop() else { return false };
+        self.asked &= !matches!(event, Event::End);
+        self.connection.heard(&mut self.desk, event);
+        true
+    }
+}
+
+/// Feeds `input` in pieces of `pieces` bytes (again and again), takes `takes` bytes at a time, and lets the relay say
+/// something only in some of the turns.
+fn answers(input: &[u8], pieces: &[usize], takes: &[usize]) -> Vec<u8> {
+    let mut rig = Rig::new();
+    let mut out = Vec::new();
+    let (mut at, mut idle) = (0, 0);
+    for turn in 0.. {
+        let take = takes[turn % takes.len()];
+        if at < input.len() {
+            let end = (at + pieces[turn % pieces.len()]).min(input.len());
+            rig.connection.take(&mut rig.desk, &input[at..end]);
+            at = end;
+        }
+        let before = out.len();
+        rig.turn(1 + turn % 3, take, &mut out);
+        rig.play();
+        let mut heard = false;
+        if turn % 2 == 0 {
+            heard = rig.hear();
+            rig.turn(1, take, &mut out);
+        }
+        rig.play();
+        let busy = at < input.len() || heard || out.len() > before || rig.connection.owes() || rig.connection.has_more();
+        idle = if busy { 0 } else { idle + 1 };
+        if idle > 3 {
+            break;
+        }
+        assert!(turn < 200_000, "no progress at {at} of {}, {} bytes out", input.len(), out.len());
+    }
+    rig.connection.leave(&mut rig.desk);
+    let total = rig.desk.board.figures.total();
+    assert_eq!(total.requests(), out.windows(9).filter(|window| window == b"HTTP/1.1 ").count() as u64);
+    out
+}
+
+fn request(kind: usize) -> Vec<u8> {
+    let body = "x".repeat(1500);
+    match kind {
+        0 => b"GET /6 HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        1 => b"GET /20000 HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        2 => b"GET /70000 HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        3 => b"HEAD /70000 HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        4 => b"GET /70000 HTTP/1.1\r\nHost: x\r\nRange: bytes=1-5,100-69000\r\n\r\n".to_vec(),
+        5 => b"GET /absent HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        6 => b"GET /0 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nHTTP/".to_vec(),
+        7 => b"GET /6 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4;a=b\r\nGET \r\n0\r\n\r\n".to_vec(),
+        8 => b"GET /app/x HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        9 => format!("POST /app HTTP/1.1\r\nHost: x\r\nContent-Length: 1500\r\n\r\n{body}").into_bytes(),
+        _ => format!("POST /app HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5dc\r\n{body}\r\n0\r\n\r\n").into_bytes(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn pieces_in_and_pieces_out_change_nothing(
+        kinds in proptest::collection::vec(0usize..11, 1..8),
+        pieces in proptest::collection::vec(1usize..3000, 1..6),
+        takes in proptest::collection::vec(1usize..40_000, 1..6),
+    ) {
+        let input: Vec<u8> = kinds.iter().flat_map(|&kind| request(kind)).collect();
+        let whole = same_boundary(answers(&input, &[usize::MAX / 2], &[usize::MAX / 2]));
+        let cut = same_boundary(answers(&input, &pieces, &takes));
+        prop_assert_eq!(whole.len(), cut.len());
+        prop_assert!(whole == cut, "the answers differ");
+    }
+}
+
+/// The boundary between the parts of a file is different each time.
+fn same_boundary(bytes: Vec<u8>) -> Vec<u8> {
+    let text: String = bytes.iter().map(|&byte| char::from(byte)).collect();
+    let boundaries = text.split("boundary=").skip(1).filter_map(|rest| rest.split(['\r', ';']).next());
+    let same = boundaries.fold(text.clone(), |text, boundary| text.replace(boundary.trim_matches('"'), "boundary"));
+    same.chars().map(|char| char as u8).collect()
+}
+
+#[test]
+fn a_client_that_holds_its_body_back_is_told_to_send_it_when_it_is_wanted() {
+    let mut rig = Rig::new();
+    let mut out = Vec::new();
+    let head = b"POST /app HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
+    rig.connection.take(&mut rig.desk, head);
+    rig.turn(9, 9999, &mut out);
+    assert!(out.is_empty(), "the relay has not asked for it");
+    rig.play();
+    assert!(rig.hear());
+    rig.turn(9, 9999, &mut out);
+    assert_eq!(out, b"HTTP/1.1 100 Continue\r\n\r\n");
+    rig.connection.take(&mut rig.desk, b"abc");
+    rig.play();
+    while rig.hear() {}
+    rig.turn(9, 9999, &mut out);
+    assert!(out.ends_with(b"\r\n3\r\nabc\r\n0\r\n\r\n"), "{:?}", String::from_utf8_lossy(&out));
+    assert_eq!(rig.connection.step(), Step::Go);
+}
+
+#[test]
+fn a_client_that_is_gone_frees_its_place() {
+    let mut rig = Rig::new();
+    rig.connection.take(&mut rig.desk, &request(8));
+    rig.connection.ended();
+    rig.connection.settle(&mut rig.desk);
+    assert_eq!(rig.connection.step(), Step::Close);
+    rig.connection.leave(&mut rig.desk);
+    assert!(matches!(rig.relay.next(), Some(Told::Ask(_))));
+    assert_eq!(rig.relay.next(), Some(Told::Cancel));
+    assert_eq!(rig.relay.next(), None);
+}
+
+#[test]
+fn a_malformed_body_never_looks_whole() {
+    for (status, body) in [("400", &b"zz\r\n"[..]), ("413", b"ffffffff\r\n")] {
+        let mut rig = Rig::new();
+        let mut out = Vec::new();
+        let head = b"POST /app HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        rig.connection.take(&mut rig.desk, head);
+        rig.play();
+        assert!(rig.hear());
+        rig.connection.take(&mut rig.desk, body);
+        assert_eq!(rig.relay.next(), Some(Told::Cancel));
+        rig.turn(9, 9999, &mut out);
+        let out = String::from_utf8(out).unwrap();
+        assert!(out.starts_with(&format!("HTTP/1.1 {status} ")) && out.contains("\r\nConnection: close\r\n"), "{out}");
+        assert_eq!(rig.connection.step(), Step::Finish);
+    }
+}
+
+#[test]
+fn an_answer_that_breaks_off_cuts_the_connection() {
+    for (length, said) in [(Some(10), "four"), (Some(3), "four"), (None, "four")] {
+        let mut rig = Rig::new();
+        let mut out = Vec::new();
+        rig.connection.take(&mut rig.desk, &request(8));
+        let fields = Bytes::from_static(b"Date: now\r\n");
+        let head = Event::Head { status: 200, fields, length, finding: Finding::NONE };
+        let last = if length.is_none() { Event::Broken } else { Event::End };
+        for event in [head, Event::Body(said.into()), last] {
+            rig.connection.heard(&mut rig.desk, event);
+            rig.turn(9, 9999, &mut out);
+        }
+        assert_eq!(rig.connection.step(), Step::Close, "{length:?}");
+        let total = rig.desk.board.figures.total();
+        assert_eq!(total.requests(), 1);
+    }
+}
+
+#[test]
+fn a_server_that_stops_finishes_what_it_is_busy_with() {
+    let mut rig = Rig::new();
+    let mut out = Vec::new();
+    rig.connection.take(&mut rig.desk, &request(8));
+    rig.turn(9, 9999, &mut out);
+    rig.desk.stopping = true;
+    rig.connection.stop();
+    rig.play();
+    while rig.hear() {}
+    rig.turn(9, 9999, &mut out);
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("\r\nConnection: close\r\n") && text.ends_with("\r\n\r\ngot"), "{text}");
+    assert_eq!(rig.connection.step(), Step::Finish);
+    let mut rig = Rig::new();
+    rig.connection.stop();
+    assert_eq!(rig.connection.step(), Step::Close, "an idle one ends at once");
+}
+
+#[test]
+fn a_client_must_make_progress() {
+    let mut rig = Rig::new();
+    let mut out = Vec::new();
+    let start = rig.desk.now;
+    rig.connection.take(&mut rig.desk, &request(2));
+    rig.turn(1, 10, &mut out);
+    let stall = rig.desk.limits.stall_time;
+    assert_eq!(rig.connection.deadline(), start + stall);
+    // A little now and then does not wind the clock up; enough does.
+    rig.desk.now = start + stall / 2;
+    rig.turn(1, 1000, &mut out);
+    assert_eq!(rig.connection.deadline(), start + stall);
+    rig.turn(1, 20_000, &mut out);
+    assert_eq!(rig.connection.deadline(), rig.desk.now + stall);
+    rig.desk.now = rig.connection.deadline();
+    rig.connection.late(&mut rig.desk);
+    assert_eq!(rig.connection.step(), Step::Close);
+    assert!(rig.connection.is_aborted());
+}

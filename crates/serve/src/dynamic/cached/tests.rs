@@ -1,0 +1,1 @@
+//! The cache between clients and an upstream that counts.

@@ -1,0 +1,444 @@
+//! FastCGI to an upstream (specification 1.0, the responder's role), by hand over bytes in both directions.
+//!
+//! ```text
+//!   writer task: BEGIN_REQUEST, PARAMS, STDIN as the client sends it ──▶ program
+//!   ask, Content: STDOUT ── CGI head, then content; STDERR ── to the operator; END_REQUEST ◀── program
+//! ```
+//!
+//! Where programs answer one connection at a time, as PHP's do, a kept connection keeps one of them from everyone else. So a
+//! connection is kept only while no other exchange waits for its first byte, and not for long.
+
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::Method;
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf, ReadHalf, WriteHalf, split};
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::{Instant, timeout_at};
+
+use super::account::count;
+use super::admission::Place;
+use super::client::{Progress, RequestBody};
+use super::fields::{Asker, RequestHead, for_client, for_upstream, told_length};
+use super::socket::{self, Stream};
+use super::spec::FastCgiScript;
+use super::upstream::{Changes, Failure, Gate, RouteState};
+
+use record::{Decoder, Part};
+use variables::Script;
+
+mod record;
+mod variables;
+
+/// Connections that wait for the next request, and how many exchanges wait for their first byte.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    kept: RefCell<Vec<(Box<dyn Stream>, Instant)>>,
+    awaiting: Cell<usize>,
+}
+
+/// The content of an answer, and the connection it comes on.
+#[derive(Debug)]
+pub(super) struct Content {
+    reader: Reader,
+    writer: Writer,
+    route: Rc<RouteState>,
+    /// Came with the head.
+    first: Bytes,
+    /// Bytes still to come, if the script said how many.
+    left: Option<u64>,
+    /// The answer has no content, whatever the script writes: HEAD, 204, 304.
+    bodyless: bool,
+    ended: bool,
+}
+
+/// Sends a request while its answer is read; gives its half back when all is sent.
+#[derive(Debug)]
+struct Writer(JoinHandle<Option<WriteHalf<Box<dyn Stream>>>>);
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[derive(Debug)]
+struct Reader {
+    half: ReadHalf<Box<dyn Stream>>,
+    buffer: BytesMut,
+    decoder: Decoder,
+}
+
+impl Pool {
+    /// A connection that still lives.
+    fn take(&self) -> Option<Box<dyn Stream>> {
+        self.sweep();
+        let mut kept = self.kept.borrow_mut();
+        while let Some((mut stream, _)) = kept.pop() {
+            if is_silent(&mut stream) {
+                return Some(stream);
+            }
+        }
+        None
+    }
+
+    /// Drops what was idle for too long.
+    pub(super) fn sweep(&self) {
+        let now = Instant::now();
+        self.kept.borrow_mut().retain_mut(|(stream, since)| now - *since < IDLE_TIME && is_silent(stream));
+    }
+}
+
+/// Neither closed by the program nor with bytes that nobody asked for.
+fn is_silent(stream: &mut Box<dyn Stream>) -> bool {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut byte = [0];
+    matches!(Pin::new(stream).poll_read(&mut context, &mut ReadBuf::new(&mut byte)), Poll::Pending)
+}
+
+/// Status, field lines, length and content of the answer.
+pub(super) async fn ask(
+    route: &Rc<RouteState>,
+    head: &RequestHead,
+    asker: Asker,
+    changes: &Changes,
+    mut body: RequestBody,
+    script: &FastCgiScript,
+) -> Result<(u16, Bytes, Option<u64>, Content), Failure> {
+    let is_file;
+    let below = match &route.scripts {
+        Some(scripts) => {
+            is_file = |relative: &[u8]| scripts.has(relative);
+            Some((scripts.directory.as_path(), &is_file as &dyn Fn(&[u8]) -> bool))
+        }
+        None => None,
+    };
+    let script = Script::find(script, route.spec.stem().as_bytes(), head.path(), below);
+    let script = script.ok_or_else(|| Failure::new(404, "no such script"))?;
+    let fields = for_upstream(head, asker, changes);
+    let bodyless = body.length() == Some(0);
+    // CGI knows no body of unknown length.
+    let whole = match body.length() {
+        Some(_) => None,
+        None => Some(collect(&mut body).await?),
+    };
+    let length = whole.as_ref().map_or(body.length(), |whole| Some(whole.len() as u64));
+    let mut request = Vec::with_capacity(2048);
+    record::begin(&mut request, true);
+    let mut variables = Vec::with_capacity(2048);
+    variables::write(&mut variables, head, &fields, asker, &script, length);
+    record::stream(&mut request, record::PARAMS, &variables);
+    record::end(&mut request, record::PARAMS);
+    if let Some(whole) = &whole {
+        record::stream(&mut request, record::STDIN, whole);
+        body = RequestBody::none();
+    }
+    let progress = body.progress();
+    if head.is_safe() && bodyless {
+        // A kept connection may be closed by the program at any time; without a body this may be sent twice.
+        while let Some(stream) = route.gate.fastcgi.take() {
+            match exchange(route, head, stream, request.clone(), RequestBody::none(), &progress).await {
+                Err(Trouble::Silent(_)) => {}
+                Err(Trouble::Failed(failure)) => return Err(failure),
+                Ok(answered) => {
+                    count(&route.counts.reused);
+                    return Ok(answered);
+                }
+            }
+        }
+    }
+    let stream = socket::connect(route.spec.upstream.transport(), route.limits.connect_time).await?;
+    count(&route.counts.connects);
+    exchange(route, head, stream, request, body, &progress).await.map_err(|trouble| match trouble {
+        Trouble::Silent(failure) | Trouble::Failed(failure) => failure,
+    })
+}
+
+/// What went wrong before the head was whole.
+enum Trouble {
+    /// Not a byte came.
+    Silent(Failure),
+    Failed(Failure),
+}
+
+async fn exchange(
+    route: &Rc<RouteState>,
+    head: &RequestHead,
+    stream: Box<dyn Stream>,
+    request: Vec<u8>,
+    body: RequestBody,
+    progress: &Progress,
+) -> Result<(u16, Bytes, Option<u64>, Content), Trouble> {
+    let (half, write_half) = split(stream);
+    let writer = Writer(spawn_local(write(write_half, request, body)));
+    let mut reader = Reader { half, buffer: BytesMut::new(), decoder: Decoder::default() };
+    let awaiting = Awaiting::one_more(Rc::clone(&route.gate));
+    progress.touch();
+    let mut text = BytesMut::new();
+    let mut awaiting = Some(awaiting);
+    let fields = loop {
+        let part = next_in_time(&mut reader, progress, route.limits.first_byte_time).await.map_err(|failure| {
+            if awaiting.is_some() { Trouble::Silent(failure) } else { Trouble::Failed(failure) }
+        })?;
+        awaiting = None;
+        match part {
+            Part::Stderr(words) => route.words(&words),
+            Part::Stdout(bytes) => {
+                // A head may begin in one record and end in another, but not be longer than the bound.
+                text.extend_from_slice(&bytes);
+                if let Some(end) = head_end(&text, bytes.len()) {
+                    break text.split_to(end);
+                }
+                if text.len() > route.limits.head_bytes {
+                    return Err(Trouble::Failed(Failure::bad("an answer with too long a head")));
+                }
+            }
+            Part::End { protocol: record::OVERLOADED, .. } => return Err(Trouble::Failed(Failure::busy(1))),
+            Part::End { status, protocol } => {
+                let why = format!("an end without an answer (status {status}, protocol status {protocol})");
+                return Err(Trouble::Failed(Failure::bad(why)));
+            }
+        }
+    };
+    let (status, fields) = read_head(&fields).map_err(Trouble::Failed)?;
+    let bodyless = head.method == Method::HEAD || matches!(status, 204 | 304);
+    let told = told_length(&fields);
+    let length = if status == 204 { None } else { told };
+    let left = if bodyless { None } else { told };
+    let first = text.freeze();
+    let content =
+        Content { reader, writer, route: Rc::clone(route), first, left, bodyless, ended: false };
+    Ok((status, for_client(&fields), length, content))
+}
+
+async fn next_in_time(reader: &mut Reader, progress: &Progress, within: Duration) -> Result<Part, Failure> {
+    loop {
+        let due = progress.last() + within;
+        match timeout_at(due, reader.next()).await {
+            Ok(outcome) => return outcome.map_err(Failure::bad),
+            // Unless the client's body moved meanwhile.
+            Err(_) if progress.last() + within <= Instant::now() => return Err(Failure::late("no answer in time")),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Takes a body of unknown length whole.
+async fn collect(body: &mut RequestBody) -> Result<BytesMut, Failure> {
+    let mut whole = BytesMut::new();
+    while let Some(piece) = body.next().await {
+        let piece = piece.map_err(|_| Failure::new(400, "the client's body broke off"))?;
+        if whole.len() + piece.len() > COLLECTED_MAX {
+            return Err(Failure::new(413, "a chunked body too long to be counted first"));
+        }
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole)
+}
+
+async fn write(
+    mut half: WriteHalf<Box<dyn Stream>>,
+    mut request: Vec<u8>,
+    mut body: RequestBody,
+) -> Option<WriteHalf<Box<dyn Stream>>> {
+    if body.length() != Some(0) {
+        half.write_all(&request).await.ok()?;
+        request.clear();
+        while let Some(piece) = body.next().await {
+            let Ok(piece) = piece else {
+                // Never let a part of a body pass for the whole.
+                let _ = half.shutdown().await;
+                return None;
+            };
+            record::stream(&mut request, record::STDIN, &piece);
+            half.write_all(&request).await.ok()?;
+            request.clear();
+        }
+    }
+    record::end(&mut request, record::STDIN);
+    half.write_all(&request).await.ok()?;
+    half.flush().await.ok()?;
+    Some(half)
+}
+
+impl Reader {
+    async fn next(&mut self) -> Result<Part, String> {
+        loop {
+            if let Some(part) = self.decoder.next(&mut self.buffer).map_err(|error| error.to_string())? {
+                return Ok(part);
+            }
+            self.buffer.reserve(READ);
+            match self.half.read_buf(&mut self.buffer).await {
+                Ok(0) => return Err("the program closed the connection".to_owned()),
+                Ok(_) => {}
+                Err(error) => return Err(format!("read: {error}")),
+            }
+        }
+    }
+}
+
+impl Content {
+    /// The next piece.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, String> {
+        loop {
+            if !self.first.is_empty() {
+                let bytes = std::mem::take(&mut self.first);
+                if let Some(bytes) = self.counted(bytes)? {
+                    return Ok(Some(bytes));
+                }
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            match self.reader.next().await? {
+                Part::Stdout(bytes) => self.first = bytes,
+                Part::Stderr(words) => self.route.words(&words),
+                Part::End { protocol, .. } if protocol != record::COMPLETE => {
+                    return Err(format!("an end with protocol status {protocol}"));
+                }
+                Part::End { status, .. } => {
+                    self.ended = true;
+                    if self.left.is_some_and(|left| left > 0) {
+                        return Err("less content than its Content-Length".to_owned());
+                    }
+                    if status != 0 {
+                        self.route.complain(&format!("a script ended with status {status}"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Content as far as there is to be any.
+    fn counted(&mut self, bytes: Bytes) -> Result<Option<Bytes>, String> {
+        if self.bodyless {
+            return Ok(None);
+        }
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(bytes.len() as u64).ok_or("more content than its Content-Length")?;
+        }
+        Ok(Some(bytes))
+    }
+
+    /// The connection waits for the next request, if all of this one is through and nobody else needs the program.
+    pub(super) fn give_back(self, gate: &Rc<Gate>, place: Place) {
+        let Content { reader, mut writer, .. } = self;
+        let idle = reader.decoder.between() && reader.buffer.is_empty();
+        if !idle || !writer.0.is_finished() || gate.fastcgi.awaiting.get() > 0 {
+            return;
+        }
+        let gate = Rc::clone(gate);
+        spawn_local(async move {
+            if let Ok(Some(half)) = (&mut writer.0).await {
+                gate.fastcgi.kept.borrow_mut().push((reader.half.unsplit(half), Instant::now()));
+            }
+            drop(place);
+        });
+    }
+}
+
+/// Counts an exchange whose first byte has not come.
+struct Awaiting(Rc<Gate>);
+
+impl Awaiting {
+    fn one_more(gate: Rc<Gate>) -> Self {
+        let awaiting = &gate.fastcgi.awaiting;
+        awaiting.set(awaiting.get() + 1);
+        Awaiting(gate)
+    }
+}
+
+impl Drop for Awaiting {
+    fn drop(&mut self) {
+        let awaiting = &self.0.fastcgi.awaiting;
+        awaiting.set(awaiting.get() - 1);
+    }
+}
+
+/// Where the head ends, `news` bytes of which are looked at for the first time: after an empty line, with or without CR.
+fn head_end(text: &[u8], news: usize) -> Option<usize> {
+    let from = (text.len() - news).saturating_sub(3);
+    (from..text.len()).find_map(|at| {
+        let end = at + 1;
+        let after = &text[..end];
+        // The whole head may be an empty line: a script that says nothing of its content.
+        let empty = after == b"\n" || after == b"\r\n" || after.ends_with(b"\n\n") || after.ends_with(b"\n\r\n");
+        empty.then_some(end)
+    })
+}
+
+/// Status and fields of a CGI head (RFC 3875, section 6.3).
+fn read_head(text: &[u8]) -> Result<(u16, HeaderMap), Failure> {
+    let mut headers = vec![httparse::EMPTY_HEADER; text.iter().filter(|&&byte| byte == b'\n').count()];
+    let parsed = match httparse::parse_headers(text, &mut headers) {
+        Ok(httparse::Status::Complete((_, parsed))) => parsed,
+        Ok(httparse::Status::Partial) => return Err(Failure::bad("an answer with half a head")),
+        Err(error) => return Err(Failure::bad(format!("an answer whose head is no CGI: {error}"))),
+    };
+    let mut status = None;
+    let mut fields = HeaderMap::with_capacity(parsed.len());
+    for field in parsed.iter() {
+        if field.name.eq_ignore_ascii_case("status") {
+            let code = field.value.trim_ascii().split(|byte| *byte == b' ').next().unwrap_or_default();
+            let code = std::str::from_utf8(code).ok().and_then(|code| code.parse().ok());
+            status = Some(code.filter(|code| (200..=599).contains(code)).ok_or_else(|| Failure::bad("a strange Status"))?);
+            continue;
+        }
+        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(field.name.as_bytes()), HeaderValue::from_bytes(field.value))
+        else {
+            return Err(Failure::bad("an answer with a strange field"));
+        };
+        fields.append(name, value);
+    }
+    // Section 6.2.3: a location alone is a redirect.
+    let default = if fields.contains_key("location") { 302 } else { 200 };
+    Ok((status.unwrap_or(default), fields))
+}
+
+/// PHP's own programs let others wait behind an idle connection.
+const IDLE_TIME: Duration = Duration::from_secs(1);
+/// A chunked body is held whole up to this size, since CGI wants its length first.
+const COLLECTED_MAX: usize = 1 << 20;
+/// Read at once.
+const READ: usize = 32 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_end_at_the_first_empty_line_however_they_come() {
+        for text in ["A: 1\r\n\r\nbody\n\n", "A: 1\n\nbody", "A: 1\r\nB: 2\n\r\nbody"] {
+            let end = text.find("body").unwrap();
+            let mut seen = BytesMut::new();
+            let found = text.bytes().find_map(|byte| {
+                seen.extend_from_slice(&[byte]);
+                head_end(&seen, 1)
+            });
+            assert_eq!(found, Some(end), "{text:?}");
+            assert_eq!(head_end(text.as_bytes(), text.len()), Some(end), "{text:?}");
+        }
+        assert_eq!(head_end(b"\r\nbody", 6), Some(2));
+        assert_eq!(head_end(b"\nbody", 5), Some(1));
+        assert_eq!(head_end(b"A: 1\r\nB", 7), None);
+    }
+
+    #[test]
+    fn cgi_heads() {
+        let head = |text: &str| read_head(text.as_bytes()).map(|(status, fields)| (status, fields.len())).map_err(|f| f.status);
+        assert_eq!(head("Content-Type: text/html\r\n\r\n"), Ok((200, 1)));
+        assert_eq!(head("Status: 404 Not Found\nX: 1\n\n"), Ok((404, 1)));
+        assert_eq!(head("Location: /x\r\n\r\n"), Ok((302, 1)));
+        assert_eq!(head("Status: 201\r\nLocation: /x\r\n\r\n"), Ok((201, 1)));
+        assert_eq!(head("\r\n"), Ok((200, 0)));
+        assert_eq!(head("Status: 99\r\n\r\n"), Err(502));
+        assert_eq!(head("Status: \r\n\r\n"), Err(502));
+        assert_eq!(head("no field\r\n\r\n"), Err(502));
+        assert_eq!(head("A: \x01\r\n\r\n"), Err(502));
+    }
+}

@@ -1,0 +1,163 @@
+//! The relay against upstreams that behave and that do not, with a worker that is a test.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use sys::clock::Clock;
+use units::Timestamp;
+
+use super::{ANSWER_WINDOW, Ask, BODY_WINDOW, DynamicLimits, DynamicSpec, Event, Front, Relay, Ticket};
+use crate::request::Body;
+
+use upstream::Upstream;
+
+mod answers;
+mod bounds;
+mod fastcgi;
+mod requests;
+mod upstream;
+
+/// A relay, and the one worker it has.
+struct Desk {
+    // Dropped first: the relay waits for nobody.
+    relay: Relay,
+    front: Front,
+    heard: HashMap<Ticket, VecDeque<Event>>,
+    tickets: Ticket,
+}
+
+/// An answer as a client would have got it.
+#[derive(Debug, Default)]
+struct Got {
+    status: u16,
+    fields: String,
+    length: Option<u64>,
+    body: Vec<u8>,
+    /// It ended as it should.
+    whole: bool,
+}
+
+impl Got {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+impl Desk {
+    fn new(routes: &[String], change: impl FnOnce(&mut DynamicLimits)) -> Desk {
+        Desk::below(Path::new("/"), routes, change)
+    }
+
+    fn below(served: &Path, routes: &[String], change: impl FnOnce(&mut DynamicLimits)) -> Desk {
+        let mut spec = DynamicSpec::new(routes.iter().map(|route| route.parse().unwrap()).collect());
+        change(&mut spec.limits);
+        let (relay, mut fronts) = Relay::start(&spec, served, 1, Clock::start(), || {}).unwrap();
+        Desk { relay, front: fronts.pop().unwrap(), heard: HashMap::new(), tickets: 0 }
+    }
+
+    /// In front of one upstream, for all below `/app`.
+    fn before(upstream: &Upstream) -> Desk {
+        Desk::new(&[format!("/app=http://{}", upstream.address)], |_| {})
+    }
+
+    /// Hands over a request; its body, if there is one, is to follow.
+    fn ask(&mut self, head: &str, body: Body) -> Ticket {
+        self.tickets += 1;
+        let path = head.split(' ').nth(1).unwrap();
+        let path = path.split('?').next().unwrap();
+        self.front.ask(Ask {
+            ticket: self.tickets,
+            route: self.front.routed(path.as_bytes()).expect("a path with a route"),
+            head: head.as_bytes().into(),
+            body,
+            peer: "192.0.2.1:999".parse().unwrap(),
+            local: "192.0.2.9:80".parse().unwrap(),
+            secure: false,
+            at: Timestamp::ZERO,
+        });
+        self.tickets
+    }
+
+    fn get(&mut self, path: &str) -> Got {
+        let ticket = self.ask(&format!("GET {path} HTTP/1.1\r\nHost: site\r\n\r\n"), Body::None);
+        self.all(ticket)
+    }
+
+    /// The next event of an exchange.
+    fn event(&mut self, ticket: Ticket) -> Event {
+        loop {
+            if let Some(event) = self.heard.get_mut(&ticket).and_then(VecDeque::pop_front) {
+                return event;
+            }
+            let timeout = PollTimeout::try_from(Duration::from_secs(20)).unwrap();
+            let ready = poll(&mut [PollFd::new(self.front.wake_fd(), PollFlags::POLLIN)], timeout).unwrap();
+            assert_eq!(ready, 1, "nothing came within 20 s");
+            self.take();
+        }
+    }
+
+    fn take(&mut self) {
+        self.front.woken();
+        while let Some((ticket, event)) = self.front.next() {
+            self.heard.entry(ticket).or_default().push_back(event);
+        }
+    }
+
+    /// Takes the answer to its end, whatever that is.
+    fn all(&mut self, ticket: Ticket) -> Got {
+        let mut got = Got::default();
+        loop {
+            match self.event(ticket) {
+                Event::Room(_) | Event::Interim(_) => {}
+                Event::Head { status, fields, length, .. } => {
+                    assert_eq!(got.status, 0, "two heads");
+                    (got.status, got.length) = (status, length);
+                    got.fields = String::from_utf8(fields.to_vec()).unwrap();
+                }
+                Event::Body(bytes) => {
+                    assert!(got.status != 0, "content before the head");
+                    got.body.extend_from_slice(&bytes);
+                    self.front.taken(ticket, bytes.len());
+                }
+                Event::End => {
+                    got.whole = true;
+                    return got;
+                }
+                Event::Broken => return got,
+            }
+        }
+    }
+
+    /// Sends a body as the relay gives room for it, until `until` bytes are sent or the answer begins.
+    fn send(&mut self, ticket: Ticket, bytes: &[u8]) {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match self.event(ticket) {
+                Event::Room(room) => {
+                    let piece = &bytes[sent..bytes.len().min(sent + room)];
+                    self.front.body(ticket, piece);
+                    sent += piece.len();
+                }
+                other => {
+                    self.heard.entry(ticket).or_default().push_front(other);
+                    return;
+                }
+            }
+        }
+        self.front.body_ended(ticket);
+    }
+
+    /// The figures of the first route, once they are as wanted.
+    fn account_when(&self, wanted: impl Fn(&super::RouteAccount) -> bool) -> super::RouteAccount {
+        for _ in 0..20_000 {
+            let account = self.relay.accounts().read().routes.remove(0);
+            if wanted(&account) {
+                return account;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("still {:?}", self.relay.accounts().read());
+    }
+}

@@ -1,0 +1,160 @@
+//! What becomes of answers: whole, of every framing, broken, absent.
+
+use super::upstream::ok;
+use super::*;
+
+#[test]
+fn an_answer_of_known_length() {
+    let upstream = Upstream::answering(|_| {
+        "HTTP/1.1 201 Created\r\nServer: app\r\nContent-Length: 5\r\nX-Mine: 1\r\nConnection: x-mine\r\n\r\nhello".to_owned()
+    });
+    let got = Desk::before(&upstream).get("/app/x");
+    assert_eq!((got.status, got.length, got.text(), got.whole), (201, Some(5), "hello", true));
+    assert!(got.fields.starts_with("Server: app\r\nDate: "), "{}", got.fields);
+    assert!(!got.fields.contains("X-Mine") && !got.fields.contains("Content-Length"));
+}
+
+#[test]
+fn answers_in_chunks_and_to_the_end_of_the_connection() {
+    let upstream = Upstream::start(|mut peer| {
+        while let Some(head) = peer.head() {
+            if head.contains("/chunks") {
+                peer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nT: 1\r\n\r\n");
+            } else {
+                peer.write(b"HTTP/1.0 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nto the end");
+                return peer.close();
+            }
+        }
+    });
+    let mut desk = Desk::before(&upstream);
+    let got = desk.get("/app/chunks");
+    assert_eq!((got.length, got.text(), got.whole), (None, "abcdefg", true));
+    let got = desk.get("/app/close");
+    assert_eq!((got.length, got.text(), got.whole), (None, "to the end", true));
+    assert_eq!(got.fields, "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n");
+}
+
+#[test]
+fn answers_without_content() {
+    let upstream = Upstream::answering(|head| {
+        let status = head.split("/app/").nth(1).unwrap().split(' ').next().unwrap();
+        format!("HTTP/1.1 {status} X\r\nContent-Length: 7\r\n\r\n{}", if head.starts_with("GET /app/200") { "content" } else { "" })
+    });
+    let mut desk = Desk::before(&upstream);
+    let ticket = desk.ask("HEAD /app/200 HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    let got = desk.all(ticket);
+    assert_eq!((got.status, got.length, got.text(), got.whole), (200, Some(7), "", true));
+    let got = desk.get("/app/304");
+    assert_eq!((got.status, got.length, got.text(), got.whole), (304, Some(7), "", true));
+    let got = desk.get("/app/204");
+    assert_eq!((got.status, got.length, got.text(), got.whole), (204, None, "", true));
+    let got = desk.get("/app/200");
+    assert_eq!((got.status, got.length, got.text(), got.whole), (200, Some(7), "content", true));
+    assert_eq!(upstream.accepted(), 1, "all of them on one connection");
+}
+
+#[test]
+fn hints_come_before_the_answer_and_other_interim_answers_do_not() {
+    let upstream = Upstream::answering(|_| {
+        format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n{}", ok("last"))
+    });
+    let mut desk = Desk::before(&upstream);
+    let ticket = desk.ask("GET /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    let Event::Interim(fields) = desk.event(ticket) else { panic!("no hint") };
+    assert_eq!(fields, "Link: </x>\r\n");
+    let got = desk.all(ticket);
+    assert_eq!((got.status, got.text(), got.whole), (200, "last", true));
+    assert!(!got.fields.contains("Link"));
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_never_silently_short() {
+    for cut in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n9\r\nx",
+    ] {
+        let upstream = Upstream::start(move |mut peer| {
+            peer.head();
+            peer.write(cut.as_bytes());
+            peer.close();
+        });
+        let mut desk = Desk::before(&upstream);
+        let got = desk.get("/app");
+        assert_eq!((got.status, got.whole), (200, false), "{cut}");
+        assert!("halfx".starts_with(got.text()), "{cut}");
+        assert_eq!(desk.account_when(|account| account.in_flight == 0).broken, 1);
+    }
+}
+
+#[test]
+fn what_is_no_answer_is_told_as_502() {
+    for wrong in [
+        "",
+        "HTTP/1.1 200 OK\r\nContent-Le",
+        "SSH-2.0-OpenSSH\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        "HTTP/1.1 200 OK\r\nBad\0Name: 1\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+        "HTTP/1.1 999 X\r\n\r\n",
+    ] {
+        let upstream = Upstream::start(move |mut peer| {
+            peer.head();
+            peer.write(wrong.as_bytes());
+            peer.close();
+        });
+        let mut desk = Desk::before(&upstream);
+        let got = desk.get("/app");
+        assert_eq!((got.status, got.whole, got.text()), (502, true, "502 Bad Gateway\n"), "{wrong:?}");
+        assert_eq!(desk.account_when(|account| account.in_flight == 0).failed, 1);
+    }
+    let flood = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    let upstream = Upstream::answering(move |_| flood.clone());
+    assert_eq!(Desk::before(&upstream).get("/app").status, 502);
+}
+
+#[test]
+fn an_upstream_that_is_not_there_is_told_as_502() {
+    let address = Upstream::start(drop).address;
+    let mut desk = Desk::new(&[format!("/app=http://{address}"), "/unix=unix:/nowhere/socket".to_owned()], |_| {});
+    assert_eq!(desk.get("/app").status, 502);
+    assert_eq!(desk.get("/unix/x").status, 502);
+}
+
+#[test]
+fn an_upstream_that_never_answers_is_told_as_504_and_a_stalled_answer_is_cut() {
+    let upstream = Upstream::start(|mut peer| {
+        let head = peer.head().unwrap_or_default();
+        if head.contains("/stall") {
+            peer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+        }
+        peer.rest();
+    });
+    let mut desk = Desk::new(&[format!("/app=http://{}", upstream.address)], |limits| {
+        limits.first_byte_time = Duration::from_millis(50);
+        limits.stall_time = Duration::from_millis(50);
+    });
+    assert_eq!(desk.get("/app/never").status, 504);
+    // The first byte may take as long as it takes to get there: only the stall is certain.
+    let got = desk.get("/app/stall");
+    assert!(matches!((got.status, got.whole), (200, false) | (504, true)), "{got:?}");
+    assert!(desk.account_when(|account| account.in_flight == 0).timed_out >= 1);
+}
+
+#[test]
+fn over_a_unix_socket_with_a_base() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("app.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let thread = std::thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = vec![0; 4096];
+        let length = stream.read(&mut head).unwrap();
+        let line = String::from_utf8_lossy(&head[..length]).lines().next().unwrap().to_owned();
+        stream.write_all(ok(&line).as_bytes()).unwrap();
+    });
+    let mut desk = Desk::new(&[format!("/app=unix:{}:/base", socket.display())], |_| {});
+    assert_eq!(desk.get("/app/x?y=z").text(), "GET /base/x?y=z HTTP/1.1");
+    thread.join().unwrap();
+}

@@ -1,0 +1,136 @@
+//! A FastCGI program that speaks the protocol byte by byte, well and badly.
+
+use super::upstream::Peer;
+use super::*;
+
+/// A record of request 1.
+fn record(kind: u8, content: &[u8], padding: u8) -> Vec<u8> {
+    let length = (content.len() as u16).to_be_bytes();
+    let mut bytes = vec![1, kind, 0, 1, length[0], length[1], padding, 0];
+    bytes.extend_from_slice(content);
+    bytes.resize(bytes.len() + usize::from(padding), 0);
+    bytes
+}
+
+const STDOUT: u8 = 6;
+const STDERR: u8 = 7;
+
+fn end(protocol: u8) -> Vec<u8> {
+    record(3, &[0, 0, 0, 0, protocol, 0, 0, 0], 0)
+}
+
+/// A request as the program gets it: parameters undecoded, and what came on STDIN; `None` at the end of the connection.
+fn request(peer: &mut Peer) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (mut params, mut stdin) = (Vec::new(), Vec::new());
+    loop {
+        let header = peer.body(8);
+        let [1, kind, 0, 1, high, low, padding, 0] = header[..] else { return None };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let content = peer.body(length);
+        peer.body(usize::from(padding));
+        match (kind, length) {
+            (5, 0) => return Some((params, stdin)),
+            (4, _) => params.extend(content),
+            (5, _) => stdin.extend(content),
+            (1, 8) => assert_eq!(content[..3], [0, 1, 1], "the responder's role, on a connection that is kept"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn program(answer: impl Fn(&str, &[u8]) -> Vec<u8> + Clone + Send + 'static) -> Upstream {
+    Upstream::start(move |mut peer| {
+        while let Some((params, stdin)) = request(&mut peer) {
+            peer.write(&answer(&String::from_utf8_lossy(&params), &stdin));
+        }
+    })
+}
+
+fn before(upstream: &Upstream) -> Desk {
+    Desk::new(&[format!("/app=fastcgi://{}/srv/main.php", upstream.address)], |_| {})
+}
+
+#[test]
+fn an_answer_in_odd_records() {
+    let upstream = program(|params, _| {
+        assert!(params.contains("SCRIPT_FILENAME/srv/main.php") && params.contains("PATH_INFO/x y"), "{params}");
+        let text = b"Status: 404 Gone Fishing\r\nContent-Type: text/x\r\n\r\nbody and more";
+        let mut bytes: Vec<u8> = text.chunks(7).flat_map(|piece| record(STDOUT, piece, 3)).collect();
+        bytes.splice(0..0, record(STDERR, b"PHP Warning: \x1b[31mred\n", 1));
+        bytes.extend(record(STDOUT, b"", 0));
+        bytes.extend(end(0));
+        bytes
+    });
+    let mut desk = before(&upstream);
+    for _ in 0..3 {
+        let got = desk.get("/app/x%20y");
+        assert_eq!((got.status, got.length, got.text(), got.whole), (404, None, "body and more", true));
+        assert!(got.fields.starts_with("Content-Type: text/x\r\nDate: "));
+        desk.account_when(|account| account.in_flight == 0);
+    }
+    let account = desk.account_when(|account| account.answered == 3);
+    assert_eq!((account.connects + account.reused, account.failed), (3, 0));
+}
+
+#[test]
+fn bodies_reach_the_program_and_chunked_ones_with_their_length() {
+    let upstream = program(|params, stdin| {
+        let stated = params.split("CONTENT_LENGTH").nth(1).unwrap();
+        let stated: String = stated.chars().take_while(char::is_ascii_digit).collect();
+        let text = format!("\r\n{stated} {}", stdin.len());
+        [record(STDOUT, text.as_bytes(), 0), end(0)].concat()
+    });
+    let mut desk = before(&upstream);
+    let body = vec![b'x'; 2 * BODY_WINDOW + 1];
+    let known = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 131073\r\n\r\n", Body::Bytes(131_073));
+    desk.send(known, &body);
+    assert_eq!(desk.all(known).text(), "131073 131073");
+    let chunked = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
+    desk.send(chunked, &body);
+    assert_eq!(desk.all(chunked).text(), "131073 131073");
+    let too_long = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
+    desk.send(too_long, &vec![b'x'; 2 << 20]);
+    assert_eq!(desk.all(too_long).status, 413);
+}
+
+#[test]
+fn what_goes_wrong_is_told() {
+    let short = [record(STDOUT, b"Content-Length: 9\r\n\r\nhalf", 0), end(0)].concat();
+    let long = [record(STDOUT, b"Content-Length: 2\r\n\r\nmore", 0), end(0)].concat();
+    for (bytes, status, whole) in [
+        (short, 200, false),
+        (long, 200, false),
+        (record(STDOUT, b"A: 1\r\n\r\nhalf", 0), 200, false),
+        (end(0), 502, true),
+        (end(2), 503, true),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), 502, true),
+        (record(STDOUT, b"no head at all", 0), 502, true),
+        (record(STDOUT, &[b'x'; 65_000], 0).repeat(3), 502, true),
+    ] {
+        let shown = bytes[..bytes.len().min(60)].to_vec();
+        let upstream = Upstream::start(move |mut peer| {
+            request(&mut peer);
+            peer.write(&bytes);
+            peer.close();
+        });
+        let got = before(&upstream).get("/app");
+        assert_eq!((got.status, got.whole), (status, whole), "{shown:?}");
+    }
+}
+
+#[test]
+fn head_has_no_content_and_scripts_must_be_files() {
+    let upstream = program(|_, _| [record(STDOUT, b"Content-Length: 4\r\n\r\nbody", 0), end(0)].concat());
+    let served = tempfile::tempdir().unwrap();
+    std::fs::create_dir(served.path().join("php")).unwrap();
+    std::fs::write(served.path().join("php/a.php"), "").unwrap();
+    std::fs::write(served.path().join("php/photo.jpg"), "").unwrap();
+    let mut desk = Desk::below(served.path(), &[format!("/php=fastcgi://{}", upstream.address)], |_| {});
+    let ticket = desk.ask("HEAD /php/a.php HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    let got = desk.all(ticket);
+    assert_eq!((got.status, got.length, got.text(), got.whole), (200, Some(4), "", true));
+    assert_eq!(desk.get("/php/a.php/info").text(), "body");
+    for path in ["/php/b.php", "/php/photo.jpg/x.php", "/php/", "/php/photo.jpg"] {
+        assert_eq!(desk.get(path).status, 404, "{path}");
+    }
+}

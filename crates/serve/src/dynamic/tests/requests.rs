@@ -1,0 +1,221 @@
+//! What an upstream sees of requests.
+
+use std::sync::mpsc::channel;
+
+use super::upstream::ok;
+use super::*;
+
+/// An upstream that answers with the head it saw.
+fn mirror() -> Upstream {
+    Upstream::answering(|head| ok(head))
+}
+
+#[test]
+fn a_request_is_built_anew() {
+    let upstream = mirror();
+    let mut desk = Desk::before(&upstream);
+    let head = "GET http://other:81/app/x?q=%20#f HTTP/1.1\r\nHost: site\r\nConnection: close, X-Drop\r\nX-Drop: 1\r\n\
+        X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: https\r\nCookie: a=b\r\nTE: trailers\r\nExpect: 100-continue\r\n\r\n";
+    desk.tickets += 1;
+    desk.front.ask(Ask {
+        ticket: desk.tickets,
+        route: 0,
+        head: head.as_bytes().into(),
+        body: Body::None,
+        peer: "192.0.2.1:999".parse().unwrap(),
+        local: "192.0.2.9:80".parse().unwrap(),
+        secure: true,
+        at: Timestamp::ZERO,
+    });
+    let got = desk.all(desk.tickets);
+    let mut lines: Vec<&str> = got.text().lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines.remove(0), "GET /app/x?q=%20 HTTP/1.1");
+    lines.sort_unstable();
+    let wanted = [
+        "Cookie: a=b",
+        "Host: other:81",
+        "Via: 1.1 yamabiko",
+        "X-Forwarded-For: 10.0.0.1, 192.0.2.1",
+        "X-Forwarded-Host: other:81",
+        "X-Forwarded-Proto: https",
+    ];
+    assert_eq!(lines, wanted);
+}
+
+#[test]
+fn a_request_of_http_1_0_may_have_no_host() {
+    let upstream = mirror();
+    let mut desk = Desk::before(&upstream);
+    let ticket = desk.ask("GET /app HTTP/1.0\r\n\r\n", Body::None);
+    let got = desk.all(ticket);
+    assert!(got.text().contains(&format!("\r\nHost: {}\r\n", upstream.address)), "{}", got.text());
+    assert!(got.text().contains("Via: 1.0 yamabiko"));
+}
+
+#[test]
+fn a_path_that_leads_out_of_its_prefix_is_refused() {
+    let upstream = mirror();
+    let mut desk = Desk::before(&upstream);
+    for path in ["/app/../x", "/app/%2e%2e/x", "/app/..;/x"] {
+        let ticket = desk.ask(&format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"), Body::None);
+        assert_eq!(desk.all(ticket).status, 400, "{path}");
+    }
+    assert_eq!(upstream.accepted(), 0);
+}
+
+#[test]
+fn bodies_of_both_framings_arrive_whole() {
+    let upstream = Upstream::start(|mut peer| {
+        while let Some(head) = peer.head() {
+            let framing = head.lines().filter(|line| line.starts_with("Content-L") || line.starts_with("Transfer-"));
+            let framing: Vec<&str> = framing.collect();
+            let framing = framing.join("; ");
+            let length = if head.contains("chunked") {
+                let mut length = 0;
+                loop {
+                    let mut line = String::new();
+                    std::io::BufRead::read_line(&mut peer.stream, &mut line).unwrap();
+                    let size = usize::from_str_radix(line.trim(), 16).unwrap();
+                    length += peer.body(size + 2).len() - 2;
+                    if size == 0 {
+                        break length;
+                    }
+                }
+            } else {
+                let stated = framing.split(": ").nth(1).map_or(0, |length| length.parse().unwrap());
+                peer.body(stated).len()
+            };
+            peer.write(ok(&format!("{framing}; {length}")).as_bytes());
+        }
+    });
+    let mut desk = Desk::before(&upstream);
+    let body = vec![b'b'; 3 * BODY_WINDOW + 5];
+    let known = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 196613\r\n\r\n", Body::Bytes(body.len() as u64));
+    desk.send(known, &body);
+    assert_eq!(desk.all(known).text(), "Content-Length: 196613; 196613");
+    let chunked = desk.ask("PUT /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked);
+    desk.send(chunked, &body);
+    assert_eq!(desk.all(chunked).text(), "Transfer-Encoding: chunked; 196613");
+    let empty = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    assert_eq!(desk.all(empty).text(), "Content-Length: 0; 0");
+    assert_eq!(desk.get("/app").text(), "; 0");
+}
+
+#[test]
+fn an_upstream_that_does_not_read_holds_the_client_back() {
+    let (release, held) = channel::<()>();
+    let held = std::sync::Arc::new(std::sync::Mutex::new(held));
+    let upstream = Upstream::start(move |mut peer| {
+        peer.head();
+        let _ = held.lock().unwrap().recv();
+        let length = peer.body(64 << 20).len();
+        peer.write(ok(&length.to_string()).as_bytes());
+    });
+    let mut desk = Desk::before(&upstream);
+    let head = "POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 67108864\r\n\r\n";
+    let ticket = desk.ask(head, Body::Bytes(64 << 20));
+    // What fits into sockets and windows goes; the rest has to wait, so this runs dry long before the end.
+    let (mut sent, mut quiet) = (0usize, 0);
+    let piece = vec![0; BODY_WINDOW];
+    while quiet < 20 {
+        desk.take();
+        match desk.heard.get_mut(&ticket).and_then(VecDeque::pop_front) {
+            Some(Event::Room(room)) => {
+                desk.front.body(ticket, &piece[..room]);
+                sent += room;
+                quiet = 0;
+            }
+            Some(other) => panic!("{other:?}"),
+            None => {
+                quiet += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        assert!(sent < 64 << 20, "the relay took it all");
+    }
+    release.send(()).unwrap();
+    desk.send(ticket, &vec![0; (64 << 20) - sent]);
+    assert_eq!(desk.all(ticket).text(), "67108864");
+}
+
+#[test]
+fn an_answer_may_come_before_the_body_is_read() {
+    let upstream = Upstream::start(|mut peer| {
+        peer.head();
+        peer.write(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 4\r\nConnection: close\r\n\r\nlong");
+        peer.rest();
+    });
+    let mut desk = Desk::before(&upstream);
+    let ticket = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n", Body::Bytes(100_000_000));
+    assert!(matches!(desk.event(ticket), Event::Room(BODY_WINDOW)));
+    desk.front.body(ticket, &[0; 1000]);
+    let got = desk.all(ticket);
+    assert_eq!((got.status, got.text(), got.whole), (413, "long", true));
+    assert_eq!(desk.account_when(|account| account.in_flight == 0).answered, 1);
+}
+
+#[test]
+fn a_body_that_breaks_off_never_arrives_as_whole() {
+    let (told, seen) = channel();
+    let upstream = Upstream::start(move |mut peer| {
+        let head = peer.head().unwrap();
+        let rest = peer.rest();
+        let _ = told.send((head.contains("chunked"), rest));
+    });
+    let mut desk = Desk::before(&upstream);
+    for (head, body) in [
+        ("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n", Body::Bytes(10)),
+        ("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked),
+    ] {
+        let ticket = desk.ask(head, body);
+        assert!(matches!(desk.event(ticket), Event::Room(_)));
+        desk.front.body(ticket, b"half");
+        // Until it is at the upstream, a cancelled exchange would leave nothing to look at.
+        assert!(matches!(desk.event(ticket), Event::Room(4)));
+        desk.front.cancel(ticket);
+        let (chunked, rest) = seen.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert!(!rest.ends_with(b"0\r\n\r\n") && (chunked || rest.len() < 10), "{rest:?}");
+    }
+    desk.account_when(|account| account.in_flight == 0 && account.cancelled == 2);
+}
+
+#[test]
+fn connections_are_kept_and_a_dead_one_is_replaced() {
+    let upstream = Upstream::start(|mut peer| {
+        // The first connection dies with its second request, unanswered; others live.
+        let answers = if peer.number == 0 { 1 } else { usize::MAX };
+        for _ in 0..answers {
+            if peer.head().is_none() {
+                return;
+            }
+            peer.write(ok(&peer.number.to_string()).as_bytes());
+        }
+        peer.head();
+        peer.close();
+    });
+    let mut desk = Desk::before(&upstream);
+    assert_eq!(desk.get("/app").text(), "0");
+    desk.account_when(|account| account.in_flight == 0);
+    // Safe, and asked again.
+    assert_eq!(desk.get("/app").text(), "1");
+    assert_eq!(desk.get("/app").text(), "1");
+    let account = desk.account_when(|account| account.in_flight == 0);
+    assert_eq!((account.connects, account.answered, account.failed), (2, 3, 0));
+}
+
+#[test]
+fn what_is_not_safe_is_not_asked_twice() {
+    let upstream = Upstream::start(|mut peer| {
+        peer.head();
+        peer.write(ok("once").as_bytes());
+        peer.head();
+        peer.close();
+    });
+    let mut desk = Desk::before(&upstream);
+    assert_eq!(desk.get("/app").text(), "once");
+    desk.account_when(|account| account.in_flight == 0);
+    std::thread::sleep(Duration::from_millis(20));
+    let ticket = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\n\r\n", Body::None);
+    assert_eq!(desk.all(ticket).status, 502);
+    assert_eq!(upstream.accepted(), 1);
+}

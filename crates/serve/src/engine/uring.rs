@@ -1,0 +1,440 @@
+//! The engine over io_uring: one system call a turn for all that is received and for all small answers.
+//!
+//! ```text
+//!   wait() ── completions ─┬─ received ──▶ Link, straight from the kernel's buffer ──▶ small answer: copied for the next
+//!     ▲                    │                                                            wait(); large: send(2), sendfile(2)
+//!     │                    ├─ not all of a small answer was taken: the rest goes back to the link
+//!     │                    └─ room to send again, listener readable, time to stop ..
+//!     └── operations queued meanwhile ◀──────────────────────────────────────────────┘
+//! ```
+//!
+//! A small answer counts as sent when it is queued. The kernel is handed it by the next call of `wait`, and only what it
+//! did not take comes back, before anything else of that connection (the sends of a submission complete before any
+//! receive that is queued behind them). So nothing else may be sent on a connection in the same turn: it waits for
+//! the next one, which begins at once.
+
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use nix::libc::{EAGAIN, ECANCELED, ENOBUFS};
+use sys::uring::{Completion, Copied, Ring, RingSpec};
+use units::Timestamp;
+
+use super::table::Table;
+use super::{ACCEPT_PAUSE, ACCEPTS, Admitted, BOOKS_TICK, Ground, Seat, Sent, TURNS, flush};
+use crate::connection::{Desk, Outbound, Step};
+use crate::dynamic::Front;
+use crate::link::Link;
+use crate::spec::{ServeError, system};
+
+/// A worker before and while it runs.
+pub(crate) struct Worker<'a> {
+    ground: Ground<'a>,
+    ring: Ring,
+    desk: Desk,
+    table: Table<Client>,
+    /// Number of this turn of the loop; the first is 1.
+    turn: u64,
+    /// Tokens of connections that have more to do in the next turn.
+    again: Vec<u64>,
+    /// Somebody may wait at the listener.
+    knocked: bool,
+    /// No connection can be accepted before, unless one ends.
+    accept_again_at: Option<Timestamp>,
+    /// The server ends, at the latest then.
+    stop_at: Option<Timestamp>,
+    books_at: Timestamp,
+}
+
+/// One connection.
+#[derive(Debug)]
+struct Client {
+    stream: TcpStream,
+    link: Link,
+    receiving: Receiving,
+    /// In the middle of waiting for room to send.
+    blocked: bool,
+    /// In `again`.
+    queued: bool,
+    /// The small answer that was queued last, and in which turn; 0 for never.
+    copied: Option<Copied>,
+    sent_in: u64,
+}
+
+impl Seat for Client {
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn parts(&mut self) -> (&TcpStream, &mut Link) {
+        (&self.stream, &mut self.link)
+    }
+}
+
+/// What receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receiving {
+    Nothing,
+    /// One shot: most connections of one request need no more, and are closed without anything to cancel.
+    Once,
+    /// As long as there is something to receive.
+    On,
+    /// The same, but it has been told to end.
+    Ending,
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// That the client sends something.
+    Input,
+    /// Nothing of the client's: something else must happen first.
+    Hold,
+    /// That the kernel takes more.
+    Output,
+    /// The next turn.
+    Turn,
+    /// Nothing any more.
+    Close,
+}
+
+impl<'a> Worker<'a> {
+    /// Prepares everything that can fail.
+    pub(crate) fn new(ground: Ground<'a>, desk: Desk) -> Result<Self, ServeError> {
+        let mut ring = Ring::new(RING).map_err(system("io_uring_setup"))?;
+        ring.poll_readable(ground.stop, STOP);
+        ring.poll_readable(ground.failed, FAILED);
+        ring.poll_readable(ground.listener.as_fd(), LISTENER);
+        if let Some(front) = &desk.front {
+            ring.poll_readable(front.wake_fd(), RELAY);
+        }
+        Ok(Worker {
+            table: Table::new(ground.tick(), desk.now),
+            ground,
+            ring,
+            desk,
+            turn: 1,
+            again: Vec::new(),
+            knocked: true,
+            accept_again_at: None,
+            stop_at: None,
+            books_at: Timestamp::ZERO,
+        })
+    }
+
+    /// Serves until it is told to stop, and has.
+    pub(crate) fn run(mut self) -> Result<(), ServeError> {
+        loop {
+            let patience = self.patience();
+            if patience.is_none() {
+                self.desk.books.tick(self.desk.now);
+            }
+            self.ring.wait(patience).map_err(system("io_uring_enter"))?;
+            self.desk.now = self.ground.clock.now();
+            self.desk.date.refresh(self.desk.now);
+            self.turn += 1;
+            let again = std::mem::take(&mut self.again);
+            while let Some(completion) = self.ring.next() {
+                match completion.token {
+                    FAILED => return Ok(()),
+                    STOP if self.stop_at.is_some() => return Ok(()),
+                    STOP => self.stop(),
+                    LISTENER => self.knocked = true,
+                    RELAY => self.hear(),
+                    token => self.completed(token, completion),
+                }
+            }
+            if self.desk.now >= self.books_at {
+                self.desk.books.tick(self.desk.now);
+                self.books_at = self.desk.now + BOOKS_TICK;
+            }
+            for token in again {
+                if let Some(client) = self.table.get(token) {
+                    client.queued = false;
+                    self.advance(token);
+                }
+            }
+            while let Some(token) = self.table.due(self.desk.now) {
+                let Some(client) = self.table.get(token) else { continue };
+                let deadline = client.link.deadline();
+                if deadline > self.desk.now {
+                    self.table.schedule(token, deadline);
+                } else {
+                    client.link.late(&mut self.desk);
+                    self.advance(token);
+                }
+            }
+            if self.accept_again_at.is_some_and(|at| self.desk.now >= at) {
+                self.accept_again_at = None;
+                self.knocked = true;
+            }
+            if self.knocked && self.accept_again_at.is_none() {
+                self.accept()?;
+            }
+            if self.stop_at.is_some_and(|at| self.desk.now >= at || self.table.length() == 0) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How long nothing can fall due.
+    fn patience(&self) -> Option<Duration> {
+        if !self.again.is_empty() || (self.knocked && self.accept_again_at.is_none() && self.stop_at.is_none()) {
+            return Some(Duration::ZERO);
+        }
+        let accept_at = self.accept_again_at.unwrap_or(Timestamp::MAX);
+        let due_at = self.table.due_at().min(accept_at).min(self.stop_at.unwrap_or(Timestamp::MAX));
+        (due_at != Timestamp::MAX).then(|| due_at.since(self.desk.now))
+    }
+
+    fn accept(&mut self) -> Result<(), ServeError> {
+        for _ in 0..ACCEPTS {
+            if self.stop_at.is_some() {
+                self.knocked = false;
+                return Ok(());
+            }
+            let ring = &mut self.ring;
+            let seat = |stream, link| Client {
+                stream,
+                link,
+                receiving: Receiving::Nothing,
+                blocked: false,
+                queued: false,
+                copied: None,
+                sent_in: 0,
+            };
+            match self.ground.admit(&mut self.table, &mut self.desk, seat, |client: Client| client.let_go(ring))? {
+                Admitted::New(token) => self.begin(token),
+                Admitted::Skipped => {}
+                Admitted::Nobody => {
+                    self.knocked = false;
+                    return Ok(());
+                }
+                Admitted::Pause => {
+                    self.accept_again_at = Some(self.desk.now + ACCEPT_PAUSE);
+                    return Ok(());
+                }
+            }
+        }
+        // The others have their turn; `knocked` remains.
+        Ok(())
+    }
+
+    /// A connection is new: its first request usually came with the handshake's last packet.
+    fn begin(&mut self, token: u64) {
+        let Some(client) = self.table.get(token) else { return };
+        client.receiving = Receiving::Once;
+        self.ring.receive_once(client.stream.as_fd(), token | RECEIVE);
+        let deadline = client.link.deadline();
+        self.table.schedule(token, deadline);
+    }
+
+    fn completed(&mut self, marked: u64, completion: Completion) {
+        let token = marked & TOKEN_MASK;
+        let Some(client) = self.table.get(token) else {
+            // Of a connection that is gone.
+            if let Some(buffer) = completion.buffer {
+                self.ring.give_back(buffer);
+            }
+            return;
+        };
+        match marked & !TOKEN_MASK {
+            RECEIVE => return self.received(token, completion),
+            SEND => match completion.result {
+                Ok(taken) => client.take_back(&self.ring, taken as usize),
+                Err(error) if error.raw_os_error() == Some(EAGAIN) => client.take_back(&self.ring, 0),
+                Err(_) => client.link.broken(),
+            },
+            _ => client.blocked = false,
+        }
+        self.advance(token);
+    }
+
+    fn received(&mut self, token: u64, completion: Completion) {
+        let Some(client) = self.table.get(token) else { return };
+        if !completion.more {
+            client.receiving = Receiving::Nothing;
+        }
+        match completion.result {
+            Ok(length @ 1..) => {
+                if let Some(buffer) = completion.buffer {
+                    client.link.take(&mut self.desk, self.ring.bytes(&buffer, length as usize));
+                    self.ring.give_back(buffer);
+                }
+            }
+            Ok(0) => client.link.ended(),
+            Err(error) if matches!(error.raw_os_error(), Some(ENOBUFS | ECANCELED)) => {}
+            Err(_) => client.link.broken(),
+        }
+        self.advance(token);
+    }
+
+    /// Passes on what the relay has to say.
+    fn hear(&mut self) {
+        if let Some(front) = &mut self.desk.front {
+            front.woken();
+        }
+        while let Some((token, event)) = self.desk.front.as_mut().and_then(Front::next) {
+            if let Some(client) = self.table.get(token) {
+                client.link.heard(&mut self.desk, event);
+                self.advance(token);
+            }
+        }
+    }
+
+    /// Does all that can be done about a connection in this turn.
+    fn advance(&mut self, token: u64) {
+        let Some(client) = self.table.get(token) else { return };
+        if client.queued {
+            // It had its share of this turn, or what it sent in this turn is not certain to be taken.
+            client.link.settle(&mut self.desk);
+            if client.link.is_full() {
+                client.receive_no_more(token, &mut self.ring);
+            }
+            return;
+        }
+        let next = client.work(token, self.turn, &mut self.desk, &mut self.ring).unwrap_or(Next::Close);
+        client.link.settle(&mut self.desk);
+        match next {
+            Next::Input => client.receive(token, &mut self.ring),
+            Next::Hold => {}
+            Next::Output => {
+                if !client.blocked {
+                    client.blocked = true;
+                    self.ring.poll_writable(client.stream.as_fd(), token | ROOM);
+                }
+            }
+            Next::Turn => {
+                client.queued = true;
+                self.again.push(token);
+            }
+            Next::Close => return self.close(token),
+        }
+        if client.link.is_full() {
+            client.receive_no_more(token, &mut self.ring);
+        }
+        let deadline = client.link.deadline();
+        let used = client.link.spare_since() == Some(self.desk.now);
+        self.table.schedule(token, deadline);
+        if used {
+            self.table.used(token);
+        }
+    }
+
+    fn close(&mut self, token: u64) {
+        let ring = &mut self.ring;
+        self.ground.close(&mut self.table, token, &mut self.desk, |client: Client| client.let_go(ring));
+        if self.accept_again_at.take().is_some() {
+            self.knocked = true;
+        }
+    }
+
+    /// Takes no more connections, and ends those that are not busy.
+    fn stop(&mut self) {
+        self.accept_again_at = None;
+        self.stop_at = Some(self.desk.now + self.ground.limits.stop_time);
+        self.desk.stopping = true;
+        super::refuse_more(self.ground.listener);
+        for token in self.table.tokens() {
+            if let Some(client) = self.table.get(token) {
+                client.link.stop();
+                self.advance(token);
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Sends and answers in turn.
+    fn work(&mut self, token: u64, turn: u64, desk: &mut Desk, ring: &mut Ring) -> io::Result<Next> {
+        for _ in 0..TURNS {
+            if self.sent_in == turn {
+                // What was queued in this turn may not be taken whole, so nothing may follow it now.
+                let idle = matches!(self.link.outbound(desk), Outbound::Nothing) && !self.link.has_more();
+                return Ok(if idle && self.link.step() == Step::Go { Next::Input } else { Next::Turn });
+            }
+            if self.blocked {
+                // Broken off while it waited for room.
+                return Ok(if self.link.step() == Step::Close { Next::Close } else { Next::Output });
+            }
+            if self.link.stays_open()
+                && let Outbound::Bytes(bytes, false) = self.link.outbound(desk)
+                && bytes.len() <= COPY_MAX
+                && let Some(copied) = ring.send_copy(self.stream.as_fd(), bytes, token | SEND)?
+            {
+                let length = bytes.len();
+                self.copied = Some(copied);
+                self.sent_in = turn;
+                self.link.sent(desk, length);
+                continue;
+            }
+            match flush(&self.stream, &mut self.link, desk)? {
+                Sent::All => {}
+                Sent::Blocked => return Ok(Next::Output),
+                Sent::Enough => return Ok(Next::Turn),
+            }
+            if self.link.has_more() {
+                self.link.proceed(desk);
+                continue;
+            }
+            match self.link.step() {
+                Step::Close => return Ok(Next::Close),
+                Step::Hold => return Ok(Next::Hold),
+                Step::Go => return Ok(Next::Input),
+                Step::Finish => {
+                    self.stream.shutdown(Shutdown::Write)?;
+                    self.link.finished(desk);
+                }
+            }
+        }
+        Ok(Next::Turn)
+    }
+
+    /// Only `taken` bytes of what was queued last were taken.
+    fn take_back(&mut self, ring: &Ring, taken: usize) {
+        if let Some(copied) = self.copied.take() {
+            self.link.not_sent(ring.copied(&copied, taken));
+        }
+    }
+
+    fn receive(&mut self, token: u64, ring: &mut Ring) {
+        if self.receiving == Receiving::Nothing {
+            self.receiving = Receiving::On;
+            ring.receive(self.stream.as_fd(), token | RECEIVE);
+        }
+    }
+
+    /// What the client sends from now on stays in the kernel, but for what is on its way already.
+    fn receive_no_more(&mut self, token: u64, ring: &mut Ring) {
+        if matches!(self.receiving, Receiving::On | Receiving::Once) {
+            self.receiving = Receiving::Ending;
+            ring.cancel(token | RECEIVE);
+        }
+    }
+
+    fn let_go(self, ring: &mut Ring) {
+        let socket = OwnedFd::from(self.stream);
+        if self.receiving != Receiving::Nothing || self.blocked {
+            ring.cancel_and_close(socket);
+        } else {
+            ring.close(socket);
+        }
+    }
+}
+
+/// Marks of operations beside a connection's token.
+const TOKEN_MASK: u64 = (1 << 60) - 1;
+const RECEIVE: u64 = 0;
+const SEND: u64 = 1 << 60;
+const ROOM: u64 = 2 << 60;
+/// Tokens that no connection has.
+const STOP: u64 = (3 << 60) + 1;
+const FAILED: u64 = (3 << 60) + 2;
+const LISTENER: u64 = (3 << 60) + 3;
+const RELAY: u64 = (3 << 60) + 4;
+
+const RING: RingSpec = RingSpec { operations: 4096, buffers: 4096, buffer_bytes: 2048 };
+/// Answers up to this size are copied and sent with the next wait; larger ones are worth a system call of their own.
+const COPY_MAX: usize = 4 << 10;

@@ -1,0 +1,226 @@
+//! The loop: one thread over epoll, each connection's bytes in and out.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use sys::clock::Clock;
+use units::Timestamp;
+
+use super::answering::{Answering, Taken};
+use crate::spec::{Limits, ServeError, system};
+use crate::tls::{Secure, Tls};
+
+/// What all connections share.
+struct Desk {
+    answering: Answering,
+    input: Vec<u8>,
+    plain: Vec<u8>,
+    out: Vec<u8>,
+    sealed: Vec<u8>,
+}
+
+/// Serves until `stop` is readable.
+pub(super) fn run(
+    listener: &TcpListener,
+    stop: BorrowedFd<'_>,
+    answering: Answering,
+    tls: Option<&Tls>,
+    clock: Clock,
+) -> Result<(), ServeError> {
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system("epoll_create1"))?;
+    let watch = |fd: BorrowedFd<'_>, token| {
+        epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token)).map_err(system("epoll_ctl"))
+    };
+    watch(stop, STOP)?;
+    watch(listener.as_fd(), LISTENER)?;
+    let mut desk =
+        Desk { answering, input: vec![0; INPUT_BYTES], plain: Vec::new(), out: Vec::new(), sealed: Vec::new() };
+    let mut connections: Vec<Option<Connection>> = Vec::new();
+    let mut free: Vec<usize> = Vec::new();
+    let mut events = vec![EpollEvent::empty(); EVENTS];
+    let mut swept_at = clock.now();
+    loop {
+        let ready = match epoll.wait(&mut events, EpollTimeout::from(TICK_MS)) {
+            Ok(ready) => ready,
+            Err(nix::errno::Errno::EINTR) => 0,
+            Err(errno) => return Err(system("epoll_wait")(errno)),
+        };
+        let now = clock.now();
+        desk.answering.begin(now);
+        for event in &events[..ready] {
+            match event.data() {
+                STOP => return Ok(()),
+                LISTENER => {
+                    for _ in 0..ACCEPTS {
+                        // No more now, or none to be had: those that wait stay in the backlog, and are looked for again.
+                        let Ok((stream, peer)) = listener.accept() else { break };
+                        let Some(connection) = Connection::new(stream, peer, tls, now) else { continue };
+                        let index = free.pop().unwrap_or_else(|| {
+                            connections.push(None);
+                            connections.len() - 1
+                        });
+                        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
+                        let watched = connection.stream.set_nonblocking(true).is_ok()
+                            && epoll.add(&connection.stream, EpollEvent::new(flags, index as u64)).is_ok();
+                        match watched {
+                            true => connections[index] = Some(connection),
+                            false => free.push(index),
+                        }
+                    }
+                }
+                token => {
+                    let index = token as usize;
+                    let Some(Some(connection)) = connections.get_mut(index) else { continue };
+                    connection.seen_at = now;
+                    if !connection.advance(&mut desk) {
+                        connections[index] = None;
+                        free.push(index);
+                    }
+                }
+            }
+        }
+        if now.since(swept_at) >= Duration::from_secs(1) {
+            swept_at = now;
+            desk.answering.tick();
+            let patience = Limits::default().idle_time;
+            for (index, slot) in connections.iter_mut().enumerate() {
+                if slot.as_ref().is_some_and(|connection| now.since(connection.seen_at) >= patience) {
+                    *slot = None;
+                    free.push(index);
+                }
+            }
+        }
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    peer: SocketAddr,
+    secure: Option<Box<Secure>>,
+    /// The beginning of a head.
+    partial: Vec<u8>,
+    /// What the kernel did not take.
+    unsent: Vec<u8>,
+    /// The last answer has been given.
+    last: bool,
+    seen_at: Timestamp,
+}
+
+impl Connection {
+    fn new(stream: TcpStream, peer: SocketAddr, tls: Option<&Tls>, now: Timestamp) -> Option<Self> {
+        let secure = tls.map(Secure::new).transpose().ok()?.map(Box::new);
+        Some(Connection { stream, peer, secure, partial: Vec::new(), unsent: Vec::new(), last: false, seen_at: now })
+    }
+
+    /// Reads all that is there and sends all that fits; false when the connection is over.
+    fn advance(&mut self, desk: &mut Desk) -> bool {
+        loop {
+            if !self.flush() {
+                return false;
+            }
+            if !self.unsent.is_empty() {
+                return true;
+            }
+            match self.stream.read(&mut desk.input) {
+                Ok(0) => return false,
+                // What comes after the last answer means nothing.
+                Ok(_) if self.last => {}
+                Ok(length) => {
+                    if !self.received(desk, length) {
+                        return false;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn received(&mut self, desk: &mut Desk, length: usize) -> bool {
+        desk.out.clear();
+        let Some(secure) = &mut self.secure else {
+            let input = std::mem::take(&mut desk.input);
+            self.answer(&input[..length], &mut desk.answering, &mut desk.out);
+            desk.input = input;
+            return self.send(&desk.out);
+        };
+        desk.plain.clear();
+        desk.sealed.clear();
+        let opened = secure.received(&desk.input[..length], &mut desk.plain, &mut desk.sealed).is_ok();
+        let plain = std::mem::take(&mut desk.plain);
+        if opened && !plain.is_empty() {
+            self.answer(&plain, &mut desk.answering, &mut desk.out);
+        }
+        desk.plain = plain;
+        let Some(secure) = &mut self.secure else { return false };
+        let mut sealed = desk.out.is_empty() || secure.encrypt(&desk.out, &mut desk.sealed).is_ok();
+        sealed &= opened && !secure.peer_closed();
+        if self.last {
+            secure.close(&mut desk.sealed);
+        }
+        self.send(&desk.sealed) && sealed
+    }
+
+    /// Answers every whole request.
+    fn answer(&mut self, bytes: &[u8], answering: &mut Answering, out: &mut Vec<u8>) {
+        let joined;
+        let mut rest = if self.partial.is_empty() {
+            bytes
+        } else {
+            self.partial.extend_from_slice(bytes);
+            joined = std::mem::take(&mut self.partial);
+            &joined
+        };
+        while !rest.is_empty() && !self.last {
+            match answering.take(rest, self.peer, out) {
+                Taken::Incomplete if rest.len() > PARTIAL_MAX => self.last = true,
+                Taken::Incomplete => {
+                    self.partial.extend_from_slice(rest);
+                    break;
+                }
+                Taken::Answered { bytes, last } => {
+                    rest = &rest[bytes..];
+                    self.last = last;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> bool {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.stream.write(rest) {
+                Ok(taken) => rest = &rest[taken..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.unsent.extend_from_slice(rest);
+                    return true;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        !self.last || self.stream.shutdown(Shutdown::Write).is_ok()
+    }
+
+    fn flush(&mut self) -> bool {
+        if self.unsent.is_empty() {
+            return true;
+        }
+        let unsent = std::mem::take(&mut self.unsent);
+        self.send(&unsent)
+    }
+}
+
+/// Tokens that no connection has.
+const LISTENER: u64 = u64::MAX;
+const STOP: u64 = u64::MAX - 1;
+const EVENTS: usize = 512;
+const ACCEPTS: usize = 64;
+const TICK_MS: u16 = 1000;
+const INPUT_BYTES: usize = 64 << 10;
+/// A head that is longer is not waited for.
+const PARTIAL_MAX: usize = 32 << 10;

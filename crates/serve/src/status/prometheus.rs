@@ -1,0 +1,185 @@
+//! The figures in Prometheus's text format, version 0.0.4: base units, counters that end in `_total`.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::json::class_name;
+use super::{DAY_S, Report};
+use crate::cache::{Outcome, Reason};
+use crate::dynamic::{Account, ProgramAccount, RouteAccount};
+use crate::figures::{Kind, Refusal};
+
+/// All families.
+pub(super) fn text(report: &Report) -> String {
+    let mut out = Text::default();
+    let total = &report.total;
+    out.family("build_info", "gauge", "The program's version, as a label.");
+    out.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    out.single("uptime_seconds", "gauge", "Time since the server started.", report.uptime.as_secs_f64());
+    out.single("worker_threads", "gauge", "Threads that serve.", report.workers as f64);
+    out.family("requests_total", "counter", "Requests answered, by kind of answer and class of status.");
+    for kind in Kind::ALL {
+        for (class, count) in total.answers[kind.index()].iter().enumerate().filter(|(_, count)| **count > 0) {
+            out.sample(&[("kind", kind.name()), ("class", class_name(class))], *count as f64);
+        }
+    }
+    out.family("response_body_bytes_total", "counter", "Bytes of bodies sent, without heads and framing.");
+    for kind in Kind::ALL {
+        out.sample(&[("kind", kind.name())], total.body_bytes[kind.index()] as f64);
+    }
+    out.single("requests_in_flight", "gauge", "Requests being answered.", total.in_flight() as f64);
+    out.single("responses_cut_total", "counter", "Answers that did not go out whole.", total.cut as f64);
+    out.family("requests_per_day", "gauge", "Requests a day at the pace of the last minute, and of all the time.");
+    out.sample(&[("over", "last_minute")], report.rate_last_minute_per_s() * DAY_S);
+    out.sample(&[("over", "uptime")], report.rate_per_s() * DAY_S);
+    out.single("received_bytes_total", "counter", "Bytes that came over all connections.", total.received_bytes as f64);
+    out.single("sent_bytes_total", "counter", "Bytes that went over all connections.", total.sent_bytes as f64);
+    out.single("connections_open", "gauge", "Connections that are open.", total.open() as f64);
+    out.single("connections_accepted_total", "counter", "Connections accepted.", total.opened as f64);
+    out.family("connections_refused_total", "counter", "Connections not taken, or ended for the sake of a limit, by cause.");
+    for cause in Refusal::ALL {
+        out.sample(&[("cause", cause.name())], total.refused[cause.index()] as f64);
+    }
+    out.family("cpu_seconds_total", "counter", "Processor time: worker threads, the relay's, and all of the process.");
+    out.cpu("workers", report.workers_cpu);
+    if let Some(relay) = report.relay_cpu {
+        out.cpu("relay", relay);
+    }
+    if let Some((user, system, rss_bytes)) = report.process {
+        out.cpu("process", (user, system));
+        out.single("resident_memory_bytes", "gauge", "Resident memory of the process.", rss_bytes as f64);
+    }
+    if let Some(usage) = &report.cache {
+        out.family("cache_responses_total", "counter", "Dynamic answers by what the result cache did, and why.");
+        for outcome in Outcome::ALL.into_iter().filter(|outcome| *outcome != Outcome::None) {
+            for reason in Reason::ALL {
+                let count = total.findings[outcome.index()][reason.index()];
+                if count > 0 {
+                    out.sample(&[("outcome", outcome.name()), ("reason", reason.name())], count as f64);
+                }
+            }
+        }
+        out.single("cache_answers", "gauge", "Answers stored.", usage.answers as f64);
+        out.single("cache_body_bytes", "gauge", "Bytes of the bodies stored.", usage.body_bytes as f64);
+        out.single("cache_memory_bytes", "gauge", "Bytes that stored answers take in all.", usage.memory_bytes as f64);
+        out.single("cache_memory_limit_bytes", "gauge", "The bound of these.", usage.memory_bytes_max as f64);
+        let about = "Bytes of bodies stored, coming, or forgotten and still being sent.";
+        out.single("cache_living_bytes", "gauge", about, usage.living_bytes as f64);
+        out.single("cache_evictions_total", "counter", "Answers forgotten for want of memory.", usage.evictions as f64);
+    }
+    if let Some(account) = &report.dynamic {
+        dynamic(&mut out, account);
+    }
+    if let Some(log) = report.log {
+        out.family("log_lines_total", "counter", "Lines of the access log: written, dropped since it fell behind, failed.");
+        out.sample(&[("result", "written")], log.written as f64);
+        out.sample(&[("result", "dropped")], log.dropped as f64);
+        out.sample(&[("result", "failed")], log.failed as f64);
+    }
+    out.0.text
+}
+
+fn dynamic(out: &mut Text, account: &Account) {
+    type Figure = fn(&RouteAccount) -> u64;
+    let gauges: [(&str, &str, Figure); 2] = [
+        ("dynamic_in_flight", "Exchanges that have a place at the upstream.", |route| route.in_flight),
+        ("dynamic_waiting", "Requests that wait for a place.", |route| route.waiting),
+    ];
+    for (name, about, figure) in gauges {
+        out.family(name, "gauge", about);
+        for route in &account.routes {
+            out.sample(&[("route", &route.route)], figure(route) as f64);
+        }
+    }
+    let results: [(&str, Figure); 8] = [
+        ("answered", |route| route.answered),
+        ("refused_full", |route| route.refused_full),
+        ("refused_late", |route| route.refused_late),
+        ("refused_down", |route| route.refused_down),
+        ("failed", |route| route.failed),
+        ("timed_out", |route| route.timed_out),
+        ("broken", |route| route.broken),
+        ("cancelled", |route| route.cancelled),
+    ];
+    out.family("dynamic_exchanges_total", "counter", "Exchanges with upstreams, by how they ended.");
+    for route in &account.routes {
+        for (result, figure) in results {
+            out.sample(&[("route", &route.route), ("result", result)], figure(route) as f64);
+        }
+    }
+    out.family("dynamic_connections_total", "counter", "Exchanges on a new connection, and on one that was kept.");
+    for route in &account.routes {
+        out.sample(&[("route", &route.route), ("connection", "new")], route.connects as f64);
+        out.sample(&[("route", &route.route), ("connection", "kept")], route.reused as f64);
+    }
+    if let Some(program) = &account.program {
+        self::program(out, program);
+    }
+}
+
+fn program(out: &mut Text, program: &ProgramAccount) {
+    out.single("dynamic_program_up", "gauge", "1 while the program accepts connections.", f64::from(u8::from(program.up)));
+    out.single("dynamic_program_starts_total", "counter", "How often it was started.", program.starts as f64);
+    let Some(usage) = &program.usage else { return };
+    out.family("dynamic_program_cpu_seconds_total", "counter", "Processor time of its control group.");
+    out.sample(&[("mode", "user")], usage.user.as_secs_f64());
+    out.sample(&[("mode", "system")], usage.system.as_secs_f64());
+    if let Some(throttled) = usage.throttled {
+        let about = "How long its tasks were held back by the bound, summed over cores.";
+        out.single("dynamic_program_throttled_seconds_total", "counter", about, throttled.as_secs_f64());
+    }
+    if let Some(periods) = usage.periods {
+        out.single("dynamic_program_periods_total", "counter", "Periods in which it wanted to run.", periods.all as f64);
+        let about = "Those in which the bound held it back.";
+        out.single("dynamic_program_throttled_periods_total", "counter", about, periods.throttled as f64);
+    }
+    if let Some(bytes) = usage.memory_max {
+        out.single("dynamic_program_memory_max_bytes", "gauge", "The most memory it had at once.", bytes as f64);
+    }
+}
+
+/// Text under construction, and the family whose samples come next.
+#[derive(Default)]
+struct Text(Inner);
+
+#[derive(Default)]
+struct Inner {
+    text: String,
+    family: &'static str,
+}
+
+impl Text {
+    fn family(&mut self, name: &'static str, kind: &str, about: &str) {
+        self.0.family = name;
+        // Writing to a String does not fail.
+        let _ = write!(self.0.text, "# HELP yamabiko_{name} {about}\n# TYPE yamabiko_{name} {kind}\n");
+    }
+
+    fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
+        let text = &mut self.0.text;
+        let _ = write!(text, "yamabiko_{}", self.0.family);
+        for (at, (name, value)) in labels.iter().enumerate() {
+            let _ = write!(text, "{}{name}=\"", if at == 0 { '{' } else { ',' });
+            for letter in value.chars() {
+                match letter {
+                    '\\' => text.push_str("\\\\"),
+                    '"' => text.push_str("\\\""),
+                    '\n' => text.push_str("\\n"),
+                    _ => text.push(letter),
+                }
+            }
+            text.push('"');
+        }
+        let _ = writeln!(text, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+
+    fn single(&mut self, name: &'static str, kind: &str, about: &str, value: f64) {
+        self.family(name, kind, about);
+        self.sample(&[], value);
+    }
+
+    fn cpu(&mut self, part: &str, (user, system): (Duration, Duration)) {
+        self.sample(&[("part", part), ("mode", "user")], user.as_secs_f64());
+        self.sample(&[("part", part), ("mode", "system")], system.as_secs_f64());
+    }
+}

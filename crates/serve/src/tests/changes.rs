@@ -1,0 +1,173 @@
+//! Files that change while they are asked for.
+
+use super::*;
+
+use std::collections::HashMap;
+use std::fs::FileTimes;
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
+
+/// Does something again and again, on a thread of its own, until it is dropped.
+struct Meanwhile {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Meanwhile {
+    fn does(mut act: impl FnMut(usize) + Send + 'static) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&over);
+        let thread = thread::spawn(move || {
+            let mut turn = 0;
+            while !ends.load(Ordering::Relaxed) {
+                act(turn);
+                turn += 1;
+            }
+        });
+        Meanwhile { over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Meanwhile {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let outcome = self.thread.take().unwrap().join();
+        if !thread::panicking() {
+            outcome.unwrap();
+        }
+    }
+}
+
+/// Another spelling of the same path: none of them is at hand yet, so the file is looked up anew.
+fn spelt(path: &str, turn: usize) -> String {
+    format!("{}{path}", "/".repeat(1 + turn % 500))
+}
+
+#[test]
+fn a_link_that_turns_out_of_the_directory_and_back_leads_nowhere_else() {
+    let server = Running::start();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("file"), "outside").unwrap();
+    fs::create_dir(server.root().join("inside")).unwrap();
+    fs::write(server.root().join("inside/file"), "inside").unwrap();
+    symlink("inside", server.root().join("way")).unwrap();
+    fs::create_dir_all(server.root().join("a/b")).unwrap();
+    let (root, target) = (server.root().to_owned(), outside.path().to_owned());
+    let turning = Meanwhile::does(move |turn| {
+        let to = if turn % 2 == 0 { target.clone() } else { "inside".into() };
+        symlink(to, root.join("next")).unwrap();
+        fs::rename(root.join("next"), root.join("way")).unwrap();
+        // A directory that moves while `..` is resolved below it.
+        let (from, to) = if turn % 2 == 0 { ("a/b", "b") } else { ("b", "a/b") };
+        fs::rename(root.join(from), root.join(to)).unwrap();
+    });
+    let mut client = server.connect();
+    let mut found = 0;
+    for turn in 0..2000 {
+        let path = ["way/file", "a/b/../../way/file", "a/b/../../../file", "way/../file"][turn % 4];
+        let response = client.get(&spelt(path, turn));
+        match response.status() {
+            "200 OK" => {
+                assert_eq!(response.body, b"inside");
+                found += 1;
+            }
+            status => assert!(status.starts_with("404") || status.starts_with("500"), "{status}"),
+        }
+    }
+    assert!(found > 0);
+    drop(turning);
+}
+
+#[test]
+fn head_and_content_are_of_one_version() {
+    let server = Running::start();
+    let (path, next) = (server.root().join("file"), server.root().join("next"));
+    // Held in memory and sent by the kernel in turn, each filled with its own letter, which its length tells.
+    let version = |turn: usize| {
+        let letter = turn % 26;
+        let length = if turn % 2 == 0 { 1000 + letter } else { 100_000 + letter };
+        vec![b'a' + letter as u8; length]
+    };
+    fs::write(&path, version(0)).unwrap();
+    let replacing = Meanwhile::does(move |turn| {
+        fs::write(&next, version(turn)).unwrap();
+        fs::rename(&next, &path).unwrap();
+    });
+    let mut client = server.connect();
+    let mut contents: HashMap<String, u8> = HashMap::new();
+    for turn in 0..2000 {
+        let response = client.get(&spelt("file", turn));
+        assert_eq!(response.status(), "200 OK");
+        let letter = response.body[0];
+        assert!(response.body.iter().all(|&byte| byte == letter));
+        assert_eq!(response.body.len() % 1000, usize::from(letter - b'a'), "the length is that of this version");
+        if let Some(etag) = response.field("ETag") {
+            assert_eq!(*contents.entry(etag.to_owned()).or_insert(letter), letter, "one tag, two contents");
+        }
+    }
+    drop(replacing);
+}
+
+#[test]
+fn a_small_file_rewritten_in_place_is_never_longer_or_shorter_than_its_head_says() {
+    let server = Running::start();
+    let path = server.root().join("file");
+    fs::write(&path, "x").unwrap();
+    let rewriting = Meanwhile::does(move |turn| {
+        fs::write(&path, vec![b'0' + (turn % 10) as u8; turn * 977 % 60_000]).unwrap();
+    });
+    let mut client = server.connect();
+    for turn in 0..1000 {
+        // Framing is checked by what follows on the same connection.
+        assert_eq!(client.get(&spelt("file", turn)).status(), "200 OK");
+    }
+    drop(rewriting);
+    assert_eq!(client.get("/hello.txt").body, b"hello\n");
+}
+
+/// A large file last changed long ago, and a client that has begun to read it.
+fn begun(server: &Running) -> (std::path::PathBuf, Client) {
+    let path = server.root().join("big");
+    // More than the socket buffers of both ends can hold.
+    fs::write(&path, vec![b'a'; 64 << 20]).unwrap();
+    let times = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(784_111_777));
+    fs::File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
+    let mut client = server.connect();
+    client.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.more();
+    (path, client)
+}
+
+#[test]
+fn a_large_file_rewritten_in_place_breaks_the_connection_off() {
+    let server = Running::start();
+    let (path, mut client) = begun(&server);
+    let head = client.read.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+    fs::write(&path, vec![b'b'; 64 << 20]).unwrap();
+    let mut rest = std::mem::take(&mut client.read);
+    let _ = client.stream.read_to_end(&mut rest);
+    assert!(rest.len() < head + (64 << 20), "two versions as one");
+}
+
+#[test]
+fn a_large_file_replaced_or_appended_to_arrives_as_it_was() {
+    let server = Running::start();
+    for change in ["rename", "remove", "append"] {
+        let (path, mut client) = begun(&server);
+        match change {
+            "rename" => {
+                fs::write(server.root().join("next"), "other").unwrap();
+                fs::rename(server.root().join("next"), &path).unwrap();
+            }
+            "remove" => fs::remove_file(&path).unwrap(),
+            _ => fs::File::options().append(true).open(&path).unwrap().write_all(b"more").unwrap(),
+        }
+        let response = client.response(true);
+        assert_eq!(response.body.len(), 64 << 20, "{change}");
+        assert!(response.body.iter().all(|&byte| byte == b'a'), "{change}");
+        assert_eq!(client.get("/hello.txt").body, b"hello\n");
+        let _ = fs::remove_file(&path);
+    }
+}

@@ -1,0 +1,11 @@
+//! The corpus of the fuzz target that is about this crate: see `fuzz/` and docs/notes/watch-fuzzing.md.
+
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+#[path = "../../../fuzz/bodies/request.rs"]
+mod request;
+
+#[test]
+fn request_replays() {
+    replay::target("request", request::run);
+}

@@ -1,0 +1,82 @@
+//! What a cache of results does for searches of which some are asked often.
+
+use std::net::SocketAddr;
+
+use ledger::ReproductionRow;
+
+use super::rows::{CACHE, CPU, HIT_RATIO, PER_SECOND, beside, row};
+use super::site::{Treatment, get};
+use super::{Kitchen, requests};
+use crate::error::SuiteError;
+use crate::reproduce::dserver::free_address;
+
+/// How fast searches become rarer: the n-th is asked for 1/n^0.8 times as often as the first.
+const EXPONENT: f64 = 0.8;
+
+/// Makes the part.
+pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, SuiteError> {
+    let mut rows = Vec::new();
+    for (setting, cache) in [("without", false), ("with", true)] {
+        if kitchen.interrupted() {
+            break;
+        }
+        let listen = free_address()?;
+        let command = kitchen.site.with_application(listen, Treatment { cap_percent: None, least: false, cache })?;
+        let server = kitchen.start_with_application(&format!("cache-{setting}"), &command, listen)?;
+        let load =
+            requests::searches(kitchen, &format!("http://{listen}"), |at| Some(((at + 1) as f64).powf(-EXPONENT)));
+        let measured = kitchen.measure(&format!("cache, {setting}"), &server, load)?;
+        rows.push(row(CACHE, setting, PER_SECOND, "1/s", measured.per_second()));
+        rows.push(beside(
+            row(CACHE, setting, CPU, "us", measured.us(|used| used.total())),
+            (!cache).then_some("16500"),
+            "server and application, user and kernel",
+        ));
+        if cache {
+            rows.push(beside(
+                row(CACHE, setting, HIT_RATIO, "%", hit_ratio(listen)?.map_or(f64::NAN, |ratio| 100.0 * ratio)),
+                None,
+                &format!(
+                    "of {} different searches, the n-th asked for 1/n^{EXPONENT} times as often as the first; the cache \
+                     began empty. The paper expected more caching to bring dynamic CPU down to about 15 %, and does not \
+                     say of what",
+                    requests::SEARCHES
+                ),
+            ));
+        }
+    }
+    Ok(rows)
+}
+
+/// Answers that needed no search, of all dynamic ones, as the server counts them; none where it does not say.
+fn hit_ratio(server: SocketAddr) -> Result<Option<f64>, SuiteError> {
+    Ok(ratio_in(&get(server, "/-/status?format=prometheus").map_err(SuiteError::file("/-/status"))?))
+}
+
+/// Lines such as `yamabiko_cache_answers_total{outcome="hit",reason="fresh"} 12`.
+fn ratio_in(prometheus: &str) -> Option<f64> {
+    let count = |outcome: &str| -> f64 {
+        let label = format!("outcome=\"{outcome}\"");
+        let lines = prometheus.lines().filter(|line| line.starts_with("yamabiko_cache_") && line.contains(&label));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).fold(0.0, |sum, count| sum + count)
+    };
+    let hits = count("hit") + count("stale") + count("collapsed");
+    let others = count("miss") + count("revalidated") + count("bypass");
+    (hits + others > 0.0).then(|| hits / (hits + others))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_own_count_is_read() {
+        let text = "HTTP/1.1 200 OK\r\n\r\n# TYPE yamabiko_cache_answers_total counter\n\
+                    yamabiko_cache_answers_total{outcome=\"hit\",reason=\"fresh\"} 60\n\
+                    yamabiko_cache_answers_total{outcome=\"collapsed\",reason=\"waited\"} 15\n\
+                    yamabiko_cache_answers_total{outcome=\"miss\",reason=\"unknown\"} 25\n\
+                    yamabiko_requests_total{outcome=\"hit\"} 1000\n";
+        assert_eq!(ratio_in(text), Some(0.75));
+        assert_eq!(ratio_in("HTTP/1.1 404 Not Found\r\n\r\n"), None);
+    }
+}

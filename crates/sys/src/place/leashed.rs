@@ -1,0 +1,94 @@
+//! The next best thing to a [place](super::Place), for who may make no PID namespace: a command in a process group of its
+//! own, whose first process dies with the thread that started it.
+//!
+//! What it starts dies with it only as long as it stays in the group: a daemon that makes a session of its own escapes.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Pid, getppid};
+
+use super::Exit;
+use crate::cgroup::Cgroup;
+use crate::error::{Error, Result};
+
+/// A running command. Dropping it kills its process group.
+#[derive(Debug)]
+pub struct Leashed {
+    child: Child,
+    group: Pid,
+}
+
+impl Leashed {
+    /// Starts the command with stdin from /dev/null and stdout going where stderr goes, in the control group if there is
+    /// one. Call it from a thread that lives as long as the command is to.
+    ///
+    /// # Errors
+    /// No such program; the control group may not be joined.
+    pub fn start(argv: &[OsString], env: &[(OsString, OsString)], cgroup: Option<&Cgroup>) -> Result<Leashed> {
+        let (program, arguments) = argv
+            .split_first()
+            .ok_or_else(|| Error::Unexpected { call: "start a command".to_owned(), answer: "no command".to_owned() })?;
+        let failed = |source| Error::Exec { program: program.to_string_lossy().into_owned(), source };
+        let joins = cgroup.map(Cgroup::open_procs).transpose()?.unwrap_or_default();
+        let parent = nix::unistd::getpid();
+        let stderr = io::stderr();
+        let mut command = Command::new(program);
+        command.args(arguments).envs(env.iter().cloned()).process_group(0).stdin(Stdio::null());
+        let bind = move || {
+            set_pdeathsig(Signal::SIGKILL)?;
+            // It may have died before that.
+            if getppid() != parent {
+                return Err(Errno::ESRCH.into());
+            }
+            for group in &joins {
+                nix::unistd::write(group, b"0")?;
+            }
+            nix::unistd::dup2_stdout(&stderr)?;
+            debug_assert!(stderr.as_raw_fd() == 2);
+            Ok(())
+        };
+        // SAFETY: between fork and exec it makes system calls only, on descriptors opened before; nothing is allocated.
+        unsafe { command.pre_exec(bind) };
+        let child = command.spawn().map_err(failed)?;
+        let group = Pid::from_raw(child.id().cast_signed());
+        Ok(Leashed { child, group })
+    }
+
+    /// How it ended, if it did. Never waits.
+    ///
+    /// # Errors
+    /// It was waited for elsewhere.
+    pub fn try_exit(&mut self) -> Result<Option<Exit>> {
+        let ended = self.child.try_wait().map_err(Error::of("wait"))?;
+        Ok(ended.map(|status| match (status.code(), status.signal()) {
+            (Some(code), _) => Exit::Code(code),
+            (None, signal) => Exit::Signal(signal.unwrap_or(0)),
+        }))
+    }
+
+    /// TERM to the group, up to `grace` for the command to go, then KILL to what is left of the group.
+    pub fn stop(mut self, grace: Duration) {
+        let deadline = Instant::now() + grace;
+        let _ = killpg(self.group, Signal::SIGTERM);
+        while matches!(self.try_exit(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Leashed {
+    fn drop(&mut self) {
+        // The number of a group stays taken while anyone is in it; an empty one may be another's by now only if its leader
+        // was waited for, and then who is left of it still keeps the number.
+        let _ = killpg(self.group, Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}

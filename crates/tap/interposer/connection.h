@@ -1,0 +1,484 @@
+/* Connections: which descriptor is whose, the run that each has open, and what the kernel says at the end.
+ *
+ *   descriptors[fd] -> 0 not looked at | 1 not followed | n: connections[n], shared by descriptors that dup made
+ *
+ * Both tables are zero pages until touched. Nothing here locks: descriptors change by compare and swap, sums are added
+ * atomically and taken out whole, so that every byte is told exactly once; times of two threads that use one direction
+ * of one socket at once may be mixed up.
+ */
+#ifndef YAMABIKO_CONNECTION_H
+#define YAMABIKO_CONNECTION_H
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "process.h"
+
+#define DESCRIPTORS (1u << 20) /* the kernel's own default limit (fs.nr_open) */
+#define CONNECTIONS (1u << 16)
+
+enum { UNKNOWN = 0, IGNORED = 1, FIRST = 2 };
+/* Of the kernel: include/net/tcp_states.h. Those in netinet/tcp.h come with an older struct tcp_info. */
+enum {
+    STATE_SYN_SENT = 2,
+    STATE_TIME_WAIT = 6,
+    STATE_CLOSE = 7,
+    STATE_CLOSE_WAIT = 8,
+    STATE_LAST_ACK = 9,
+    STATE_CLOSING = 11,
+};
+enum direction { SEND = 0, RECEIVE = 1, NEITHER = 2 };
+
+/* Of a connection. */
+#define CONNECTING 1u
+#define FAILED 2u
+#define FOUND 4u
+#define STDIO 8u
+#define ENDED 16u      /* a receive has returned 0 */
+#define SHUT_SEND 32u
+#define TOUCHED 64u    /* used since this image began */
+#define LOST_SIGHT 128u
+
+struct run {
+    uint64_t begin, first, end;
+    uint64_t bytes; /* 0: no run is open */
+    uint64_t blocked, waited;
+    uint64_t waits_since; /* the first EAGAIN; 0: none */
+    uint32_t calls;
+    uint32_t error_told; /* the last errno told: a program that goes on trying does not fill the ring */
+};
+
+struct connection {
+    uint64_t number; /* 0: this place is free */
+    uint32_t references;
+    int32_t fd; /* one that refers to it */
+    uint32_t flags;
+    uint32_t direction;
+    uint32_t forks_before;
+    uint32_t next_free;
+    uint64_t connect_begin, in_progress_since;
+    uint64_t told[2]; /* bytes, by direction */
+    struct run run[2];
+} __attribute__((aligned(64)));
+
+_Static_assert(sizeof(struct connection) == 192, "three cache lines, one of them for each direction");
+
+static uint32_t descriptors[DESCRIPTORS];
+static struct connection connections[CONNECTIONS];
+static uint32_t connections_used = FIRST; /* places ever used */
+static uint64_t free_places;              /* the top of a stack of places, and in the upper half a count against ABA */
+static uint32_t descriptors_end;          /* above the highest one looked at */
+
+static struct connection *take_place(void) {
+    uint64_t top = LOAD_ACQUIRE(&free_places);
+    while ((uint32_t)top) {
+        struct connection *place = &connections[(uint32_t)top];
+        uint64_t next = ((top >> 32) + 1) << 32 | LOAD(&place->next_free);
+        if (REPLACE(&free_places, &top, next)) return place;
+    }
+    if (LOAD(&connections_used) >= CONNECTIONS) return NULL;
+    uint32_t at = ADD(&connections_used, 1);
+    return at < CONNECTIONS ? &connections[at] : NULL;
+}
+
+static void give_place_back(struct connection *place) {
+    STORE(&place->number, 0);
+    uint64_t top = LOAD_ACQUIRE(&free_places), next;
+    do {
+        STORE(&place->next_free, (uint32_t)top);
+        next = ((top >> 32) + 1) << 32 | (uint32_t)(place - connections);
+    } while (!REPLACE(&free_places, &top, next));
+}
+
+static void saw_descriptor(uint32_t fd) {
+    uint32_t end = LOAD(&descriptors_end);
+    while (UNLIKELY(fd >= end) && !REPLACE(&descriptors_end, &end, fd + 1)) {
+    }
+}
+
+/* TCP over IPv4 or IPv6, and not Multipath TCP, SCTP, UDP or a Unix socket: 0, or -errno; -EPROTONOSUPPORT for those. */
+static long is_tcp(int fd) {
+    int protocol = 0;
+    socklen_t length = sizeof protocol;
+    long result = RAW(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length);
+    if (result < 0) return result;
+    return protocol == IPPROTO_TCP ? 0 : -EPROTONOSUPPORT;
+}
+
+static uint64_t cookie(int fd) {
+    uint64_t cookie = 0;
+    socklen_t length = sizeof cookie;
+    RAW(SYS_getsockopt, fd, SOL_SOCKET, SO_COOKIE, &cookie, &length);
+    return cookie & 0xffffffffffffffull;
+}
+
+/* In mapped form for IPv4, zero for anything else. */
+static uint16_t address(uint8_t to[16], const struct sockaddr_storage *from) {
+    if (from->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)from;
+        memcpy(to, &in6->sin6_addr, 16);
+        return __builtin_bswap16(in6->sin6_port);
+    }
+    memset(to, 0, 16);
+    if (from->ss_family != AF_INET) return 0;
+    const struct sockaddr_in *in = (const struct sockaddr_in *)from;
+    to[10] = to[11] = 0xff;
+    memcpy(to + 12, &in->sin_addr, 4);
+    return __builtin_bswap16(in->sin_port);
+}
+
+/* Fills a new connection's first record. `peer` may be NULL: the kernel is asked. False if it has no peer. */
+static bool describe(int fd, struct record *record, const struct sockaddr_storage *peer) {
+    struct sockaddr_storage ends[2];
+    memset(ends, 0, sizeof ends);
+    socklen_t length = sizeof ends[0];
+    RAW(SYS_getsockname, fd, &ends[0], &length, 0, 0);
+    if (!peer) {
+        length = sizeof ends[1];
+        if (RAW(SYS_getpeername, fd, &ends[1], &length, 0, 0) < 0) return false;
+        peer = &ends[1];
+    }
+    record->opened.local_port = address(record->opened.local, &ends[0]);
+    record->opened.peer_port = address(record->opened.peer, peer);
+    return true;
+}
+
+static void push_run(struct connection *c, enum direction direction, uint8_t flags, uint16_t error);
+
+/* The place's number is there before a descriptor points to it. */
+static void occupy(struct connection *c, uint64_t number, int fd, uint32_t flags) {
+    memset(c->run, 0, sizeof c->run);
+    c->references = 1;
+    c->fd = fd;
+    c->flags = flags | TOUCHED;
+    c->direction = NEITHER;
+    c->forks_before = LOAD(&forks);
+    c->connect_begin = c->in_progress_since = 0;
+    c->told[SEND] = c->told[RECEIVE] = 0;
+    STORE_RELEASE(&c->number, number);
+}
+
+/* Follows `fd` as a new connection; NULL when there is no room, or another thread was first (then it has told). */
+static struct connection *follow(int fd, uint32_t before, struct record *record, uint32_t flags) {
+    struct connection *c = (uint32_t)fd < DESCRIPTORS && record->connection ? take_place() : NULL;
+    if (!c) {
+        aside(&unfollowed);
+        if ((uint32_t)fd < DESCRIPTORS) STORE(&descriptors[fd], IGNORED);
+        return NULL;
+    }
+    occupy(c, record->connection, fd, flags);
+    saw_descriptor((uint32_t)fd);
+    if (!REPLACE(&descriptors[fd], &before, (uint32_t)(c - connections))) {
+        give_place_back(c);
+        return NULL;
+    }
+    record->kind = KIND_OPENED;
+    push(record);
+    return c;
+}
+
+/* A descriptor that no hook has seen made: inherited, passed, or made by a call that was not seen. Also the place where
+ * hooks that run before the constructor start everything. errno is kept. */
+static __attribute__((noinline)) struct connection *look(int fd) {
+    ENSURE_STARTED();
+    if (!active || (uint32_t)fd >= DESCRIPTORS || LOAD(&sandboxed)) return NULL;
+    long kind = is_tcp(fd);
+    if (kind == -EBADF) return NULL;
+    if (kind < 0) {
+        uint32_t unknown = UNKNOWN;
+        saw_descriptor((uint32_t)fd);
+        REPLACE(&descriptors[fd], &unknown, IGNORED);
+        return NULL;
+    }
+    struct record record = {.flags = FLAG_ROLE_FOUND, .begin = ticks()};
+    /* Not connected: it may be, later. */
+    if (!describe(fd, &record, NULL)) return NULL;
+    record.connection = cookie(fd);
+    struct connection *c = follow(fd, UNKNOWN, &record, FOUND);
+    if (c) return c;
+    uint32_t at = LOAD(&descriptors[fd]);
+    return at >= FIRST ? &connections[at] : NULL;
+}
+
+/* The connection that a call on `fd` belongs to, if any. Afterwards `real` can be called. */
+static inline struct connection *followed(int fd) {
+    if (LIKELY((uint32_t)fd < DESCRIPTORS)) {
+        uint32_t at = LOAD(&descriptors[fd]);
+        if (at == IGNORED) return NULL;
+        if (LIKELY(at >= FIRST)) return &connections[at];
+    }
+    return look(fd);
+}
+
+/* As `followed`, without looking at one that is not known. */
+static inline struct connection *known(int fd) {
+    if ((uint32_t)fd >= DESCRIPTORS) return NULL;
+    uint32_t at = LOAD(&descriptors[fd]);
+    return at >= FIRST ? &connections[at] : NULL;
+}
+
+/* Takes the open run out and tells it. A run that only failed, or ended, is told too. */
+static __attribute__((noinline)) void push_run(struct connection *c, enum direction direction, uint8_t flags,
+                                               uint16_t error) {
+    struct run *run = &c->run[direction];
+    uint64_t bytes = SWAP(&run->bytes, 0);
+    if (!bytes && !flags && !error) return;
+    ADD(&c->told[direction], bytes);
+    struct record record = {
+        .kind = direction == SEND ? KIND_SENT : KIND_RECEIVED,
+        .flags = flags,
+        .error = error,
+        .calls = SWAP(&run->calls, 0),
+        .connection = LOAD(&c->number),
+        .begin = LOAD(&run->begin),
+        .run = {.first = LOAD(&run->first),
+                .end = LOAD(&run->end),
+                .bytes = bytes,
+                .blocked = SWAP(&run->blocked, 0),
+                .waited = SWAP(&run->waited, 0)},
+    };
+    push(&record);
+}
+
+/* The direction changes: what went the other way is told, and waiting that is pending there begins anew, since until
+ * now nobody could have answered. */
+static __attribute__((noinline)) void turn(struct connection *c, enum direction direction, uint64_t now) {
+    enum direction other = direction == SEND ? RECEIVE : SEND;
+    push_run(c, other, 0, 0);
+    if (LOAD(&c->run[other].waits_since)) STORE(&c->run[other].waits_since, now);
+    STORE(&c->direction, direction);
+    SET_BITS(&c->flags, TOUCHED);
+}
+
+/* Connect has ended, as far as the program knows. */
+static __attribute__((noinline)) void settle(struct connection *c, uint64_t now, uint16_t error) {
+    CLEAR_BITS(&c->flags, CONNECTING);
+    if (error) SET_BITS(&c->flags, FAILED);
+    struct record record = {
+        .kind = error ? KIND_CONNECT_FAILED : KIND_CONNECTED,
+        .error = error,
+        .connection = LOAD(&c->number),
+        .begin = c->connect_begin,
+    };
+    record.run.end = now;
+    uint64_t returned = c->in_progress_since ? c->in_progress_since : now;
+    record.run.blocked = returned - c->connect_begin;
+    record.run.waited = now > returned ? now - returned : 0;
+    push(&record);
+}
+
+/* A call that moved bytes, from `begin` to now. */
+static inline void moved(struct connection *c, enum direction direction, uint64_t begin, uint64_t bytes) {
+    struct run *run = &c->run[direction];
+    uint64_t end = ticks();
+    if (UNLIKELY(LOAD(&c->flags) & CONNECTING)) settle(c, begin, 0);
+    if (LOAD(&c->direction) != direction) turn(c, direction, begin);
+    uint64_t waits_since = LOAD(&run->waits_since);
+    if (waits_since) {
+        STORE(&run->waits_since, 0);
+        if (begin > waits_since) STORE(&run->waited, LOAD(&run->waited) + (begin - waits_since));
+    }
+    if (ADD(&run->bytes, bytes) == 0) {
+        STORE(&run->begin, begin);
+        STORE(&run->first, end);
+        STORE(&run->error_told, 0);
+    }
+    STORE(&run->calls, LOAD(&run->calls) + 1);
+    STORE(&run->blocked, LOAD(&run->blocked) + (end - begin));
+    STORE(&run->end, end);
+    if (UNLIKELY(end - LOAD(&run->begin) > piece_ticks)) push_run(c, direction, 0, 0);
+}
+
+/* What belongs to the program and not to the connection. */
+static inline bool is_misuse(int error) {
+    return error == EBADF || error == EFAULT || error == EINVAL || error == ENOTSOCK || error == ENOTCONN ||
+           error == EOPNOTSUPP || error == EMSGSIZE || error == EISCONN || error == EALREADY || error == EDESTADDRREQ;
+}
+
+/* A run that ends here: by an error, or because the other side has sent its last. */
+static __attribute__((noinline)) void ended(struct connection *c, enum direction direction, uint64_t begin,
+                                            uint8_t flags, uint16_t error) {
+    struct run *run = &c->run[direction];
+    if (error ? LOAD(&run->error_told) == error : LOAD(&c->flags) & ENDED) return;
+    uint64_t end = ticks();
+    if (LOAD(&c->flags) & CONNECTING) {
+        settle(c, end, error);
+        if (error) return;
+    }
+    if (LOAD(&c->direction) != direction) turn(c, direction, begin);
+    /* A record of its own: the end of what moved bytes stays the end of that. */
+    push_run(c, direction, 0, 0);
+    uint64_t waits_since = SWAP(&run->waits_since, 0);
+    if (waits_since && begin > waits_since) ADD(&run->waited, begin - waits_since);
+    STORE(&run->begin, begin);
+    STORE(&run->first, end);
+    STORE(&run->end, end);
+    ADD(&run->blocked, end - begin);
+    if (error)
+        STORE(&run->error_told, error);
+    else
+        SET_BITS(&c->flags, ENDED);
+    push_run(c, direction, flags, error);
+}
+
+/* After a call that returned `result` bytes, with errno in the kernel's place for errors. */
+static inline void after(struct connection *c, uint64_t number, enum direction direction, uint64_t begin,
+                         ssize_t result) {
+    /* Another thread has closed it meanwhile, and the place may be another connection's. */
+    if (UNLIKELY(LOAD(&c->number) != number)) return;
+    /* Forked by a call that no hook saw: what the parent has open is not ours. */
+    if (UNLIKELY(!life->image)) newborn(0, 0);
+    if (LIKELY(result > 0)) {
+        moved(c, direction, begin, (uint64_t)result);
+        return;
+    }
+    if (result == 0) {
+        if (direction == RECEIVE) ended(c, direction, begin, FLAG_ENDED, 0);
+        return;
+    }
+    int error = errno;
+    if (LIKELY(error == EAGAIN)) {
+        if (!LOAD(&c->run[direction].waits_since)) STORE(&c->run[direction].waits_since, begin);
+    } else if (error != EINTR && !is_misuse(error)) {
+        ended(c, direction, begin, 0, (uint16_t)error);
+        errno = error;
+    }
+}
+
+static bool has_kernel_tls(int fd) {
+    char name[16] = {0};
+    socklen_t length = sizeof name;
+    return RAW(SYS_getsockopt, fd, IPPROTO_TCP, TCP_ULP, name, &length) == 0 && name[0] == 't' && name[1] == 'l' &&
+           name[2] == 's';
+}
+
+/* What the kernel says that `fd` carried. */
+static void account(struct connection *c, int fd, struct record *record) {
+    uint32_t flags = LOAD(&c->flags);
+    if (flags & STDIO) record->flags |= FLAG_STDIO;
+    if (flags & FOUND || LOAD(&forks) != c->forks_before || !(flags & TOUCHED)) record->flags |= FLAG_SHARED;
+    if (LOAD(&sandboxed)) {
+        record->flags |= FLAG_SANDBOXED;
+        return;
+    }
+    if (flags & LOST_SIGHT || cookie(fd) != (LOAD(&c->number) & 0xffffffffffffffull)) {
+        record->flags |= FLAG_LOST_SIGHT;
+        return;
+    }
+    struct tcp_info info;
+    memset(&info, 0, sizeof info);
+    socklen_t length = sizeof info;
+    if (RAW(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0) return;
+    record->error = info.tcpi_state;
+    record->closed.retransmits = info.tcpi_total_retrans;
+    record->closed.rtt_us = info.tcpi_rtt;
+    /* Linux 4.19 counts what was sent; before, nothing can be said without a race. */
+    if (length < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof info.tcpi_bytes_retrans) return;
+    uint64_t sent = info.tcpi_bytes_sent - info.tcpi_bytes_retrans + info.tcpi_notsent_bytes;
+    /* An end of sending that waits behind data counts as a byte not sent. */
+    if (flags & SHUT_SEND && info.tcpi_notsent_bytes) sent--;
+    uint64_t received = info.tcpi_bytes_received;
+    /* The other side's end counts as a byte received, in TCP's sequence space. */
+    bool end_seen = flags & ENDED || info.tcpi_state == STATE_CLOSE_WAIT || info.tcpi_state == STATE_LAST_ACK ||
+                    info.tcpi_state == STATE_CLOSING || info.tcpi_state == STATE_TIME_WAIT;
+    if (end_seen) {
+        if (received) received--;
+    } else if (info.tcpi_state == STATE_CLOSE && received) {
+        record->flags |= FLAG_OFF_BY_ONE;
+    }
+    /* What nobody has read: asked only if it can matter. */
+    int unread = 0;
+    if (received != LOAD(&c->told[RECEIVE])) RAW(SYS_ioctl, fd, FIONREAD, &unread, 0, 0);
+    if (unread > 0 && (uint64_t)unread <= received) received -= (uint64_t)unread;
+    if ((received != LOAD(&c->told[RECEIVE]) || sent != LOAD(&c->told[SEND])) && has_kernel_tls(fd))
+        record->flags |= FLAG_KERNEL_TLS;
+    record->closed.sent = sent;
+    record->closed.received = received;
+    record->flags |= FLAG_ACCOUNT;
+}
+
+/* Another descriptor that refers to `c`, or -1. */
+static int32_t another(const struct connection *c, int32_t except) {
+    uint32_t end = LOAD(&descriptors_end), at = (uint32_t)(c - connections);
+    for (uint32_t fd = 0; fd < end; fd++)
+        if (LOAD(&descriptors[fd]) == at && (int32_t)fd != except) return (int32_t)fd;
+    return -1;
+}
+
+/* Before the call that closes `fd`. Fills `record` when this is the connection's last descriptor; `let_go` follows once
+ * the call has been made. `c` is what `fd` referred to. */
+static bool about_to_close(struct connection *c, int fd, struct record *record) {
+    if (__atomic_load_n(&c->references, __ATOMIC_ACQUIRE) > 1) return false;
+    *record = (struct record){.kind = KIND_CLOSED, .connection = LOAD(&c->number), .begin = ticks()};
+    push_run(c, SEND, 0, 0);
+    push_run(c, RECEIVE, 0, 0);
+    account(c, fd, record);
+    return true;
+}
+
+/* `fd` refers to `c` no more. The caller has made sure that it did. True for the last one. */
+static bool let_go(struct connection *c, int fd) {
+    uint32_t at = (uint32_t)(c - connections);
+    if (!REPLACE(&descriptors[fd], &at, UNKNOWN)) return false;
+    if (__atomic_fetch_sub(&c->references, 1, __ATOMIC_ACQ_REL) > 1) {
+        if (LOAD(&c->fd) == fd) STORE(&c->fd, another(c, fd));
+        return false;
+    }
+    give_place_back(c);
+    return true;
+}
+
+/* A call gave out `fd`, so whatever it was has been closed by a call that was not seen. */
+static void forget_stale(int fd) {
+    if ((uint32_t)fd >= DESCRIPTORS) return;
+    uint32_t at = LOAD(&descriptors[fd]);
+    if (at < FIRST) {
+        if (at) STORE(&descriptors[fd], UNKNOWN);
+        return;
+    }
+    struct connection *c = &connections[at];
+    SET_BITS(&c->flags, LOST_SIGHT);
+    struct record record;
+    bool last = about_to_close(c, fd, &record);
+    if (let_go(c, fd) && last) {
+        record.closed.end = record.begin;
+        push(&record);
+    }
+}
+
+/* Tells what is open, before the image ends. */
+static void leave(void) {
+    uint32_t used = LOAD(&connections_used);
+    for (uint32_t at = FIRST; at < used && at < CONNECTIONS; at++) {
+        struct connection *c = &connections[at];
+        int32_t fd = LOAD(&c->fd);
+        if (!LOAD(&c->number) || !(LOAD(&c->flags) & TOUCHED) || fd < 0) continue;
+        struct record record = {.kind = KIND_LEFT, .connection = LOAD(&c->number), .begin = ticks()};
+        push_run(c, SEND, 0, 0);
+        push_run(c, RECEIVE, 0, 0);
+        account(c, fd, &record);
+        record.closed.end = record.begin;
+        push(&record);
+    }
+    tell_polled(&self, ticks());
+    if (LOAD(&datagram_sockets) || LOAD(&uring_setups) || LOAD(&unfollowed)) tell_aside();
+}
+
+/* In the child of a fork: it has the connections, and none of what the parent has yet to tell of them. */
+static void newborn(uint32_t parent_image, uint32_t parent_pid) {
+    uint32_t used = LOAD(&connections_used);
+    for (uint32_t at = FIRST; at < used && at < CONNECTIONS; at++) {
+        struct connection *c = &connections[at];
+        if (!c->number) continue;
+        memset(c->run, 0, sizeof c->run);
+        c->direction = NEITHER;
+        c->flags &= ~TOUCHED;
+        c->forks_before--;
+    }
+    datagram_sockets = uring_setups = unfollowed = 0;
+    introduce(KIND_FORKED, parent_image, parent_pid);
+}
+
+#endif

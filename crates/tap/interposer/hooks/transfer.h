@@ -1,0 +1,151 @@
+/* Calls that move bytes. Each is the real call, with the clock read before, and what came of it noted after. */
+#define HOOK __attribute__((visibility("default")))
+
+/* A call that receives or sends: `wanted` is false when it asks for nothing, or moves nothing by design. */
+#define TRANSFER(direction, fd, wanted, call) \
+    do { \
+        struct connection *c = followed(fd); \
+        if (!c || !(wanted)) return call; \
+        uint64_t number = LOAD(&c->number), begin = ticks(); \
+        ssize_t result = call; \
+        after(c, number, direction, begin, result); \
+        return result; \
+    } while (0)
+
+/* Looked at but left there, or news about bytes that were sent: no bytes are moved. */
+#define MOVES(flags) (!((flags) & (MSG_PEEK | MSG_ERRQUEUE)))
+
+HOOK ssize_t read(int fd, void *to, size_t n) { TRANSFER(RECEIVE, fd, n, real.read(fd, to, n)); }
+HOOK ssize_t __read_chk(int fd, void *to, size_t n, size_t room) {
+    TRANSFER(RECEIVE, fd, n, real.__read_chk(fd, to, n, room));
+}
+HOOK ssize_t readv(int fd, const struct iovec *to, int n) { TRANSFER(RECEIVE, fd, n, real.readv(fd, to, n)); }
+HOOK ssize_t recv(int fd, void *to, size_t n, int flags) {
+    TRANSFER(RECEIVE, fd, n && MOVES(flags), real.recv(fd, to, n, flags));
+}
+HOOK ssize_t __recv_chk(int fd, void *to, size_t n, size_t room, int flags) {
+    TRANSFER(RECEIVE, fd, n && MOVES(flags), real.__recv_chk(fd, to, n, room, flags));
+}
+HOOK ssize_t recvfrom(int fd, void *restrict to, size_t n, int flags, struct sockaddr *restrict from,
+                      socklen_t *restrict length) {
+    TRANSFER(RECEIVE, fd, n && MOVES(flags), real.recvfrom(fd, to, n, flags, from, length));
+}
+HOOK ssize_t __recvfrom_chk(int fd, void *restrict to, size_t n, size_t room, int flags,
+                            struct sockaddr *restrict from, socklen_t *restrict length) {
+    TRANSFER(RECEIVE, fd, n && MOVES(flags), real.__recvfrom_chk(fd, to, n, room, flags, from, length));
+}
+
+/* Descriptors that came over a Unix socket: nothing is known of them, whatever their numbers stood for before. */
+static void came_over(const struct msghdr *message) {
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part;
+         part = CMSG_NXTHDR((struct msghdr *)(uintptr_t)message, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+        const unsigned char *from = CMSG_DATA(part);
+        for (size_t left = part->cmsg_len - CMSG_LEN(0); left >= sizeof(int); left -= sizeof(int)) {
+            int fd;
+            __builtin_memcpy(&fd, from, sizeof fd);
+            from += sizeof fd;
+            forget_stale(fd);
+        }
+    }
+}
+
+HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
+    struct connection *c = followed(fd);
+    if (!c || !MOVES(flags)) {
+        ssize_t result = real.recvmsg(fd, message, flags);
+        if (result >= 0 && message->msg_control && message->msg_controllen) came_over(message);
+        return result;
+    }
+    uint64_t number = LOAD(&c->number), begin = ticks();
+    ssize_t result = real.recvmsg(fd, message, flags);
+    if (result || (message->msg_iovlen && message->msg_iov[0].iov_len)) after(c, number, RECEIVE, begin, result);
+    return result;
+}
+
+/* Several messages: the count is the result, their lengths are in the vector. */
+static void after_messages(struct connection *c, uint64_t number, enum direction direction, uint64_t begin, int result,
+                           const struct mmsghdr *messages) {
+    ssize_t bytes = result;
+    if (result > 0) {
+        bytes = 0;
+        for (int i = 0; i < result; i++) bytes += messages[i].msg_len;
+        if (!bytes && direction == SEND) return;
+    } else if (result == 0) {
+        return;
+    }
+    after(c, number, direction, begin, bytes);
+}
+
+HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned int n, int flags, struct timespec *timeout) {
+    struct connection *c = followed(fd);
+    if (!c || !MOVES(flags)) {
+        int result = real.recvmmsg(fd, messages, n, flags, timeout);
+        for (int i = 0; i < result; i++)
+            if (messages[i].msg_hdr.msg_control && messages[i].msg_hdr.msg_controllen)
+                came_over(&messages[i].msg_hdr);
+        return result;
+    }
+    uint64_t number = LOAD(&c->number), begin = ticks();
+    int result = real.recvmmsg(fd, messages, n, flags, timeout);
+    after_messages(c, number, RECEIVE, begin, result, messages);
+    return result;
+}
+
+HOOK ssize_t write(int fd, const void *from, size_t n) { TRANSFER(SEND, fd, n, real.write(fd, from, n)); }
+HOOK ssize_t writev(int fd, const struct iovec *from, int n) { TRANSFER(SEND, fd, n, real.writev(fd, from, n)); }
+HOOK ssize_t send(int fd, const void *from, size_t n, int flags) {
+    TRANSFER(SEND, fd, n, real.send(fd, from, n, flags));
+}
+HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
+    TRANSFER(SEND, fd, true, real.sendmsg(fd, message, flags));
+}
+
+/* With MSG_FASTOPEN it connects as well; the connection is then found by its next call, or after this one. */
+HOOK ssize_t sendto(int fd, const void *from, size_t n, int flags, const struct sockaddr *to, socklen_t length) {
+    struct connection *c = followed(fd);
+    if (!c && !(active && to && flags & MSG_FASTOPEN)) return real.sendto(fd, from, n, flags, to, length);
+    uint64_t number = c ? LOAD(&c->number) : 0, begin = ticks();
+    ssize_t result = real.sendto(fd, from, n, flags, to, length);
+    if (!c) {
+        int saved = errno;
+        c = result >= 0 ? followed(fd) : NULL;
+        errno = saved;
+        if (!c) return result;
+        number = LOAD(&c->number);
+    }
+    after(c, number, SEND, begin, result);
+    return result;
+}
+
+HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned int n, int flags) {
+    struct connection *c = followed(fd);
+    if (!c) return real.sendmmsg(fd, messages, n, flags);
+    uint64_t number = LOAD(&c->number), begin = ticks();
+    int result = real.sendmmsg(fd, messages, n, flags);
+    after_messages(c, number, SEND, begin, result, messages);
+    return result;
+}
+
+HOOK ssize_t sendfile(int to, int from, off_t *offset, size_t n) {
+    TRANSFER(SEND, to, n, real.sendfile(to, from, offset, n));
+}
+HOOK ssize_t sendfile64(int to, int from, off64_t *offset, size_t n) {
+    TRANSFER(SEND, to, n, real.sendfile64(to, from, offset, n));
+}
+
+/* One end is a pipe, so at most one is a connection. */
+HOOK ssize_t splice(int from, off64_t *from_offset, int to, off64_t *to_offset, size_t n, unsigned int flags) {
+    struct connection *source = followed(from);
+    struct connection *c = source ? source : followed(to);
+    if (!c || !n) return real.splice(from, from_offset, to, to_offset, n, flags);
+    uint64_t number = LOAD(&c->number), begin = ticks();
+    ssize_t result = real.splice(from, from_offset, to, to_offset, n, flags);
+    after(c, number, source ? RECEIVE : SEND, begin, result);
+    return result;
+}
+
+/* Names under which libc has offered some of them for long. */
+HOOK ssize_t __read(int, void *, size_t) __attribute__((alias("read")));
+HOOK ssize_t __write(int, const void *, size_t) __attribute__((alias("write")));
+HOOK ssize_t __send(int, const void *, size_t, int) __attribute__((alias("send")));

@@ -1,0 +1,49 @@
+/* Waiting for whatever descriptors: its time is kept apart, a sum a thread, since one long wait belongs to no socket. */
+
+#define WAIT(call) \
+    do { \
+        ENSURE_STARTED(); \
+        if (!active) return call; \
+        uint64_t begin = ticks(); \
+        int result = call; \
+        polled(begin); \
+        return result; \
+    } while (0)
+
+static inline void polled(uint64_t begin) {
+    struct thread *thread = &self;
+    uint64_t end = ticks();
+    thread->polled_ticks += end - begin;
+    thread->polled_calls++;
+    if (UNLIKELY(end - thread->polled_told_at > piece_ticks)) tell_polled(thread, end);
+}
+
+HOOK int poll(struct pollfd *fds, nfds_t n, int timeout) { WAIT(real.poll(fds, n, timeout)); }
+HOOK int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *signals) {
+    WAIT(real.ppoll(fds, n, timeout, signals));
+}
+HOOK int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room) {
+    WAIT(real.__poll_chk(fds, n, timeout, room));
+}
+HOOK int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *signals,
+                     size_t room) {
+    WAIT(real.__ppoll_chk(fds, n, timeout, signals, room));
+}
+HOOK int select(int n, fd_set *restrict reads, fd_set *restrict writes, fd_set *restrict others,
+                struct timeval *restrict timeout) {
+    WAIT(real.select(n, reads, writes, others, timeout));
+}
+HOOK int pselect(int n, fd_set *restrict reads, fd_set *restrict writes, fd_set *restrict others,
+                 const struct timespec *restrict timeout, const sigset_t *restrict signals) {
+    WAIT(real.pselect(n, reads, writes, others, timeout, signals));
+}
+HOOK int epoll_wait(int fd, struct epoll_event *events, int n, int timeout) {
+    WAIT(real.epoll_wait(fd, events, n, timeout));
+}
+HOOK int epoll_pwait(int fd, struct epoll_event *events, int n, int timeout, const sigset_t *signals) {
+    WAIT(real.epoll_pwait(fd, events, n, timeout, signals));
+}
+HOOK int epoll_pwait2(int fd, struct epoll_event *events, int n, const struct timespec *timeout,
+                      const sigset_t *signals) {
+    WAIT(real.epoll_pwait2(fd, events, n, timeout, signals));
+}

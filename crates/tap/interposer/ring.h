@@ -1,0 +1,140 @@
+/* The file that programs and the collector share. src/rings/layout.rs says the same in Rust: change both.
+ *
+ *   0      struct header, one page
+ *   4096   struct slot, one a thread that has something to tell
+ *   then   each slot's records, a power of two of them, in the order of the slots; the region begins on a page
+ *
+ * A slot is a ring with one writer, the thread that claimed it, and one reader, the collector. `head` and `tail` count
+ * records since the file was made and never go back. A writer that finds no room drops the record and counts it.
+ *
+ * FREE -> OWNED by compare and swap of a writer; OWNED -> RELEASED by that writer when its thread ends; both -> FREE by
+ * the collector only, when all is read and the thread is gone. ABSENT -> FREE by the collector when it has made sure that
+ * memory for the slot's records exists: a page that cannot be had would kill the program that writes to it.
+ */
+#ifndef YAMABIKO_RING_H
+#define YAMABIKO_RING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RING_MAGIC 0x3130706174797961ull /* "ayytap01", little-endian */
+#define RING_HEADER_BYTES 4096
+
+enum { CLOCK_IS_NANOSECONDS = 0, CLOCK_IS_TSC = 1 };
+enum { SLOT_FREE = 0, SLOT_OWNED = 1, SLOT_RELEASED = 2, SLOT_ABSENT = 3 };
+
+struct header {
+    uint64_t magic;
+    uint32_t slots;
+    uint32_t records;     /* a slot; a power of two */
+    uint32_t clock;       /* CLOCK_IS_.. */
+    uint32_t images;      /* process images so far: the next one's number, less one */
+    uint64_t piece_ticks; /* a run of this length is told without waiting for its end */
+    uint64_t unclaimed;   /* records dropped because no slot was free */
+    uint64_t file_bytes;
+};
+
+struct slot {
+    uint64_t state; /* SLOT_.., and the owner's process number in the upper half */
+    uint32_t image;
+    uint32_t tid;
+    uint64_t dropped;
+    uint8_t pad0[40];
+    uint64_t head; /* written by the thread */
+    uint8_t pad1[56];
+    uint64_t tail; /* written by the collector */
+    uint8_t pad2[120];
+};
+
+enum kind {
+    KIND_LOADED = 1,
+    KIND_FORKED,
+    KIND_EXECUTING,
+    KIND_RESOLVED,
+    KIND_OPENED,
+    KIND_CONNECTED,
+    KIND_CONNECT_FAILED,
+    KIND_SENT,
+    KIND_RECEIVED,
+    KIND_SHUT,
+    KIND_CLOSED,
+    KIND_LEFT,
+    KIND_POLLED,
+    KIND_ASIDE,
+};
+
+/* Flags of KIND_SENT, KIND_RECEIVED. */
+#define FLAG_ENDED 1u
+/* Of KIND_OPENED: role in the low two bits. */
+#define FLAG_ROLE_CONNECTED 0u
+#define FLAG_ROLE_ACCEPTED 1u
+#define FLAG_ROLE_FOUND 2u
+#define FLAG_NONBLOCKING 4u
+/* Of KIND_EXECUTING. */
+#define FLAG_PRELOADED 1u
+#define FLAG_LAST_PART 2u
+/* Of KIND_SHUT. */
+#define FLAG_SHUT_RECEIVE 1u
+#define FLAG_SHUT_SEND 2u
+/* Of KIND_CLOSED, KIND_LEFT. */
+#define FLAG_ACCOUNT 1u /* sent and received are there */
+#define FLAG_STDIO 2u
+#define FLAG_KERNEL_TLS 4u
+#define FLAG_LOST_SIGHT 8u
+#define FLAG_SANDBOXED 16u
+#define FLAG_OFF_BY_ONE 32u
+#define FLAG_SHARED 64u
+
+#define PATH_PART_BYTES 40
+#define PATH_PARTS 6
+#define NAME_BYTES 32
+
+struct record {
+    uint8_t kind;
+    uint8_t flags;
+    uint16_t error;      /* errno */
+    uint32_t calls;      /* of a run; else as the kind says */
+    uint64_t connection; /* number; 0: none */
+    uint64_t begin;      /* ticks */
+    union {
+        struct {
+            uint64_t first, end, bytes, blocked, waited;
+        } run; /* SENT, RECEIVED; CONNECTED and CONNECT_FAILED without first and bytes; POLLED end and blocked */
+        struct {
+            uint8_t local[16], peer[16]; /* IPv4 in its mapped form */
+            uint16_t local_port, peer_port;
+            uint32_t reserved;
+        } opened;
+        struct {
+            uint64_t end, sent, received;
+            uint32_t retransmits, rtt_us;
+            uint64_t reserved;
+        } closed;
+        struct {
+            uint32_t pid, parent_pid, parent_image, reserved;
+            char program[16];
+            uint64_t reserved2;
+        } image; /* LOADED, FORKED */
+        struct {
+            uint32_t datagram_sockets, uring_setups, unfollowed, reserved;
+            uint64_t reserved2[3];
+        } aside;
+        struct {
+            uint64_t end;
+            char name[NAME_BYTES];
+        } resolved; /* calls: the EAI_ value */
+        char path[PATH_PART_BYTES]; /* EXECUTING; connection: process number, calls: number of the part */
+    };
+};
+
+_Static_assert(sizeof(struct record) == 64, "a record is one cache line");
+_Static_assert(offsetof(struct record, run.waited) == 56, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct record, opened.local_port) == 56, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct record, closed.retransmits) == 48, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct record, image.program) == 40, "as src/rings/layout.rs reads it");
+_Static_assert(sizeof(struct slot) == 256, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct slot, dropped) == 16, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct slot, head) == 64 && offsetof(struct slot, tail) == 128, "own cache lines");
+_Static_assert(sizeof(struct header) == 48, "as src/rings/layout.rs reads it");
+
+#endif

@@ -1,0 +1,252 @@
+//! What is made of the events while a run goes: rows, figures, the roll of programs. It drains nothing and waits for
+//! nothing: who owns the rings calls [`Collector::take`] and [`Collector::settle`].
+//!
+//! ```text
+//!   rings ──take──> InOrder ──settle──> Exchanges ──> rows ──> Sides (figures), Roll (programs), the caller (the book)
+//! ```
+
+use std::collections::{HashMap, HashSet};
+
+use ledger::tap_part::TapPart;
+use ledger::{TapExchange, TapSide};
+use units::Timestamp;
+
+use crate::event::{Event, What};
+use crate::exchange::Exchanges;
+use crate::filter::Only;
+use crate::indicators::Sides;
+use crate::order::InOrder;
+use crate::roll::Roll;
+
+/// Events in, rows and figures out.
+#[derive(Debug)]
+pub struct Collector {
+    order: InOrder,
+    state: State,
+    records: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    exchanges: Exchanges,
+    roll: Roll,
+    sides: Sides,
+    /// The latest image of each process number.
+    images: HashMap<u32, u32>,
+    rows: Vec<TapExchange>,
+}
+
+/// Figures of this moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// Processes seen and not gone.
+    pub processes: u64,
+    /// Connections opened so far.
+    pub connections: u64,
+    /// Connections open.
+    pub open: u64,
+    /// Exchanges asked and not answered.
+    pub in_flight: u64,
+    /// Records dropped so far.
+    pub dropped: u64,
+}
+
+impl Collector {
+    /// Follows connections that one of `only` means, all where there is none; windows of availability are `window_ns`
+    /// long.
+    pub fn new(only: Vec<Only>, window_ns: u64) -> Self {
+        let state = State {
+            exchanges: Exchanges::new(only),
+            roll: Roll::default(),
+            sides: Sides::new(window_ns),
+            images: HashMap::new(),
+            rows: Vec::new(),
+        };
+        Collector { order: InOrder::default(), state, records: 0 }
+    }
+
+    /// Takes an event as it came out of a ring.
+    pub fn take(&mut self, event: Event) {
+        self.records += 1;
+        self.order.push(event);
+    }
+
+    /// Works off what happened until `until`, the moment at which the last round of all rings began; rows that became
+    /// complete are added to `rows`.
+    pub fn settle(&mut self, until: Timestamp, rows: &mut Vec<TapExchange>) {
+        let state = &mut self.state;
+        self.order.release(until, |event| state.take(event));
+        state.hand_over(rows);
+    }
+
+    /// Processes seen and not known to be gone: their numbers, as they see themselves.
+    pub fn processes(&self) -> HashSet<u32> {
+        self.state.images.keys().copied().collect()
+    }
+
+    /// Processes are gone: what they had open ends. Call it after their last events were settled.
+    pub fn gone(&mut self, pids: &[u32], at: Timestamp, rows: &mut Vec<TapExchange>) {
+        for pid in pids {
+            if let Some(image) = self.state.images.remove(pid) {
+                self.state.image_gone(image, at);
+            }
+        }
+        self.state.hand_over(rows);
+    }
+
+    /// The roll, to note what was started and what was never seen.
+    pub fn roll(&mut self) -> &mut Roll {
+        &mut self.state.roll
+    }
+
+    /// Figures of this moment.
+    pub fn live(&self) -> Live {
+        Live {
+            processes: self.state.images.len() as u64,
+            connections: self.state.exchanges.opened_so_far(),
+            open: self.state.exchanges.open() as u64,
+            in_flight: self.state.exchanges.in_flight(),
+            dropped: self.state.exchanges.lost(),
+        }
+    }
+
+    /// The figures so far.
+    pub fn sides(&self) -> &Sides {
+        &self.state.sides
+    }
+
+    /// The run ends: what waits is worked off, what is open is cut. `why` says why a program that was started was never
+    /// seen, by its path; see [`Roll::end`].
+    pub fn end(mut self, rows: &mut Vec<TapExchange>, why: impl FnMut(&str) -> Option<String>) -> TapPart {
+        let state = &mut self.state;
+        self.order.release_all(|event| state.take(event));
+        state.exchanges.end();
+        state.hand_over(rows);
+        state.roll.end(why);
+        let (programs, programs_left_out) = state.roll.programs();
+        TapPart {
+            client: state.sides.view(TapSide::Client),
+            server: state.sides.view(TapSide::Server),
+            lookups: state.sides.lookups.part(),
+            programs,
+            programs_left_out,
+            records: self.records,
+            records_dropped: state.exchanges.lost(),
+            connections_left_out: state.exchanges.left_out(),
+        }
+    }
+}
+
+impl State {
+    fn take(&mut self, event: Event) {
+        let origin = event.origin;
+        self.roll.take(&event);
+        if let What::Loaded { at, .. } | What::Forked { at, .. } = event.what
+            && let Some(before) = self.images.insert(origin.pid, origin.image)
+            && before != origin.image
+        {
+            // The process became another program, or its number another process's.
+            self.exchanges.take(event);
+            self.image_gone(before, at);
+            return;
+        }
+        self.exchanges.take(event);
+    }
+
+    fn image_gone(&mut self, image: u32, at: Timestamp) {
+        self.exchanges.gone(image, at);
+        self.roll.gone(image);
+    }
+
+    fn hand_over(&mut self, rows: &mut Vec<TapExchange>) {
+        self.exchanges.drain(&mut self.rows);
+        for row in &self.rows {
+            self.sides.add(0, row);
+            self.roll.add(row);
+        }
+        rows.append(&mut self.rows);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ledger::TapOutcome;
+
+    use super::*;
+    use crate::event::{Opened, Origin, Role, Run};
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_nanos(millis * 1_000_000)
+    }
+
+    fn event(image: u32, pid: u32, what: What) -> Event {
+        Event { origin: Origin { image, pid, tid: pid }, what }
+    }
+
+    fn loaded(image: u32, pid: u32, program: &str, millis: u64) -> Event {
+        event(image, pid, What::Loaded { at: at(millis), parent_pid: 1, program: program.into() })
+    }
+
+    fn opened(image: u32, pid: u32, millis: u64) -> Event {
+        let opened = Opened {
+            connection: 9,
+            at: at(millis),
+            role: Role::Connected,
+            local: "192.0.2.1:50000".parse().unwrap(),
+            peer: "192.0.2.80:80".parse().unwrap(),
+            nonblocking: false,
+        };
+        event(image, pid, What::Opened(opened))
+    }
+
+    fn run(millis: u64, bytes: u64) -> Run {
+        Run {
+            connection: 9,
+            begin: at(millis),
+            first: at(millis),
+            end: at(millis),
+            bytes,
+            calls: 1,
+            blocked: Duration::ZERO,
+            waited: Duration::ZERO,
+            ended: false,
+            error: 0,
+        }
+    }
+
+    #[test]
+    fn threads_that_share_a_connection_are_put_in_order() {
+        let mut collector = Collector::new(Vec::new(), 1_000_000_000);
+        let mut rows = Vec::new();
+        // The receiving thread's ring is drained before the sending one's.
+        for event in [
+            event(1, 7, What::Received(run(30, 500))),
+            loaded(1, 7, "threads", 0),
+            opened(1, 7, 1),
+            event(1, 7, What::Sent(run(10, 80))),
+        ] {
+            collector.take(event);
+        }
+        collector.settle(at(40), &mut rows);
+        assert_eq!((collector.live().open, collector.live().in_flight, collector.live().connections), (1, 0, 1));
+        collector.gone(&[7], at(50), &mut rows);
+        assert_eq!((rows[0].sent_bytes, rows[0].received_bytes, rows[0].outcome), (80, 500, TapOutcome::Cut));
+        let part = collector.end(&mut rows, |_| None);
+        assert_eq!((part.records, part.programs[0].connections), (4, 1));
+        assert_eq!(part.client.unwrap().exchanges_cut, 1);
+        assert_eq!(part.server, None);
+    }
+
+    #[test]
+    fn a_program_that_becomes_another_ends() {
+        let mut collector = Collector::new(Vec::new(), 1_000_000_000);
+        let mut rows = Vec::new();
+        [loaded(1, 7, "sh", 0), opened(1, 7, 1), loaded(2, 7, "exec", 5)].into_iter().for_each(|e| collector.take(e));
+        collector.settle(at(9), &mut rows);
+        assert_eq!((rows.len(), collector.processes()), (1, HashSet::from([7])));
+        assert_eq!(rows[0].program.as_deref(), Some("sh"));
+        assert_eq!(rows[0].closed_at, Some(at(5)));
+    }
+}

@@ -1,0 +1,220 @@
+//! Which processes cannot be seen, and why: read from /proc and from the program's file.
+//!
+//! That a process *is* seen it says itself ([`What::Loaded`](crate::event::What::Loaded)). The loader skips a library
+//! that it cannot or must not use, and a program without a loader never looks for one; neither tells anybody. Here is
+//! what can be found out from outside. What a seen process does behind the hooks' back shows in the account of each
+//! connection ([`Account`](crate::event::Account)).
+
+mod elf;
+
+use std::fmt;
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use sys::accounting::{ProcessStat, descendants};
+
+use crate::folder::LIBRARY_NAME;
+
+/// Why a program does not load the library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unseen {
+    /// Linked statically: no loader runs.
+    Static,
+    /// A Go program without C code: no loader runs, and it makes system calls by itself.
+    Go,
+    /// Its loader is another libc's, which may not take a library made for glibc.
+    OtherLibc(String),
+    /// For another kind of machine, 32-bit x86 for one.
+    OtherMachine,
+    /// Set-user-ID, set-group-ID or with file capabilities: the loader then ignores LD_PRELOAD.
+    Privileged,
+    /// Its environment does not have the library: whoever started it gave it another one.
+    NotHandedOn,
+    /// Nothing is known against it.
+    Unexplained,
+}
+
+impl fmt::Display for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unseen::Static => f.write_str("linked statically"),
+            Unseen::Go => f.write_str("a Go program, which makes system calls without libc"),
+            Unseen::OtherLibc(loader) => write!(f, "its loader is {loader}, not glibc's"),
+            Unseen::OtherMachine => f.write_str("made for another kind of machine than the library"),
+            Unseen::Privileged => f.write_str("set-user-ID, set-group-ID or with capabilities: it ignores LD_PRELOAD"),
+            Unseen::NotHandedOn => f.write_str("started with an environment of its own, without LD_PRELOAD"),
+            Unseen::Unexplained => f.write_str("it never said that it loaded the library"),
+        }
+    }
+}
+
+/// A living process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number, as seen from here.
+    pub pid: i32,
+    /// Its number as it sees itself, in the innermost PID namespace: the one in [`Origin`](crate::event::Origin).
+    pub inner_pid: u32,
+    /// Start, in clock ticks since boot: with `pid` it names the process for good.
+    pub started_ticks: u64,
+    /// Its short name, as in /proc/PID/comm.
+    pub program: String,
+}
+
+/// Process `root` and all that descend from it, without those that have ended. One pass over /proc: what comes or goes
+/// meanwhile is in it or not.
+pub fn living(root: i32) -> Vec<Process> {
+    let mut pids = descendants(root);
+    pids.push(root);
+    pids.into_iter().filter_map(process).collect()
+}
+
+fn process(pid: i32) -> Option<Process> {
+    let stat = ProcessStat::read(pid).filter(runs)?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let inner = status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last()?.parse().ok());
+    let program = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(Process {
+        pid,
+        inner_pid: inner.unwrap_or(pid.unsigned_abs()),
+        started_ticks: stat.start_ticks,
+        program: program.trim_end_matches('\n').to_owned(),
+    })
+}
+
+/// Whether there is such a process, zombies not counted. `pid` is as seen from here.
+pub fn is_alive(pid: u32) -> bool {
+    i32::try_from(pid).ok().and_then(ProcessStat::read).is_some_and(|stat| runs(&stat))
+}
+
+fn runs(stat: &ProcessStat) -> bool {
+    !matches!(stat.state, 'Z' | 'X' | 'x')
+}
+
+/// Why `process` is unseen. `None` when it is not: the library is mapped there; and when the process is gone.
+pub fn reason(process: &Process) -> Option<Unseen> {
+    let proc = PathBuf::from(format!("/proc/{}", process.pid));
+    let maps = fs::read(proc.join("maps")).ok()?;
+    if contains(&maps, LIBRARY_NAME.as_bytes()) {
+        return None;
+    }
+    let why = elf_of(&proc.join("exe")).and_then(|elf| elf.unseen());
+    if why.is_some() || ProcessStat::read(process.pid).is_none_or(|stat| stat.start_ticks != process.started_ticks) {
+        return why;
+    }
+    // The environment that exec gave it; what the program did to it since is not there.
+    let environment = fs::read(proc.join("environ")).unwrap_or_default();
+    let handed_on = environment.split(|&byte| byte == 0).any(|line| {
+        line.strip_prefix(b"LD_PRELOAD=").is_some_and(|list| contains(list, LIBRARY_NAME.as_bytes()))
+    });
+    if !handed_on {
+        return Some(Unseen::NotHandedOn);
+    }
+    // After the environment: an owner who changed user on exec is dumpable no more.
+    let file = fs::metadata(proc.join("exe"));
+    let privileged = file.is_ok_and(|file| file.permissions().mode() & 0o6000 != 0);
+    Some(if privileged { Unseen::Privileged } else { Unseen::Unexplained })
+}
+
+/// Descriptors of `pid` that are rings of io_uring: what goes through them no hook sees.
+pub fn uring_descriptors(pid: i32) -> usize {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let is_uring = |link: PathBuf| link.as_os_str().as_bytes().starts_with(b"anon_inode:[io_uring]");
+    entries.filter(|entry| fs::read_link(entry.path()).is_ok_and(is_uring)).count()
+}
+
+/// Why a program started from `path` with the library in its environment would not load it; `None` when there is no
+/// such program. A name without a slash is looked up on PATH; a script stands for its interpreter.
+pub fn why_not(path: &Path) -> Option<Unseen> {
+    let mut file = on_path(path)?;
+    // A script's interpreter may be a script: the kernel follows five.
+    for _ in 0..5 {
+        let metadata = fs::metadata(&file).ok().filter(|file| file.is_file())?;
+        if metadata.permissions().mode() & 0o111 == 0 {
+            return None;
+        }
+        if let Some(interpreter) = interpreter(&file) {
+            // Neither the script's bits nor its capabilities count.
+            file = interpreter;
+            continue;
+        }
+        let elf = elf_of(&file)?;
+        let privileged = metadata.mode() & 0o6000 != 0 || has_capabilities(&file);
+        let why = elf.unseen().or_else(|| privileged.then_some(Unseen::Privileged));
+        return Some(why.unwrap_or(Unseen::Unexplained));
+    }
+    None
+}
+
+fn on_path(name: &Path) -> Option<PathBuf> {
+    if name.as_os_str().as_bytes().contains(&b'/') {
+        return Some(name.to_owned());
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// The program that `#!` names.
+fn interpreter(file: &Path) -> Option<PathBuf> {
+    let mut start = Vec::new();
+    fs::File::open(file).ok()?.take(256).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?.trim_ascii_start();
+    let name = line.split(|byte| byte.is_ascii_whitespace()).next().filter(|name| !name.is_empty())?;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(name)))
+}
+
+/// File capabilities make a program as privileged as set-user-ID does.
+fn has_capabilities(file: &Path) -> bool {
+    let Ok(file) = std::ffi::CString::new(file.as_os_str().as_bytes()) else { return false };
+    // SAFETY: both strings end in a zero; a buffer of no bytes asks for the length only.
+    let length = unsafe { libc::getxattr(file.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) };
+    length > 0
+}
+
+fn elf_of(file: &Path) -> Option<elf::Elf> {
+    elf::Elf::read(&fs::File::open(file).ok()?)
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_knows_its_name() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(is_alive(std::process::id()) && !is_alive(u32::MAX));
+        let found = living(own).into_iter().find(|process| process.pid == own).unwrap();
+        assert!(!found.program.is_empty() && found.started_ticks > 0);
+        assert_eq!(uring_descriptors(own), 0);
+        // A test runs without the library, and nobody handed it on.
+        assert_eq!(reason(&found), Some(Unseen::NotHandedOn));
+        assert_eq!(reason(&Process { pid: i32::MAX, ..found }), None);
+    }
+
+    #[test]
+    fn programs_by_their_files() {
+        assert_eq!(why_not(Path::new("/bin/sh")), Some(Unseen::Unexplained));
+        assert_eq!(why_not(Path::new("sh")), Some(Unseen::Unexplained));
+        assert_eq!(why_not(Path::new("/no/such/program")), None);
+        assert_eq!(why_not(Path::new("no-such-program-at-all")), None);
+        assert_eq!(why_not(Path::new("/etc/passwd")), None);
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        fs::write(&script, "#! /bin/sh -e\nexit 0\n").unwrap();
+        assert_eq!(why_not(&script), None, "it may not be run");
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o6755)).unwrap();
+        assert_eq!(why_not(&script), Some(Unseen::Unexplained), "a script's own bits do not count");
+        let shell = folder.path().join("shell");
+        fs::copy("/bin/sh", &shell).unwrap();
+        fs::set_permissions(&shell, fs::Permissions::from_mode(0o4755)).unwrap();
+        assert_eq!(why_not(&shell), Some(Unseen::Privileged));
+    }
+}

@@ -1,0 +1,158 @@
+//! As much of an ELF file as tells whether a loader runs, and which: header, program headers, notes.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use super::Unseen;
+
+/// What matters of a program's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elf {
+    same_machine: bool,
+    /// The loader's path; none: linked statically.
+    loader: Option<String>,
+    go: bool,
+}
+
+/// x86-64, in `e_machine`.
+const MACHINE: u16 = 62;
+const INTERP: u32 = 3;
+const NOTE: u32 = 4;
+/// More program headers than any linker writes.
+const HEADERS_MAX: u16 = 256;
+/// A loader's path, or a program's notes, are shorter.
+const PART_MAX: u64 = 4096;
+
+impl Elf {
+    /// Reads what is needed; `None` for what is no ELF file, or a broken one.
+    pub fn read(file: &File) -> Option<Elf> {
+        let mut header = [0; 64];
+        file.read_exact_at(&mut header, 0).ok()?;
+        if header[..4] != *b"\x7fELF" {
+            return None;
+        }
+        // Class 2: 64 bits; data 1: little-endian.
+        let same_machine = header[4] == 2 && header[5] == 1 && number::<2>(&header, 18) == u64::from(MACHINE);
+        let mut elf = Elf { same_machine, loader: None, go: false };
+        if !same_machine {
+            return Some(elf);
+        }
+        let (at, size) = (number::<8>(&header, 32), number::<2>(&header, 54));
+        let count = (number::<2>(&header, 56) as u16).min(HEADERS_MAX);
+        if size != 56 {
+            return None;
+        }
+        for index in 0..u64::from(count) {
+            let mut segment = [0; 56];
+            file.read_exact_at(&mut segment, at.checked_add(index * size)?).ok()?;
+            let kind = number::<4>(&segment, 0) as u32;
+            if kind != INTERP && kind != NOTE {
+                continue;
+            }
+            let (offset, length) = (number::<8>(&segment, 8), number::<8>(&segment, 32).min(PART_MAX));
+            let mut part = vec![0; length as usize];
+            file.read_exact_at(&mut part, offset).ok()?;
+            if kind == INTERP {
+                let path = part.split(|&byte| byte == 0).next().unwrap_or_default();
+                elf.loader = Some(String::from_utf8_lossy(path).into_owned());
+            } else {
+                elf.go |= has_note_of(b"Go\0\0", &part);
+            }
+        }
+        Some(elf)
+    }
+
+    /// Why the library would not be loaded, as far as the file tells.
+    pub fn unseen(&self) -> Option<Unseen> {
+        if !self.same_machine {
+            return Some(Unseen::OtherMachine);
+        }
+        match &self.loader {
+            None if self.go => Some(Unseen::Go),
+            None => Some(Unseen::Static),
+            Some(loader) if !loader.contains("ld-linux") => Some(Unseen::OtherLibc(loader.clone())),
+            Some(_) => None,
+        }
+    }
+}
+
+/// Little-endian, `N` bytes at `at`.
+fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + N].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+/// Notes: the lengths of name and content, a kind, name, content, each padded to 4 bytes.
+fn has_note_of(name: &[u8], mut notes: &[u8]) -> bool {
+    while notes.len() >= 12 {
+        let (name_length, length) = (number::<4>(notes, 0) as usize, number::<4>(notes, 4) as usize);
+        let Some(own) = notes.get(12..12_usize.saturating_add(name_length)) else { return false };
+        if own == name {
+            return true;
+        }
+        let next = name_length.next_multiple_of(4).checked_add(length.next_multiple_of(4));
+        let Some(rest) = next.and_then(|next| notes.get(next.checked_add(12)?..)) else { return false };
+        notes = rest;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Option<Elf> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        Elf::read(&file)
+    }
+
+    /// A header and segments of these kinds with these contents.
+    fn made(machine: u16, segments: &[(u32, &[u8])]) -> Vec<u8> {
+        let mut file = vec![0; 64 + segments.len() * 56];
+        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        file[18..20].copy_from_slice(&machine.to_le_bytes());
+        file[32] = 64;
+        file[54] = 56;
+        file[56] = segments.len() as u8;
+        for (index, (kind, content)) in segments.iter().enumerate() {
+            let (at, offset) = (64 + index * 56, file.len() as u64);
+            file[at..at + 4].copy_from_slice(&kind.to_le_bytes());
+            file[at + 8..at + 16].copy_from_slice(&offset.to_le_bytes());
+            file[at + 32..at + 40].copy_from_slice(&(content.len() as u64).to_le_bytes());
+            file.extend_from_slice(content);
+        }
+        file
+    }
+
+    const GO: &[u8] = b"\x04\0\0\0\x04\0\0\0\x04\0\0\0Go\0\0abcd";
+    const GNU: &[u8] = b"\x04\0\0\0\x02\0\0\0\x01\0\0\0GNU\0ab\0\0";
+
+    #[test]
+    fn what_loads_and_what_does_not() {
+        let why = |file: Vec<u8>| read(&file).unwrap().unseen();
+        assert_eq!(why(made(MACHINE, &[(INTERP, b"/lib64/ld-linux-x86-64.so.2\0"), (NOTE, GNU)])), None);
+        assert_eq!(why(made(MACHINE, &[(NOTE, GNU)])), Some(Unseen::Static));
+        assert_eq!(why(made(MACHINE, &[(NOTE, &[GNU, GO].concat())])), Some(Unseen::Go));
+        let musl = why(made(MACHINE, &[(INTERP, b"/lib/ld-musl-x86_64.so.1\0")]));
+        assert_eq!(musl, Some(Unseen::OtherLibc("/lib/ld-musl-x86_64.so.1".to_owned())));
+        assert_eq!(why(made(3, &[])), Some(Unseen::OtherMachine));
+        assert_eq!(read(b"#!/bin/sh"), None);
+        assert_eq!(read(&made(MACHINE, &[(INTERP, b"x")])[..100]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn broken_files_do_no_harm(mut bytes in prop::collection::vec(any::<u8>(), 0..400), elf in any::<bool>()) {
+            if elf && bytes.len() > 64 {
+                let whole = made(MACHINE, &[(NOTE, GO)]);
+                bytes[..60].copy_from_slice(&whole[..60]);
+            }
+            let _ = read(&bytes).and_then(|elf| elf.unseen());
+            has_note_of(b"Go\0\0", &bytes);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What can go wrong on the collector's side. On the program's side nothing can: it runs on without us.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What could not be done, to which file, and why.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A call on a file or folder failed.
+    #[error("{call} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        call: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// No folder can hold the library.
+    #[error(
+        "no folder for the tap's library: tried {tried}; one is needed that may be written to, is not mounted noexec, \
+         and has no space or colon in its name (set TMPDIR)"
+    )]
+    NoFolder {
+        /// Each folder and what was against it.
+        tried: String,
+    },
+    /// The interposer exists for Linux on x86-64 only.
+    #[error("tap needs Linux on x86-64: there is no interposer for this machine")]
+    Unsupported,
+}
+
+/// What the fallible calls of this crate return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// For `map_err`.
+    pub(crate) fn file(call: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
+        let path = path.to_owned();
+        move |source| Error::File { call, path, source }
+    }
+}

@@ -1,0 +1,319 @@
+//! From events to connections and request-response exchanges. Pure: events in, [`TapExchange`]s out; no clock, no
+//! descriptor.
+//!
+//! ```text
+//!   Event ──> image (process) ── lookups not yet used
+//!         └─> connection ── the exchange under way ──next request, or close──> TapExchange
+//! ```
+//!
+//! **What an exchange is.** Nothing that is said is looked at, so a request is what the asking end sends until the
+//! answering end sends, and a response what that end sends until it is asked again. The asking end is who called
+//! connect. That holds for HTTP/1, POP3, SMTP, Redis, SQL and TLS over any of them (a handshake is an exchange or two).
+//! Requests that are pipelined are one exchange, an interim response (100 Continue) divides one in two, and streams that
+//! are interleaved (HTTP/2, WebSocket) are exchanges by the letter only.
+//!
+//! Read [`Exchanges::take`] first, then `connection.rs` for how an exchange ends.
+
+mod connection;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ledger::{TapError, TapExchange, TapOutcome, TapSide};
+use units::Timestamp;
+
+use self::connection::Connection;
+use crate::event::{Closed, Event, Opened, Origin, Role, What};
+use crate::filter::Only;
+
+/// All connections of a run, open ones in memory.
+#[derive(Debug)]
+pub struct Exchanges {
+    only: Vec<Only>,
+    connections: HashMap<u64, Connection>,
+    images: HashMap<u32, Image>,
+    done: Vec<TapExchange>,
+    next: u64,
+    in_flight: u64,
+    /// Open connections at most; those beyond are counted in [`left_out`](Self::left_out) and not followed.
+    connections_max: usize,
+    left_out: u64,
+    lost: u64,
+}
+
+/// A process image.
+#[derive(Debug)]
+struct Image {
+    pid: u32,
+    program: Option<Arc<str>>,
+    /// Connections whose descriptors it has.
+    held: HashSet<u64>,
+    /// Lookups that no connect has followed: thread, length.
+    lookups: VecDeque<(u32, u64)>,
+}
+
+impl Exchanges {
+    /// Open connections followed at once: some 100 MB.
+    pub const CONNECTIONS_MAX: usize = 200_000;
+
+    /// Follows connections that one of `only` means; all where there is none.
+    pub fn new(only: Vec<Only>) -> Self {
+        Exchanges {
+            only,
+            connections: HashMap::new(),
+            images: HashMap::new(),
+            done: Vec::new(),
+            next: 0,
+            in_flight: 0,
+            connections_max: Self::CONNECTIONS_MAX,
+            left_out: 0,
+            lost: 0,
+        }
+    }
+
+    /// Takes the next event. Events of one connection must come in the order of [`Event::at`]; those of different
+    /// connections may come in any.
+    pub fn take(&mut self, event: Event) {
+        let origin = event.origin;
+        match event.what {
+            What::Loaded { program, .. } => self.image(origin).program = Some(program.into()),
+            What::Forked { parent_image, program, .. } => self.forked(origin, parent_image, &program),
+            What::Resolved { begin, end, error, .. } => self.resolved(origin, begin, end, error),
+            What::Opened(opened) => self.opened(origin, &opened),
+            What::Connected(attempt) => self.with(attempt.connection, |open, _| open.connected(&attempt)),
+            What::ConnectFailed(attempt) => {
+                if let Some(open) = self.remove(attempt.connection) {
+                    open.not_made(&attempt, &mut self.done);
+                }
+            }
+            What::Sent(run) => {
+                self.hold(origin, run.connection);
+                self.with(run.connection, |open, done| open.sent(&run, done));
+            }
+            What::Received(run) => {
+                self.hold(origin, run.connection);
+                self.with(run.connection, |open, done| open.received(&run, done));
+            }
+            What::Closed(closed) => self.closed(origin, &closed),
+            What::Left(closed) => self.with(closed.connection, |open, _| open.left(origin.image, &closed)),
+            What::Lost { records } => self.lost = self.lost.saturating_add(records),
+            What::Shut { .. } | What::Executing { .. } | What::Polled { .. } | What::Aside { .. } => {}
+        }
+    }
+
+    /// An image is gone, after its last event: what it had open is closed, in order if it said that it was leaving, cut
+    /// if not. `at` is when it was found out.
+    pub fn gone(&mut self, image: u32, at: Timestamp) {
+        let Some(gone) = self.images.remove(&image) else { return };
+        let mut held: Vec<u64> = gone.held.into_iter().collect();
+        // In the order of their numbers in the run, so that the same events give the same rows.
+        held.sort_by_key(|key| self.connections.get(key).map(|open| open.number));
+        for key in held {
+            let Some(open) = self.connections.get_mut(&key) else { continue };
+            open.holders.retain(|holder| *holder != image);
+            if open.holders.is_empty()
+                && let Some(open) = self.remove(key)
+            {
+                open.abandoned(image, at, &mut self.done);
+            }
+        }
+    }
+
+    /// The run ends: what is still open is cut.
+    pub fn end(&mut self) {
+        let mut keys: Vec<u64> = self.connections.keys().copied().collect();
+        keys.sort_by_key(|key| self.connections[key].number);
+        for key in keys {
+            if let Some(open) = self.remove(key) {
+                open.still_open(&mut self.done);
+            }
+        }
+        self.images.clear();
+    }
+
+    /// The rows that are complete, in the order of ending; `into` is added to.
+    pub fn drain(&mut self, into: &mut Vec<TapExchange>) {
+        into.append(&mut self.done);
+    }
+
+    /// Connections open now.
+    pub fn open(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Exchanges asked and not answered now.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Connections opened so far.
+    pub fn opened_so_far(&self) -> u64 {
+        self.next
+    }
+
+    /// Connections that found no room.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Records that rings had no room for.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn image(&mut self, origin: Origin) -> &mut Image {
+        self.images.entry(origin.image).or_insert_with(|| Image {
+            pid: origin.pid,
+            program: None,
+            held: HashSet::new(),
+            lookups: VecDeque::new(),
+        })
+    }
+
+    fn forked(&mut self, origin: Origin, parent: u32, program: &str) {
+        let held = self.images.get(&parent).map(|parent| parent.held.clone()).unwrap_or_default();
+        for key in &held {
+            if let Some(open) = self.connections.get_mut(key) {
+                open.hold(origin.image);
+            }
+        }
+        let image = self.image(origin);
+        image.program = Some(program.into());
+        image.held.extend(held);
+    }
+
+    fn resolved(&mut self, origin: Origin, begin: Timestamp, end: Timestamp, error: i32) {
+        let lookup_ns = end.as_nanos().saturating_sub(begin.as_nanos());
+        let image = self.image(origin);
+        if error == 0 {
+            if image.lookups.len() == LOOKUPS_MAX {
+                image.lookups.pop_front();
+            }
+            image.lookups.push_back((origin.tid, lookup_ns));
+            return;
+        }
+        let (pid, program) = (image.pid, image.program.clone());
+        // It has no peer, so a choice of peers is no choice of it.
+        if self.only.is_empty() {
+            self.done.push(TapExchange {
+                pid,
+                program,
+                opened_at: begin,
+                lookup_ns: Some(lookup_ns),
+                outcome: TapOutcome::Failed,
+                error: Some(TapError::Lookup(error)),
+                ..TapExchange::BLANK
+            });
+        }
+    }
+
+    fn opened(&mut self, origin: Origin, opened: &Opened) {
+        let known = |address: SocketAddr| (address.port() != 0 || !address.ip().is_unspecified()).then_some(address);
+        let (peer, own) = (known(opened.peer), known(opened.local));
+        let side = match opened.role {
+            Role::Connected => TapSide::Client,
+            Role::Accepted => TapSide::Server,
+            // Who began is not known: services have the lower port.
+            Role::Found if opened.local.port() < opened.peer.port() => TapSide::Server,
+            Role::Found => TapSide::Client,
+        };
+        // Also of one that is not followed: it was this connect that the lookup was for.
+        let lookup_ns = if opened.role == Role::Connected { self.image(origin).lookup(origin.tid) } else { None };
+        let service = match side {
+            TapSide::Client => peer,
+            TapSide::Server => own,
+        };
+        let meant = |only: &Only| only.matches(peer, service.map(|address| address.port()));
+        if !self.only.is_empty() && !self.only.iter().any(meant) {
+            return;
+        }
+        if opened.role == Role::Found && self.connections.contains_key(&opened.connection) {
+            self.hold(origin, opened.connection);
+            return;
+        }
+        if let Some(before) = self.remove(opened.connection) {
+            // Its end was not seen; the number is new again.
+            before.still_open(&mut self.done);
+        }
+        if self.connections.len() >= self.connections_max {
+            self.left_out += 1;
+            return;
+        }
+        let image = self.image(origin);
+        let row = TapExchange {
+            pid: image.pid,
+            program: image.program.clone(),
+            side,
+            peer,
+            own,
+            opened_at: opened.at,
+            lookup_ns,
+            ..TapExchange::BLANK
+        };
+        image.held.insert(opened.connection);
+        self.connections.insert(opened.connection, Connection::new(self.next, opened.role, origin.image, row));
+        self.next += 1;
+    }
+
+    fn closed(&mut self, origin: Origin, closed: &Closed) {
+        let Some(open) = self.connections.get_mut(&closed.connection) else { return };
+        open.holders.retain(|holder| *holder != origin.image);
+        open.counted(closed);
+        let last = open.holders.is_empty();
+        if let Some(image) = self.images.get_mut(&origin.image) {
+            image.held.remove(&closed.connection);
+        }
+        if last && let Some(open) = self.remove(closed.connection) {
+            open.closed(closed.begin, &mut self.done);
+        }
+    }
+
+    /// Whoever uses a connection has it, also where the fork was not seen.
+    fn hold(&mut self, origin: Origin, key: u64) {
+        let Some(open) = self.connections.get_mut(&key) else { return };
+        if open.hold(origin.image) {
+            self.image(origin).held.insert(key);
+        }
+    }
+
+    /// Does something with a connection that is followed, and keeps the count of those in flight.
+    fn with(&mut self, key: u64, act: impl FnOnce(&mut Connection, &mut Vec<TapExchange>)) {
+        let Some(open) = self.connections.get_mut(&key) else { return };
+        let before = open.is_in_flight();
+        act(open, &mut self.done);
+        match (before, open.is_in_flight()) {
+            (false, true) => self.in_flight += 1,
+            (true, false) => self.in_flight -= 1,
+            _ => {}
+        }
+    }
+
+    fn remove(&mut self, key: u64) -> Option<Connection> {
+        let open = self.connections.remove(&key)?;
+        for image in &open.holders {
+            if let Some(image) = self.images.get_mut(image) {
+                image.held.remove(&key);
+            }
+        }
+        self.in_flight -= u64::from(open.is_in_flight());
+        Some(open)
+    }
+}
+
+impl Image {
+    /// Takes the lookup that a connect of thread `tid` follows: the thread's own last one, else the process's, as a resolver may
+    /// have a thread of its own. What came before it is forgotten.
+    fn lookup(&mut self, tid: u32) -> Option<u64> {
+        let at = self.lookups.iter().rposition(|(thread, _)| *thread == tid).or(self.lookups.len().checked_sub(1))?;
+        let thread = self.lookups[at].0;
+        let (_, lookup_ns) = self.lookups.remove(at)?;
+        self.lookups.retain(|(other, _)| *other != thread);
+        Some(lookup_ns)
+    }
+}
+
+/// A program that looks names up and connects nowhere does not fill the memory.
+const LOOKUPS_MAX: usize = 64;

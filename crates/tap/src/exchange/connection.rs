@@ -1,0 +1,340 @@
+//! One connection, and the exchange under way on it.
+
+use std::time::Duration;
+
+use ledger::{TapError, TapExchange, TapOutcome, TapSide};
+use units::Timestamp;
+use units::time::saturating_nanos;
+
+use crate::event::{Account, Attempt, Closed, Doubt, Role, Run};
+
+/// A connection that is open, as far as is known.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// Its number in the run.
+    pub(super) number: u64,
+    /// Images that have its descriptor.
+    pub(super) holders: Vec<u32>,
+    role: Role,
+    /// What all its rows have; lookup and set-up until the first took them.
+    base: TapExchange,
+    made: bool,
+    /// The exchange under way, or the last.
+    current: Option<TapExchange>,
+    /// Exchanges begun.
+    count: u32,
+    sent: u64,
+    received: u64,
+    /// When the other end was seen to have ended its direction.
+    peer_ended: Option<Timestamp>,
+    /// An error that belongs to no exchange.
+    error: Option<i32>,
+    account: Option<Account>,
+    doubt: Doubt,
+    /// Images that said that they were leaving, and when.
+    leaving: Vec<(u32, Timestamp)>,
+}
+
+/// Why the last exchange of a connection is the last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// close was called at this moment.
+    Closed(Timestamp),
+    /// Its program ended in order at this moment, and with it the connection.
+    Left(Timestamp),
+    /// Its program was found gone at this moment.
+    Gone(Timestamp),
+    /// The run ended.
+    RunEnded,
+}
+
+impl Connection {
+    pub(super) fn new(number: u64, role: Role, image: u32, mut base: TapExchange) -> Self {
+        base.connection = Some(number);
+        Connection {
+            number,
+            holders: vec![image],
+            role,
+            base,
+            made: role != Role::Connected,
+            current: None,
+            count: 0,
+            sent: 0,
+            received: 0,
+            peer_ended: None,
+            error: None,
+            account: None,
+            doubt: Doubt::default(),
+            leaving: Vec::new(),
+        }
+    }
+
+    /// Notes that `image` has it; true if that is new.
+    pub(super) fn hold(&mut self, image: u32) -> bool {
+        let new = !self.holders.contains(&image);
+        if new {
+            self.holders.push(image);
+        }
+        new
+    }
+
+    /// Asked and not answered.
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.current.as_ref().is_some_and(|row| row.error.is_none() && asked(row) && !answered(row))
+    }
+
+    pub(super) fn connected(&mut self, attempt: &Attempt) {
+        self.made = true;
+        self.base.setup_ns = Some(attempt.end.as_nanos().saturating_sub(attempt.begin.as_nanos()));
+    }
+
+    /// The row of a connection that was not made.
+    pub(super) fn not_made(mut self, attempt: &Attempt, done: &mut Vec<TapExchange>) {
+        let row = self.take_base();
+        done.push(TapExchange {
+            last: true,
+            blocked_ns: saturating_nanos(attempt.blocked.saturating_add(attempt.waited)),
+            outcome: TapOutcome::Failed,
+            error: Some(TapError::Errno(attempt.error)),
+            closed_at: Some(attempt.end),
+            ..row
+        });
+    }
+
+    pub(super) fn sent(&mut self, run: &Run, done: &mut Vec<TapExchange>) {
+        self.sent = self.sent.saturating_add(run.bytes);
+        self.moved(TapSide::Client, run, done);
+    }
+
+    pub(super) fn received(&mut self, run: &Run, done: &mut Vec<TapExchange>) {
+        self.received = self.received.saturating_add(run.bytes);
+        self.moved(TapSide::Server, run, done);
+        if run.ended {
+            self.peer_ended.get_or_insert(run.end);
+        }
+    }
+
+    /// `asker`: the side at which a run of this direction asks.
+    fn moved(&mut self, asker: TapSide, run: &Run, done: &mut Vec<TapExchange>) {
+        let is_request = self.base.side == asker;
+        if run.bytes == 0 && run.error == 0 {
+            // The other end's last word, which is none.
+            if let Some(row) = &mut self.current {
+                add_cost(row, run);
+            }
+            return;
+        }
+        // Bytes were moved, or an error says that there was something to move them on.
+        self.made = true;
+        if is_request {
+            if self.current.as_ref().is_some_and(|row| answered(row) || row.outcome == TapOutcome::Greeting) {
+                if run.bytes == 0 && self.base.side == TapSide::Server {
+                    // Between two requests the asking end broke off: that is nobody's exchange.
+                    self.error = Some(run.error);
+                    return;
+                }
+                self.next(done);
+            }
+            if self.current.is_none() {
+                if run.bytes == 0 && self.base.side == TapSide::Server {
+                    self.error = Some(run.error);
+                    return;
+                }
+                self.begin(TapOutcome::Succeeded);
+            }
+        } else if self.current.is_none() {
+            if run.bytes == 0 {
+                self.error = Some(run.error);
+                return;
+            }
+            self.begin(TapOutcome::Greeting);
+        }
+        let row = self.current.as_mut().expect("one was begun");
+        add_cost(row, run);
+        if run.bytes > 0 {
+            let (first, last, bytes) = match asker {
+                TapSide::Client => (&mut row.sent_first_at, &mut row.sent_last_at, &mut row.sent_bytes),
+                TapSide::Server => (&mut row.received_first_at, &mut row.received_last_at, &mut row.received_bytes),
+            };
+            // What was sent begins with a call, what was received is there with a return.
+            first.get_or_insert(if asker == TapSide::Client { run.begin } else { run.first });
+            *last = Some(run.end.max(last.unwrap_or(run.end)));
+            *bytes = bytes.saturating_add(run.bytes);
+        }
+        if run.error != 0 && row.error.is_none() {
+            row.error = Some(TapError::Errno(run.error));
+            if run.bytes == 0 && asker == TapSide::Client && row.sent_first_at.is_none() {
+                // A request of which nothing could be sent was tried all the same.
+                (row.sent_first_at, row.sent_last_at) = (Some(run.begin), Some(run.end));
+            }
+        }
+    }
+
+    /// Begins an exchange. `outcome` says whether anything was asked; the rest is decided at its end.
+    fn begin(&mut self, outcome: TapOutcome) {
+        let base = self.take_base();
+        self.current = Some(TapExchange { exchange: Some(self.count), outcome, ..base });
+        self.count += 1;
+    }
+
+    /// The exchange under way ends since another was begun.
+    fn next(&mut self, done: &mut Vec<TapExchange>) {
+        if let Some(mut row) = self.current.take() {
+            if row.error.is_some() {
+                row.outcome = TapOutcome::Failed;
+            }
+            done.push(row);
+        }
+    }
+
+    pub(super) fn left(&mut self, image: u32, closed: &Closed) {
+        self.counted(closed);
+        self.leaving.retain(|(other, _)| *other != image);
+        self.leaving.push((image, closed.begin));
+    }
+
+    /// Keeps what TCP counted: of several the last has all.
+    pub(super) fn counted(&mut self, closed: &Closed) {
+        if closed.account.is_some() {
+            self.account = closed.account;
+        }
+        let (all, new) = (&mut self.doubt, closed.doubt);
+        all.stdio |= new.stdio;
+        all.kernel_tls |= new.kernel_tls;
+        all.lost_sight |= new.lost_sight;
+        all.sandboxed |= new.sandboxed;
+        all.off_by_one |= new.off_by_one;
+        all.shared |= new.shared;
+    }
+
+    /// The last holder called close.
+    pub(super) fn closed(self, at: Timestamp, done: &mut Vec<TapExchange>) {
+        self.finish(End::Closed(at), done);
+    }
+
+    /// The last holder is gone.
+    pub(super) fn abandoned(self, image: u32, at: Timestamp, done: &mut Vec<TapExchange>) {
+        let said = self.leaving.iter().find(|(other, _)| *other == image).map(|(_, at)| *at);
+        self.finish(said.map_or(End::Gone(at), End::Left), done);
+    }
+
+    /// It is open as the run ends.
+    pub(super) fn still_open(self, done: &mut Vec<TapExchange>) {
+        self.finish(End::RunEnded, done);
+    }
+
+    fn finish(mut self, end: End, done: &mut Vec<TapExchange>) {
+        let mut row = match self.current.take() {
+            Some(row) => self.last_exchange(row, end),
+            None => self.without_exchange(end),
+        };
+        row.last = true;
+        row.connection_bytes = Some(self.sent.saturating_add(self.received));
+        row.closed_at = match end {
+            End::Closed(at) | End::Left(at) | End::Gone(at) => Some(at),
+            End::RunEnded => None,
+        };
+        row.retransmits = self.account.map(|account| account.retransmits.into());
+        row.unseen_bytes = self.unseen_bytes(row.error.is_some());
+        done.push(row);
+    }
+
+    fn without_exchange(&mut self, end: End) -> TapExchange {
+        let made = self.made;
+        let error = self.error;
+        let row = self.take_base();
+        let (outcome, error) = match (made, end, error) {
+            (_, _, Some(number)) if row.side == TapSide::Client => (TapOutcome::Failed, Some(TapError::Errno(number))),
+            (true, ..) => (TapOutcome::Unused, None),
+            (false, End::Closed(_), _) => (TapOutcome::Failed, Some(TapError::GivenUp)),
+            (false, ..) => (TapOutcome::Cut, None),
+        };
+        TapExchange { outcome, error, ..row }
+    }
+
+    fn last_exchange(&self, row: TapExchange, end: End) -> TapExchange {
+        if row.outcome == TapOutcome::Greeting && row.error.is_none() {
+            return row;
+        }
+        let (outcome, error) = match (row.error, end) {
+            (Some(_), _) if self.is_farewell(&row, end) => (TapOutcome::Farewell, None),
+            (Some(error), _) => (TapOutcome::Failed, Some(error)),
+            (None, End::Closed(_) | End::Left(_)) if answered(&row) => (TapOutcome::Succeeded, None),
+            (None, _) if self.is_farewell(&row, end) => (TapOutcome::Farewell, None),
+            (None, End::Left(_) | End::Gone(_) | End::RunEnded) => (TapOutcome::Cut, None),
+            (None, End::Closed(_)) => {
+                // At a client the other end is asked, at a server this one.
+                let peer_ended_first = self.peer_ended.is_some();
+                let asked_end_closed = peer_ended_first == (row.side == TapSide::Client);
+                let error = if asked_end_closed { TapError::NoResponse } else { TapError::GivenUp };
+                (TapOutcome::Failed, Some(error))
+            }
+        };
+        TapExchange { outcome, error, ..row }
+    }
+
+    /// Whether the asking end said this on leaving, and waited for no answer. Only after an exchange: a first request
+    /// that is not waited for is given up.
+    fn is_farewell(&self, row: &TapExchange, end: End) -> bool {
+        let (End::Closed(closed) | End::Left(closed)) = end else { return false };
+        if answered(row) || row.exchange.unwrap_or(0) == 0 {
+            return false;
+        }
+        let (said_first, said_last, left) = match row.side {
+            TapSide::Client => (row.sent_first_at, row.sent_last_at, closed),
+            TapSide::Server => (row.received_first_at, row.received_last_at, self.peer_ended.unwrap_or(closed)),
+        };
+        // Nothing can come back from an end that has said its last.
+        let after_the_end =
+            row.side == TapSide::Client && self.peer_ended.zip(said_first).is_some_and(|(ended, said)| said >= ended);
+        let at_once = row.error.is_none() && said_last.is_some_and(|said| left.since(said) < AT_ONCE);
+        after_the_end || at_once
+    }
+
+    /// What TCP counted beyond what the hooks saw; `None` where the two cannot be held against one another.
+    fn unseen_bytes(&self, failed: bool) -> Option<u64> {
+        let account = self.account?;
+        if self.role == Role::Found || self.doubt.kernel_tls {
+            return None;
+        }
+        let sent = account.sent.saturating_sub(self.sent);
+        let received = account.received.saturating_sub(self.received);
+        // After an error the kernel throws away what was not read, and counts it as read.
+        let received = if failed || self.error.is_some() { 0 } else { received };
+        let tolerated = u64::from(self.doubt.off_by_one);
+        Some(sent.saturating_add(received.saturating_sub(tolerated)))
+    }
+
+    /// What a row begins with; lookup and set-up go to the first.
+    fn take_base(&mut self) -> TapExchange {
+        let row = self.base.clone();
+        self.base.lookup_ns = None;
+        self.base.setup_ns = None;
+        row
+    }
+}
+
+fn add_cost(row: &mut TapExchange, run: &Run) {
+    row.calls = row.calls.saturating_add(run.calls);
+    row.blocked_ns = row.blocked_ns.saturating_add(saturating_nanos(run.blocked.saturating_add(run.waited)));
+}
+
+/// Whether something was asked.
+fn asked(row: &TapExchange) -> bool {
+    match row.side {
+        TapSide::Client => row.sent_first_at.is_some(),
+        TapSide::Server => row.received_first_at.is_some(),
+    }
+}
+
+/// Whether the answering end has begun.
+fn answered(row: &TapExchange) -> bool {
+    match row.side {
+        TapSide::Client => row.received_bytes > 0,
+        TapSide::Server => row.sent_bytes > 0,
+    }
+}
+
+/// An end that closes sooner than this after its last word did not wait for an answer: no timeout of any program is so
+/// short.
+const AT_ONCE: Duration = Duration::from_millis(10);

@@ -1,0 +1,325 @@
+//! Conversations in virtual time: what each must come to.
+
+mod any;
+mod talk;
+
+use std::time::Duration;
+
+use ledger::{TapError, TapExchange, TapOutcome, TapSide};
+use units::Timestamp;
+
+use super::*;
+use crate::event::{Account, Doubt};
+use talk::{Talk, ms, of, rows};
+
+/// Outcome, bytes sent, bytes received.
+fn told(rows: &[TapExchange]) -> Vec<(TapOutcome, u64, u64)> {
+    rows.iter().map(|row| (row.outcome, row.sent_bytes, row.received_bytes)).collect()
+}
+
+#[test]
+fn one_request_has_every_indicator() {
+    let mut talk = Talk::lookup_and_connect(5, 20);
+    talk.send_for(3, 100).wait(50).receive_for(10, 20_000).wait(2).close();
+    let all = rows(talk.events);
+    assert_eq!(told(&all), [(TapOutcome::Succeeded, 100, 20_000)]);
+    let row = &all[0];
+    assert_eq!((row.connection, row.exchange, row.last), (Some(0), Some(0), true));
+    assert_eq!((row.program.as_deref(), row.side), (Some("curl"), TapSide::Client));
+    assert_eq!((row.lookup_ns, row.setup_ns), (Some(ms(5)), Some(ms(20))));
+    assert_eq!((row.send_ns(), row.wait_ns(), row.receive_ns()), (Some(ms(3)), Some(ms(50)), Some(ms(10))));
+    assert_eq!((row.response_ns(), row.connection_ns()), (Some(ms(63)), Some(ms(85))));
+    assert_eq!(row.receive_rate(), Some(2_000_000.0));
+    assert_eq!(row.overall_rate().map(f64::round), Some(236_471.0), "20,100 bytes in 85 ms");
+}
+
+#[test]
+fn kept_connections_have_a_row_a_request_and_one_set_up() {
+    let mut talk = Talk::connect(20);
+    for _ in 0..3 {
+        talk.send(80).wait(10).receive(500).wait(1000);
+    }
+    talk.close();
+    let all = rows(talk.events);
+    assert_eq!(told(&all), [(TapOutcome::Succeeded, 80, 500); 3]);
+    assert_eq!(all.iter().map(|row| row.exchange.unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(all.iter().filter(|row| row.setup_ns.is_some()).count(), 1);
+    assert_eq!(all.iter().map(|row| row.last).collect::<Vec<_>>(), [false, false, true]);
+    assert_eq!(all[2].connection_bytes, Some(3 * 580));
+    assert!(all.iter().all(|row| row.response_ns() == Some(ms(10))), "what idles between is in none");
+}
+
+#[test]
+fn pieces_of_one_direction_are_one() {
+    let mut talk = Talk::connect(1);
+    talk.send(80).send(20_000).wait(10).receive_for(100, 5_000).receive_for(100, 5_000).close();
+    let all = rows(talk.events);
+    assert_eq!(told(&all), [(TapOutcome::Succeeded, 20_080, 10_000)]);
+    assert_eq!(all[0].receive_ns(), Some(ms(200)));
+}
+
+#[test]
+fn pipelined_requests_are_one_exchange() {
+    let mut talk = Talk::connect(1);
+    talk.send(80).wait(1).send(80).wait(30).receive(500).wait(1).receive(500).close();
+    let all = rows(talk.events);
+    assert_eq!(told(&all), [(TapOutcome::Succeeded, 160, 1_000)]);
+    assert_eq!(all[0].send_ns(), Some(ms(1)));
+}
+
+#[test]
+fn a_server_that_speaks_first_greets() {
+    // POP3 and SMTP: greeting, then question and answer.
+    let mut talk = Talk::connect(20);
+    talk.wait(7).receive(40).send(6).wait(3).receive(30).send(6).wait(4).receive(20).close();
+    let all = rows(talk.events);
+    assert_eq!(
+        told(&all),
+        [(TapOutcome::Greeting, 0, 40), (TapOutcome::Succeeded, 6, 30), (TapOutcome::Succeeded, 6, 20)]
+    );
+    assert_eq!((all[0].wait_ns(), all[0].response_ns()), (Some(ms(7)), None));
+    assert_eq!(all[0].setup_ns, Some(ms(20)));
+    let mut silent = Talk::connect(20);
+    silent.receive(40).close();
+    assert_eq!(told(&rows(silent.events)), [(TapOutcome::Greeting, 0, 40)]);
+}
+
+#[test]
+fn tls_is_told_by_changes_of_direction_and_its_farewell_is_no_request() {
+    let mut talk = Talk::connect(20);
+    talk.send(517).wait(20).receive(3_000).send(80 + 120).wait(20).receive(9_000).send(24).close();
+    let all = rows(talk.events);
+    let outcomes: Vec<_> = all.iter().map(|row| row.outcome).collect();
+    assert_eq!(outcomes, [TapOutcome::Succeeded, TapOutcome::Succeeded, TapOutcome::Farewell]);
+    // The other end closed first: whatever is said then cannot be answered, however long the program stays.
+    let mut talk = Talk::connect(20);
+    talk.send(100).wait(20).receive(900).ended().wait(5).send(24).wait(500).close();
+    assert_eq!(rows(talk.events).last().unwrap().outcome, TapOutcome::Farewell);
+    let mut talk = Talk::connect(20);
+    talk.send(100).wait(20).receive(900).ended().wait(5).send_fails(32).close();
+    assert_eq!(rows(talk.events).last().unwrap().outcome, TapOutcome::Farewell);
+}
+
+#[test]
+fn a_request_that_is_not_answered_fails() {
+    let failed = |talk: Talk| {
+        let all = rows(talk.events);
+        let last = all.last().unwrap();
+        (last.outcome == TapOutcome::Failed).then_some(last.error).flatten()
+    };
+    let mut given_up = Talk::connect(1);
+    given_up.send(80).wait(3_000).close();
+    assert_eq!(failed(given_up), Some(TapError::GivenUp));
+    let mut second = Talk::connect(1);
+    second.send(80).wait(5).receive(10).send(80).wait(3_000).close();
+    assert_eq!(failed(second), Some(TapError::GivenUp));
+    let mut no_response = Talk::connect(1);
+    no_response.send(80).wait(5).ended().close();
+    assert_eq!(failed(no_response), Some(TapError::NoResponse));
+    let mut reset = Talk::connect(1);
+    reset.send(80).wait(5).receive_fails(104).close();
+    assert_eq!(failed(reset), Some(TapError::Errno(104)));
+    let mut midway = Talk::connect(1);
+    midway.send(80).wait(5).receive(1_000).wait(5).receive_fails(104).close();
+    assert_eq!(failed(midway), Some(TapError::Errno(104)));
+    let mut closed_meanwhile = Talk::connect(1);
+    closed_meanwhile.send(80).wait(5).receive(10).wait(60_000).send_fails(32).close();
+    assert_eq!(failed(closed_meanwhile), Some(TapError::Errno(32)));
+}
+
+#[test]
+fn a_long_poll_is_one_long_wait_and_in_flight_meanwhile() {
+    let mut talk = Talk::connect(1);
+    talk.send(80).wait(55_000).receive(2).close();
+    let mut exchanges = Exchanges::new(Vec::new());
+    let mut seen = Vec::new();
+    for event in talk.events {
+        exchanges.take(event);
+        seen.push(exchanges.in_flight());
+    }
+    // loaded, opened, connected, sent, received, closed
+    assert_eq!(seen, [0, 0, 0, 1, 0, 0]);
+    let mut all = Vec::new();
+    exchanges.drain(&mut all);
+    assert_eq!(all[0].wait_ns(), Some(ms(55_000)));
+}
+
+#[test]
+fn a_half_closed_connection_is_answered() {
+    let mut talk = Talk::connect(1);
+    talk.send(80).shut().wait(5).receive(900).ended().close();
+    assert_eq!(told(&rows(talk.events)), [(TapOutcome::Succeeded, 80, 900)]);
+}
+
+#[test]
+fn the_end_of_file_lengthens_nothing() {
+    let mut talk = Talk::connect(1);
+    talk.send(80).wait(5).receive_for(2, 900).wait(60_000).ended().wait(1).close();
+    let all = rows(talk.events);
+    assert_eq!((all[0].receive_ns(), all[0].response_ns()), (Some(ms(2)), Some(ms(7))));
+}
+
+#[test]
+fn a_connection_that_is_not_made_is_a_failed_attempt() {
+    let all = rows(Talk::refused(3, 111).events);
+    assert_eq!(all.len(), 1);
+    let row = &all[0];
+    assert_eq!(
+        (row.outcome, row.error, row.exchange, row.last),
+        (TapOutcome::Failed, Some(TapError::Errno(111)), None, true)
+    );
+    assert_eq!((row.setup_ns, row.connection_ns()), (None, Some(ms(3))));
+    let mut left = Talk::connecting();
+    left.wait(5_000).close();
+    assert_eq!(rows(left.events)[0].error, Some(TapError::GivenUp));
+}
+
+#[test]
+fn a_lookup_that_fails_is_a_row_of_its_own() {
+    let all = rows(Talk::lookup_fails(-2).events);
+    assert_eq!((all[0].connection, all[0].error), (None, Some(TapError::Lookup(-2))));
+    assert_eq!(all[0].ended_at(), Timestamp::from_nanos(all[0].opened_at.as_nanos() + all[0].lookup_ns.unwrap()));
+}
+
+#[test]
+fn a_lookup_belongs_to_the_next_connect_of_its_thread_else_of_its_process() {
+    let mut talk = Talk::lookup_and_connect(5, 1);
+    talk.close();
+    talk.open(2).close_other(2);
+    let all = rows(talk.events);
+    assert_eq!(all.iter().map(|row| row.lookup_ns).collect::<Vec<_>>(), [Some(ms(5)), None]);
+    let mut elsewhere = Talk::connecting_after_lookup_in_thread(9, 4);
+    elsewhere.close();
+    assert_eq!(rows(elsewhere.events)[0].lookup_ns, Some(ms(4)), "curl resolves in a thread of its own");
+}
+
+#[test]
+fn what_is_opened_and_not_used_is_no_attempt() {
+    let mut talk = Talk::connect(1);
+    talk.wait(10).close();
+    let all = rows(talk.events);
+    assert_eq!((all[0].outcome, all[0].exchange), (TapOutcome::Unused, None));
+    assert_eq!(all[0].setup_ns, Some(ms(1)));
+}
+
+#[test]
+fn a_server_program_sees_the_mirror() {
+    let mut talk = Talk::accept();
+    talk.wait(2)
+        .receive(80)
+        .wait(30)
+        .send_for(4, 5_000)
+        .wait(1_000)
+        .receive(80)
+        .wait(30)
+        .send(5_000)
+        .wait(1)
+        .ended()
+        .close();
+    let all = rows(talk.events);
+    assert_eq!(told(&all), [(TapOutcome::Succeeded, 5_000, 80); 2]);
+    let row = &all[0];
+    assert_eq!((row.side, row.setup_ns), (TapSide::Server, None));
+    assert_eq!((row.wait_ns(), row.send_ns(), row.response_ns()), (Some(ms(30)), Some(ms(4)), Some(ms(34))));
+    let mut broken = Talk::accept();
+    broken.receive(80).wait(30).send(5_000).wait(9_000).receive_fails(104).close();
+    assert_eq!(
+        told(&rows(broken.events)),
+        [(TapOutcome::Succeeded, 5_000, 80)],
+        "a reset between requests is nobody's"
+    );
+    let mut left = Talk::accept();
+    left.receive(80).wait(500).ended().close();
+    assert_eq!(rows(left.events)[0].error, Some(TapError::GivenUp));
+    let mut refused = Talk::accept();
+    refused.receive(80).wait(500).close();
+    assert_eq!(rows(refused.events)[0].error, Some(TapError::NoResponse));
+}
+
+#[test]
+fn a_killed_program_is_cut_and_one_that_ends_is_not() {
+    let end = |talk: &mut Talk| {
+        talk.gone();
+        let all = of(std::mem::take(talk));
+        (all.last().unwrap().outcome, all.last().unwrap().closed_at.is_some())
+    };
+    let mut killed = Talk::connect(1);
+    killed.send(80).wait(5).receive(10);
+    assert_eq!(end(&mut killed), (TapOutcome::Cut, true));
+    let mut ended = Talk::connect(1);
+    ended.send(80).wait(5).receive(10).leave();
+    assert_eq!(end(&mut ended), (TapOutcome::Succeeded, true));
+    let mut waiting = Talk::connect(1);
+    waiting.send(80).wait(5_000).leave();
+    assert_eq!(end(&mut waiting), (TapOutcome::Cut, true), "as when a load ends with requests in flight");
+    let mut running = Talk::connect(1);
+    running.send(80).wait(5).receive(10);
+    let all = of(running);
+    assert_eq!((all[0].outcome, all[0].closed_at), (TapOutcome::Cut, None));
+}
+
+#[test]
+fn a_connection_ends_when_its_last_process_closes_it() {
+    // A forking server: the parent accepts and closes, the child serves.
+    let mut talk = Talk::accept();
+    talk.fork(2).close().in_image(2).wait(1).receive(80).wait(5).send(900).wait(1).close();
+    let all = rows(talk.events);
+    assert_eq!(told(&all), [(TapOutcome::Succeeded, 900, 80)]);
+    assert_eq!(all[0].connection_ns(), Some(ms(7)));
+}
+
+#[test]
+fn only_what_was_asked_for_is_followed() {
+    let mut talk = Talk::connect(1);
+    talk.send(80).wait(5).receive(10).close();
+    let with = |only: &str| {
+        let mut exchanges = Exchanges::new(vec![only.parse().unwrap()]);
+        talk.events.iter().cloned().for_each(|event| exchanges.take(event));
+        let mut all = Vec::new();
+        exchanges.drain(&mut all);
+        (all.len(), exchanges.opened_so_far())
+    };
+    assert_eq!((with("80"), with("443"), with("192.0.2.80")), ((1, 1), (0, 0), (1, 1)));
+}
+
+#[test]
+fn bytes_that_no_hook_saw_are_counted_where_they_can_be() {
+    let account = |sent, received| Some(Account { sent, received, retransmits: 2, rtt_us: 40_000 });
+    let with = |account, doubt: Doubt, error: bool| {
+        let mut talk = Talk::connect(1);
+        talk.send(80).wait(5).receive(1_000);
+        if error {
+            talk.receive_fails(104);
+        }
+        talk.close_with(account, doubt);
+        let row = rows(talk.events).pop().unwrap();
+        (row.unseen_bytes, row.retransmits)
+    };
+    let none = Doubt::default();
+    assert_eq!(with(account(80, 1_000), none, false), (Some(0), Some(2)));
+    assert_eq!(with(account(180, 1_500), none, false), (Some(600), Some(2)));
+    assert_eq!(with(account(80, 1_001), Doubt { off_by_one: true, ..none }, false), (Some(0), Some(2)));
+    assert_eq!(with(account(80, 9_000), none, true), (Some(0), Some(2)), "thrown away after an error");
+    assert_eq!(with(account(99, 1_099), Doubt { kernel_tls: true, ..none }, false), (None, Some(2)));
+    assert_eq!(with(None, none, false), (None, None));
+}
+
+#[test]
+fn open_connections_are_bounded_and_the_rest_are_counted() {
+    let mut exchanges = Exchanges { connections_max: 2, ..Exchanges::new(Vec::new()) };
+    let mut talk = Talk::connect(1);
+    talk.open(2).open(3).open(4).close_other(2).open(5);
+    talk.events.into_iter().for_each(|event| exchanges.take(event));
+    assert_eq!((exchanges.open(), exchanges.left_out(), exchanges.opened_so_far()), (2, 2, 3));
+}
+
+#[test]
+fn waiting_is_counted_once_whatever_its_kind() {
+    let mut talk = Talk::connect(1);
+    talk.send(80).wait(5);
+    talk.last_run(|run| run.blocked = Duration::from_millis(2));
+    talk.receive(10);
+    talk.last_run(|run| run.waited = Duration::from_millis(40));
+    talk.close();
+    assert_eq!(rows(talk.events)[0].blocked_ns, ms(42));
+}

@@ -1,0 +1,268 @@
+//! A program's conversation, call by call, on a clock of its own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ledger::TapExchange;
+use units::Timestamp;
+
+use super::super::Exchanges;
+use crate::event::{Account, Attempt, Closed, Doubt, Event, Opened, Origin, Role, Run, What};
+
+/// Nanoseconds of so many milliseconds.
+pub fn ms(millis: u64) -> u64 {
+    millis * 1_000_000
+}
+
+/// What the events come to; connections that are open at their end are cut.
+pub fn rows(events: Vec<Event>) -> Vec<TapExchange> {
+    of(Talk { events, ..Talk::default() })
+}
+
+/// The same, of a program that may be gone.
+pub fn of(talk: Talk) -> Vec<TapExchange> {
+    let mut exchanges = Exchanges::new(Vec::new());
+    talk.events.into_iter().for_each(|event| exchanges.take(event));
+    if let Some(at) = talk.gone {
+        exchanges.gone(talk.image, at);
+    }
+    exchanges.end();
+    assert_eq!((exchanges.open(), exchanges.in_flight()), (0, 0));
+    let mut all = Vec::new();
+    exchanges.drain(&mut all);
+    all
+}
+
+/// Events so far. The connection is number 1 unless said.
+#[derive(Default)]
+pub struct Talk {
+    pub events: Vec<Event>,
+    now: u64,
+    image: u32,
+    gone: Option<Timestamp>,
+}
+
+const CONNECTION: u64 = 1;
+const PEER: &str = "192.0.2.80:80";
+const OWN: &str = "192.0.2.1:50000";
+
+impl Talk {
+    fn new() -> Talk {
+        let mut talk = Talk { image: 1, now: ms(1_000), ..Talk::default() };
+        let at = talk.now();
+        talk.tell(What::Loaded { at, parent_pid: 1, program: "curl".into() });
+        talk
+    }
+
+    /// connect is called and takes so many milliseconds.
+    pub fn connect(setup: u64) -> Talk {
+        let mut talk = Talk::connecting();
+        talk.connected(setup);
+        talk
+    }
+
+    pub fn lookup_and_connect(lookup: u64, setup: u64) -> Talk {
+        let mut talk = Talk::new();
+        talk.lookup(10, lookup, 0);
+        talk.open(CONNECTION).connected(setup);
+        talk
+    }
+
+    pub fn connecting_after_lookup_in_thread(thread: u32, lookup: u64) -> Talk {
+        let mut talk = Talk::new();
+        talk.lookup(thread, lookup, 0);
+        talk.open(CONNECTION).connected(1);
+        talk
+    }
+
+    pub fn lookup_fails(error: i32) -> Talk {
+        let mut talk = Talk::new();
+        talk.lookup(10, 5, error);
+        talk
+    }
+
+    pub fn connecting() -> Talk {
+        let mut talk = Talk::new();
+        talk.open(CONNECTION);
+        talk
+    }
+
+    pub fn refused(after: u64, error: i32) -> Talk {
+        let mut talk = Talk::connecting();
+        let attempt = talk.attempt(after, error);
+        talk.tell(What::ConnectFailed(attempt));
+        talk
+    }
+
+    pub fn accept() -> Talk {
+        let mut talk = Talk::new();
+        let at = talk.now();
+        talk.tell(What::Opened(Opened {
+            connection: CONNECTION,
+            at,
+            role: Role::Accepted,
+            local: PEER.parse().unwrap(),
+            peer: OWN.parse().unwrap(),
+            nonblocking: false,
+        }));
+        talk
+    }
+
+    /// A further connection of the same program.
+    pub fn open(&mut self, connection: u64) -> &mut Talk {
+        let at = self.now();
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        self.tell(What::Opened(Opened {
+            connection,
+            at,
+            role: Role::Connected,
+            local: address(OWN),
+            peer: address(PEER),
+            nonblocking: false,
+        }))
+    }
+
+    pub fn close_other(&mut self, connection: u64) -> &mut Talk {
+        let closed = Closed { connection, ..self.closing(None, Doubt::default()) };
+        self.tell(What::Closed(closed))
+    }
+
+    pub fn wait(&mut self, millis: u64) -> &mut Talk {
+        self.now += ms(millis);
+        self
+    }
+
+    pub fn send(&mut self, bytes: u64) -> &mut Talk {
+        self.send_for(0, bytes)
+    }
+
+    /// The first call at this moment, the last one returns so many milliseconds later.
+    pub fn send_for(&mut self, millis: u64, bytes: u64) -> &mut Talk {
+        let run = self.run(millis, bytes);
+        self.tell(What::Sent(run))
+    }
+
+    pub fn receive(&mut self, bytes: u64) -> &mut Talk {
+        self.receive_for(0, bytes)
+    }
+
+    pub fn receive_for(&mut self, millis: u64, bytes: u64) -> &mut Talk {
+        let run = self.run(millis, bytes);
+        self.tell(What::Received(run))
+    }
+
+    pub fn send_fails(&mut self, error: i32) -> &mut Talk {
+        let run = Run { error, calls: 0, ..self.run(0, 0) };
+        self.tell(What::Sent(run))
+    }
+
+    pub fn receive_fails(&mut self, error: i32) -> &mut Talk {
+        let run = Run { error, calls: 0, ..self.run(0, 0) };
+        self.tell(What::Received(run))
+    }
+
+    /// A receive returned 0.
+    pub fn ended(&mut self) -> &mut Talk {
+        let run = Run { ended: true, ..self.run(0, 0) };
+        self.tell(What::Received(run))
+    }
+
+    pub fn shut(&mut self) -> &mut Talk {
+        let at = self.now();
+        self.tell(What::Shut { connection: CONNECTION, at, receive: false, send: true })
+    }
+
+    pub fn close(&mut self) -> &mut Talk {
+        self.close_with(None, Doubt::default())
+    }
+
+    pub fn close_with(&mut self, account: Option<Account>, doubt: Doubt) -> &mut Talk {
+        let closed = self.closing(account, doubt);
+        self.tell(What::Closed(closed))
+    }
+
+    /// The program ends in order.
+    pub fn leave(&mut self) -> &mut Talk {
+        let closed = self.closing(None, Doubt::default());
+        self.tell(What::Left(closed))
+    }
+
+    /// The program is found gone after the last event.
+    pub fn gone(&mut self) -> &mut Talk {
+        self.gone = Some(self.now());
+        self
+    }
+
+    /// The program forks; the child is image `image`.
+    pub fn fork(&mut self, image: u32) -> &mut Talk {
+        let parent = self.image;
+        let what = What::Forked { at: self.now(), parent_image: parent, parent_pid: parent, program: "curl".into() };
+        self.events.push(Event { origin: Origin { image, pid: image, tid: image * 10 }, what });
+        self
+    }
+
+    /// What follows happens there.
+    pub fn in_image(&mut self, image: u32) -> &mut Talk {
+        self.image = image;
+        self
+    }
+
+    /// Changes the run told last.
+    pub fn last_run(&mut self, change: impl FnOnce(&mut Run)) {
+        match &mut self.events.last_mut().unwrap().what {
+            What::Sent(run) | What::Received(run) => change(run),
+            other => panic!("{other:?} is no run"),
+        }
+    }
+
+    fn lookup(&mut self, tid: u32, millis: u64, error: i32) {
+        let begin = self.now();
+        self.wait(millis);
+        let what = What::Resolved { begin, end: self.now(), name: "server".into(), error };
+        self.events.push(Event { origin: Origin { image: self.image, pid: self.image, tid }, what });
+    }
+
+    fn connected(&mut self, setup: u64) {
+        let attempt = self.attempt(setup, 0);
+        self.tell(What::Connected(attempt));
+    }
+
+    fn attempt(&mut self, millis: u64, error: i32) -> Attempt {
+        let begin = self.now();
+        self.wait(millis);
+        let (blocked, waited) = (Duration::ZERO, Duration::ZERO);
+        Attempt { connection: CONNECTION, begin, end: self.now(), blocked, waited, error }
+    }
+
+    fn run(&mut self, millis: u64, bytes: u64) -> Run {
+        let begin = self.now();
+        self.wait(millis);
+        Run {
+            connection: CONNECTION,
+            begin,
+            first: begin,
+            end: self.now(),
+            bytes,
+            calls: 1,
+            blocked: Duration::ZERO,
+            waited: Duration::ZERO,
+            ended: false,
+            error: 0,
+        }
+    }
+
+    fn closing(&self, account: Option<Account>, doubt: Doubt) -> Closed {
+        let at = self.now();
+        Closed { connection: CONNECTION, begin: at, end: at, account, doubt }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.now)
+    }
+
+    fn tell(&mut self, what: What) -> &mut Talk {
+        let origin = Origin { image: self.image, pid: self.image, tid: self.image * 10 };
+        self.events.push(Event { origin, what });
+        self
+    }
+}

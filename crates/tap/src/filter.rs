@@ -1,0 +1,192 @@
+//! Which exchanges are meant: by peer, port, program and time. The data slicer's conditions.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use ledger::TapExchange;
+
+/// An address, or all of a network: `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerMatch {
+    network: IpAddr,
+    bits: u8,
+}
+
+impl PeerMatch {
+    /// Whether `address` lies in it. An IPv4 address that was mapped into IPv6 is the IPv4 address.
+    pub fn matches(&self, address: IpAddr) -> bool {
+        fn same(a: u128, b: u128, width: u32, bits: u8) -> bool {
+            let shift = width - u32::from(bits);
+            shift >= 128 || (a >> shift) == (b >> shift)
+        }
+        match (self.network.to_canonical(), address.to_canonical()) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32, self.bits),
+            (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128, self.bits),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for PeerMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = if self.network.is_ipv4() { 32 } else { 128 };
+        if self.bits == whole { self.network.fmt(f) } else { write!(f, "{}/{}", self.network, self.bits) }
+    }
+}
+
+impl FromStr for PeerMatch {
+    type Err = String;
+
+    fn from_str(typed: &str) -> Result<Self, String> {
+        let wanted = || format!("`{typed}`: an address or a network is wanted, such as 192.0.2.7 or 2001:db8::/32");
+        let (address, bits) = match typed.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (typed, None),
+        };
+        let bare = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
+        let network: IpAddr = bare.parse::<IpAddr>().map_err(|_| wanted())?.to_canonical();
+        let width = if network.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            None => width,
+            Some(bits) => bits.parse().ok().filter(|bits| *bits <= width).ok_or_else(wanted)?,
+        };
+        Ok(PeerMatch { network, bits })
+    }
+}
+
+/// What `--only` takes: a peer, a port, or both (`192.0.2.7:443`, `[2001:db8::1]:443`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Only {
+    peer: Option<PeerMatch>,
+    port: Option<u16>,
+}
+
+impl Only {
+    /// Whether a connection to or from `peer`, with the program's own end at `own`, is meant. The port is the service's: the peer's
+    /// where the program connected, its own where it accepted.
+    pub fn matches(&self, peer: Option<SocketAddr>, service: Option<u16>) -> bool {
+        self.peer.is_none_or(|wanted| peer.is_some_and(|peer| wanted.matches(peer.ip())))
+            && self.port.is_none_or(|wanted| service == Some(wanted))
+    }
+}
+
+impl FromStr for Only {
+    type Err = String;
+
+    fn from_str(typed: &str) -> Result<Self, String> {
+        if let Ok(port) = typed.strip_prefix(':').unwrap_or(typed).parse::<u16>() {
+            return Ok(Only { peer: None, port: Some(port) });
+        }
+        if let Ok(both) = typed.parse::<SocketAddr>() {
+            let peer = both.ip().to_string().parse().ok();
+            return Ok(Only { peer, port: Some(both.port()) });
+        }
+        typed.parse().map(|peer| Only { peer: Some(peer), port: None }).map_err(|_| {
+            format!("`{typed}`: a peer (192.0.2.7, 192.0.2.0/24), a port (443) or both (192.0.2.7:443) is wanted")
+        })
+    }
+}
+
+/// Conditions on rows. Of several of one kind one must hold, of each kind that is given one.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Peers.
+    pub peers: Vec<PeerMatch>,
+    /// Ports of the service: see [`service_port`].
+    pub ports: Vec<u16>,
+    /// Names of programs, whole.
+    pub programs: Vec<String>,
+    /// Not what ended before: nanoseconds since 1970 (UTC).
+    pub since_ns: Option<u64>,
+    /// Not what ended at or after.
+    pub until_ns: Option<u64>,
+}
+
+impl Filter {
+    /// Whether `row` is meant; `at_ns` is when it ended, in nanoseconds since 1970 (UTC).
+    pub fn takes(&self, row: &TapExchange, at_ns: u64) -> bool {
+        let peer = || row.peer.map(|peer| peer.ip());
+        let one_of_peers = self.peers.is_empty()
+            || peer().is_some_and(|address| self.peers.iter().any(|wanted| wanted.matches(address)));
+        let one_of_ports = self.ports.is_empty() || service_port(row).is_some_and(|port| self.ports.contains(&port));
+        let one_of_programs = self.programs.is_empty()
+            || row.program.as_deref().is_some_and(|name| self.programs.iter().any(|wanted| wanted == name));
+        one_of_peers
+            && one_of_ports
+            && one_of_programs
+            && self.since_ns.is_none_or(|since| at_ns >= since)
+            && self.until_ns.is_none_or(|until| at_ns < until)
+    }
+}
+
+/// Port of the service that the exchange was with: the peer's at a client, the program's own at a server.
+pub fn service_port(row: &TapExchange) -> Option<u16> {
+    match row.side {
+        ledger::TapSide::Client => row.peer,
+        ledger::TapSide::Server => row.own,
+    }
+    .map(|address| address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::TapSide;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_network_ends_where_its_bits_say() {
+        let network: PeerMatch = "192.0.2.128/25".parse().unwrap();
+        assert!(network.matches(address("192.0.2.128")) && network.matches(address("::ffff:192.0.2.255")));
+        assert!(!network.matches(address("192.0.2.127")) && !network.matches(address("2001:db8::1")));
+        assert!("0.0.0.0/0".parse::<PeerMatch>().unwrap().matches(address("8.8.8.8")));
+        assert!("::/0".parse::<PeerMatch>().unwrap().matches(address("2001:db8::1")));
+        let one: PeerMatch = "2001:db8::1".parse().unwrap();
+        assert!(one.matches(address("2001:db8::1")) && !one.matches(address("2001:db8::2")));
+        for wrong in ["", "192.0.2.1/33", "::/129", "name", "192.0.2.1/x"] {
+            assert!(wrong.parse::<PeerMatch>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_is_a_peer_a_port_or_both() {
+        let peer = Some("192.0.2.7:443".parse().unwrap());
+        for (typed, meant) in [
+            ("443", true),
+            (":443", true),
+            ("80", false),
+            ("192.0.2.7", true),
+            ("192.0.2.0/24", true),
+            ("192.0.2.8", false),
+            ("192.0.2.7:443", true),
+            ("192.0.2.7:80", false),
+            ("[2001:db8::1]:443", false),
+        ] {
+            assert_eq!(typed.parse::<Only>().unwrap().matches(peer, Some(443)), meant, "{typed}");
+        }
+        assert!("65536".parse::<Only>().is_err());
+        assert!(!"192.0.2.7".parse::<Only>().unwrap().matches(None, None));
+    }
+
+    #[test]
+    fn a_row_is_meant_if_each_kind_of_condition_holds() {
+        let row = TapExchange {
+            peer: Some("192.0.2.7:50000".parse().unwrap()),
+            own: Some("192.0.2.1:80".parse().unwrap()),
+            side: TapSide::Server,
+            program: Some("nginx".into()),
+            ..TapExchange::BLANK
+        };
+        assert!(Filter::default().takes(&row, 0));
+        let filter = Filter { ports: vec![443, 80], programs: vec!["nginx".into()], ..Filter::default() };
+        assert!(filter.takes(&row, 0));
+        assert!(!Filter { ports: vec![50_000], ..filter.clone() }.takes(&row, 0), "the service's port is meant");
+        assert!(!Filter { programs: vec!["ngin".into()], ..filter.clone() }.takes(&row, 0));
+        let timed = Filter { since_ns: Some(10), until_ns: Some(20), ..filter };
+        assert!(!timed.takes(&row, 9) && timed.takes(&row, 10) && timed.takes(&row, 19) && !timed.takes(&row, 20));
+    }
+}

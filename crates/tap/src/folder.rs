@@ -1,0 +1,199 @@
+//! The folder that hands the library to programs: private to the run, and gone with it.
+//!
+//! It lies on a tmpfs where there is one, since programs write to the ring in it at any moment. Its name cannot be
+//! guessed and it cannot be listed, but what is in it can be used by every user: a program under tap may change its
+//! user and then start another.
+//!
+//! The owner holds a lock on the folder. A folder whose lock can be had was left by a SIGKILL; the next
+//! [`Folder::create`] removes it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::hash::BuildHasher;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::sys::statvfs::{FsFlags, statvfs};
+
+use crate::error::{Error, Result};
+
+/// The library, as the compiler made it.
+const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libyamabiko_tap.so"));
+
+/// Its name in the folder. The interposer looks for it in LD_PRELOAD.
+pub const LIBRARY_NAME: &str = "libyamabiko_tap.so";
+
+const PREFIX: &str = "yamabiko-tap-";
+
+/// The library on disk, and the place of the ring. Removed when dropped.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Locked while this lives.
+    _lock: File,
+}
+
+impl Folder {
+    /// Makes the folder below `parent`, or without one below the first of /dev/shm, $XDG_RUNTIME_DIR, $TMPDIR and /tmp
+    /// that will do, and writes the library into it. Removes what dead processes left in the same places.
+    ///
+    /// # Errors
+    /// No place will do, or this is a machine without an interposer.
+    pub fn create(parent: Option<&Path>) -> Result<Folder> {
+        if LIBRARY.is_empty() {
+            return Err(Error::Unsupported);
+        }
+        let parents = match parent {
+            Some(parent) => vec![parent.to_owned()],
+            None => candidates(),
+        };
+        let mut tried = Vec::new();
+        for parent in parents {
+            match usable(&parent).and_then(|()| {
+                sweep(&parent);
+                make(&parent).map_err(|error| error.to_string())
+            }) {
+                Ok(folder) => return Ok(folder),
+                Err(why) => tried.push(format!("{} ({why})", parent.display())),
+            }
+        }
+        Err(Error::NoFolder { tried: tried.join(", ") })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The library.
+    pub fn library(&self) -> PathBuf {
+        self.path.join(LIBRARY_NAME)
+    }
+
+    /// The file of the ring, made by [`crate::rings::Rings::create`].
+    pub fn ring(&self) -> PathBuf {
+        self.path.join("ring")
+    }
+
+    /// What a program needs in its environment. `preload` is the LD_PRELOAD it would have had: what is in it stays,
+    /// after ours.
+    pub fn environment(&self, preload: Option<&OsStr>) -> [(&'static str, OsString); 2] {
+        let mut list = self.library().into_os_string();
+        if let Some(others) = preload.filter(|others| !others.is_empty()) {
+            list.push(":");
+            list.push(others);
+        }
+        [("LD_PRELOAD", list), ("YAMABIKO_TAP", self.path.clone().into_os_string())]
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed now, the next one's sweep removes.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn candidates() -> Vec<PathBuf> {
+    let named = |key: &str| std::env::var_os(key).map(PathBuf::from);
+    [Some("/dev/shm".into()), named("XDG_RUNTIME_DIR"), named("TMPDIR"), Some("/tmp".into())]
+        .into_iter()
+        .flatten()
+        .filter(|path| path.is_absolute())
+        .collect()
+}
+
+/// Whether the loader can be pointed into `parent` and may map a library from there; else what is against it.
+fn usable(parent: &Path) -> std::result::Result<(), String> {
+    if parent.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'$')) {
+        return Err("a character in its name has a meaning in LD_PRELOAD".to_owned());
+    }
+    let flags = statvfs(parent).map_err(|errno| errno.desc().to_owned())?.flags();
+    if flags.contains(FsFlags::ST_NOEXEC) {
+        return Err("mounted noexec".to_owned());
+    }
+    Ok(())
+}
+
+fn make(parent: &Path) -> Result<Folder> {
+    let random = || std::hash::RandomState::new().hash_one(std::process::id());
+    let path = parent.join(format!("{PREFIX}{:016x}{:016x}", random(), random()));
+    DirBuilder::new().mode(0o711).create(&path).map_err(Error::file("create", &path))?;
+    let lock = File::open(&path).map_err(Error::file("open", &path))?;
+    lock.try_lock().map_err(|error| Error::file("lock", &path)(error.into()))?;
+    let folder = Folder { path, _lock: lock };
+    // Whatever the umask.
+    let open_to_all = |path: &Path, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).map_err(Error::file("change the mode of", path))
+    };
+    open_to_all(&folder.path, 0o711)?;
+    let library = folder.library();
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o755)
+        .open(&library)
+        .map_err(Error::file("create", &library))?;
+    file.write_all(LIBRARY).map_err(Error::file("write", &library))?;
+    open_to_all(&library, 0o755)?;
+    Ok(folder)
+}
+
+/// Removes folders that nobody holds a lock on. One that is being made, and not locked yet, may be hit: its maker then
+/// finds it gone and reports that.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if ours
+            && is_folder
+            && let Ok(folder) = File::open(entry.path())
+            && folder.try_lock().is_ok()
+        {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_goes_with_its_owner_and_a_left_one_is_swept() {
+        let parent = tempfile::tempdir().unwrap();
+        let left = parent.path().join(format!("{PREFIX}left"));
+        fs::create_dir(&left).unwrap();
+        let other = parent.path().join("other");
+        fs::create_dir(&other).unwrap();
+        let folder = Folder::create(Some(parent.path())).unwrap();
+        assert!(!left.exists() && other.exists());
+        assert_eq!(fs::read(folder.library()).unwrap(), LIBRARY);
+        assert_eq!(fs::metadata(folder.path()).unwrap().permissions().mode() & 0o777, 0o711);
+        let second = Folder::create(Some(parent.path())).unwrap();
+        assert!(folder.path().exists() && second.path() != folder.path());
+        let path = folder.path().to_owned();
+        drop(folder);
+        assert!(!path.exists() && second.path().exists());
+    }
+
+    #[test]
+    fn a_preload_that_is_there_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = Folder::create(Some(parent.path())).unwrap();
+        let [(_, alone), (_, path)] = folder.environment(None);
+        assert_eq!((Path::new(&alone), Path::new(&path)), (&*folder.library(), folder.path()));
+        let [(_, both), _] = folder.environment(Some(OsStr::new("/a.so /b.so")));
+        assert_eq!(both.to_str().unwrap(), format!("{}:/a.so /b.so", folder.library().display()));
+    }
+
+    #[test]
+    fn a_name_the_loader_would_split_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let split = parent.path().join("a b");
+        fs::create_dir(&split).unwrap();
+        assert!(Folder::create(Some(&split)).unwrap_err().to_string().contains("meaning in LD_PRELOAD"));
+    }
+}

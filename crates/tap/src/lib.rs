@@ -1,0 +1,32 @@
+//! What a program's own sockets saw: the third witness.
+//!
+//! ```text
+//!   program + libc        interposer (C, LD_PRELOAD)          shared memory             this crate
+//!   connect read write -> a hook: the real call, a record --> a ring a thread      --> Rings --> Event
+//!                         per change of direction             drops counted, never     (clock: the run's)
+//!                                                             blocks
+//! ```
+//!
+//! Begin with [`event`], the vocabulary. [`folder`] hands the library to a program, [`rings`] reads what it wrote,
+//! [`coverage`] says which processes could not be seen, and why.
+
+pub mod collector;
+pub mod coverage;
+pub mod error;
+pub mod event;
+pub mod exchange;
+pub mod filter;
+pub mod folder;
+pub mod indicators;
+pub mod order;
+pub mod rings;
+pub mod roll;
+pub mod slice;
+
+pub use collector::{Collector, Live};
+pub use exchange::Exchanges;
+pub use filter::{Filter, Only, PeerMatch};
+pub use indicators::{Indicators, Sides};
+pub use order::InOrder;
+pub use roll::Roll;
+pub use slice::{By, Slicer};

@@ -1,0 +1,59 @@
+//! Memory that other processes write to at any moment: read and written through atomics only, word by word, so that
+//! whatever they do there, nothing here is undefined.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// A file mapped for reading and writing, shared.
+#[derive(Debug)]
+pub struct Shared {
+    memory: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory belongs to no thread, and is reached through atomics only.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Maps the first `bytes` of `file`, which must not become shorter while this lives: reading what is no longer
+    /// there is SIGBUS.
+    pub fn map(file: &File, bytes: usize) -> io::Result<Shared> {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a new mapping at a place of the kernel's choice, of a descriptor that is open during the call.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, file.as_raw_fd(), 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let memory = NonNull::new(at.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        // The ring is no part of what a core dump of this process should hold.
+        // SAFETY: the range is the mapping just made.
+        unsafe { libc::madvise(at, bytes, libc::MADV_DONTDUMP) };
+        Ok(Shared { memory, bytes })
+    }
+
+    /// The 8 bytes at `offset`, which must be a multiple of 8 and inside.
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset.checked_add(8).is_some_and(|end| end <= self.bytes));
+        // SAFETY: inside the mapping, which is page-aligned and lives as long as `self`; all bit patterns are numbers.
+        unsafe { self.memory.add(offset).cast().as_ref() }
+    }
+
+    /// The 4 bytes at `offset`, which must be a multiple of 4 and inside.
+    pub fn half(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset.checked_add(4).is_some_and(|end| end <= self.bytes));
+        // SAFETY: as in `word`.
+        unsafe { self.memory.add(offset).cast().as_ref() }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `map`; references into it do not outlive `self`.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.bytes) };
+    }
+}

@@ -1,0 +1,192 @@
+use std::net::SocketAddr;
+use std::os::unix::fs::FileExt as _;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+use units::Timestamp;
+
+use super::*;
+use crate::event::Role;
+
+const SMALL: Capacity = Capacity { records: 8, slots: 3, ready: 2 };
+
+fn small() -> (TempDir, Folder, Rings) {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = Folder::create(Some(parent.path())).unwrap();
+    let rings = Rings::create(&folder, Clock::start(), SMALL).unwrap();
+    (parent, folder, rings)
+}
+
+/// What a thread does, in Rust: claims `slot`, writes.
+fn own(rings: &Rings, slot: u32, pid: u32) {
+    rings.state(slot).store(u64::from(pid) << 32 | u64::from(state::OWNED), Ordering::Release);
+    rings.memory.half(slot_at(slot) + slot::IMAGE).store(pid, Ordering::Relaxed);
+}
+
+fn write(rings: &Rings, slot: u32, words: [u64; 8]) {
+    let head = rings.memory.word(slot_at(slot) + slot::HEAD).load(Ordering::Relaxed);
+    let number = u64::from(slot * SMALL.records) + head % u64::from(SMALL.records);
+    let offset = layout::records_at(SMALL.slots) as usize + number as usize * RECORD_BYTES;
+    for (index, word) in words.into_iter().enumerate() {
+        rings.memory.word(offset + index * 8).store(word, Ordering::Relaxed);
+    }
+    rings.memory.word(slot_at(slot) + slot::HEAD).store(head + 1, Ordering::Release);
+}
+
+fn drain(rings: &mut Rings) -> Vec<Event> {
+    let mut events = Vec::new();
+    let told = rings.drain(&mut |event| events.push(event));
+    assert_eq!(told, events.len());
+    events
+}
+
+fn sent(bytes: u64) -> [u64; 8] {
+    [u64::from(layout::kind::SENT) | 3 << 32, 77, 0, 0, 0, bytes, 0, 0]
+}
+
+#[test]
+fn a_ring_is_read_in_order_and_goes_round() {
+    let (_parent, _folder, mut rings) = small();
+    own(&rings, 1, 42);
+    for round in 0..5 {
+        for at in 0..7 {
+            write(&rings, 1, sent(round * 10 + at));
+        }
+        let bytes: Vec<_> = drain(&mut rings)
+            .into_iter()
+            .map(|event| match event {
+                Event { origin: Origin { image: 42, pid: 42, .. }, what: What::Sent(run) } => (run.bytes, run.calls),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(bytes, (0..7).map(|at| (round * 10 + at, 3)).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn slots_of_ended_threads_come_back_and_more_are_made() {
+    let (_parent, _folder, mut rings) = small();
+    assert_eq!(rings.state(2).load(Ordering::Relaxed), u64::from(state::ABSENT));
+    own(&rings, 0, 1);
+    own(&rings, 1, 2);
+    drain(&mut rings);
+    assert_eq!(rings.state(2).load(Ordering::Relaxed), u64::from(state::FREE));
+    write(&rings, 0, sent(1));
+    write(&rings, 1, sent(2));
+    rings.state(0).store(1 << 32 | u64::from(state::RELEASED), Ordering::Release);
+    let mut events = Vec::new();
+    rings.reclaim(&mut |origin| origin.pid != 2, &mut |event| events.push(event));
+    assert_eq!(events.len(), 1, "what a dead one wrote is read first");
+    assert_eq!(rings.state(1).load(Ordering::Relaxed), u64::from(state::FREE));
+    assert_eq!(drain(&mut rings).len(), 1);
+    assert_eq!(rings.state(0).load(Ordering::Relaxed), u64::from(state::FREE));
+    assert_eq!(rings.owners(), []);
+}
+
+#[test]
+fn what_was_dropped_is_told_once() {
+    let (_parent, _folder, mut rings) = small();
+    own(&rings, 0, 9);
+    rings.memory.word(slot_at(0) + slot::DROPPED).store(5, Ordering::Relaxed);
+    rings.memory.word(header::UNCLAIMED).store(3, Ordering::Relaxed);
+    let lost = |events: Vec<Event>| -> Vec<_> {
+        events
+            .into_iter()
+            .map(|event| match event.what {
+                What::Lost { records } => (event.origin.image, records),
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    };
+    assert_eq!(lost(drain(&mut rings)), [(9, 5), (0, 3)]);
+    assert_eq!(drain(&mut rings), []);
+    // Counters that make no sense: emptied, and counted.
+    rings.memory.word(slot_at(0) + slot::HEAD).store(u64::MAX, Ordering::Relaxed);
+    assert_eq!(lost(drain(&mut rings)), [(9, 8)]);
+    assert_eq!(drain(&mut rings), []);
+}
+
+#[test]
+fn addresses_paths_and_names_come_back() {
+    let (_parent, _folder, mut rings) = small();
+    own(&rings, 0, 9);
+    let mut bytes = [0; 64];
+    bytes[0] = layout::kind::OPENED;
+    bytes[1] = 1 | 4;
+    bytes[34..40].copy_from_slice(&[0xff, 0xff, 127, 0, 0, 1]);
+    bytes[40..56].copy_from_slice(&"2001:2::1".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    bytes[56..60].copy_from_slice(&[80, 0, 0x90, 0x1f]);
+    let words = |bytes: [u8; 64]| {
+        let mut words = [0; 8];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_ne_bytes(bytes.try_into().unwrap());
+        }
+        words
+    };
+    write(&rings, 0, words(bytes));
+    let path = format!("/{}", "long/".repeat(18));
+    for (number, part) in path.as_bytes().chunks(40).enumerate() {
+        let mut bytes = [0; 64];
+        bytes[0] = layout::kind::EXECUTING;
+        bytes[1] = if number == 2 { 3 } else { 1 };
+        bytes[4] = number as u8;
+        bytes[8] = 7;
+        bytes[24..24 + part.len()].copy_from_slice(part);
+        write(&rings, 0, words(bytes));
+    }
+    let events = drain(&mut rings);
+    let What::Opened(opened) = &events[0].what else { panic!("{events:?}") };
+    assert_eq!(opened.local, "127.0.0.1:80".parse::<SocketAddr>().unwrap());
+    assert_eq!(opened.peer, "[2001:2::1]:8080".parse::<SocketAddr>().unwrap());
+    assert_eq!((opened.role, opened.nonblocking), (Role::Accepted, true));
+    let What::Executing { pid, path: read, preloaded, .. } = &events[1].what else { panic!("{events:?}") };
+    assert_eq!((*pid, read, *preloaded), (7, &path, true));
+    assert_eq!(events.len(), 2);
+}
+
+#[test]
+fn the_file_is_reserved_where_it_may_be_written() {
+    let (_parent, folder, rings) = small();
+    let file = File::open(folder.ring()).unwrap();
+    let mut magic = [0; 8];
+    file.read_exact_at(&mut magic, 0).unwrap();
+    assert_eq!(u64::from_le_bytes(magic), layout::MAGIC);
+    let blocks = std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap());
+    assert!(blocks * 512 >= layout::records_at(3) + 2 * 8 * 64);
+    assert_eq!(rings.images(), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is in the file, reading it ends, and what comes out is in order.
+    #[test]
+    fn garbage_does_no_harm(
+        words in prop::collection::vec(any::<[u64; 8]>(), 1..16),
+        kinds in prop::collection::vec(0..20_u64, 16),
+        state in any::<u64>(),
+        head in any::<u64>(),
+    ) {
+        let (_parent, _folder, mut rings) = small();
+        for (words, kind) in words.iter().zip(kinds) {
+            let mut words = *words;
+            words[0] = words[0] & !0xff | kind;
+            write(&rings, 0, words);
+            write(&rings, 1, words);
+            let mut events = Vec::new();
+            rings.drain(&mut |event| events.push(event));
+            for event in events {
+                if let What::Sent(run) | What::Received(run) = event.what {
+                    prop_assert!(run.begin <= run.first && run.first <= run.end);
+                    prop_assert!(run.blocked.checked_add(run.waited).is_some());
+                    prop_assert!(run.end >= Timestamp::ZERO);
+                }
+            }
+        }
+        rings.state(0).store(state, Ordering::Relaxed);
+        rings.memory.word(slot_at(1) + slot::HEAD).store(head, Ordering::Relaxed);
+        drain(&mut rings);
+        rings.reclaim(&mut |_| false, &mut |_| {});
+        drain(&mut rings);
+    }
+}

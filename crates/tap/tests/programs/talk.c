@@ -1,0 +1,485 @@
+/* Programs to be put under tap, in one file: `talk MODE PORT [ARGUMENT]`. Each prints what it got, so that runs with and
+ * without tap can be compared. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int port;
+static const char request[] = "GET /20000 HTTP/1.0\r\n\r\n";
+extern char **environ;
+
+static void fail(const char *what) {
+    perror(what);
+    exit(9);
+}
+
+static struct sockaddr_in server(void) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return to;
+}
+
+static int connected(void) {
+    struct sockaddr_in to = server();
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) < 0) fail("connect");
+    return fd;
+}
+
+/* Reads to the end: how many bytes. */
+static long drink(int fd) {
+    char to[4096];
+    long sum = 0, n;
+    while ((n = read(fd, to, sizeof to)) > 0) sum += n;
+    if (n < 0) fail("read");
+    return sum;
+}
+
+static long talk_on(int fd) {
+    if (write(fd, request, sizeof request - 1) != sizeof request - 1) fail("write");
+    return drink(fd);
+}
+
+static long talk(void) {
+    int fd = connected();
+    long got = talk_on(fd);
+    close(fd);
+    return got;
+}
+
+static long nonblocking(void) {
+    struct sockaddr_in to = server();
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), error = 0;
+    socklen_t length = sizeof error;
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0 && errno != EINPROGRESS) fail("connect");
+    poll(&wait, 1, -1);
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0 || error) fail("SO_ERROR");
+    if (send(fd, request, sizeof request - 1, MSG_NOSIGNAL) < 0) fail("send");
+    char buffer[1000];
+    long sum = 0;
+    for (;;) {
+        ssize_t n = recv(fd, buffer, sizeof buffer, 0);
+        if (n == 0) break;
+        if (n > 0) {
+            sum += n;
+        } else if (errno == EAGAIN) {
+            wait.events = POLLIN;
+            poll(&wait, 1, -1);
+        } else {
+            fail("recv");
+        }
+    }
+    close(fd);
+    return sum;
+}
+
+static void *talks(void *unused) {
+    (void)unused;
+    return (void *)talk();
+}
+
+static long threads(int n) {
+    pthread_t *made = calloc(n, sizeof *made);
+    long sum = 0;
+    for (int i = 0; i < n; i++)
+        if (pthread_create(&made[i], NULL, talks, NULL)) fail("pthread_create");
+    for (int i = 0; i < n; i++) {
+        void *got;
+        pthread_join(made[i], &got);
+        sum += (long)got;
+    }
+    free(made);
+    return sum;
+}
+
+static long with_vfork(void) {
+    int fd = connected(), status;
+    pid_t child = vfork();
+    if (child == 0) {
+        dup2(fd, 0);
+        close(fd);
+        close(1);
+        execl("/bin/sh", "sh", "-c", "exit 3", (char *)NULL);
+        _exit(127);
+    }
+    waitpid(child, &status, 0);
+    long got = talk_on(fd);
+    close(fd);
+    return got + (WEXITSTATUS(status) == 3 ? 0 : 1000000);
+}
+
+static long with_spawn(void) {
+    int fd = connected(), status;
+    char *arguments[] = {"sh", "-c", "exit 3", NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addclose(&actions, fd);
+    pid_t child;
+    if (posix_spawnp(&child, "sh", &actions, NULL, arguments, environ)) fail("posix_spawnp");
+    waitpid(child, &status, 0);
+    long got = talk_on(fd);
+    close(fd);
+    return got + (WEXITSTATUS(status) == 3 ? 0 : 1000000);
+}
+
+static long dups(void) {
+    int fd = connected(), second = dup(fd), third = fcntl(fd, F_DUPFD_CLOEXEC, 50), fourth = dup2(fd, 60);
+    close(fd);
+    /* The number may be given to something else now. */
+    int other = open("/dev/null", O_RDONLY);
+    char unused;
+    if (read(other, &unused, 1) != 0) fail("/dev/null");
+    if (write(second, request, sizeof request - 1) < 0) fail("write");
+    long got = drink(third);
+    close(other);
+    close(second);
+    close(fourth);
+    dup2(open("/dev/null", O_RDONLY), third);
+    return got;
+}
+
+static long messages(void) {
+    int fd = connected(), pipes[2];
+    char request_parts[3][8] = {"GET /20", "000 HTT", "P/1.0\r\n"}, buffers[3][100];
+    struct iovec parts[3] = {{request_parts[0], 7}, {request_parts[1], 7}, {request_parts[2], 7}};
+    if (writev(fd, parts, 1) != 7) fail("writev");
+    struct msghdr message = {.msg_iov = &parts[1], .msg_iovlen = 1};
+    if (sendmsg(fd, &message, 0) != 7) fail("sendmsg");
+    struct mmsghdr several[2] = {{.msg_hdr = {.msg_iov = &parts[2], .msg_iovlen = 1}}};
+    if (sendmmsg(fd, several, 1, 0) != 1) fail("sendmmsg");
+    FILE *file = tmpfile();
+    fputs("\r\n", file);
+    fflush(file);
+    off_t from = 0;
+    if (sendfile(fd, fileno(file), &from, 2) != 2) fail("sendfile");
+    fclose(file);
+    long sum = 0;
+    char peeked[10];
+    if (recv(fd, peeked, sizeof peeked, MSG_PEEK) <= 0) fail("peek");
+    for (int i = 0; i < 3; i++) parts[i] = (struct iovec){buffers[i], sizeof buffers[i]};
+    long n = readv(fd, parts, 3);
+    if (n > 0) sum += n;
+    n = recvmsg(fd, &message, 0);
+    if (n > 0) sum += n;
+    several[0].msg_hdr.msg_iov = &parts[2];
+    several[1].msg_hdr = (struct msghdr){.msg_iov = &parts[0], .msg_iovlen = 1};
+    n = recvmmsg(fd, several, 2, MSG_WAITFORONE, NULL);
+    for (int i = 0; i < n; i++) sum += several[i].msg_len;
+    n = recvfrom(fd, buffers[0], 50, 0, NULL, NULL);
+    if (n > 0) sum += n;
+    if (pipe(pipes) < 0) fail("pipe");
+    n = splice(fd, NULL, pipes[1], NULL, 500, 0);
+    if (n > 0) sum += n;
+    sum += drink(fd);
+    close(fd);
+    return sum;
+}
+
+/* Reader and writer at once: the server sends back what it gets. */
+enum { DUPLEX = 3000000 };
+
+static void *writes(void *given) {
+    int fd = (int)(long)given;
+    char from[3000];
+    memset(from, 'x', sizeof from);
+    for (int i = 0; i < DUPLEX / 3000; i++)
+        for (size_t at = 0; at < sizeof from;) {
+            ssize_t n = write(fd, from + at, sizeof from - at);
+            if (n < 0) fail("write");
+            at += n;
+        }
+    shutdown(fd, SHUT_WR);
+    return NULL;
+}
+
+static long duplex(void) {
+    int fd = connected();
+    pthread_t writer;
+    if (write(fd, "ECHO\r\n\r\n", 8) != 8) fail("write");
+    pthread_create(&writer, NULL, writes, (void *)(long)fd);
+    long got = drink(fd);
+    pthread_join(writer, NULL);
+    close(fd);
+    return got;
+}
+
+static long with_stdio(void) {
+    FILE *stream = fdopen(connected(), "r+");
+    char line[200];
+    long sum = 0;
+    fputs(request, stream);
+    fflush(stream);
+    while (fgets(line, sizeof line, stream)) sum += strlen(line);
+    fclose(stream);
+    /* The number again, for another connection. */
+    return sum + talk();
+}
+
+/* Reads go round libc. */
+static long round_libc(void) {
+    int fd = connected();
+    char to[4096];
+    long sum = 0, n;
+    if (write(fd, request, sizeof request - 1) < 0) fail("write");
+    while ((n = syscall(SYS_read, fd, to, sizeof to)) > 0) sum += n;
+    close(fd);
+    return sum;
+}
+
+static long passes(void) {
+    int pair[2], fd = connected(), status;
+    char byte = 'x';
+    union {
+        char room[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    memset(&control, 0, sizeof control);
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.room,
+                             .msg_controllen = sizeof control.room};
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0) fail("socketpair");
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        close(fd);
+        close(pair[0]);
+        if (recvmsg(pair[1], &message, 0) != 1) fail("recvmsg");
+        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+        printf("%ld\n", talk_on(fd));
+        exit(0);
+    }
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    if (sendmsg(pair[0], &message, 0) != 1) fail("sendmsg");
+    close(fd);
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+}
+
+/* A server that forks: prints its port, serves n connections with a child each. */
+static long serves(int n) {
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in own = {.sin_family = AF_INET};
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof own;
+    if (bind(listener, (struct sockaddr *)&own, sizeof own) < 0 || listen(listener, 10) < 0) fail("listen");
+    getsockname(listener, (struct sockaddr *)&own, &length);
+    printf("%d\n", ntohs(own.sin_port));
+    fflush(stdout);
+    for (int i = 0; i < n; i++) {
+        int fd = accept(listener, NULL, NULL);
+        if (fd < 0) fail("accept");
+        if (fork() == 0) {
+            char to[100];
+            long got = read(fd, to, sizeof to);
+            if (write(fd, to, got) != got) fail("write");
+            /* The last one leaves without closing. */
+            if (i) close(fd);
+            if (i == 1) _exit(0);
+            exit(0);
+        }
+        close(fd);
+    }
+    while (wait(NULL) > 0) {
+    }
+    return 0;
+}
+
+/* A process made by a call that no hook sees. */
+static long raw_fork(void) {
+    int fd = connected(), status;
+    if (write(fd, request, 5) != 5) fail("write");
+    fflush(stdout);
+    pid_t child = syscall(SYS_fork);
+    if (child == 0) {
+        if (write(fd, request + 5, sizeof request - 6) < 0) fail("write");
+        printf("%ld\n", drink(fd));
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    close(fd);
+    return 0;
+}
+
+/* getsockopt and ioctl kill from here on. */
+static long sandboxed(int by_syscall) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getsockopt, 5, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 4, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpid, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_gettid, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getsockname, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    printf("filtered\n");
+    fflush(stdout);
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    int fd = connected();
+    long result = by_syscall ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)
+                             : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+    if (result < 0) fail("seccomp");
+    long got = talk_on(fd);
+    close(fd);
+    return got;
+}
+
+/* Everything closed but the one that gets the answer. */
+static long closes(const char *answer) {
+    close(0);
+    close(1);
+    close(2);
+    long got = talk();
+    int fd = connected();
+    got += talk_on(fd);
+    closefrom(0);
+    fd = open(answer, O_WRONLY | O_CREAT, 0600);
+    char text[30];
+    int n = snprintf(text, sizeof text, "%d %ld\n", fd, got);
+    if (write(fd, text, n) != n) exit(8);
+    close_range(0, ~0u, 0);
+    return got;
+}
+
+static volatile sig_atomic_t alarms;
+static int alarm_fd;
+
+static void on_alarm(int signal) {
+    (void)signal;
+    int saved = errno;
+    alarms++;
+    if (write(alarm_fd, "x", 1) < 0) _exit(7);
+    errno = saved;
+}
+
+/* A handler that writes to a socket while the program uses others. */
+static long interrupted(void) {
+    int echo = connected();
+    if (write(echo, "ECHO\r\n\r\n", 8) != 8) fail("write");
+    alarm_fd = echo;
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    timer_t timer;
+    struct itimerspec often = {{0, 200000}, {0, 200000}};
+    timer_create(CLOCK_MONOTONIC, NULL, &timer);
+    timer_settime(timer, 0, &often, NULL);
+    long sum = 0;
+    for (int i = 0; i < 50; i++) sum += talk();
+    timer_delete(timer);
+    sigset_t block;
+    sigfillset(&block);
+    sigprocmask(SIG_BLOCK, &block, NULL);
+    shutdown(echo, SHUT_WR);
+    if (drink(echo) != alarms) return -1;
+    close(echo);
+    return sum;
+}
+
+/* Other libraries do this before main; then errno must not change either. */
+static __attribute__((constructor)) void before_main(void) {
+    errno = 77;
+    const char *early = getenv("TALK_EARLY");
+    if (early) {
+        port = atoi(early);
+        printf("early %ld %d\n", talk(), errno);
+    }
+}
+
+/* One byte for every errno that came out wrong. */
+static long errnos(void) {
+    char byte;
+    int wrong = 0, fd = connected();
+#define EXPECT(call, error) \
+    do { \
+        errno = 0; \
+        if ((call) >= 0 || errno != (error)) { \
+            wrong++; \
+            printf("%s: %d\n", #call, errno); \
+        } \
+    } while (0)
+    EXPECT(read(-1, &byte, 1), EBADF);
+    EXPECT(read(1000000, &byte, 1), EBADF);
+    EXPECT(write(fd, NULL, 5), EFAULT);
+    EXPECT(recv(fd, &byte, 1, MSG_DONTWAIT), EAGAIN);
+    EXPECT(close(-5), EBADF);
+    EXPECT(dup2(-1, fd), EBADF);
+    EXPECT(dup(-1), EBADF);
+    EXPECT(accept(fd, NULL, NULL), EINVAL);
+    EXPECT(connect(fd, NULL, 16), EFAULT);
+    EXPECT(connect(fd, (struct sockaddr *)&byte, 0), EINVAL);
+    EXPECT(shutdown(fd, 99), EINVAL);
+    EXPECT(fcntl(-1, F_GETFL), EBADF);
+    EXPECT(getsockopt(fd, SOL_SOCKET, SO_ERROR, NULL, NULL), EFAULT);
+    EXPECT(execl("/no/such", "x", (char *)NULL), ENOENT);
+    EXPECT(execlp("no-such-program-at-all", "x", (char *)NULL), ENOENT);
+    EXPECT(poll(NULL, 100, 0), EFAULT);
+    errno = 5;
+    struct sockaddr_in to = server();
+    int other = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(other, (struct sockaddr *)&to, sizeof to) || errno != 5) wrong++;
+    if (close(other) || errno != 5) wrong++;
+    if (talk_on(fd) <= 0 || close(fd) || errno != 5) wrong++;
+    /* A port that nobody listens on, twice with the same socket. */
+    to.sin_port = htons(1);
+    other = socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT(connect(other, (struct sockaddr *)&to, sizeof to), ECONNREFUSED);
+    to = server();
+    if (connect(other, (struct sockaddr *)&to, sizeof to) < 0) wrong++;
+    if (talk_on(other) <= 0) wrong++;
+    close(other);
+    return wrong;
+}
+
+int main(int n, char **arguments) {
+    const char *mode = n > 1 ? arguments[1] : "", *third = n > 3 ? arguments[3] : "0";
+    if (n > 2) port = atoi(arguments[2]);
+#define MODE(name, call) \
+    if (!strcmp(mode, name)) { \
+        printf("%ld\n", call); \
+        return 0; \
+    }
+    MODE("plain", talk())
+    MODE("nonblocking", nonblocking())
+    MODE("threads", threads(atoi(third)))
+    MODE("vfork", with_vfork())
+    MODE("spawn", with_spawn())
+    MODE("dups", dups())
+    MODE("messages", messages())
+    MODE("duplex", duplex())
+    MODE("stdio", with_stdio())
+    MODE("round", round_libc())
+    MODE("passes", passes())
+    MODE("serves", serves(atoi(third)))
+    MODE("raw-fork", raw_fork())
+    MODE("sandboxed", sandboxed(atoi(third)))
+    MODE("closes", closes(third))
+    MODE("interrupted", interrupted())
+    MODE("errnos", errnos())
+    fprintf(stderr, "no mode %s\n", mode);
+    return 2;
+}

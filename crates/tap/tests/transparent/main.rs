@@ -1,0 +1,282 @@
+//! A program under tap does what it does without, and what the hooks saw is what the kernel counted.
+
+mod real;
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use support::{Tapped, compare, compiled, server, succeeded, talk};
+use tap::coverage::{self, Unseen};
+use tap::event::{Role, What};
+use tap::rings::Capacity;
+
+/// Request and response of the program `talk`.
+const ASKED: u64 = 23;
+const ANSWERED: u64 = 20_000 + 61;
+
+fn mode(mode: &str, port: u16, argument: &str) -> Command {
+    let mut command = Command::new(talk());
+    command.args([mode, &port.to_string(), argument]);
+    command
+}
+
+fn compare_mode(name: &str, argument: &str) -> Tapped {
+    let port = server();
+    compare(&|| mode(name, port, argument))
+}
+
+#[test]
+fn a_plain_exchange_is_told_in_full() {
+    let tapped = compare_mode("plain", "");
+    let connections = tapped.assert_whole();
+    let [connection] = connections.as_slice() else { panic!("{connections:?}") };
+    assert_eq!((connection.sent, connection.received), (ASKED, ANSWERED));
+    assert!(connection.ended && connection.connected == 1 && connection.closed == 1 && connection.left == 0);
+    assert_eq!(connection.runs.iter().map(|run| run.0).collect::<String>(), "sr");
+    let (role, peer, local) = connection.opened[0];
+    assert_eq!(role, Role::Connected);
+    assert!(peer.ip().is_loopback() && local.ip().is_loopback() && local.port() != 0);
+    assert!(tapped.loaded()[0].starts_with("talk"));
+}
+
+#[test]
+fn waiting_of_a_nonblocking_program_is_charged_to_its_socket() {
+    let tapped = compare_mode("nonblocking", "");
+    let connections = tapped.assert_whole();
+    assert_eq!(connections.len(), 1);
+    assert_eq!(connections[0].connected, 1);
+    let polled = tapped.events.iter().filter(|event| matches!(event.what, What::Polled { .. })).count();
+    assert!(polled >= 1);
+}
+
+#[test]
+fn two_hundred_threads_end_and_give_their_rings_back() {
+    let mut tapped = compare_mode("threads", "200");
+    let connections = tapped.connections();
+    let (whole, told) = (tapped.lost() == 0, connections.len());
+    assert!(told <= 200);
+    if whole {
+        assert_eq!(tapped.assert_whole().len(), 200);
+    }
+    assert_eq!(tapped.reclaim(), 0, "all of the dead process's rings are free again");
+}
+
+#[test]
+fn children_that_share_memory_do_not_disturb_their_parent() {
+    for name in ["vfork", "spawn"] {
+        let tapped = compare_mode(name, "");
+        let connections = tapped.assert_whole();
+        assert_eq!(connections.len(), 1, "{name}");
+        assert_eq!((connections[0].sent, connections[0].closed), (ASKED, 1), "{name}");
+        let executing: Vec<_> = tapped
+            .events
+            .iter()
+            .filter_map(|event| match &event.what {
+                What::Executing { pid, path, preloaded, .. } => Some((*pid != 0, path.as_str(), *preloaded)),
+                _ => None,
+            })
+            .collect();
+        let path = if name == "vfork" { "/bin/sh" } else { "sh" };
+        assert_eq!(executing, [(true, path, true)]);
+        assert_eq!(tapped.loaded().len(), 2, "{name}");
+    }
+}
+
+#[test]
+fn descriptors_may_be_doubled_and_closed_in_any_order() {
+    let tapped = compare_mode("dups", "");
+    let connections = tapped.assert_whole();
+    assert_eq!((connections.len(), connections[0].closed, connections[0].opened.len()), (1, 1, 1));
+}
+
+#[test]
+fn every_call_that_moves_bytes_is_seen() {
+    let tapped = compare_mode("messages", "");
+    let connections = tapped.assert_whole();
+    assert_eq!((connections[0].sent, connections[0].received), (ASKED, ANSWERED));
+}
+
+#[test]
+fn two_threads_on_one_connection_lose_no_byte() {
+    let tapped = compare_mode("duplex", "");
+    let connections = tapped.assert_whole();
+    assert_eq!((connections[0].sent, connections[0].received), (3_000_008, 3_000_000));
+}
+
+#[test]
+fn what_goes_round_the_hooks_shows_in_the_account() {
+    let tapped = compare_mode("round", "");
+    let connections = tapped.connections();
+    let account = connections[0].account.unwrap();
+    assert_eq!((connections[0].sent, connections[0].received), (ASKED, 0));
+    assert_eq!((account.sent, account.received), (ASKED, ANSWERED));
+}
+
+#[test]
+fn stdio_on_a_socket_is_named() {
+    let tapped = compare_mode("stdio", "");
+    let connections = tapped.connections();
+    assert_eq!(connections.len(), 2);
+    let (stdio, plain): (Vec<_>, Vec<_>) = connections.into_iter().partition(|connection| connection.doubt.stdio);
+    assert_eq!((stdio[0].sent, stdio[0].closed, stdio[0].account.unwrap().received), (0, 1, ANSWERED));
+    assert_eq!(plain[0].received, ANSWERED);
+}
+
+#[test]
+fn a_connection_that_is_passed_on_keeps_its_number() {
+    let tapped = compare_mode("passes", "");
+    let connections = tapped.assert_whole();
+    let [connection] = connections.as_slice() else { panic!("{connections:?}") };
+    assert_eq!((connection.sent, connection.received), (ASKED, ANSWERED));
+    assert_eq!(connection.images.len(), 2);
+    assert!(connection.opened.iter().any(|(role, ..)| *role == Role::Found));
+}
+
+#[test]
+fn a_process_made_by_a_raw_call_knows_that_it_is_new() {
+    let tapped = compare_mode("raw-fork", "");
+    let connections = tapped.assert_whole();
+    assert_eq!((connections.len(), connections[0].sent), (1, ASKED));
+    assert_eq!(connections[0].images.len(), 2);
+    assert!(tapped.events.iter().any(|event| matches!(event.what, What::Forked { parent_image: 0, .. })));
+}
+
+#[test]
+fn a_filtered_process_makes_no_system_call_of_ours() {
+    for by_syscall in ["0", "1"] {
+        let tapped = compare_mode("sandboxed", by_syscall);
+        let connections = tapped.connections();
+        assert_eq!((connections[0].sent, connections[0].received), (ASKED, ANSWERED));
+        assert!(connections[0].doubt.sandboxed && connections[0].account.is_none());
+    }
+}
+
+#[test]
+fn standard_descriptors_may_be_closed_and_reused() {
+    let port = server();
+    let folder = tempfile::tempdir().unwrap();
+    let answer = folder.path().join("answer");
+    let tapped = compare(&|| mode("closes", port, answer.to_str().unwrap()));
+    assert_eq!(std::fs::read_to_string(answer).unwrap(), format!("0 {}\n", 2 * ANSWERED));
+    let connections = tapped.assert_whole();
+    assert_eq!(connections.iter().map(|connection| connection.closed).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn handlers_of_signals_may_write_at_any_moment() {
+    let tapped = compare_mode("interrupted", "");
+    // A handler that interrupts a record's writing has no place for its own, and the byte is then told later.
+    let connections = tapped.connections();
+    assert_eq!(connections.len(), 51);
+    let whole = connections.iter().filter(|one| (one.sent, one.received) == (ASKED, ANSWERED));
+    assert_eq!(whole.count(), 50);
+}
+
+#[test]
+fn errno_is_the_kernels_and_attempts_on_one_socket_are_told_apart() {
+    let tapped = compare_mode("errnos", "");
+    let connections = tapped.connections();
+    let refused: Vec<_> = connections.iter().filter(|connection| !connection.failed.is_empty()).collect();
+    assert_eq!(refused.len(), 1);
+    assert_eq!(refused[0].failed, [111]);
+    let again = connections.iter().find(|other| other.number == refused[0].number + (1 << 56)).unwrap();
+    assert_eq!((again.connected, again.received), (1, ANSWERED));
+}
+
+#[test]
+fn constructors_may_talk_before_main() {
+    let port = server();
+    let tapped = compare(&|| {
+        let mut command = mode("plain", port, "");
+        command.env("TALK_EARLY", port.to_string());
+        command
+    });
+    assert_eq!(tapped.assert_whole().len(), 2);
+}
+
+#[test]
+fn a_forking_server_is_seen_with_its_children() {
+    let mut tapped = Tapped::new();
+    let mut started = tapped.start(&mut mode("serves", 0, "3"));
+    let child = started.0.as_mut().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    let port: u16 = line.trim().parse().unwrap();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(b"hello").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        assert_eq!(answer, b"hello");
+    }
+    child.stdout = Some(output.into_inner());
+    let output = tapped.wait(started);
+    assert!(succeeded(output.status));
+    let connections = tapped.connections();
+    assert_eq!(connections.len(), 3);
+    for connection in &connections {
+        assert_eq!((connection.sent, connection.received, connection.images.len()), (5, 5, 2), "{connection:?}");
+        assert_eq!(connection.opened[0].0, Role::Accepted);
+    }
+    assert_eq!(connections.iter().map(|connection| connection.left).sum::<u32>(), 1, "one left without closing");
+    let forked = tapped.events.iter().filter(|event| matches!(event.what, What::Forked { parent_image: 1.., .. }));
+    assert_eq!(forked.count(), 3);
+}
+
+#[test]
+fn a_killed_program_leaves_what_it_had_told() {
+    let port = server();
+    let mut tapped = Tapped::new();
+    let mut curl = Command::new("curl");
+    curl.args(["-s", "-o", "/dev/null", &format!("http://127.0.0.1:{port}/endless")]);
+    let mut started = tapped.start(&mut curl);
+    let received = |tapped: &Tapped| tapped.connections().iter().map(|connection| connection.received).sum::<u64>();
+    while received(&tapped) < 1_000_000 {
+        tapped.drain();
+        std::thread::yield_now();
+    }
+    started.0.as_mut().unwrap().kill().unwrap();
+    let output = tapped.wait(started);
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(9));
+    let connections = tapped.connections();
+    assert_eq!((connections[0].closed, connections[0].left), (0, 0));
+    assert_eq!(tapped.reclaim(), 0);
+}
+
+#[test]
+fn a_full_ring_and_a_dead_collector_are_nothing_to_the_program() {
+    let port = server();
+    let mut tapped = Tapped::with(Capacity { records: 2, slots: 1, ready: 1 });
+    let started = tapped.start(&mut mode("threads", port, "20"));
+    // Nobody reads.
+    let output = started.output();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 20 * ANSWERED));
+    tapped.drain();
+    assert!(tapped.lost() > 50);
+    let mut command = mode("plain", port, "");
+    command.envs(tapped.folder.environment(None));
+    drop(tapped);
+    // The folder is gone: the loader says so on stderr, and the program runs.
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{ANSWERED}\n"));
+}
+
+#[test]
+fn a_static_program_is_named_as_unseen() {
+    let program = compiled("talk", &["-static"]);
+    let port = server();
+    let tapped = compare(&|| {
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(format!("{} plain {port}; exit 4", program.display()));
+        command
+    });
+    assert_eq!(coverage::why_not(&program), Some(Unseen::Static));
+    assert_eq!(tapped.loaded(), ["sh"]);
+    let named = tapped.events.iter().any(
+        |event| matches!(&event.what, What::Executing { path, preloaded: true, .. } if *path == program.display().to_string()),
+    );
+    assert!(named, "the shell said what it started");
+}

@@ -1,0 +1,293 @@
+//! What the tests of transparency share: a server, programs run with and without tap, and what came out of the rings.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+
+use sys::clock::Clock;
+use tap::event::{Account, Doubt, Event, Role, What};
+use tap::folder::Folder;
+use tap::rings::{Capacity, Rings};
+
+/// A compiled program of `tests/programs`, with more arguments for the compiler.
+pub fn compiled(name: &str, flags: &[&str]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // A name of its own for each process, so that two test binaries do not write one file.
+    let made = folder.join(format!("{name}-{}{}", std::process::id(), flags.concat()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+    let status = Command::new("cc")
+        .args(["-O1", "-w", "-pthread", "-o"])
+        .arg(&made)
+        .arg(source)
+        .args(flags)
+        .status()
+        .expect("cc compiles test programs");
+    assert!(status.success());
+    made
+}
+
+/// The program with many modes.
+pub fn talk() -> &'static Path {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| compiled("talk", &[]))
+}
+
+/// A server that answers `GET /N` with N bytes and an end, or keeps the connection when asked; after `ECHO` it sends
+/// back what it gets; `GET /endless` never ends.
+pub fn server() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || serve(stream));
+        }
+    });
+    port
+}
+
+fn serve(mut stream: TcpStream) -> Option<()> {
+    loop {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            if stream.read(&mut byte).ok()? == 0 {
+                return None;
+            }
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
+        if head.starts_with("echo") {
+            let mut piece = [0; 65536];
+            loop {
+                let n = stream.read(&mut piece).ok().filter(|&n| n > 0)?;
+                stream.write_all(&piece[..n]).ok()?;
+            }
+        }
+        let path = head.split_whitespace().nth(1)?.trim_start_matches('/');
+        if path == "endless" {
+            stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n").ok()?;
+            loop {
+                stream.write_all(&[b'.'; 10_000]).ok()?;
+            }
+        }
+        let bytes: usize = path.parse().ok()?;
+        let keep = head.contains("keep-alive") || head.contains("http/1.1") && !head.contains("connection: close");
+        let state = if keep { "keep-alive" } else { "close" };
+        let version = if head.contains("http/1.1") { "1.1" } else { "1.0" };
+        let answer = format!("HTTP/{version} 200 OK\r\nConnection: {state}\r\nContent-Length: {bytes}\r\n\r\n");
+        stream.write_all(answer.as_bytes()).ok()?;
+        stream.write_all(&vec![b'y'; bytes]).ok()?;
+        if !keep {
+            return None;
+        }
+    }
+}
+
+/// A run under tap.
+pub struct Tapped {
+    pub folder: Folder,
+    rings: Rings,
+    pub events: Vec<Event>,
+}
+
+impl Tapped {
+    pub fn new() -> Tapped {
+        Tapped::with(Capacity { records: 4096, slots: 512, ready: 32 })
+    }
+
+    pub fn with(capacity: Capacity) -> Tapped {
+        let folder = Folder::create(None).unwrap();
+        let rings = Rings::create(&folder, Clock::start(), capacity).unwrap();
+        Tapped { folder, rings, events: Vec::new() }
+    }
+
+    pub fn start(&self, command: &mut Command) -> Started {
+        command.envs(self.folder.environment(None)).stdin(Stdio::null());
+        Started(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
+    }
+
+    /// Reads the rings until the program has ended, and then to their ends.
+    pub fn wait(&mut self, started: Started) -> Output {
+        let ending = thread::spawn(move || started.output());
+        while !ending.is_finished() {
+            self.drain();
+            thread::yield_now();
+        }
+        self.drain();
+        ending.join().unwrap()
+    }
+
+    pub fn drain(&mut self) {
+        self.rings.drain(&mut |event| self.events.push(event));
+    }
+
+    pub fn reclaim(&mut self) -> usize {
+        self.rings.reclaim(&mut |origin| tap::coverage::is_alive(origin.pid), &mut |_| {});
+        self.rings.owners().len()
+    }
+
+    pub fn run(&mut self, command: &mut Command) -> Output {
+        let started = self.start(command);
+        self.wait(started)
+    }
+
+    pub fn lost(&self) -> u64 {
+        self.events.iter().map(|event| if let What::Lost { records } = event.what { records } else { 0 }).sum()
+    }
+
+    pub fn loaded(&self) -> Vec<String> {
+        let name = |event: &Event| match &event.what {
+            What::Loaded { program, .. } => Some(program.clone()),
+            _ => None,
+        };
+        self.events.iter().filter_map(name).collect()
+    }
+
+    /// What became of each connection, over all processes, in the order of their numbers.
+    pub fn connections(&self) -> Vec<Connection> {
+        let mut found: BTreeMap<u64, Connection> = BTreeMap::new();
+        for event in &self.events {
+            let Some(number) = number_of(&event.what) else { continue };
+            let connection = found.entry(number).or_default();
+            connection.number = number;
+            if !connection.images.contains(&event.origin.image) {
+                connection.images.push(event.origin.image);
+            }
+            match &event.what {
+                What::Opened(opened) => connection.opened.push((opened.role, opened.peer, opened.local)),
+                What::Connected(_) => connection.connected += 1,
+                What::ConnectFailed(attempt) => connection.failed.push(attempt.error),
+                What::Sent(run) => {
+                    assert!(run.begin <= run.first && run.first <= run.end, "{run:?}");
+                    connection.sent += run.bytes;
+                    connection.errors.extend((run.error != 0).then_some(run.error));
+                    connection.runs.push(('s', run.bytes));
+                }
+                What::Received(run) => {
+                    assert!(run.begin <= run.first && run.first <= run.end, "{run:?}");
+                    connection.received += run.bytes;
+                    connection.ended |= run.ended;
+                    connection.errors.extend((run.error != 0).then_some(run.error));
+                    if run.bytes > 0 {
+                        connection.runs.push(('r', run.bytes));
+                    }
+                }
+                What::Closed(closed) => {
+                    connection.closed += 1;
+                    connection.account = closed.account.or(connection.account);
+                    connection.doubt = closed.doubt;
+                }
+                What::Left(left) => {
+                    connection.left += 1;
+                    connection.account = left.account.or(connection.account);
+                    connection.doubt = left.doubt;
+                }
+                _ => {}
+            }
+        }
+        found.into_values().collect()
+    }
+
+    /// Every connection's bytes as the hooks saw them are those the kernel counted, and nothing is missing.
+    pub fn assert_whole(&self) -> Vec<Connection> {
+        assert_eq!(self.lost(), 0);
+        let connections = self.connections();
+        for connection in &connections {
+            if !connection.failed.is_empty() {
+                continue;
+            }
+            let account = connection.account.unwrap_or_else(|| panic!("no account: {connection:?}"));
+            assert_eq!((connection.sent, connection.received), (account.sent, account.received), "{connection:?}");
+        }
+        connections
+    }
+}
+
+fn number_of(what: &What) -> Option<u64> {
+    match what {
+        What::Opened(opened) => Some(opened.connection),
+        What::Connected(attempt) | What::ConnectFailed(attempt) => Some(attempt.connection),
+        What::Sent(run) | What::Received(run) => Some(run.connection),
+        What::Closed(closed) | What::Left(closed) => Some(closed.connection),
+        What::Shut { connection, .. } => Some(*connection),
+        _ => None,
+    }
+}
+
+/// Of one number.
+#[derive(Clone, Debug, Default)]
+pub struct Connection {
+    pub number: u64,
+    pub images: Vec<u32>,
+    pub opened: Vec<(Role, SocketAddr, SocketAddr)>,
+    pub connected: u32,
+    pub failed: Vec<i32>,
+    pub sent: u64,
+    pub received: u64,
+    pub runs: Vec<(char, u64)>,
+    pub errors: Vec<i32>,
+    pub ended: bool,
+    pub closed: u32,
+    pub left: u32,
+    pub account: Option<Account>,
+    pub doubt: Doubt,
+}
+
+/// A program that ends with the test, however that ends.
+pub struct Started(pub Option<Child>);
+
+impl Started {
+    pub fn output(mut self) -> Output {
+        let mut child = self.0.take().unwrap();
+        let mut errors = child.stderr.take().unwrap();
+        let reading = thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = errors.read_to_end(&mut text);
+            text
+        });
+        let mut stdout = Vec::new();
+        let _ = child.stdout.take().unwrap().read_to_end(&mut stdout);
+        Output { status: child.wait().unwrap(), stdout, stderr: reading.join().unwrap() }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The same command without and with tap: status, output and errors must be the same.
+pub fn compare(make: &dyn Fn() -> Command) -> Tapped {
+    let plain = make().stdin(Stdio::null()).output().unwrap();
+    let mut tapped = Tapped::new();
+    let with = tapped.run(&mut make());
+    let shown = |output: &Output| {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(2000)]).into_owned();
+        (output.status, text(&output.stdout), text(&output.stderr))
+    };
+    assert_eq!(shown(&plain), shown(&with));
+    assert!(plain.stdout == with.stdout, "the same beginning, and then not");
+    tapped
+}
+
+pub fn succeeded(status: ExitStatus) -> bool {
+    status.code() == Some(0)
+}
+
+/// By name, how often.
+pub fn counted(names: &[String]) -> HashMap<&str, usize> {
+    let mut counts = HashMap::new();
+    for name in names {
+        *counts.entry(name.as_str()).or_default() += 1;
+    }
+    counts
+}

@@ -1,0 +1,69 @@
+//! The access log of `serve` and who may read its figures: as typed, and as meant.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+/// What the server tells about itself.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Log and figures")]
+pub struct LogOptions {
+    /// Write an access log to this file, at its end; `-` is standard output. SIGHUP opens it anew
+    #[arg(long, value_name = "FILE", conflicts_with = "max")]
+    pub log: Option<PathBuf>,
+    /// What a line has
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Combined, requires = "log")]
+    pub log_format: Format,
+    /// Write addresses without their host part: 192.0.2.0, 2001:db8::
+    #[arg(long, requires = "log")]
+    pub log_anonymous: bool,
+    /// Who may read the figures at /-/status: `local` clients, of a loopback address
+    #[arg(long, value_enum, value_name = "WHO", default_value_t = Readers::Local, conflicts_with = "max")]
+    pub status: Readers,
+}
+
+/// What a line of the log has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The combined log format of Apache and nginx, times in UTC
+    Combined,
+    /// The same, and microseconds taken, what the result cache did and why, `whole` or `cut`
+    Extended,
+}
+
+/// Who may read the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Readers {
+    Local,
+    All,
+    Off,
+}
+
+impl LogOptions {
+    /// The log, opened; `None` without `--log`.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn open(&self) -> Result<Option<serve::Log>> {
+        let Some(file) = &self.log else { return Ok(None) };
+        let to = match file.as_os_str().as_encoded_bytes() {
+            b"-" => serve::LogTarget::Stdout,
+            _ => serve::LogTarget::File(file.clone()),
+        };
+        let format = match self.log_format {
+            Format::Combined => serve::LogFormat::Combined,
+            Format::Extended => serve::LogFormat::Extended,
+        };
+        Ok(Some(serve::Log::open(serve::LogSpec { to, format, anonymous: self.log_anonymous })?))
+    }
+
+    /// Who may read the figures.
+    pub fn status(&self) -> serve::StatusSpec {
+        match self.status {
+            Readers::Local => serve::StatusSpec::Local,
+            Readers::All => serve::StatusSpec::All,
+            Readers::Off => serve::StatusSpec::Off,
+        }
+    }
+}

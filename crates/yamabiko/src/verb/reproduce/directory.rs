@@ -1,0 +1,111 @@
+//! `yamabiko reproduce directory`.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use ledger::ReproductionDocument;
+use report::page::{Page, Section};
+use report::plot::{Bars, Quantity};
+use report::reproduction::{bars, page_with};
+use store::Book;
+use suites::reproduce::directory::{self, Asked, Part, summary};
+use sys::signal::Interrupts;
+
+use super::{Progress, conclude, order};
+use crate::args;
+use crate::exit::Exit;
+use crate::terminal::say;
+
+/// Makes its parts.
+pub fn run(typed: &args::Directory) -> Result<Exit> {
+    ensure!(
+        typed.duration >= Duration::from_millis(100),
+        "--duration: at least 100ms; CPU time is counted in steps of 10 ms"
+    );
+    let part = |part: &args::Part| match part {
+        args::Part::Maximum => Part::Maximum,
+        args::Part::Features => Part::Features,
+        args::Part::Requests => Part::Requests,
+        args::Part::Cache => Part::Cache,
+        args::Part::Flood => Part::Flood,
+    };
+    let asked = Asked {
+        order: order(&typed.result)?,
+        parts: typed.parts.iter().map(part).collect(),
+        time: typed.duration,
+        entries: typed.entries,
+    };
+    let interrupts = Interrupts::install()?;
+    let book = Book::open()?;
+    if !typed.result.json {
+        let time = Duration::from_secs(asked.time().as_secs());
+        say(format_args!("{} parts; this takes about {}", asked.parts.len(), units::format_duration(time)));
+    }
+    let reproduced = directory::make(&asked, &book, &interrupts, &mut Progress { quiet: typed.result.json })?;
+    conclude(&reproduced.document, page(&reproduced.document), &reproduced.folder, &typed.result)
+}
+
+fn page(document: &ReproductionDocument) -> Page {
+    let summary = summary(&document.reproduce);
+    let servers = |quantity| {
+        let names = ["MAX", "yamabiko", "nginx", "Apache"].map(|name| (name, name, false));
+        bars("Requests per second, 50 clients, 3 KB", document, (quantity, Quantity::PerSecond), &names, false)
+    };
+    let figures = Section::new("Figures")
+        .figure(servers("requests per second").about("The paper: MAX does about twice what two general servers do."))
+        .figure(features(document))
+        .figure(parts(document))
+        .figure(flood(document));
+    let title = "Directory: what a server costs, and what protects it";
+    page_with(title, document, (&summary.head, &summary.lines), &[1, 2], vec![figures])
+}
+
+/// One group for each setting of an experiment that has these quantities, in us.
+fn by_setting(title: &str, document: &ReproductionDocument, experiment: &str, quantities: &[(&str, &str)]) -> Bars {
+    let names: Vec<&str> = quantities.iter().map(|(name, _)| *name).collect();
+    let rows = || document.reproduce.rows.iter().filter(|row| row.experiment == experiment);
+    let mut settings: Vec<&str> = Vec::new();
+    for row in rows().filter(|row| quantities.iter().any(|(_, quantity)| *quantity == row.quantity)) {
+        if !settings.contains(&row.setting.as_str()) {
+            settings.push(&row.setting);
+        }
+    }
+    let in_ns = |here: f64, unit: &str| here * if unit == "us" { 1e3 } else { 1e6 };
+    settings.iter().fold(Bars::new(title, Quantity::Nanoseconds, &names), |bars, setting| {
+        let values: Vec<Option<f64>> = quantities
+            .iter()
+            .map(|(_, quantity)| {
+                let row = rows().find(|row| row.setting == *setting && row.quantity == *quantity)?;
+                Some(in_ns(row.here?, &row.unit))
+            })
+            .collect();
+        bars.row(*setting, &values)
+    })
+}
+
+fn features(document: &ReproductionDocument) -> Bars {
+    let quantities = [("user", "CPU per request, user"), ("kernel", "CPU per request, system")];
+    by_setting("Features added to MAX: CPU per request", document, "features added to MAX", &quantities)
+        .about("Each rung has those above it, but for what its name says it has instead.")
+}
+
+fn parts(document: &ReproductionDocument) -> Bars {
+    let here = |experiment: &str, setting: &str| {
+        let is = |row: &&ledger::ReproductionRow| {
+            row.experiment == experiment && row.setting == setting && row.quantity == "CPU per request"
+        };
+        document.reproduce.rows.iter().find(is).and_then(|row| row.here).map(|us| us * 1e3)
+    };
+    let names = ["OS", "server function", "application"];
+    let empty = Bars::dots("A request's CPU by who used it", Quantity::Nanoseconds, &names);
+    ["static request", "dynamic request"]
+        .iter()
+        .fold(empty, |bars, experiment| bars.row(*experiment, &names.map(|name| here(experiment, name))))
+        .about("As in the paper's figure 1; each step of the axis is a factor of ten.")
+}
+
+fn flood(document: &ReproductionDocument) -> Bars {
+    let quantities = [("median", "static response time, median"), ("99 %", "static response time, 99 %")];
+    by_setting("Static response time", document, "ten times too many searches", &quantities)
+        .about("While the dynamic part is asked for ten times what it can do, and while it is not.")
+}

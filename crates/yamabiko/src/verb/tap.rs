@@ -1,0 +1,98 @@
+//! `yamabiko tap`: what a program's own sockets saw.
+//!
+//! The program has stdin, stdout and stderr as without the tap, and its exit status is this one's. So the result has no
+//! place on stdout, where a pipe would take it for the program's: it goes to stderr when the program has ended, or to a
+//! file.
+
+mod slice;
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use lab::tap::{TapEnd, TapRun};
+use lab::tapping::{Glance, TapPlan};
+use ledger::{Document, Verdict};
+use report::Style;
+use report::figures::{count, duration};
+use store::Book;
+
+use super::bench::{command_line, print};
+use crate::args::{self, TapWhat};
+use crate::exit::Exit;
+use crate::page_file;
+use crate::terminal::{self, say};
+
+/// Runs the program, or slices what was kept.
+pub fn run(arguments: &args::Tap) -> Result<Exit> {
+    if let Some(TapWhat::Slice(slice)) = &arguments.what {
+        return slice::run(slice);
+    }
+    ensure!(!arguments.command.is_empty(), "no command was given: yamabiko tap [OPTIONS] -- COMMAND");
+    let plan = TapRun {
+        tap: TapPlan { only: arguments.only.clone(), window: arguments.window.window },
+        book: if arguments.no_save { None } else { Some(Book::open()?) },
+        name: arguments.name.clone(),
+        command_line: command_line(),
+        live: arguments.live.then_some(std::time::Duration::from_secs(1)),
+    };
+    let end = lab::tap::tap(&plan, &arguments.command, |glance, seconds| say(line(glance, seconds)))?;
+    // The program's status is the answer that a script waits for: trouble with the result must not take its place.
+    if let Err(error) = tell(arguments, &end) {
+        say(format_args!("yamabiko: {error:#}"));
+    }
+    Ok(Exit::Program(end.status))
+}
+
+fn tell(arguments: &args::Tap, end: &TapEnd) -> Result<()> {
+    let document = &end.document;
+    if let Some(file) = &arguments.json {
+        let text = serde_json::to_string_pretty(document)? + "\n";
+        doubts(document);
+        return if file == Path::new("-") {
+            print(&text)
+        } else {
+            page_file::write(file, text.as_bytes())
+        };
+    }
+    if let Some(file) = &arguments.output {
+        doubts(document);
+        return page_file::write(file, page(document, Style::PLAIN).as_bytes());
+    }
+    let text = page(document, terminal::error_style());
+    std::io::stderr().write_all(text.as_bytes()).context("writing the result to stderr")
+}
+
+fn page(document: &Document, style: Style) -> String {
+    report::terminal::render(document, None, style)
+}
+
+/// Where the page is not shown, its verdict is, if it is bad.
+fn doubts(document: &Document) {
+    if document.validity.verdict == Verdict::Valid {
+        return;
+    }
+    for check in &document.validity.checks {
+        if check.state == ledger::CheckState::Failed {
+            say(format_args!("yamabiko: {}: {}", document.validity.verdict.name(), check.why));
+        }
+    }
+}
+
+fn line(glance: &Glance, seconds: f64) -> String {
+    let live = &glance.live;
+    let response = glance.response_p50_ns.map(|p50| format!(", half answered within {}", duration(p50)));
+    let dropped = match live.dropped {
+        0 => String::new(),
+        n => format!(", {} records dropped", count(n)),
+    };
+    format!(
+        "yamabiko: {seconds:.0} s: {} connections ({} open), {} exchanges, {} in flight, {} failed{}{dropped}",
+        count(live.connections),
+        count(live.open),
+        count(glance.exchanges),
+        count(live.in_flight),
+        count(glance.failed),
+        response.unwrap_or_default(),
+    )
+}

@@ -1,0 +1,225 @@
+//! `yamabiko tap slice`: the data slicer, over any number of runs.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use jiff::Timestamp;
+use jiff::civil;
+use jiff::tz::TimeZone;
+use ledger::TapSide;
+use ledger::tap_part::{SLICE_SCHEMA, TapSlice, TapSliceRun};
+use report::tap_slice::{self, SliceTimes};
+use store::Book;
+use tap::{By, Filter, Slicer};
+
+use crate::args::Slice;
+use crate::exit::Exit;
+use crate::page_file;
+use crate::terminal;
+use crate::verb::bench::print;
+
+/// Reads the runs, row by row, and prints what the conditions leave.
+pub fn run(arguments: &Slice) -> Result<Exit> {
+    let now = SystemTime::now();
+    let (since, until) = (moment(arguments.since.as_deref(), now)?, moment(arguments.until.as_deref(), now)?);
+    let filter = Filter {
+        peers: arguments.peer.clone(),
+        ports: arguments.port.clone(),
+        programs: arguments.program.clone(),
+        since_ns: since,
+        until_ns: until,
+    };
+    let by = arguments.by.map(By::from);
+    let window_ns = units::time::saturating_nanos(arguments.window.window);
+    let mut slicer = Slicer::new(filter, by, window_ns);
+    let dirs = runs(arguments)?;
+    let runs = dirs.iter().zip(0..).map(|(dir, number)| read(dir, number, &mut slicer)).collect();
+    let (rows, rows_taken) = slicer.rows();
+    let slice = TapSlice {
+        schema: SLICE_SCHEMA.into(),
+        runs,
+        conditions: conditions(arguments),
+        rows,
+        rows_taken,
+        client: slicer.view(TapSide::Client),
+        server: slicer.view(TapSide::Server),
+        lookups: slicer.lookups().part(),
+        by: by.map(|by| by.as_str().to_owned()),
+        groups: slicer.groups(|second| rfc3339(second.saturating_mul(1_000_000_000))),
+    };
+    show(arguments, &slice, &slicer)?;
+    Ok(Exit::Fine)
+}
+
+fn show(arguments: &Slice, slice: &TapSlice, slicer: &Slicer) -> Result<()> {
+    if arguments.json {
+        return print(&(serde_json::to_string_pretty(slice)? + "\n"));
+    }
+    if arguments.html.is_none() && arguments.svg.is_none() {
+        return print(&report::terminal::tap_slice(slice, terminal::style()));
+    }
+    let sides = [("as clients", TapSide::Client), ("as servers", TapSide::Server)];
+    let times: Vec<SliceTimes<'_>> = sides
+        .into_iter()
+        .filter_map(|(name, side)| {
+            let of = slicer.sides().side(side)?;
+            Some(SliceTimes { name, response: &of.response, setup: &of.setup, connection: &of.connection })
+        })
+        .collect();
+    let page = tap_slice::page(slice, &times);
+    if let Some(folder) = &arguments.svg {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        let mut names = BTreeSet::new();
+        for figure in page.figures() {
+            let path = folder.join(page_file::name_of(figure.title(), &mut names));
+            page_file::write(&path, figure.standalone().as_bytes())?;
+            print(&format!("{}\n", path.display()))?;
+        }
+    }
+    match &arguments.html {
+        Some(path) if path == Path::new("-") => print(&page.into_html()),
+        Some(path) => {
+            page_file::write(path, page.into_html().as_bytes())?;
+            print(&(page_file::url(path) + "\n"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The folders of the runs that are meant, oldest first, each once.
+fn runs(arguments: &Slice) -> Result<Vec<PathBuf>> {
+    let book = Book::open()?;
+    if !arguments.runs.is_empty() {
+        let mut dirs: Vec<PathBuf> = Vec::new();
+        for name in &arguments.runs {
+            let dir = book.find(name)?;
+            ensure!(has_tap(&dir), "{}: the run has no tap; `yamabiko tap -- COMMAND` makes one", dir.display());
+            if !dirs.contains(&dir) {
+                dirs.push(dir);
+            }
+        }
+        return Ok(dirs);
+    }
+    let named = |dir: &Path| {
+        let id = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        arguments.name.as_ref().is_none_or(|name| name_of(&id) == name)
+    };
+    let mut dirs: Vec<PathBuf> = book.dirs()?.into_iter().filter(|dir| named(dir) && has_tap(dir)).collect();
+    let wanted = match (arguments.last, &arguments.name) {
+        (Some(last), _) => last as usize,
+        (None, Some(_)) => usize::MAX,
+        (None, None) => 1,
+    };
+    dirs.drain(..dirs.len().saturating_sub(wanted));
+    if dirs.is_empty() {
+        bail!("no such run with a tap is in {}; `yamabiko tap -- COMMAND` makes one", book.root().display());
+    }
+    Ok(dirs)
+}
+
+/// Of `20261122-100000-NAME-abcd`, NAME.
+fn name_of(id: &str) -> &str {
+    let (from, to) = ("yyyymmdd-hhmmss-".len(), id.len().saturating_sub("-abcd".len()));
+    id.get(from..to).unwrap_or_default()
+}
+
+fn has_tap(dir: &Path) -> bool {
+    dir.join("taps.parquet").exists() || dir.join("taps").is_dir()
+}
+
+/// Reads one run into the slicer. What cannot be read is told, and the rest stands.
+fn read(dir: &Path, number: u32, slicer: &mut Slicer) -> TapSliceRun {
+    let id = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut unread = Vec::new();
+    let document = store::read_summary(dir);
+    let (started_at, verdict) = match &document {
+        Ok(document) => (document.run.started_at.clone(), Some(document.validity.verdict)),
+        // The folder's name tells the second.
+        Err(error) => {
+            unread.push(error.to_string());
+            (of_id(&id).unwrap_or_default(), None)
+        }
+    };
+    let zero_ns = started_at.parse::<Timestamp>().map_or(0, |at| u64::try_from(at.as_nanosecond()).unwrap_or(0));
+    match store::read_taps(dir) {
+        Err(error) => unread.push(error.to_string()),
+        Ok(rows) => {
+            for row in rows {
+                match row {
+                    Ok(row) => slicer.add(number, zero_ns, &row),
+                    Err(error) => unread.push(error.to_string()),
+                }
+            }
+        }
+    }
+    TapSliceRun { id, started_at, verdict, unread: unread.join("; ") }
+}
+
+/// The moment in a run's name, as RFC 3339.
+fn of_id(id: &str) -> Option<String> {
+    let part = |from, to| id.get(from..to);
+    let (year, month, day) = (part(0, 4)?, part(4, 6)?, part(6, 8)?);
+    let (hour, minute, second) = (part(9, 11)?, part(11, 13)?, part(13, 15)?);
+    Some(format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z"))
+}
+
+fn conditions(arguments: &Slice) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let peers = arguments.peer.iter().map(|peer| format!("peer {peer}"));
+    words.extend(peers);
+    words.extend(arguments.port.iter().map(|port| format!("port {port}")));
+    words.extend(arguments.program.iter().map(|program| format!("program {program}")));
+    words.extend(arguments.since.iter().map(|since| format!("since {since}")));
+    words.extend(arguments.until.iter().map(|until| format!("until {until}")));
+    words
+}
+
+/// Nanoseconds since 1970 of a moment as typed.
+fn moment(typed: Option<&str>, now: SystemTime) -> Result<Option<u64>> {
+    let Some(typed) = typed else { return Ok(None) };
+    let since_1970 = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    if let Ok(ago) = units::parse_duration(typed) {
+        return Ok(Some(units::time::saturating_nanos(since_1970(now).saturating_sub(ago))));
+    }
+    let at = typed.parse::<Timestamp>().or_else(|error| {
+        // Without a zone UTC is meant, as in everything that is kept.
+        let whole = typed.parse::<civil::DateTime>().or_else(|_| typed.parse::<civil::Date>().map(|day| day.at(0, 0, 0, 0)));
+        whole.and_then(|at| at.to_zoned(TimeZone::UTC)).map(|at| at.timestamp()).map_err(|_| error)
+    });
+    let at = at.map_err(|_| {
+        anyhow::anyhow!("`{typed}` is no moment: 2026-11-22T10:00:00Z, 2026-11-22 10:00, 2026-11-22, or so long ago: 1h")
+    })?;
+    Ok(Some(u64::try_from(at.as_nanosecond()).unwrap_or(0)))
+}
+
+fn rfc3339(ns: u64) -> String {
+    store::rfc3339(UNIX_EPOCH + Duration::from_nanos(ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_dates_times_or_so_long_ago() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let at = |typed| moment(Some(typed), now).unwrap().unwrap() / 1_000_000_000;
+        assert_eq!(at("1h"), 1_800_000_000 - 3_600);
+        assert_eq!(at("2027-01-15T08:00:00Z"), 1_800_000_000);
+        assert_eq!(at("2027-01-15T09:00:00+01:00"), 1_800_000_000);
+        assert_eq!(at("2027-01-15 08:00"), 1_800_000_000);
+        assert_eq!(at("2027-01-15"), 1_800_000_000 - 8 * 3_600);
+        assert!(moment(Some("yesterday"), now).is_err());
+        assert_eq!(moment(None, now).unwrap(), None);
+    }
+
+    #[test]
+    fn a_run_says_its_name_and_moment() {
+        assert_eq!(name_of("20261122-100000-my-shop-abcd"), "my-shop");
+        assert_eq!(name_of("odd"), "");
+        assert_eq!(of_id("20261122-100102-tap-abcd").as_deref(), Some("2026-11-22T10:01:02Z"));
+    }
+}

@@ -1,0 +1,54 @@
+//! More connections than a process may have files, held by one attacker, while others are served.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+#[path = "support/attackers.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod attackers;
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use attackers::Target;
+use support::document::count;
+use support::lab::{Room, wait_until};
+use support::serving::Serving;
+
+/// 20,000 idle connections from 40 addresses: the server holds as many as it may, those idle longest make room, and
+/// everyone else has every answer.
+#[test]
+fn twenty_thousand_idle_connections() {
+    let room = Room::new();
+    for engine in ["io_uring", "epoll"] {
+        let serving = Serving::start(&room, &["--engine", engine, "--connections", "15000"]);
+        let before = serving.peak_kib();
+        let stop = Arc::new(AtomicBool::new(false));
+        let target = Target {
+            address: serving.address,
+            small: "/10k.bin".into(),
+            big: "/100k.bin".into(),
+            sources: 40,
+            // The rest of this process's files is for itself.
+            members_max: 19_000,
+        };
+        let attack = {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || attackers::named("idle").unwrap().run(&target, &stop))
+        };
+        wait_until("the server has as many as it may", || serving.sockets() > 14_000);
+        let url = format!("http://{}/10k.bin", serving.address);
+        for how in ["--keepalive", "--close"] {
+            let options = ["bench", &url, "--rate", "300/s", "-n", "500", "-c", "20", "--warmup", "0s", how];
+            let document = room.run_json(&[&options[..], &["--json", "--no-save"]].concat());
+            assert_eq!(count(&document, "load.completed"), 500, "{engine} {how}: {}", document["load"]["failed"]);
+        }
+        stop.store(true, Ordering::Relaxed);
+        let tally = attack.join().unwrap();
+        println!("{engine}: {tally}; {} KiB before, {} KiB at most", before, serving.peak_kib());
+        assert!(tally.members_max > 15_000 && tally.sent_away > 0, "{tally}");
+        // An idle connection is a descriptor and some hundred bytes.
+        assert!(serving.peak_kib() < before + (32 << 10), "{} KiB", serving.peak_kib());
+        wait_until("all connections are closed", || serving.sockets() <= 2);
+    }
+}

@@ -1,0 +1,7 @@
+//! See `bodies/request.rs`.
+#![no_main]
+
+#[path = "../bodies/request.rs"]
+mod request;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| request::run(bytes));
