@@ -16,7 +16,7 @@ use load::{LevelStatistics, Levels, LittleTerms};
 
 use self::draft::Draft;
 use self::little::Sampled;
-pub use self::tap::tap_checks;
+pub use self::tap::{tap_agrees, tap_checks};
 pub use self::witness::{WireEvidence, capture_checks};
 use crate::drive::LoopHealth;
 use crate::path_part::Mistaken;

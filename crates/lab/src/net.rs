@@ -26,6 +26,7 @@ use crate::places::target::{self, Named, Reach};
 use crate::places::{self, Places};
 use crate::plan::{HostPlan, PathPlan, Placement, ServerPlan, TargetPlan, To, WatchAt, WatchPlan};
 use crate::recorder::WireSide;
+use crate::tapping::{Prepared, Started, TapPlan, Tapping};
 use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
 use crate::wire_book::{WireBook, WireFigures};
@@ -51,6 +52,8 @@ pub struct NetPlan {
     pub watch: WatchPlan,
     /// How the path waits and where things run.
     pub host: HostPlan,
+    /// The third witness, in the program; `None`: it is left alone.
+    pub tap: Option<TapPlan>,
     /// Seed of every random choice.
     pub seed: u64,
     /// Where the run is kept; `None`: nowhere.
@@ -116,7 +119,11 @@ pub fn net(
         }
     };
     let rootless = if far.is_empty() { places::gain_privilege()? } else { false };
+    let clock = Clock::start();
+    let prepared = plan.tap.as_ref().map(|_| Prepared::new(clock)).transpose()?;
+    let preload = std::env::var_os("LD_PRELOAD");
     let mut program = Place::start(PlaceSpec {
+        env: prepared.as_ref().map(|tap| tap.environment(preload.as_deref())).unwrap_or_default(),
         hosts: hosts(plan, &far),
         net: Net::New,
         rootless,
@@ -164,7 +171,6 @@ pub fn net(
             Some(book.create(&plan.name, std::time::SystemTime::now(), letters).map_err(LabError::environment)?)
         }
     };
-    let clock = Clock::start();
     let progress = Arc::new(Progress::default());
     let stop = Wake::new().map_err(LabError::system("eventfd"))?;
     let last = clients.len() as u32 - 1;
@@ -186,6 +192,14 @@ pub fn net(
         .transpose()
         .map_err(LabError::system("start the watch"))?;
     program.go().map_err(LabError::plan)?;
+    let tapping = match (prepared, &plan.tap) {
+        (Some(prepared), Some(tap)) => {
+            let command = command.first().cloned().unwrap_or_default();
+            let what = Started { root: program.init_pid(), pid: 0, own_numbers: false, command };
+            Some(prepared.start(tap.clone(), what, folder.as_ref())?)
+        }
+        _ => None,
+    };
     if interrupts.is_none() {
         sys::signal::leave_terminal_signals_to_child().map_err(LabError::system("sigaction"))?;
     }
@@ -234,6 +248,7 @@ pub fn net(
         let (driven, urgency) = thread.join().expect("the path does not panic");
         Ok::<_, LabError>((exit, (driven.map_err(LabError::system("the path"))?, urgency)))
     })?;
+    let tapped = tapping.map(Tapping::end);
     let after = places.device_statistics().ok();
     let (driven, urgency) = driven;
     let path = driven.path.expect("the loop gives the path back");
@@ -262,6 +277,12 @@ pub fn net(
     if let Some(error) = seen.as_ref().and_then(|(_, _, error)| error.as_deref()) {
         checks.push(gate::files_whole(error));
     }
+    if let Some(tapped) = &tapped {
+        checks.extend(gate::tap_checks(&tapped.part, tapped.error.as_deref()));
+        if let Some((_, figures, _)) = &seen {
+            checks.extend(gate::tap_agrees(tapped.outside, figures.made, figures.up_bytes, figures.down_bytes));
+        }
+    }
     let mut path_part = path_part::document(distances::name(&plan.path), clients, &path, None);
     path_part.from_outside = seen.as_ref().and_then(|(watched, ..)| watched.between.clone());
     let kept = |of: fn(&RunFolder) -> String| folder.as_ref().map(of).unwrap_or_default();
@@ -281,7 +302,7 @@ pub fn net(
         load: None,
         path: Some(path_part),
         watch: seen.as_ref().map(|(watched, figures, _)| watch_part::document(watched, figures, phase)),
-        tap: None,
+        tap: tapped.map(|tapped| tapped.part),
         server: None,
         slo: None,
     };

@@ -9,7 +9,7 @@
 //! The thread sleeps between rounds and is asked for nothing by the programs: they never wait for it. What it cannot
 //! take in time is dropped by their rings, and counted.
 
-mod around;
+mod book;
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -17,16 +17,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ledger::TapExchange;
 use ledger::tap_part::TapPart;
-use store::{RunFolder, TapsWriter};
+use ledger::{TapExchange, TapOutcome, TapSide};
+use store::RunFolder;
 use sys::clock::Clock;
 use sys::sched::Urgency;
+use tap::coverage;
 use tap::folder::Folder;
 use tap::rings::{Capacity, Rings};
 use tap::{Collector, Live, Only};
 
-use self::around as coverage;
+use self::book::TapBook;
 use crate::error::LabError;
 
 /// What is followed, and how it is judged.
@@ -59,7 +60,7 @@ impl Prepared {
     /// No place to put it; a machine that the library is not for.
     pub fn new(clock: Clock) -> Result<Prepared, LabError> {
         let folder = Folder::create(None).map_err(LabError::environment)?;
-        let rings = Rings::create(&folder, clock, Capacity::default()).map_err(LabError::environment)?;
+        let rings = Rings::create(&folder, clock, CAPACITY).map_err(LabError::environment)?;
         Ok(Prepared { folder, rings, clock })
     }
 
@@ -81,13 +82,14 @@ impl Prepared {
         let window_ns = units::time::saturating_nanos(plan.window);
         let mut collector = Collector::new(plan.only, window_ns);
         collector.roll().starting(started.pid, &started.command.to_string_lossy(), true);
-        let taps = folder.map(RunFolder::taps);
         let keeper = Keeper {
             folder: self.folder,
             rings: self.rings,
             clock: self.clock,
             collector,
-            book: Book { taps, pending: Vec::new(), error: None },
+            book: TapBook::start(folder.map(RunFolder::taps))?,
+            rows: Vec::new(),
+            outside: Outside::default(),
             root: started.root,
             own_numbers: started.own_numbers,
             strangers: HashSet::new(),
@@ -106,7 +108,7 @@ impl Prepared {
 pub struct Started {
     /// First process of the tree, as this process counts.
     pub root: i32,
-    /// The program's number, as it sees itself.
+    /// The program's number, as it sees itself; 0 where it is the command of a place.
     pub pid: u32,
     /// Whether the programs count processes as this one does.
     pub own_numbers: bool,
@@ -147,6 +149,31 @@ pub struct Tapped {
     pub part: TapPart,
     /// Why rows are missing from taps.parquet, if they are.
     pub error: Option<String>,
+    /// What left the machine, for who saw the same from outside.
+    pub outside: Outside,
+}
+
+/// Connections that programs opened to elsewhere than the loopback, over the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outside {
+    /// Connections that were made.
+    pub connections: u64,
+    /// Bytes that programs handed to the kernel.
+    pub sent_bytes: u64,
+    /// Bytes that they took from it.
+    pub received_bytes: u64,
+}
+
+impl Outside {
+    fn add(&mut self, row: &TapExchange) {
+        if row.side != TapSide::Client || row.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback()) {
+            return;
+        }
+        let made = row.exchange.is_some() || row.outcome == TapOutcome::Unused;
+        self.connections += u64::from(row.last && made);
+        self.sent_bytes += row.sent_bytes;
+        self.received_bytes += row.received_bytes;
+    }
 }
 
 impl Tapping {
@@ -169,7 +196,10 @@ struct Keeper {
     rings: Rings,
     clock: Clock,
     collector: Collector,
-    book: Book,
+    book: TapBook,
+    /// Rows of this round.
+    rows: Vec<TapExchange>,
+    outside: Outside,
     root: i32,
     own_numbers: bool,
     /// Processes that were there at the last look and had not said that they are seen.
@@ -180,25 +210,20 @@ struct Keeper {
     folder: Folder,
 }
 
-struct Book {
-    taps: Option<TapsWriter>,
-    pending: Vec<TapExchange>,
-    error: Option<String>,
-}
-
 impl Keeper {
     fn run(mut self, inbox: &Receiver<Order>, live: &Sender<Glance>) -> Tapped {
-        Urgency::Low.apply_to_this_thread();
+        // Not low: what it cannot take in time is lost.
+        Urgency::Ordinary.apply_to_this_thread();
         let mut looked = self.clock.now();
+        let mut pause = ROUND;
         loop {
-            let order = inbox.recv_timeout(ROUND);
-            self.round();
+            let order = inbox.recv_timeout(pause);
+            pause = if self.round() < MANY { ROUND } else { Duration::ZERO };
             let now = self.clock.now();
             if now.since(looked) >= LOOK || matches!(order, Ok(Order::Glance)) {
                 if now.since(looked) >= LOOK {
                     looked = now;
                     self.look();
-                    self.book.close_part();
                 }
                 if matches!(order, Ok(Order::Glance)) {
                     // Nobody may be waiting for it any more.
@@ -212,12 +237,13 @@ impl Keeper {
     }
 
     /// Drains every ring, and works off what happened before the round began.
-    fn round(&mut self) {
+    fn round(&mut self) -> usize {
         let began = self.clock.now();
         let collector = &mut self.collector;
-        self.rings.drain(&mut |event| collector.take(event));
-        self.collector.settle(began, &mut self.book.pending);
-        self.book.keep();
+        let events = self.rings.drain(&mut |event| collector.take(event));
+        self.collector.settle(began, &mut self.rows);
+        self.keep();
+        events
     }
 
     /// Looks which processes there are: those that are gone end, those that never said that they are seen go on the
@@ -240,16 +266,24 @@ impl Keeper {
         self.rings.reclaim(&mut |origin| alive.contains(&origin.pid) || !gone.contains(&origin.pid), &mut |event| {
             collector.take(event);
         });
-        self.collector.settle(now, &mut self.book.pending);
-        self.collector.gone(&gone, now, &mut self.book.pending);
+        self.collector.settle(now, &mut self.rows);
+        self.collector.gone(&gone, now, &mut self.rows);
         self.strangers(&living);
+        for process in living.iter().filter(|process| known.contains(&process.inner_pid)) {
+            if coverage::uring_descriptors(process.pid) > 0 {
+                self.collector.roll().uses_uring(&process.program);
+            }
+        }
     }
 
     /// Twice at a look and still not on the roll: no program takes that long to load a library.
     fn strangers(&mut self, living: &[coverage::Process]) {
         let known = self.collector.processes();
         let mut now = HashSet::new();
-        for process in living.iter().filter(|process| !known.contains(&process.inner_pid)) {
+        // The init of a place is a copy of this program, and no one's.
+        let is_ours = |process: &coverage::Process| !self.own_numbers && process.pid == self.root;
+        let is_stranger = |process: &&coverage::Process| !known.contains(&process.inner_pid) && !is_ours(process);
+        for process in living.iter().filter(is_stranger) {
             let id = (process.pid, process.started_ticks);
             if self.strangers.contains(&id) && !self.named.contains(&id) {
                 if let Some(unseen) = coverage::reason(process) {
@@ -262,10 +296,15 @@ impl Keeper {
         self.strangers = now;
     }
 
+    /// Hands the rows to the book.
+    fn keep(&mut self) {
+        self.rows.iter().for_each(|row| self.outside.add(row));
+        self.book.keep(&mut self.rows);
+    }
+
     fn glance(&self) -> Glance {
-        use ledger::TapSide::{Client, Server};
         let sides = self.collector.sides();
-        let views: Vec<_> = [Client, Server].into_iter().filter_map(|side| sides.side(side)).collect();
+        let views: Vec<_> = TapSide::ALL.into_iter().filter_map(|side| sides.side(side)).collect();
         let (exchanges, failed) = views.iter().fold((0, 0), |(all, bad), side| {
             let (exchanges, failed) = side.counts();
             (all + exchanges, bad + failed)
@@ -281,41 +320,19 @@ impl Keeper {
         let part = self
             .collector
             .end(&mut rows, |path| coverage::why_not(std::path::Path::new(path)).map(|unseen| unseen.to_string()));
-        self.book.pending.append(&mut rows);
-        let error = self.book.finish();
+        self.rows.iter().for_each(|row| self.outside.add(row));
+        self.book.keep(&mut self.rows);
         drop((self.rings, self.folder));
-        Tapped { part, error }
-    }
-}
-
-impl Book {
-    /// Hands rows to the table. After a failure they are let go: figures go on.
-    fn keep(&mut self) {
-        let kept = self.taps.as_mut().map_or(Ok(()), |taps| taps.append(&mut self.pending));
-        self.note(kept);
-        self.pending.clear();
-    }
-
-    fn close_part(&mut self) {
-        let closed = self.taps.as_mut().map_or(Ok(()), TapsWriter::close_part);
-        self.note(closed);
-    }
-
-    fn finish(mut self) -> Option<String> {
-        self.keep();
-        let finished = self.taps.take().map_or(Ok(()), |taps| taps.finish().map(drop));
-        self.note(finished);
-        self.error
-    }
-
-    fn note(&mut self, outcome: store::Result<()>) {
-        if let Err(error) = outcome {
-            self.error.get_or_insert(error.to_string());
-        }
+        Tapped { part, error: self.book.finish(), outside: self.outside }
     }
 }
 
 /// Pause between rounds: rings hold more than programs write in it, and a shorter one would cost them more.
 const ROUND: Duration = Duration::from_millis(5);
+/// After a round of so many events the next begins at once: somebody writes faster than pauses allow.
+const MANY: usize = 8_192;
+/// 1 MB a ring: a thread that does nothing but small exchanges, 175,000 a second, fills one in 45 ms, longer than a busy
+/// machine mostly keeps a thread waiting for its turn. 48 stand ready for programs that fork many times in that time.
+const CAPACITY: Capacity = Capacity { records: 16_384, slots: 1_024, ready: 48 };
 /// How often processes are looked for, and a part of the table is closed.
 const LOOK: Duration = Duration::from_secs(1);

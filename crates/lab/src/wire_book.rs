@@ -59,6 +59,12 @@ pub struct WireFigures {
     pub data_packets: u64,
     /// Those that repeated bytes, of the same seconds.
     pub retransmitted: u64,
+    /// Connections whose SYN was answered, whole capture.
+    pub made: u64,
+    /// Payload from the clients, each byte once, whole capture.
+    pub up_bytes: u64,
+    /// Payload to the clients, likewise.
+    pub down_bytes: u64,
     /// Connections on which something else than HTTP was spoken: payload both ways and not one request.
     pub not_http: u64,
     /// Time that connections spent in process within the phase, in ns.
@@ -215,6 +221,9 @@ impl WireFigures {
         });
         self.connections_ns += overlap(connection.first_at, until, phase);
         self.missing_bytes += connection.up.missing_bytes + connection.down.missing_bytes;
+        self.made += u64::from(connection.syn_at.is_some() && connection.syn_ack_at.is_some());
+        self.up_bytes += connection.up.unique_bytes;
+        self.down_bytes += connection.down.unique_bytes;
         let spoke = |direction| connection.sent(direction).unique_bytes > 0;
         self.not_http += u64::from(connection.requests == 0 && Direction::BOTH.into_iter().all(spoke));
         if let (Some(rtt_ns), Some(ack_at)) = (connection.handshake_rtt_ns, connection.ack_at)

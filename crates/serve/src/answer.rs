@@ -15,9 +15,7 @@ use std::rc::Rc;
 
 use crate::files::{Content, Files, Found, Page};
 use crate::request::{Fields, Method, Request};
-use crate::response::{
-    ALLOW, Fate, SERVER, Status, VARY, field, line, write_head, write_moved, write_refusal_with,
-};
+use crate::response::{ALLOW, Fate, SERVER, Status, VARY, field, line, write_head, write_moved, write_refusal_with};
 use conditions::{Verdict, evaluate, range_applies};
 use encoding::{Accepted, NotAcceptable};
 use ranges::{Wanted, wanted};
@@ -42,8 +40,8 @@ pub(crate) enum Tail {
     Pieces(VecDeque<Piece>),
     /// What is left of a stored result.
     Stored(bytes::Bytes),
-    /// What comes from the relay for this ticket (`dynamic::Ticket`).
-    Awaited(u64),
+    /// What comes from the relay.
+    Awaited,
 }
 
 impl Tail {
@@ -60,7 +58,7 @@ impl Tail {
                 })
                 .sum(),
             Tail::Stored(bytes) => bytes.len() as u64,
-            Tail::Awaited(_) => 0,
+            Tail::Awaited => 0,
         }
     }
 }
@@ -151,7 +149,9 @@ fn select(page: Rc<Page>, fields: &Fields<'_>, value: &[u8]) -> Result<Rc<Page>,
     }
     match accepted.choose(page.variants.iter().filter_map(|twin| twin.coding))? {
         None => Ok(page),
-        Some(coding) => Ok(page.variants.iter().find(|twin| twin.coding == Some(coding)).map_or(page.clone(), Rc::clone)),
+        Some(coding) => {
+            Ok(page.variants.iter().find(|twin| twin.coding == Some(coding)).map_or(page.clone(), Rc::clone))
+        }
     }
 }
 
@@ -271,3 +271,6 @@ impl Writer<'_> {
 /// Content up to this size is copied behind its head.
 pub(crate) const COPY_MAX: usize = 16 << 10;
 const PARTIAL: &[u8] = b"HTTP/1.1 206 Partial Content\r\n";
+
+#[cfg(test)]
+mod tests;

@@ -36,6 +36,7 @@ use crate::answer::{COPY_MAX, Piece, Reply, Tail, answer};
 use crate::cache::{Asked, Cache, Finding};
 use crate::date::{DateField, seconds};
 use crate::dynamic::Front;
+use crate::engine::turn::Turn;
 use crate::figures::{Kind, Refusal};
 use crate::files::{Content, Files, Page};
 use crate::journal::{Books, Entry};
@@ -76,6 +77,8 @@ pub(crate) struct Desk {
     path: Vec<u8>,
     /// The server ends: answers are the last ones of their connections.
     pub(crate) stopping: bool,
+    /// How long heavy work may go on in this turn of the loop.
+    pub(crate) turn: Turn,
 }
 
 impl Desk {
@@ -97,6 +100,7 @@ impl Desk {
             chunk: Vec::new(),
             path: Vec::new(),
             stopping: false,
+            turn: Turn::default(),
         }
     }
 }
@@ -253,15 +257,16 @@ impl Connection {
     /// must not work for clients that gave up.
     pub(crate) fn ended(&mut self) {
         self.ended = true;
-        if self.phase == Phase::Lingering || self.is_awaiting() {
+        if self.phase == Phase::Lingering || (self.is_awaiting() && !self.has_all()) {
             self.phase = Phase::Over;
         }
     }
 
     /// The engine lets it go.
     pub(crate) fn leave(&mut self, desk: &mut Desk) {
+        let whole = self.was_sent_all();
         self.leave_relay(desk);
-        self.enter(desk, false);
+        self.enter(desk, whole);
         desk.books.counters().connection_closed();
     }
 
@@ -466,8 +471,8 @@ impl Connection {
     pub(crate) fn outbound<'a>(&'a self, desk: &'a Desk) -> Outbound<'a> {
         let front = if self.unsent.is_empty() { &desk.out[..] } else { &self.unsent[..] };
         match &self.tail {
-            None | Some(Tail::Awaited(_)) if front.is_empty() => Outbound::Nothing,
-            None | Some(Tail::Awaited(_)) => Outbound::Bytes(front, false),
+            None | Some(Tail::Awaited) if front.is_empty() => Outbound::Nothing,
+            None | Some(Tail::Awaited) => Outbound::Bytes(front, false),
             Some(Tail::Page(page, range)) => page_part(front, page, range),
             Some(Tail::Pieces(pieces)) => match pieces.front() {
                 Some(Piece::Text(text)) => Outbound::Both(front, text),
@@ -503,7 +508,7 @@ impl Connection {
                 None => {}
             },
             Some(Tail::Stored(bytes)) => bytes.advance(rest as usize),
-            Some(Tail::Awaited(_)) => {}
+            Some(Tail::Awaited) => {}
         }
         self.skip_what_is_sent(desk);
     }
@@ -520,7 +525,7 @@ impl Connection {
                 pieces.is_empty()
             }
             Some(Tail::Stored(bytes)) => bytes.is_empty(),
-            Some(Tail::Awaited(_)) => false,
+            Some(Tail::Awaited) => false,
         };
         if over {
             self.tail = None;
@@ -672,11 +677,11 @@ impl Connection {
 
     /// Whether something is owed that is there to be sent.
     fn has_to_send(&self) -> bool {
-        self.owes_below || !self.unsent.is_empty() || !matches!(self.tail, None | Some(Tail::Awaited(_)))
+        self.owes_below || !self.unsent.is_empty() || !matches!(self.tail, None | Some(Tail::Awaited))
     }
 
     fn is_awaiting(&self) -> bool {
-        matches!(self.tail, Some(Tail::Awaited(_)))
+        matches!(self.tail, Some(Tail::Awaited))
     }
 
     /// Whether the relay awaits more of the request's body.

@@ -14,6 +14,7 @@
 pub(crate) mod callers;
 pub(crate) mod epoll;
 mod table;
+pub(crate) mod turn;
 pub(crate) mod uring;
 mod wheel;
 
@@ -224,23 +225,41 @@ enum Sent {
     Enough,
 }
 
-/// Sends what a link has to say, by system calls, as far as the kernel takes it and the share of a turn goes.
+/// Sends what a link has to say, by system calls, as far as the kernel takes it and the share of a turn goes. What is
+/// taken in part only is not tried again where `short_is_full`: whoever waits for room asks how it is now, so nothing is
+/// lost if there is some.
 ///
 /// # Errors
 /// The connection is of no use any more.
-fn flush(stream: &TcpStream, link: &mut Link, desk: &mut Desk) -> io::Result<Sent> {
+fn flush(stream: &TcpStream, link: &mut Link, desk: &mut Desk, short_is_full: bool) -> io::Result<Sent> {
     let mut allowance = TURN_BYTES;
     loop {
-        let taken = match link.outbound(desk) {
+        let turn = desk.turn;
+        let (taken, offered) = match link.outbound(desk) {
             Outbound::Nothing => return Ok(Sent::All),
-            outbound => transmit(stream, &outbound)?,
+            Outbound::Both(..) | Outbound::File { .. } if turn.is_over() => return Ok(Sent::Enough),
+            outbound => (transmit(stream, &outbound)?, offered(&outbound)),
         };
         let Some(taken) = taken else { return Ok(Sent::Blocked) };
         link.sent(desk, taken);
+        if short_is_full && taken < offered {
+            return Ok(Sent::Blocked);
+        }
         if taken >= allowance {
             return Ok(Sent::Enough);
         }
         allowance -= taken;
+    }
+}
+
+/// Bytes that [`transmit`] hands over at once.
+fn offered(outbound: &Outbound<'_>) -> usize {
+    match outbound {
+        Outbound::Nothing => 0,
+        Outbound::Bytes(bytes, _) => bytes.len(),
+        Outbound::Both(front, rest) => front.len() + rest.len(),
+        Outbound::File { front, .. } if !front.is_empty() => front.len(),
+        Outbound::File { range, .. } => usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(PIECE_BYTES),
     }
 }
 
@@ -253,7 +272,7 @@ fn transmit(stream: &TcpStream, outbound: &Outbound<'_>) -> io::Result<Option<us
         // MSG_MORE: the head waits for the first bytes of the file instead of travelling alone.
         Outbound::File { front, range, .. } if !front.is_empty() => send_some(stream, front, !range.is_empty()),
         Outbound::File { file, page, range, .. } => {
-            let count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(TURN_BYTES);
+            let count = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(PIECE_BYTES);
             // Changed in place since its head was sent: the client would take two versions for one.
             if count as u64 == range.end - range.start && !page.is_intact() {
                 return Err(ErrorKind::UnexpectedEof.into());
@@ -339,10 +358,14 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: yamabiko\r
     Content-Length: 0\r\nConnection: close\r\n\r\n";
 /// Bytes before other connections have their turn.
 const TURN_BYTES: usize = 1 << 20;
+/// Bytes of a file in one system call, between which the clock is looked at.
+const PIECE_BYTES: usize = 256 << 10;
 /// Rounds of receiving or answering before other connections have their turn.
 const TURNS: usize = 64;
 /// Connections accepted before those already open have their turn.
 const ACCEPTS: usize = 64;
+/// Connections accepted before the clock is looked at.
+const ACCEPTS_AT_LEAST: usize = 4;
 /// Descriptors may come free elsewhere in the system; asking more often would only burn time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A connection that was of use within this time makes no room for another, or a flood of new ones would put out those

@@ -38,7 +38,8 @@ fn head(input: &[u8], request: &Request<'_>, limits: &Limits) {
         assert!(!line.is_empty() && !line.starts_with([' ', '\t']), "{text:?}");
         assert!(!line.contains(|c: char| c != '\t' && (c < ' ' || c == '\x7f')), "{text:?}");
     }
-    let mut anew = [request.method_name(), b" ", request.target, if request.old { b" HTTP/1.0" } else { b" HTTP/1.1" }].concat();
+    let mut anew =
+        [request.method_name(), b" ", request.target, if request.old { b" HTTP/1.0" } else { b" HTTP/1.1" }].concat();
     let (mut lengths, mut codings, mut hosts) = (0, 0, 0);
     let mut count = 0;
     for (name, value) in request.fields.lines() {
@@ -58,10 +59,19 @@ fn head(input: &[u8], request: &Request<'_>, limits: &Limits) {
         let again = parse(&anew, limits);
         let Parsed::Complete(again) = again else { panic!("{text:?}: {again:?}") };
         let meaning = |request: &Request<'_>| {
-            let fields = request.fields.lines().map(|(name, value)| (name.to_vec(), value.to_vec())).collect::<Vec<_>>();
+            let fields =
+                request.fields.lines().map(|(name, value)| (name.to_vec(), value.to_vec())).collect::<Vec<_>>();
             let values = (request.fields.host.map(<[u8]>::to_vec), request.fields.range.map(<[u8]>::to_vec));
             let flags = (request.keep_alive, request.old, request.expects_continue, request.fields.conditional);
-            (request.method, request.path.to_vec(), request.query.map(<[u8]>::to_vec), request.body, fields, values, flags)
+            (
+                request.method,
+                request.path.to_vec(),
+                request.query.map(<[u8]>::to_vec),
+                request.body,
+                fields,
+                values,
+                flags,
+            )
         };
         assert_eq!(meaning(request), meaning(&again));
     }

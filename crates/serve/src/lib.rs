@@ -122,6 +122,10 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
     on_listening(bound);
     on_threads(parts, stop, |(root, front, counters, journal, board, cache), [stop, failed]| {
         counters.runs_here();
+        if spec.dynamic.is_some() {
+            // Whoever answers dynamic requests on this core gives way when a file is asked for.
+            sys::sched::shorten_slice();
+        }
         let files = Files::new(root, spec.files.clone());
         let books = Books::new(counters, journal);
         let mut desk = Desk::new(files, spec.limits.clone(), clock.now(), books, board);

@@ -30,6 +30,10 @@ struct Session {
     secure: Secure,
     /// Records that the kernel did not take at once.
     unsent: Vec<u8>,
+    /// Records of a handshake, which is work that may have to wait for its turn.
+    waiting: Vec<u8>,
+    /// The client's last byte has come, after those that wait.
+    ended: bool,
     /// Nothing follows any more: the goodbye is said, or the session failed.
     over: bool,
 }
@@ -47,7 +51,7 @@ impl Link {
             None => None,
             Some(tls) => {
                 let secure = Secure::new(tls).ok()?;
-                Some(Box::new(Session { secure, unsent: Vec::new(), over: false }))
+                Some(Box::new(Session { secure, unsent: Vec::new(), waiting: Vec::new(), ended: false, over: false }))
             }
         };
         Some(Link { connection: Connection::new(ticket, peer, local, session.is_some(), desk), session })
@@ -56,7 +60,16 @@ impl Link {
     /// As [`Connection::take`].
     pub(crate) fn take(&mut self, desk: &mut Desk, bytes: &[u8]) {
         desk.books.counters().received(bytes.len() as u64);
-        let Some(session) = &mut self.session else { return self.connection.take(desk, bytes) };
+        match &mut self.session {
+            None => self.connection.take(desk, bytes),
+            Some(session) if session.secure.established() && session.waiting.is_empty() => self.open(desk, bytes),
+            Some(session) => session.waiting.extend_from_slice(bytes),
+        }
+    }
+
+    /// Takes in records.
+    fn open(&mut self, desk: &mut Desk, bytes: &[u8]) {
+        let Some(session) = &mut self.session else { return };
         let mut plain = std::mem::take(&mut desk.plain);
         let outcome = session.secure.received(bytes, &mut plain, &mut desk.sealed);
         self.connection.take(desk, &plain);
@@ -74,7 +87,10 @@ impl Link {
 
     /// As [`Connection::ended`].
     pub(crate) fn ended(&mut self) {
-        self.connection.ended();
+        match &mut self.session {
+            Some(session) if !session.waiting.is_empty() => session.ended = true,
+            _ => self.connection.ended(),
+        }
     }
 
     /// As [`Connection::heard`].
@@ -98,17 +114,30 @@ impl Link {
         if let Some(session) = &mut self.session {
             session.over = true;
             session.unsent = Vec::new();
+            session.waiting = Vec::new();
         }
     }
 
     /// As [`Connection::proceed`].
     pub(crate) fn proceed(&mut self, desk: &mut Desk) {
-        self.connection.proceed(desk);
+        let Some(session) = self.session.as_mut().filter(|session| !session.waiting.is_empty()) else {
+            return self.connection.proceed(desk);
+        };
+        let (waiting, ended) = (std::mem::take(&mut session.waiting), std::mem::take(&mut session.ended));
+        self.open(desk, &waiting);
+        if ended {
+            self.connection.ended();
+        }
     }
 
     /// As [`Connection::has_more`].
     pub(crate) fn has_more(&self) -> bool {
-        self.connection.has_more()
+        self.shakes_hands() || self.connection.has_more()
+    }
+
+    /// Whether part of a handshake has come and was not looked at.
+    fn shakes_hands(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| !session.waiting.is_empty())
     }
 
     /// As [`Connection::outbound`].
@@ -193,7 +222,8 @@ impl Link {
 
     /// As [`Connection::is_full`].
     pub(crate) fn is_full(&self) -> bool {
-        self.connection.is_full()
+        let waiting = self.session.as_ref().map_or(0, |session| session.waiting.len());
+        waiting >= WAITING_MAX || self.connection.is_full()
     }
 
     /// As [`Connection::stays_open`].
@@ -272,5 +302,7 @@ impl Session {
 /// Nothing more can be put into records: the connection breaks off.
 struct Unsealed;
 
+/// Of a handshake that waits for its turn: no more is received then.
+const WAITING_MAX: usize = 16 << 10;
 /// Plaintext put into records at a time: four of the largest.
 const SEALED_MAX: usize = 64 << 10;

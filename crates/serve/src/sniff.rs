@@ -7,9 +7,9 @@
 pub(crate) fn sniff(start: &[u8], is_whole: bool) -> Option<&'static str> {
     let start = &start[..start.len().min(SNIFFED_BYTES)];
     let is_whole = is_whole && start.len() < SNIFFED_BYTES;
-    if let Some((_, _, kind)) = SIGNATURES.iter().find(|(at, signature, _)| {
-        start.get(*at..).is_some_and(|rest| rest.starts_with(signature))
-    }) {
+    if let Some((_, _, kind)) =
+        SIGNATURES.iter().find(|(at, signature, _)| start.get(*at..).is_some_and(|rest| rest.starts_with(signature)))
+    {
         return Some(kind);
     }
     // A container's kind is behind its length: RIFF....WEBP, ....ftypavif.

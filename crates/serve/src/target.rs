@@ -20,10 +20,7 @@ pub(crate) fn file_path(path: &[u8], file: &mut Vec<u8>) -> Result<(), Status> {
 /// show (`.git`, `.htpasswd`). `.well-known` at the root is there to be asked for (RFC 8615).
 pub(crate) fn is_hidden(file: &[u8]) -> bool {
     file.split(|&byte| byte == b'/').enumerate().any(|(at, segment)| {
-        segment.first() == Some(&b'.')
-            && segment != b"."
-            && segment != b".."
-            && !(at == 0 && segment == b".well-known")
+        segment.first() == Some(&b'.') && segment != b"." && segment != b".." && !(at == 0 && segment == b".well-known")
     })
 }
 

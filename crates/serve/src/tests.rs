@@ -6,8 +6,12 @@
 
 #[path = "tests/answers.rs"]
 mod answers;
+#[path = "tests/cached.rs"]
+mod cached;
 #[path = "tests/changes.rs"]
 mod changes;
+#[path = "tests/dynamic.rs"]
+mod dynamic;
 #[path = "tests/endings.rs"]
 mod endings;
 #[path = "tests/limits.rs"]

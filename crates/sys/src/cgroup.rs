@@ -171,6 +171,21 @@ impl Cgroup {
         }
     }
 
+    /// Takes bound and weight away, as far as possible: processes that are told to end need processor time for it.
+    pub fn lift(&self) {
+        let lifted: &[(&str, &str)] = match &self.version {
+            Version::Two { .. } => &[("cpu.max", "max"), ("cpu.idle", "0"), ("cpu.weight", "100")],
+            Version::One { .. } => &[("cpu.cfs_quota_us", "-1"), ("cpu.idle", "0"), ("cpu.shares", "1024")],
+        };
+        let (Version::Two { directory } | Version::One { cpu: directory, .. }) = &self.version;
+        for (file, value) in lifted {
+            let path = directory.join(file);
+            if path.exists() {
+                let _ = fs::write(path, value);
+            }
+        }
+    }
+
     /// The files of [`Cgroup::procs_paths`], opened for writing; the right to join is checked here and not later.
     pub(crate) fn open_procs(&self) -> Result<Vec<File>> {
         self.procs_paths()

@@ -2,9 +2,9 @@
  *
  *   descriptors[fd] -> 0 not looked at | 1 not followed | n: connections[n], shared by descriptors that dup made
  *
- * Both tables are zero pages until touched. Nothing here locks: descriptors change by compare and swap, sums are added
- * atomically and taken out whole, so that every byte is told exactly once; times of two threads that use one direction
- * of one socket at once may be mixed up.
+ * Both tables are zero pages until touched. Nothing here locks: descriptors change by compare and swap, and bytes are
+ * added atomically and taken out whole, so that every byte is told exactly once. Everything else of a run is plainly
+ * loaded and stored: where two threads use one direction of one socket at once, its times and calls may be mixed up.
  */
 #ifndef YAMABIKO_CONNECTION_H
 #define YAMABIKO_CONNECTION_H
@@ -145,8 +145,6 @@ static bool describe(int fd, struct record *record, const struct sockaddr_storag
     return true;
 }
 
-static void push_run(struct connection *c, enum direction direction, uint8_t flags, uint16_t error);
-
 /* The place's number is there before a descriptor points to it. */
 static void occupy(struct connection *c, uint64_t number, int fd, uint32_t flags) {
     memset(c->run, 0, sizeof c->run);
@@ -222,24 +220,29 @@ static inline struct connection *known(int fd) {
 /* Takes the open run out and tells it. A run that only failed, or ended, is told too. */
 static __attribute__((noinline)) void push_run(struct connection *c, enum direction direction, uint8_t flags,
                                                uint16_t error) {
+    know_yourself();
     struct run *run = &c->run[direction];
     uint64_t bytes = SWAP(&run->bytes, 0);
     if (!bytes && !flags && !error) return;
-    ADD(&c->told[direction], bytes);
-    struct record record = {
-        .kind = direction == SEND ? KIND_SENT : KIND_RECEIVED,
-        .flags = flags,
-        .error = error,
-        .calls = SWAP(&run->calls, 0),
-        .connection = LOAD(&c->number),
-        .begin = LOAD(&run->begin),
-        .run = {.first = LOAD(&run->first),
-                .end = LOAD(&run->end),
-                .bytes = bytes,
-                .blocked = SWAP(&run->blocked, 0),
-                .waited = SWAP(&run->waited, 0)},
-    };
-    push(&record);
+    STORE(&c->told[direction], LOAD(&c->told[direction]) + bytes);
+    struct record *record = open_record();
+    if (LIKELY(record)) {
+        record->kind = direction == SEND ? KIND_SENT : KIND_RECEIVED;
+        record->flags = flags;
+        record->error = error;
+        record->calls = LOAD(&run->calls);
+        record->connection = LOAD(&c->number);
+        record->begin = LOAD(&run->begin);
+        record->run.first = LOAD(&run->first);
+        record->run.end = LOAD(&run->end);
+        record->run.bytes = bytes;
+        record->run.blocked = LOAD(&run->blocked);
+        record->run.waited = LOAD(&run->waited);
+        close_record();
+    }
+    STORE(&run->calls, 0);
+    STORE(&run->blocked, 0);
+    STORE(&run->waited, 0);
 }
 
 /* The direction changes: what went the other way is told, and waiting that is pending there begins anew, since until
@@ -328,8 +331,8 @@ static inline void after(struct connection *c, uint64_t number, enum direction d
                          ssize_t result) {
     /* Another thread has closed it meanwhile, and the place may be another connection's. */
     if (UNLIKELY(LOAD(&c->number) != number)) return;
-    /* Forked by a call that no hook saw: what the parent has open is not ours. */
-    if (UNLIKELY(!life->image)) newborn(0, 0);
+    /* Before a byte is added: what the parent has yet to tell is not ours. */
+    know_yourself();
     if (LIKELY(result > 0)) {
         moved(c, direction, begin, (uint64_t)result);
         return;
@@ -363,14 +366,15 @@ static void account(struct connection *c, int fd, struct record *record) {
         record->flags |= FLAG_SANDBOXED;
         return;
     }
-    if (flags & LOST_SIGHT || cookie(fd) != (LOAD(&c->number) & 0xffffffffffffffull)) {
-        record->flags |= FLAG_LOST_SIGHT;
-        return;
-    }
+    /* Nothing was carried; and the kernel's sequence numbers have moved on, for the next attempt. */
+    if (flags & FAILED) return;
     struct tcp_info info;
     memset(&info, 0, sizeof info);
     socklen_t length = sizeof info;
-    if (RAW(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0) return;
+    if (flags & LOST_SIGHT || RAW(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, &info, &length) < 0) {
+        record->flags |= FLAG_LOST_SIGHT;
+        return;
+    }
     record->error = info.tcpi_state;
     record->closed.retransmits = info.tcpi_total_retrans;
     record->closed.rtt_us = info.tcpi_rtt;
@@ -392,8 +396,14 @@ static void account(struct connection *c, int fd, struct record *record) {
     int unread = 0;
     if (received != LOAD(&c->told[RECEIVE])) RAW(SYS_ioctl, fd, FIONREAD, &unread, 0, 0);
     if (unread > 0 && (uint64_t)unread <= received) received -= (uint64_t)unread;
-    if ((received != LOAD(&c->told[RECEIVE]) || sent != LOAD(&c->told[SEND])) && has_kernel_tls(fd))
-        record->flags |= FLAG_KERNEL_TLS;
+    if (received != LOAD(&c->told[RECEIVE]) || sent != LOAD(&c->told[SEND])) {
+        /* Is it still the socket that it was? */
+        if (cookie(fd) != (LOAD(&c->number) & 0xffffffffffffffull)) {
+            record->flags |= FLAG_LOST_SIGHT;
+            return;
+        }
+        if (has_kernel_tls(fd)) record->flags |= FLAG_KERNEL_TLS;
+    }
     record->closed.sent = sent;
     record->closed.received = received;
     record->flags |= FLAG_ACCOUNT;

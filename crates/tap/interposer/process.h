@@ -60,13 +60,19 @@ static inline uint64_t ticks(void) {
     return LIKELY(use_tsc) ? tsc() : nanoseconds();
 }
 
+static void newborn(uint32_t parent_image, uint32_t parent_pid);
+
+/* A child of a fork that no hook saw finds itself out here. */
+static inline void know_yourself(void) {
+    if (UNLIKELY(!life->image) && active) newborn(0, 0);
+}
+
 /* False in a child that shares this memory (vfork, or clone with CLONE_VM): what it does to its descriptors is not
  * done to ours. */
 static bool own_process(void) {
+    know_yourself();
     return LOAD(&sandboxed) || (uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0) == life->pid || !life->image;
 }
-
-static void newborn(uint32_t parent_image, uint32_t parent_pid);
 
 static bool claim(struct thread *thread) {
     uint64_t now = ticks();
@@ -92,13 +98,13 @@ static bool claim(struct thread *thread) {
     return false;
 }
 
-/* To the ring, or counted as dropped. Never waits. */
-static void push_unguarded(struct thread *thread, const struct record *record) {
+/* Where the next record goes; NULL when it was counted as dropped. Never waits. */
+static inline struct record *place(struct thread *thread) {
     struct slot *slot = thread->slot;
     if (UNLIKELY(!slot)) {
         if (!claim(thread)) {
             ADD(&header->unclaimed, 1);
-            return;
+            return NULL;
         }
         slot = thread->slot;
     }
@@ -107,27 +113,47 @@ static void push_unguarded(struct thread *thread, const struct record *record) {
         thread->tail_seen = LOAD_ACQUIRE(&slot->tail);
         if (head - thread->tail_seen > mask) {
             STORE(&slot->dropped, LOAD(&slot->dropped) + 1);
-            return;
+            return NULL;
         }
     }
-    thread->records[head & mask] = *record;
-    thread->head = head + 1;
-    STORE_RELEASE(&slot->head, head + 1);
+    return &thread->records[head & mask];
 }
 
-static void push(const struct record *record) {
-    if (UNLIKELY(!active)) return;
+/* What was written to the place can be read. */
+static inline void publish(struct thread *thread) {
+    uint64_t head = ++thread->head;
+    STORE_RELEASE(&thread->slot->head, head);
+    /* The collector's processor has had the line of the next one: fetch it for writing while the program goes on. */
+    __asm__ volatile("prefetchw %0" : : "m"(thread->records[head & mask]));
+}
+
+/* Between these two a record is written where it belongs. NULL: nothing to write, nothing to close. */
+static inline struct record *open_record(void) {
+    if (UNLIKELY(!active)) return NULL;
     struct thread *thread = &self;
     if (UNLIKELY(thread->pushing)) {
         ADD(&header->unclaimed, 1);
-        return;
+        return NULL;
     }
     thread->pushing = true;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (UNLIKELY(!life->image)) newborn(0, 0);
-    push_unguarded(thread, record);
+    know_yourself();
+    struct record *record = place(thread);
+    if (UNLIKELY(!record)) thread->pushing = false;
+    return record;
+}
+
+static inline void close_record(void) {
+    publish(&self);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    thread->pushing = false;
+    self.pushing = false;
+}
+
+static void push(const struct record *record) {
+    struct record *to = open_record();
+    if (!to) return;
+    *to = *record;
+    close_record();
 }
 
 static void program_name(char name[16]) {
@@ -139,14 +165,19 @@ static void introduce(enum kind kind, uint32_t parent_image, uint32_t parent_pid
     self.slot = NULL;
     self.polled_calls = 0;
     self.polled_ticks = 0;
-    life->pid = (uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0);
+    bool may_ask = !LOAD(&sandboxed);
+    life->pid = may_ask ? (uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0) : 0;
     STORE(&life->image, ADD(&header->images, 1) + 1);
     struct record record = {.kind = kind, .begin = ticks()};
     record.image.pid = life->pid;
     record.image.parent_image = parent_image;
-    record.image.parent_pid = parent_pid ? parent_pid : (uint32_t)RAW(SYS_getppid, 0, 0, 0, 0, 0);
+    record.image.parent_pid = parent_pid;
+    if (!parent_pid && may_ask) record.image.parent_pid = (uint32_t)RAW(SYS_getppid, 0, 0, 0, 0, 0);
     program_name(record.image.program);
-    push_unguarded(&self, &record);
+    struct record *to = place(&self);
+    if (!to) return;
+    *to = record;
+    publish(&self);
 }
 
 static void tell_polled(struct thread *thread, uint64_t now) {

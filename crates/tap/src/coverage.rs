@@ -52,6 +52,26 @@ impl fmt::Display for Unseen {
     }
 }
 
+/// Why a program that has loaded the library is seen in part only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Partial {
+    /// A Go program with C code: the C code is seen, Go's own system calls are not.
+    Go,
+    /// It has so many rings for io_uring: the kernel takes its requests from memory, past every function.
+    Uring(usize),
+}
+
+impl fmt::Display for Partial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Partial::Go => f.write_str("a Go program, which makes system calls without libc"),
+            Partial::Uring(1) => f.write_str("it has a ring for io_uring, which goes past libc"),
+            Partial::Uring(rings) => write!(f, "it has {rings} rings for io_uring, which go past libc"),
+        }
+    }
+}
+
 /// A living process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
@@ -108,9 +128,9 @@ pub fn reason(process: &Process) -> Option<Unseen> {
     }
     // The environment that exec gave it; what the program did to it since is not there.
     let environment = fs::read(proc.join("environ")).unwrap_or_default();
-    let handed_on = environment.split(|&byte| byte == 0).any(|line| {
-        line.strip_prefix(b"LD_PRELOAD=").is_some_and(|list| contains(list, LIBRARY_NAME.as_bytes()))
-    });
+    let handed_on = environment
+        .split(|&byte| byte == 0)
+        .any(|line| line.strip_prefix(b"LD_PRELOAD=").is_some_and(|list| contains(list, LIBRARY_NAME.as_bytes())));
     if !handed_on {
         return Some(Unseen::NotHandedOn);
     }
@@ -118,6 +138,15 @@ pub fn reason(process: &Process) -> Option<Unseen> {
     let file = fs::metadata(proc.join("exe"));
     let privileged = file.is_ok_and(|file| file.permissions().mode() & 0o6000 != 0);
     Some(if privileged { Unseen::Privileged } else { Unseen::Unexplained })
+}
+
+/// What a living `process` does, or is, that hooks do not see, whether or not it has done it yet.
+pub fn partial(process: &Process) -> Option<Partial> {
+    let rings = uring_descriptors(process.pid);
+    if rings > 0 {
+        return Some(Partial::Uring(rings));
+    }
+    elf_of(Path::new(&format!("/proc/{}/exe", process.pid))).filter(elf::Elf::is_go).map(|_| Partial::Go)
 }
 
 /// Descriptors of `pid` that are rings of io_uring: what goes through them no hook sees.

@@ -131,7 +131,7 @@ pub enum What {
         at: Timestamp,
         /// Datagram sockets of IPv4 and IPv6 made with socket(2): out of scope.
         datagram_sockets: u32,
-        /// Rings made for io_uring by the library function syscall(3).
+        /// Rings for io_uring that were made, or tried to be, by the library function syscall(3).
         uring_setups: u32,
         /// Connections that found no room in the interposer's tables, or whose descriptor is above them.
         unfollowed: u32,
@@ -230,7 +230,7 @@ pub struct Closed {
     pub begin: Timestamp,
     /// Return of close. As `begin` for [`What::Left`].
     pub end: Timestamp,
-    /// What the kernel says it carried; absent when it could not be asked (see [`Doubt`]).
+    /// What the kernel says it carried; absent when it could not be asked (see [`Doubt`]), and when connect had failed.
     pub account: Option<Account>,
     /// What may explain a difference between `account` and the runs.
     pub doubt: Doubt,

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use ledger::TapExchange;
 use ledger::tap_part::TapProgram;
 
+use crate::coverage::Unseen;
 use crate::event::{Event, What};
 
 /// Programs by name, and what is known against them.
@@ -42,7 +43,8 @@ impl Roll {
     /// Programs told apart by name. More are counted together.
     pub const PROGRAMS_MAX: usize = 500;
 
-    /// Notes that `path` is being started as process `pid`; it will say so itself if it is seen.
+    /// Notes that `path` is being started as process `pid`; it will say so itself if it is seen. 0 for the first process of a
+    /// PID namespace below its init, whose number nobody told.
     pub fn starting(&mut self, pid: u32, path: &str, preloaded: bool) {
         self.starting.insert(pid, Start { path: path.to_owned(), preloaded });
     }
@@ -50,8 +52,11 @@ impl Roll {
     /// Takes note of an event. What it concerns: loading, forking, starting, and what hooks do not follow.
     pub fn take(&mut self, event: &Event) {
         match &event.what {
-            What::Loaded { program, .. } => {
+            What::Loaded { program, parent_pid, .. } => {
                 self.starting.remove(&event.origin.pid);
+                if *parent_pid == INIT {
+                    self.starting.remove(&0);
+                }
                 self.seen(event.origin.image, program);
             }
             What::Forked { program, .. } => self.seen(event.origin.image, program),
@@ -90,6 +95,13 @@ impl Roll {
         }
     }
 
+    /// A process of this name was found to have a ring of io_uring.
+    pub fn uses_uring(&mut self, name: &str) {
+        if let Some(entry) = self.entry(name) {
+            entry.uring_setups = entry.uring_setups.max(1);
+        }
+    }
+
     /// An image is gone: its name is not needed any more.
     pub fn gone(&mut self, image: u32) {
         self.names.remove(&image);
@@ -101,7 +113,8 @@ impl Roll {
         let mut starting: Vec<_> = self.starting.drain().collect();
         starting.sort_by_key(|(pid, _)| *pid);
         for (pid, Start { path, preloaded }) in starting {
-            let why = if preloaded { why(&path) } else { Some(NOT_HANDED_ON.to_owned()) };
+            // Also where the environment is the reason: an exec that failed started nothing.
+            let why = why(&path).map(|why| if preloaded { why } else { Unseen::NotHandedOn.to_string() });
             if let Some(why) = why {
                 let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
                 self.unseen(pid, &name, &why);
@@ -165,7 +178,8 @@ impl Entry {
     }
 }
 
-const NOT_HANDED_ON: &str = "it was started with an environment without the library";
+/// The init of a PID namespace, as those in it count.
+const INIT: u32 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -212,7 +226,7 @@ mod tests {
             told(&roll),
             [
                 line("curl", 1, "seen", ""),
-                line("env", 1, "unseen", NOT_HANDED_ON),
+                line("env", 1, "unseen", &Unseen::NotHandedOn.to_string()),
                 line("sh", 1, "seen", ""),
                 line("static", 1, "unseen", "it is linked statically"),
             ]

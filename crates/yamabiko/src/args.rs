@@ -14,8 +14,8 @@ mod profile;
 mod reproduce;
 mod serve;
 mod server;
-mod tap;
 mod steps;
+mod tap;
 mod watch;
 mod workload;
 
@@ -219,6 +219,9 @@ pub struct Net {
     pub clients: u32,
     #[command(flatten)]
     pub watch: WatchOptions,
+    /// Third witness: what the program's own sockets saw, held against the wire where that is watched
+    #[arg(long)]
+    pub tap: bool,
     #[command(flatten)]
     pub host: HostOptions,
     /// Seed of every random choice

@@ -53,13 +53,7 @@ fn room() -> Room {
 }
 
 fn target(serving: &Serving, members_max: usize) -> Target {
-    Target {
-        address: serving.address,
-        small: "/10k.bin".into(),
-        big: "/20m.bin".into(),
-        sources: 40,
-        members_max,
-    }
+    Target { address: serving.address, small: "/10k.bin".into(), big: "/20m.bin".into(), sources: 40, members_max }
 }
 
 /// Attacks so long, with good clients beside; the tallies. The server is as before when all have gone.
@@ -89,8 +83,7 @@ fn endure(
 #[test]
 fn slow_clients_are_sent_away() {
     let room = room();
-    let patience =
-        ["--head-time", "600ms", "--idle-time", "600ms", "--stall-time", "600ms", "--body-time", "600ms"];
+    let patience = ["--head-time", "600ms", "--idle-time", "600ms", "--stall-time", "600ms", "--body-time", "600ms"];
     let serving = Serving::start(&room, &patience);
     let good = Faithful::start(&room, 4, serving.connector());
     let names = ["slow-heads", "slow-bodies", "slow-readers", "no-readers", "idle", "idle-kept"];
@@ -109,8 +102,7 @@ fn floods_leave_room_for_others() {
     let room = room();
     let serving = Serving::start(&room, &[]);
     let good = Faithful::start(&room, 4, serving.connector());
-    let names =
-        ["long-heads", "many-fields", "connections", "resets", "pipelining", "deaf-pipelining", "garbage"];
+    let names = ["long-heads", "many-fields", "connections", "resets", "pipelining", "deaf-pipelining", "garbage"];
     let tallies = endure(&serving, &names, &target(&serving, 64), Duration::from_millis(2500), good);
     let answered = |at: usize, status: &str| {
         let tally = &tallies[at].1;
@@ -134,8 +126,7 @@ fn those_idle_longest_make_room() {
     let room = room();
     let serving = Serving::start(&room, &["--connections", "500"]);
     let good = Faithful::start(&room, 4, serving.connector());
-    let tallies =
-        endure(&serving, &["idle", "idle-kept"], &target(&serving, 750), Duration::from_millis(1500), good);
+    let tallies = endure(&serving, &["idle", "idle-kept"], &target(&serving, 750), Duration::from_millis(1500), good);
     for (name, tally) in &tallies {
         assert!(tally.sent_away > 0, "{name}: {tally}");
     }

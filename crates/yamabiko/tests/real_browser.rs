@@ -9,6 +9,7 @@ mod support;
 use std::fs;
 use std::process::{Command, Stdio};
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use support::lab::{Room, str_of};
@@ -206,21 +207,21 @@ fn the_own_server_answers_a_browser_as_browsers_expect() {
     let packed = Command::new("gzip").arg("--keep").arg(www.join("a.js")).status().unwrap();
     assert!(packed.success());
     fs::write(www.join("digits.txt"), "0123456789abcdef").unwrap();
-    let script = r"addEventListener('load', async () => {
+    let script = r#"addEventListener('load', async () => {
         const ask = async (path, more) => { const got = await fetch(path, more);
             return { status: got.status, text: await got.text(), range: got.headers.get('content-range') }; };
         const said = { ran: window.ran, widths: [...document.images].map(image => image.naturalWidth) };
         said.part = await ask('digits.txt', { headers: { Range: 'bytes=2-5' } });
         said.first = await ask('digits.txt', { cache: 'reload' });
         said.again = await ask('digits.txt', { cache: 'no-cache' });
-        said.same = await ask('digits.txt', { cache: 'no-store', headers: { 'If-Match': '\"other\"' } });
+        said.same = await ask('digits.txt', { cache: 'no-store', headers: { 'If-Match': '"other"' } });
         said.absent = await ask('absent');
         said.sizes = performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('a.js'))
             .map(entry => [entry.encodedBodySize, entry.decodedBodySize]);
         said.transfers = performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('digits.txt'))
             .map(entry => entry.transferSize);
         document.getElementById('said').textContent = JSON.stringify(said);
-    });";
+    });"#;
     fs::write(
         www.join("index.html"),
         format!(
@@ -229,7 +230,8 @@ fn the_own_server_answers_a_browser_as_browsers_expect() {
         ),
     )
     .unwrap();
-    let serving = Serving::start(&room, &[]);
+    let log = room.file("own.log");
+    let serving = Serving::start(&room, &["--log", str_of(&log)]);
     let mut browser = Command::new("chromium");
     browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]);
     browser.args(["--disable-background-networking", "--disable-component-update", "--disable-default-apps"]);
@@ -254,4 +256,9 @@ fn the_own_server_answers_a_browser_as_browsers_expect() {
     // The twin was sent, and unpacked.
     let sizes = &said["sizes"][0];
     assert!(sizes[0].as_u64().unwrap() * 10 < sizes[1].as_u64().unwrap(), "{said}");
+    // Asked again, it was told that it has what it asks for.
+    serving.running.signal(Signal::SIGTERM);
+    serving.running.finish().success();
+    let log = fs::read_to_string(&log).unwrap();
+    assert!(log.contains("\"GET /digits.txt HTTP/1.1\" 304 "), "{log}");
 }

@@ -18,9 +18,7 @@ fn rows(document: &Value) -> &Vec<Value> {
 
 /// A figure that must be there.
 fn here(document: &Value, experiment: &str, setting: &str, quantity: &str) -> f64 {
-    let is = |row: &&Value| {
-        row["experiment"] == experiment && row["setting"] == setting && row["quantity"] == quantity
-    };
+    let is = |row: &&Value| row["experiment"] == experiment && row["setting"] == setting && row["quantity"] == quantity;
     let row = rows(document).iter().find(is);
     let row = row.unwrap_or_else(|| panic!("no row {experiment}, {setting}, {quantity} in {document:#}"));
     row["here"].as_f64().unwrap_or_else(|| panic!("no figure in {row:#}"))

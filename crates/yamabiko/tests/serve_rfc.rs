@@ -142,7 +142,8 @@ fn curl_unpacks_what_was_packed_beforehand() {
 #[test]
 fn curl_uses_one_connection_for_many_files() {
     let (_room, serving) = served();
-    let urls: Vec<String> = ["/digits.txt", "/large.bin", "/d", "/absent", "/empty.txt"].map(|path| serving.url(path)).into();
+    let urls: Vec<String> =
+        ["/digits.txt", "/large.bin", "/d", "/absent", "/empty.txt"].map(|path| serving.url(path)).into();
     let mut arguments = vec!["--silent", "--noproxy", "*", "-w", "%{http_code} %{num_connects},"];
     for url in &urls {
         arguments.extend(["-o", "/dev/null", url]);
@@ -180,7 +181,7 @@ fn ab_counts_no_failure() {
 fn the_own_client_finds_what_it_expects() {
     let (room, serving) = served();
     for (path, more) in [
-        ("/10k.bin", &["--expect-status", "200", "--expect-length", "10240"][..]),
+        ("/10k.bin", &["--expect-status", "200", "--expect-length", "10KiB"][..]),
         ("/digits.txt", &["--expect-status", "206", "--expect-body", "2345", "-H", "Range: bytes=2-5"]),
         ("/a.js", &["--expect-status", "200", "--expect-body", "gz", "-H", "Accept-Encoding: gzip"]),
         ("/absent", &["--expect-status", "404"]),

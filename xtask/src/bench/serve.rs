@@ -71,24 +71,23 @@ pub fn run() -> Result<()> {
         for why in missing {
             println!("  not measured: {why}");
         }
-        let figures = turn_about(&peers, |peer| {
+        let figures = turn_about(&peers, ROUNDS, |peer| {
             measure(peer, || client.bench_of(&peer.url(case.file), &[&["--no-save"], case.options].concat()))
         })?;
         show(&peers, &figures);
         if let Some(options) = case.wrk {
-            println!("  the same by wrk, as a second generator");
-            let figures =
-                turn_about(&peers, |peer| measure(peer, || client.wrk_of(&peer.url(case.file), options)))?;
+            println!("  the same by wrk, as a second generator, two measurements each");
+            let figures = turn_about(&peers, 1, |peer| measure(peer, || client.wrk_of(&peer.url(case.file), options)))?;
             show(&peers, &figures);
         }
     }
     Ok(())
 }
 
-/// Each peer's measurements, in the order of the rounds.
-fn turn_about(peers: &[Peer], of: impl Fn(&Peer) -> Result<Measured>) -> Result<Vec<Vec<Measured>>> {
+/// Each peer's measurements, in the order of the rounds, each of them forwards and backwards.
+fn turn_about(peers: &[Peer], rounds: usize, of: impl Fn(&Peer) -> Result<Measured>) -> Result<Vec<Vec<Measured>>> {
     let mut figures: Vec<Vec<Measured>> = peers.iter().map(|_| Vec::new()).collect();
-    for round in 0..2 * ROUNDS {
+    for round in 0..2 * rounds {
         let forwards = round % 2 == 0;
         for step in 0..peers.len() {
             let at = if forwards { step } else { peers.len() - 1 - step };

@@ -4,12 +4,35 @@ use ledger::document::{Check, Weight};
 use ledger::tap_part::TapPart;
 
 use super::draft::Draft;
+use crate::tapping::Outside;
 
 /// Whether a tap's figures are to be believed. `error`: why rows are missing from its table, if they are.
 pub fn tap_checks(part: &TapPart, error: Option<&str>) -> Vec<Check> {
     let mut checks = vec![loaded(part), drops(part), coverage(part), room(part)];
     checks.extend(error.map(super::files_whole));
     checks
+}
+
+/// Whether programs and wire saw the same connections and bytes. `outside`: what the programs' calls moved; made, up and
+/// down: what passed the server's end.
+pub fn tap_agrees(outside: Outside, made: u64, up_bytes: u64, down_bytes: u64) -> [Check; 2] {
+    let connections = Draft::new("tap_connections_agree", Weight::Suspect, "connections").at_most(
+        outside.connections.abs_diff(made) as f64,
+        0.0,
+        "Every connection that the programs made was on the wire, and none besides.",
+        "Connections on the wire and those that the programs' calls made differ in number: some went round the library \
+         (see the programs), or a connect was given up while it was being answered.",
+    );
+    let (sent, received) = (outside.sent_bytes.abs_diff(up_bytes), outside.received_bytes.abs_diff(down_bytes));
+    let all = up_bytes.saturating_add(down_bytes);
+    let bytes = Draft::new("tap_bytes_agree", Weight::Suspect, "bytes").at_most(
+        sent.saturating_add(received) as f64,
+        (all as f64 * BYTES_SHARE).floor(),
+        "The bytes that the programs' calls moved are those on the wire.",
+        "The programs' calls moved other amounts than the wire: some went round the library (see the programs), were \
+         left unread when a connection was closed, or were thrown away by a reset.",
+    );
+    [connections, bytes]
 }
 
 fn loaded(part: &TapPart) -> Check {
@@ -57,6 +80,8 @@ fn room(part: &TapPart) -> Check {
     )
 }
 
+/// A load that is stopped leaves a little unread.
+const BYTES_SHARE: f64 = 0.001;
 /// Above this share of lost records the figures are wrong, below it they are doubtful.
 const FEW: f64 = 0.001;
 
@@ -89,6 +114,17 @@ mod tests {
         assert_eq!(verdict(&["partial"], 100, 0), Verdict::Suspect);
         assert_eq!(verdict(&["unseen"], 0, 0), Verdict::Invalid);
         assert_eq!(verdict(&[], 0, 0), Verdict::Invalid);
+    }
+
+    #[test]
+    fn bytes_and_connections_are_held_against_the_wires() {
+        let outside = Outside { connections: 3, sent_bytes: 300, received_bytes: 90_000 };
+        let failed =
+            |made, up, down| tap_agrees(outside, made, up, down).map(|check| check.state == ledger::CheckState::Failed);
+        assert_eq!(failed(3, 300, 90_000), [false, false]);
+        assert_eq!(failed(4, 300, 90_000), [true, false]);
+        assert_eq!(failed(3, 300, 90_090), [false, false], "within 0.1 %");
+        assert_eq!(failed(3, 200, 90_000), [false, true]);
     }
 
     #[test]

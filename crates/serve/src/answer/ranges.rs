@@ -15,7 +15,8 @@ pub(super) enum Wanted {
 
 /// Reads the value of a Range field for a file of `length` bytes.
 pub(super) fn wanted(value: &[u8], length: u64) -> Wanted {
-    let Some(set) = value.split_at_checked(6).and_then(|(unit, set)| unit.eq_ignore_ascii_case(b"bytes=").then_some(set))
+    let Some(set) =
+        value.split_at_checked(6).and_then(|(unit, set)| unit.eq_ignore_ascii_case(b"bytes=").then_some(set))
     else {
         return Wanted::Whole;
     };
@@ -147,8 +148,22 @@ mod tests {
     #[test]
     fn what_is_no_range() {
         for value in [
-            "", "bytes", "bytes=", "bytes=-", "bytes=a-b", "bytes=2-1", "bytes=1", "bytes 0-1", "lines=0-1", "bytes=0-1,x",
-            "bytes=0x0-1", "bytes=--1", "bytes=1-2-3", "bytes=+0-1", "bytes=0 - 1", "bytes:0-1",
+            "",
+            "bytes",
+            "bytes=",
+            "bytes=-",
+            "bytes=a-b",
+            "bytes=2-1",
+            "bytes=1",
+            "bytes 0-1",
+            "lines=0-1",
+            "bytes=0-1,x",
+            "bytes=0x0-1",
+            "bytes=--1",
+            "bytes=1-2-3",
+            "bytes=+0-1",
+            "bytes=0 - 1",
+            "bytes:0-1",
         ] {
             assert_eq!(wanted(value.as_bytes(), 10), Wanted::Whole, "{value}");
         }

@@ -85,7 +85,7 @@ impl Connection {
                 unacknowledged: 0,
             }),
         }));
-        self.tail = Some(Tail::Awaited(self.ticket));
+        self.tail = Some(Tail::Awaited);
         let ask = Ask {
             ticket: self.ticket,
             route,
@@ -199,11 +199,25 @@ impl Connection {
         self.proceed(desk);
     }
 
-    /// The answer cannot become whole: only the end of the connection tells the client.
+    /// The answer cannot become whole: only the end of the connection tells the client, after what there is of it.
     fn cut(&mut self, desk: &mut Desk) {
+        let relayed = self.exchange.as_ref().and_then(|exchange| exchange.relayed.as_ref());
+        let ends_by_close = relayed.is_some_and(|relayed| relayed.framing == Some(Framing::Close));
         self.leave_relay(desk);
         self.enter(desk, false);
-        self.broken();
+        if ends_by_close {
+            // An orderly end would say that it is whole.
+            self.aborted = true;
+            self.broken();
+        } else {
+            self.phase = Phase::Ending;
+        }
+    }
+
+    /// Whether the client has been given all of the answer, although the relay has not said so yet.
+    pub(super) fn has_all(&self) -> bool {
+        let relayed = self.exchange.as_ref().and_then(|exchange| exchange.relayed.as_ref());
+        relayed.is_some_and(|relayed| relayed.framing == Some(Framing::Length(0)))
     }
 
     /// Tells the relay that nobody wants its answer any more, if one is awaited.
@@ -214,7 +228,7 @@ impl Connection {
         {
             front.cancel(self.ticket);
         }
-        if matches!(self.tail, Some(Tail::Awaited(_))) {
+        if matches!(self.tail, Some(Tail::Awaited)) {
             self.tail = None;
         }
     }
@@ -248,6 +262,14 @@ impl Connection {
                 self.phase = Phase::EndingGently;
             }
         }
+    }
+
+    /// Whether the client was sent all that was announced of a dynamic answer: it may go before the relay says that this
+    /// was the end.
+    pub(super) fn was_sent_all(&self) -> bool {
+        let relayed = self.exchange.as_ref().and_then(|exchange| exchange.relayed.as_ref());
+        let all_came = relayed.is_some_and(|one| one.framing == Some(Framing::Length(0)) && one.unacknowledged == 0);
+        all_came && self.unsent.is_empty()
     }
 
     /// Enters the answer that is over into the books.

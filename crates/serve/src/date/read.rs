@@ -96,8 +96,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468
 }
 
-const LONG_WEEKDAYS: [&[u8]; 7] =
-    [b"Sunday", b"Monday", b"Tuesday", b"Wednesday", b"Thursday", b"Friday", b"Saturday"];
+const LONG_WEEKDAYS: [&[u8]; 7] = [b"Sunday", b"Monday", b"Tuesday", b"Wednesday", b"Thursday", b"Friday", b"Saturday"];
 
 #[cfg(test)]
 mod tests {

@@ -150,6 +150,13 @@ impl ProgramState {
         ProgramAccount { up: self.is_up(), usage, ..locked(&self.inner).clone() }
     }
 
+    /// It is to end, and gets the processor time for that.
+    pub(super) fn lift_bound(&self) {
+        if let Some(group) = &*locked(&self.group) {
+            group.lift();
+        }
+    }
+
     /// Removes the control group, once all that was in it is gone. What it used is known no longer.
     pub(super) fn remove_group(&self) {
         drop(locked(&self.group).take());

@@ -15,8 +15,6 @@
 mod filling;
 mod flight;
 
-#[cfg(test)]
-mod tests;
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -80,6 +80,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         if let Some(keeper) = self.keeper.take() {
+            self.state.lift_bound();
             // It hears the hang-up, ends the program gently, and goes.
             let _ = keeper.link().shutdown(Shutdown::Both);
             keeper.wait();
@@ -226,11 +227,12 @@ impl Running {
     fn wait(&mut self, link: &UnixStream) -> Option<String> {
         loop {
             let ended = match self {
-                // A command that makes daemons of itself returns, and they go on: what counts is that nobody is left.
-                Running::Placed(place) => match place.alive() {
-                    Ok(true) => None,
-                    Ok(false) => Some(place.try_exit().ok().flatten()),
-                    Err(_) => Some(None),
+                // A command that makes daemons of itself returns 0, and they go on. One that fails is over, whoever of
+                // its children has not noticed yet.
+                Running::Placed(place) => match (place.try_exit(), place.alive()) {
+                    (Ok(None | Some(Exit::Code(0))), Ok(true)) => None,
+                    (Ok(exit), Ok(_)) => Some(exit),
+                    _ => Some(None),
                 },
                 Running::Leashed(leashed) => leashed.try_exit().unwrap_or(None).map(Some),
             };

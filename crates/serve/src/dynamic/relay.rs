@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sys::clock::Clock;
+use sys::sched::Urgency;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -111,6 +112,8 @@ impl Relay {
         let (spec, shared_cache) = (spec.clone(), cache.clone());
         let work = move || {
             runs_here();
+            // Behind the workers, but not nowhere: a busy static server leaves it a tenth of the core.
+            Urgency::Low.apply_to_this_thread();
             let local = LocalSet::new();
             let routes = routes_of(&spec, counts, scripts, state.as_ref());
             local.block_on(&runtime, async {

@@ -10,7 +10,8 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use units::Timestamp;
 
 use super::table::Table;
-use super::{ACCEPT_PAUSE, ACCEPTS, Admitted, BOOKS_TICK, Ground, Seat, Sent, TURNS, flush};
+use super::turn::Turn;
+use super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, BOOKS_TICK, Ground, Seat, Sent, TURNS, flush};
 use crate::connection::{Desk, Step};
 use crate::dynamic::Front;
 use crate::link::Link;
@@ -123,6 +124,7 @@ impl<'a> Worker<'a> {
             };
             self.desk.now = self.ground.clock.now();
             self.desk.date.refresh(self.desk.now);
+            self.desk.turn = Turn::begun(self.ground.clock, self.desk.now);
             for event in &events[..ready] {
                 match event.data() {
                     FAILED => return Ok(()),
@@ -140,7 +142,10 @@ impl<'a> Worker<'a> {
                 self.desk.books.tick(self.desk.now);
                 self.books_at = self.desk.now + BOOKS_TICK;
             }
-            for _ in 0..self.again.len() {
+            for done in 0..self.again.len() {
+                if done > 0 && self.desk.turn.is_over() {
+                    break;
+                }
                 let Some(token) = self.again.pop_front() else { break };
                 if let Some(client) = self.table.get(token) {
                     client.queued = false;
@@ -183,7 +188,10 @@ impl<'a> Worker<'a> {
     }
 
     fn accept(&mut self) -> Result<(), ServeError> {
-        for _ in 0..ACCEPTS {
+        for taken in 0..ACCEPTS {
+            if taken >= ACCEPTS_AT_LEAST && self.desk.turn.is_over() {
+                break;
+            }
             if self.stop_at.is_some() {
                 return Ok(());
             }
@@ -306,12 +314,15 @@ impl Client {
     fn work(&mut self, desk: &mut Desk, input: &mut [u8], hung_up: bool) -> io::Result<Next> {
         let mut drained = false;
         for _ in 0..TURNS {
-            match flush(&self.stream, &mut self.link, desk)? {
+            match flush(&self.stream, &mut self.link, desk, false)? {
                 Sent::All => {}
                 Sent::Blocked => return Ok(Next::Output),
                 Sent::Enough => return Ok(Next::Turn),
             }
             if self.link.has_more() {
+                if desk.turn.is_over() {
+                    return Ok(Next::Turn);
+                }
                 self.link.proceed(desk);
                 continue;
             }

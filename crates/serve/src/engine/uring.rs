@@ -13,7 +13,7 @@
 //! receive that is queued behind them). So nothing else may be sent on a connection in the same turn: it waits for
 //! the next one, which begins at once.
 
-use std::io;
+use std::io::{self, ErrorKind, Read as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
@@ -23,7 +23,8 @@ use sys::uring::{Completion, Copied, Ring, RingSpec};
 use units::Timestamp;
 
 use super::table::Table;
-use super::{ACCEPT_PAUSE, ACCEPTS, Admitted, BOOKS_TICK, Ground, Seat, Sent, TURNS, flush};
+use super::turn::Turn;
+use super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, BOOKS_TICK, Ground, Seat, Sent, TURNS, flush};
 use crate::connection::{Desk, Outbound, Step};
 use crate::dynamic::Front;
 use crate::link::Link;
@@ -46,6 +47,8 @@ pub(crate) struct Worker<'a> {
     /// The server ends, at the latest then.
     stop_at: Option<Timestamp>,
     books_at: Timestamp,
+    /// The first bytes of a new connection.
+    first: Box<[u8]>,
 }
 
 /// One connection.
@@ -121,6 +124,7 @@ impl<'a> Worker<'a> {
             accept_again_at: None,
             stop_at: None,
             books_at: Timestamp::ZERO,
+            first: vec![0; FIRST_BYTES].into_boxed_slice(),
         })
     }
 
@@ -134,6 +138,7 @@ impl<'a> Worker<'a> {
             self.ring.wait(patience).map_err(system("io_uring_enter"))?;
             self.desk.now = self.ground.clock.now();
             self.desk.date.refresh(self.desk.now);
+            self.desk.turn = Turn::begun(self.ground.clock, self.desk.now);
             self.turn += 1;
             let again = std::mem::take(&mut self.again);
             while let Some(completion) = self.ring.next() {
@@ -150,12 +155,17 @@ impl<'a> Worker<'a> {
                 self.desk.books.tick(self.desk.now);
                 self.books_at = self.desk.now + BOOKS_TICK;
             }
-            for token in again {
+            let mut done = 0;
+            while done < again.len() && (done == 0 || !self.desk.turn.is_over()) {
+                let token = again[done];
+                done += 1;
                 if let Some(client) = self.table.get(token) {
                     client.queued = false;
                     self.advance(token);
                 }
             }
+            // Those that had no time left keep their place.
+            self.again.splice(..0, again[done..].iter().copied());
             while let Some(token) = self.table.due(self.desk.now) {
                 let Some(client) = self.table.get(token) else { continue };
                 let deadline = client.link.deadline();
@@ -190,7 +200,10 @@ impl<'a> Worker<'a> {
     }
 
     fn accept(&mut self) -> Result<(), ServeError> {
-        for _ in 0..ACCEPTS {
+        for taken in 0..ACCEPTS {
+            if taken >= ACCEPTS_AT_LEAST && self.desk.turn.is_over() {
+                break;
+            }
             if self.stop_at.is_some() {
                 self.knocked = false;
                 return Ok(());
@@ -225,10 +238,16 @@ impl<'a> Worker<'a> {
     /// A connection is new: its first request usually came with the handshake's last packet.
     fn begin(&mut self, token: u64) {
         let Some(client) = self.table.get(token) else { return };
-        client.receiving = Receiving::Once;
-        self.ring.receive_once(client.stream.as_fd(), token | RECEIVE);
-        let deadline = client.link.deadline();
-        self.table.schedule(token, deadline);
+        match client.stream.read(&mut self.first) {
+            Ok(0) => client.link.ended(),
+            Ok(length) => client.link.take(&mut self.desk, &self.first[..length]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                client.receiving = Receiving::Once;
+                self.ring.receive_once(client.stream.as_fd(), token | RECEIVE);
+            }
+            Err(_) => client.link.broken(),
+        }
+        self.advance(token);
     }
 
     fn completed(&mut self, marked: u64, completion: Completion) {
@@ -370,12 +389,15 @@ impl Client {
                 self.link.sent(desk, length);
                 continue;
             }
-            match flush(&self.stream, &mut self.link, desk)? {
+            match flush(&self.stream, &mut self.link, desk, true)? {
                 Sent::All => {}
                 Sent::Blocked => return Ok(Next::Output),
                 Sent::Enough => return Ok(Next::Turn),
             }
             if self.link.has_more() {
+                if desk.turn.is_over() {
+                    return Ok(Next::Turn);
+                }
                 self.link.proceed(desk);
                 continue;
             }
@@ -436,5 +458,7 @@ const LISTENER: u64 = (3 << 60) + 3;
 const RELAY: u64 = (3 << 60) + 4;
 
 const RING: RingSpec = RingSpec { operations: 4096, buffers: 4096, buffer_bytes: 2048 };
+/// Room for the first request of a connection; what does not fit is received when it has been looked at.
+const FIRST_BYTES: usize = 4 << 10;
 /// Answers up to this size are copied and sent with the next wait; larger ones are worth a system call of their own.
 const COPY_MAX: usize = 4 << 10;

@@ -107,16 +107,18 @@ impl Page {
         let young = stamp.is_young(now);
         let etag = match &content {
             // A digest of what is sent is as good a moment after a change as a year after it.
-            Content::Held(bytes) => Some(tag(bytes.len() as u64, &[bytes])),
+            Content::Held(bytes) => Some(tag(bytes.len() as u64, coding, &[bytes])),
             Content::Stored(..) if young => None,
-            Content::Stored(_, length) => Some(tag(*length, &stamp.bytes().each_ref().map(<[u8; 8]>::as_slice))),
+            Content::Stored(_, length) => {
+                Some(tag(*length, coding, &stamp.bytes().each_ref().map(<[u8; 8]>::as_slice)))
+            }
         };
         let modified_s = (stamp.modified.0 < now.as_secs().cast_signed()).then_some(stamp.modified.0);
-        let modified = modified_s.map(|unix| {
-            http_date(UNIX_EPOCH + Duration::from_secs(u64::try_from(unix).unwrap_or(0)))
-        });
+        let modified =
+            modified_s.map(|unix| http_date(UNIX_EPOCH + Duration::from_secs(u64::try_from(unix).unwrap_or(0))));
         let varies = coding.is_some() || !variants.is_empty();
-        let head = Prepared::new(kind, content.length(), etag.as_deref(), modified.as_ref(), coding.map(Coding::name), varies);
+        let head =
+            Prepared::new(kind, content.length(), etag.as_deref(), modified.as_ref(), coding.map(Coding::name), varies);
         Page { head, content, etag, modified_s, coding, variants, stamp, young }
     }
 
@@ -223,11 +225,11 @@ impl Stamp {
         }
     }
 
-    /// `now`: since 1970. A stamp of the future stays young until it is past.
+    /// `now`: since 1970. A time of modification in the future was set by somebody, and says nothing; one of the last
+    /// change there is a clock that was set back, and no older until that is past.
     fn is_young(&self, now: Duration) -> bool {
-        let latest = self.modified.max(self.changed);
-        let seconds = now.saturating_sub(YOUNG).as_secs().cast_signed();
-        latest.0 >= seconds
+        let since = now.saturating_sub(YOUNG).as_secs().cast_signed();
+        self.changed.0 >= since || (since..=now.as_secs().cast_signed()).contains(&self.modified.0)
     }
 
     /// What a version is told by, without the place of the file: two servers that share one file system agree.
@@ -268,9 +270,10 @@ fn read(root: &Root, path: &[u8]) -> Result<Option<(Content, Stamp)>, Status> {
 
 /// An entity tag: length and digest. SipHash with its standard key, so that every worker and every start of the
 /// server gives the same file the same tag.
-fn tag(length: u64, parts: &[&[u8]]) -> Box<str> {
-    #[allow(clippy::default_trait_access, reason = "the key is the point")]
+fn tag(length: u64, coding: Option<Coding>, parts: &[&[u8]]) -> Box<str> {
     let mut digest = std::hash::DefaultHasher::new();
+    // A twin never has the tag of its file, were it the same to the byte.
+    digest.write_u8(coding.map_or(0, |coding| 1 + coding as u8));
     parts.iter().for_each(|part| digest.write(part));
     format!("\"{length:x}-{:016x}\"", digest.finish()).into_boxed_str()
 }

@@ -53,7 +53,7 @@ pub struct LogSummary {
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
     written: AtomicU64,
-    dropped: AtomicU64,
+    pub(super) dropped: AtomicU64,
     failed: AtomicU64,
     /// The last write failed, and it was said.
     failing: AtomicBool,
@@ -117,8 +117,10 @@ impl Log {
         let (sender, receiver) = channel();
         *lock(&self.0.notify) = Some(sender.clone());
         let inner = Arc::clone(&self.0);
+        // Here, not on the thread: what is opened from now on is for what is noted from now on.
+        let file = lock(&inner.file).take();
         let thread =
-            thread::Builder::new().name("log".to_owned()).spawn(move || Writer::new(&inner, clock).run(&receiver))?;
+            thread::Builder::new().name("log".to_owned()).spawn(move || Writer::new(&inner, clock, file).run(&receiver))?;
         Ok(Writing { log: self.clone(), sender: Some(sender), thread: Some(thread) })
     }
 }
@@ -171,10 +173,10 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(inner: &'a Inner, clock: Clock) -> Self {
+    fn new(inner: &'a Inner, clock: Clock, file: Option<File>) -> Self {
         let LogSpec { format, anonymous, .. } = inner.spec;
         let lines = Lines::new(format, anonymous, zero_unix_ns(clock));
-        Writer { inner, clock, lines, file: lock(&inner.file).take(), text: Vec::new(), torn: false }
+        Writer { inner, clock, lines, file, text: Vec::new(), torn: false }
     }
 
     fn run(mut self, messages: &Receiver<Message>) {

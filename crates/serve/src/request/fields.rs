@@ -43,7 +43,8 @@ impl<'a> Fields<'a> {
 
 impl std::fmt::Debug for Fields<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text = |(name, value)| (String::from_utf8_lossy(name).into_owned(), String::from_utf8_lossy(value).into_owned());
+        let text =
+            |(name, value)| (String::from_utf8_lossy(name).into_owned(), String::from_utf8_lossy(value).into_owned());
         f.debug_map().entries(self.lines().map(text)).finish()
     }
 }

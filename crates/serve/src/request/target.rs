@@ -96,7 +96,8 @@ fn is_literal(byte: u8) -> bool {
 
 /// unreserved, sub-delims and the percent sign of RFC 3986.
 fn is_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&'..=b',' | b';' | b'=')
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&'..=b',' | b';' | b'=')
 }
 
 #[cfg(test)]
@@ -108,7 +109,10 @@ mod tests {
         for right in ["", "a", "server:80", "a.b-c_d~:", "198.18.0.1:8080", "[::1]", "[2001:db8::1]:443", "%E3%81%93"] {
             assert!(is_host(right.as_bytes()), "{right}");
         }
-        for wrong in ["a b", "a/b", "a:8x", "a:1:2", "user@a", ":80", "[", "[]", "[::1", "[::1]x", "[zz]", "a,\t", "a\"", "\u{e9}"] {
+        for wrong in [
+            "a b", "a/b", "a:8x", "a:1:2", "user@a", ":80", "[", "[]", "[::1", "[::1]x", "[zz]", "a,\t", "a\"",
+            "\u{e9}",
+        ] {
             assert!(!is_host(wrong.as_bytes()), "{wrong}");
         }
     }

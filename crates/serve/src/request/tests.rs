@@ -78,7 +78,8 @@ fn targets_in_every_form() {
     assert_eq!(path_of("http://server:80/a?b"), "/a");
     assert_eq!(path_of("HTTP://server?b"), "/");
     assert_eq!(path_of("https://[::1]"), "/");
-    let wrong = ["*", "a", "a:80", "ftp://h/a", "http:///a", "http:/a", "http://", "http://u@h/", "/a#b", "/a?b#c", "//#"];
+    let wrong =
+        ["*", "a", "a:80", "ftp://h/a", "http:///a", "http:/a", "http://", "http://u@h/", "/a#b", "/a?b#c", "//#"];
     for wrong in wrong {
         let head = format!("GET {wrong} HTTP/1.1\r\nHost: x\r\n\r\n");
         assert_eq!(refused(&head), Status::BadRequest, "{wrong}");

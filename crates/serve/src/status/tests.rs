@@ -1,1 +1,197 @@
+use std::collections::{HashMap, HashSet};
+
 use super::*;
+use crate::cache::{Finding, Outcome, Reason};
+use crate::dynamic::{ProgramAccount, RouteAccount};
+use crate::figures::Kind;
+use crate::request::{Parsed, parse_within};
+
+fn board(spec: StatusSpec) -> Board {
+    let figures = Figures::new();
+    let counters = figures.worker();
+    counters.runs_here();
+    counters.began();
+    counters.answered(Kind::Static, 200, 100, Finding::NONE, true);
+    counters.began();
+    counters.answered(Kind::Dynamic, 200, 7, Finding::new(Outcome::Hit, Reason::Fresh), true);
+    counters.began();
+    counters.tick(Timestamp::from_nanos(1));
+    Board { spec, figures, cache: None, log: None, accounts: None }
+}
+
+/// Everything there can be in a report.
+fn full() -> Report {
+    let hostile = "/a\"b\\c\nd=http://x:1".to_owned();
+    Report {
+        uptime: Duration::from_millis(120_500),
+        last_minute: 600,
+        relay_cpu: Some((Duration::from_millis(10), Duration::from_millis(20))),
+        cache: Some(Usage { answers: 3, ..Usage::default() }),
+        log: Some(LogSummary { written: 9, dropped: 2, failed: 1 }),
+        dynamic: Some(Account {
+            routes: vec![RouteAccount { route: hostile, answered: 5, ..RouteAccount::default() }],
+            program: Some(ProgramAccount { up: true, starts: 2, usage: Some(Default::default()), ..Default::default() }),
+        }),
+        ..board(StatusSpec::All).gather(Timestamp::from_nanos(120_500_000_000))
+    }
+}
+
+fn ask(board: &Board, request: &str, peer: &str) -> Option<(u16, String)> {
+    let Parsed::Complete(request) = parse_within(request.as_bytes(), 8192, 100) else { panic!("{request}") };
+    let mut out = Vec::new();
+    let reply = board.answer(&request, peer.parse().unwrap(), Timestamp::from_nanos(1), b"Date: x\r\n", Fate::Kept, &mut out);
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(reply.is_none(), text.is_empty());
+    reply.map(|reply| (reply.status, text))
+}
+
+fn get(more: &str) -> String {
+    format!("GET /-/status HTTP/1.1\r\nHost: x\r\n{more}\r\n")
+}
+
+#[test]
+fn who_may_read() {
+    let local = board(StatusSpec::Local);
+    for near in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+        assert_eq!(ask(&local, &get(""), near).unwrap().0, 200, "{near}");
+    }
+    assert_eq!(ask(&local, &get(""), "192.0.2.1"), None);
+    assert_eq!(ask(&local, &get("X-Forwarded-For: 192.0.2.1\r\n"), "127.0.0.1"), None);
+    assert_eq!(ask(&local, &get("Forwarded: for=192.0.2.1\r\n"), "127.0.0.1"), None);
+    assert_eq!(ask(&board(StatusSpec::All), &get(""), "192.0.2.1").unwrap().0, 200);
+    assert_eq!(ask(&board(StatusSpec::Off), &get(""), "127.0.0.1"), None);
+    assert_eq!(ask(&local, "GET /-/other HTTP/1.1\r\nHost: x\r\n\r\n", "127.0.0.1"), None);
+}
+
+#[test]
+fn which_form() {
+    let board = board(StatusSpec::Local);
+    let is_prometheus = |request: &str| {
+        let (_, text) = ask(&board, request, "::1").unwrap();
+        text.contains("Content-Type: text/plain; version=0.0.4")
+    };
+    for json in ["", "Accept: */*\r\n", "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n", "Accept: application/json, text/plain\r\n"] {
+        assert!(!is_prometheus(&get(json)), "{json}");
+    }
+    let scraper = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1\r\n";
+    assert!(is_prometheus(&get(scraper)) && is_prometheus(&get("Accept: text/plain\r\n")));
+    assert!(is_prometheus("GET /-/status?format=prometheus HTTP/1.1\r\nHost: x\r\n\r\n"));
+    assert!(!is_prometheus(&get(scraper).replace("status", "status?a&format=json")));
+}
+
+#[test]
+fn methods() {
+    let board = board(StatusSpec::Local);
+    let (status, text) = ask(&board, &get("").replace("GET", "HEAD"), "::1").unwrap();
+    assert!(status == 200 && text.ends_with("\r\n\r\n") && text.contains("Content-Length: "), "{text}");
+    let (status, text) = ask(&board, &get("").replace("GET", "DELETE"), "::1").unwrap();
+    assert!(status == 405 && text.contains("Allow: GET, HEAD\r\n"), "{text}");
+}
+
+#[test]
+fn the_document_has_what_applies_and_nothing_else() {
+    let (_, text) = ask(&board(StatusSpec::Local), &get(""), "::1").unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(&format!("Content-Length: {}", body.len())) && head.contains("Cache-Control: no-store"));
+    let document: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(document["schema"], "yamabiko.status/1");
+    assert_eq!(document["requests"]["total"], 2);
+    assert_eq!(document["requests"]["in_flight"], 1);
+    assert_eq!(document["requests"]["by_kind"]["static"]["2xx"], 1);
+    assert!(document["cpu"]["workers"]["user_s"].is_number() && document["memory"]["rss_bytes"].as_u64().unwrap() > 100_000);
+    for absent in ["cache", "dynamic", "log"] {
+        assert!(document.get(absent).is_none(), "{absent}");
+    }
+    assert!(document["cpu"].get("relay").is_none());
+
+    let document: serde_json::Value = serde_json::from_str(&json::text(&full())).unwrap();
+    assert_eq!(document["cache"]["outcomes"]["hit"], serde_json::json!({ "total": 1, "fresh": 1 }));
+    assert_eq!(document["pace"]["last_minute_requests_per_day"], 864_000.0);
+    assert_eq!(document["dynamic"]["routes"][0]["answered"], 5);
+    assert_eq!(document["dynamic"]["program"]["up"], true);
+    assert_eq!(document["log"]["dropped"], 2);
+}
+
+#[test]
+fn the_text_is_what_prometheus_reads() {
+    let families = read(&prometheus::text(&full())).unwrap();
+    let value = |name: &str, labels: &str| families[name].1[labels];
+    assert_eq!(value("yamabiko_requests_total", "kind=\"static\",class=\"2xx\""), 1.0);
+    assert_eq!(value("yamabiko_requests_in_flight", ""), 1.0);
+    assert_eq!(value("yamabiko_requests_per_day", "over=\"last_minute\""), 864_000.0);
+    assert_eq!(value("yamabiko_dynamic_exchanges_total", "route=\"/a\\\"b\\\\c\\nd=http://x:1\",result=\"answered\""), 5.0);
+    assert_eq!(value("yamabiko_log_lines_total", "result=\"dropped\""), 2.0);
+    assert_eq!(value("yamabiko_cache_responses_total", "outcome=\"hit\",reason=\"fresh\""), 1.0);
+    for (name, (kind, _)) in &families {
+        assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
+        assert!(!name.contains("_ms") && !name.contains("milli") && !name.ends_with("_s"), "{name}: base units");
+    }
+}
+
+type Families = HashMap<String, (String, HashMap<String, f64>)>;
+
+/// The text format 0.0.4, strictly: each family once, HELP and TYPE before its samples, no sample twice.
+fn read(text: &str) -> Result<Families, String> {
+    let mut families = Families::new();
+    let mut helped = HashSet::new();
+    let mut current = String::new();
+    assert!(text.ends_with('\n'));
+    for line in text.lines() {
+        let wrong = |what: &str| Err(format!("{what}: {line}"));
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, about) = help.split_once(' ').ok_or(format!("no text: {line}"))?;
+            if !helped.insert(name.to_owned()) || about.is_empty() {
+                return wrong("HELP");
+            }
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').ok_or(format!("no type: {line}"))?;
+            if !matches!(kind, "counter" | "gauge") || !helped.contains(name) {
+                return wrong("TYPE");
+            }
+            if families.insert(name.to_owned(), (kind.to_owned(), HashMap::new())).is_some() {
+                return wrong("a family twice");
+            }
+            current = name.to_owned();
+        } else {
+            let (series, value) = line.rsplit_once(' ').ok_or(format!("no value: {line}"))?;
+            let (name, labels) = match series.split_once('{') {
+                Some((name, labels)) => (name, labels.strip_suffix('}').ok_or(format!("no brace: {line}"))?),
+                None => (series, ""),
+            };
+            let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            if name != current || !name.bytes().all(legal) || !labels_are_legal(labels) {
+                return wrong("sample");
+            }
+            let value: f64 = value.parse().map_err(|_| format!("no number: {line}"))?;
+            let samples = &mut families.get_mut(name).ok_or("unknown")?.1;
+            if !value.is_finite() || samples.insert(labels.to_owned(), value).is_some() {
+                return wrong("twice, or not finite");
+            }
+        }
+    }
+    Ok(families)
+}
+
+fn labels_are_legal(labels: &str) -> bool {
+    let mut rest = labels;
+    while !rest.is_empty() {
+        let Some((name, after)) = rest.split_once("=\"") else { return false };
+        let mut escaped = false;
+        let end = after.find(|letter| {
+            let ends = letter == '"' && !escaped;
+            escaped = letter == '\\' && !escaped;
+            ends
+        });
+        let Some(end) = end else { return false };
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') || after.contains('\n') {
+            return false;
+        }
+        rest = &after[end + 1..];
+        rest = match rest.strip_prefix(',') {
+            Some(more) if !more.is_empty() => more,
+            None if rest.is_empty() => rest,
+            _ => return false,
+        };
+    }
+    true
+}

@@ -19,7 +19,7 @@ pub struct Case {
 
 /// Makes the files that the table speaks of.
 pub fn furnish(root: &Path) {
-    let digits: Vec<u8> = (0..200_000).map(|at| b'0' + (at % 10) as u8).collect();
+    let digits: Vec<u8> = (0..400_000).map(|at| b'0' + (at % 10) as u8).collect();
     for (name, content) in [
         ("digits.txt", &b"0123456789abcdef"[..]),
         ("empty.txt", b""),

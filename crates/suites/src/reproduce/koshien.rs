@@ -405,6 +405,7 @@ impl Kitchen<'_> {
             to: Vec::new(),
             clients: 1,
             watch: WatchPlan::default(),
+            tap: None,
             host: HostPlan::default(),
             seed: self.asked.seed,
             book: Some(self.book.clone()),

@@ -227,15 +227,20 @@ __attribute__((used)) static void start_for_syscall(void) {
 
 /* syscall(3): looked at for the few that matter, and passed on by a jump, with the stack as it was: a C function in
  * between would break a clone whose child has another stack. 317 seccomp (its operation 0 is strict mode, 1 a filter; the
- * others only ask), 425 io_uring_setup, 157 prctl (22 PR_SET_SECCOMP). */
+ * others only ask), 425 io_uring_setup, 157 prctl (22 PR_SET_SECCOMP), 3 close, 436 close_range. What else goes this way is
+ * not followed, and shows in the kernel's account. */
 __asm__(".text\n"
         ".globl syscall\n"
         ".type syscall, @function\n"
         "syscall:\n"
         "    .cfi_startproc\n"
         "    endbr64\n"
+        "    cmpq $3, %rdi\n"
+        "    je 8f\n"
         "    cmpq $317, %rdi\n"
         "    je 6f\n"
+        "    cmpq $436, %rdi\n"
+        "    je 9f\n"
         "    cmpq $425, %rdi\n"
         "    je 2f\n"
         "    cmpq $157, %rdi\n"
@@ -246,6 +251,12 @@ __asm__(".text\n"
         "    testq %rax, %rax\n"
         "    jz 4f\n"
         "    jmp *%rax\n"
+        "8:  movl %esi, %edi\n"
+        "    jmp close_by_syscall\n"
+        "9:  movl %esi, %edi\n"
+        "    movl %edx, %esi\n"
+        "    movl %ecx, %edx\n"
+        "    jmp close_range_by_syscall\n"
         "6:  cmpl $1, %esi\n"
         "    ja 3b\n"
         "    leal 1(%rsi), %r11d\n"

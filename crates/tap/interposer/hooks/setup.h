@@ -73,6 +73,7 @@ HOOK int connect(int fd, const struct sockaddr *to, socklen_t length) {
     return result;
 }
 
+/* The kernel is asked for the peer: what the program gave room for may be too short, or not be memory at all. */
 static void accepted(int fd) {
     if (!active) return;
     int saved = errno;
@@ -134,25 +135,34 @@ HOOK int shutdown(int fd, int how) {
     return result;
 }
 
-HOOK int close(int fd) {
+static int close_plainly(int fd) { return real.close(fd); }
+
+/* `next` closes it. */
+static inline int close_by(int fd, int (*next)(int)) {
     ENSURE_STARTED();
     struct connection *c = known(fd);
     if (!c) {
         if ((uint32_t)fd < DESCRIPTORS && LOAD(&descriptors[fd])) STORE(&descriptors[fd], UNKNOWN);
-        return real.close(fd);
+        return next(fd);
     }
-    if (!own_process()) return real.close(fd);
+    if (!own_process()) return next(fd);
     struct record record;
     bool last = about_to_close(c, fd, &record);
     /* Before the call: after it the number may be given out again at any moment. */
     bool gone = let_go(c, fd);
-    int result = real.close(fd);
+    int result = next(fd);
     if (gone && last) {
+        int saved = errno;
         record.closed.end = ticks();
         push(&record);
+        errno = saved;
     }
     return result;
 }
+
+HOOK int close(int fd) { return close_by(fd, close_plainly); }
+/* By syscall(3), which is no cancellation point: libuv closes all sockets of Node so. */
+__attribute__((used)) static long close_by_syscall(int fd) { return close_by(fd, raw_close); }
 HOOK int __close(int) __attribute__((alias("close")));
 HOOK int __connect(int, const struct sockaddr *, socklen_t) __attribute__((alias("connect")));
 
@@ -239,6 +249,12 @@ HOOK int close_range(unsigned int first, unsigned int last, int flags) {
     /* Bits: 2 gives this thread a table of its own, 4 only marks what exec is to close. */
     if (first <= last && !(flags & ~2)) close_all(first, last);
     return real.close_range(first, last, flags);
+}
+
+__attribute__((used)) static long close_range_by_syscall(unsigned int first, unsigned int last, int flags) {
+    ENSURE_STARTED();
+    if (first <= last && !(flags & ~2)) close_all(first, last);
+    return with_errno(RAW(SYS_close_range, first, last, flags, 0, 0));
 }
 
 HOOK void closefrom(int first) {

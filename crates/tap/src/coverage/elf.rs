@@ -62,6 +62,11 @@ impl Elf {
         Some(elf)
     }
 
+    /// Whether the Go linker made it.
+    pub fn is_go(&self) -> bool {
+        self.go
+    }
+
     /// Why the library would not be loaded, as far as the file tells.
     pub fn unseen(&self) -> Option<Unseen> {
         if !self.same_machine {

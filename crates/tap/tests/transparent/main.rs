@@ -144,6 +144,15 @@ fn a_process_made_by_a_raw_call_knows_that_it_is_new() {
 }
 
 #[test]
+fn calls_by_number_that_close_or_hide_are_seen() {
+    let tapped = compare_mode("uring", "");
+    let connections = tapped.assert_whole();
+    assert_eq!((connections.len(), connections[0].closed), (1, 1));
+    let made = |what: &What| matches!(what, What::Aside { uring_setups: 1, .. });
+    assert!(tapped.events.iter().any(|event| made(&event.what)));
+}
+
+#[test]
 fn a_filtered_process_makes_no_system_call_of_ours() {
     for by_syscall in ["0", "1"] {
         let tapped = compare_mode("sandboxed", by_syscall);
@@ -279,4 +288,61 @@ fn a_static_program_is_named_as_unseen() {
         |event| matches!(&event.what, What::Executing { path, preloaded: true, .. } if *path == program.display().to_string()),
     );
     assert!(named, "the shell said what it started");
+}
+
+#[test]
+fn threads_that_come_and_go_lose_only_what_is_counted() {
+    // Few rings, and nobody waits: what finds none is counted, and nothing is told twice.
+    let port = server();
+    let mut tapped = Tapped::with(Capacity { records: 8, slots: 4, ready: 2 });
+    let output = tapped.run(&mut mode("threads", port, "150"));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 150 * ANSWERED));
+    let told = |event: &&tap::event::Event| !matches!(event.what, What::Lost { .. } | What::Loaded { .. });
+    let told = tapped.events.iter().filter(told).count() as u64;
+    // Opened, connected, sent, received, the end, closed; a run that took long is told in pieces.
+    assert!(told + tapped.lost() >= 150 * 6, "{told} {}", tapped.lost());
+    for connection in tapped.connections() {
+        assert!(connection.opened.len() <= 1 && connection.closed <= 1);
+        assert!(connection.sent <= ASKED && connection.received <= ANSWERED, "{connection:?}");
+    }
+}
+
+#[test]
+fn another_library_in_between_goes_on_counting() {
+    let port = server();
+    let other = compiled("chained", &["-shared", "-fPIC", "-ldl"]);
+    let alone = mode("plain", port, "").env("LD_PRELOAD", &other).output().unwrap();
+    let mut tapped = Tapped::new();
+    let [(_, both), (name, folder)] = tapped.folder.environment(Some(other.as_os_str()));
+    let mut command = mode("plain", port, "");
+    // The order of the list is the order of the calls: ours first, and the other is next.
+    let output = command.env("LD_PRELOAD", both).env(name, folder).output().unwrap();
+    tapped.drain();
+    let lines =
+        |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
+    let (alone, with) = (lines(&alone.stdout), lines(&output.stdout));
+    assert_eq!(alone[0], with[0]);
+    assert!(with[1].starts_with("reads ") && with[1] != "reads 0");
+    assert_eq!(tapped.assert_whole()[0].received, ANSWERED);
+}
+
+#[test]
+fn without_a_ring_the_library_does_nothing() {
+    let port = server();
+    let folder = Tapped::new().folder;
+    let run = |tap: Option<&str>| {
+        let mut command = mode("plain", port, "");
+        command.env("LD_PRELOAD", folder.library()).env_remove("YAMABIKO_TAP");
+        if let Some(tap) = tap {
+            command.env("YAMABIKO_TAP", tap);
+        }
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), output.stderr)
+    };
+    let long = "x".repeat(5000);
+    let broken = tempfile::tempdir().unwrap();
+    std::fs::write(broken.path().join("ring"), "no ring at all").unwrap();
+    for tap in [None, Some(""), Some("/no/such/folder"), Some(long.as_str()), broken.path().to_str()] {
+        assert_eq!(run(tap), (Some(0), format!("{ANSWERED}\n"), Vec::new()), "{tap:?}");
+    }
 }

@@ -14,8 +14,10 @@ use super::steps::StepOptions;
 use super::{address, threads};
 
 #[derive(Args, Debug)]
-#[command(after_help = "SIGTERM and Ctrl-C: answers under way are finished, nothing new is accepted; a second one ends \
-                        at once. SIGHUP: certificate and key are read again, the log is opened anew.")]
+#[command(
+    after_help = "SIGTERM and Ctrl-C: answers under way are finished, nothing new is accepted; a second one ends \
+                        at once. SIGHUP: certificate and key are read again, the log is opened anew."
+)]
 pub struct Serve {
     /// The folder
     #[arg(required_unless_present = "max", conflicts_with = "max")]
@@ -174,7 +176,9 @@ impl LimitOptions {
 fn file_name(typed: &str) -> Result<String, String> {
     match typed {
         "" | "." | ".." => Err("the name of a file is wanted, such as index.html".to_owned()),
-        path if path.contains(['/', '\0']) => Err("a name without `/` is wanted: it is looked for in each folder".to_owned()),
+        path if path.contains(['/', '\0']) => {
+            Err("a name without `/` is wanted: it is looked for in each folder".to_owned())
+        }
         name => Ok(name.to_owned()),
     }
 }

@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use anyhow::{Context, Result};
 use lab::net::{NetOutcome, NetPlan};
 use lab::plan::Placement;
+use lab::tapping::TapPlan;
 use units::format_duration;
 
 use crate::args;
@@ -30,6 +31,7 @@ pub fn run(net: &args::Net) -> Result<Exit> {
         // Programs run where they like; a real-time path that may go where it is quiet disturbs them least.
         host: plan::host_plan(&net.host, Placement::Float),
         watch: plan::watch_plan(&net.watch),
+        tap: net.tap.then(TapPlan::default),
         seed: net.seed,
         book: None,
         name: "net".into(),

@@ -49,11 +49,7 @@ fn tell(arguments: &args::Tap, end: &TapEnd) -> Result<()> {
     if let Some(file) = &arguments.json {
         let text = serde_json::to_string_pretty(document)? + "\n";
         doubts(document);
-        return if file == Path::new("-") {
-            print(&text)
-        } else {
-            page_file::write(file, text.as_bytes())
-        };
+        return if file == Path::new("-") { print(&text) } else { page_file::write(file, text.as_bytes()) };
     }
     if let Some(file) = &arguments.output {
         doubts(document);

@@ -49,6 +49,9 @@ pub struct Files {
     folder: tempfile::TempDir,
 }
 
+/// What starts a server at a port.
+type Command<'a> = Box<dyn Fn(u16) -> Result<String> + 'a>;
+
 /// Names and lengths.
 const FILES: [(&str, usize); 4] =
     [("1k.bin", 1 << 10), ("10k.bin", 10 << 10), ("100k.bin", 100 << 10), ("1m.bin", 1 << 20)];
@@ -84,7 +87,7 @@ pub fn start(
     let program = client.yamabiko().display().to_string();
     let folder = files.path().display().to_string();
     let bytes = FILES.iter().find(|(name, _)| *name == file).map_or(0, |(_, bytes)| *bytes);
-    let mut commands: Vec<(&'static str, Box<dyn Fn(u16) -> Result<String>>)> = vec![
+    let mut commands: Vec<(&'static str, Command<'_>)> = vec![
         ("nginx", Box::new(|port| nginx(files, port, spoken, true))),
         ("nginx, sendfile off", Box::new(|port| nginx(files, port, spoken, false))),
     ];
@@ -130,7 +133,9 @@ fn nginx(files: &Files, port: u16, spoken: Spoken, sendfile: bool) -> Result<Str
         Spoken::Plain => ("", String::new()),
         Spoken::Tls => (
             " ssl",
-            format!("ssl_certificate {folder}/certificate.pem; ssl_certificate_key {folder}/key.pem; ssl_protocols TLSv1.3;"),
+            format!(
+                "ssl_certificate {folder}/certificate.pem; ssl_certificate_key {folder}/key.pem; ssl_protocols TLSv1.3;"
+            ),
         ),
     };
     let sending = if sendfile { "sendfile on; tcp_nopush on;" } else { "sendfile off;" };

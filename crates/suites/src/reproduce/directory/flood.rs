@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use lab::plan::{ChoicePlan, LoadPlan, RequestPlan};
+use lab::plan::{ChoicePlan, ExpectPlan, LoadPlan, RequestPlan};
 use ledger::{Quantiles, ReproductionRow};
 use units::RequestRate;
 
 use super::rows::{
-    DYNAMIC_OFFERED, DYNAMIC_PER_SECOND, DYNAMIC_SHARE, FLOOD, P99_RATIO, STATIC_P50, STATIC_P99, beside, row,
+    DYNAMIC_OFFERED, DYNAMIC_PER_SECOND, DYNAMIC_SHARE, FLOOD, P99_RATIO, STATIC_FAILED, STATIC_P50, STATIC_P99,
+    beside, row,
 };
 use super::site::{APPLICATION, PAGE, Site, Treatment};
 use super::{Kitchen, Measured, requests};
@@ -83,12 +84,15 @@ fn of_case(
             unloaded.push(kitchen.measure(&format!("flood, {}, unloaded", case.name), server, load)?);
         } else {
             let searches_per_s = TIMES * capacity_per_s;
-            let mut request = vec![RequestPlan { weight: Some(PAGES_PER_S), ..RequestPlan::get(PAGE) }];
+            let page = RequestPlan { weight: Some(PAGES_PER_S), expect: status("200"), ..RequestPlan::get(PAGE) };
+            let mut request = vec![page];
             request.extend(Site::searches(SEARCHES).into_iter().map(|search| RequestPlan {
                 weight: Some(searches_per_s / SEARCHES as f64),
                 ..RequestPlan::get(search)
             }));
             let load = open(kitchen, url, PAGES_PER_S + searches_per_s, request);
+            // Most searches are to be refused: that is the flood, and nothing is wrong about it.
+            let load = LoadPlan { expect: status("200,503"), ..load };
             flooded.push(kitchen.measure(&format!("flood, {}, flooded", case.name), server, load)?);
         }
     }
@@ -107,34 +111,55 @@ fn open(kitchen: &Kitchen<'_>, url: &str, rate_per_s: f64, request: Vec<RequestP
     }
 }
 
+/// What a response must be.
+fn status(statuses: &str) -> Option<ExpectPlan> {
+    Some(ExpectPlan { status: statuses.parse().ok(), ..ExpectPlan::default() })
+}
+
 /// Responses of status 200 to searches, a second.
 fn answered_per_s(measured: &Measured) -> f64 {
     let Some(load) = &measured.document.load else { return 0.0 };
     let good = load.status.get("200").copied().unwrap_or(0);
-    let pages = if load.by_url.is_empty() { 0 } else { page(measured).map_or(0, |(_, completed)| completed) };
+    let pages = if load.by_url.is_empty() { 0 } else { page(measured).map_or(0, |page| page.completed) };
     good.saturating_sub(pages) as f64 / measured.document.run.duration_s.max(1e-9)
 }
 
-/// Response times of the page, and how often it was got.
-fn page(measured: &Measured) -> Option<(Quantiles, u64)> {
+/// What came of the page.
+struct Page {
+    /// Response times, failed requests among them.
+    times: Quantiles,
+    completed: u64,
+    failed: u64,
+}
+
+fn page(measured: &Measured) -> Option<Page> {
     let load = measured.document.load.as_ref()?;
     match load.by_url.iter().find(|part| part.url.ends_with(PAGE)) {
-        Some(part) => Some((part.response_time_ns, part.completed)),
+        Some(part) => Some(Page { times: part.response_time_ns, completed: part.completed, failed: part.failed }),
         // Nothing else was asked for.
-        None if load.by_url.is_empty() => Some((load.response_time_ns, load.completed)),
+        None if load.by_url.is_empty() => {
+            Some(Page { times: load.response_time_ns, completed: load.completed, failed: load.failed.values().sum() })
+        }
         None => None,
     }
 }
 
 fn rows(case: &Case, capacity_per_s: f64, unloaded: &[Measured], flooded: &[Measured]) -> Vec<ReproductionRow> {
     let of = |rounds: &[Measured], at: fn(&Quantiles) -> u64| {
-        median(rounds.iter().filter_map(page).map(|(times, _)| at(&times) as f64 / 1e6))
+        median(rounds.iter().filter_map(page).map(|page| at(&page.times) as f64 / 1e6))
     };
     let mut rows = Vec::new();
     let (before, during) = (format!("{}, unloaded", case.name), format!("{}, flooded", case.name));
     for (setting, rounds) in [(&before, unloaded), (&during, flooded)] {
         rows.push(row(FLOOD, setting, STATIC_P50, "ms", of(rounds, |times| times.p50)));
         rows.push(row(FLOOD, setting, STATIC_P99, "ms", of(rounds, |times| times.p99)));
+        let failed = median(
+            rounds
+                .iter()
+                .filter_map(page)
+                .map(|page| 100.0 * page.failed as f64 / (page.completed + page.failed).max(1) as f64),
+        );
+        rows.push(row(FLOOD, setting, STATIC_FAILED, "%", failed));
     }
     let ratio = of(flooded, |times| times.p99) / of(unloaded, |times| times.p99);
     let note = if case.treatment.cap_percent.is_some() { "1.1 at most is wanted with the cap" } else { "" };
@@ -174,7 +199,7 @@ mod tests {
         let url = |url: &str, completed, response_time_ns| UrlPart {
             url: url.into(),
             completed,
-            failed: 0,
+            failed: 1,
             response_time_ns,
         };
         let slow = Quantiles { p99: 9_000_000_000, ..times };
@@ -212,6 +237,8 @@ mod tests {
         assert_eq!(of("capped, least weight, unloaded", STATIC_P99), 0.4);
         assert_eq!(of("capped, least weight, flooded", STATIC_P99), 0.44);
         assert!((of("capped, least weight, flooded", P99_RATIO) - 1.1).abs() < 1e-9);
+        assert_eq!(of("capped, least weight, unloaded", STATIC_FAILED), 0.0);
+        assert!((of("capped, least weight, flooded", STATIC_FAILED) - 100.0 / 101.0).abs() < 1e-9);
         assert_eq!(of("capped, least weight, flooded", DYNAMIC_PER_SECOND), 10.0);
         assert_eq!(of("capped, least weight, flooded", DYNAMIC_OFFERED), 500.0);
         assert_eq!(of("capped, least weight, flooded", DYNAMIC_SHARE), 40.0);

@@ -24,6 +24,8 @@ pub const HIT_RATIO: &str = "hit ratio";
 pub const STATIC_P50: &str = "static response time, median";
 /// Of the page.
 pub const STATIC_P99: &str = "static response time, 99 %";
+/// Of all that were asked for.
+pub const STATIC_FAILED: &str = "static requests that failed";
 /// The judge's figure.
 pub const P99_RATIO: &str = "static response time, 99 %, over unloaded";
 /// Searches a second that were answered with results.

@@ -186,11 +186,14 @@ fn moment(typed: Option<&str>, now: SystemTime) -> Result<Option<u64>> {
     }
     let at = typed.parse::<Timestamp>().or_else(|error| {
         // Without a zone UTC is meant, as in everything that is kept.
-        let whole = typed.parse::<civil::DateTime>().or_else(|_| typed.parse::<civil::Date>().map(|day| day.at(0, 0, 0, 0)));
+        let whole =
+            typed.parse::<civil::DateTime>().or_else(|_| typed.parse::<civil::Date>().map(|day| day.at(0, 0, 0, 0)));
         whole.and_then(|at| at.to_zoned(TimeZone::UTC)).map(|at| at.timestamp()).map_err(|_| error)
     });
     let at = at.map_err(|_| {
-        anyhow::anyhow!("`{typed}` is no moment: 2026-11-22T10:00:00Z, 2026-11-22 10:00, 2026-11-22, or so long ago: 1h")
+        anyhow::anyhow!(
+            "`{typed}` is no moment: 2026-11-22T10:00:00Z, 2026-11-22 10:00, 2026-11-22, or so long ago: 1h"
+        )
     })?;
     Ok(Some(u64::try_from(at.as_nanosecond()).unwrap_or(0)))
 }

@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::sockopt::{Linger, RcvBuf};
-use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket,
-};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket};
 
 use super::{Tally, Target, source};
 
@@ -110,14 +108,7 @@ pub fn crowd(
             let from = source(target, tally.begun);
             match open(target.address, from, of) {
                 Ok(stream) => {
-                    members.push(Member {
-                        stream,
-                        number: tally.begun,
-                        sent: 0,
-                        read: 0,
-                        moved: (0, 0),
-                        status: None,
-                    });
+                    members.push(Member { stream, number: tally.begun, sent: 0, read: 0, moved: (0, 0), status: None });
                     tally.begun += 1;
                 }
                 Err(_) => {

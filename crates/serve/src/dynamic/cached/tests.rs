@@ -1,1 +1,0 @@
-//! The cache between clients and an upstream that counts.
