@@ -1,9 +1,9 @@
 //! The third witness beside a run: what the programs' own sockets saw.
 //!
 //! ```text
-//!   Tapping::prepare ──> environment of the program      (before it starts)
-//!   Tapping::start   ──> a thread that drains the rings every few ms and keeps the book's taps.parquet
-//!   Tapping::end     ──> Tapped: the document's part, the rows that checks need
+//!   Prepared::new   ──> environment of the program      (before it starts)
+//!   Prepared::start ──> a thread that drains the rings every few ms; one that keeps the book's taps.parquet
+//!   Tapping::end    ──> Tapped: the document's part, and what checks need
 //! ```
 //!
 //! The thread sleeps between rounds and is asked for nothing by the programs: they never wait for it. What it cannot
@@ -70,9 +70,7 @@ impl Prepared {
         variables.into_iter().map(|(name, value)| (name.into(), value)).collect()
     }
 
-    /// Starts the thread, when the program has started: `root` is the first process of its tree as this one counts, `own_numbers`
-    /// whether the programs count as this one does (no PID namespace between), `command` what was started as process
-    /// `pid` of theirs.
+    /// Starts the thread, when the program has started. Rows go to `folder`'s taps.parquet, if the run is kept.
     ///
     /// # Errors
     /// No thread can be made.
@@ -270,8 +268,8 @@ impl Keeper {
         self.collector.gone(&gone, now, &mut self.rows);
         self.strangers(&living);
         for process in living.iter().filter(|process| known.contains(&process.inner_pid)) {
-            if coverage::uring_descriptors(process.pid) > 0 {
-                self.collector.roll().uses_uring(&process.program);
+            if let Some(partial) = coverage::partial(process) {
+                self.collector.roll().partial(&process.program, &partial.to_string());
             }
         }
     }
@@ -332,7 +330,8 @@ const ROUND: Duration = Duration::from_millis(5);
 /// After a round of so many events the next begins at once: somebody writes faster than pauses allow.
 const MANY: usize = 8_192;
 /// 1 MB a ring: a thread that does nothing but small exchanges, 175,000 a second, fills one in 45 ms, longer than a busy
-/// machine mostly keeps a thread waiting for its turn. 48 stand ready for programs that fork many times in that time.
-const CAPACITY: Capacity = Capacity { records: 16_384, slots: 1_024, ready: 48 };
+/// machine mostly keeps a thread waiting for its turn. 48 stand ready for programs that fork many times in that time;
+/// each program maps the 256 MB of all, and has memory only for those in use.
+const CAPACITY: Capacity = Capacity { records: 16_384, slots: 256, ready: 48 };
 /// How often processes are looked for, and a part of the table is closed.
 const LOOK: Duration = Duration::from_secs(1);

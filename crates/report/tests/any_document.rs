@@ -8,8 +8,9 @@ mod support;
 use std::collections::BTreeMap;
 
 use ledger::document::*;
+use ledger::tap_part::{TapAvailability, TapLookups, TapProgram, TapView};
 use ledger::watch_part::WatchConnections;
-use ledger::{SecondRecord, WatchPart, WatchSecond};
+use ledger::{SecondRecord, TapPart, WatchPart, WatchSecond};
 use proptest::prelude::*;
 use report::run_page::{self, Sources};
 use report::{ProfileView, Style, terminal};
@@ -282,6 +283,49 @@ impl Wild {
         }
     }
 
+    fn tap_view(&mut self) -> TapView {
+        TapView {
+            connections: self.number(),
+            connections_failed: self.number(),
+            exchanges: self.number(),
+            exchanges_cut: self.number(),
+            attempts: self.number(),
+            failed: self.counts(),
+            error_ratio: self.maybe(Wild::float),
+            availability: self.maybe(|w| TapAvailability {
+                attempts: w.float(),
+                windows: w.float(),
+                windows_tried: w.number(),
+                window_s: w.float(),
+            }),
+            setup_ns: self.quantiles(),
+            response_ns: self.quantiles(),
+            sent_bytes: self.quantiles(),
+            overall_rate_bytes_per_s: self.quantiles(),
+            sent_bytes_total: self.number(),
+            retransmits: self.number(),
+            ..TapView::default()
+        }
+    }
+
+    fn tap(&mut self) -> TapPart {
+        TapPart {
+            client: self.maybe(Wild::tap_view),
+            server: self.maybe(Wild::tap_view),
+            lookups: self.maybe(|w| TapLookups { count: w.number(), failed: w.counts(), lookup_ns: w.quantiles() }),
+            programs: self.many(|w| TapProgram {
+                name: w.text(),
+                processes: w.number(),
+                coverage: ["seen", "partial", "unseen"][w.0.below(3) as usize].to_owned(),
+                why: w.text(),
+                connections: w.number(),
+            }),
+            records: self.number(),
+            records_dropped: self.number(),
+            ..TapPart::default()
+        }
+    }
+
     fn document(&mut self) -> Document {
         let checks = self.many(Wild::check);
         Document {
@@ -291,7 +335,7 @@ impl Wild {
             load: self.maybe(Wild::load),
             path: self.maybe(Wild::path),
             watch: self.maybe(Wild::watch),
-            tap: None,
+            tap: self.maybe(Wild::tap),
             server: self.maybe(Wild::server),
             slo: self.maybe(|w| Slo {
                 objective: w.text(),

@@ -48,13 +48,13 @@ pub(crate) use self::policy::{Usable, is_error, terms, usable, usable_on_error};
 pub(crate) use self::serving::{CacheStatus, Rendered};
 pub use self::spec::CacheSpec;
 use self::store::Store;
-use self::unsent::Living;
 pub(crate) use self::store::Usage;
 pub(crate) use self::stored::{Head, Received, Stored};
+use self::unsent::Living;
 pub(crate) use self::unsent::Unsent;
 pub(crate) use self::validation::{Freshened, conditions, freshened};
-use crate::request::{Body, Fields, Lines, Method, Request};
 use crate::phrase::status_line;
+use crate::request::{Body, Fields, Lines, Method, Request};
 
 /// A GET or HEAD as the cache sees it, borrowed from its head.
 #[derive(Clone, Copy, Debug)]

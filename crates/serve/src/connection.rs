@@ -26,84 +26,24 @@
 use std::fs::File;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Buf as _;
 use units::Timestamp;
 
-use crate::answer::{COPY_MAX, Piece, Reply, Tail, answer};
-use crate::cache::{Asked, Cache, Finding};
-use crate::date::{DateField, seconds};
-use crate::dynamic::Front;
-use crate::engine::turn::Turn;
-use crate::figures::{Kind, Refusal};
-use crate::files::{Content, Files, Page};
-use crate::journal::{Books, Entry};
-use crate::request::{Method, Parsed, Request, parse};
-use crate::response::{Fate, Status, write_refusal};
-use crate::spec::Limits;
-use crate::status::Board;
-use crate::target::plain;
-
+use crate::answer::Tail;
+use crate::files::Page;
+use crate::request::{Parsed, parse};
 use exchange::Exchange;
 use incoming::Incoming;
+use patience::LINGER;
 
+pub(crate) use desk::Desk;
+
+mod answering;
+mod desk;
 mod exchange;
 mod incoming;
-
-/// What a worker lends to the connection it is busy with.
-#[derive(Debug)]
-pub(crate) struct Desk {
-    pub(crate) files: Files,
-    pub(crate) date: DateField,
-    pub(crate) limits: Limits,
-    pub(crate) now: Timestamp,
-    pub(crate) books: Books,
-    pub(crate) board: Board,
-    /// The way to the relay, where something is dynamic.
-    pub(crate) front: Option<Front>,
-    /// The results that the relay keeps.
-    pub(crate) cache: Option<Arc<Cache>>,
-    /// Heads and small bodies that the connection at hand has to send. Empty between connections.
-    pub(crate) out: Vec<u8>,
-    /// The same in TLS records.
-    pub(crate) sealed: Vec<u8>,
-    /// What a client said through TLS, while it is taken in.
-    pub(crate) plain: Vec<u8>,
-    /// What is about to be sealed.
-    pub(crate) chunk: Vec<u8>,
-    /// A path that is compared with the routes.
-    path: Vec<u8>,
-    /// The server ends: answers are the last ones of their connections.
-    pub(crate) stopping: bool,
-    /// How long heavy work may go on in this turn of the loop.
-    pub(crate) turn: Turn,
-}
-
-impl Desk {
-    pub(crate) fn new(files: Files, limits: Limits, now: Timestamp, books: Books, board: Board) -> Self {
-        let limits = Limits { head_bytes: limits.head_bytes.min(HEAD_BYTES_MAX), ..limits };
-        let out = Vec::with_capacity(OUTPUT_FULL + COPY_MAX);
-        Desk {
-            files,
-            date: DateField::new(now),
-            limits,
-            now,
-            books,
-            board,
-            front: None,
-            cache: None,
-            out,
-            sealed: Vec::new(),
-            plain: Vec::new(),
-            chunk: Vec::new(),
-            path: Vec::new(),
-            stopping: false,
-            turn: Turn::default(),
-        }
-    }
-}
+mod patience;
+mod sending;
 
 /// What is to be sent next.
 #[derive(Debug)]
@@ -335,264 +275,17 @@ impl Connection {
         }
     }
 
-    /// Reads the body of a request from the beginning of `input`; returns how much was used up, 0 when the relay takes
-    /// no more now.
-    fn read_body(&mut self, desk: &mut Desk, input: &[u8]) -> usize {
-        let relayed = self.exchange.as_mut().and_then(|exchange| exchange.relayed.as_mut());
-        let most = relayed.as_ref().map_or(usize::MAX, |relayed| relayed.room).min(input.len());
-        if most == 0 {
-            return 0;
-        }
-        let (used, content) = match self.incoming.read(&input[..most]) {
-            Ok(read) => read,
-            Err(status) => {
-                self.refuse_body(desk, status);
-                return input.len();
-            }
-        };
-        *self.body_taken.get_or_insert(0) += content.len() as u64;
-        if let (Some(relayed), Some(front)) = (relayed, &mut desk.front) {
-            if !content.is_empty() {
-                relayed.room -= content.len();
-                front.body(self.ticket, &input[content]);
-            }
-            if self.incoming.is_nothing() {
-                front.body_ended(self.ticket);
-            }
-        }
-        used
-    }
-
-    fn respond(&mut self, desk: &mut Desk, request: &Request<'_>) {
-        self.head_began = false;
-        self.head_only = request.method == Method::Head;
-        desk.books.began();
-        if desk.front.is_some() && request.path.starts_with(b"/") && self.respond_dynamically(desk, request) {
-            return;
-        }
-        match Incoming::new(request.body, desk.limits.body_bytes) {
-            Ok(incoming) => self.incoming = incoming,
-            Err(status) => return self.refuse_answered(desk, status, request),
-        }
-        // A client that holds its body back may drop it at the final answer or send it all the same: what follows would have
-        // two meanings (RFC 9110, section 10.1.1).
-        let fate = self.fate(desk, request, !request.expects_continue);
-        let (date, out) = (desk.date.line(), &mut desk.out);
-        let mut kind = Kind::Static;
-        let own = if request.path.starts_with(b"/-/") {
-            desk.board.answer(request, self.peer.ip(), desk.now, date, fate, out)
-        } else {
-            None
-        };
-        let Reply { status, content_bytes, body } = match own {
-            Some(reply) => {
-                kind = Kind::Status;
-                reply
-            }
-            None => answer(&mut desk.files, request, seconds(desk.now), date, fate, out),
-        };
-        self.follow(desk, request, status, content_bytes, body, kind, Finding::NONE);
-    }
-
-    /// Answers out of the result cache, or asks the relay; false when the path is a file's.
-    fn respond_dynamically(&mut self, desk: &mut Desk, request: &Request<'_>) -> bool {
-        // A path that no file can have is for the files to refuse.
-        let Ok(path) = plain(request.path, &mut desk.path) else { return false };
-        let Some(route) = desk.front.as_ref().and_then(|front| front.routed(path)) else { return false };
-        if let Some(cache) = &desk.cache
-            && let Ok(asked) = Asked::of(request, self.secure)
-            && let Some(fresh) = cache.fresh(&asked, desk.now, &mut desk.out)
-        {
-            let fate = self.fate(desk, request, true);
-            desk.out.extend_from_slice(fate.field());
-            desk.out.extend_from_slice(b"\r\n");
-            let length = fresh.body.len();
-            let body = if length <= COPY_MAX {
-                desk.out.extend_from_slice(&fresh.body);
-                None
-            } else {
-                Some(Tail::Stored(fresh.body))
-            };
-            self.follow(desk, request, fresh.status, length as u64, body, Kind::Dynamic, fresh.finding);
-        } else {
-            self.ask(desk, request, route);
-        }
-        true
-    }
-
-    /// What becomes of the connection after an answer that may `keep` it.
-    fn fate(&mut self, desk: &Desk, request: &Request<'_>, keep: bool) -> Fate {
-        let keep = keep && request.keep_alive && !desk.stopping;
-        if !keep {
-            self.phase = if self.incoming.is_nothing() { Phase::Ending } else { Phase::EndingGently };
-        }
-        Fate::of(keep, request.old)
-    }
-
-    /// An answer's head is written: enters it into the books, now or when its body has gone.
-    #[allow(clippy::too_many_arguments, reason = "what is known of an answer")]
-    fn follow(
-        &mut self,
-        desk: &mut Desk,
-        request: &Request<'_>,
-        status: u16,
-        content_bytes: u64,
-        body: Option<Tail>,
-        kind: Kind,
-        finding: Finding,
-    ) {
-        let Some(tail) = body else { return self.note(desk, request, status, content_bytes, kind, finding) };
-        let kept = desk.books.keep(request.head);
-        let began = desk.now;
-        self.exchange =
-            Some(Box::new(Exchange { kept, status, content_bytes, kind, finding, began, relayed: None }));
-        self.tail = Some(tail);
-        self.skip_what_is_sent(desk);
-    }
-
-    /// Answers what is no request; `head` is what there is of it.
-    fn refuse(&mut self, desk: &mut Desk, status: Status, head: &[u8]) {
-        write_refusal(&mut desk.out, status, desk.date.line(), Fate::Closed, false);
-        self.phase = Phase::EndingGently;
-        desk.books.refused(&Entry {
-            peer: self.peer.ip(),
-            head,
-            status: status.code(),
-            content_bytes: 0,
-            kind: Kind::Refused,
-            finding: Finding::NONE,
-            began: desk.now,
-            ended: desk.now,
-            whole: true,
-        });
-    }
-
-    /// What is to be sent now.
-    pub(crate) fn outbound<'a>(&'a self, desk: &'a Desk) -> Outbound<'a> {
-        let front = if self.unsent.is_empty() { &desk.out[..] } else { &self.unsent[..] };
-        match &self.tail {
-            None | Some(Tail::Awaited) if front.is_empty() => Outbound::Nothing,
-            None | Some(Tail::Awaited) => Outbound::Bytes(front, false),
-            Some(Tail::Page(page, range)) => page_part(front, page, range),
-            Some(Tail::Pieces(pieces)) => match pieces.front() {
-                Some(Piece::Text(text)) => Outbound::Both(front, text),
-                Some(Piece::Page(page, range)) => page_part(front, page, range),
-                None => Outbound::Nothing,
-            },
-            Some(Tail::Stored(bytes)) => Outbound::Both(front, bytes),
-        }
-    }
-
-    /// The kernel has taken the first `count` bytes of what [`Connection::outbound`] offered.
-    pub(crate) fn sent(&mut self, desk: &mut Desk, count: usize) {
-        if let Some(taken) = &mut self.owing {
-            *taken += count as u64;
-        }
-        let front = if self.unsent.is_empty() { &desk.out } else { &self.unsent };
-        let of_front = count.min(front.len());
-        self.acknowledge(desk, of_front);
-        let front = if self.unsent.is_empty() { &mut desk.out } else { &mut self.unsent };
-        if of_front == front.len() {
-            front.clear();
-        } else {
-            front.drain(..of_front);
-        }
-        let rest = (count - of_front) as u64;
-        match &mut self.tail {
-            None => {}
-            Some(Tail::Page(_, range)) => range.start += rest,
-            Some(Tail::Pieces(pieces)) => match pieces.front_mut() {
-                // A rare piece of some hundred bytes, rarely cut.
-                Some(Piece::Text(text)) => *text = text[rest as usize..].into(),
-                Some(Piece::Page(_, range)) => range.start += rest,
-                None => {}
-            },
-            Some(Tail::Stored(bytes)) => bytes.advance(rest as usize),
-            Some(Tail::Awaited) => {}
-        }
-        self.skip_what_is_sent(desk);
-    }
-
-    /// Lets go of a tail, or of pieces of it, of which nothing is left.
-    fn skip_what_is_sent(&mut self, desk: &mut Desk) {
-        let over = match &mut self.tail {
-            None => false,
-            Some(Tail::Page(_, range)) => range.is_empty(),
-            Some(Tail::Pieces(pieces)) => {
-                while pieces.front().is_some_and(is_sent) {
-                    pieces.pop_front();
-                }
-                pieces.is_empty()
-            }
-            Some(Tail::Stored(bytes)) => bytes.is_empty(),
-            Some(Tail::Awaited) => false,
-        };
-        if over {
-            self.tail = None;
-            self.enter(desk, true);
-        }
-    }
-
-    /// What [`Connection::sent`] was told was not taken after all: it goes first.
-    pub(crate) fn not_sent(&mut self, bytes: &[u8]) {
-        self.unsent.splice(..0, bytes.iter().copied());
-    }
-
-    /// Ends this connection's turn: keeps what is still to be sent, and winds the clock up.
-    pub(crate) fn settle(&mut self, desk: &mut Desk) {
-        if !desk.out.is_empty() {
-            self.unsent.extend_from_slice(&desk.out);
-            desk.out.clear();
-        } else if self.unsent.is_empty() && self.unsent.capacity() > 0 {
-            self.unsent = Vec::new();
-        }
-        if self.phase == Phase::Lingering || self.phase == Phase::Over {
-            return;
-        }
-        if self.has_to_send() {
-            // Wound up when something begins to be owed, and each time that enough of it was taken: a client that takes
-            // a byte now and then keeps its place no longer than one that takes none.
-            if self.owing.is_none_or(|taken| taken >= PROGRESS_BYTES) {
-                self.owing = Some(0);
-                self.deadline = desk.now + desk.limits.stall_time;
-            }
-            return;
-        }
-        let owed = self.owing.take().is_some();
-        if owed || !self.head_began {
-            self.spare_since = desk.now;
-        }
-        if self.is_awaiting() && !self.awaits_body() {
-            // The relay has its own clocks.
-            self.body_taken = None;
-            self.deadline = Timestamp::MAX;
-            return;
-        }
-        if !self.incoming.is_nothing() {
-            // As for what is owed: enough of a body must come within its time.
-            if owed || self.body_taken.is_none_or(|taken| taken >= BODY_PROGRESS_BYTES) {
-                self.body_taken = Some(0);
-                self.deadline = desk.now + desk.limits.body_time;
-            }
-            return;
-        }
-        self.body_taken = None;
-        if self.unread.is_empty() {
-            if !self.head_began {
-                self.deadline = desk.now + desk.limits.idle_time;
-            }
-        } else if !self.head_began || owed {
-            // The clock of a head starts with its first byte; further bytes do not wind it up again.
-            self.head_began = true;
-            self.deadline = desk.now + desk.limits.head_time;
-        }
-    }
-
     /// What to do now; asked when [`Connection::settle`] has been called.
     pub(crate) fn step(&self) -> Step {
         match self.phase {
             Phase::Over => Step::Close,
-            _ if self.owes() => if self.unread.len() < UNREAD_MAX { Step::Go } else { Step::Hold },
+            _ if self.owes() => {
+                if self.unread.len() < UNREAD_MAX {
+                    Step::Go
+                } else {
+                    Step::Hold
+                }
+            }
             Phase::Ending => Step::Close,
             Phase::EndingGently => Step::Finish,
             Phase::Open if self.held_up => Step::Hold,
@@ -608,33 +301,6 @@ impl Connection {
         self.deadline = desk.now + LINGER;
     }
 
-    /// When patience ends.
-    pub(crate) fn deadline(&self) -> Timestamp {
-        self.deadline
-    }
-
-    /// Patience has ended, unless the deadline has moved meanwhile: what is left to say is in `desk.out`.
-    pub(crate) fn late(&mut self, desk: &mut Desk) {
-        if desk.now < self.deadline {
-            return;
-        }
-        let counters = desk.books.counters();
-        counters.connection_refused(Refusal::Late);
-        if self.phase == Phase::Open && self.is_awaiting() && !self.has_to_send() {
-            self.refuse_body(desk, Status::RequestTimeout);
-        } else if self.phase != Phase::Open || self.owes() {
-            self.aborted = self.has_to_send();
-            self.enter(desk, false);
-            self.broken();
-        } else if self.head_began && !self.unread.is_empty() {
-            // RFC 9110, section 15.5.9. A client that never began has nothing to be told.
-            let head = std::mem::take(&mut self.unread);
-            self.refuse(desk, Status::RequestTimeout, &head);
-        } else {
-            self.phase = Phase::Ending;
-        }
-    }
-
     /// The server ends: this connection ends with the answer it is busy with.
     pub(crate) fn stop(&mut self) {
         match self.phase {
@@ -643,11 +309,6 @@ impl Connection {
             Phase::Open => self.phase = Phase::EndingGently,
             _ => {}
         }
-    }
-
-    /// Since when it could be dropped to make room for another: no answer is under way.
-    pub(crate) fn spare_since(&self) -> Option<Timestamp> {
-        (!self.owes()).then_some(self.spare_since)
     }
 
     /// Whether so much has been received and not answered that no more should be received.
@@ -691,33 +352,11 @@ impl Connection {
     }
 }
 
-fn is_sent(piece: &Piece) -> bool {
-    match piece {
-        Piece::Text(text) => text.is_empty(),
-        Piece::Page(_, range) => range.is_empty(),
-    }
-}
-
-fn page_part<'a>(front: &'a [u8], page: &'a Page, range: &Range<u64>) -> Outbound<'a> {
-    match &page.content {
-        Content::Held(bytes) => Outbound::Both(front, &bytes[range.start as usize..range.end as usize]),
-        Content::Stored(file, _) => Outbound::File { front, file, page, range: range.clone() },
-    }
-}
-
-/// Heads may be this long: one more receive always makes progress.
-const HEAD_BYTES_MAX: usize = 32 << 10;
 /// Responses collected before they are sent: enough to make a system call worth it, little enough to stay in the
 /// processor's cache, and what a client that takes nothing can make the server keep.
 const OUTPUT_FULL: usize = 32 << 10;
 /// Requests that wait for their turn, beyond which no more is received.
 const UNREAD_MAX: usize = 16 << 10;
-/// A client must take so much within the stall time: 273 bytes a second with the default of a minute.
-const PROGRESS_BYTES: u64 = 16 << 10;
-/// The same for the body of a request, which may be a form of a few bytes on a bad line: 17 bytes a second.
-const BODY_PROGRESS_BYTES: u64 = 1 << 10;
-/// How long a client may take to notice that the connection has ended. Its own data is not wanted.
-const LINGER: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests;

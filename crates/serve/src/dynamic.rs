@@ -18,7 +18,6 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use units::Timestamp;
 
 use crate::cache::Finding;
 use crate::request::Body;
@@ -66,8 +65,6 @@ pub(crate) struct Ask {
     pub(crate) local: SocketAddr,
     /// Over TLS.
     pub(crate) secure: bool,
-    /// When the head was complete.
-    pub(crate) at: Timestamp,
 }
 
 /// What a worker hears of an exchange: any number of `Room` and `Interim`, then `Head`, `Body` as often as need be, and

@@ -56,7 +56,9 @@ impl Engine {
     #[must_use]
     pub fn chosen(self) -> Engine {
         match self {
-            Engine::Auto if Ring::new(RingSpec { operations: 8, buffers: 8, buffer_bytes: 64 }).is_ok() => Engine::Uring,
+            Engine::Auto if Ring::new(RingSpec { operations: 8, buffers: 8, buffer_bytes: 64 }).is_ok() => {
+                Engine::Uring
+            }
             Engine::Auto => Engine::Epoll,
             asked => asked,
         }
@@ -121,9 +123,8 @@ impl Ground<'_> {
         mut let_go: impl FnMut(C),
     ) -> Result<Admitted, ServeError> {
         let now = desk.now;
-        let spare = |least: Duration| {
-            move |seat: &C| seat.link().spare_since().is_some_and(|since| now.since(since) >= least)
-        };
+        let spare =
+            |least: Duration| move |seat: &C| seat.link().spare_since().is_some_and(|since| now.since(since) >= least);
         let mut instead = None;
         if table.length() >= self.cap {
             instead = table.oldest(spare(GRACE));
@@ -200,18 +201,22 @@ impl Ground<'_> {
     /// How often deadlines are looked at.
     fn tick(&self) -> Duration {
         let limits = self.limits;
-        let shortest = limits.head_time.min(limits.idle_time).min(limits.stall_time);
+        let shortest = limits.head_time.min(limits.idle_time).min(limits.stall_time).min(limits.body_time);
         (shortest / 4).clamp(TICK_MIN, TICK_MAX)
     }
 }
 
 /// Serves with `engine` until told to stop.
 pub(crate) fn run(engine: Engine, ground: Ground<'_>, desk: Desk) -> Result<(), ServeError> {
-    match engine {
-        Engine::Epoll => epoll::Worker::new(ground, desk)?.run(),
-        Engine::Uring => uring::Worker::new(ground, desk)?.run(),
-        Engine::Auto => run(engine.chosen(), ground, desk),
+    if engine != Engine::Epoll {
+        // The kernel may have io_uring and still no memory for a ring of full size.
+        match uring::ring() {
+            Ok(ring) => return uring::Worker::new(ring, ground, desk).run(),
+            Err(error) if engine == Engine::Uring => return Err(error),
+            Err(_) => {}
+        }
     }
+    epoll::Worker::new(ground, desk)?.run()
 }
 
 /// What became of an attempt to send.

@@ -76,14 +76,8 @@ pub enum Refusal {
 
 impl Refusal {
     /// All of them, in the order of [`Refusal::index`].
-    pub const ALL: [Refusal; 6] = [
-        Refusal::Total,
-        Refusal::PerAddress,
-        Refusal::Descriptors,
-        Refusal::Displaced,
-        Refusal::Late,
-        Refusal::Tls,
-    ];
+    pub const ALL: [Refusal; 6] =
+        [Refusal::Total, Refusal::PerAddress, Refusal::Descriptors, Refusal::Displaced, Refusal::Late, Refusal::Tls];
 
     /// Its place in [`Refusal::ALL`].
     pub const fn index(self) -> usize {

@@ -96,7 +96,10 @@ impl Board {
             ("application/json", json::text(&report))
         };
         status_line(out, 200);
-        field(out, format_args!("Server: yamabiko\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\n", text.len()));
+        field(
+            out,
+            format_args!("Server: yamabiko\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\n", text.len()),
+        );
         write_head(out, b"Cache-Control: no-store\r\n", date, fate);
         if !head_only {
             out.extend_from_slice(text.as_bytes());
@@ -106,7 +109,8 @@ impl Board {
 
     fn may_read(&self, request: &Request<'_>, peer: IpAddr) -> bool {
         // A proxy on this host asks for clients anywhere, and says so.
-        let on_behalf = |name: &[u8]| name.eq_ignore_ascii_case(b"x-forwarded-for") || name.eq_ignore_ascii_case(b"forwarded");
+        let on_behalf =
+            |name: &[u8]| name.eq_ignore_ascii_case(b"x-forwarded-for") || name.eq_ignore_ascii_case(b"forwarded");
         match self.spec {
             StatusSpec::Off => false,
             StatusSpec::All => true,

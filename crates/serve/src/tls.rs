@@ -28,7 +28,7 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 
 pub use self::files::TlsError;
-pub(crate) use self::secure::{Secure, TlsFailure};
+pub(crate) use self::secure::Secure;
 
 /// A certificate, its key and what all connections that are served with them share. Clones are the same thing.
 #[derive(Clone)]

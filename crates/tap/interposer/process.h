@@ -204,15 +204,21 @@ static void aside(uint32_t *counter) {
     if (ADD(counter, 1) == 0) tell_aside();
 }
 
-/* A thread ends: its slot can serve another once the collector has read it. Destructors of other keys may come after,
- * and what they do finds a slot again. */
-static void thread_ends(void *value) {
-    struct thread *thread = value;
+/* Gives the slot back: it can serve another thread once the collector has read it. Whatever this one has to tell later
+ * finds a slot again. */
+static void release(struct thread *thread) {
     struct slot *slot = thread->slot;
     if (!slot || !life->image) return;
-    tell_polled(thread, ticks());
     thread->slot = NULL;
     STORE_RELEASE(&slot->state, (uint64_t)life->pid << 32 | SLOT_RELEASED);
+}
+
+/* Destructors of other keys may come after this one. */
+static void thread_ends(void *value) {
+    struct thread *thread = value;
+    if (!thread->slot || !life->image) return;
+    tell_polled(thread, ticks());
+    release(thread);
 }
 
 /* Maps the ring that YAMABIKO_TAP names. Whatever does not fit, the program runs on without us. */

@@ -76,6 +76,7 @@ impl Collector {
     pub fn settle(&mut self, until: Timestamp, rows: &mut Vec<TapExchange>) {
         let state = &mut self.state;
         self.order.release(until, |event| state.take(event));
+        state.exchanges.tick(until);
         state.hand_over(rows);
     }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use sys::accounting::{ProcessStat, descendants};
 
-use crate::folder::LIBRARY_NAME;
+use crate::folder::{LIBRARY_NAME, PREFIX};
 
 /// Why a program does not load the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub enum Unseen {
     Privileged,
     /// Its environment does not have the library: whoever started it gave it another one.
     NotHandedOn,
+    /// It has the library and could not map the ring: a limit on its memory, or another root directory.
+    NoRing,
     /// Nothing is known against it.
     Unexplained,
 }
@@ -47,6 +49,7 @@ impl fmt::Display for Unseen {
             Unseen::OtherMachine => f.write_str("made for another kind of machine than the library"),
             Unseen::Privileged => f.write_str("set-user-ID, set-group-ID or with capabilities: it ignores LD_PRELOAD"),
             Unseen::NotHandedOn => f.write_str("started with an environment of its own, without LD_PRELOAD"),
+            Unseen::NoRing => f.write_str("it could not map the ring: a limit on memory, or another root directory"),
             Unseen::Unexplained => f.write_str("it never said that it loaded the library"),
         }
     }
@@ -115,12 +118,14 @@ fn runs(stat: &ProcessStat) -> bool {
     !matches!(stat.state, 'Z' | 'X' | 'x')
 }
 
-/// Why `process` is unseen. `None` when it is not: the library is mapped there; and when the process is gone.
+/// Why `process` is unseen. `None` when it is not: library and ring are mapped there; and when the process is gone. One
+/// that is only just starting has mapped neither: ask when it has had its time.
 pub fn reason(process: &Process) -> Option<Unseen> {
     let proc = PathBuf::from(format!("/proc/{}", process.pid));
     let maps = fs::read(proc.join("maps")).ok()?;
     if contains(&maps, LIBRARY_NAME.as_bytes()) {
-        return None;
+        let ring = |line: &[u8]| contains(line, PREFIX.as_bytes()) && contains(line, b"/ring");
+        return (!maps.split(|&byte| byte == b'\n').any(ring)).then_some(Unseen::NoRing);
     }
     let why = elf_of(&proc.join("exe")).and_then(|elf| elf.unseen());
     if why.is_some() || ProcessStat::read(process.pid).is_none_or(|stat| stat.start_ticks != process.started_ticks) {

@@ -21,6 +21,7 @@ mod tests;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ledger::{TapError, TapExchange, TapOutcome, TapSide};
 use units::Timestamp;
@@ -36,6 +37,8 @@ pub struct Exchanges {
     connections: HashMap<u64, Connection>,
     images: HashMap<u32, Image>,
     done: Vec<TapExchange>,
+    /// Connections that linger: see [`Connection::lingering`]. In the order of closing.
+    lingering: VecDeque<(u64, Timestamp)>,
     next: u64,
     in_flight: u64,
     /// Open connections at most; those beyond are counted in [`left_out`](Self::left_out) and not followed.
@@ -66,6 +69,7 @@ impl Exchanges {
             connections: HashMap::new(),
             images: HashMap::new(),
             done: Vec::new(),
+            lingering: VecDeque::new(),
             next: 0,
             in_flight: 0,
             connections_max: Self::CONNECTIONS_MAX,
@@ -74,7 +78,7 @@ impl Exchanges {
         }
     }
 
-    /// Takes the next event. Events of one connection must come in the order of [`Event::at`]; those of different
+    /// Takes the next event. Events of one connection must come in the order of their times; those of different
     /// connections may come in any.
     pub fn take(&mut self, event: Event) {
         let origin = event.origin;
@@ -98,7 +102,10 @@ impl Exchanges {
                 self.with(run.connection, |open, done| open.received(&run, done));
             }
             What::Closed(closed) => self.closed(origin, &closed),
-            What::Left(closed) => self.with(closed.connection, |open, _| open.left(origin.image, &closed)),
+            What::Left(closed) => {
+                self.hold(origin, closed.connection);
+                self.with(closed.connection, |open, _| open.left(origin.image, &closed));
+            }
             What::Lost { records } => self.lost = self.lost.saturating_add(records),
             What::Shut { .. } | What::Executing { .. } | What::Polled { .. } | What::Aside { .. } => {}
         }
@@ -115,9 +122,25 @@ impl Exchanges {
             let Some(open) = self.connections.get_mut(&key) else { continue };
             open.holders.retain(|holder| *holder != image);
             if open.holders.is_empty()
+                && open.lingering.is_none()
                 && let Some(open) = self.remove(key)
             {
                 open.abandoned(image, at, &mut self.done);
+            }
+        }
+    }
+
+    /// It is `now`: what lingered long enough has ended.
+    pub fn tick(&mut self, now: Timestamp) {
+        while let Some(&(key, at)) = self.lingering.front()
+            && now.since(at) >= LINGER
+        {
+            self.lingering.pop_front();
+            // A later close of it has an entry of its own.
+            if self.connections.get(&key).is_some_and(|open| open.lingering == Some(at))
+                && let Some(open) = self.remove(key)
+            {
+                open.closed(at, &mut self.done);
             }
         }
     }
@@ -128,7 +151,7 @@ impl Exchanges {
         keys.sort_by_key(|key| self.connections[key].number);
         for key in keys {
             if let Some(open) = self.remove(key) {
-                open.still_open(&mut self.done);
+                open.over(&mut self.done);
             }
         }
         self.images.clear();
@@ -236,7 +259,7 @@ impl Exchanges {
         }
         if let Some(before) = self.remove(opened.connection) {
             // Its end was not seen; the number is new again.
-            before.still_open(&mut self.done);
+            before.over(&mut self.done);
         }
         if self.connections.len() >= self.connections_max {
             self.left_out += 1;
@@ -263,6 +286,11 @@ impl Exchanges {
         open.holders.retain(|holder| *holder != origin.image);
         open.counted(closed);
         let last = open.holders.is_empty();
+        if last && open.may_be_shared() {
+            open.lingering = Some(closed.begin);
+            self.lingering.push_back((closed.connection, closed.begin));
+        }
+        let last = last && open.lingering.is_none();
         if let Some(image) = self.images.get_mut(&origin.image) {
             image.held.remove(&closed.connection);
         }
@@ -315,5 +343,8 @@ impl Image {
     }
 }
 
+/// A child tells of itself when it first runs, and its parent may have closed by then what both had: a connection that was
+/// shared is over if nobody has used it for so long.
+const LINGER: Duration = Duration::from_secs(1);
 /// A program that looks names up and connects nowhere does not fill the memory.
 const LOOKUPS_MAX: usize = 64;

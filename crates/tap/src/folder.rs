@@ -25,7 +25,8 @@ const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libyamabiko_tap
 /// Its name in the folder. The interposer looks for it in LD_PRELOAD.
 pub const LIBRARY_NAME: &str = "libyamabiko_tap.so";
 
-const PREFIX: &str = "yamabiko-tap-";
+/// What its own name begins with.
+pub(crate) const PREFIX: &str = "yamabiko-tap-";
 
 /// The library on disk, and the place of the ring. Removed when dropped.
 #[derive(Debug)]

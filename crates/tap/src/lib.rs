@@ -7,6 +7,10 @@
 //!                                                             blocks
 //! ```
 //!
+//! The interposer is C, since a hook may be called in a signal handler, before main, after exit has begun, and in a child
+//! that shares its parent's memory: `interposer/interposer.c` says what holds in every hook, and `build.rs` makes the
+//! library that this crate carries. What it costs and what it cannot see is in `docs/notes/tap-hooks.md`.
+//!
 //! Begin with [`event`], the vocabulary. [`folder`] hands the library to a program, [`rings`] reads what it wrote,
 //! [`coverage`] says which processes could not be seen, and why.
 

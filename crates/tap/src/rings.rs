@@ -18,10 +18,11 @@ mod shared;
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use sys::clock::Clock;
 
@@ -306,7 +307,20 @@ fn slot_at(number: u32) -> usize {
 /// Makes sure that there is memory (or disk) behind these bytes: writing to a page that cannot be had is SIGBUS.
 fn reserve(file: &File, from: u64, bytes: u64) -> std::io::Result<()> {
     let number = |value: u64| libc::off_t::try_from(value).map_err(|_| std::io::Error::from_raw_os_error(libc::EFBIG));
-    Ok(fallocate(file.as_fd(), FallocateFlags::empty(), number(from)?, number(bytes)?)?)
+    match fallocate(file.as_fd(), FallocateFlags::empty(), number(from)?, number(bytes)?) {
+        // A file system without it. Nobody has written there yet, so zeros may.
+        Err(Errno::EOPNOTSUPP) => {
+            let zeros = [0; 4096];
+            let mut at = from;
+            while at < from + bytes {
+                let length = (from + bytes - at).min(zeros.len() as u64);
+                file.write_all_at(&zeros[..length as usize], at)?;
+                at += length;
+            }
+            Ok(())
+        }
+        answer => Ok(answer?),
+    }
 }
 
 #[cfg(test)]

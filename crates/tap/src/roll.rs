@@ -36,6 +36,8 @@ struct Entry {
     unseen_bytes: u64,
     uring_setups: u64,
     unfollowed: u64,
+    /// Why a process that loaded the library is not seen whole.
+    partial: String,
     why: String,
 }
 
@@ -95,10 +97,10 @@ impl Roll {
         }
     }
 
-    /// A process of this name was found to have a ring of io_uring.
-    pub fn uses_uring(&mut self, name: &str) {
+    /// A process of this name was found to be what hooks do not see whole.
+    pub fn partial(&mut self, name: &str, why: &str) {
         if let Some(entry) = self.entry(name) {
-            entry.uring_setups = entry.uring_setups.max(1);
+            why.clone_into(&mut entry.partial);
         }
     }
 
@@ -168,7 +170,9 @@ impl Entry {
         if self.unseen_bytes > 0 {
             reasons.push(format!("{} bytes passed that no hook saw", self.unseen_bytes));
         }
-        if self.uring_setups > 0 {
+        if !self.partial.is_empty() {
+            reasons.push(self.partial.clone());
+        } else if self.uring_setups > 0 {
             reasons.push("it uses io_uring, which no hook sees".to_owned());
         }
         if self.unfollowed > 0 {

@@ -45,6 +45,14 @@ fn what_contradicts_itself_is_refused() {
     refuse(&[www, "--idle-time", "5"], &["--idle-time", "unit"]);
     refuse(&[www, "--head-size", "64KiB"], &["--head-size", "32KiB"]);
     refuse(&[www, "--connections", "0"], &["--connections", "from 1"]);
+    refuse(&[www, "--dynamic-cmd", "app"], &["--dynamic"]);
+    refuse(&[www, "--dynamic", "/app=https://host:443"], &["--dynamic", "without TLS"]);
+    refuse(&[www, "--dynamic", "app=http://host:80"], &["--dynamic", "begins with /"]);
+    refuse(&[www, "--dynamic", "/a=http://h:1", "--dynamic", "/a/=http://h:2"], &["the same prefix"]);
+    refuse(&[www, "--dynamic", "/a=http://h:1", "--dynamic-cpu", "40%"], &["--dynamic-cmd"]);
+    refuse(&[www, "--dynamic", "/a=http://h:1", "--dynamic-concurrency", "0"], &["--dynamic-concurrency", "1.."]);
+    refuse(&["--max", "1KiB", "--dynamic", "/a=http://h:1"], &["--max", "--dynamic", "cannot be used"]);
+    refuse(&[www, "--dynamic", "/a=fastcgi://h:1/no/such/folder/"], &["/no/such/folder", "No such file"]);
     refuse(&[www, "--tls", "/no/such.crt", "/no/such.key"], &["--tls", "/no/such.crt", "No such file"]);
     let authority = Authority::new(&room, "authority");
     let (one, other) = (authority.sign(&["server"], 2090), authority.sign(&["other"], 2090));

@@ -55,9 +55,9 @@ impl Allowances {
             b"no-store" => self.no_store = true,
             b"no-cache" => match directive.argument {
                 None => self.no_cache = true,
-                Some(names) => self.no_cache_fields.extend(
-                    names.split(|&byte| byte == b',').map(|name| name.trim_ascii().to_ascii_lowercase()),
-                ),
+                Some(names) => self
+                    .no_cache_fields
+                    .extend(names.split(|&byte| byte == b',').map(|name| name.trim_ascii().to_ascii_lowercase())),
             },
             b"private" => self.private = true,
             b"public" => self.public = true,
@@ -216,7 +216,8 @@ mod tests {
 
     #[test]
     fn what_requests_demand() {
-        let demands = demanded(&[("cache-control", "max-age=0, max-stale, min-fresh=3, only-if-cached"), ("Pragma", "no-cache")]);
+        let demands =
+            demanded(&[("cache-control", "max-age=0, max-stale, min-fresh=3, only-if-cached"), ("Pragma", "no-cache")]);
         assert_eq!((demands.max_age_s, demands.max_stale_s, demands.min_fresh_s), (Some(0), Some(u64::MAX), Some(3)));
         assert!(demands.only_if_cached && !demands.no_cache);
         assert!(demanded(&[("pragma", "x, No-Cache")]).no_cache);

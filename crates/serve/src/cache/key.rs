@@ -49,7 +49,9 @@ impl Key {
         let scheme: &[u8] = if secure { b"https:" } else { b"http:" };
         let authority_and_path = match &*lower {
             _ if lower.starts_with(b"//") => &reference[2..],
-            _ if lower.starts_with(scheme) && lower[scheme.len()..].starts_with(b"//") => &reference[scheme.len() + 2..],
+            _ if lower.starts_with(scheme) && lower[scheme.len()..].starts_with(b"//") => {
+                &reference[scheme.len() + 2..]
+            }
             [b'/', ..] => return Some(Key([origin, reference].concat().into())),
             _ if has_scheme(&lower) => return None,
             [] => return Some(self.clone()),
@@ -60,7 +62,8 @@ impl Key {
             _ => {
                 let path_end = own_path.iter().position(|&byte| byte == b'?').unwrap_or(own_path.len());
                 let folder = own_path[..path_end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
-                let (path, query) = reference.split_at(reference.iter().position(|&byte| byte == b'?').unwrap_or(reference.len()));
+                let (path, query) =
+                    reference.split_at(reference.iter().position(|&byte| byte == b'?').unwrap_or(reference.len()));
                 let path = without_dots(&[&own_path[..folder], path].concat());
                 return Some(Key([origin, &path, query].concat().into()));
             }

@@ -195,7 +195,8 @@ fn forbidden(given: &Given, wish: &Wish, now_ms: u64) -> Option<&'static str> {
     }
     let over_ms = age_ms - lifetime_ms;
     let grace_s = terms.stale_while_revalidate_s.unwrap_or(0);
-    let allowed = (grace_s > 0 && over_ms <= grace_s * 1000) || wish.max_stale_s.is_some_and(|most| over_ms <= most * 1000);
+    let allowed =
+        (grace_s > 0 && over_ms <= grace_s * 1000) || wish.max_stale_s.is_some_and(|most| over_ms <= most * 1000);
     if allowed { None } else { Some("stale") }
 }
 
@@ -272,7 +273,8 @@ fn what_is_fresh_is_given() {
     let cache = cache(&spec);
     let request = get("/x?y", "");
     let asked = asked(&request);
-    let fields = format!("Date: {}\r\nCache-Control: max-age=10\r\nETag: \"a\"\r\nContent-Type: text/plain\r\n", date(0));
+    let fields =
+        format!("Date: {}\r\nCache-Control: max-age=10\r\nETag: \"a\"\r\nContent-Type: text/plain\r\n", date(0));
     let received = super::testing::received(0);
     let (terms, vary) = super::terms(&question(&request, &spec), 200, fields.as_bytes(), received, &spec).unwrap();
     let stored = super::testing::stored(Head::new(200, fields.as_bytes(), vary, terms, received), "hello");

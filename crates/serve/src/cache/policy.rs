@@ -137,7 +137,8 @@ fn lifetime(
     if let Some(seconds) = allowed.s_maxage_s.or(allowed.max_age_s) {
         return Some(Duration::from_secs(seconds));
     }
-    let mut expires = lines(fields).filter(|(name, _)| is_named(name, b"expires")).map(|(_, value)| http_seconds(value));
+    let mut expires =
+        lines(fields).filter(|(name, _)| is_named(name, b"expires")).map(|(_, value)| http_seconds(value));
     if let Some(first) = expires.next() {
         // Section 5.3: what is no date, such as 0, is a moment in the past. Of several the earliest counts.
         let earliest = expires.fold(first, Option::min).unwrap_or(0);
@@ -156,7 +157,8 @@ fn lifetime(
 fn initial_age(fields: &[u8], date_s: u64, received: Received) -> Duration {
     let apparent = Duration::from_secs(received.unix_s.saturating_sub(date_s));
     // Section 5.1: a damaged Age is passed over; of several the largest counts.
-    let told = lines(fields).filter(|(name, _)| is_named(name, b"age")).filter_map(|(_, value)| delta_seconds(value)).max();
+    let told =
+        lines(fields).filter(|(name, _)| is_named(name, b"age")).filter_map(|(_, value)| delta_seconds(value)).max();
     let response_delay = received.at.since(received.requested_at);
     apparent.max(Duration::from_secs(told.unwrap_or(0)) + response_delay)
 }
@@ -220,7 +222,9 @@ pub(crate) fn usable_on_error(stored: &Head, question: &Question<'_>, now: Times
     let asked_for = question.demands.stale_if_error_s.map_or(Duration::ZERO, Duration::from_secs);
     match stored.left(now) {
         Ok(_) => true,
-        Err(over) => over <= terms.stale_if_error.max(asked_for) && terms.stale_if_error.max(asked_for) > Duration::ZERO,
+        Err(over) => {
+            over <= terms.stale_if_error.max(asked_for) && terms.stale_if_error.max(asked_for) > Duration::ZERO
+        }
     }
 }
 
@@ -232,7 +236,10 @@ pub(crate) fn is_error(status: u16) -> bool {
 /// RFC 9110, section 8.8.3.
 fn is_entity_tag(tag: &[u8]) -> bool {
     let opaque = tag.strip_prefix(b"W/").unwrap_or(tag);
-    opaque.len() >= 2 && opaque.starts_with(b"\"") && opaque.ends_with(b"\"") && !opaque[1..opaque.len() - 1].contains(&b'"')
+    opaque.len() >= 2
+        && opaque.starts_with(b"\"")
+        && opaque.ends_with(b"\"")
+        && !opaque[1..opaque.len() - 1].contains(&b'"')
 }
 
 /// The statuses whose answers may be stored without a word of the origin (RFC 9110, section 15.1), but 206. These are

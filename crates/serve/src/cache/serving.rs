@@ -64,7 +64,9 @@ impl Rendered {
 }
 
 fn describes_body(name: &[u8]) -> bool {
-    [&b"content-type"[..], b"content-encoding", b"content-language", b"content-range"].iter().any(|one| is_named(name, one))
+    [&b"content-type"[..], b"content-encoding", b"content-language", b"content-range"]
+        .iter()
+        .any(|one| is_named(name, one))
 }
 
 /// What goes into a Cache-Status field (RFC 9211).

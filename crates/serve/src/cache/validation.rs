@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::fields::{http_seconds, is_named, lines, push};
 use super::policy::terms;
 use super::stored::{Head, Received};
-use super::{Asked, CacheSpec, Question, Reason};
+use super::{Asked, CacheSpec, Question};
 
 /// What of a stored answer a request is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,8 @@ pub(crate) fn portion(asked: &Asked<'_>, head: &Head, body_bytes: Option<u64>) -
         return Portion::Whole;
     }
     if asked.fields.if_none_match.is_some() {
-        let any_matches = asked.fields.values(b"if-none-match").any(|list| matches_any(list, head.terms.etag.as_deref()));
+        let any_matches =
+            asked.fields.values(b"if-none-match").any(|list| matches_any(list, head.terms.etag.as_deref()));
         if any_matches {
             return Portion::NotModified;
         }
@@ -38,7 +39,9 @@ pub(crate) fn portion(asked: &Asked<'_>, head: &Head, body_bytes: Option<u64>) -
     }
     match (asked.fields.range, body_bytes) {
         // RFC 9110, section 14.2: Range means something with GET only.
-        (Some(range), Some(length)) if !asked.head_only && asked.fields.if_range.is_none_or(|one| is_same(one, head)) => {
+        (Some(range), Some(length))
+            if !asked.head_only && asked.fields.if_range.is_none_or(|one| is_same(one, head)) =>
+        {
             one_range(range, length)
         }
         _ => Portion::Whole,
@@ -87,7 +90,8 @@ fn is_same(if_range: &[u8], head: &Head) -> bool {
 
 /// A single range of bytes. Several, another unit or what cannot be read: the whole, as any server may answer.
 fn one_range(range: &[u8], length: u64) -> Portion {
-    let Some((unit, set)) = range.iter().position(|&byte| byte == b'=').map(|at| (&range[..at], &range[at + 1..])) else {
+    let Some((unit, set)) = range.iter().position(|&byte| byte == b'=').map(|at| (&range[..at], &range[at + 1..]))
+    else {
         return Portion::Whole;
     };
     let set = set.trim_ascii();
@@ -96,7 +100,9 @@ fn one_range(range: &[u8], length: u64) -> Portion {
     };
     let number = |text: &[u8]| {
         let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-        digits.then(|| text.iter().fold(0u64, |sum, &digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))))
+        digits.then(|| {
+            text.iter().fold(0u64, |sum, &digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
+        })
     };
     let (from, to) = (&set[..dash], &set[dash + 1..]);
     let (from, to) = match (number(from), number(to)) {
@@ -127,7 +133,7 @@ pub(crate) enum Freshened {
     /// It holds, under this head.
     Kept(Head),
     /// It holds for this request, and may be stored no longer.
-    Once(Head, Reason),
+    Once(Head),
     /// The 304 is of another answer: this one cannot be used.
     Other,
 }
@@ -158,16 +164,18 @@ pub(crate) fn freshened(
     }
     match terms(question, old.status, &fields, received, spec) {
         Ok((terms, vary)) => Freshened::Kept(Head::new(old.status, &fields, vary, terms, received)),
-        Err(reason) => {
+        Err(_) => {
             let once = Head::new(old.status, &fields, old.vary.clone(), old.terms.clone(), received);
-            Freshened::Once(once, reason)
+            Freshened::Once(once)
         }
     }
 }
 
 /// RFC 9111, section 3.2: what must not be changed by a 304, since the stored body depends on it.
 fn describes_body(name: &[u8]) -> bool {
-    [&b"content-encoding"[..], b"content-type", b"content-range", b"content-length"].iter().any(|one| is_named(name, one))
+    [&b"content-encoding"[..], b"content-type", b"content-range", b"content-length"]
+        .iter()
+        .any(|one| is_named(name, one))
 }
 
 #[cfg(test)]

@@ -36,10 +36,8 @@ impl Vary {
         if names.len() > NAMES_MAX {
             return None;
         }
-        let selecting: Box<[Selecting]> = names
-            .into_iter()
-            .map(|name| Selecting { value: normalised(&name, request.clone()), name })
-            .collect();
+        let selecting: Box<[Selecting]> =
+            names.into_iter().map(|name| Selecting { value: normalised(&name, request.clone()), name }).collect();
         let value_bytes: usize = selecting.iter().filter_map(|one| one.value.as_ref()).map(|value| value.len()).sum();
         (value_bytes <= VALUES_MAX).then_some(Vary(selecting))
     }
@@ -49,14 +47,10 @@ impl Vary {
         self.0.iter().all(|one| normalised(&one.name, request.clone()) == one.value)
     }
 
-    /// Whether both name the same fields.
-    pub(crate) fn same_names(&self, other: &Vary) -> bool {
-        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(|(one, two)| one.name == two.name)
-    }
-
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let texts: usize = self.0.iter().map(|one| one.name.len() + one.value.as_ref().map_or(0, |value| value.len())).sum();
+        let texts: usize =
+            self.0.iter().map(|one| one.name.len() + one.value.as_ref().map_or(0, |value| value.len())).sum();
         texts + size_of_val(&*self.0)
     }
 }

@@ -94,7 +94,6 @@ impl Connection {
             peer: self.peer,
             local: self.local,
             secure: self.secure,
-            at: desk.now,
         };
         if let Some(front) = &mut desk.front {
             front.ask(ask);

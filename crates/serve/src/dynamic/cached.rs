@@ -15,7 +15,6 @@
 mod filling;
 mod flight;
 
-
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -26,13 +25,13 @@ use bytes::Bytes;
 use tokio::task::spawn_local;
 use units::Timestamp;
 
+use super::Ask;
 use super::client::{Client, RequestBody};
 use super::relay::pass_on;
 use super::upstream::{Answer, Changes, Failure, RouteState, send};
-use super::Ask;
 use crate::cache::{
-    Asked, Cache, CacheStatus, Finding, Found, Freshened, Head, Key, Outcome, Question, Reason, Rendered, Stored, Usable,
-    conditions, freshened, is_error, terms, usable, usable_on_error,
+    Asked, Cache, CacheStatus, Finding, Found, Freshened, Head, Key, Outcome, Question, Reason, Rendered, Stored,
+    Usable, conditions, freshened, is_error, terms, usable, usable_on_error,
 };
 use crate::request::{Body, Method, Parsed, Request, parse_within};
 use filling::Filling;
@@ -124,7 +123,7 @@ struct Errand<'a> {
 }
 
 /// What is to be fetched, and what for.
-struct Errandless {
+struct Wanted {
     why: Reason,
     /// Stored, to be validated.
     candidate: Option<Stored>,
@@ -170,12 +169,12 @@ impl Errand<'_> {
     fn look(&self) -> Look {
         let now = self.cached.cache.now();
         let wanted = match self.cached.cache.find(&self.asked) {
-            Found::Nothing => Errandless { why: Reason::Absent, candidate: None },
-            Found::OtherVariants => Errandless { why: Reason::OtherVariant, candidate: None },
+            Found::Nothing => Wanted { why: Reason::Absent, candidate: None },
+            Found::OtherVariants => Wanted { why: Reason::OtherVariant, candidate: None },
             Found::Answer(stored) => match usable(&stored.head, &self.question, now) {
                 Usable::Fresh => return Look::Give(stored, Finding::new(Outcome::Hit, Reason::Fresh)),
                 Usable::Stale(reason) => return Look::Give(stored, Finding::new(Outcome::Stale, reason)),
-                Usable::Validate(why) => Errandless { why, candidate: Some(stored) },
+                Usable::Validate(why) => Wanted { why, candidate: Some(stored) },
                 Usable::No(reason) => return Look::Bypass(reason),
             },
         };
@@ -206,7 +205,7 @@ impl Errand<'_> {
         let (cached, route, head, key) =
             (Rc::clone(self.cached), Rc::clone(self.route), Rc::clone(self.head), key.clone());
         let ask = Ask { head: self.ask.head.clone(), body: Body::None, ..*self.ask };
-        let wanted = Errandless { why: Reason::Expired, candidate: Some(stored.clone()) };
+        let wanted = Wanted { why: Reason::Expired, candidate: Some(stored.clone()) };
         spawn_local(async move {
             let Parsed::Complete(request) = parse_within(&head, usize::MAX, FIELDS_MAX) else { return };
             let Ok(asked) = Asked::of(&request, ask.secure) else { return };
@@ -217,7 +216,7 @@ impl Errand<'_> {
     }
 
     /// Asks the upstream, for this client and for all that follow `leading`.
-    async fn fetch(&self, key: &Key, leading: Leading, mut wanted: Errandless, client: Option<Client>) {
+    async fn fetch(&self, key: &Key, leading: Leading, mut wanted: Wanted, client: Option<Client>) {
         let cache = &self.cached.cache;
         // Followers could not use an answer that depends on what this client alone has already. One who fetches for
         // himself keeps his conditions: a 304 is then his to have.
@@ -238,12 +237,15 @@ impl Errand<'_> {
                 Err(failure) => return self.failed(failure, leading, &wanted, client).await,
             };
             if is_error(answer.status)
-                && let Some(stored) = wanted.candidate.as_ref().filter(|stored| self.may_stand_in(stored, leading.flight()))
+                && let Some(stored) =
+                    wanted.candidate.as_ref().filter(|stored| self.may_stand_in(stored, leading.flight()))
             {
                 leading.land(Landing::Errored);
                 return self.give_stale(stored, Some(answer.status), wanted.why, client).await;
             }
-            let Some(stored) = wanted.candidate.take().filter(|stored| answer.status == 304 && stored.head.terms.has_validator()) else {
+            let Some(stored) =
+                wanted.candidate.take().filter(|stored| answer.status == 304 && stored.head.terms.has_validator())
+            else {
                 return self.answered(key, leading, wanted.why, answer, received, client).await;
             };
             let Answer { fields, mut body, .. } = answer;
@@ -260,7 +262,7 @@ impl Errand<'_> {
                     let Some(client) = client else { return };
                     return self.give(&stored, CacheStatus { stored: is_stored, ..status }, client).await;
                 }
-                Freshened::Once(head, _) => {
+                Freshened::Once(head) => {
                     cache.forget(key, self.asked.fields);
                     leading.land(Landing::Alone);
                     let Some(client) = client else { return };
@@ -341,7 +343,7 @@ impl Errand<'_> {
     }
 
     /// There is no answer.
-    async fn failed(&self, failure: Failure, leading: Leading, wanted: &Errandless, client: Option<Client>) {
+    async fn failed(&self, failure: Failure, leading: Leading, wanted: &Wanted, client: Option<Client>) {
         let stale = wanted.candidate.as_ref().filter(|stored| self.may_stand_in(stored, leading.flight()));
         leading.land(Landing::Failed(failure.clone()));
         match stale {
@@ -357,7 +359,7 @@ impl Errand<'_> {
     async fn follow(
         &self,
         flight: &Rc<Flight>,
-        wanted: &Errandless,
+        wanted: &Wanted,
         arrived_at: Timestamp,
         client: Client,
     ) -> Option<Client> {
@@ -445,7 +447,7 @@ enum Look {
     Give(Stored, Finding),
     Bypass(Reason),
     OnlyIfCached,
-    Fetch(Errandless),
+    Fetch(Wanted),
 }
 
 /// Passes a request on and its answer back. `changed`: the key of what an unsafe request is about.
@@ -458,11 +460,18 @@ async fn bypass(
     reason: Reason,
     changed: Option<Key>,
 ) {
+    let mut changing = Changing { cached, key: changed };
     let answer = match send(route, ask, &Changes::default(), body).await {
         Ok(answer) => answer,
-        Err(failure) => return refuse(&failure, reason, client).await,
+        Err(failure) => {
+            if failure.status == 503 {
+                // It was not sent.
+                changing.key = None;
+            }
+            return refuse(&failure, reason, client).await;
+        }
     };
-    if let Some(key) = changed
+    if let Some(key) = changing.key.take()
         && (200..400).contains(&answer.status)
     {
         // Before the client hears of it: what he asks next must not find what was.
@@ -470,6 +479,21 @@ async fn bypass(
     }
     let finding = Finding::new(Outcome::Bypass, reason);
     pass_on(marked(answer, &CacheStatus::forwarded(finding, reason)), client, finding).await;
+}
+
+/// An unsafe request under way. Whose answer never comes, because its client leaves or the upstream breaks off, may have
+/// changed things all the same.
+struct Changing<'a> {
+    cached: &'a Cached,
+    key: Option<Key>,
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.cached.invalidate(&key, b"");
+        }
+    }
 }
 
 async fn refuse(failure: &Failure, why: Reason, client: Client) {

@@ -78,7 +78,13 @@ impl Client {
     ///
     /// # Errors
     /// The client is gone.
-    pub(crate) async fn head(&mut self, status: u16, fields: Bytes, length: Option<u64>, finding: Finding) -> Result<(), Gone> {
+    pub(crate) async fn head(
+        &mut self,
+        status: u16,
+        fields: Bytes,
+        length: Option<u64>,
+        finding: Finding,
+    ) -> Result<(), Gone> {
         self.present()?;
         let bodyless = self.head_only || matches!(status, 204 | 304);
         self.back.tell(self.ticket, Event::Head { status, fields, length, finding });

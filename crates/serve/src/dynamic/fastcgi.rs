@@ -15,8 +15,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::Method;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf, ReadHalf, WriteHalf, split};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, timeout_at};
@@ -30,7 +30,7 @@ use super::spec::FastCgiScript;
 use super::upstream::{Changes, Failure, Gate, RouteState};
 
 use record::{Decoder, Part};
-use variables::Script;
+use variables::{Below, Script};
 
 mod record;
 mod variables;
@@ -114,7 +114,7 @@ pub(super) async fn ask(
     let below = match &route.scripts {
         Some(scripts) => {
             is_file = |relative: &[u8]| scripts.has(relative);
-            Some((scripts.directory.as_path(), &is_file as &dyn Fn(&[u8]) -> bool))
+            Some(Below { directory: &scripts.directory, is_file: &is_file })
         }
         None => None,
     };
@@ -182,9 +182,9 @@ async fn exchange(
     let mut text = BytesMut::new();
     let mut awaiting = Some(awaiting);
     let fields = loop {
-        let part = next_in_time(&mut reader, progress, route.limits.first_byte_time).await.map_err(|failure| {
-            if awaiting.is_some() { Trouble::Silent(failure) } else { Trouble::Failed(failure) }
-        })?;
+        let part = next_in_time(&mut reader, progress, route.limits.first_byte_time)
+            .await
+            .map_err(|failure| if awaiting.is_some() { Trouble::Silent(failure) } else { Trouble::Failed(failure) })?;
         awaiting = None;
         match part {
             Part::Stderr(words) => route.words(&words),
@@ -211,8 +211,7 @@ async fn exchange(
     let length = if status == 204 { None } else { told };
     let left = if bodyless { None } else { told };
     let first = text.freeze();
-    let content =
-        Content { reader, writer, route: Rc::clone(route), first, left, bodyless, ended: false };
+    let content = Content { reader, writer, route: Rc::clone(route), first, left, bodyless, ended: false };
     Ok((status, for_client(&fields), length, content))
 }
 
@@ -386,10 +385,12 @@ fn read_head(text: &[u8]) -> Result<(u16, HeaderMap), Failure> {
         if field.name.eq_ignore_ascii_case("status") {
             let code = field.value.trim_ascii().split(|byte| *byte == b' ').next().unwrap_or_default();
             let code = std::str::from_utf8(code).ok().and_then(|code| code.parse().ok());
-            status = Some(code.filter(|code| (200..=599).contains(code)).ok_or_else(|| Failure::bad("a strange Status"))?);
+            status =
+                Some(code.filter(|code| (200..=599).contains(code)).ok_or_else(|| Failure::bad("a strange Status"))?);
             continue;
         }
-        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(field.name.as_bytes()), HeaderValue::from_bytes(field.value))
+        let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(field.name.as_bytes()), HeaderValue::from_bytes(field.value))
         else {
             return Err(Failure::bad("an answer with a strange field"));
         };
@@ -430,7 +431,9 @@ mod tests {
 
     #[test]
     fn cgi_heads() {
-        let head = |text: &str| read_head(text.as_bytes()).map(|(status, fields)| (status, fields.len())).map_err(|f| f.status);
+        let head = |text: &str| {
+            read_head(text.as_bytes()).map(|(status, fields)| (status, fields.len())).map_err(|f| f.status)
+        };
         assert_eq!(head("Content-Type: text/html\r\n\r\n"), Ok((200, 1)));
         assert_eq!(head("Status: 404 Not Found\nX: 1\n\n"), Ok((404, 1)));
         assert_eq!(head("Location: /x\r\n\r\n"), Ok((302, 1)));

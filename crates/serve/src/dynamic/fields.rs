@@ -4,10 +4,10 @@
 //! is framed by us, so two programs cannot disagree about where it ends.
 
 use std::net::SocketAddr;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use sys::clock::Clock;
 
 use super::upstream::Changes;
 use crate::date::http_date;
@@ -154,7 +154,7 @@ pub(super) fn for_client(fields: &HeaderMap) -> Bytes {
     if !fields.contains_key(header::DATE) {
         // RFC 9110, section 6.6.1: who passes an answer on that has none adds one.
         lines.extend_from_slice(b"Date: ");
-        lines.extend_from_slice(&http_date(SystemTime::now()));
+        lines.extend_from_slice(&http_date(Clock::start().started()));
         lines.extend_from_slice(b"\r\n");
     }
     lines.into()
@@ -165,7 +165,10 @@ pub(super) fn end_to_end(fields: &HeaderMap) -> Vec<u8> {
     let nominated = nominated(fields);
     let mut lines = Vec::with_capacity(64 * fields.len() + 64);
     for (name, value) in fields {
-        if concerns_one_hop(name) || name == header::CONTENT_LENGTH || nominated.iter().any(|named| named == name.as_str()) {
+        if concerns_one_hop(name)
+            || name == header::CONTENT_LENGTH
+            || nominated.iter().any(|named| named == name.as_str())
+        {
             continue;
         }
         title(name.as_str(), &mut lines);
@@ -271,7 +274,11 @@ mod tests {
 
     #[test]
     fn the_cache_leaves_out_and_adds() {
-        let changes = Changes { without: vec!["range", "if-none-match"], with: vec![("if-none-match", b"\"x\"".to_vec())], hints: None };
+        let changes = Changes {
+            without: vec!["range", "if-none-match"],
+            with: vec![("if-none-match", b"\"x\"".to_vec())],
+            hints: None,
+        };
         let kept = for_upstream(&head("Range: bytes=0-1\r\nIf-None-Match: \"y\"\r\n"), asker(), &changes);
         assert!(!kept.contains_key("range"));
         assert_eq!(kept["if-none-match"], "\"x\"");

@@ -9,6 +9,7 @@
 //! ([`ANSWER_WINDOW`](super::ANSWER_WINDOW), [`BODY_WINDOW`](super::BODY_WINDOW)) for each exchange and by the number of
 //! connections.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -20,7 +21,9 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::route::Prefixes;
+use super::upstream::Failure;
 use super::{Ask, Event, Ticket};
+use crate::cache::Finding;
 
 /// What a worker tells the relay.
 #[derive(Debug)]
@@ -47,6 +50,8 @@ pub(crate) struct Front {
     orders: UnboundedSender<Order>,
     events: Receiver<(Ticket, Event)>,
     bell: Arc<Bell>,
+    /// Events for requests that no relay takes any more.
+    lost: VecDeque<(Ticket, Event)>,
 }
 
 /// The relay's access to a worker.
@@ -74,7 +79,8 @@ impl Front {
         let bell = Arc::new(Bell { descriptor, rung: AtomicBool::new(false) });
         let (sender, events) = channel();
         let back = Back { events: sender, bell: Arc::clone(&bell) };
-        Ok((Front { worker, prefixes, orders, events, bell }, back))
+        let lost = VecDeque::new();
+        Ok((Front { worker, prefixes, orders, events, bell, lost }, back))
     }
 
     /// The route of a path in its plain form (`target::plain`: decoded, slashes merged, dot parts resolved); `None` when it
@@ -85,7 +91,19 @@ impl Front {
 
     /// Hands a request over.
     pub(crate) fn ask(&mut self, ask: Ask) {
-        self.order(Order::Ask(self.worker, ask));
+        let (ticket, head_only) = (ask.ticket, ask.head.starts_with(b"HEAD "));
+        if self.order(Order::Ask(self.worker, ask)) {
+            return;
+        }
+        // The relay failed, which ends it, not the static server: clients are told instead of waiting.
+        let (status, fields, text) = Failure::lost().page();
+        let length = Some(text.len() as u64);
+        self.lost.push_back((ticket, Event::Head { status, fields, length, finding: Finding::NONE }));
+        if !head_only {
+            self.lost.push_back((ticket, Event::Body(text)));
+        }
+        self.lost.push_back((ticket, Event::End));
+        let _ = self.bell.descriptor.write(1);
     }
 
     /// Passes more of the request's body on: at most as much as the `Room` events of this ticket left.
@@ -123,12 +141,12 @@ impl Front {
 
     /// The next event.
     pub(crate) fn next(&mut self) -> Option<(Ticket, Event)> {
-        self.events.try_recv().ok()
+        self.events.try_recv().ok().or_else(|| self.lost.pop_front())
     }
 
-    fn order(&self, order: Order) {
-        // A relay that is gone took the whole server's dynamic part with it; its end is reported by serve().
-        let _ = self.orders.send(order);
+    /// False when the relay is gone.
+    fn order(&self, order: Order) -> bool {
+        self.orders.send(order).is_ok()
     }
 }
 
@@ -149,8 +167,26 @@ mod tests {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use tokio::sync::mpsc::unbounded_channel;
 
+    use crate::request::Body;
+
     fn readable(front: &Front) -> bool {
         poll(&mut [PollFd::new(front.wake_fd(), PollFlags::POLLIN)], PollTimeout::ZERO).unwrap() == 1
+    }
+
+    #[test]
+    fn without_a_relay_clients_are_told() {
+        let (orders, heard) = unbounded_channel();
+        let (mut front, back) = Front::pair(0, Arc::new(Prefixes::new(&[])), orders).unwrap();
+        drop((heard, back));
+        let any = "127.0.0.1:1".parse().unwrap();
+        let head = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".as_slice().into();
+        front.ask(Ask { ticket: 4, route: 0, head, body: Body::None, peer: any, local: any, secure: false });
+        assert!(readable(&front));
+        front.woken();
+        assert!(matches!(front.next(), Some((4, Event::Head { status: 502, .. }))));
+        assert!(matches!(front.next(), Some((4, Event::Body(_)))));
+        assert!(matches!(front.next(), Some((4, Event::End))));
+        assert!(front.next().is_none());
     }
 
     #[test]

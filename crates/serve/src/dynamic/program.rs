@@ -16,16 +16,18 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::geteuid;
 use sys::cgroup::{Cgroup, Limits, Weight, sweep};
+use sys::clock::Clock;
 use sys::namespace::{NetNamespace, enter_user_namespace};
 use sys::place::{Exit, Leashed, Net, Place, PlaceSpec, Stdio, Stdio3};
 use sys::worker::Worker;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::sleep;
+use units::Timestamp;
 
 use super::account::ProgramState;
 use super::say;
@@ -142,10 +144,11 @@ impl Keeper<'_> {
         // Another user's server has no right to a PID namespace but in a user namespace of its own.
         let rootless = !geteuid().is_root();
         let confined = !rootless || enter_user_namespace().is_ok();
+        let clock = Clock::start();
         let mut backoff = BACKOFF_FIRST;
         let mut may_place = confined;
         loop {
-            let began = Instant::now();
+            let began = clock.now();
             let end = match self.start(rootless, &mut may_place) {
                 Ok(mut running) => {
                     self.report(STARTED);
@@ -156,7 +159,7 @@ impl Keeper<'_> {
                 }
                 Err(error) => format!("did not start: {error}"),
             };
-            if began.elapsed() >= STEADY {
+            if clock.now().since(began) >= STEADY {
                 backoff = BACKOFF_FIRST;
             }
             self.report(&format!("{end}\t; it is started again in {} s", backoff.as_secs()));
@@ -209,9 +212,9 @@ impl Keeper<'_> {
 
     /// Waits so long for the server to hang up.
     fn hangs_up_within(&self, wait: Duration) -> bool {
-        let deadline = Instant::now() + wait;
+        let clock = Clock::start();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = wait.saturating_sub(clock.now().since(Timestamp::ZERO));
             if hung_up_after(&self.link, None, left) {
                 return true;
             }

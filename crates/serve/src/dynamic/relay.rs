@@ -90,7 +90,8 @@ impl Relay {
         let mut scripts = Vec::with_capacity(spec.routes.len());
         for route in &spec.routes {
             let directory = scripts_directory(&route.upstream, served).map(Path::to_path_buf);
-            let opened = directory.map(|root| Scripts::open(root.clone()).map_err(|source| ServeError::Root { root, source }));
+            let opened =
+                directory.map(|root| Scripts::open(root.clone()).map_err(|source| ServeError::Root { root, source }));
             scripts.push(opened.transpose()?);
         }
         let prefixes = Arc::new(Prefixes::new(&spec.routes));
@@ -121,7 +122,9 @@ impl Relay {
                     spawn_local(super::program::follow(link, state, route.spec.upstream.transport().clone()));
                 }
                 spawn_local(sweep(routes.clone()));
-                Desk { routes, backs, cached: shared_cache.map(Cached::new), under_way: Rc::default(), serial: 0 }.work(received).await;
+                Desk { routes, backs, cached: shared_cache.map(Cached::new), under_way: Rc::default(), serial: 0 }
+                    .work(received)
+                    .await;
             });
             // Tasks first, then what they run on; a name lookup under way is not waited for.
             drop(local);
@@ -165,7 +168,7 @@ fn routes_of(
 ) -> Vec<Rc<RouteState>> {
     let mut gates: Vec<((&super::spec::Transport, bool), Rc<Gate>)> = Vec::new();
     let mut routes = Vec::with_capacity(spec.routes.len());
-    for (index, ((route, counts), scripts)) in spec.routes.iter().zip(counts).zip(scripts).enumerate() {
+    for ((route, counts), scripts) in spec.routes.iter().zip(counts).zip(scripts) {
         let key = (route.upstream.transport(), matches!(route.upstream, Upstream::Http { .. }));
         let gate = match gates.iter().find(|(known, _)| *known == key) {
             Some((_, gate)) => Rc::clone(gate),
@@ -178,7 +181,7 @@ fn routes_of(
         let own = spec.routes.first().is_some_and(|first| first.upstream.transport() == route.upstream.transport());
         let program = program.filter(|_| own).cloned();
         let limits = spec.limits.clone();
-        routes.push(Rc::new(RouteState::new(index, route.clone(), limits, counts, gate, program, scripts)));
+        routes.push(Rc::new(RouteState::new(route.clone(), limits, counts, gate, program, scripts)));
     }
     routes
 }

@@ -216,7 +216,8 @@ impl FromStr for Upstream {
         let (transport, file) = if let Some(rest) = typed.strip_prefix("fastcgi://") {
             tcp(rest).ok_or_else(wrong)?
         } else {
-            let path = typed.strip_prefix("fastcgi+unix:").or_else(|| typed.strip_prefix("fastcgi:")).ok_or_else(wrong)?;
+            let path =
+                typed.strip_prefix("fastcgi+unix:").or_else(|| typed.strip_prefix("fastcgi:")).ok_or_else(wrong)?;
             unix(path).ok_or_else(wrong)?
         };
         let script = match file {
@@ -318,10 +319,13 @@ mod tests {
 
     #[test]
     fn what_means_nothing_is_refused() {
-        for typed in ["/app", "app=http://h:1", "/a/../b=http://h:1", "/%61=http://h:1", "/a b=http://h:1", "//a=http://h:1"] {
+        for typed in
+            ["/app", "app=http://h:1", "/a/../b=http://h:1", "/%61=http://h:1", "/a b=http://h:1", "//a=http://h:1"]
+        {
             assert!(typed.parse::<Route>().is_err(), "{typed}");
         }
-        for typed in ["http://host", "http://host:0", "http://:80", "http://::1:80", "http://h:99999", "http://a@h:80"] {
+        for typed in ["http://host", "http://host:0", "http://:80", "http://::1:80", "http://h:99999", "http://a@h:80"]
+        {
             assert!(typed.parse::<Upstream>().is_err(), "{typed}");
         }
         for typed in ["ftp://h:1", "unix:app.sock", "fastcgi:", "unix:", "http://h:80/a b", "http://h:80/a?b"] {

@@ -91,8 +91,6 @@ struct Held {
 /// One route, as the relay has it.
 #[derive(Debug)]
 pub(crate) struct RouteState {
-    /// Its number in the specification.
-    pub(crate) index: usize,
     pub(super) spec: Route,
     pub(super) limits: DynamicLimits,
     pub(super) counts: Arc<Counts>,
@@ -148,7 +146,6 @@ impl Gate {
 
 impl RouteState {
     pub(super) fn new(
-        index: usize,
         spec: Route,
         limits: DynamicLimits,
         counts: Arc<Counts>,
@@ -157,7 +154,6 @@ impl RouteState {
         scripts: Option<Scripts>,
     ) -> Self {
         RouteState {
-            index,
             spec,
             limits,
             counts,
@@ -193,7 +189,7 @@ impl RouteState {
     pub(super) fn words(&self, words: &[u8]) {
         let text = String::from_utf8_lossy(&words[..words.len().min(WORDS_MAX)]);
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
-let plain: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            let plain: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
             self.complain(&format!("the program says: {plain}"));
         }
     }
@@ -230,19 +226,16 @@ pub(crate) async fn send(
     let asker = Asker { peer: ask.peer, local: ask.local, secure: ask.secure };
     let asked = async {
         match &route.spec.upstream {
-            Upstream::Http { base, .. } => {
-                http1::ask(route, &head, asker, changes, body, base.as_deref()).await.map(|(status, fields, length, content)| {
-                    (status, fields, length, Source::Http(content))
-                })
-            }
-            Upstream::FastCgi { script, .. } => {
-                fastcgi::ask(route, &head, asker, changes, body, script).await.map(|(status, fields, length, content)| {
-                    (status, fields, length, Source::FastCgi(content))
-                })
-            }
+            Upstream::Http { base, .. } => http1::ask(route, &head, asker, changes, body, base.as_deref())
+                .await
+                .map(|(status, fields, length, content)| (status, fields, length, Source::Http(content))),
+            Upstream::FastCgi { script, .. } => fastcgi::ask(route, &head, asker, changes, body, script)
+                .await
+                .map(|(status, fields, length, content)| (status, fields, length, Source::FastCgi(content))),
         }
     };
-    let outcome = timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(Failure::late("no answer in the whole time allowed")));
+    let outcome =
+        timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(Failure::late("no answer in the whole time allowed")));
     unfinished.0 = None;
     match outcome {
         Ok((status, fields, length, source)) => {
@@ -405,9 +398,14 @@ impl Failure {
 }
 
 /// The directory that FastCGI scripts of this upstream lie in; `served` when it names none.
-pub(super) fn scripts_directory<'a>(upstream: &'a Upstream, served: &'a std::path::Path) -> Option<&'a std::path::Path> {
+pub(super) fn scripts_directory<'a>(
+    upstream: &'a Upstream,
+    served: &'a std::path::Path,
+) -> Option<&'a std::path::Path> {
     match upstream {
-        Upstream::FastCgi { script: FastCgiScript::Below(directory), .. } => Some(directory.as_deref().unwrap_or(served)),
+        Upstream::FastCgi { script: FastCgiScript::Below(directory), .. } => {
+            Some(directory.as_deref().unwrap_or(served))
+        }
         Upstream::FastCgi { .. } | Upstream::Http { .. } => None,
     }
 }

@@ -109,8 +109,16 @@ impl<'a> Worker<'a> {
         Ok(worker)
     }
 
-    /// Serves until it is told to stop, and has.
+    /// Serves until it is told to stop, and has; what is not finished then is cut off.
     pub(crate) fn run(mut self) -> Result<(), ServeError> {
+        let outcome = self.serve();
+        for token in self.table.tokens() {
+            self.ground.close(&mut self.table, token, &mut self.desk, drop);
+        }
+        outcome
+    }
+
+    fn serve(&mut self) -> Result<(), ServeError> {
         let mut events = vec![EpollEvent::empty(); EVENTS];
         loop {
             let timeout = self.timeout();

@@ -30,6 +30,11 @@ use crate::dynamic::Front;
 use crate::link::Link;
 use crate::spec::{ServeError, system};
 
+/// A ring for a worker.
+pub(crate) fn ring() -> Result<Ring, ServeError> {
+    Ring::new(RING).map_err(system("io_uring_setup"))
+}
+
 /// A worker before and while it runs.
 pub(crate) struct Worker<'a> {
     ground: Ground<'a>,
@@ -104,16 +109,15 @@ enum Next {
 }
 
 impl<'a> Worker<'a> {
-    /// Prepares everything that can fail.
-    pub(crate) fn new(ground: Ground<'a>, desk: Desk) -> Result<Self, ServeError> {
-        let mut ring = Ring::new(RING).map_err(system("io_uring_setup"))?;
+    /// On a ring of its own.
+    pub(crate) fn new(mut ring: Ring, ground: Ground<'a>, desk: Desk) -> Self {
         ring.poll_readable(ground.stop, STOP);
         ring.poll_readable(ground.failed, FAILED);
         ring.poll_readable(ground.listener.as_fd(), LISTENER);
         if let Some(front) = &desk.front {
             ring.poll_readable(front.wake_fd(), RELAY);
         }
-        Ok(Worker {
+        Worker {
             table: Table::new(ground.tick(), desk.now),
             ground,
             ring,
@@ -125,11 +129,19 @@ impl<'a> Worker<'a> {
             stop_at: None,
             books_at: Timestamp::ZERO,
             first: vec![0; FIRST_BYTES].into_boxed_slice(),
-        })
+        }
     }
 
-    /// Serves until it is told to stop, and has.
+    /// Serves until it is told to stop, and has; what is not finished then is cut off.
     pub(crate) fn run(mut self) -> Result<(), ServeError> {
+        let outcome = self.serve();
+        for token in self.table.tokens() {
+            self.close(token);
+        }
+        outcome
+    }
+
+    fn serve(&mut self) -> Result<(), ServeError> {
         loop {
             let patience = self.patience();
             if patience.is_none() {

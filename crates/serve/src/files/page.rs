@@ -1,12 +1,13 @@
 //! One version of a file, ready to be sent: its head, its bytes, its compressed twins.
 
 use std::fs::{File, Metadata};
-use std::hash::Hasher as _;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use foldhash::quality::FixedState;
 use sys::file::Root;
 
 use super::{HELD_MAX, refusal};
@@ -268,10 +269,10 @@ fn read(root: &Root, path: &[u8]) -> Result<Option<(Content, Stamp)>, Status> {
     }
 }
 
-/// An entity tag: length and digest. SipHash with its standard key, so that every worker and every start of the
-/// server gives the same file the same tag.
+/// An entity tag: length and digest. The seed is fixed, so that every worker and every start of the server gives the
+/// same file the same tag; the hash is a fast one, because nobody gains by making two versions of a file agree.
 fn tag(length: u64, coding: Option<Coding>, parts: &[&[u8]]) -> Box<str> {
-    let mut digest = std::hash::DefaultHasher::new();
+    let mut digest = FixedState::default().build_hasher();
     // A twin never has the tag of its file, were it the same to the byte.
     digest.write_u8(coding.map_or(0, |coding| 1 + coding as u8));
     parts.iter().for_each(|part| digest.write(part));

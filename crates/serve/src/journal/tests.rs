@@ -47,7 +47,12 @@ fn the_combined_format() {
         line(&entry(head)),
         "192.0.2.7 - - [06/Nov/1994:08:49:38 +0000] \"GET /a.gif HTTP/1.1\" 200 2326 \"http://example/\" \"Mozilla/4.08\"\n"
     );
-    let bare = Entry { content_bytes: 0, status: 304, peer: "2001:db8::1".parse().unwrap(), ..entry(b"GET / HTTP/1.0\r\n\r\n") };
+    let bare = Entry {
+        content_bytes: 0,
+        status: 304,
+        peer: "2001:db8::1".parse().unwrap(),
+        ..entry(b"GET / HTTP/1.0\r\n\r\n")
+    };
     assert_eq!(line(&bare), "2001:db8::1 - - [06/Nov/1994:08:49:38 +0000] \"GET / HTTP/1.0\" 304 - \"-\" \"-\"\n");
     // As a socket of both families tells it.
     let mapped = Entry { peer: "::ffff:192.0.2.7".parse().unwrap(), ..entry(b"") };
@@ -56,7 +61,8 @@ fn the_combined_format() {
 
 #[test]
 fn the_extended_format() {
-    let hit = Entry { finding: Finding::new(Outcome::Hit, Reason::Fresh), whole: false, ..entry(b"GET / HTTP/1.1\r\n\r\n") };
+    let hit =
+        Entry { finding: Finding::new(Outcome::Hit, Reason::Fresh), whole: false, ..entry(b"GET / HTTP/1.1\r\n\r\n") };
     assert!(line_as(&hit, LogFormat::Extended, false).ends_with(" \"-\" \"-\" 124 hit fresh cut\n"));
     assert!(line_as(&entry(b""), LogFormat::Extended, false).ends_with(" 124 - - whole\n"));
 }
@@ -138,7 +144,8 @@ fn everything_noted_is_written_before_the_end() {
     drop(journals);
     drop(writing);
     let text = std::fs::read_to_string(&path).unwrap();
-    let mut numbers: Vec<usize> = text.lines().skip(1).map(|line| line.split(['/', ' ']).nth(9).unwrap().parse().unwrap()).collect();
+    let mut numbers: Vec<usize> =
+        text.lines().skip(1).map(|line| line.split(['/', ' ']).nth(9).unwrap().parse().unwrap()).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (0..5000).collect::<Vec<_>>());
     assert_eq!(log.summary(), LogSummary { written: 5000, dropped: 0, failed: 0 });

@@ -81,12 +81,7 @@ impl Log {
     /// It cannot be opened for appending.
     pub fn open(spec: LogSpec) -> Result<Self, LogError> {
         let file = open(&spec.to)?;
-        Ok(Log(Arc::new(Inner {
-            spec,
-            tallies: Arc::default(),
-            file: Mutex::new(file),
-            notify: Mutex::new(None),
-        })))
+        Ok(Log(Arc::new(Inner { spec, tallies: Arc::default(), file: Mutex::new(file), notify: Mutex::new(None) })))
     }
 
     /// Opens the file anew by its name, as after it was moved away (logrotate). Records on their way go to whichever
@@ -119,8 +114,9 @@ impl Log {
         let inner = Arc::clone(&self.0);
         // Here, not on the thread: what is opened from now on is for what is noted from now on.
         let file = lock(&inner.file).take();
-        let thread =
-            thread::Builder::new().name("log".to_owned()).spawn(move || Writer::new(&inner, clock, file).run(&receiver))?;
+        let thread = thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || Writer::new(&inner, clock, file).run(&receiver))?;
         Ok(Writing { log: self.clone(), sender: Some(sender), thread: Some(thread) })
     }
 }

@@ -146,8 +146,7 @@ pub fn serve_steps(
     let body = std::fs::read(&index).map_err(|source| ServeError::Root { root: index, source })?;
     let clock = Clock::start();
     // It writes until the last record is in the file, which is when it is dropped.
-    let writing =
-        spec.log.as_ref().map(|log| log.start(clock)).transpose().map_err(system("start the access log"))?;
+    let writing = spec.log.as_ref().map(|log| log.start(clock)).transpose().map_err(system("start the access log"))?;
     let files = Files::new(open_root(&spec.root)?, FileRules::default());
     let journal = writing.as_ref().and_then(|writing| writing.journal());
     let answering = Answering::new(spec, &body, open_root(&spec.root)?, files, journal, clock.now());

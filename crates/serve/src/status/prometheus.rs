@@ -36,7 +36,11 @@ pub(super) fn text(report: &Report) -> String {
     out.single("sent_bytes_total", "counter", "Bytes that went over all connections.", total.sent_bytes as f64);
     out.single("connections_open", "gauge", "Connections that are open.", total.open() as f64);
     out.single("connections_accepted_total", "counter", "Connections accepted.", total.opened as f64);
-    out.family("connections_refused_total", "counter", "Connections not taken, or ended for the sake of a limit, by cause.");
+    out.family(
+        "connections_refused_total",
+        "counter",
+        "Connections not taken, or ended for the sake of a limit, by cause.",
+    );
     for cause in Refusal::ALL {
         out.sample(&[("cause", cause.name())], total.refused[cause.index()] as f64);
     }
@@ -71,7 +75,11 @@ pub(super) fn text(report: &Report) -> String {
         dynamic(&mut out, account);
     }
     if let Some(log) = report.log {
-        out.family("log_lines_total", "counter", "Lines of the access log: written, dropped since it fell behind, failed.");
+        out.family(
+            "log_lines_total",
+            "counter",
+            "Lines of the access log: written, dropped since it fell behind, failed.",
+        );
         out.sample(&[("result", "written")], log.written as f64);
         out.sample(&[("result", "dropped")], log.dropped as f64);
         out.sample(&[("result", "failed")], log.failed as f64);
@@ -118,7 +126,12 @@ fn dynamic(out: &mut Text, account: &Account) {
 }
 
 fn program(out: &mut Text, program: &ProgramAccount) {
-    out.single("dynamic_program_up", "gauge", "1 while the program accepts connections.", f64::from(u8::from(program.up)));
+    out.single(
+        "dynamic_program_up",
+        "gauge",
+        "1 while the program accepts connections.",
+        f64::from(u8::from(program.up)),
+    );
     out.single("dynamic_program_starts_total", "counter", "How often it was started.", program.starts as f64);
     let Some(usage) = &program.usage else { return };
     out.family("dynamic_program_cpu_seconds_total", "counter", "Processor time of its control group.");
@@ -129,7 +142,12 @@ fn program(out: &mut Text, program: &ProgramAccount) {
         out.single("dynamic_program_throttled_seconds_total", "counter", about, throttled.as_secs_f64());
     }
     if let Some(periods) = usage.periods {
-        out.single("dynamic_program_periods_total", "counter", "Periods in which it wanted to run.", periods.all as f64);
+        out.single(
+            "dynamic_program_periods_total",
+            "counter",
+            "Periods in which it wanted to run.",
+            periods.all as f64,
+        );
         let about = "Those in which the bound held it back.";
         out.single("dynamic_program_throttled_periods_total", "counter", about, periods.throttled as f64);
     }

@@ -30,7 +30,12 @@ fn full() -> Report {
         log: Some(LogSummary { written: 9, dropped: 2, failed: 1 }),
         dynamic: Some(Account {
             routes: vec![RouteAccount { route: hostile, answered: 5, ..RouteAccount::default() }],
-            program: Some(ProgramAccount { up: true, starts: 2, usage: Some(Default::default()), ..Default::default() }),
+            program: Some(ProgramAccount {
+                up: true,
+                starts: 2,
+                usage: Some(Default::default()),
+                ..Default::default()
+            }),
         }),
         ..board(StatusSpec::All).gather(Timestamp::from_nanos(120_500_000_000))
     }
@@ -39,7 +44,8 @@ fn full() -> Report {
 fn ask(board: &Board, request: &str, peer: &str) -> Option<(u16, String)> {
     let Parsed::Complete(request) = parse_within(request.as_bytes(), 8192, 100) else { panic!("{request}") };
     let mut out = Vec::new();
-    let reply = board.answer(&request, peer.parse().unwrap(), Timestamp::from_nanos(1), b"Date: x\r\n", Fate::Kept, &mut out);
+    let reply =
+        board.answer(&request, peer.parse().unwrap(), Timestamp::from_nanos(1), b"Date: x\r\n", Fate::Kept, &mut out);
     let text = String::from_utf8(out).unwrap();
     assert_eq!(reply.is_none(), text.is_empty());
     reply.map(|reply| (reply.status, text))
@@ -70,10 +76,16 @@ fn which_form() {
         let (_, text) = ask(&board, request, "::1").unwrap();
         text.contains("Content-Type: text/plain; version=0.0.4")
     };
-    for json in ["", "Accept: */*\r\n", "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n", "Accept: application/json, text/plain\r\n"] {
+    for json in [
+        "",
+        "Accept: */*\r\n",
+        "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n",
+        "Accept: application/json, text/plain\r\n",
+    ] {
         assert!(!is_prometheus(&get(json)), "{json}");
     }
-    let scraper = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1\r\n";
+    let scraper =
+        "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1\r\n";
     assert!(is_prometheus(&get(scraper)) && is_prometheus(&get("Accept: text/plain\r\n")));
     assert!(is_prometheus("GET /-/status?format=prometheus HTTP/1.1\r\nHost: x\r\n\r\n"));
     assert!(!is_prometheus(&get(scraper).replace("status", "status?a&format=json")));
@@ -98,7 +110,9 @@ fn the_document_has_what_applies_and_nothing_else() {
     assert_eq!(document["requests"]["total"], 2);
     assert_eq!(document["requests"]["in_flight"], 1);
     assert_eq!(document["requests"]["by_kind"]["static"]["2xx"], 1);
-    assert!(document["cpu"]["workers"]["user_s"].is_number() && document["memory"]["rss_bytes"].as_u64().unwrap() > 100_000);
+    assert!(
+        document["cpu"]["workers"]["user_s"].is_number() && document["memory"]["rss_bytes"].as_u64().unwrap() > 100_000
+    );
     for absent in ["cache", "dynamic", "log"] {
         assert!(document.get(absent).is_none(), "{absent}");
     }
@@ -119,7 +133,10 @@ fn the_text_is_what_prometheus_reads() {
     assert_eq!(value("yamabiko_requests_total", "kind=\"static\",class=\"2xx\""), 1.0);
     assert_eq!(value("yamabiko_requests_in_flight", ""), 1.0);
     assert_eq!(value("yamabiko_requests_per_day", "over=\"last_minute\""), 864_000.0);
-    assert_eq!(value("yamabiko_dynamic_exchanges_total", "route=\"/a\\\"b\\\\c\\nd=http://x:1\",result=\"answered\""), 5.0);
+    assert_eq!(
+        value("yamabiko_dynamic_exchanges_total", "route=\"/a\\\"b\\\\c\\nd=http://x:1\",result=\"answered\""),
+        5.0
+    );
     assert_eq!(value("yamabiko_log_lines_total", "result=\"dropped\""), 2.0);
     assert_eq!(value("yamabiko_cache_responses_total", "outcome=\"hit\",reason=\"fresh\""), 1.0);
     for (name, (kind, _)) in &families {
@@ -183,7 +200,10 @@ fn labels_are_legal(labels: &str) -> bool {
             ends
         });
         let Some(end) = end else { return false };
-        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') || after.contains('\n') {
+        if name.is_empty()
+            || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            || after.contains('\n')
+        {
             return false;
         }
         rest = &after[end + 1..];

@@ -1,4 +1,5 @@
 //! The result cache between real clients and an origin that counts.
+#![allow(clippy::disallowed_methods, reason = "tests wait for what other threads do")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -68,7 +69,8 @@ fn converse(mut stream: TcpStream, answer: &impl Fn(&str, usize) -> String, head
                 return;
             }
         }
-        let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        let length =
+            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
         let mut body = vec![0; length.unwrap_or(0)];
         let _ = reader.read_exact(&mut body);
         let number = {
@@ -253,7 +255,8 @@ fn what_is_for_one_is_given_to_no_other() {
     let held = gate.clone();
     let origin = Origin::new(move |head, _| {
         held.pass();
-        let cookie = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("cookie: ").map(str::to_owned));
+        let cookie =
+            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("cookie: ").map(str::to_owned));
         ok("Cache-Control: private, max-age=60\r\n", &format!("for {}", cookie.unwrap()))
     });
     let site = Site::before(&origin);
@@ -348,6 +351,27 @@ fn what_was_changed_is_fetched_anew() {
 }
 
 #[test]
+fn a_change_whose_client_left_counts_too() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::new(move |head, number| {
+        if head.starts_with("POST") {
+            held.pass();
+        }
+        ok("Cache-Control: max-age=600\r\n", &number.to_string())
+    });
+    let site = Site::before(&origin);
+    assert_eq!(text(&site.get("/app", "")), "0");
+    let mut leaving = site.client();
+    leaving.send(b"POST /app HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na=b");
+    wait(|| origin.fetches() == 2);
+    leaving.stream.shutdown(std::net::Shutdown::Both).unwrap();
+    site.settle();
+    wait(|| text(&site.get("/app", "")) == "2");
+    gate.open();
+}
+
+#[test]
 fn the_origin_dies_and_comes_back() {
     let fields = "Cache-Control: max-age=5, stale-if-error=900\r\nAge: 6\r\n";
     let first = Origin::new(move |_, number| match number {
@@ -375,7 +399,8 @@ fn the_origin_dies_and_comes_back() {
 fn what_breaks_off_is_cut_and_not_stored() {
     let origin = Origin::new(|_, number| match number {
         0 => "!HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 100\r\n\r\nhalf".to_owned(),
-        1 => "!HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n".to_owned(),
+        1 => "!HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"
+            .to_owned(),
         _ => ok("Cache-Control: max-age=60\r\n", "whole"),
     });
     let site = Site::before(&origin);
@@ -401,7 +426,9 @@ fn a_body_without_length_is_kept_unless_it_grows_too_large() {
         held.pass();
         let bytes = if head.starts_with("GET /app/large") { 300_000 } else { 30_000 };
         let body = "y".repeat(bytes);
-        format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n{bytes:x}\r\n{body}\r\n0\r\n\r\n")
+        format!(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n{bytes:x}\r\n{body}\r\n0\r\n\r\n"
+        )
     });
     let cache = CacheSpec { object_bytes_max: 100_000, ..CacheSpec::default() };
     let site = Site::with(origin.address, cache, None);
@@ -527,5 +554,9 @@ fn log_and_figures_tell_what_the_cache_did() {
     assert!(lines[0].ends_with(" miss absent whole"), "{}", lines[0]);
     assert!(lines[1].contains(&format!("{request} \"http://there/\" \"a \\\"quoted\\\" one\" ")), "{}", lines[1]);
     assert!(lines[1].ends_with(" hit fresh whole"), "{}", lines[1]);
-    assert!(lines[2].contains("\"GET /hello.txt HTTP/1.1\" 200 6 ") && lines[2].ends_with(" - - whole"), "{}", lines[2]);
+    assert!(
+        lines[2].contains("\"GET /hello.txt HTTP/1.1\" 200 6 ") && lines[2].ends_with(" - - whole"),
+        "{}",
+        lines[2]
+    );
 }

@@ -56,11 +56,11 @@ fn a_link_that_turns_out_of_the_directory_and_back_leads_nowhere_else() {
     fs::create_dir_all(server.root().join("a/b")).unwrap();
     let (root, target) = (server.root().to_owned(), outside.path().to_owned());
     let turning = Meanwhile::does(move |turn| {
-        let to = if turn % 2 == 0 { target.clone() } else { "inside".into() };
+        let to = if turn.is_multiple_of(2) { target.clone() } else { "inside".into() };
         symlink(to, root.join("next")).unwrap();
         fs::rename(root.join("next"), root.join("way")).unwrap();
         // A directory that moves while `..` is resolved below it.
-        let (from, to) = if turn % 2 == 0 { ("a/b", "b") } else { ("b", "a/b") };
+        let (from, to) = if turn.is_multiple_of(2) { ("a/b", "b") } else { ("b", "a/b") };
         fs::rename(root.join(from), root.join(to)).unwrap();
     });
     let mut client = server.connect();
@@ -87,7 +87,7 @@ fn head_and_content_are_of_one_version() {
     // Held in memory and sent by the kernel in turn, each filled with its own letter, which its length tells.
     let version = |turn: usize| {
         let letter = turn % 26;
-        let length = if turn % 2 == 0 { 1000 + letter } else { 300_000 + letter };
+        let length = if turn.is_multiple_of(2) { 1000 + letter } else { 300_000 + letter };
         vec![b'a' + letter as u8; length]
     };
     fs::write(&path, version(0)).unwrap();

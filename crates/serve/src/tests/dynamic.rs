@@ -63,7 +63,9 @@ fn static_and_dynamic_answers_keep_their_order() {
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
     let requests = ["/app/1", "/hello.txt", "/app/2", "/app/3", "/hello.txt", "/missing"].map(get).concat();
     client.send(requests.as_bytes());
-    client.send(b"POST /app/4 HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12345GET /hello.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.send(
+        b"POST /app/4 HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12345GET /hello.txt HTTP/1.1\r\nHost: h\r\n\r\n",
+    );
     let texts: Vec<String> = (0..8).map(|_| String::from_utf8(client.response(true).body).unwrap()).collect();
     assert_eq!(texts[..5], ["/app/1 0", "hello\n", "/app/2 0", "/app/3 0", "hello\n"]);
     assert_eq!(texts[6..], ["/app/4 5", "hello\n"]);
@@ -72,7 +74,14 @@ fn static_and_dynamic_answers_keep_their_order() {
 #[test]
 fn odd_spellings_reach_the_program_and_never_its_source() {
     let server = serving(mirror);
-    for path in ["/app/source.php", "/%61pp/source.php", "//app/source.php", "/app//source.php", "/a%70p/./source.php", "/x/../app/source.php"] {
+    for path in [
+        "/app/source.php",
+        "/%61pp/source.php",
+        "//app/source.php",
+        "/app//source.php",
+        "/a%70p/./source.php",
+        "/x/../app/source.php",
+    ] {
         let got = server.ask(&format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
         assert!(!got.contains("secret"), "{path}: {got}");
         let dotted = path.contains("/.");
@@ -109,7 +118,10 @@ fn a_large_body_goes_through_both_ways() {
     let mut client = server.connect();
     client.send(b"POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc");
     let text = String::from_utf8(client.rest()).unwrap();
-    assert!(text.contains("Transfer-Encoding: chunked\r\n") && text.ends_with("\r\n\r\n3\r\ncba\r\n0\r\n\r\n"), "{text}");
+    assert!(
+        text.contains("Transfer-Encoding: chunked\r\n") && text.ends_with("\r\n\r\n3\r\ncba\r\n0\r\n\r\n"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -71,3 +71,93 @@ fn thousands_of_idle_connections_do_not_stop_one_more() {
     drop(idle);
     assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");
 }
+
+#[test]
+fn an_address_has_its_share_of_connections() {
+    let server = Running::with(1, Limits { connections_per_address: Some(2), ..Limits::default() });
+    let mut first = server.connect();
+    let mut second = server.connect();
+    assert_eq!(first.get("/hello.txt").body, b"hello\n");
+    assert_eq!(second.get("/hello.txt").body, b"hello\n");
+    // Told so, before it has sent anything.
+    let answer = String::from_utf8(server.connect().rest()).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("\r\nRetry-After: "), "{answer}");
+    // Another address of the same host has its own share.
+    let other = sys::socket::TcpSocket::connect(Some("127.0.0.9".parse().unwrap()), server.address).unwrap();
+    let stream = TcpStream::from(other.into_fd());
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert_eq!(Client { stream, read: Vec::new() }.get("/hello.txt").body, b"hello\n");
+    // Whoever leaves makes room.
+    first.send(b"GET /hello.txt HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(first.rest().ends_with(b"hello\n"));
+    assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");
+    assert_eq!(second.get("/hello.txt").body, b"hello\n");
+}
+
+#[test]
+fn the_connection_of_no_use_longest_makes_room() {
+    let server = Running::with(1, Limits { connections: Some(3), connections_per_address: Some(9), ..Limits::default() });
+    fs::write(server.root().join("big"), vec![b'x'; 32 << 20]).unwrap();
+    let mut busy = server.connect();
+    busy.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
+    busy.more();
+    let mut silent = server.connect();
+    let mut idle = server.connect();
+    assert_eq!(idle.get("/hello.txt").body, b"hello\n");
+    // It waits until one of the others has been of no use for a while.
+    assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");
+    assert!(silent.rest().is_empty(), "the one that never said anything goes first");
+    assert_eq!(idle.get("/hello.txt").body, b"hello\n");
+    assert_eq!(busy.response(true).body.len(), 32 << 20);
+}
+
+#[test]
+fn a_body_that_never_ends_is_not_waited_for() {
+    let limits = Limits { body_time: Duration::from_millis(60), ..Limits::default() };
+    let server = Running::with(1, limits);
+    let mut client = server.connect();
+    client.send(b"GET /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nonly this");
+    // The file has been answered when the head was there; what follows never comes.
+    assert!(client.rest().ends_with(b"hello\n"));
+    let answer = server.ask("GET /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+#[test]
+fn a_server_that_stops_finishes_what_it_is_busy_with() {
+    let server = Running::start();
+    fs::write(server.root().join("big"), vec![b'x'; 32 << 20]).unwrap();
+    let mut busy = server.connect();
+    busy.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\nGET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\n");
+    busy.more();
+    let mut idle = server.connect();
+    assert_eq!(idle.get("/hello.txt").body, b"hello\n");
+    server.stop.write(1).unwrap();
+    assert!(idle.rest().is_empty(), "an idle one ends at once");
+    // Nobody is let in any more.
+    while TcpStream::connect(server.address).is_ok() {
+        thread::yield_now();
+    }
+    assert_eq!(busy.response(true).body.len(), 32 << 20);
+    assert!(busy.rest().is_empty(), "the answer under way was the last");
+    // Dropping the server writes once more, which finds it ended.
+}
+
+#[test]
+fn asked_twice_it_stops_at_once() {
+    let server = Running::start();
+    fs::write(server.root().join("big"), vec![b'x'; 64 << 20]).unwrap();
+    let mut busy = server.connect();
+    busy.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
+    busy.more();
+    server.stop.write(1).unwrap();
+    while TcpStream::connect(server.address).is_ok() {
+        thread::yield_now();
+    }
+    // The second time.
+    drop(server);
+    let mut rest = Vec::new();
+    let _ = busy.stream.read_to_end(&mut rest);
+    assert!(rest.len() < 64 << 20);
+}

@@ -191,7 +191,9 @@ impl Secure {
             let UnbufferedStatus { discard, state } = self.connection.process_tls_records(&mut incoming[used..]);
             used += discard;
             match state {
-                Ok(ConnectionState::WriteTraffic(mut traffic)) => break append(out, room, |room| seal(&mut traffic, room)),
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                    break append(out, room, |room| seal(&mut traffic, room));
+                }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(out, |room| data.encode(room)),
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
                 Ok(_) => break Err(Error::General("nothing can be sent in this session".into())),

@@ -86,12 +86,12 @@ impl Both {
     }
 
     /// Brings `bytes` to the server.
-    fn to_server(&mut self, bytes: &[u8]) -> Result<(), TlsFailure> {
+    fn tell_server(&mut self, bytes: &[u8]) -> Result<(), TlsFailure> {
         self.server.received(bytes, &mut self.heard_by_server, &mut self.under_way)
     }
 
     /// Brings what is under way to the client.
-    fn to_client(&mut self) -> Result<(), rustls::Error> {
+    fn tell_client(&mut self) -> Result<(), rustls::Error> {
         let bytes = std::mem::take(&mut self.under_way);
         let mut rest = &bytes[..];
         while !rest.is_empty() {
@@ -113,9 +113,9 @@ impl Both {
                 return;
             }
             for part in bytes.chunks(step) {
-                self.to_server(part).unwrap();
+                self.tell_server(part).unwrap();
             }
-            self.to_client().unwrap();
+            self.tell_client().unwrap();
         }
     }
 

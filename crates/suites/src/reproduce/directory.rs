@@ -21,9 +21,11 @@ mod rows;
 mod site;
 mod words;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use lab::plan::{HostPlan, LoadPlan, Plan, TargetPlan, WatchPlan};
+use ledger::document::{Check, CheckState, Weight};
 use ledger::{Document, Reproduction, ReproductionRow};
 use store::Book;
 use sys::signal::Interrupts;
@@ -43,7 +45,7 @@ const CLIENTS: u32 = 50;
 /// Rounds of everything that is compared, turn and turn about.
 const ROUNDS: u32 = 4;
 /// The application may take so long to begin.
-const LOOKS: u32 = 600;
+const LOOKS: u32 = 300;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A part of it.
@@ -182,31 +184,47 @@ impl Measured {
 
 impl Kitchen<'_> {
     /// A server on its core, in the site's folder.
-    fn start(&self, name: &str, command: &str, listen: std::net::SocketAddr) -> Result<Local, SuiteError> {
+    fn start(&self, name: &str, command: &str, listen: SocketAddr) -> Result<Local, SuiteError> {
         Local::start(command, listen, self.division.server.as_ref(), &self.site.log(name))
     }
 
-    /// The same, with the application behind it, which may begin later than the server.
+    /// The same, with the application behind it, which may begin later than the server. `None`, and a check that says
+    /// so, where it does not answer.
     fn start_with_application(
-        &self,
+        &mut self,
         name: &str,
         command: &str,
-        listen: std::net::SocketAddr,
-    ) -> Result<Local, SuiteError> {
+        listen: SocketAddr,
+    ) -> Result<Option<Local>, SuiteError> {
         let server = self.start(name, command, listen)?;
         let entry = format!("{APPLICATION}/entry/1");
         for _ in 0..LOOKS {
             // An error of the connection is as good as an answer that says 503.
-            let answers = get(listen, &entry).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200 "));
-            if answers || self.interrupted() {
-                return Ok(server);
+            if get(listen, &entry).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200 ")) {
+                return Ok(Some(server));
+            }
+            if self.interrupted() {
+                return Ok(None);
             }
             self.interrupts.wait(LOOK_EVERY);
         }
         let log = self.site.log(name);
         let file = std::fs::File::open(&log).map_err(SuiteError::file(log))?;
-        let why = format!("does not answer for {entry}{}", lab::server::last_words(&file));
-        Err(SuiteError::Program { program: "the directory of examples/directory", why })
+        self.sheet.check(Check {
+            name: format!("{name}: application"),
+            state: CheckState::CouldNotRun,
+            weight: Weight::Suspect,
+            value: None,
+            limit: None,
+            unit: String::new(),
+            why: format!(
+                "the application did not answer within {}, so this was not measured; with the least weight it runs only \
+                 when nobody else wants its core: is something else busy there?{}",
+                units::format_duration(LOOK_EVERY * LOOKS),
+                lab::server::last_words(&file)
+            ),
+        });
+        Ok(None)
     }
 
     /// Whether to go on.

@@ -5,7 +5,6 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -52,7 +51,6 @@ impl Leashed {
                 nix::unistd::write(group, b"0")?;
             }
             nix::unistd::dup2_stdout(&stderr)?;
-            debug_assert!(stderr.as_raw_fd() == 2);
             Ok(())
         };
         // SAFETY: between fork and exec it makes system calls only, on descriptors opened before; nothing is allocated.
@@ -90,5 +88,63 @@ impl Drop for Leashed {
         // was waited for, and then who is left of it still keeps the number.
         let _ = killpg(self.group, Signal::SIGKILL);
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn shell(command: &str) -> Vec<OsString> {
+        ["/bin/sh", "-c", command].map(OsString::from).to_vec()
+    }
+
+    /// Whether a process is there and not merely waiting to be reaped.
+    fn lives(pid: &str) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))
+    }
+
+    fn wait_until(mut done: impl FnMut() -> bool) {
+        for _ in 0..20_000 {
+            if done() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("not within 20 s");
+    }
+
+    #[test]
+    fn it_says_how_it_ended() {
+        for (command, wanted) in [("exit 3", Exit::Code(3)), ("kill -9 $$", Exit::Signal(9))] {
+            let mut leashed = Leashed::start(&shell(command), &[], None).unwrap();
+            wait_until(|| leashed.try_exit().unwrap().is_some());
+            assert_eq!(leashed.try_exit().unwrap(), Some(wanted));
+        }
+        assert!(Leashed::start(&["/no/such/program".into()], &[], None).is_err());
+    }
+
+    #[test]
+    fn its_children_go_with_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("child");
+        let env = [("FILE".into(), file.clone().into())];
+        for gently in [false, true] {
+            let leashed = Leashed::start(&shell("sleep 1000 & echo $! > $FILE; wait"), &env, None).unwrap();
+            let mut child = String::new();
+            wait_until(|| {
+                child = fs::read_to_string(&file).unwrap_or_default().trim().to_owned();
+                !child.is_empty() && lives(&child)
+            });
+            if gently {
+                leashed.stop(Duration::from_secs(20))
+            } else {
+                drop(leashed)
+            }
+            wait_until(|| !lives(&child));
+            fs::remove_file(&file).unwrap();
+        }
     }
 }

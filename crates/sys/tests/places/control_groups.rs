@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sys::cgroup::{Cgroup, Limits, sweep};
+use sys::cgroup::{Cgroup, Limits, Weight, sweep};
 use sys::place::{Exit, Place};
 
 use crate::check::{ended, shell, start, wait_until};
@@ -46,9 +46,16 @@ pub fn counts_the_dead() {
 }
 
 pub fn is_removed() {
-    let group = Cgroup::create("gone", Limits { cpu: Some("1%".parse().unwrap()), ..Limits::default() }).unwrap();
+    let limits = Limits { cpu: Some("1%".parse().unwrap()), weight: Weight::Least, ..Limits::default() };
+    let group = Cgroup::create("gone", limits).unwrap();
     assert_eq!(group.period(), Duration::from_millis(100));
     let directories = directories(&group);
+    let told = |file: &str| directories.iter().find_map(|d| fs::read_to_string(d.join(file)).ok());
+    let stands_back = |idle: &str| told("cpu.idle").is_some_and(|text| text.trim() == idle);
+    let least = |weight: Option<String>| weight.is_some_and(|text| matches!(text.trim(), "1" | "2"));
+    assert!(stands_back("1") || least(told("cpu.weight")) || least(told("cpu.shares")));
+    group.lift();
+    assert!(stands_back("0") || !(least(told("cpu.weight")) || least(told("cpu.shares"))));
     assert!(!directories.is_empty() && directories.iter().all(|d| d.is_dir()));
     let same = Cgroup::create("gone", Limits::default()).unwrap_err().to_string();
     assert!(same.starts_with("mkdir ") && same.ends_with("File exists"), "{same}");

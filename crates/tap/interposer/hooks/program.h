@@ -75,8 +75,10 @@ static void executing(uint32_t pid, const char *path, char *const environment[])
 static void about_to_exec(const char *path, char *const environment[]) {
     if (!active || LOAD(&sandboxed)) return;
     int saved = errno;
-    if (own_process()) leave();
+    bool own = own_process();
+    if (own) leave();
     executing((uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0), path ? path : "", environment);
+    if (own) release(&self);
     errno = saved;
 }
 
@@ -176,6 +178,8 @@ static void about_to_exit(void) {
         leave();
         STORE(&piece_ticks, 0);
     }
+    /* A shell script is a thousand processes: their slots are not to wait until somebody finds them dead. */
+    release(&self);
     errno = saved;
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Connection {
     pub(super) number: u64,
     /// Images that have its descriptor.
     pub(super) holders: Vec<u32>,
+    /// When its last known holder closed it, if others may have it yet: a child that was forked and has not said so.
+    pub(super) lingering: Option<Timestamp>,
     role: Role,
     /// What all its rows have; lookup and set-up until the first took them.
     base: TapExchange,
@@ -54,6 +56,7 @@ impl Connection {
         Connection {
             number,
             holders: vec![image],
+            lingering: None,
             role,
             base,
             made: role != Role::Connected,
@@ -74,6 +77,7 @@ impl Connection {
         let new = !self.holders.contains(&image);
         if new {
             self.holders.push(image);
+            self.lingering = None;
         }
         new
     }
@@ -218,9 +222,15 @@ impl Connection {
         self.finish(said.map_or(End::Gone(at), End::Left), done);
     }
 
-    /// It is open as the run ends.
-    pub(super) fn still_open(self, done: &mut Vec<TapExchange>) {
-        self.finish(End::RunEnded, done);
+    /// Whether processes that are not known may have it.
+    pub(super) fn may_be_shared(&self) -> bool {
+        self.doubt.shared
+    }
+
+    /// Nothing more will be told of it: it was closed, or it is open as the run ends.
+    pub(super) fn over(self, done: &mut Vec<TapExchange>) {
+        let end = self.lingering.map_or(End::RunEnded, End::Closed);
+        self.finish(end, done);
     }
 
     fn finish(mut self, end: End, done: &mut Vec<TapExchange>) {

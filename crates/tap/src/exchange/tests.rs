@@ -269,6 +269,30 @@ fn a_connection_ends_when_its_last_process_closes_it() {
 }
 
 #[test]
+fn a_child_that_tells_of_itself_late_still_has_the_connection() {
+    // The parent has closed before the child ran for the first time.
+    let shared = Doubt { shared: true, ..Doubt::default() };
+    let mut talk = Talk::accept();
+    talk.wait(1).close_with(None, shared).wait(3).fork(2).in_image(2).wait(1).receive(80).wait(5).send(900).wait(1);
+    talk.close_with(None, shared);
+    let all = rows(talk.events);
+    assert_eq!(told(&all), [(TapOutcome::Succeeded, 900, 80)]);
+    assert_eq!(all[0].connection_ns(), Some(ms(11)));
+    // Nobody else had it: it is over when it has lingered, and was when it was closed.
+    let mut talk = Talk::accept();
+    talk.receive(80).send(900).wait(1).close_with(None, shared);
+    let mut exchanges = Exchanges::new(Vec::new());
+    talk.events.into_iter().for_each(|event| exchanges.take(event));
+    let (mut early, mut late) = (Vec::new(), Vec::new());
+    exchanges.tick(Timestamp::from_nanos(ms(2_000)));
+    exchanges.drain(&mut early);
+    exchanges.tick(Timestamp::from_nanos(ms(2_001)));
+    exchanges.drain(&mut late);
+    assert_eq!((early.len(), late.len(), exchanges.open()), (0, 1, 0));
+    assert_eq!((late[0].outcome, late[0].connection_ns()), (TapOutcome::Succeeded, Some(ms(1))));
+}
+
+#[test]
 fn only_what_was_asked_for_is_followed() {
     let mut talk = Talk::connect(1);
     talk.send(80).wait(5).receive(10).close();

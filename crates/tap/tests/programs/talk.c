@@ -339,6 +339,33 @@ static long with_uring(void) {
     return got;
 }
 
+/* For ever, or until it is killed. */
+static long waits(void) {
+    char byte;
+    return read(connected(), &byte, 1);
+}
+
+/* Both ends in one thread, and a record a call: the k-th exchange is of k + 1 bytes there and one back. */
+static long pingpong(int n) {
+    static char buffer[100000];
+    int listener = socket(AF_INET, SOCK_STREAM, 0), a = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in own = {.sin_family = AF_INET};
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof own;
+    if (bind(listener, (struct sockaddr *)&own, sizeof own) < 0 || listen(listener, 1) < 0) fail("listen");
+    getsockname(listener, (struct sockaddr *)&own, &length);
+    if (connect(a, (struct sockaddr *)&own, sizeof own) < 0) fail("connect");
+    int b = accept(listener, NULL, NULL);
+    for (int k = 0; k < n; k++) {
+        if (send(a, buffer, k + 1, 0) != k + 1 || recv(b, buffer, k + 1, MSG_WAITALL) != k + 1) fail("there");
+        if (send(b, buffer, 1, 0) != 1 || recv(a, buffer, 1, 0) != 1) fail("back");
+    }
+    close(a);
+    close(b);
+    close(listener);
+    return n;
+}
+
 /* getsockopt and others kill from here on. */
 static long sandboxed(int by_syscall) {
     struct sock_filter filter[] = {
@@ -491,6 +518,8 @@ int main(int n, char **arguments) {
     MODE("passes", passes())
     MODE("serves", serves(atoi(third)))
     MODE("raw-fork", raw_fork())
+    MODE("waits", waits())
+    MODE("pingpong", pingpong(atoi(third)))
     MODE("uring", with_uring())
     MODE("sandboxed", sandboxed(atoi(third)))
     MODE("closes", closes(third))

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use support::{Tapped, compare, compiled, server, succeeded, talk};
+use support::{Tapped, compare, compare_with, compiled, server, succeeded, talk};
 use tap::coverage::{self, Unseen};
 use tap::event::{Role, What};
 use tap::rings::Capacity;
@@ -100,7 +100,10 @@ fn every_call_that_moves_bytes_is_seen() {
 
 #[test]
 fn two_threads_on_one_connection_lose_no_byte() {
-    let tapped = compare_mode("duplex", "");
+    let port = server();
+    // Each change of direction is a record, and there is one at most for each call.
+    let room = Tapped::with(Capacity { records: 1 << 15, slots: 4, ready: 4 });
+    let tapped = compare_with(room, &|| mode("duplex", port, ""));
     let connections = tapped.assert_whole();
     assert_eq!((connections[0].sent, connections[0].received), (3_000_008, 3_000_000));
 }
@@ -345,4 +348,124 @@ fn without_a_ring_the_library_does_nothing() {
     for tap in [None, Some(""), Some("/no/such/folder"), Some(long.as_str()), broken.path().to_str()] {
         assert_eq!(run(tap), (Some(0), format!("{ANSWERED}\n"), Vec::new()), "{tap:?}");
     }
+}
+
+#[test]
+fn a_thousand_processes_need_no_thousand_rings() {
+    let mut tapped = Tapped::with(Capacity { records: 64, slots: 8, ready: 8 });
+    let script = "i=0; while [ $i -lt 100 ]; do (exit 1); /bin/true; i=$((i+1)); done";
+    let output = tapped.run(Command::new("/bin/sh").args(["-c", script]));
+    assert!(succeeded(output.status));
+    // The shell itself and, at most, children that are ending right now.
+    tapped.drain();
+    assert_eq!(tapped.owners(), 0);
+    assert!(tapped.loaded().len() as u64 + tapped.lost() >= 101);
+}
+
+#[test]
+fn every_record_is_read_once_and_in_order_or_counted_as_lost() {
+    const EXCHANGES: u64 = 4000;
+    // A ring of few records, which the reader empties while the writer fills it, and one of more than there are.
+    for records in [4, 64, 1 << 15] {
+        let mut tapped = Tapped::with(Capacity { records, slots: 2, ready: 2 });
+        assert!(succeeded(tapped.run(&mut mode("pingpong", 0, &EXCHANGES.to_string())).status));
+        let events =
+            tapped.events.len() as u64 - tapped.events.iter().filter(|event| is_lost(&event.what)).count() as u64;
+        // Loaded; opened twice and connected once; four runs an exchange; closed twice.
+        assert_eq!(events + tapped.lost(), 6 + 4 * EXCHANGES, "{records}");
+        let mut last = (0, 0);
+        for event in &tapped.events {
+            match event.what {
+                What::Sent(run) if run.bytes > 1 => {
+                    assert!(run.bytes > last.0);
+                    last.0 = run.bytes;
+                }
+                What::Received(run) if run.bytes > 1 => {
+                    assert!(run.bytes > last.1);
+                    last.1 = run.bytes;
+                }
+                _ => {}
+            }
+        }
+        if records == 1 << 15 {
+            assert_eq!(tapped.assert_whole().len(), 2);
+        }
+    }
+}
+
+fn is_lost(what: &What) -> bool {
+    matches!(what, What::Lost { .. })
+}
+
+/// What the library asks of libc, so that it loads wherever a program does: nothing that only the newest one has, and
+/// nothing that allocates or prints.
+#[test]
+fn the_library_needs_little() {
+    const KNOWN: &[&str] = &[
+        "__cxa_finalize",
+        "__environ",
+        "environ",
+        "__errno_location",
+        "__h_errno_location",
+        "clock_gettime",
+        "dlerror",
+        "dlsym",
+        "fflush",
+        "fileno_unlocked",
+        "getenv",
+        "memcpy",
+        "memset",
+        "pthread_key_create",
+        "pthread_setspecific",
+        "__gmon_start__",
+        "_ITM_deregisterTMCloneTable",
+        "_ITM_registerTMCloneTable",
+    ];
+    let folder = Tapped::new().folder;
+    let symbols = |which: &str| {
+        let output = Command::new("nm").args(["-D", which]).arg(folder.library()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let name = |line: &str| line.split_whitespace().last().map(|name| name.split('@').next().unwrap().to_owned());
+        text.lines().filter_map(name).collect::<Vec<_>>()
+    };
+    let unknown: Vec<_> = symbols("--undefined-only").into_iter().filter(|name| !KNOWN.contains(&&**name)).collect();
+    assert_eq!(unknown, Vec::<String>::new());
+    let defined = symbols("--defined-only");
+    for name in ["connect", "accept4", "read", "__recvfrom_chk", "epoll_pwait2", "posix_spawnp", "fcntl64", "syscall"] {
+        assert!(defined.iter().any(|defined| defined == name), "{name}");
+    }
+    // What is not a hook is not seen by programs: a name of ours could stand in for one of theirs.
+    assert!(!defined.iter().any(|name| name == "push" || name == "real_syscall"));
+}
+
+#[test]
+fn what_a_living_process_is_short_of_is_named() {
+    // Larger than what one of the programs may have.
+    let tapped = Tapped::with(Capacity { records: 2048, slots: 1024, ready: 8 });
+    let port = server();
+    let shell = |script: &str| {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        command
+    };
+    let reason = |command: &mut Command| {
+        let started = tapped.start(command);
+        let pid = i32::try_from(started.0.as_ref().unwrap().id()).unwrap();
+        // Until it has become the program and that waits for an answer that never comes.
+        loop {
+            let Some(process) = coverage::living(pid).into_iter().find(|one| one.program.starts_with("talk")) else {
+                std::thread::yield_now();
+                continue;
+            };
+            if std::fs::read_to_string(format!("/proc/{}/stat", process.pid)).is_ok_and(|stat| stat.contains(") S ")) {
+                return coverage::reason(&process);
+            }
+        }
+    };
+    let endless = format!("{} waits {port}", talk().display());
+    assert_eq!(reason(&mut shell(&format!("exec {endless}"))), None);
+    assert_eq!(reason(&mut shell(&format!("ulimit -v 60000; exec {endless}"))), Some(Unseen::NoRing));
+    assert_eq!(reason(&mut shell(&format!("exec env -i {endless}"))), Some(Unseen::NotHandedOn));
+    let program = compiled("talk", &["-static"]);
+    assert_eq!(reason(&mut shell(&format!("exec {} waits {port}", program.display()))), Some(Unseen::Static));
 }

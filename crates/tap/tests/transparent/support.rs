@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use sys::clock::Clock;
@@ -16,18 +17,22 @@ use tap::rings::{Capacity, Rings};
 
 /// A compiled program of `tests/programs`, with more arguments for the compiler.
 pub fn compiled(name: &str, flags: &[&str]) -> PathBuf {
+    static COMPILED: AtomicU32 = AtomicU32::new(0);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    // A name of its own for each process, so that two test binaries do not write one file.
-    let made = folder.join(format!("{name}-{}{}", std::process::id(), flags.concat()));
+    let made = folder.join(format!("{name}{}", flags.concat()));
+    // Two tests may want the same at once.
+    let unique = COMPILED.fetch_add(1, Ordering::Relaxed);
+    let making = folder.join(format!("{name}.{}.{unique}", std::process::id()));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
     let status = Command::new("cc")
         .args(["-O1", "-w", "-pthread", "-o"])
-        .arg(&made)
+        .arg(&making)
         .arg(source)
         .args(flags)
         .status()
         .expect("cc compiles test programs");
     assert!(status.success());
+    std::fs::rename(making, &made).unwrap();
     made
 }
 
@@ -96,8 +101,10 @@ pub struct Tapped {
 }
 
 impl Tapped {
+    /// Room for all that a test's program tells, should the reader not come at all: fewer than 250 threads and
+    /// processes, each with fewer than 1000 records.
     pub fn new() -> Tapped {
-        Tapped::with(Capacity { records: 4096, slots: 512, ready: 32 })
+        Tapped::with(Capacity { records: 1024, slots: 256, ready: 256 })
     }
 
     pub fn with(capacity: Capacity) -> Tapped {
@@ -128,6 +135,11 @@ impl Tapped {
 
     pub fn reclaim(&mut self) -> usize {
         self.rings.reclaim(&mut |origin| tap::coverage::is_alive(origin.pid), &mut |_| {});
+        self.rings.owners().len()
+    }
+
+    /// Rings that somebody holds.
+    pub fn owners(&self) -> usize {
         self.rings.owners().len()
     }
 
@@ -267,8 +279,12 @@ impl Drop for Started {
 
 /// The same command without and with tap: status, output and errors must be the same.
 pub fn compare(make: &dyn Fn() -> Command) -> Tapped {
+    compare_with(Tapped::new(), make)
+}
+
+/// As `compare`, with a ring of one's own.
+pub fn compare_with(mut tapped: Tapped, make: &dyn Fn() -> Command) -> Tapped {
     let plain = make().stdin(Stdio::null()).output().unwrap();
-    let mut tapped = Tapped::new();
     let with = tapped.run(&mut make());
     let shown = |output: &Output| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(2000)]).into_owned();

@@ -9,12 +9,13 @@ mod steps;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serve::{LogSummary, Refusal, ServeSpec, Tls, Total};
+use sys::clock::Clock;
 use sys::signal::{Hangups, Interrupts, Wake};
-use units::{Bytes, format_duration};
+use units::{Bytes, Timestamp, format_duration};
 
 use crate::args;
 use crate::exit::Exit;
@@ -45,7 +46,7 @@ fn files(arguments: &args::Serve, dir: &Path, interrupts: &Interrupts) -> Result
     let hangups = Hangups::install()?;
     let ended = Wake::new()?;
     let at_terminal = std::io::stderr().is_terminal();
-    let began = Instant::now();
+    let clock = Clock::start();
     std::thread::scope(|scope| {
         // Also when this thread panics: the other one must not be waited for in vain.
         let _ended = WhenDropped(&ended);
@@ -69,7 +70,7 @@ fn files(arguments: &args::Serve, dir: &Path, interrupts: &Interrupts) -> Result
             ));
         })
     })?;
-    tell_summary(&spec.figures.total(), began.elapsed());
+    tell_summary(&spec.figures.total(), clock.now().since(Timestamp::ZERO));
     if let Some(log) = &spec.log {
         tell_log(log.summary());
     }
@@ -118,8 +119,8 @@ fn reload(spec: &ServeSpec) {
 }
 
 fn tell_doubt(tls: Option<&Tls>) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    if let Some(doubt) = tls.and_then(|tls| tls.doubt(now.as_secs())) {
+    let now_s = sys::clock::realtime_ns() / 1_000_000_000;
+    if let Some(doubt) = tls.and_then(|tls| tls.doubt(now_s)) {
         say(format_args!("warning: {doubt}"));
     }
 }

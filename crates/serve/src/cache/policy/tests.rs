@@ -23,7 +23,9 @@ fn lifetimes_in_their_order() {
     assert_eq!(lifetime_s(&format!("Cache-Control: max-age=7\r\nExpires: {}\r\n", date(30))), Ok(7));
     assert_eq!(lifetime_s(&format!("Expires: {}\r\nExpires: {}\r\n", date(30), date(20))), Ok(20));
     // Over before it came, and nothing to validate by.
-    for expired in [format!("Expires: {}\r\n", date(0)), "Expires: 0\r\n".to_owned(), format!("Expires: {}\r\n", date(-9))] {
+    for expired in
+        [format!("Expires: {}\r\n", date(0)), "Expires: 0\r\n".to_owned(), format!("Expires: {}\r\n", date(-9))]
+    {
         assert_eq!(lifetime_s(&expired), Err(Reason::NoLifetime), "{expired}");
         assert_eq!(lifetime_s(&format!("{expired}ETag: \"a\"\r\n")), Ok(0), "{expired}");
     }
@@ -71,9 +73,7 @@ fn what_is_not_stored_and_why() {
 #[test]
 fn credentials_need_a_word_of_the_origin() {
     let with = get("/", "Authorization: Basic eDp5\r\n");
-    let stored = |fields: &str| {
-        head_for(&with, 200, &answer(fields), received(0), &CacheSpec::default()).map(|_| ())
-    };
+    let stored = |fields: &str| head_for(&with, 200, &answer(fields), received(0), &CacheSpec::default()).map(|_| ());
     assert_eq!(stored("Cache-Control: max-age=60\r\n"), Err(Reason::Credentials));
     for word in ["public", "s-maxage=60", "must-revalidate"] {
         assert_eq!(stored(&format!("Cache-Control: max-age=60, {word}\r\n")), Ok(()), "{word}");
@@ -85,7 +85,10 @@ fn credentials_need_a_word_of_the_origin() {
 
 #[test]
 fn a_cookie_that_no_cache_names_is_left_out() {
-    let kept = head(200, &answer("Cache-Control: max-age=9, no-cache=\"set-cookie, x-a\"\r\nSet-Cookie: a=b\r\nX-A: 1\r\nX-B: 2\r\n"));
+    let kept = head(
+        200,
+        &answer("Cache-Control: max-age=9, no-cache=\"set-cookie, x-a\"\r\nSet-Cookie: a=b\r\nX-A: 1\r\nX-B: 2\r\n"),
+    );
     let fields = String::from_utf8(kept.unwrap().fields.to_vec()).unwrap();
     assert!(!fields.contains("a=b") && !fields.contains("X-A") && fields.contains("X-B: 2\r\n"), "{fields}");
 }
@@ -126,9 +129,16 @@ fn fresh_and_stale_on_either_side_of_the_boundary() {
     for word in ["must-revalidate", "proxy-revalidate", "s-maxage=10"] {
         let strict = format!("Cache-Control: max-age=10, stale-while-revalidate=5, {word}\r\n");
         assert_eq!(use_of(&strict, "", 12_000), Usable::Validate(Reason::Expired), "{word}");
-        assert_eq!(use_of(&strict, "Cache-Control: max-stale\r\n", 12_000), Usable::Validate(Reason::Expired), "{word}");
+        assert_eq!(
+            use_of(&strict, "Cache-Control: max-stale\r\n", 12_000),
+            Usable::Validate(Reason::Expired),
+            "{word}"
+        );
     }
-    assert_eq!(use_of("Cache-Control: max-age=10, no-cache\r\nETag: \"a\"\r\n", "", 0), Usable::Validate(Reason::OriginDemands));
+    assert_eq!(
+        use_of("Cache-Control: max-age=10, no-cache\r\nETag: \"a\"\r\n", "", 0),
+        Usable::Validate(Reason::OriginDemands)
+    );
 }
 
 #[test]

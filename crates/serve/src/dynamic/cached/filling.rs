@@ -35,7 +35,7 @@ enum End {
     /// Whole.
     Whole(Stored),
     /// Too large to be kept. What follows `pieces` is for the first client alone, who takes it from here.
-    Overflow(Option<AnswerBody>),
+    Overflow(Option<Box<AnswerBody>>),
     /// The upstream broke off.
     Broken,
 }
@@ -75,7 +75,7 @@ impl Filling {
             enum Now {
                 Over,
                 Cut,
-                Rest(AnswerBody),
+                Rest(Box<AnswerBody>),
                 Wait,
             }
             let now = match &mut *self.end.borrow_mut() {
@@ -127,7 +127,7 @@ impl Filling {
     }
 }
 
-async fn pass_rest(mut rest: AnswerBody, mut client: Client) {
+async fn pass_rest(mut rest: Box<AnswerBody>, mut client: Client) {
     loop {
         match rest.next().await {
             Ok(Some(bytes)) => {
@@ -161,7 +161,7 @@ pub(super) async fn fill(
                 if total > cached.cache.spec().object_bytes_max {
                     // From the list first: nobody may follow any more.
                     drop(sharing);
-                    return filling.finish(End::Overflow(Some(body)));
+                    return filling.finish(End::Overflow(Some(Box::new(body))));
                 }
                 filling.changed.notify_waiters();
             }
@@ -181,7 +181,9 @@ pub(super) async fn fill(
     let body = cached.cache.counted(whole.into_boxed_slice());
     let stored = Stored { head: Arc::clone(&filling.head), body };
     filling.now_in(&stored.body);
-    if !sharing.is_doomed() && let Parsed::Complete(request) = parse_within(&request, usize::MAX, FIELDS_MAX) {
+    if !sharing.is_doomed()
+        && let Parsed::Complete(request) = parse_within(&request, usize::MAX, FIELDS_MAX)
+    {
         cached.cache.put(key, request.fields, stored.clone());
     }
     filling.finish(End::Whole(stored));

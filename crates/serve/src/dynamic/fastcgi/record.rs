@@ -172,8 +172,11 @@ mod tests {
         bytes
     }
 
+    /// STDOUT, STDERR, ends.
+    type Decoded = (Vec<u8>, Vec<u8>, Vec<(u32, u8)>);
+
     /// What is decoded when the bytes come in pieces of `step`: streams joined, ends as they come.
-    fn decoded(bytes: &[u8], step: usize) -> Result<(Vec<u8>, Vec<u8>, Vec<(u32, u8)>), Malformed> {
+    fn decoded(bytes: &[u8], step: usize) -> Result<Decoded, Malformed> {
         let (mut decoder, mut input) = (Decoder::default(), BytesMut::new());
         let (mut out, mut err, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         for piece in bytes.chunks(step) {

@@ -23,15 +23,17 @@ pub(super) struct Script {
     pub(super) root: Vec<u8>,
 }
 
+/// The directory of scripts, and whether a name relative to it is a file there.
+#[derive(Clone, Copy)]
+pub(super) struct Below<'a> {
+    pub(super) directory: &'a Path,
+    pub(super) is_file: &'a dyn Fn(&[u8]) -> bool,
+}
+
 impl Script {
-    /// The script of a path as sent, `stem` being the route's prefix. `below`: the directory of scripts, and whether a
-    /// name relative to it is a file there. `None`: there is none.
-    pub(super) fn find(
-        script: &FastCgiScript,
-        stem: &[u8],
-        path: &[u8],
-        below: Option<(&Path, &dyn Fn(&[u8]) -> bool)>,
-    ) -> Option<Script> {
+    /// The script of a path as sent, `stem` being the route's prefix. `None`: there is
+    /// none.
+    pub(super) fn find(script: &FastCgiScript, stem: &[u8], path: &[u8], below: Option<Below<'_>>) -> Option<Script> {
         let mut path = decoded(path)?;
         path.dedup_by(|a, b| *a == b'/' && *b == b'/');
         match script {
@@ -42,7 +44,7 @@ impl Script {
                 root: file.parent().unwrap_or(Path::new("/")).as_os_str().as_bytes().to_vec(),
             }),
             FastCgiScript::Below(_) => {
-                let (directory, is_file) = below?;
+                let Below { directory, is_file } = below?;
                 if path.ends_with(b"/") && part_end(&path).is_none() {
                     path.extend_from_slice(INDEX);
                 }
@@ -152,7 +154,8 @@ mod tests {
     fn found(path: &str, files: &[&str]) -> Option<(String, String, String)> {
         let is_file = |relative: &[u8]| files.iter().any(|file| file.as_bytes() == relative);
         let below = FastCgiScript::Below(None);
-        let script = Script::find(&below, b"/php", path.as_bytes(), Some((Path::new("/srv/www"), &is_file)))?;
+        let scripts = Below { directory: Path::new("/srv/www"), is_file: &is_file };
+        let script = Script::find(&below, b"/php", path.as_bytes(), Some(scripts))?;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Some((text(script.filename), text(script.name), text(script.path_info)))
     }
@@ -191,7 +194,8 @@ mod tests {
         let text = "POST /app/x?a=b%20c HTTP/1.1\r\nHost: site.example:8080\r\nProxy: http://evil\r\nContent-Type: text/x\r\n\
             Content-Length: 5\r\nCookie: a\r\nCookie: b\r\nX-Forwarded-For: 10.0.0.1\r\nAccept-Language: ja\r\n\r\n";
         let head = RequestHead::parse(text.as_bytes()).unwrap();
-        let asker = Asker { peer: "[2001:db8::1]:99".parse().unwrap(), local: "192.0.2.9:443".parse().unwrap(), secure: true };
+        let asker =
+            Asker { peer: "[2001:db8::1]:99".parse().unwrap(), local: "192.0.2.9:443".parse().unwrap(), secure: true };
         let fields = for_upstream(&head, asker, &Changes::default());
         let one = FastCgiScript::One("/srv/app/main.php".into());
         let script = Script::find(&one, b"/app", head.path(), None).unwrap();
@@ -229,7 +233,9 @@ mod tests {
 
     fn read_pairs(mut bytes: &[u8]) -> Vec<(String, String)> {
         let length = |bytes: &mut &[u8]| {
-            let (size, rest) = if bytes[0] < 128 { (usize::from(bytes[0]), &bytes[1..]) } else {
+            let (size, rest) = if bytes[0] < 128 {
+                (usize::from(bytes[0]), &bytes[1..])
+            } else {
                 (u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize & 0x7fff_ffff, &bytes[4..])
             };
             *bytes = rest;

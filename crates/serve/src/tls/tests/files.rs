@@ -38,9 +38,8 @@ fn certificate_and_key_may_be_in_one_file() {
 #[test]
 fn wrong_files_are_named_with_what_is_wrong() {
     let pair = Pair::new();
-    let words = |certificate: &str, key: &str| {
-        Tls::load(&pair.file(certificate), &pair.file(key)).unwrap_err().to_string()
-    };
+    let words =
+        |certificate: &str, key: &str| Tls::load(&pair.file(certificate), &pair.file(key)).unwrap_err().to_string();
     assert!(words("none.pem", "key.pem").contains("none.pem: No such file"));
     assert!(words("cert.pem", "none.key").contains("none.key: No such file"));
     let swapped = words("key.pem", "cert.pem");
@@ -92,8 +91,8 @@ fn a_reload_changes_the_certificate_and_one_that_fails_changes_nothing() {
     Both::new(&tls, after.clone()).settle(usize::MAX);
     let mut refused = Both::new(&tls, before[1].clone());
     let hello = refused.client_bytes();
-    refused.to_server(&hello).unwrap();
-    assert!(refused.to_client().is_err());
+    refused.tell_server(&hello).unwrap();
+    assert!(refused.tell_client().is_err());
     fs::write(pair.file("key.pem"), "").unwrap();
     tls.reload().unwrap_err();
     Both::new(&tls, after).settle(usize::MAX);

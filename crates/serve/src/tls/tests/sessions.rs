@@ -26,7 +26,7 @@ fn both_versions_carry_plaintext_both_ways_and_end_whole() {
         server.close(&mut goodbye);
         both.server = server;
         both.under_way.extend_from_slice(&goodbye);
-        both.to_client().unwrap();
+        both.tell_client().unwrap();
         assert!(both.heard_by_client == answer);
         let mut nothing = [0; 1];
         // The reader reports an end where goodbye was said, and an error where it was not.
@@ -49,11 +49,11 @@ fn a_client_that_offers_nothing_is_served_and_one_that_offers_only_h2_is_told() 
     for version in [&TLS12, &TLS13] {
         let mut modern = Both::new(&tls, pair.client(&[version], &[b"h2"]));
         let hello = modern.client_bytes();
-        assert!(matches!(modern.to_server(&hello), Err(TlsFailure::Handshake(_))));
-        let told = modern.to_client().unwrap_err();
+        assert!(matches!(modern.tell_server(&hello), Err(TlsFailure::Handshake(_))));
+        let told = modern.tell_client().unwrap_err();
         assert_eq!(told, Error::AlertReceived(AlertDescription::NoApplicationProtocol));
         // Nothing that comes after is looked at.
-        assert!(modern.to_server(&hello).is_ok() && modern.heard_by_server.is_empty());
+        assert!(modern.tell_server(&hello).is_ok() && modern.heard_by_server.is_empty());
     }
 }
 
@@ -89,13 +89,13 @@ fn the_end_of_the_client_is_told_from_a_cut_and_answers_still_go_out() {
     both.client.send_close_notify();
     let mut last = both.client_bytes();
     last.extend_from_slice(b"bytes after the end mean nothing");
-    both.to_server(&last).unwrap();
+    both.tell_server(&last).unwrap();
     assert!(both.server.peer_closed() && both.server.established());
     assert_eq!(both.heard_by_server, b"the last request");
-    both.to_server(&last).unwrap();
+    both.tell_server(&last).unwrap();
     assert_eq!(both.heard_by_server, b"the last request");
     both.server_says(b"its answer");
-    both.to_client().unwrap();
+    both.tell_client().unwrap();
     assert_eq!(both.heard_by_client, b"its answer");
 }
 
@@ -128,9 +128,9 @@ fn a_broken_record_ends_an_open_session_with_an_alert() {
         both.client_says(b"a request");
         let mut bytes = both.client_bytes();
         *bytes.last_mut().unwrap() ^= 1;
-        assert!(matches!(both.to_server(&bytes), Err(TlsFailure::Broken(_))));
+        assert!(matches!(both.tell_server(&bytes), Err(TlsFailure::Broken(_))));
         assert!(both.heard_by_server.is_empty());
-        let told = both.to_client().unwrap_err();
+        let told = both.tell_client().unwrap_err();
         assert_eq!(told, Error::AlertReceived(AlertDescription::BadRecordMac));
     }
 }
@@ -175,11 +175,11 @@ proptest! {
         }
         let bytes = both.client_bytes();
         for part in bytes.chunks(step) {
-            both.to_server(part).unwrap();
+            both.tell_server(part).unwrap();
             // An answer in the middle of a record of the client.
             both.server_says(b"echo");
         }
-        both.to_client().unwrap();
+        both.tell_client().unwrap();
         prop_assert_eq!(&both.heard_by_server, &says.concat());
         prop_assert_eq!(both.heard_by_client, b"echo".repeat(bytes.chunks(step).count()));
     }
@@ -210,7 +210,7 @@ proptest! {
         for (place, bits) in &flips {
             bytes[place.index(says.len())] ^= bits;
         }
-        let _ = both.to_server(&bytes);
+        let _ = both.tell_server(&bytes);
         let heard = &both.heard_by_server;
         prop_assert!(heard.is_empty() || heard == &says, "{} bytes", heard.len());
     }

@@ -22,7 +22,8 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, SuiteErro
         }
         let listen = free_address()?;
         let command = kitchen.site.with_application(listen, Treatment { cap_percent: None, least: false, cache })?;
-        let server = kitchen.start_with_application(&format!("cache-{setting}"), &command, listen)?;
+        let name = format!("cache, {setting}");
+        let Some(server) = kitchen.start_with_application(&name, &command, listen)? else { continue };
         let load =
             requests::searches(kitchen, &format!("http://{listen}"), |at| Some(((at + 1) as f64).powf(-EXPONENT)));
         let measured = kitchen.measure(&format!("cache, {setting}"), &server, load)?;

@@ -58,7 +58,8 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, SuiteErro
         }
         let listen = free_address()?;
         let command = kitchen.site.with_application(listen, case.treatment)?;
-        let server = kitchen.start_with_application(&format!("flood-{}", case.name), &command, listen)?;
+        let name = format!("flood, {}", case.name);
+        let Some(server) = kitchen.start_with_application(&name, &command, listen)? else { continue };
         rows.extend(of_case(kitchen, case, &server, &format!("http://{listen}"))?);
     }
     Ok(rows)
@@ -72,7 +73,8 @@ fn of_case(
 ) -> Result<Vec<ReproductionRow>, SuiteError> {
     let load = requests::searches(kitchen, url, |_| None);
     let capacity = kitchen.measure(&format!("flood, {}, what it can do", case.name), server, load)?;
-    let capacity_per_s = answered_per_s(&capacity);
+    // A flood of nothing would be none.
+    let capacity_per_s = answered_per_s(&capacity).max(1.0);
     let (mut unloaded, mut flooded) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         if kitchen.interrupted() {

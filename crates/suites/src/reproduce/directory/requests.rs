@@ -22,7 +22,7 @@ pub const SEARCHES: usize = 1000;
 pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<ReproductionRow>, SuiteError> {
     let listen = free_address()?;
     let command = kitchen.site.with_application(listen, Treatment { cap_percent: None, least: false, cache: false })?;
-    let server = kitchen.start_with_application("requests", &command, listen)?;
+    let Some(server) = kitchen.start_with_application("requests", &command, listen)? else { return Ok(Vec::new()) };
     let url = format!("http://{listen}");
     let pages = kitchen.closed(&format!("{url}{PAGE}"));
     let pages = kitchen.measure("requests, static", &server, pages)?;
