@@ -86,6 +86,12 @@ directory = None
 
 def application(environ, start_response):
     """WSGI. The path behind which it is mounted may be anything: the last part of it decides."""
+    body = respond(environ, start_response)
+    # An answer to HEAD ends with its head; not every WSGI server sees to that.
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else body
+
+
+def respond(environ, start_response):
     global directory
     if directory is None:
         directory = Directory(DATABASE)
@@ -102,9 +108,10 @@ def application(environ, start_response):
 
 def show_search(environ, start_response, query):
     asked = query.get("q", [""])[0][:200]
-    words = asked.split()[:WORDS_MAX]
+    # A NUL would end the text for SQLite, within its quotes.
+    words = asked.replace("\0", " ").split()[:WORDS_MAX]
     at = query.get("page", ["0"])[0]
-    at = min(int(at), 1000) if at.isdigit() and len(at) < 6 else 0
+    at = min(int(at), 1000) if is_number(at) and len(at) < 6 else 0
     tag = etag("search", " ".join(words), str(at))
     if tag_matches(environ, tag):
         return not_modified(start_response, tag)
@@ -122,7 +129,7 @@ def show_search(environ, start_response, query):
 
 
 def show_entry(environ, start_response, number):
-    found = directory.entry(int(number)) if number.isdigit() and len(number) < 10 else None
+    found = directory.entry(int(number)) if is_number(number) and len(number) < 10 else None
     if found is None:
         return answer(start_response, "404 Not Found", page("No such entry", ""), [])
     tag = etag("entry", number)
@@ -131,6 +138,11 @@ def show_entry(environ, start_response, number):
     names_of = ("Name", "Kana", "Trade", "Town", "Phone", "About")
     lines = "".join("<dt>%s</dt><dd>%s</dd>\n" % (name, html.escape(value)) for name, value in zip(names_of, found))
     return answer(start_response, "200 OK", page(found[0], "<dl>\n%s</dl>" % lines), kept(tag))
+
+
+def is_number(text):
+    # Not isdigit alone, which also takes digits that int does not: superscripts.
+    return text.isascii() and text.isdigit()
 
 
 def etag(*parts):

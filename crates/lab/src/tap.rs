@@ -55,6 +55,10 @@ pub struct TapEnd {
 /// The library cannot be handed over on this machine; the program cannot be started; the book cannot be written.
 pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f64)) -> Result<TapEnd, LabError> {
     let (program, arguments) = command.split_first().ok_or_else(|| LabError::plan("no command was given"))?;
+    let clock = Clock::start();
+    let prepared = Prepared::new(clock)?;
+    let relay = Relay::install().map_err(LabError::system("sigaction"))?;
+    // Last: what cannot be followed leaves no folder behind.
     let folder = match &plan.book {
         None => None,
         Some(book) => {
@@ -62,16 +66,12 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
             Some(book.create(&plan.name, std::time::SystemTime::now(), letters).map_err(LabError::environment)?)
         }
     };
-    let clock = Clock::start();
-    let prepared = Prepared::new(clock)?;
-    let relay = Relay::install().map_err(LabError::system("sigaction"))?;
     let preload = std::env::var_os("LD_PRELOAD");
     let started = clock.now();
-    let spawned = Command::new(program)
-        .args(arguments)
-        .envs(prepared.environment(preload.as_deref()))
-        .spawn()
-        .map_err(|error| cannot_start(program, &error));
+    let mut command = Command::new(program);
+    command.args(arguments).envs(prepared.environment(preload.as_deref()));
+    sys::inherited::hand_on(&mut command);
+    let spawned = command.spawn().map_err(|error| cannot_start(program, &error));
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) => {
@@ -132,7 +132,12 @@ fn wait(
     tapping: Option<&Tapping>,
     mut tell: impl FnMut(&Glance),
 ) -> io::Result<ExitStatus> {
-    let pidfd = sys::process::open(child.id())?;
+    let Ok(pidfd) = sys::process::open(child.id()) else {
+        // No descriptor is left for it, or an old kernel: without figures meanwhile, and without signals at its end.
+        let exit = child.wait();
+        relay.stop();
+        return exit;
+    };
     loop {
         let ended = sys::signal::wait_readable(std::os::fd::AsFd::as_fd(&pidfd), every.unwrap_or(LONG));
         if ended {

@@ -250,8 +250,10 @@ impl Keeper {
         let known = self.collector.processes();
         let living = coverage::living(self.root);
         let alive: HashSet<u32> = if self.own_numbers {
-            // One whose parent ended is no longer in the tree, and still there.
-            known.iter().copied().filter(|pid| coverage::is_alive(*pid)).collect()
+            // One whose parent ended is no longer in the tree, and still there; one in a PID namespace of its own
+            // has another number here.
+            let inner: HashSet<u32> = living.iter().map(|process| process.inner_pid).collect();
+            known.iter().copied().filter(|pid| inner.contains(pid) || coverage::is_alive(*pid)).collect()
         } else {
             living.iter().map(|process| process.inner_pid).collect()
         };
@@ -267,7 +269,13 @@ impl Keeper {
         self.collector.settle(now, &mut self.rows);
         self.collector.gone(&gone, now, &mut self.rows);
         self.strangers(&living);
+        let mut drained = self.clock.now();
         for process in living.iter().filter(|process| known.contains(&process.inner_pid)) {
+            // Looking at many takes long, and rings fill meanwhile.
+            if self.clock.now().since(drained) >= ROUND {
+                self.round();
+                drained = self.clock.now();
+            }
             if let Some(partial) = coverage::partial(process) {
                 self.collector.roll().partial(&process.program, &partial.to_string());
             }
@@ -314,13 +322,18 @@ impl Keeper {
     fn end(mut self) -> Tapped {
         self.look();
         self.round();
-        let mut rows = Vec::new();
+        // In a place nothing does.
+        let lives_on = self.own_numbers && !self.collector.processes().is_empty();
         let part = self
             .collector
-            .end(&mut rows, |path| coverage::why_not(std::path::Path::new(path)).map(|unseen| unseen.to_string()));
+            .end(&mut self.rows, |path| coverage::why_not(std::path::Path::new(path)).map(|unseen| unseen.to_string()));
         self.rows.iter().for_each(|row| self.outside.add(row));
         self.book.keep(&mut self.rows);
-        drop((self.rings, self.folder));
+        drop(self.rings);
+        // Whoever lives on starts programs that look for the library.
+        if lives_on {
+            self.folder.leave();
+        }
         Tapped { part, error: self.book.finish(), outside: self.outside }
     }
 }

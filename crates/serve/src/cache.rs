@@ -34,7 +34,7 @@ mod oracle;
 mod testing;
 
 use std::io::Write as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use bytes::Bytes;
 use sys::clock::Clock;
@@ -167,10 +167,11 @@ impl Cache {
 
     /// The worker's fast path: appends the head of a fresh stored answer to `out`, all but Connection and the empty
     /// line, and returns its body. `None`, and nothing appended: the relay has to be asked. One short critical
-    /// section; nothing is allocated but what a Vary field needs to be compared.
+    /// section; nothing is allocated but what a Vary field needs to be compared. It does not wait for a thread that the kernel
+    /// has put aside with the shelf in its hands, as it does with the relay, which is less urgent: files would wait too.
     pub(crate) fn fresh(&self, asked: &Asked<'_>, now: Timestamp, out: &mut Vec<u8>) -> Option<Fresh> {
         let question = self.question(asked.fields);
-        let Found::Answer(stored) = self.find(asked) else { return None };
+        let Found::Answer(stored) = self.shelf_soon()?.find(asked) else { return None };
         if usable(&stored.head, &question, now) != Usable::Fresh {
             return None;
         }
@@ -193,26 +194,7 @@ impl Cache {
 
     /// What is stored for a request, and makes it the answer used latest.
     pub(crate) fn find(&self, asked: &Asked<'_>) -> Found {
-        let shelf = &mut *self.shelf();
-        Key::write(&mut shelf.key, asked.secure, asked.fields.host.unwrap_or_default(), asked.path, asked.query);
-        let lines = asked.fields.lines();
-        let mut others = false;
-        let mut found = None;
-        for (at, stored) in shelf.store.variants(&shelf.key) {
-            if stored.head.vary.selects(&lines) {
-                found = Some((at, stored.clone()));
-                break;
-            }
-            others = true;
-        }
-        match found {
-            Some((at, stored)) => {
-                shelf.store.touch(at);
-                Found::Answer(stored)
-            }
-            None if others => Found::OtherVariants,
-            None => Found::Nothing,
-        }
+        self.shelf().find(asked)
     }
 
     /// Stores an answer in place of all that the same request selects; false where it does not fit.
@@ -267,7 +249,47 @@ impl Cache {
         Received { requested_at, at: self.clock.now(), unix_s: sys::clock::realtime_ns() / 1_000_000_000 }
     }
 
-    fn shelf(&self) -> std::sync::MutexGuard<'_, Shelf> {
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The shelf, if who has it gives it back within the time of a few look-ups.
+    fn shelf_soon(&self) -> Option<MutexGuard<'_, Shelf>> {
+        for _ in 0..SPINS {
+            match self.shelf.try_lock() {
+                Ok(shelf) => return Some(shelf),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+            }
+        }
+        None
+    }
 }
+
+impl Shelf {
+    /// What is stored for a request, and makes it the answer used latest.
+    fn find(&mut self, asked: &Asked<'_>) -> Found {
+        Key::write(&mut self.key, asked.secure, asked.fields.host.unwrap_or_default(), asked.path, asked.query);
+        let lines = asked.fields.lines();
+        let mut others = false;
+        let mut found = None;
+        for (at, stored) in self.store.variants(&self.key) {
+            if stored.head.vary.selects(&lines) {
+                found = Some((at, stored.clone()));
+                break;
+            }
+            others = true;
+        }
+        match found {
+            Some((at, stored)) => {
+                self.store.touch(at);
+                Found::Answer(stored)
+            }
+            None if others => Found::OtherVariants,
+            None => Found::Nothing,
+        }
+    }
+}
+
+/// Some microseconds of trying.
+const SPINS: usize = 200;

@@ -50,7 +50,7 @@ mod sending;
 pub(crate) enum Outbound<'a> {
     /// Nothing now.
     Nothing,
-    /// These bytes; `more`: others follow as soon as they are taken.
+    /// These bytes; with true, others or the FIN follow as soon as they are taken.
     Bytes(&'a [u8], bool),
     /// These, one after the other.
     Both(&'a [u8], &'a [u8]),
@@ -193,8 +193,9 @@ impl Connection {
         self.phase = Phase::EndingGently;
     }
 
-    /// The client has sent its last byte. One that awaits an answer of the relay is taken to be gone: a dynamic program
-    /// must not work for clients that gave up.
+    /// The client has sent its last byte. One that awaits an answer of the relay is taken to be gone, as nginx takes it: a
+    /// dynamic program must not work for clients that gave up, and FIN is all that can be seen of most of them. One that
+    /// only closes its sending half (which HTTP allows, RFC 9112, section 9.6) does not get that answer.
     pub(crate) fn ended(&mut self) {
         self.ended = true;
         if self.phase == Phase::Lingering || (self.is_awaiting() && !self.has_all()) {
@@ -280,11 +281,8 @@ impl Connection {
         match self.phase {
             Phase::Over => Step::Close,
             _ if self.owes() => {
-                if self.unread.len() < UNREAD_MAX {
-                    Step::Go
-                } else {
-                    Step::Hold
-                }
+                // After its last byte there is nothing to receive, and asking would be answered at once, for ever.
+                if self.unread.len() < UNREAD_MAX && !self.ended { Step::Go } else { Step::Hold }
             }
             Phase::Ending => Step::Close,
             Phase::EndingGently => Step::Finish,
@@ -325,6 +323,13 @@ impl Connection {
     pub(crate) fn says_no_more(&self) -> bool {
         let ends = matches!(self.phase, Phase::Ending | Phase::EndingGently);
         !self.owes() && (ends || (self.phase == Phase::Open && self.ended && !self.held_up))
+    }
+
+    /// So much of what was handed over has been taken from whoever stands between this and the engine.
+    pub(crate) fn taken_below(&mut self, count: usize) {
+        if let Some(taken) = &mut self.owing {
+            *taken += count as u64;
+        }
     }
 
     /// What was handed over is still to be sent by whoever stands between this and the engine.

@@ -106,6 +106,8 @@ enum Admitted {
     New(u64),
     /// There was one, but it is gone, or not welcome.
     Skipped,
+    /// There was no descriptor for it, so another connection was let go: there is once that is closed.
+    MadeRoom,
     /// Nobody waits.
     Nobody,
     /// None can be taken now: look again after [`ACCEPT_PAUSE`], or when one ends. Those that wait stay in the backlog.
@@ -123,11 +125,10 @@ impl Ground<'_> {
         mut let_go: impl FnMut(C),
     ) -> Result<Admitted, ServeError> {
         let now = desk.now;
-        let spare =
-            |least: Duration| move |seat: &C| seat.link().spare_since().is_some_and(|since| now.since(since) >= least);
+        let spare_for = |seat: &C| seat.link().spare_since().map(|since| now.since(since));
         let mut instead = None;
         if table.length() >= self.cap {
-            instead = table.oldest(spare(GRACE));
+            instead = table.oldest(GRACE, spare_for);
             if instead.is_none() {
                 desk.books.counters().connection_refused(Refusal::Total);
                 return Ok(Admitted::Pause);
@@ -141,13 +142,13 @@ impl Ground<'_> {
                 // No bound of ours is reached, so others than our clients may be the cause: only what has been idle for
                 // a while makes room.
                 NotAccepted::Short => {
-                    let Some(token) = table.oldest(spare(LONG_IDLE)) else {
+                    let Some(token) = table.oldest(LONG_IDLE, spare_for) else {
                         desk.books.counters().connection_refused(Refusal::Descriptors);
                         return Ok(Admitted::Pause);
                     };
                     desk.books.counters().connection_refused(Refusal::Displaced);
                     self.close(table, token, desk, &mut let_go);
-                    return Ok(Admitted::Skipped);
+                    return Ok(Admitted::MadeRoom);
                 }
                 NotAccepted::Unfit => return Err(system("accept4")(error)),
             },
@@ -330,7 +331,8 @@ enum NotAccepted {
 impl NotAccepted {
     fn of(error: &io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::EAGAIN) => NotAccepted::Nobody,
+            // EINVAL: another worker has made the listener listen no more, and the sign to stop is on its way to this one.
+            Some(Errno::EAGAIN | Errno::EINVAL) => NotAccepted::Nobody,
             Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => NotAccepted::Short,
             // accept(2): errors of the connection itself come this way.
             Some(
@@ -364,9 +366,12 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: yamabiko\r
 /// Bytes before other connections have their turn.
 const TURN_BYTES: usize = 1 << 20;
 /// Bytes of a file in one system call, between which the clock is looked at.
-const PIECE_BYTES: usize = 256 << 10;
+const PIECE_BYTES: usize = 1 << 20;
 /// Rounds of receiving or answering before other connections have their turn.
 const TURNS: usize = 64;
+/// Events of the relay heard before other connections have their turn: while a client takes what it is sent as fast as it
+/// comes, there is always one more.
+const HEARD: usize = 64;
 /// Connections accepted before those already open have their turn.
 const ACCEPTS: usize = 64;
 /// Connections accepted before the clock is looked at.
@@ -383,3 +388,19 @@ const BOOKS_TICK: Duration = Duration::from_secs(1);
 /// How often deadlines are looked at.
 const TICK_MIN: Duration = Duration::from_millis(10);
 const TICK_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One worker of several does this when the server stops; the others may look once more before they hear of it.
+    #[test]
+    fn nobody_waits_at_a_listener_that_was_shut_down() {
+        let listener = crate::listen::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        assert_eq!(NotAccepted::of(&sys::socket::accept(listener.as_fd()).unwrap_err()), NotAccepted::Nobody);
+        refuse_more(&listener);
+        assert_eq!(NotAccepted::of(&sys::socket::accept(listener.as_fd()).unwrap_err()), NotAccepted::Nobody);
+        let closed = io::Error::from_raw_os_error(Errno::EBADF as i32);
+        assert_eq!(NotAccepted::of(&closed), NotAccepted::Unfit);
+    }
+}

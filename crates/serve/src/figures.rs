@@ -60,7 +60,8 @@ impl Kind {
 /// Why a connection was not taken, or was ended to take another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Refusal {
-    /// Connections in all are at their limit.
+    /// Connections in all are at their limit, and none can make room: further ones stay in the kernel's queue. Counted once
+    /// each time accepting stops.
     Total,
     /// Connections of this address are at their limit.
     PerAddress,

@@ -48,8 +48,8 @@ mod over_uring;
 
 pub use cache::{CacheSpec, Outcome, Reason};
 pub use dynamic::{
-    Account, DynamicLimits, DynamicSpec, FastCgiScript, ProgramAccount, ProgramSpec, Route, RouteAccount, RouteError, Transport,
-    Upstream,
+    Account, DynamicLimits, DynamicSpec, FastCgiScript, ProgramAccount, ProgramSpec, Route, RouteAccount, RouteError,
+    Transport, Upstream,
 };
 pub use engine::Engine;
 pub use figures::{Figures, Kind, Refusal, Total};
@@ -68,9 +68,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sys::clock::Clock;
 
 use crate::connection::Desk;
+use crate::dynamic::Relay;
 use crate::engine::Ground;
 use crate::engine::callers::Callers;
-use crate::dynamic::Relay;
 use crate::files::Files;
 use crate::journal::Books;
 use crate::spec::system;
@@ -87,7 +87,9 @@ use crate::status::Board;
 /// The root cannot be opened, the address cannot be bound, or a system call that never should fail did.
 pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
     let threads = spec.threads.max(1);
-    let most = connections_per_worker(threads)?;
+    // Each upstream's share of descriptors, or a crowd of clients would leave the relay none to connect with.
+    let upstreams = spec.dynamic.as_ref().map_or(0, |dynamic| dynamic.limits.concurrency * dynamic.routes.len());
+    let most = connections_per_worker(threads, upstreams)?;
     let cap = spec.limits.connections.map_or(most, |all| all.div_ceil(threads).clamp(1, most));
     let each_max = spec.limits.connections_per_address.unwrap_or((cap * threads).div_ceil(4) * 3);
     let callers = Callers::new(each_max.max(1));
@@ -155,10 +157,10 @@ fn on_threads<P: Send>(
 ) -> Result<(), ServeError> {
     let failed = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(system("eventfd"))?;
     let run = |part| {
+        let sign = Failing(&failed);
         let outcome = work(part, [stop, failed.as_fd()]);
-        if outcome.is_err() {
-            // The counter cannot overflow with one write a worker, so the write cannot fail.
-            let _ = failed.write(1);
+        if outcome.is_ok() {
+            std::mem::forget(sign);
         }
         outcome
     };
@@ -173,10 +175,20 @@ fn on_threads<P: Send>(
     })
 }
 
+/// Tells the other workers when one fails, by an error or by a panic.
+struct Failing<'a>(&'a EventFd);
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        // The counter cannot overflow with one write a worker, so the write cannot fail.
+        let _ = self.0.write(1);
+    }
+}
+
 /// Descriptors that one worker may use for connections, after what it and the program need otherwise.
-fn connections_per_worker(threads: usize) -> Result<usize, ServeError> {
+fn connections_per_worker(threads: usize, upstreams: usize) -> Result<usize, ServeError> {
     let limit = raise_descriptors()?;
-    let each = limit.saturating_sub(RESERVED) / threads;
+    let each = limit.saturating_sub(RESERVED + upstreams.min(limit / 4)) / threads;
     match each.saturating_sub(files::OPEN_MAX + RESERVED_PER_WORKER) {
         0 => Err(ServeError::Descriptors { limit, threads }),
         cap => Ok(cap),
@@ -194,3 +206,31 @@ fn raise_descriptors() -> Result<usize, ServeError> {
 const RESERVED: usize = 32;
 /// An epoll set, the root, and files that are being opened.
 const RESERVED_PER_WORKER: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+
+    /// A server at half strength, whose clients hang or not by chance, is worse than none.
+    #[test]
+    fn a_worker_that_panics_takes_the_others_with_it() {
+        for fails in 0..2 {
+            let stop = EventFd::new().unwrap();
+            let told = AtomicBool::new(false);
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                on_threads(vec![0, 1], stop.as_fd(), |part, [_, failed]| {
+                    assert_ne!(part, fails, "as this test wants it");
+                    let mut fds = [PollFd::new(failed, PollFlags::POLLIN)];
+                    told.store(poll(&mut fds, PollTimeout::from(20_000u16)).unwrap() == 1, Ordering::Relaxed);
+                    Ok(())
+                })
+            }));
+            assert!(outcome.is_err() && told.into_inner(), "{fails}");
+        }
+    }
+}

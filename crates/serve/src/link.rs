@@ -22,6 +22,8 @@ use crate::tls::{Secure, Tls};
 pub(crate) struct Link {
     connection: Connection,
     session: Option<Box<Session>>,
+    /// Bytes that were counted as sent and came back.
+    recounted: usize,
 }
 
 /// TLS of one connection.
@@ -54,7 +56,8 @@ impl Link {
                 Some(Box::new(Session { secure, unsent: Vec::new(), waiting: Vec::new(), ended: false, over: false }))
             }
         };
-        Some(Link { connection: Connection::new(ticket, peer, local, session.is_some(), desk), session })
+        let connection = Connection::new(ticket, peer, local, session.is_some(), desk);
+        Some(Link { connection, session, recounted: 0 })
     }
 
     /// As [`Connection::take`].
@@ -155,10 +158,13 @@ impl Link {
 
     /// As [`Connection::sent`].
     pub(crate) fn sent(&mut self, desk: &mut Desk, count: usize) {
-        desk.books.counters().sent(count as u64);
+        let before = self.recounted.min(count);
+        self.recounted -= before;
+        desk.books.counters().sent((count - before) as u64);
         match &mut self.session {
             None => self.connection.sent(desk, count),
             Some(session) => {
+                self.connection.taken_below(count);
                 let front = if session.unsent.is_empty() { &mut desk.sealed } else { &mut session.unsent };
                 if count >= front.len() { front.clear() } else { drop(front.drain(..count)) }
             }
@@ -167,6 +173,7 @@ impl Link {
 
     /// As [`Connection::not_sent`].
     pub(crate) fn not_sent(&mut self, bytes: &[u8]) {
+        self.recounted += bytes.len();
         match &mut self.session {
             None => self.connection.not_sent(bytes),
             Some(session) => drop(session.unsent.splice(..0, bytes.iter().copied())),
@@ -205,7 +212,12 @@ impl Link {
     /// As [`Connection::late`]. A session that never came about has no way to be told.
     pub(crate) fn late(&mut self, desk: &mut Desk) {
         match &self.session {
-            Some(session) if !session.secure.established() && desk.now >= self.connection.deadline() => self.broken(),
+            Some(session) if !session.secure.established() && desk.now >= self.connection.deadline() => {
+                if !session.over {
+                    desk.books.counters().connection_refused(Refusal::Late);
+                }
+                self.broken();
+            }
             _ => self.connection.late(desk),
         }
     }

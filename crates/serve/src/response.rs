@@ -108,7 +108,7 @@ impl Fate {
 ///   \_________________________________ whole __________________________________________________________________/
 ///                            \______ validators _______/ \________ kind _________/
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Prepared {
     whole: Box<[u8]>,
     validators_at: u16,

@@ -45,7 +45,19 @@ pub struct ServeSpec {
 impl ServeSpec {
     /// Serves `root` at `listen` with one thread and the default limits.
     pub fn new(root: impl Into<PathBuf>, listen: SocketAddr) -> Self {
-        ServeSpec { root: root.into(), listen, files: FileRules::default(), threads: 1, engine: Engine::default(), limits: Limits::default(), tls: None, log: None, figures: Figures::new(), status: StatusSpec::default(), dynamic: None }
+        ServeSpec {
+            root: root.into(),
+            listen,
+            files: FileRules::default(),
+            threads: 1,
+            engine: Engine::default(),
+            limits: Limits::default(),
+            tls: None,
+            log: None,
+            figures: Figures::new(),
+            status: StatusSpec::default(),
+            dynamic: None,
+        }
     }
 }
 

@@ -69,25 +69,25 @@ struct Report {
 }
 
 impl Board {
-    /// Answers a request for `/-/status` of a client who may read it; `None` when it is not that, and nothing is
-    /// appended. `date` is the Date field with its line end.
+    /// Whether this is a request for `/-/status` of a client who may read it.
+    pub(crate) fn is_asked(&self, request: &Request<'_>, peer: IpAddr) -> bool {
+        request.path == PATH && self.may_read(request, peer)
+    }
+
+    /// Answers a request that [`Board::is_asked`]. `date` is the Date field with its line end.
     pub(crate) fn answer(
         &self,
         request: &Request<'_>,
-        peer: IpAddr,
         now: Timestamp,
         date: &[u8],
         fate: Fate,
         out: &mut Vec<u8>,
-    ) -> Option<Reply> {
-        if request.path != PATH || !self.may_read(request, peer) {
-            return None;
-        }
+    ) -> Reply {
         let head_only = request.method == Method::Head;
         if !head_only && request.method != Method::Get {
             let refused = Status::MethodNotAllowed;
             let content_bytes = write_refusal_with(out, refused, b"Allow: GET, HEAD\r\n", date, fate, false);
-            return Some(Reply { status: refused.code(), content_bytes, body: None });
+            return Reply { status: refused.code(), content_bytes, body: None };
         }
         let report = self.gather(now);
         let (media_type, text) = if wants_prometheus(request) {
@@ -104,7 +104,7 @@ impl Board {
         if !head_only {
             out.extend_from_slice(text.as_bytes());
         }
-        Some(Reply { status: 200, content_bytes: if head_only { 0 } else { text.len() as u64 }, body: None })
+        Reply { status: 200, content_bytes: if head_only { 0 } else { text.len() as u64 }, body: None }
     }
 
     fn may_read(&self, request: &Request<'_>, peer: IpAddr) -> bool {

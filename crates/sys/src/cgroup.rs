@@ -121,9 +121,8 @@ impl Cgroup {
         if let Some(share) = limits.cpu {
             group.limit(share)?;
         }
-        match limits.weight {
-            Weight::Usual => {}
-            Weight::Least => group.stand_back()?,
+        if limits.weight != Weight::Usual {
+            group.set_weight(limits.weight)?;
         }
         Ok(group)
     }
@@ -171,19 +170,25 @@ impl Cgroup {
         }
     }
 
+    /// Has the group stand otherwise against others from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses; [`Weight::Usual`] is never refused.
+    pub fn set_weight(&self, weight: Weight) -> Result<()> {
+        match weight {
+            Weight::Usual => self.stand_up(),
+            Weight::Least => self.stand_back()?,
+        }
+        Ok(())
+    }
+
     /// Takes bound and weight away, as far as possible: processes that are told to end need processor time for it.
     pub fn lift(&self) {
-        let lifted: &[(&str, &str)] = match &self.version {
-            Version::Two { .. } => &[("cpu.max", "max"), ("cpu.idle", "0"), ("cpu.weight", "100")],
-            Version::One { .. } => &[("cpu.cfs_quota_us", "-1"), ("cpu.idle", "0"), ("cpu.shares", "1024")],
-        };
-        let (Version::Two { directory } | Version::One { cpu: directory, .. }) = &self.version;
-        for (file, value) in lifted {
-            let path = directory.join(file);
-            if path.exists() {
-                let _ = fs::write(path, value);
-            }
-        }
+        self.write_those_there(match &self.version {
+            Version::Two { .. } => &[("cpu.max", "max")],
+            Version::One { .. } => &[("cpu.cfs_quota_us", "-1")],
+        });
+        self.stand_up();
     }
 
     /// The files of [`Cgroup::procs_paths`], opened for writing; the right to join is checked here and not later.
@@ -207,6 +212,25 @@ impl Cgroup {
         // cpu and cpuacct are often one hierarchy.
         directories.dedup();
         directories
+    }
+
+    /// Puts the group beside everyone else, as the kernel had it.
+    fn stand_up(&self) {
+        self.write_those_there(match &self.version {
+            Version::Two { .. } => &[("cpu.idle", "0"), ("cpu.weight", "100")],
+            Version::One { .. } => &[("cpu.idle", "0"), ("cpu.shares", "1024")],
+        });
+    }
+
+    /// Writes values to those of the files of the processor's controller that this kernel has.
+    fn write_those_there(&self, values: &[(&str, &str)]) {
+        let (Version::Two { directory } | Version::One { cpu: directory, .. }) = &self.version;
+        for (file, value) in values {
+            let path = directory.join(file);
+            if path.exists() {
+                let _ = fs::write(path, value);
+            }
+        }
     }
 
     /// Puts the group behind everyone else.
@@ -365,5 +389,13 @@ mod tests {
         let wanted =
             CgroupUsage { user: us(3), system: us(2), throttled: Some(us(7)), periods, memory_max: Some(4096) };
         assert_eq!(group.usage().unwrap(), wanted);
+        for (weight, idle) in [(Weight::Usual, "0"), (Weight::Least, "1")] {
+            group.set_weight(weight).unwrap();
+            assert_eq!(fs::read_to_string(directory.join("cpu.idle")).unwrap(), idle);
+            assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), "2500 5000");
+        }
+        group.lift();
+        assert_eq!(fs::read_to_string(directory.join("cpu.idle")).unwrap(), "0");
+        assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), "max");
     }
 }

@@ -69,15 +69,19 @@ impl Root {
 /// Those of sendfile(2); EPIPE raises SIGPIPE as well, which every Rust program ignores unless it asked otherwise.
 pub fn send_file(socket: BorrowedFd<'_>, file: BorrowedFd<'_>, offset: u64, count: usize) -> io::Result<Option<usize>> {
     let mut offset = libc::off64_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
-    // SAFETY: both descriptors are open for the call, and `offset` outlives it.
-    let sent = unsafe { libc::sendfile64(socket.as_raw_fd(), file.as_raw_fd(), &raw mut offset, count) };
-    if sent >= 0 {
-        return Ok(Some(sent as usize));
-    }
-    let error = io::Error::last_os_error();
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
-        _ => Err(error),
+    loop {
+        // SAFETY: both descriptors are open for the call, and `offset` outlives it.
+        let sent = unsafe { libc::sendfile64(socket.as_raw_fd(), file.as_raw_fd(), &raw mut offset, count) };
+        if sent >= 0 {
+            return Ok(Some(sent as usize));
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            // Nothing was sent, and the socket is not full: who waits for room now would wait for ever.
+            io::ErrorKind::Interrupted => {}
+            io::ErrorKind::WouldBlock => return Ok(None),
+            _ => return Err(error),
+        }
     }
 }
 

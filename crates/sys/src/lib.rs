@@ -13,6 +13,7 @@ pub mod clock;
 pub mod epoll;
 mod error;
 pub mod file;
+pub mod inherited;
 pub mod limits;
 pub mod namespace;
 pub mod netlink;

@@ -40,6 +40,7 @@ enum direction { SEND = 0, RECEIVE = 1, NEITHER = 2 };
 #define SHUT_SEND 32u
 #define TOUCHED 64u    /* used since this image began */
 #define LOST_SIGHT 128u
+#define INHERITED 256u /* from the parent, by fork */
 
 struct run {
     uint64_t begin, first, end;
@@ -360,8 +361,11 @@ static bool has_kernel_tls(int fd) {
 /* What the kernel says that `fd` carried. */
 static void account(struct connection *c, int fd, struct record *record) {
     uint32_t flags = LOAD(&c->flags);
+    /* A child that has not told of itself yet has what was closed after its fork, and not what came later. */
+    record->closed.forks_opened = c->forks_before;
+    record->closed.forks_closed = LOAD(&forks);
     if (flags & STDIO) record->flags |= FLAG_STDIO;
-    if (flags & FOUND || LOAD(&forks) != c->forks_before || !(flags & TOUCHED)) record->flags |= FLAG_SHARED;
+    if (flags & (FOUND | INHERITED) || LOAD(&forks) != c->forks_before) record->flags |= FLAG_SHARED;
     if (LOAD(&sandboxed)) {
         record->flags |= FLAG_SANDBOXED;
         return;
@@ -448,6 +452,8 @@ static void forget_stale(int fd) {
         if (at) STORE(&descriptors[fd], UNKNOWN);
         return;
     }
+    /* A vfork child has descriptors of its own, and the table is its parent's. */
+    if (!own_process()) return;
     struct connection *c = &connections[at];
     SET_BITS(&c->flags, LOST_SIGHT);
     struct record record;
@@ -477,18 +483,17 @@ static void leave(void) {
 }
 
 /* In the child of a fork: it has the connections, and none of what the parent has yet to tell of them. */
-static void newborn(uint32_t parent_image, uint32_t parent_pid) {
+static void newborn(uint32_t parent_image, uint32_t parent_pid, uint32_t fork) {
     uint32_t used = LOAD(&connections_used);
     for (uint32_t at = FIRST; at < used && at < CONNECTIONS; at++) {
         struct connection *c = &connections[at];
         if (!c->number) continue;
         memset(c->run, 0, sizeof c->run);
         c->direction = NEITHER;
-        c->flags &= ~TOUCHED;
-        c->forks_before--;
+        c->flags = (c->flags & ~TOUCHED) | INHERITED;
     }
     datagram_sockets = uring_setups = unfollowed = 0;
-    introduce(KIND_FORKED, parent_image, parent_pid);
+    introduce(KIND_FORKED, parent_image, parent_pid, fork);
 }
 
 #endif

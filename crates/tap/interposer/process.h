@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,6 +37,9 @@ struct thread {
     bool pushing; /* a signal handler that finds this set has interrupted a push of its own thread */
 };
 
+/* A ring of a larger share of what a program may map is left alone. */
+#define ROOM_SHARE 16
+
 enum { NOT_STARTED, STARTING, STARTED };
 
 static uint32_t started;
@@ -60,11 +64,11 @@ static inline uint64_t ticks(void) {
     return LIKELY(use_tsc) ? tsc() : nanoseconds();
 }
 
-static void newborn(uint32_t parent_image, uint32_t parent_pid);
+static void newborn(uint32_t parent_image, uint32_t parent_pid, uint32_t fork);
 
 /* A child of a fork that no hook saw finds itself out here. */
 static inline void know_yourself(void) {
-    if (UNLIKELY(!life->image) && active) newborn(0, 0);
+    if (UNLIKELY(!life->image) && active) newborn(0, 0, 0);
 }
 
 /* False in a child that shares this memory (vfork, or clone with CLONE_VM): what it does to its descriptors is not
@@ -161,7 +165,7 @@ static void program_name(char name[16]) {
 }
 
 /* A process image begins: by exec (after which this library is loaded anew) or by fork. */
-static void introduce(enum kind kind, uint32_t parent_image, uint32_t parent_pid) {
+static void introduce(enum kind kind, uint32_t parent_image, uint32_t parent_pid, uint32_t fork) {
     self.slot = NULL;
     self.polled_calls = 0;
     self.polled_ticks = 0;
@@ -172,12 +176,19 @@ static void introduce(enum kind kind, uint32_t parent_image, uint32_t parent_pid
     record.image.pid = life->pid;
     record.image.parent_image = parent_image;
     record.image.parent_pid = parent_pid;
+    record.image.fork = fork;
     if (!parent_pid && may_ask) record.image.parent_pid = (uint32_t)RAW(SYS_getppid, 0, 0, 0, 0, 0);
     program_name(record.image.program);
+    bool pushing = self.pushing;
+    self.pushing = true;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     struct record *to = place(&self);
-    if (!to) return;
-    *to = record;
-    publish(&self);
+    if (to) {
+        *to = record;
+        publish(&self);
+    }
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    self.pushing = pushing;
 }
 
 static void tell_polled(struct thread *thread, uint64_t now) {
@@ -221,6 +232,14 @@ static void thread_ends(void *value) {
     release(thread);
 }
 
+/* Whether the program may map so much more: a limit on its memory counts the whole ring, of which it will use little.
+ * What the limit was made for is not to be short of it. */
+static bool has_room_for(uint64_t bytes) {
+    struct rlimit limit;
+    if (RAW(SYS_prlimit64, 0, RLIMIT_AS, NULL, &limit, 0) < 0) return true;
+    return limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur / ROOM_SHARE >= bytes;
+}
+
 /* Maps the ring that YAMABIKO_TAP names. Whatever does not fit, the program runs on without us. */
 static bool map_ring(void) {
     const char *folder = getenv("YAMABIKO_TAP");
@@ -245,6 +264,7 @@ static bool map_ring(void) {
         good = seen.file_bytes == records_at + (uint64_t)seen.slots * seen.records * sizeof(struct record);
     }
     char *memory = NULL;
+    if (good) good = has_room_for(seen.file_bytes);
     if (good) {
         long at = raw6(SYS_mmap, 0, (long)seen.file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (at < 0 && at > -4096) good = false;
@@ -277,7 +297,7 @@ static __attribute__((noinline)) void start(void) {
     find_real();
     if (map_ring()) {
         thread_key_made = pthread_key_create(&thread_key, thread_ends) == 0;
-        introduce(KIND_LOADED, 0, 0);
+        introduce(KIND_LOADED, 0, 0, 0);
         active = true;
     }
     STORE_RELEASE(&started, STARTED);

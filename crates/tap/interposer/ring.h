@@ -108,10 +108,10 @@ struct record {
         struct {
             uint64_t end, sent, received;
             uint32_t retransmits, rtt_us;
-            uint64_t reserved;
+            uint32_t forks_opened, forks_closed; /* of this process: when it came into view, and now */
         } closed;
         struct {
-            uint32_t pid, parent_pid, parent_image, reserved;
+            uint32_t pid, parent_pid, parent_image, fork; /* FORKED: the parent's so many-th */
             char program[16];
             uint64_t reserved2;
         } image; /* LOADED, FORKED */
@@ -131,6 +131,8 @@ _Static_assert(sizeof(struct record) == 64, "a record is one cache line");
 _Static_assert(offsetof(struct record, run.waited) == 56, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct record, opened.local_port) == 56, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct record, closed.retransmits) == 48, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct record, closed.forks_opened) == 56, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct record, image.fork) == 36, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct record, image.program) == 40, "as src/rings/layout.rs reads it");
 _Static_assert(sizeof(struct slot) == 256, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct slot, dropped) == 16, "as src/rings/layout.rs reads it");

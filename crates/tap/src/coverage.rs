@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use sys::accounting::{ProcessStat, descendants};
 
 use crate::folder::{LIBRARY_NAME, PREFIX};
@@ -154,9 +155,10 @@ pub fn partial(process: &Process) -> Option<Partial> {
     elf_of(Path::new(&format!("/proc/{}/exe", process.pid))).filter(elf::Elf::is_go).map(|_| Partial::Go)
 }
 
-/// Descriptors of `pid` that are rings of io_uring: what goes through them no hook sees.
+/// Descriptors of `pid` that are rings of io_uring: what goes through them no hook sees. Only the lowest are looked at:
+/// rings are made before connections, and who asks has no time for a hundred thousand of these.
 pub fn uring_descriptors(pid: i32) -> usize {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(DESCRIPTORS_LOOKED_AT);
     let is_uring = |link: PathBuf| link.as_os_str().as_bytes().starts_with(b"anon_inode:[io_uring]");
     entries.filter(|entry| fs::read_link(entry.path()).is_ok_and(is_uring)).count()
 }
@@ -179,9 +181,17 @@ pub fn why_not(path: &Path) -> Option<Unseen> {
         let elf = elf_of(&file)?;
         let privileged = metadata.mode() & 0o6000 != 0 || has_capabilities(&file);
         let why = elf.unseen().or_else(|| privileged.then_some(Unseen::Privileged));
-        return Some(why.unwrap_or(Unseen::Unexplained));
+        return Some(why.unwrap_or_else(unexplained));
     }
     None
+}
+
+/// Of a program that has gone: a limit on address space, which it had from here, is reason enough.
+fn unexplained() -> Unseen {
+    match getrlimit(Resource::RLIMIT_AS) {
+        Ok((limit, _)) if limit != RLIM_INFINITY => Unseen::NoRing,
+        _ => Unseen::Unexplained,
+    }
 }
 
 fn on_path(name: &Path) -> Option<PathBuf> {
@@ -216,6 +226,8 @@ fn elf_of(file: &Path) -> Option<elf::Elf> {
 fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
+
+const DESCRIPTORS_LOOKED_AT: usize = 4_096;
 
 #[cfg(test)]
 mod tests {

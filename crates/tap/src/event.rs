@@ -59,6 +59,8 @@ pub enum What {
         parent_image: u32,
         /// The parent, as the program sees it.
         parent_pid: u32,
+        /// The parent's so many-th fork, from 1: [`Closed::forks`] counts the same. 0 when it is not known.
+        fork: u32,
         /// The program's short name.
         program: String,
     },
@@ -234,6 +236,9 @@ pub struct Closed {
     pub account: Option<Account>,
     /// What may explain a difference between `account` and the runs.
     pub doubt: Doubt,
+    /// Forks that its process had made when the connection came into view there, and by now. Children of those in
+    /// between have it, also if they tell of themselves later.
+    pub forks: [u32; 2],
 }
 
 /// TCP_INFO at the moment of close, over the socket's whole life and all processes that had it.

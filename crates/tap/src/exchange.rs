@@ -56,6 +56,17 @@ struct Image {
     held: HashSet<u64>,
     /// Lookups that no connect has followed: thread, length.
     lookups: VecDeque<(u32, u64)>,
+    /// What it closed a moment ago and a child may have, which has not told of itself yet.
+    let_go: VecDeque<LetGo>,
+}
+
+/// A connection that a process closed after it had forked.
+#[derive(Clone, Copy, Debug)]
+struct LetGo {
+    key: u64,
+    at: Timestamp,
+    /// Forks of the process when the connection came into view, and at its close.
+    forks: [u32; 2],
 }
 
 impl Exchanges {
@@ -84,7 +95,9 @@ impl Exchanges {
         let origin = event.origin;
         match event.what {
             What::Loaded { program, .. } => self.image(origin).program = Some(program.into()),
-            What::Forked { parent_image, program, .. } => self.forked(origin, parent_image, &program),
+            What::Forked { parent_image, fork, program, .. } => {
+                self.forked(origin, parent_image, fork, &program);
+            }
             What::Resolved { begin, end, error, .. } => self.resolved(origin, begin, end, error),
             What::Opened(opened) => self.opened(origin, &opened),
             What::Connected(attempt) => self.with(attempt.connection, |open, _| open.connected(&attempt)),
@@ -95,11 +108,17 @@ impl Exchanges {
             }
             What::Sent(run) => {
                 self.hold(origin, run.connection);
-                self.with(run.connection, |open, done| open.sent(&run, done));
+                self.with(run.connection, |open, done| {
+                    open.used_by(origin.image);
+                    open.sent(&run, done);
+                });
             }
             What::Received(run) => {
                 self.hold(origin, run.connection);
-                self.with(run.connection, |open, done| open.received(&run, done));
+                self.with(run.connection, |open, done| {
+                    open.used_by(origin.image);
+                    open.received(&run, done);
+                });
             }
             What::Closed(closed) => self.closed(origin, &closed),
             What::Left(closed) => {
@@ -193,11 +212,18 @@ impl Exchanges {
             program: None,
             held: HashSet::new(),
             lookups: VecDeque::new(),
+            let_go: VecDeque::new(),
         })
     }
 
-    fn forked(&mut self, origin: Origin, parent: u32, program: &str) {
-        let held = self.images.get(&parent).map(|parent| parent.held.clone()).unwrap_or_default();
+    fn forked(&mut self, origin: Origin, parent: u32, fork: u32, program: &str) {
+        let mut held = HashSet::new();
+        if let Some(parent) = self.images.get(&parent) {
+            held.clone_from(&parent.held);
+            // Closed before the child told of itself, and after the fork.
+            let childs = parent.let_go.iter().filter(|gone| gone.forks[0] < fork && fork <= gone.forks[1]);
+            held.extend(childs.map(|gone| gone.key).filter(|key| self.connections.contains_key(key)));
+        }
         for key in &held {
             if let Some(open) = self.connections.get_mut(key) {
                 open.hold(origin.image);
@@ -285,6 +311,7 @@ impl Exchanges {
         let Some(open) = self.connections.get_mut(&closed.connection) else { return };
         open.holders.retain(|holder| *holder != origin.image);
         open.counted(closed);
+        open.closed_by(origin.image, closed.begin);
         let last = open.holders.is_empty();
         if last && open.may_be_shared() {
             open.lingering = Some(closed.begin);
@@ -293,6 +320,9 @@ impl Exchanges {
         let last = last && open.lingering.is_none();
         if let Some(image) = self.images.get_mut(&origin.image) {
             image.held.remove(&closed.connection);
+            if closed.forks[0] != closed.forks[1] {
+                image.let_go(LetGo { key: closed.connection, at: closed.begin, forks: closed.forks });
+            }
         }
         if last && let Some(open) = self.remove(closed.connection) {
             open.closed(closed.begin, &mut self.done);
@@ -332,6 +362,14 @@ impl Exchanges {
 }
 
 impl Image {
+    /// Keeps what was closed for as long as the connection lingers: a child that comes later than that finds it over.
+    fn let_go(&mut self, gone: LetGo) {
+        while self.let_go.front().is_some_and(|first| gone.at.since(first.at) >= LINGER) {
+            self.let_go.pop_front();
+        }
+        self.let_go.push_back(gone);
+    }
+
     /// Takes the lookup that a connect of thread `tid` follows: the thread's own last one, else the process's, as a resolver may
     /// have a thread of its own. What came before it is forgotten.
     fn lookup(&mut self, tid: u32) -> Option<u64> {

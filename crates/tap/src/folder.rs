@@ -4,8 +4,9 @@
 //! guessed and it cannot be listed, but what is in it can be used by every user: a program under tap may change its
 //! user and then start another.
 //!
-//! The owner holds a lock on the folder. A folder whose lock can be had was left by a SIGKILL; the next
-//! [`Folder::create`] removes it.
+//! The owner holds a lock on the folder. A folder whose lock can be had was left by a SIGKILL, or for programs that live
+//! on: for each that they start the loader looks for the library, and says so on stderr if it is gone. The next
+//! [`Folder::create`] removes it if no process has it mapped any more.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -32,6 +33,8 @@ pub(crate) const PREFIX: &str = "yamabiko-tap-";
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    /// Programs need it for longer.
+    left: bool,
     /// Locked while this lives.
     _lock: File,
 }
@@ -78,6 +81,13 @@ impl Folder {
         self.path.join("ring")
     }
 
+    /// Leaves the library for programs that live on, and takes the ring away: what they start from now on finds none, and
+    /// runs without being followed.
+    pub fn leave(mut self) {
+        let _ = fs::remove_file(self.ring());
+        self.left = true;
+    }
+
     /// What a program needs in its environment. `preload` is the LD_PRELOAD it would have had: what is in it stays,
     /// after ours.
     pub fn environment(&self, preload: Option<&OsStr>) -> [(&'static str, OsString); 2] {
@@ -92,6 +102,9 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
+        if self.left {
+            return;
+        }
         // What cannot be removed now, the next one's sweep removes.
         let _ = fs::remove_dir_all(&self.path);
     }
@@ -124,7 +137,7 @@ fn make(parent: &Path) -> Result<Folder> {
     DirBuilder::new().mode(0o711).create(&path).map_err(Error::file("create", &path))?;
     let lock = File::open(&path).map_err(Error::file("open", &path))?;
     lock.try_lock().map_err(|error| Error::file("lock", &path)(error.into()))?;
-    let folder = Folder { path, _lock: lock };
+    let folder = Folder { path, left: false, _lock: lock };
     // Whatever the umask.
     let open_to_all = |path: &Path, mode| {
         fs::set_permissions(path, Permissions::from_mode(mode)).map_err(Error::file("change the mode of", path))
@@ -142,7 +155,7 @@ fn make(parent: &Path) -> Result<Folder> {
     Ok(folder)
 }
 
-/// Removes folders that nobody holds a lock on. One that is being made, and not locked yet, may be hit: its maker then
+/// Removes folders that nobody holds a lock on, and no process has anything of. One that is being made, and not locked yet, may be hit: its maker then
 /// finds it gone and reports that.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -152,10 +165,19 @@ fn sweep(parent: &Path) {
             && is_folder
             && let Ok(folder) = File::open(entry.path())
             && folder.try_lock().is_ok()
+            && !is_mapped(&entry.file_name())
         {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// Whether a process, as far as this one may look, has the library of the folder `name`.
+fn is_mapped(name: &OsStr) -> bool {
+    let has_it = |maps: Vec<u8>| maps.windows(name.len()).any(|part| part == name.as_bytes());
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_number = |entry: &fs::DirEntry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit);
+    processes.filter(is_number).any(|entry| fs::read(entry.path().join("maps")).is_ok_and(has_it))
 }
 
 #[cfg(test)]
@@ -178,6 +200,30 @@ mod tests {
         let path = folder.path().to_owned();
         drop(folder);
         assert!(!path.exists() && second.path().exists());
+    }
+
+    #[test]
+    fn what_lives_on_keeps_the_library_and_what_it_starts_says_nothing() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = Folder::create(Some(parent.path())).unwrap();
+        fs::write(folder.ring(), "a ring").unwrap();
+        let (path, ring) = (folder.path().to_owned(), folder.ring());
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "read go; /bin/true; exit 3"]).envs(folder.environment(None));
+        let (input, output) = (std::process::Stdio::piped(), std::process::Stdio::piped());
+        let mut shell = shell.stdin(input).stderr(output).spawn().unwrap();
+        while !is_mapped(path.file_name().unwrap()) {
+            std::thread::yield_now();
+        }
+        folder.leave();
+        assert!(!ring.exists());
+        drop(Folder::create(Some(parent.path())).unwrap());
+        assert!(path.exists(), "not swept while it is used");
+        shell.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        let output = shell.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stderr), (Some(3), Vec::new()));
+        drop(Folder::create(Some(parent.path())).unwrap());
+        assert!(!path.exists());
     }
 
     #[test]

@@ -166,3 +166,42 @@ fn nothing_of_the_program_survives_a_killed_server() {
     assert!(of_server.iter().all(|&pid| support::processes::stat(pid).is_none()));
     assert_eq!(control_groups(&[pid].into()), Vec::<std::path::PathBuf>::new());
 }
+
+#[test]
+fn a_program_comes_up_on_a_busy_machine_and_stands_back_from_then_on() {
+    let room = room();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let _burners: Vec<Burner> = (0..cores).map(|_| Burner::start()).collect();
+    let serving = gunicorn(&room, &["--dynamic-weight", "least"]);
+    let group =
+        control_groups(&[serving.running.pid()].into()).into_iter().find(|group| group.join("cpu.idle").exists());
+    let group = group.expect("a group with a weight");
+    let stands_back = || std::fs::read_to_string(group.join("cpu.idle")).unwrap() == "1\n";
+    assert!(stands_back());
+    // Anew after each start.
+    let programs: Vec<i32> = descendants(serving.running.pid())
+        .into_iter()
+        .filter(|&pid| command_line(pid).contains("gunicorn") && !command_line(pid).contains("serve"))
+        .collect();
+    signal_all(&programs, Signal::SIGKILL);
+    wait_until("its end is noticed", || status(&serving)["dynamic"]["program"]["starts"] == 2);
+    assert!(!stands_back());
+    up(&serving, "/app");
+    assert!(stands_back());
+}
+
+/// Keeps a core busy.
+struct Burner(std::process::Child);
+
+impl Burner {
+    fn start() -> Self {
+        Burner(std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

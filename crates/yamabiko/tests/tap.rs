@@ -141,6 +141,33 @@ fn input_output_and_environment_are_the_programs_own() {
 }
 
 #[test]
+fn a_program_has_the_signals_and_streams_that_the_tap_was_started_with() {
+    let room = Room::shared();
+    let tap = room.command(&["tap", "--no-save", "--"]);
+    let (program, arguments) = (tap.get_program(), tap.get_args().collect::<Vec<_>>());
+    let script =
+        r#"[ -e /proc/self/fd/0 ] && echo open; grep -E 'Sig(Blk|Ign)' /proc/self/status; kill -PIPE $$; echo lives"#;
+    let run = |before: &str, tapped: bool| {
+        let line = format!("{before}; exec \"$@\"");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line, "sh"]);
+        if tapped {
+            shell.arg(program).args(&arguments).envs(tap.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        }
+        let output = shell.args(["sh", "-c", script]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for before in ["exec < /dev/null", "exec <&-", "trap '' PIPE", "trap '' PIPE TERM; exec <&-"] {
+        let plain = run(before, false);
+        assert_eq!(run(before, true), plain, "{before}");
+        assert_eq!(
+            (plain.contains("open"), plain.contains("lives")),
+            (!before.contains("<&-"), before.contains("PIPE"))
+        );
+    }
+}
+
+#[test]
 fn a_program_that_cannot_start_leaves_nothing() {
     let room = Room::shared();
     let output = room.run(&["tap", "--", "/no/such/program"]);
@@ -222,6 +249,36 @@ fn a_server_program_has_the_mirror_of_its_clients_view() {
     assert_eq!((count(server, "connections"), count(server, "exchanges")), (1, 3), "{server:#}");
     assert_eq!((count(server, "sent_bytes_total"), count(server, "received_bytes_total")), (15_000, 9));
     assert!(document["tap"].get("client").is_none());
+}
+
+#[test]
+fn what_is_open_or_just_closed_at_the_end_is_in_the_table_too() {
+    let room = Room::shared();
+    // A connection of which a child may have had the other end lingers for a second: the run ends before.
+    let script = "import os, socket\n\
+                  s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n\
+                  c = socket.create_connection(s.getsockname()); a, _ = s.accept()\n\
+                  if os.fork() == 0:\n  a.recv(3); a.sendall(b'yes'); os._exit(0)\n\
+                  a.close(); c.sendall(b'ask'); c.recv(3); os.wait(); c.close()\n";
+    let (output, document) = tapped(&room, &[], &["python3", "-c", script]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    for side in ["client", "server"] {
+        let view = &document["tap"][side];
+        assert_eq!((count(view, "connections"), count(view, "exchanges")), (1, 1), "{document:#}");
+    }
+    let output = room.run(&["tap", "slice", "--json"]);
+    let slice: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(count(&slice, "rows"), 2, "{slice:#}");
+    // A child that lives on has both ends open.
+    let script = "import os, socket, time\n\
+                  s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n\
+                  c = socket.create_connection(s.getsockname()); a, _ = s.accept(); c.sendall(b'ask')\n\
+                  if os.fork() == 0:\n  os.closerange(0, 3); time.sleep(3)\n\
+                  os._exit(0)\n";
+    let (_, document) = tapped(&room, &[], &["python3", "-c", script]);
+    assert_eq!(count(&document, "tap.client.connections_open_at_end"), 1, "{document:#}");
+    let slice: Value = serde_json::from_str(&room.run(&["tap", "slice", "--json"]).stdout).unwrap();
+    assert_eq!(count(&slice, "rows"), 2, "{slice:#}");
 }
 
 #[test]

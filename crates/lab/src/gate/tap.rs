@@ -57,7 +57,8 @@ fn drops(part: &TapPart) -> Check {
         0.0,
         "Every record of the programs found room in its ring.",
         "Programs told more than the collector could take: counts and bytes are too low, and exchanges may be joined. \
-         Leave the collector a core, or follow fewer connections (--only).",
+         Leave the collector a core. Of a program with more than 256 threads that use sockets at once, those beyond find \
+         no ring.",
     )
 }
 

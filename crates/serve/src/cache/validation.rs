@@ -146,10 +146,7 @@ pub(crate) fn freshened(
     received: Received,
     spec: &CacheSpec,
 ) -> Freshened {
-    let told = super::fields::first(fields_304, b"etag");
-    if let (Some(told), Some(own)) = (told, &old.terms.etag)
-        && opaque(told) != opaque(own)
-    {
+    if !is_of(old, fields_304) {
         return Freshened::Other;
     }
     let mut fields = Vec::with_capacity(old.fields.len() + fields_304.len());
@@ -168,6 +165,20 @@ pub(crate) fn freshened(
             let once = Head::new(old.status, &fields, old.vary.clone(), old.terms.clone(), received);
             Freshened::Once(once)
         }
+    }
+}
+
+/// Section 4.3.4: whether the validators of a 304 are those of the stored answer. Where it has a tag, that counts; else a date,
+/// which origins set back when an older file is put in the place of a newer one.
+fn is_of(old: &Head, fields_304: &[u8]) -> bool {
+    let told = |name| super::fields::first(fields_304, name);
+    match (told(b"etag"), &old.terms.etag) {
+        (Some(told), Some(own)) => opaque(told) == opaque(own),
+        (Some(told), None) if !told.starts_with(b"W/") => false,
+        _ => match (told(b"last-modified").and_then(http_seconds), old.terms.last_modified_s) {
+            (Some(told), Some(own)) => told == own,
+            _ => true,
+        },
     }
 }
 

@@ -17,7 +17,8 @@ struct Selecting {
 
 impl Vary {
     /// From the fields of an answer and those of its request. `None` where no request can be known to select the same:
-    /// `*`, more than [`NAMES_MAX`] names, or selecting values that are very long.
+    /// `*`, more than [`NAMES_MAX`] names, selecting values that are very long, or fields that the origin saw with other
+    /// values than the client sent.
     pub(crate) fn of<'a>(
         answer: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         request: &(impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone),
@@ -33,7 +34,7 @@ impl Vary {
         }
         names.sort_unstable();
         names.dedup();
-        if names.len() > NAMES_MAX {
+        if names.len() > NAMES_MAX || names.iter().any(|name| is_changed(name, request.clone())) {
             return None;
         }
         let selecting: Box<[Selecting]> =
@@ -53,6 +54,14 @@ impl Vary {
             self.0.iter().map(|one| one.name.len() + one.value.as_ref().map_or(0, |value| value.len())).sum();
         texts + size_of_val(&*self.0)
     }
+}
+
+/// Whether the origin was sent something else under this name than the client sent. The client's address is added to
+/// X-Forwarded-For. What Connection names is left out (RFC 9110, section 7.6.1): with that a client could have an answer for
+/// requests without a field stored as the one for requests with it.
+fn is_changed<'a>(name: &[u8], mut request: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> bool {
+    let nominates = |list: &[u8]| list.split(|&byte| byte == b',').any(|one| is_named(one.trim_ascii(), name));
+    name == b"x-forwarded-for" || request.any(|(this, value)| is_named(this, b"connection") && nominates(value))
 }
 
 /// All values of a field as one list, without the white space that means nothing; in lower case where the field's own
@@ -138,6 +147,11 @@ mod tests {
     #[test]
     fn what_cannot_be_selected() {
         assert_eq!(Vary::of(of(&[("vary", "a"), ("Vary", "b, *")]), &of(&[])), None);
+        for name in ["X-Forwarded-For", "Accept-Language"] {
+            let request = [("Accept-Language", "fr"), ("Connection", "keep-alive, accept-language")];
+            assert_eq!(Vary::of(of(&[("vary", name)]), &of(&request)), None, "{name}");
+        }
+        assert!(Vary::of(of(&[("vary", "accept")]), &of(&[("Connection", "keep-alive")])).is_some());
         let names = |count: usize| (0..count).map(|at| format!("f{at}")).collect::<Vec<_>>().join(",");
         assert!(Vary::of(of(&[("vary", &names(NAMES_MAX))]), &of(&[])).is_some());
         assert!(Vary::of(of(&[("vary", &names(NAMES_MAX + 1))]), &of(&[])).is_none());

@@ -48,7 +48,9 @@ impl Connection {
         self.body_taken = None;
         self.head_only = request.method == Method::Head;
         desk.books.began();
-        if desk.front.is_some() && request.path.starts_with(b"/") && self.respond_dynamically(desk, request) {
+        // Before the routes: one that takes every path must not hide the figures.
+        let own = request.path.starts_with(b"/-/") && desk.board.is_asked(request, self.peer.ip());
+        if !own && desk.front.is_some() && request.path.starts_with(b"/") && self.respond_dynamically(desk, request) {
             return;
         }
         match Incoming::new(request.body, desk.limits.body_bytes) {
@@ -59,19 +61,12 @@ impl Connection {
         // two meanings (RFC 9110, section 10.1.1).
         let fate = self.fate(desk, request, !request.expects_continue);
         let (date, out) = (desk.date.line(), &mut desk.out);
-        let mut kind = Kind::Static;
-        let own = if request.path.starts_with(b"/-/") {
-            desk.board.answer(request, self.peer.ip(), desk.now, date, fate, out)
+        let (kind, reply) = if own {
+            (Kind::Status, desk.board.answer(request, desk.now, date, fate, out))
         } else {
-            None
+            (Kind::Static, answer(&mut desk.files, request, seconds(desk.now), date, fate, out))
         };
-        let Reply { status, content_bytes, body } = match own {
-            Some(reply) => {
-                kind = Kind::Status;
-                reply
-            }
-            None => answer(&mut desk.files, request, seconds(desk.now), date, fate, out),
-        };
+        let Reply { status, content_bytes, body } = reply;
         self.follow(desk, request, status, content_bytes, body, kind, Finding::NONE);
     }
 
@@ -95,6 +90,8 @@ impl Connection {
                 Some(Tail::Stored(fresh.body))
             };
             self.follow(desk, request, fresh.status, length as u64, body, Kind::Dynamic, fresh.finding);
+        } else if let Some(page) = desk.front.as_ref().and_then(|front| front.refusal(route, desk.cache.is_some())) {
+            self.turn_away(desk, request, &page);
         } else {
             self.ask(desk, request, route);
         }
@@ -102,7 +99,7 @@ impl Connection {
     }
 
     /// What becomes of the connection after an answer that may `keep` it.
-    fn fate(&mut self, desk: &Desk, request: &Request<'_>, keep: bool) -> Fate {
+    pub(super) fn fate(&mut self, desk: &Desk, request: &Request<'_>, keep: bool) -> Fate {
         let keep = keep && request.keep_alive && !desk.stopping;
         if !keep {
             self.phase = if self.incoming.is_nothing() { Phase::Ending } else { Phase::EndingGently };

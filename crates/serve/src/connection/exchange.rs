@@ -100,6 +100,26 @@ impl Connection {
         }
     }
 
+    /// Answers in the place of a relay that takes no more requests of this kind now. `page`: status, field lines, text.
+    pub(super) fn turn_away(&mut self, desk: &mut Desk, request: &Request<'_>, page: &(u16, Bytes, Bytes)) {
+        match Incoming::new(request.body, desk.limits.body_bytes) {
+            Ok(incoming) => self.incoming = incoming,
+            Err(status) => return self.refuse_answered(desk, status, request),
+        }
+        // As for files: a body that is held back may come or not.
+        let fate = self.fate(desk, request, !request.expects_continue);
+        let (status, fields, text) = page;
+        let out = &mut desk.out;
+        status_line(out, *status);
+        out.extend_from_slice(fields);
+        field(out, format_args!("Content-Length: {}\r\n", text.len()));
+        out.extend_from_slice(fate.field());
+        out.extend_from_slice(b"\r\n");
+        let text: &[u8] = if self.head_only { b"" } else { text };
+        out.extend_from_slice(text);
+        self.note(desk, request, *status, text.len() as u64, Kind::Dynamic, Finding::NONE);
+    }
+
     /// Takes in what the relay has to say. As after [`Connection::take`], what is to be sent is to be sent.
     pub(crate) fn heard(&mut self, desk: &mut Desk, event: Event) {
         let Some(exchange) = self.exchange.as_mut() else { return };
@@ -107,7 +127,8 @@ impl Connection {
         match event {
             Event::Room(bytes) => {
                 relayed.room += bytes;
-                if std::mem::take(&mut relayed.expects_continue) {
+                // Once the answer has begun, it would stand in the middle of that.
+                if std::mem::take(&mut relayed.expects_continue) && !relayed.has_begun() {
                     desk.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
                 }
                 self.proceed(desk);

@@ -69,12 +69,15 @@ impl Connection {
         if desk.now < self.deadline {
             return;
         }
-        let counters = desk.books.counters();
-        counters.connection_refused(Refusal::Late);
+        if self.phase != Phase::Lingering {
+            desk.books.counters().connection_refused(Refusal::Late);
+        }
         if self.phase == Phase::Open && self.is_awaiting() && !self.has_to_send() {
             self.refuse_body(desk, Status::RequestTimeout);
         } else if self.phase != Phase::Open || self.owes() {
             self.aborted = self.has_to_send();
+            // An answer of the relay has its place there until nobody wants it any more.
+            self.leave_relay(desk);
             self.enter(desk, false);
             self.broken();
         } else if self.head_began && !self.unread.is_empty() {

@@ -14,7 +14,9 @@ impl Connection {
         let front = if self.unsent.is_empty() { &desk.out[..] } else { &self.unsent[..] };
         match &self.tail {
             None | Some(Tail::Awaited) if front.is_empty() => Outbound::Nothing,
-            None | Some(Tail::Awaited) => Outbound::Bytes(front, false),
+            Some(Tail::Awaited) => Outbound::Bytes(front, false),
+            // The last bytes wait for the FIN, which follows at once: one packet, and one waking of the client, less.
+            None => Outbound::Bytes(front, !self.stays_open()),
             Some(Tail::Page(page, range)) => page_part(front, page, range),
             Some(Tail::Pieces(pieces)) => match pieces.front() {
                 Some(Piece::Text(text)) => Outbound::Both(front, text),

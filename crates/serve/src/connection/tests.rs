@@ -354,3 +354,80 @@ fn an_idle_connection_owns_nothing_but_itself() {
     assert!(unread.capacity() == 0 && unsent.capacity() == 0 && exchange.is_none() && tail.is_none());
     assert!(size_of::<Connection>() <= 320, "{} bytes", size_of::<Connection>());
 }
+
+/// Otherwise the exchange would keep its place at the upstream, waiting for a client to take what nobody will take.
+#[test]
+fn a_client_that_takes_nothing_of_a_dynamic_answer_frees_its_place() {
+    let mut rig = Rig::new();
+    let mut out = Vec::new();
+    rig.connection.take(&mut rig.desk, &request(8));
+    assert!(matches!(rig.relay.next(), Some(Told::Ask(_))));
+    let fields = Bytes::from_static(b"Date: now\r\n");
+    let head = Event::Head { status: 200, fields, length: None, finding: Finding::NONE };
+    for event in [head, Event::Body(vec![b'x'; 100_000].into())] {
+        rig.connection.heard(&mut rig.desk, event);
+    }
+    rig.turn(1, 10, &mut out);
+    rig.desk.now = rig.connection.deadline();
+    rig.connection.late(&mut rig.desk);
+    assert_eq!(rig.connection.step(), Step::Close);
+    assert!(rig.connection.is_aborted());
+    rig.connection.leave(&mut rig.desk);
+    assert_eq!(rig.relay.next(), Some(Told::Taken(10)));
+    assert_eq!(rig.relay.next(), Some(Told::Cancel));
+    assert_eq!(rig.relay.next(), None);
+    let total = rig.desk.board.figures.total();
+    assert_eq!((total.requests(), total.cut), (1, 1));
+}
+
+#[test]
+fn nobody_is_told_to_go_on_in_the_middle_of_an_answer() {
+    let mut rig = Rig::new();
+    let mut out = Vec::new();
+    let head = b"POST /app HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
+    rig.connection.take(&mut rig.desk, head);
+    let fields = Bytes::from_static(b"Date: now\r\n");
+    let head = Event::Head { status: 200, fields, length: Some(3), finding: Finding::NONE };
+    for event in [head, Event::Room(700), Event::Body("got".into()), Event::End] {
+        rig.connection.heard(&mut rig.desk, event);
+        rig.turn(9, 9999, &mut out);
+    }
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.starts_with("HTTP/1.1 200 ") && out.ends_with("\r\n\r\ngot"), "{out}");
+}
+
+/// Whoever asks for input is told at once, again and again, that there is none.
+#[test]
+fn nothing_is_received_after_the_last_byte() {
+    let mut rig = Rig::new();
+    let mut out = Vec::new();
+    rig.connection.take(&mut rig.desk, &request(8));
+    let fields = Bytes::from_static(b"Date: now\r\n");
+    let head = Event::Head { status: 200, fields, length: Some(3), finding: Finding::NONE };
+    for event in [head, Event::Body("got".into())] {
+        rig.connection.heard(&mut rig.desk, event);
+    }
+    rig.turn(9, 9999, &mut out);
+    assert_eq!(rig.connection.step(), Step::Go);
+    rig.connection.ended();
+    rig.connection.settle(&mut rig.desk);
+    assert_eq!(rig.connection.step(), Step::Hold, "it has all, and only the relay's word is awaited");
+    rig.connection.heard(&mut rig.desk, Event::End);
+    rig.turn(9, 9999, &mut out);
+    assert_eq!(rig.connection.step(), Step::Close);
+}
+
+#[test]
+fn the_servers_own_figures_go_before_a_route_for_everything() {
+    for (spec, own) in [(StatusSpec::All, true), (StatusSpec::Off, false)] {
+        let mut rig = Rig::new();
+        let (front, mut relay) = Played::new("/=http://127.0.0.1:1");
+        rig.desk.front = Some(front);
+        rig.desk.board.spec = spec;
+        let mut out = Vec::new();
+        rig.connection.take(&mut rig.desk, b"GET /-/status HTTP/1.1\r\nHost: x\r\n\r\n");
+        rig.turn(9, 9999, &mut out);
+        assert_eq!(out.starts_with(b"HTTP/1.1 200 OK\r\n"), own);
+        assert_eq!(relay.next().is_none(), own);
+    }
+}

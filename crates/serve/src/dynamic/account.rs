@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sys::cgroup::{Cgroup, CgroupUsage};
+use sys::cgroup::{Cgroup, CgroupUsage, Weight};
 
 /// The dynamic part of a server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,14 +122,19 @@ impl Drop for Level {
 #[derive(Debug, Default)]
 pub(super) struct ProgramState {
     up: AtomicBool,
+    /// It has answered since it was started, and stands against others as it was asked to.
+    settled: AtomicBool,
+    /// As asked.
+    weight: Weight,
     inner: Mutex<ProgramAccount>,
     /// Until the program has ended for good.
     group: Mutex<Option<Cgroup>>,
 }
 
 impl ProgramState {
-    pub(super) fn new(group: Option<Cgroup>) -> Self {
-        ProgramState { group: Mutex::new(group), ..ProgramState::default() }
+    /// The group has the usual weight by now; it gets `weight` once the program has answered.
+    pub(super) fn new(group: Option<Cgroup>, weight: Weight) -> Self {
+        ProgramState { group: Mutex::new(group), weight, ..ProgramState::default() }
     }
 
     /// It runs and accepts connections, as far as is known.
@@ -139,6 +144,25 @@ impl ProgramState {
 
     pub(super) fn set_up(&self, up: bool) {
         self.up.store(up, Ordering::Relaxed);
+        if !up && self.settled.swap(false, Ordering::Relaxed) {
+            self.set_weight(Weight::Usual);
+        }
+    }
+
+    /// An answer of it came, so it is done with starting. Before that it has the usual weight: with the least one a program
+    /// on a busy machine would never get as far. Accepting is not enough, which many do before they load what answers.
+    pub(super) fn has_answered(&self) {
+        if !self.settled.load(Ordering::Relaxed) && !self.settled.swap(true, Ordering::Relaxed) {
+            self.set_weight(self.weight);
+        }
+    }
+
+    fn set_weight(&self, weight: Weight) {
+        if let Some(group) = &*locked(&self.group)
+            && let Err(error) = group.set_weight(weight)
+        {
+            super::say(format_args!("the program's weight: {error}"));
+        }
     }
 
     pub(super) fn change(&self, change: impl FnOnce(&mut ProgramAccount)) {

@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,6 +28,14 @@ pub(super) struct Admission {
     /// How long a place was held of late, in seconds: a mean in which the newest counts an eighth. `None` before the first
     /// was given back.
     held_s: Cell<Option<f64>>,
+    door: Arc<Door>,
+}
+
+/// What workers see of the places: they refuse by themselves what the relay would refuse, and a flood of that does not wake it.
+#[derive(Debug, Default)]
+pub(super) struct Door {
+    full: AtomicBool,
+    retry_after_s: AtomicU32,
 }
 
 /// A place at the upstream; free again when dropped.
@@ -34,11 +43,23 @@ pub(super) struct Admission {
 pub(super) struct Place {
     admission: std::rc::Rc<Admission>,
     since: Instant,
-    _permit: OwnedSemaphorePermit,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Door {
+    /// Who came now would find neither a place nor room in the queue. As of a moment ago.
+    pub(super) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// When to come back then.
+    pub(super) fn retry_after_s(&self) -> u32 {
+        self.retry_after_s.load(Ordering::Relaxed).max(1)
+    }
 }
 
 impl Admission {
-    pub(super) fn new(limits: &DynamicLimits) -> Self {
+    pub(super) fn new(limits: &DynamicLimits, door: Arc<Door>) -> Self {
         let concurrency = limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         Admission {
             places: Arc::new(Semaphore::new(concurrency)),
@@ -47,6 +68,7 @@ impl Admission {
             queue_time: limits.queue_time,
             waiting: Cell::new(0),
             held_s: Cell::new(None),
+            door,
         }
     }
 
@@ -62,7 +84,7 @@ impl Admission {
             count(&counts.refused_full);
             return Err(Failure::busy(self.retry_after_s()));
         }
-        let _waiting = Waiting::one_more(&self.waiting);
+        let _waiting = Waiting::one_more(self);
         let _level = Level::raise(counts, |counts| &counts.waiting);
         match timeout(self.queue_time, Arc::clone(&self.places).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(self.place(permit)),
@@ -74,7 +96,17 @@ impl Admission {
     }
 
     fn place(self: &std::rc::Rc<Self>, permit: OwnedSemaphorePermit) -> Place {
-        Place { admission: std::rc::Rc::clone(self), since: Instant::now(), _permit: permit }
+        self.show();
+        Place { admission: std::rc::Rc::clone(self), since: Instant::now(), permit: Some(permit) }
+    }
+
+    /// Shows the workers how things stand; called whenever that may have changed.
+    fn show(&self) {
+        let full = self.waiting.get() >= self.queue && self.places.available_permits() == 0;
+        if full {
+            self.door.retry_after_s.store(self.retry_after_s(), Ordering::Relaxed);
+        }
+        self.door.full.store(full, Ordering::Relaxed);
     }
 
     /// When whoever waits now will have been served, at the pace of late; 1 s at least, 60 s at most.
@@ -90,21 +122,25 @@ impl Drop for Place {
         let held = self.since.elapsed().as_secs_f64();
         let mean = self.admission.held_s.get().map_or(held, |mean| mean + (held - mean) / 8.0);
         self.admission.held_s.set(Some(mean));
+        drop(self.permit.take());
+        self.admission.show();
     }
 }
 
-struct Waiting<'a>(&'a Cell<usize>);
+struct Waiting<'a>(&'a Admission);
 
 impl<'a> Waiting<'a> {
-    fn one_more(waiting: &'a Cell<usize>) -> Self {
-        waiting.set(waiting.get() + 1);
-        Waiting(waiting)
+    fn one_more(admission: &'a Admission) -> Self {
+        admission.waiting.set(admission.waiting.get() + 1);
+        admission.show();
+        Waiting(admission)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.0.waiting.set(self.0.waiting.get() - 1);
+        self.0.show();
     }
 }
 
@@ -119,7 +155,7 @@ mod tests {
 
     fn admission(concurrency: usize, queue: usize, queue_time: Duration) -> Rc<Admission> {
         let limits = DynamicLimits { concurrency, queue, queue_time, ..DynamicLimits::default() };
-        Rc::new(Admission::new(&limits))
+        Rc::new(Admission::new(&limits, Arc::default()))
     }
 
     fn run(future: impl Future<Output = ()>) {
@@ -157,6 +193,31 @@ mod tests {
             assert_eq!(*order.borrow(), [2, 3]);
             let counted = counts.read(String::new());
             assert_eq!((counted.waiting, counted.refused_full), (0, 1));
+        });
+    }
+
+    #[test]
+    fn the_door_shows_whether_there_is_room() {
+        run(async {
+            let counts = Arc::new(Counts::default());
+            for queue in [0, 1] {
+                let admission = admission(1, queue, Duration::from_secs(3600));
+                let door = Arc::clone(&admission.door);
+                assert!(!door.is_full());
+                let place = admission.enter(&counts).await.unwrap();
+                assert_eq!(door.is_full(), queue == 0);
+                if queue == 1 {
+                    let (waits, counts) = (Rc::clone(&admission), Arc::clone(&counts));
+                    let waiter = tokio::task::spawn_local(async move { waits.enter(&counts).await.map(drop) });
+                    tokio::task::yield_now().await;
+                    assert!(door.is_full() && door.retry_after_s() >= 1);
+                    drop(place);
+                    waiter.await.unwrap().unwrap();
+                } else {
+                    drop(place);
+                }
+                assert!(!door.is_full());
+            }
         });
     }
 

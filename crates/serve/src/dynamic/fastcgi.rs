@@ -27,7 +27,7 @@ use super::client::{Progress, RequestBody};
 use super::fields::{Asker, RequestHead, for_client, for_upstream, told_length};
 use super::socket::{self, Stream};
 use super::spec::FastCgiScript;
-use super::upstream::{Changes, Failure, Gate, RouteState};
+use super::upstream::{Changes, FIELDS_MAX, Failure, Gate, RouteState};
 
 use record::{Decoder, Part};
 use variables::{Below, Script};
@@ -143,8 +143,9 @@ pub(super) async fn ask(
         // A kept connection may be closed by the program at any time; without a body this may be sent twice.
         while let Some(stream) = route.gate.fastcgi.take() {
             match exchange(route, head, stream, request.clone(), RequestBody::none(), &progress).await {
-                Err(Trouble::Silent(_)) => {}
-                Err(Trouble::Failed(failure)) => return Err(failure),
+                // Closed while it was idle. One that takes its time is busy with what was asked.
+                Err(Trouble::Silent(failure)) if failure.status != 504 => {}
+                Err(Trouble::Silent(failure) | Trouble::Failed(failure)) => return Err(failure),
                 Ok(answered) => {
                     count(&route.counts.reused);
                     return Ok(answered);
@@ -191,11 +192,12 @@ async fn exchange(
             Part::Stdout(bytes) => {
                 // A head may begin in one record and end in another, but not be longer than the bound.
                 text.extend_from_slice(&bytes);
-                if let Some(end) = head_end(&text, bytes.len()) {
-                    break text.split_to(end);
-                }
-                if text.len() > route.limits.head_bytes {
+                let end = head_end(&text, bytes.len());
+                if end.unwrap_or(text.len()) > route.limits.head_bytes {
                     return Err(Trouble::Failed(Failure::bad("an answer with too long a head")));
+                }
+                if let Some(end) = end {
+                    break text.split_to(end);
                 }
             }
             Part::End { protocol: record::OVERLOADED, .. } => return Err(Trouble::Failed(Failure::busy(1))),
@@ -373,7 +375,7 @@ fn head_end(text: &[u8], news: usize) -> Option<usize> {
 
 /// Status and fields of a CGI head (RFC 3875, section 6.3).
 fn read_head(text: &[u8]) -> Result<(u16, HeaderMap), Failure> {
-    let mut headers = vec![httparse::EMPTY_HEADER; text.iter().filter(|&&byte| byte == b'\n').count()];
+    let mut headers = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let parsed = match httparse::parse_headers(text, &mut headers) {
         Ok(httparse::Status::Complete((_, parsed))) => parsed,
         Ok(httparse::Status::Partial) => return Err(Failure::bad("an answer with half a head")),
@@ -443,5 +445,9 @@ mod tests {
         assert_eq!(head("Status: \r\n\r\n"), Err(502));
         assert_eq!(head("no field\r\n\r\n"), Err(502));
         assert_eq!(head("A: \x01\r\n\r\n"), Err(502));
+        let many = |count: usize| format!("{}\r\n", "a:\n".repeat(count));
+        assert_eq!(head(&many(FIELDS_MAX)), Ok((200, FIELDS_MAX)));
+        // Without a bound so many would be more than a table of fields can hold, which is a panic.
+        assert_eq!((head(&many(FIELDS_MAX + 1)), head(&many(40_000))), (Err(502), Err(502)));
     }
 }

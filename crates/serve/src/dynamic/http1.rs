@@ -19,7 +19,7 @@ use super::client::RequestBody;
 use super::fields::{Asker, RequestHead, end_to_end, for_client, for_upstream, told_length};
 use super::socket;
 use super::spec::Transport;
-use super::upstream::{Changes, Failure, Gate, RouteState};
+use super::upstream::{Changes, FIELDS_MAX, Failure, Gate, RouteState};
 
 /// Connections that wait for the next request. The one used last is used next, so that the others grow old and go.
 #[derive(Debug, Default)]
@@ -275,8 +275,6 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
 const IDLE_TIME: Duration = Duration::from_secs(4);
 /// For a connection that has its whole answer to be ready again.
 const READY_TIME: Duration = Duration::from_millis(200);
-/// Fields of an answer; beyond it 502.
-const FIELDS_MAX: usize = 256;
 /// hyper takes no smaller buffer.
 const HYPER_BUFFER_MIN: usize = 8192;
 

@@ -53,7 +53,11 @@ impl Program {
         let _ = sweep();
         let limits = Limits { cpu: spec.cpu, period: spec.period, weight: spec.weight };
         let group = match Cgroup::create("dynamic", limits) {
-            Ok(group) => Some(group),
+            Ok(group) => {
+                // What was asked for can be had; it comes into force when the program is done with starting.
+                group.set_weight(Weight::Usual).map_err(failed)?;
+                Some(group)
+            }
             Err(error) if spec.cpu.is_some() => return Err(failed(error)),
             Err(error) => {
                 let weight = if spec.weight == Weight::Least { " and competes with the static server" } else { "" };
@@ -63,7 +67,7 @@ impl Program {
         };
         let work = |link| Keeper { spec, transport, group: group.as_ref(), link }.run();
         let keeper = Worker::start(c"yamabiko-keeper", &[], work).map_err(failed)?;
-        Ok(Program { keeper: Some(keeper), state: Arc::new(ProgramState::new(group)) })
+        Ok(Program { keeper: Some(keeper), state: Arc::new(ProgramState::new(group, spec.weight)) })
     }
 
     /// What is known of it.
@@ -97,7 +101,6 @@ pub(super) async fn follow(link: UnixStream, state: Arc<ProgramState>, transport
     let Ok(link) = tokio::net::UnixStream::from_std(link) else { return };
     let mut lines = BufReader::new(link).lines();
     let mut probe: Option<tokio::task::JoinHandle<()>> = None;
-    // The end of the link: the server is ending.
     while let Ok(Some(line)) = lines.next_line().await {
         if let Some(probe) = probe.take() {
             probe.abort();
@@ -112,6 +115,15 @@ pub(super) async fn follow(link: UnixStream, state: Arc<ProgramState>, transport
         say(format_args!("the program {end}{told}"));
         state.change(|account| account.last_end = Some(end.to_owned()));
     }
+    // A server that ends does not come here: its relay goes before the keeper.
+    if let Some(probe) = probe.take() {
+        probe.abort();
+    }
+    state.set_up(false);
+    state.change(|account| account.last_end = Some("was ended with its keeper".to_owned()));
+    say(format_args!(
+        "the process that keeps the program was killed, and the program with it: it is not started again"
+    ));
 }
 
 /// Tries the upstream until it accepts.

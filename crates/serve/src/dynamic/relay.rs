@@ -22,12 +22,12 @@ use tokio::task::{AbortHandle, LocalSet, spawn_local};
 use tokio::time::interval;
 
 use super::account::{Account, Counts, ProgramState};
+use super::admission::Door;
 use super::cached::{self, Cached};
 use super::client::{Client, Piece, RequestBody};
-use super::front::{Back, Front, Order};
+use super::front::{Back, Entrance, Front, Order, Unread};
 use super::program::Program;
-use super::route::Prefixes;
-use super::spec::{DynamicSpec, Upstream};
+use super::spec::{DynamicSpec, Route, Transport, Upstream};
 use super::upstream::{Answer, Changes, Gate, RouteState, Scripts, scripts_directory, send};
 use super::{ANSWER_WINDOW, Ask, Ticket};
 use crate::cache::{Cache, Finding};
@@ -94,12 +94,14 @@ impl Relay {
                 directory.map(|root| Scripts::open(root.clone()).map_err(|source| ServeError::Root { root, source }));
             scripts.push(opened.transpose()?);
         }
-        let prefixes = Arc::new(Prefixes::new(&spec.routes));
+        let doors = doors_of(&spec.routes);
+        let entrance =
+            Arc::new(Entrance::new(&spec.routes, counts.iter().cloned().zip(doors.iter().cloned()).collect()));
         let (orders, received) = unbounded_channel();
         let (mut fronts, mut backs) = (Vec::with_capacity(workers), Vec::with_capacity(workers));
         for worker in 0..workers {
             let (front, back) =
-                Front::pair(worker, Arc::clone(&prefixes), orders.clone()).map_err(system("eventfd"))?;
+                Front::pair(worker, Arc::clone(&entrance), orders.clone()).map_err(system("eventfd"))?;
             fronts.push(front);
             backs.push(back);
         }
@@ -116,15 +118,14 @@ impl Relay {
             // Behind the workers, but not nowhere: a busy static server leaves it a tenth of the core.
             Urgency::Low.apply_to_this_thread();
             let local = LocalSet::new();
-            let routes = routes_of(&spec, counts, scripts, state.as_ref());
+            let routes = routes_of(&spec, counts, scripts, &doors, state.as_ref());
             local.block_on(&runtime, async {
                 if let (Some(link), Some(state), Some(route)) = (link, state, routes.first()) {
                     spawn_local(super::program::follow(link, state, route.spec.upstream.transport().clone()));
                 }
                 spawn_local(sweep(routes.clone()));
-                Desk { routes, backs, cached: shared_cache.map(Cached::new), under_way: Rc::default(), serial: 0 }
-                    .work(received)
-                    .await;
+                let cached = shared_cache.map(Cached::new);
+                Desk { entrance, routes, backs, cached, under_way: Rc::default(), serial: 0 }.work(received).await;
             });
             // Tasks first, then what they run on; a name lookup under way is not waited for.
             drop(local);
@@ -159,21 +160,37 @@ impl Drop for Relay {
     }
 }
 
+/// For each route the door of its upstream.
+fn doors_of(routes: &[Route]) -> Vec<Arc<Door>> {
+    let mut doors: Vec<Arc<Door>> = Vec::with_capacity(routes.len());
+    for (at, route) in routes.iter().enumerate() {
+        let same = routes[..at].iter().position(|earlier| upstream_of(earlier) == upstream_of(route));
+        doors.push(same.map_or_else(Arc::default, |same| Arc::clone(&doors[same])));
+    }
+    doors
+}
+
+/// What routes have to have in common to share places and connections.
+fn upstream_of(route: &Route) -> (&Transport, bool) {
+    (route.upstream.transport(), matches!(route.upstream, Upstream::Http { .. }))
+}
+
 /// The routes as the relay's thread has them: those with one upstream share its places and its connections.
 fn routes_of(
     spec: &DynamicSpec,
     counts: Vec<Arc<Counts>>,
     scripts: Vec<Option<Scripts>>,
+    doors: &[Arc<Door>],
     program: Option<&Arc<ProgramState>>,
 ) -> Vec<Rc<RouteState>> {
-    let mut gates: Vec<((&super::spec::Transport, bool), Rc<Gate>)> = Vec::new();
+    let mut gates: Vec<((&Transport, bool), Rc<Gate>)> = Vec::new();
     let mut routes = Vec::with_capacity(spec.routes.len());
-    for ((route, counts), scripts) in spec.routes.iter().zip(counts).zip(scripts) {
-        let key = (route.upstream.transport(), matches!(route.upstream, Upstream::Http { .. }));
+    for (((route, counts), scripts), door) in spec.routes.iter().zip(counts).zip(scripts).zip(doors) {
+        let key = upstream_of(route);
         let gate = match gates.iter().find(|(known, _)| *known == key) {
             Some((_, gate)) => Rc::clone(gate),
             None => {
-                gates.push((key, Rc::new(Gate::new(&spec.limits))));
+                gates.push((key, Rc::new(Gate::new(&spec.limits, Arc::clone(door)))));
                 Rc::clone(&gates[gates.len() - 1].1)
             }
         };
@@ -200,6 +217,7 @@ async fn sweep(routes: Vec<Rc<RouteState>>) {
 
 /// The relay's own state.
 struct Desk {
+    entrance: Arc<Entrance>,
     routes: Vec<Rc<RouteState>>,
     backs: Vec<Back>,
     cached: Option<Rc<Cached>>,
@@ -241,6 +259,7 @@ impl Desk {
     }
 
     fn begin(&mut self, worker: usize, ask: Ask) {
+        let unread = Unread::of(&self.entrance);
         self.serial += 1;
         let (key, serial) = ((worker, ask.ticket), self.serial);
         let back = self.backs[worker].clone();
@@ -262,6 +281,7 @@ impl Desk {
         let under_way = Rc::clone(&self.under_way);
         let cached = self.cached.clone();
         let task = spawn_local(async move {
+            drop(unread);
             match cached {
                 Some(cached) => cached::exchange(&cached, &route, ask, body, client).await,
                 None => plain(&route, ask, body, client).await,

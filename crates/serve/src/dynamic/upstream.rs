@@ -20,7 +20,7 @@ use sys::file::Root;
 use tokio::time::{Instant, timeout_at};
 
 use super::account::{Counts, Level, ProgramState, count};
-use super::admission::{Admission, Place};
+use super::admission::{Admission, Door, Place};
 use super::client::{Hints, RequestBody};
 use super::fields::{Asker, RequestHead};
 use super::spec::{DynamicLimits, FastCgiScript, Route, Upstream};
@@ -135,9 +135,9 @@ impl Scripts {
 }
 
 impl Gate {
-    pub(super) fn new(limits: &DynamicLimits) -> Self {
+    pub(super) fn new(limits: &DynamicLimits, door: Arc<Door>) -> Self {
         Gate {
-            admission: Rc::new(Admission::new(limits)),
+            admission: Rc::new(Admission::new(limits, door)),
             http: http1::Pool::default(),
             fastcgi: fastcgi::Pool::default(),
         }
@@ -239,6 +239,9 @@ pub(crate) async fn send(
     unfinished.0 = None;
     match outcome {
         Ok((status, fields, length, source)) => {
+            if let Some(program) = &route.program {
+                program.has_answered();
+            }
             let held = Held { route: Rc::clone(route), place, _in_flight: in_flight, deadline };
             Ok(Answer { status, fields, length, body: AnswerBody { source, held: Some(held) } })
         }
@@ -410,6 +413,8 @@ pub(super) fn scripts_directory<'a>(
     }
 }
 
+/// Fields of an answer; beyond it 502.
+pub(super) const FIELDS_MAX: usize = 256;
 /// Of one piece of what a program says.
 const WORDS_MAX: usize = 2048;
 /// Lines in each interval; the next one that is told says how many were left out.

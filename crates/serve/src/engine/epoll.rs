@@ -11,7 +11,7 @@ use units::Timestamp;
 
 use super::table::Table;
 use super::turn::Turn;
-use super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, BOOKS_TICK, Ground, Seat, Sent, TURNS, flush};
+use super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, BOOKS_TICK, Ground, HEARD, Seat, Sent, TURNS, flush};
 use crate::connection::{Desk, Step};
 use crate::dynamic::Front;
 use crate::link::Link;
@@ -206,7 +206,7 @@ impl<'a> Worker<'a> {
             let seat = |stream, link| Client { stream, link, watched: Watched::No, queued: false };
             let token = match self.ground.admit(&mut self.table, &mut self.desk, seat, drop)? {
                 Admitted::New(token) => token,
-                Admitted::Skipped => continue,
+                Admitted::Skipped | Admitted::MadeRoom => continue,
                 Admitted::Nobody => return Ok(()),
                 Admitted::Pause => return self.pause_accepting(),
             };
@@ -221,11 +221,15 @@ impl<'a> Worker<'a> {
         if let Some(front) = &mut self.desk.front {
             front.woken();
         }
-        while let Some((token, event)) = self.desk.front.as_mut().and_then(Front::next) {
+        for _ in 0..HEARD {
+            let Some((token, event)) = self.desk.front.as_mut().and_then(Front::next) else { return Ok(()) };
             if let Some(client) = self.table.get(token) {
                 client.link.heard(&mut self.desk, event);
                 self.advance(token, true)?;
             }
+        }
+        if let Some(front) = &self.desk.front {
+            front.wake_again();
         }
         Ok(())
     }

@@ -86,15 +86,20 @@ impl<C> Table<C> {
         }
     }
 
-    /// The one unused longest of which `may_go` holds, among the first few in that order.
-    pub fn oldest(&self, may_go: impl Fn(&C) -> bool) -> Option<u64> {
+    /// The one unused longest that has been spare for `least`, among the first few in that order. `spare_for` says for how
+    /// long a connection has been so, `None` of one that is in the middle of an answer: that is of use now, and goes to the
+    /// end of the order, or a few hundred of them would stand before all others for as long as they take.
+    pub fn oldest(&mut self, least: Duration, spare_for: impl Fn(&C) -> Option<Duration>) -> Option<u64> {
         let mut index = self.ends.0;
         for _ in 0..LOOKS {
             let place = self.places.get(index as usize)?;
-            if place.tenant.as_ref().is_some_and(&may_go) {
-                return Some(token(index, place.generation));
+            let (after, token) = (place.after, token(index, place.generation));
+            match place.tenant.as_ref().and_then(&spare_for) {
+                Some(spare) if spare >= least => return Some(token),
+                Some(_) => {}
+                None => self.used(token),
             }
-            index = place.after;
+            index = after;
         }
         None
     }
@@ -177,7 +182,7 @@ fn index_of(token: u64) -> u32 {
 const NONE: u32 = u32::MAX;
 /// Tokens stay below 2^60, so that an engine has room for marks of its own.
 const GENERATION_MASK: u32 = (1 << 28) - 1;
-/// Connections looked at for one that may go: those in the middle of an answer that takes long stand before it.
+/// Connections looked at for one that may go.
 const LOOKS: usize = 256;
 
 #[cfg(test)]
@@ -209,19 +214,37 @@ mod tests {
     fn the_one_unused_longest_makes_room() {
         let mut table = Table::new(Duration::from_millis(10), at(0));
         let [a, b, c] = ['a', 'b', 'c'].map(|name| table.insert(name));
-        assert_eq!(table.oldest(|_| true), Some(a));
+        let second = Duration::from_secs(1);
+        let long = |_: &char| Some(second);
+        assert_eq!(table.oldest(second, long), Some(a));
         table.used(a);
-        assert_eq!(table.oldest(|_| true), Some(b));
-        assert_eq!(table.oldest(|&name| name != 'b'), Some(c));
+        assert_eq!(table.oldest(second, long), Some(b));
+        assert_eq!(table.oldest(second, |&name| Some(if name == 'b' { second / 2 } else { second })), Some(c));
         table.remove(b);
         table.used(c);
-        assert_eq!(table.oldest(|_| true), Some(a));
+        assert_eq!(table.oldest(second, long), Some(a));
         table.remove(a);
         table.remove(c);
-        assert_eq!(table.oldest(|_| true), None);
+        assert_eq!(table.oldest(second, long), None);
         let d = table.insert('d');
         table.used(d);
-        assert_eq!(table.oldest(|_| true), Some(d));
+        assert_eq!(table.oldest(second, long), Some(d));
+    }
+
+    #[test]
+    fn those_that_are_busy_do_not_stand_before_the_others() {
+        let mut table = Table::new(Duration::from_millis(10), at(0));
+        let busy = 3 * LOOKS;
+        for _ in 0..busy {
+            table.insert(None);
+        }
+        let spare = table.insert(Some(Duration::from_secs(9)));
+        // A bounded number of looks each time, and each time nearer.
+        let found = (0..4).map(|_| table.oldest(Duration::from_secs(1), |&spare| spare)).find_map(|found| found);
+        assert_eq!(found, Some(spare));
+        assert_eq!(table.remove(spare), Some(Some(Duration::from_secs(9))));
+        assert_eq!(table.oldest(Duration::from_secs(1), |&spare| spare), None);
+        assert_eq!(table.tokens().len(), busy);
     }
 
     #[test]

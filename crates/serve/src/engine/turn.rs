@@ -29,7 +29,7 @@ impl Turn {
     }
 }
 
-/// A handshake takes 100 us, 256 KiB of a file 80 us: the turn ends after what is under way, so a turn is some 300 us
+/// A handshake takes 100 us, as does 1 MiB of a file: the turn ends after what is under way, so a turn is some 300 us
 /// at most. Shorter ones would spend their time on system calls.
 const HEAVY: Duration = Duration::from_micros(200);
 

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A small answer counts as sent when it is queued. The kernel is handed it by the next call of `wait`, and only what it
-//! did not take comes back, before anything else of that connection (the sends of a submission complete before any
-//! receive that is queued behind them). So nothing else may be sent on a connection in the same turn: it waits for
-//! the next one, which begins at once.
+//! did not take comes back, with the completions of that call. So nothing else may be sent on a connection in the same turn: it
+//! waits for the next one, which begins at once; and where a receive was queued behind the answer, whose completions may stand
+//! before those of the answer, for the one after that.
 
 use std::io::{self, ErrorKind, Read as _};
 use std::net::{Shutdown, TcpStream};
@@ -24,7 +24,7 @@ use units::Timestamp;
 
 use super::table::Table;
 use super::turn::Turn;
-use super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, BOOKS_TICK, Ground, Seat, Sent, TURNS, flush};
+use super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, BOOKS_TICK, Ground, HEARD, Seat, Sent, TURNS, flush};
 use crate::connection::{Desk, Outbound, Step};
 use crate::dynamic::Front;
 use crate::link::Link;
@@ -69,6 +69,10 @@ struct Client {
     /// The small answer that was queued last, and in which turn; 0 for never.
     copied: Option<Copied>,
     sent_in: u64,
+    /// A receive was queued behind it, so what that brings may be told before what was not taken.
+    receives_behind: bool,
+    /// The kernel did not take all of the small answer before: whoever waits for room has to ask for it.
+    short: bool,
 }
 
 impl Seat for Client {
@@ -229,10 +233,14 @@ impl<'a> Worker<'a> {
                 queued: false,
                 copied: None,
                 sent_in: 0,
+                receives_behind: false,
+                short: false,
             };
             match self.ground.admit(&mut self.table, &mut self.desk, seat, |client: Client| client.let_go(ring))? {
                 Admitted::New(token) => self.begin(token),
                 Admitted::Skipped => {}
+                // It is closed by the next wait: until then each further try would cost one more.
+                Admitted::MadeRoom => return Ok(()),
                 Admitted::Nobody => {
                     self.knocked = false;
                     return Ok(());
@@ -288,16 +296,16 @@ impl<'a> Worker<'a> {
         if !completion.more {
             client.receiving = Receiving::Nothing;
         }
-        match completion.result {
-            Ok(length @ 1..) => {
-                if let Some(buffer) = completion.buffer {
-                    client.link.take(&mut self.desk, self.ring.bytes(&buffer, length as usize));
-                    self.ring.give_back(buffer);
-                }
+        match (completion.result, &completion.buffer) {
+            (Ok(length @ 1..), Some(buffer)) => {
+                client.link.take(&mut self.desk, self.ring.bytes(buffer, length as usize));
             }
-            Ok(0) => client.link.ended(),
-            Err(error) if matches!(error.raw_os_error(), Some(ENOBUFS | ECANCELED)) => {}
-            Err(_) => client.link.broken(),
+            (Ok(_), _) => client.link.ended(),
+            (Err(error), _) if matches!(error.raw_os_error(), Some(ENOBUFS | ECANCELED)) => {}
+            (Err(_), _) => client.link.broken(),
+        }
+        if let Some(buffer) = completion.buffer {
+            self.ring.give_back(buffer);
         }
         self.advance(token);
     }
@@ -307,11 +315,15 @@ impl<'a> Worker<'a> {
         if let Some(front) = &mut self.desk.front {
             front.woken();
         }
-        while let Some((token, event)) = self.desk.front.as_mut().and_then(Front::next) {
+        for _ in 0..HEARD {
+            let Some((token, event)) = self.desk.front.as_mut().and_then(Front::next) else { return };
             if let Some(client) = self.table.get(token) {
                 client.link.heard(&mut self.desk, event);
                 self.advance(token);
             }
+        }
+        if let Some(front) = &self.desk.front {
+            front.wake_again();
         }
     }
 
@@ -381,8 +393,8 @@ impl Client {
     /// Sends and answers in turn.
     fn work(&mut self, token: u64, turn: u64, desk: &mut Desk, ring: &mut Ring) -> io::Result<Next> {
         for _ in 0..TURNS {
-            if self.sent_in == turn {
-                // What was queued in this turn may not be taken whole, so nothing may follow it now.
+            if self.sent_in == turn || (self.receives_behind && self.sent_in + 1 == turn) {
+                // What was queued may not be taken whole, and that is not known yet, so nothing may follow it now.
                 let idle = matches!(self.link.outbound(desk), Outbound::Nothing) && !self.link.has_more();
                 return Ok(if idle && self.link.step() == Step::Go { Next::Input } else { Next::Turn });
             }
@@ -391,6 +403,7 @@ impl Client {
                 return Ok(if self.link.step() == Step::Close { Next::Close } else { Next::Output });
             }
             if self.link.stays_open()
+                && !self.short
                 && let Outbound::Bytes(bytes, false) = self.link.outbound(desk)
                 && bytes.len() <= COPY_MAX
                 && let Some(copied) = ring.send_copy(self.stream.as_fd(), bytes, token | SEND)?
@@ -398,11 +411,12 @@ impl Client {
                 let length = bytes.len();
                 self.copied = Some(copied);
                 self.sent_in = turn;
+                self.receives_behind = false;
                 self.link.sent(desk, length);
                 continue;
             }
             match flush(&self.stream, &mut self.link, desk, true)? {
-                Sent::All => {}
+                Sent::All => self.short = false,
                 Sent::Blocked => return Ok(Next::Output),
                 Sent::Enough => return Ok(Next::Turn),
             }
@@ -430,12 +444,14 @@ impl Client {
     fn take_back(&mut self, ring: &Ring, taken: usize) {
         if let Some(copied) = self.copied.take() {
             self.link.not_sent(ring.copied(&copied, taken));
+            self.short = true;
         }
     }
 
     fn receive(&mut self, token: u64, ring: &mut Ring) {
         if self.receiving == Receiving::Nothing {
             self.receiving = Receiving::On;
+            self.receives_behind = true;
             ring.receive(self.stream.as_fd(), token | RECEIVE);
         }
     }

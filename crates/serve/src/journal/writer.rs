@@ -229,7 +229,11 @@ impl<'a> Writer<'a> {
                 tallies.failed.fetch_add(records - written, Ordering::Relaxed);
                 // Said once, not for every buffer until somebody makes room.
                 if !tallies.failing.swap(true, Ordering::Relaxed) {
-                    eprintln!("access log: write: {error}; serving goes on, lines that cannot be written are counted");
+                    // A terminal that is gone must not end the log, as eprintln would.
+                    let _ = writeln!(
+                        io::stderr(),
+                        "access log: write: {error}; serving goes on, lines that cannot be written are counted"
+                    );
                 }
             }
         }

@@ -60,7 +60,8 @@ impl Reader {
                 Parsed::Complete(request) => {
                     // A body that is chunked, or held back until 100 is said, is not worth following.
                     let followed = request.body != Body::Chunked && !request.expects_continue;
-                    let answer = answers.to(request.keep_alive && followed, request.old, request.method == Method::Head);
+                    let answer =
+                        answers.to(request.keep_alive && followed, request.old, request.method == Method::Head);
                     bytes = &bytes[request.length..];
                     // An answer before the request is whole would make an upload look short, and ends the connection
                     // at clients that have not sent it all.

@@ -151,6 +151,23 @@ fn a_large_file_rewritten_in_place_breaks_the_connection_off() {
     assert!(rest.len() < head + (64 << 20), "two versions as one");
 }
 
+/// Within the second in which it is not looked up again.
+#[test]
+fn a_large_file_rewritten_in_place_is_sent_anew_to_who_asks_after_it() {
+    let server = Running::start();
+    let path = server.root().join("file");
+    let long_ago = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(784_111_777));
+    fs::write(&path, vec![b'a'; 600_000]).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_times(long_ago).unwrap();
+    let mut client = server.connect();
+    for (letter, length) in [(b'a', 600_000), (b'b', 600_000), (b'c', 500_000)] {
+        fs::write(&path, vec![letter; length]).unwrap();
+        let set = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(784_111_777 + u64::from(letter)));
+        fs::File::options().write(true).open(&path).unwrap().set_times(set).unwrap();
+        assert!(client.get("/file").body == vec![letter; length], "{letter}");
+    }
+}
+
 #[test]
 fn a_large_file_replaced_or_appended_to_arrives_as_it_was() {
     let server = Running::start();

@@ -6,13 +6,21 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use super::*;
-use crate::DynamicSpec;
+use crate::{DynamicLimits, DynamicSpec};
 
 /// A server with `/app` answered by an upstream that does with each connection what `work` says. The upstream's threads
 /// end with their connections, and those with the server.
 fn serving(work: impl Fn(BufReader<TcpStream>) + Send + Sync + 'static) -> Running {
+    serving_below("/app", DynamicLimits::default(), work)
+}
+
+fn serving_below(
+    prefix: &str,
+    limits: DynamicLimits,
+    work: impl Fn(BufReader<TcpStream>) + Send + Sync + 'static,
+) -> Running {
     let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
-    let route = format!("/app=http://{}", upstream.local_addr().unwrap()).parse().unwrap();
+    let route = format!("{prefix}=http://{}", upstream.local_addr().unwrap()).parse().unwrap();
     let work = Arc::new(work);
     thread::spawn(move || {
         for stream in upstream.incoming().map_while(Result::ok) {
@@ -25,7 +33,7 @@ fn serving(work: impl Fn(BufReader<TcpStream>) + Send + Sync + 'static) -> Runni
     fs::create_dir(directory.path().join("app")).unwrap();
     fs::write(directory.path().join("app/source.php"), "<?php secret").unwrap();
     let listen = "127.0.0.1:0".parse().unwrap();
-    let dynamic = Some(DynamicSpec::new(vec![route]));
+    let dynamic = Some(DynamicSpec { limits, ..DynamicSpec::new(vec![route]) });
     let spec = ServeSpec { engine: ENGINE, dynamic, ..ServeSpec::new(directory.path(), listen) };
     let stop = Arc::new(EventFd::new().unwrap());
     let (tell, told) = mpsc::channel();
@@ -200,4 +208,51 @@ fn nobody_at_the_upstream_is_told() {
     let mut client = server.connect();
     assert_eq!(client.get("/app").status(), "502 Bad Gateway");
     assert_eq!(client.get("/hello.txt").body, b"hello\n");
+}
+
+#[test]
+fn whoever_finds_no_room_is_told_and_may_come_back_on_the_same_connection() {
+    let ((arrive, arrived), (release, held)) = (mpsc::channel::<()>(), mpsc::channel::<()>());
+    let held = std::sync::Mutex::new(held);
+    let limits = DynamicLimits { concurrency: 1, queue: 0, ..DynamicLimits::default() };
+    let server = serving_below("/app", limits, move |mut stream| {
+        while let Some(head) = head(&mut stream) {
+            if head.starts_with("GET /app/slow ") {
+                arrive.send(()).unwrap();
+                held.lock().unwrap().recv().unwrap();
+            }
+            let _ = stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes");
+        }
+    });
+    let mut first = server.connect();
+    first.send(b"GET /app/slow HTTP/1.1\r\nHost: h\r\n\r\n");
+    arrived.recv().unwrap();
+    let mut other = server.connect();
+    for _ in 0..100 {
+        let refused = other.get("/app/quick");
+        assert_eq!(refused.status(), "503 Service Unavailable");
+        assert_eq!((refused.field("Retry-After"), &*refused.body), (Some("1"), &b"503 Service Unavailable\n"[..]));
+        assert!(refused.field("Date").is_some() && refused.field("Connection").is_none());
+    }
+    // A body is passed over, and a HEAD has none.
+    other.send(b"POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12345HEAD /app HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(other.response(true).status(), "503 Service Unavailable");
+    assert_eq!(other.response(false).field("Content-Length"), Some("24"));
+    assert_eq!(other.get("/hello.txt").body, b"hello\n");
+    let figures = String::from_utf8(other.get("/-/status").body).unwrap();
+    assert!(figures.contains("\"refused_full\": 102,"), "{figures}");
+    release.send(()).unwrap();
+    assert_eq!(first.response(true).body, b"yes");
+    while other.get("/app/quick").status() != "200 OK" {}
+}
+
+#[test]
+fn a_route_for_every_path_leaves_the_figures_alone() {
+    let server = serving_below("/", DynamicLimits::default(), mirror);
+    let mut client = server.connect();
+    assert!(client.get("/-/status").body.starts_with(b"{"));
+    assert_eq!(client.get("/-/other").body, b"/-/other 0");
+    // Who asks for somebody else gets what everyone elsewhere gets: the program's.
+    client.send(b"GET /-/status HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n");
+    assert_eq!(client.response(true).body, b"/-/status 0");
 }

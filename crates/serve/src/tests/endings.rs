@@ -43,6 +43,37 @@ fn ten_thousand_small_ones_at_once() {
     writer.join().unwrap();
 }
 
+/// Small answers of which the kernel takes a part only, while further requests wait already.
+#[test]
+fn a_slow_reader_gets_its_small_answers_in_order() {
+    let server = Running::start();
+    let content = |file: usize| -> Vec<u8> { (0..3000).map(|at| (at * 7 + file * 13) as u8).collect() };
+    for file in 0..10 {
+        fs::write(server.root().join(file.to_string()), content(file)).unwrap();
+    }
+    let mut client = server.connect();
+    let mut other = server.connect();
+    let mut others_bytes = 0;
+    client.stream.set_nodelay(true).unwrap();
+    // One at a time, until the answers are more than the buffers hold.
+    let rounds = 2500;
+    for round in 0..rounds {
+        client.send(format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", round % 10).as_bytes());
+        let response = other.get("/hello.txt");
+        others_bytes += response.head.len() + response.body.len();
+    }
+    let mut bytes = 0;
+    for round in 0..rounds {
+        let response = client.response(true);
+        assert!(response.body == content(round % 10), "answer {round}");
+        bytes += response.head.len() + response.body.len();
+    }
+    // What came back to be sent once more is counted once.
+    let status = String::from_utf8(other.get("/-/status").body).unwrap();
+    let said = status.split("\"sent\":").nth(1).unwrap().trim_start().split([',', '}', '\n']).next().unwrap();
+    assert_eq!(said.parse::<usize>().unwrap(), bytes + others_bytes, "{status}");
+}
+
 #[test]
 fn a_request_cut_anywhere_is_still_one() {
     let server = Running::start();

@@ -2,6 +2,8 @@
 
 use super::*;
 
+use std::io::ErrorKind;
+
 fn impatient() -> Limits {
     let short = Duration::from_millis(60);
     let long = Duration::from_secs(600);
@@ -60,6 +62,24 @@ fn a_client_that_takes_nothing_is_dropped() {
 }
 
 #[test]
+fn a_client_that_takes_no_small_answers_is_dropped() {
+    let long = Duration::from_secs(600);
+    let limits = Limits { head_time: long, idle_time: long, stall_time: Duration::from_millis(60), ..impatient() };
+    let server = Running::with(1, limits);
+    let mut client = server.connect();
+    // Asks on and on without reading, until the server takes no more requests, and then gives up.
+    let request = b"GET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
+    client.stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    let ended = loop {
+        if let Err(error) = client.stream.write_all(&request) {
+            break error;
+        }
+    };
+    assert!(matches!(ended.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{ended}");
+    assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");
+}
+
+#[test]
 fn thousands_of_idle_connections_do_not_stop_one_more() {
     let server = Running::start();
     let (soft, _) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
@@ -97,7 +117,8 @@ fn an_address_has_its_share_of_connections() {
 
 #[test]
 fn the_connection_of_no_use_longest_makes_room() {
-    let server = Running::with(1, Limits { connections: Some(3), connections_per_address: Some(9), ..Limits::default() });
+    let server =
+        Running::with(1, Limits { connections: Some(3), connections_per_address: Some(9), ..Limits::default() });
     fs::write(server.root().join("big"), vec![b'x'; 32 << 20]).unwrap();
     let mut busy = server.connect();
     busy.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n");

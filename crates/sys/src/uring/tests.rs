@@ -145,3 +145,16 @@ fn receives_once_or_until_it_is_cancelled() {
     ring.wait(Some(Duration::ZERO)).unwrap();
     assert!(ring.next().is_none(), "nobody receives");
 }
+
+/// Both are told by the wait that submits them, in whatever order.
+#[test]
+fn what_comes_back_comes_with_what_was_received_behind_it() {
+    let mut ring = Ring::new(SMALL).unwrap();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    while (&ours).write(&[b'x'; 4096]).is_ok() {}
+    theirs.write_all(b"more").unwrap();
+    assert!(ring.send_copy(ours.as_fd(), b"answer", WATCHED).unwrap().is_some());
+    ring.receive(ours.as_fd(), OTHER);
+    assert_eq!(completed(&mut ring), [1, 1]);
+}

@@ -4,12 +4,12 @@ HOOK pid_t fork(void) {
     ENSURE_STARTED();
     uint32_t image = life->image, pid = life->pid;
     /* Before, so that the child's connections are marked as shared too. */
-    if (active) ADD(&forks, 1);
+    uint32_t number = active ? ADD(&forks, 1) + 1 : 0;
     pid_t child = real.fork();
     if (child == 0 && active) {
         int saved = errno;
         self.pushing = false;
-        newborn(image, pid);
+        newborn(image, pid, number);
         errno = saved;
     }
     return child;
@@ -21,7 +21,7 @@ HOOK int daemon(int stay, int keep) {
     uint32_t image = life->image, pid = life->pid;
     int result = real.daemon(stay, keep);
     int saved = errno;
-    if (active && result == 0 && !life->image) newborn(image, pid);
+    if (active && result == 0 && !life->image) newborn(image, pid, 0);
     if (!keep)
         for (int fd = 0; fd < 3; fd++) forget_stale(fd);
     errno = saved;
@@ -150,11 +150,10 @@ HOOK int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix
                      char *const environment[restrict]) {
     ENSURE_STARTED();
     pid_t made = 0;
-    int answer = real.posix_spawn(&made, path, actions, attributes, arguments, environment);
-    if (answer == 0) {
-        if (pid) *pid = made;
-        if (active) executing((uint32_t)made, path, environment);
-    }
+    /* Told by the real call itself, which does so before a handler of SIGCHLD can look. */
+    pid_t *to = pid ? pid : &made;
+    int answer = real.posix_spawn(to, path, actions, attributes, arguments, environment);
+    if (answer == 0 && active) executing((uint32_t)*to, path, environment);
     return answer;
 }
 HOOK int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *actions,
@@ -162,11 +161,10 @@ HOOK int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posi
                       char *const environment[restrict]) {
     ENSURE_STARTED();
     pid_t made = 0;
-    int answer = real.posix_spawnp(&made, file, actions, attributes, arguments, environment);
-    if (answer == 0) {
-        if (pid) *pid = made;
-        if (active) executing((uint32_t)made, file, environment);
-    }
+    /* Told by the real call itself, which does so before a handler of SIGCHLD can look. */
+    pid_t *to = pid ? pid : &made;
+    int answer = real.posix_spawnp(to, file, actions, attributes, arguments, environment);
+    if (answer == 0 && active) executing((uint32_t)*to, file, environment);
     return answer;
 }
 

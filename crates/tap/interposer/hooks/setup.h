@@ -195,7 +195,7 @@ HOOK int dup(int fd) {
         struct connection *c = fd != onto ? known(onto) : NULL; \
         struct record record; \
         bool last = false, gone = false; \
-        if (c && own_process() && RAW(SYS_fcntl, fd, F_GETFD, 0, 0, 0) >= 0) { \
+        if (c && own_process() && (LOAD(&sandboxed) || RAW(SYS_fcntl, fd, F_GETFD, 0, 0, 0) >= 0)) { \
             last = about_to_close(c, onto, &record); \
             gone = let_go(c, onto); \
         } \
@@ -273,13 +273,15 @@ HOOK FILE *fdopen(int fd, const char *mode) {
 /* libc closes by itself then. What is buffered is written first, so that the kernel's account has it. */
 HOOK int fclose(FILE *stream) {
     ENSURE_STARTED();
+    int saved = errno;
+    /* A stream over memory has none, which sets errno. */
     int fd = stream ? fileno_unlocked(stream) : -1;
+    errno = saved;
     struct connection *c = known(fd);
     if (!c || !own_process()) {
         if ((uint32_t)fd < DESCRIPTORS && !c && LOAD(&descriptors[fd])) STORE(&descriptors[fd], UNKNOWN);
         return real.fclose(stream);
     }
-    int saved = errno;
     fflush(stream);
     errno = saved;
     struct record record;

@@ -35,6 +35,10 @@ pub(super) struct Connection {
     doubt: Doubt,
     /// Images that said that they were leaving, and when.
     leaving: Vec<(u32, Timestamp)>,
+    /// The image that used it last.
+    user: u32,
+    /// The image that closed it last, and when.
+    closer: Option<(u32, Timestamp)>,
 }
 
 /// Why the last exchange of a connection is the last.
@@ -69,6 +73,8 @@ impl Connection {
             account: None,
             doubt: Doubt::default(),
             leaving: Vec::new(),
+            user: image,
+            closer: None,
         }
     }
 
@@ -80,6 +86,16 @@ impl Connection {
             self.lingering = None;
         }
         new
+    }
+
+    /// Notes that `image` uses it.
+    pub(super) fn used_by(&mut self, image: u32) {
+        self.user = image;
+    }
+
+    /// Notes that `image` has closed it; others may have it.
+    pub(super) fn closed_by(&mut self, image: u32, at: Timestamp) {
+        self.closer = Some((image, at));
     }
 
     /// Asked and not answered.
@@ -219,7 +235,13 @@ impl Connection {
     /// The last holder is gone.
     pub(super) fn abandoned(self, image: u32, at: Timestamp, done: &mut Vec<TapExchange>) {
         let said = self.leaving.iter().find(|(other, _)| *other == image).map(|(_, at)| *at);
-        self.finish(said.map_or(End::Gone(at), End::Left), done);
+        let end = match (said, self.closer) {
+            (Some(said), _) => End::Left(said),
+            // A child that only had it, by fork, and whose end was found out later.
+            (None, Some((closer, closed))) if closer == self.user && image != closer => End::Closed(closed),
+            (None, _) => End::Gone(at),
+        };
+        self.finish(end, done);
     }
 
     /// Whether processes that are not known may have it.

@@ -293,6 +293,47 @@ fn a_child_that_tells_of_itself_late_still_has_the_connection() {
 }
 
 #[test]
+fn a_child_that_only_has_a_connection_does_not_cut_it() {
+    let shared = Doubt { shared: true, ..Doubt::default() };
+    let end = |used_by_child: bool| {
+        let mut talk = Talk::connect(1);
+        talk.fork(2).send(80).wait(5).receive(10).wait(1).close_with(None, shared);
+        if used_by_child {
+            talk.in_image(2).wait(1).send(20);
+        }
+        let mut exchanges = Exchanges::new(Vec::new());
+        talk.events.into_iter().for_each(|event| exchanges.take(event));
+        exchanges.gone(2, Timestamp::from_nanos(ms(9_000)));
+        exchanges.end();
+        let mut all = Vec::new();
+        exchanges.drain(&mut all);
+        (all.last().unwrap().outcome, all.last().unwrap().connection_ns())
+    };
+    assert_eq!(end(false), (TapOutcome::Succeeded, Some(ms(7))));
+    assert_eq!(end(true), (TapOutcome::Cut, Some(ms(8_000))));
+}
+
+#[test]
+fn a_child_that_is_slow_with_its_answer_keeps_the_connection() {
+    // It tells of itself after its parent has closed, and then nothing for longer than connections linger: what it
+    // received is told when it answers.
+    let shared = Doubt { shared: true, ..Doubt::default() };
+    let mut talk = Talk::accept();
+    talk.wait(1).close_with(None, shared).wait(1).fork(2).in_image(2);
+    let mut exchanges = Exchanges::new(Vec::new());
+    std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
+    exchanges.tick(Timestamp::from_nanos(ms(60_000)));
+    assert_eq!(exchanges.open(), 1);
+    talk.wait(1).receive(80).wait(5_000).send(900).wait(1).close_with(None, Doubt::default());
+    talk.events.into_iter().for_each(|event| exchanges.take(event));
+    exchanges.end();
+    let mut all = Vec::new();
+    exchanges.drain(&mut all);
+    assert_eq!(told(&all), [(TapOutcome::Succeeded, 900, 80)]);
+    assert_eq!(all[0].response_ns(), Some(ms(5_000)));
+}
+
+#[test]
 fn only_what_was_asked_for_is_followed() {
     let mut talk = Talk::connect(1);
     talk.send(80).wait(5).receive(10).close();

@@ -100,9 +100,13 @@ impl Record {
         let at = ticks.at(begin);
         let what = match self.kind() {
             kind::LOADED => What::Loaded { at, parent_pid: self.high(3), program: self.string(40, 16) },
-            kind::FORKED => {
-                What::Forked { at, parent_image: self.low(4), parent_pid: self.high(3), program: self.string(40, 16) }
-            }
+            kind::FORKED => What::Forked {
+                at,
+                parent_image: self.low(4),
+                parent_pid: self.high(3),
+                fork: self.high(4),
+                program: self.string(40, 16),
+            },
             kind::EXECUTING => {
                 return Decoded::Path(PathPart {
                     number: self.calls(),
@@ -202,6 +206,7 @@ impl Record {
                 off_by_one: self.flag(32),
                 shared: self.flag(64),
             },
+            forks: [self.low(7), self.high(7)],
         }
     }
 }

@@ -486,6 +486,9 @@ static long errnos(void) {
     if (connect(other, (struct sockaddr *)&to, sizeof to) || errno != 5) wrong++;
     if (close(other) || errno != 5) wrong++;
     if (talk_on(fd) <= 0 || close(fd) || errno != 5) wrong++;
+    FILE *in_memory = fmemopen(&byte, 1, "r");
+    errno = 5;
+    if (fclose(in_memory) || errno != 5) wrong++;
     /* A port that nobody listens on, twice with the same socket. */
     to.sin_port = htons(1);
     other = socket(AF_INET, SOCK_STREAM, 0);

@@ -54,7 +54,7 @@ pub struct DynamicOptions {
 /// The weight of the program's control group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Weight {
-    /// The static server, always; the program gets what is left
+    /// The static server, always; the program gets what everyone on the machine leaves, once it has answered for the first time
     Least,
     /// As the kernel treats any two programs
     Usual,

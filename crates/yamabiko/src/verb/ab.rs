@@ -206,6 +206,7 @@ mod tests {
             load: Some(Load { completed: 990, failed: [("reset".to_owned(), 10)].into(), ..Load::default() }),
             path: None,
             watch: None,
+            tap: None,
             server: None,
             slo: None,
         };

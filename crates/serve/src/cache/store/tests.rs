@@ -2,7 +2,7 @@ use std::collections::{HashMap as Model, VecDeque};
 
 use proptest::prelude::*;
 
-use super::super::testing::{get, head_for, received, stored};
+use super::super::testing::{asked, cache, get, head_for, received, stored};
 use super::super::{CacheSpec, Head};
 use super::*;
 
@@ -40,6 +40,18 @@ fn the_one_used_least_recently_goes_first() {
     assert!(kept.contains(&0) && kept.contains(&4) && !kept.contains(&1), "{kept:?}");
     assert!(store.usage().memory_bytes <= 40_000);
     assert_eq!(store.usage().answers as usize + store.usage().evictions as usize, 5);
+}
+
+#[test]
+fn a_worker_does_not_wait_for_whoever_has_the_shelf() {
+    let cache = cache(&CacheSpec::default());
+    let request = get("/", "Accept-Language: \r\n");
+    let asked = asked(&request);
+    assert!(cache.put(asked.key(), asked.fields, answer(10)));
+    let shelf = cache.shelf();
+    assert!(cache.fresh(&asked, received(0).at, &mut Vec::new()).is_none());
+    drop(shelf);
+    assert!(cache.fresh(&asked, received(0).at, &mut Vec::new()).is_some());
 }
 
 #[test]

@@ -102,6 +102,23 @@ fn what_a_304_changes() {
 }
 
 #[test]
+fn a_304_for_another_date_is_of_another_answer() {
+    let (spec, request) = (CacheSpec::default(), get("/", ""));
+    let question = question(&request, &spec);
+    let own = format!("Last-Modified: {}\r\nCache-Control: max-age=1\r\n", date(-9));
+    let freshened = |old: &str, told: &str| freshened(&stored(old), &question, told.as_bytes(), received(5000), &spec);
+    assert!(matches!(freshened(&own, &own), Freshened::Kept(_)));
+    assert!(matches!(freshened(&own, "Cache-Control: max-age=1\r\n"), Freshened::Kept(_)));
+    // An older file was put in its place, which is not modified since the date of the newer one either.
+    let older = format!("Last-Modified: {}\r\nCache-Control: max-age=1\r\n", date(-99));
+    assert!(matches!(freshened(&own, &older), Freshened::Other));
+    assert!(matches!(freshened(&own, &format!("ETag: \"a\"\r\n{own}")), Freshened::Other));
+    // The tag says more than the date.
+    let tagged = format!("ETag: \"a\"\r\n{own}");
+    assert!(matches!(freshened(&tagged, &format!("ETag: \"a\"\r\n{older}")), Freshened::Kept(_)));
+}
+
+#[test]
 fn what_the_origin_is_asked() {
     let both = stored(&format!("ETag: W/\"a\"\r\nLast-Modified: {}\r\n", date(-9)));
     let expected = vec![("If-None-Match", b"W/\"a\"".to_vec()), ("If-Modified-Since", date(-9).into_bytes())];

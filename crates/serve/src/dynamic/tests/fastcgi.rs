@@ -134,3 +134,21 @@ fn head_has_no_content_and_scripts_must_be_files() {
         assert_eq!(desk.get(path).status, 404, "{path}");
     }
 }
+
+#[test]
+fn heads_beyond_the_bounds_are_refused() {
+    let upstream = program(|params, _| {
+        let many = params.contains("PATH_INFO/many");
+        let text = if many { "a:\n".repeat(30_000) } else { format!("A: {}\n", "x".repeat(66_000)) } + "\nbody";
+        let mut bytes: Vec<u8> = text.as_bytes().chunks(60_000).flat_map(|piece| record(STDOUT, piece, 0)).collect();
+        bytes.extend(end(0));
+        bytes
+    });
+    let mut desk = before(&upstream);
+    for path in ["/app/many", "/app/long"] {
+        let got = desk.get(path);
+        assert_eq!((got.status, got.text(), got.whole), (502, "502 Bad Gateway\n", true), "{path}");
+    }
+    let account = desk.account_when(|account| account.in_flight == 0);
+    assert_eq!((account.failed, account.answered), (2, 0));
+}

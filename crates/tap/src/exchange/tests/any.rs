@@ -28,7 +28,8 @@ fn any_event() -> impl Strategy<Value = Event> {
         };
         let (blocked, waited) = (Duration::ZERO, Duration::ZERO);
         let attempt = Attempt { connection, begin: at, end: run.end, blocked, waited, error: 111 };
-        let closed = Closed { connection, begin: at, end: at, account: None, doubt: Doubt::default() };
+        let doubt = Doubt { shared: flag, ..Doubt::default() };
+        let closed = Closed { connection, begin: at, end: at, account: None, doubt, forks: [0, bytes as u32 % 3] };
         let role = [Role::Connected, Role::Accepted, Role::Found][bytes as usize % 3];
         let (local, peer) = ("192.0.2.1:50000".parse().unwrap(), "192.0.2.80:80".parse().unwrap());
         let what = match kind {
@@ -39,7 +40,13 @@ fn any_event() -> impl Strategy<Value = Event> {
             6 | 7 => What::Received(run),
             8 => What::Closed(closed),
             9 => What::Left(closed),
-            _ => What::Forked { at, parent_image: image % 3 + 1, parent_pid: 1, program: "p".into() },
+            _ => What::Forked {
+                at,
+                parent_image: image % 3 + 1,
+                parent_pid: 1,
+                fork: bytes as u32 % 3,
+                program: "p".into(),
+            },
         };
         Event { origin: Origin { image, pid: image, tid: image }, what }
     })

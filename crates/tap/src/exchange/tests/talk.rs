@@ -196,7 +196,8 @@ impl Talk {
     /// The program forks; the child is image `image`.
     pub fn fork(&mut self, image: u32) -> &mut Talk {
         let parent = self.image;
-        let what = What::Forked { at: self.now(), parent_image: parent, parent_pid: parent, program: "curl".into() };
+        let (at, program) = (self.now(), "curl".into());
+        let what = What::Forked { at, parent_image: parent, parent_pid: parent, fork: 1, program };
         self.events.push(Event { origin: Origin { image, pid: image, tid: image * 10 }, what });
         self
     }
@@ -253,7 +254,7 @@ impl Talk {
 
     fn closing(&self, account: Option<Account>, doubt: Doubt) -> Closed {
         let at = self.now();
-        Closed { connection: CONNECTION, begin: at, end: at, account, doubt }
+        Closed { connection: CONNECTION, begin: at, end: at, account, doubt, forks: [0, 1] }
     }
 
     fn now(&self) -> Timestamp {
