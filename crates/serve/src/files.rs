@@ -44,6 +44,7 @@ pub(crate) struct Files {
     clocks: [VecDeque<u32>; 2],
     held_bytes: usize,
     open_files: usize,
+    open_max: usize,
     boundaries: u64,
     /// Decoded path of the lookup under way.
     path: Vec<u8>,
@@ -86,9 +87,16 @@ impl Files {
             clocks: [VecDeque::new(), VecDeque::new()],
             held_bytes: 0,
             open_files: 0,
+            open_max: OPEN_MAX,
             boundaries: 0,
             path: Vec::with_capacity(256),
         }
+    }
+
+    /// Holds at most so many files open, where fewer descriptors are to be had.
+    pub(crate) fn holding_open(mut self, open_max: usize) -> Self {
+        self.open_max = open_max.min(OPEN_MAX);
+        self
     }
 
     /// Looks up the path of a request. `now_s` counts seconds of any one clock.
@@ -218,7 +226,7 @@ impl Files {
         let slots = &self.slots;
         self.table.insert_unique(hash, at, |&at| slots[at as usize].as_ref().map_or(0, |slot| slot.hash));
         self.clocks[clock].push_back(at);
-        while self.open_files > OPEN_MAX && self.evict(OPEN) {}
+        while self.open_files > self.open_max && self.evict(OPEN) {}
         // What is in memory goes first; where open files alone fill the memory with their heads, they do.
         while self.held_bytes > HELD_TOTAL_MAX && (self.evict(HELD) || self.evict(OPEN)) {}
     }
@@ -321,7 +329,7 @@ const PROMOTED_AT: u32 = 32;
 /// All pages of one worker, with their heads and keys: several paths may lead to one file, so this also bounds what
 /// odd spellings can cost.
 const HELD_TOTAL_MAX: usize = 64 << 20;
-/// Files held open by one worker. Responses under way keep theirs a little longer.
+/// Files held open by one worker, where that is no more than a quarter of its descriptors. Responses under way keep theirs a little longer.
 pub(crate) const OPEN_MAX: usize = 512;
 /// What a page costs besides its bytes: slot, table, clock, the allocator's own.
 const SLOT_BYTES: usize = 256;

@@ -89,7 +89,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
     let threads = spec.threads.max(1);
     // Each upstream's share of descriptors, or a crowd of clients would leave the relay none to connect with.
     let upstreams = spec.dynamic.as_ref().map_or(0, |dynamic| dynamic.limits.concurrency * dynamic.routes.len());
-    let most = connections_per_worker(threads, upstreams)?;
+    let (most, open_files) = descriptors_per_worker(threads, upstreams)?;
     let cap = spec.limits.connections.map_or(most, |all| all.div_ceil(threads).clamp(1, most));
     let each_max = spec.limits.connections_per_address.unwrap_or((cap * threads).div_ceil(4) * 3);
     let callers = Callers::new(each_max.max(1));
@@ -128,7 +128,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
             // Whoever answers dynamic requests on this core gives way when a file is asked for.
             sys::sched::shorten_slice();
         }
-        let files = Files::new(root, spec.files.clone());
+        let files = Files::new(root, spec.files.clone()).holding_open(open_files);
         let books = Books::new(counters, journal);
         let mut desk = Desk::new(files, spec.limits.clone(), clock.now(), books, board);
         (desk.front, desk.cache) = (front, cache);
@@ -185,13 +185,14 @@ impl Drop for Failing<'_> {
     }
 }
 
-/// Descriptors that one worker may use for connections, after what it and the program need otherwise.
-fn connections_per_worker(threads: usize, upstreams: usize) -> Result<usize, ServeError> {
+/// Descriptors that one worker may use for connections and for files held open, after what it and the program need otherwise.
+fn descriptors_per_worker(threads: usize, upstreams: usize) -> Result<(usize, usize), ServeError> {
     let limit = raise_descriptors()?;
     let each = limit.saturating_sub(RESERVED + upstreams.min(limit / 4)) / threads;
-    match each.saturating_sub(files::OPEN_MAX + RESERVED_PER_WORKER) {
+    let files = (each / 4).clamp(1, files::OPEN_MAX);
+    match each.saturating_sub(files + RESERVED_PER_WORKER) {
         0 => Err(ServeError::Descriptors { limit, threads }),
-        cap => Ok(cap),
+        cap => Ok((cap, files)),
     }
 }
 
