@@ -213,7 +213,7 @@ async fn connect(route: &RouteState) -> Result<SendRequest<RequestBody>, Failure
         .max_header_size(buffer)
         .max_headers(FIELDS_MAX)
         .title_case_headers(true)
-        .handshake(TokioIo::new(stream))
+        .handshake(TokioIo::new(socket::HalfDeaf::new(stream)))
         .await
         .map_err(|error| Failure::bad(chain(&error)))?;
     // Its errors come out at the sender or in the content.

@@ -2,10 +2,12 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
 
@@ -17,6 +19,53 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Debug + Send + Unpin {}
 
 impl Stream for TcpStream {}
 impl Stream for UnixStream {}
+
+/// A stream whose peer may stop listening and still have answered: what it does not take any more is dropped, and reading
+/// tells how it ended. An upstream that answers before it has read a body, and closes, would otherwise have its answer lost
+/// for a broken pipe.
+#[derive(Debug)]
+pub(super) struct HalfDeaf<S> {
+    stream: S,
+    /// The peer takes nothing any more.
+    deaf: bool,
+}
+
+impl<S> HalfDeaf<S> {
+    pub(super) fn new(stream: S) -> Self {
+        HalfDeaf { stream, deaf: false }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for HalfDeaf<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for HalfDeaf<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.deaf {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        match Pin::new(&mut self.stream).poll_write(cx, bytes) {
+            Poll::Ready(Err(error))
+                if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
+            {
+                self.deaf = true;
+                Poll::Ready(Ok(bytes.len()))
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.deaf { Poll::Ready(Ok(())) } else { Pin::new(&mut self.stream).poll_flush(cx) }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.deaf { Poll::Ready(Ok(())) } else { Pin::new(&mut self.stream).poll_shutdown(cx) }
+    }
+}
 
 /// # Errors
 /// 502 when it is refused, 504 when it takes too long.
@@ -46,3 +95,28 @@ async fn attempt(to: &Transport) -> io::Result<Box<dyn Stream>> {
 }
 
 const BACKLOG_PAUSE: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_outlives_the_peer_that_stopped_reading() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.write_all(b"answer").await.unwrap();
+            drop(theirs);
+            let mut ours = HalfDeaf::new(ours);
+            for _ in 0..3 {
+                ours.write_all(b"the rest of a body").await.unwrap();
+            }
+            ours.flush().await.unwrap();
+            let mut answer = String::new();
+            ours.read_to_string(&mut answer).await.unwrap();
+            assert_eq!(answer, "answer");
+        });
+    }
+}
