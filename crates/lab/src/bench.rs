@@ -292,7 +292,7 @@ pub fn bench(
     let joined = std::thread::scope(|scope| {
         let mut outlets = outlets.into_iter();
         let (mut threads, mut readers) = (Vec::new(), Vec::new());
-        let (first_urgency, right) = urgency(plan, cores.loop_core().is_some());
+        let (first_urgency, right) = urgency(plan, cores.loop_core().is_some() || is_pinned(&allowed));
         let recorder_has_one_core = cores.client.as_ref().unwrap_or(&allowed).list().len() == 1;
         let mut tls = Some(tls);
         for (index, wake) in (0..).zip(&wakes) {
@@ -480,6 +480,7 @@ fn drive<'a>(plan: &Plan, clock: Clock, progress: Arc<Progress>, stop: BorrowedF
         others: Vec::new(),
         own_core: false,
         shares_core: false,
+        urgency: Urgency::Ordinary,
     }
 }
 
@@ -498,24 +499,30 @@ fn loop_thread(
     if let Some(core) = &core {
         core.pin_this_thread().map_err(LabError::system("sched_setaffinity"))?;
     }
-    let urgency = urgency.apply_to_this_thread();
+    drive.urgency = urgency.apply_to_this_thread();
     // A lane of another process records in the first's.
-    drive.own_core = Cores::allowed().is_ok_and(|cores| cores.list().len() == 1) && sys::sched::cores_online() > 1;
+    drive.own_core = Cores::allowed().is_ok_and(|cores| is_pinned(&cores));
     drive.shares_core &= drive.own_core;
     let clock = drive.clock;
+    let scheduling = drive.urgency;
     let Driven { path, load, loop_health, engine } = drive.run().map_err(LabError::system("the loop"))?;
     let Loading { io, mut sampler } = load.expect("the loop gives the load back");
     let tls = io.tls().map(Tls::document);
     let load = io.into_load(&mut sampler, clock.now());
     let mut end = LaneEnd::of(&load, loop_health, engine, tls);
-    end.scheduling = urgency.name().to_owned();
+    end.scheduling = scheduling.name().to_owned();
     end.core = core.and_then(|core| core.list().first().copied());
     Ok((path, end))
 }
 
-/// An open loop on its own core sleeps between arrivals: the real-time class is safe there, and keeps it on time beside
-/// whatever else runs. A closed loop may be busy without end, and so is one that spins: the kernel would take 50 ms of
-/// every second from it. A loop without its own core must not starve the server, and two on one core would not take turns.
+/// Whether a thread with these cores runs on one of several.
+fn is_pinned(cores: &Cores) -> bool {
+    cores.list().len() == 1 && sys::sched::cores_online() > 1
+}
+
+/// An open loop on its own core sleeps between arrivals: the real-time class keeps it on time there beside whatever else
+/// runs. A closed loop may be busy without end, and so is one that spins: the others would have it in turns with them.
+/// A loop without its own core must not starve the server, and two on one core would not take turns.
 fn urgency(plan: &Plan, own_core: bool) -> (Urgency, Option<RealTimeRight>) {
     let sleeps = plan.load.is_open() && own_core && plan.host.wait != Wait::Spin;
     match sleeps.then(RealTimeRight::take).flatten() {

@@ -113,6 +113,7 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
             others: Vec::new(),
             own_core: false,
             shares_core: false,
+            urgency: Urgency::Ordinary,
             grace: Duration::ZERO,
         };
         let right = keeps_time.then(RealTimeRight::take).flatten();

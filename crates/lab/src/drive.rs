@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use load::LaneSampler;
 use sys::clock::Clock;
+use sys::sched::{Precedence, Urgency};
 use sys::timer::Timer;
 use units::Timestamp;
 
@@ -93,6 +94,8 @@ pub struct Drive<'a> {
     pub own_core: bool,
     /// The recorder has no core but this loop's.
     pub shares_core: bool,
+    /// What the thread that runs it was given.
+    pub urgency: Urgency,
 }
 
 /// The load and the sampler of its levels.
@@ -155,8 +158,11 @@ impl Drive<'_> {
         let mut health = Health::default();
         let mut flush_at = Timestamp::ZERO;
 
+        let mut precedence = Precedence::after(self.urgency, self.clock.now());
+
         loop {
             let now = self.clock.now();
+            precedence.review(now);
             if let Some(path) = &mut self.path {
                 path.release(&self.clock)?;
             }

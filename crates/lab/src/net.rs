@@ -218,6 +218,7 @@ pub fn net(
             others: Vec::new(),
             own_core: false,
             shares_core: false,
+            urgency: Urgency::Ordinary,
             grace: if at == WatchAt::None && far.is_empty() { Duration::ZERO } else { distances::grace(&spec) },
         };
         let core = cores.loop_core();

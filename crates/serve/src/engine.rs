@@ -29,7 +29,9 @@ use nix::sys::socket::sockopt::Linger;
 use nix::sys::socket::{MsgFlags, Shutdown, send, setsockopt, shutdown};
 use sys::clock::Clock;
 use sys::file::send_file;
+use sys::sched::Precedence;
 use sys::uring::{Ring, RingSpec};
+use units::Timestamp;
 
 use crate::connection::{Desk, Outbound};
 use crate::engine::callers::Callers;
@@ -74,6 +76,27 @@ impl Engine {
     }
 }
 
+/// Who else answers on a worker's core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beside {
+    Nobody,
+    /// A dynamic program that takes turns with it.
+    Equals,
+    /// One that gives way to it.
+    Lesser,
+}
+
+impl Beside {
+    /// Schedules the calling worker accordingly: what may go first does, if the system lets it, and has a short slice
+    /// in any case.
+    fn stand(self, now: Timestamp) -> Precedence {
+        if self != Beside::Nobody {
+            sys::sched::shorten_slice();
+        }
+        if self == Beside::Lesser { Precedence::take(now) } else { Precedence::NONE }
+    }
+}
+
 /// What all workers share.
 #[derive(Debug)]
 pub(crate) struct Ground<'a> {
@@ -91,6 +114,7 @@ pub(crate) struct Ground<'a> {
     /// Most connections of one worker.
     pub(crate) cap: usize,
     pub(crate) clock: Clock,
+    pub(crate) beside: Beside,
 }
 
 /// A connection of an engine, with its link.

@@ -69,7 +69,7 @@ use sys::clock::Clock;
 
 use crate::connection::Desk;
 use crate::dynamic::Relay;
-use crate::engine::Ground;
+use crate::engine::{Beside, Ground};
 use crate::engine::callers::Callers;
 use crate::files::Files;
 use crate::journal::Books;
@@ -124,10 +124,6 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
     on_listening(bound);
     on_threads(parts, stop, |(root, front, counters, journal, board, cache), [stop, failed]| {
         counters.runs_here();
-        if spec.dynamic.is_some() {
-            // Whoever answers dynamic requests on this core gives way when a file is asked for.
-            sys::sched::shorten_slice();
-        }
         let files = Files::new(root, spec.files.clone()).holding_open(open_files);
         let books = Books::new(counters, journal);
         let mut desk = Desk::new(files, spec.limits.clone(), clock.now(), books, board);
@@ -142,6 +138,11 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
             callers: &callers,
             cap,
             clock,
+            beside: match &spec.dynamic {
+                None => Beside::Nobody,
+                Some(dynamic) if dynamic.gives_way() => Beside::Lesser,
+                Some(_) => Beside::Equals,
+            },
         };
         engine::run(spec.engine, ground, desk)
     })

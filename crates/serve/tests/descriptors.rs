@@ -50,9 +50,9 @@ fn connections_beyond_the_limit_wait_for_those_before_them() {
     }
 
     // Far too few is said at once.
-    setrlimit(Resource::RLIMIT_NOFILE, 90, 90).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, 41, 41).unwrap();
     let outcome = serve(&spec, stop.as_fd(), |_| panic!("listening with too few descriptors"));
-    assert!(matches!(outcome, Err(ServeError::Descriptors { limit: 90, .. })), "{outcome:?}");
+    assert!(matches!(outcome, Err(ServeError::Descriptors { limit: 41, .. })), "{outcome:?}");
 }
 
 fn ask(client: &mut TcpStream) -> String {

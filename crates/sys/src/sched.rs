@@ -1,5 +1,7 @@
 //! Where and how urgently a thread runs.
 
+mod precedence;
+
 use std::fmt;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -7,6 +9,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+
+pub use precedence::Precedence;
 
 /// A set of cores by number, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,8 +92,8 @@ impl RealTimeRight {
 /// How urgently a thread is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// SCHED_FIFO, priority 1: before every ordinary task. Never for a thread that can be busy without end: the
-    /// kernel takes 50 ms of every second from it.
+    /// SCHED_FIFO, priority 1: before every ordinary task. A thread that can be busy without end needs a [`Precedence`]:
+    /// the kernel takes 50 ms of every second from it otherwise.
     RealTime,
     /// SCHED_OTHER at nice -20, with a slice of 0.1 ms: since Linux 6.12 a thread that wakes takes its core at once from one
     /// whose slice is longer, which would otherwise keep it to the end of that slice, several milliseconds.
@@ -145,7 +149,8 @@ fn set_nice(nice: i32) -> bool {
 }
 
 /// Asks for a slice of 0.1 ms for the calling thread, its nice value unchanged: see [`Urgency::High`]. For a thread that
-/// others on its core must never hold up for long; it is no more of the core that it gets.
+/// others on its core must never hold up for long; it is no more of the core that it gets. The thread is an ordinary one
+/// after it, also if it was real-time before.
 pub fn shorten_slice() {
     // SAFETY: no pointers. -1 is a nice value as well as a failure, which cannot be: the calling thread exists.
     let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };

@@ -28,6 +28,11 @@ impl DynamicSpec {
     pub fn new(routes: Vec<Route>) -> Self {
         DynamicSpec { routes, limits: DynamicLimits::default(), program: None, cache: None }
     }
+
+    /// Whether static answers go first, whoever else wants the processor.
+    pub(crate) fn gives_way(&self) -> bool {
+        self.program.as_ref().is_none_or(|program| program.weight == Weight::Least)
+    }
 }
 
 /// One prefix and its upstream. Written `/app=http://127.0.0.1:9000`.

@@ -119,6 +119,7 @@ impl<'a> Worker<'a> {
     }
 
     fn serve(&mut self) -> Result<(), ServeError> {
+        let mut precedence = self.ground.beside.stand(self.desk.now);
         let mut events = vec![EpollEvent::empty(); EVENTS];
         loop {
             let timeout = self.timeout();
@@ -132,6 +133,7 @@ impl<'a> Worker<'a> {
             };
             self.desk.now = self.ground.clock.now();
             self.desk.date.refresh(self.desk.now);
+            precedence.review(self.desk.now);
             self.desk.turn = Turn::begun(self.ground.clock, self.desk.now);
             for event in &events[..ready] {
                 match event.data() {

@@ -146,6 +146,7 @@ impl<'a> Worker<'a> {
     }
 
     fn serve(&mut self) -> Result<(), ServeError> {
+        let mut precedence = self.ground.beside.stand(self.desk.now);
         loop {
             let patience = self.patience();
             if patience.is_none() {
@@ -154,6 +155,7 @@ impl<'a> Worker<'a> {
             self.ring.wait(patience).map_err(system("io_uring_enter"))?;
             self.desk.now = self.ground.clock.now();
             self.desk.date.refresh(self.desk.now);
+            precedence.review(self.desk.now);
             self.desk.turn = Turn::begun(self.ground.clock, self.desk.now);
             self.turn += 1;
             let again = std::mem::take(&mut self.again);
