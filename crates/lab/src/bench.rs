@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ledger::Document;
+use ledger::{CacheFigures, Document};
 use load::{Lane, LaneSampler, LevelMerger, Load, LoadSpec, Tally, TallySpec, Urls};
 use path::{ClientPath, PathSpec};
 use stats::{Histogram, Rng};
@@ -105,6 +105,8 @@ pub struct Outcome {
     pub zero_at: SystemTime,
     /// Its folder in the book.
     pub folder: Option<PathBuf>,
+    /// What a cache in between did, where the load is a mix.
+    pub cache: Option<CacheFigures>,
 }
 
 /// What was asked, and how the server began to answer.
@@ -150,6 +152,8 @@ pub fn bench(
     };
     let tls = new_tls()?;
     let descriptors = sys::limits::raise_open_files();
+    // Or the loop stands still for it in the middle of opening connections.
+    sys::limits::widen_table_of_files(descriptors);
     // In a closed loop every connection asked for stands for a user, who opens as many as a step needs at once.
     let at_once = if plan.load.is_open() { 1 } else { u32::from(workload.widest_step()) };
     let (connections_max, lane_plan) = connections_max(plan, descriptors, at_once)?;
@@ -642,6 +646,9 @@ fn lay(
             let path_io = made.connect(spec, offload, &server.tcp, cores, plan.seed)?;
             let addresses: Vec<IpAddr> = endpoints.iter().map(SocketAddr::ip).collect();
             made.require_family(addresses.iter().copied())?;
+            if let Some(origin) = &plan.origin {
+                places::origin::start(&mut made, origin)?;
+            }
             server::start(&mut made, server, &addresses, port)?;
             (made, path_io)
         }

@@ -197,10 +197,12 @@ fn descriptors_per_worker(threads: usize, upstreams: usize) -> Result<(usize, us
     }
 }
 
-/// Raises the soft limit on descriptors to the hard one; returns it.
+/// Raises the soft limit on descriptors to the hard one, and makes room for so many; returns it.
 fn raise_descriptors() -> Result<usize, ServeError> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(system("getrlimit RLIMIT_NOFILE"))?;
     let limit = if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft };
+    // Or a worker stands still for it in the middle of its first crowd.
+    sys::limits::widen_table_of_files(limit);
     Ok(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 

@@ -148,13 +148,13 @@ fn page(measured: &Measured) -> Option<Page> {
 
 fn rows(case: &Case, capacity_per_s: f64, unloaded: &[Measured], flooded: &[Measured]) -> Vec<ReproductionRow> {
     let of = |rounds: &[Measured], at: fn(&Quantiles) -> u64| {
-        median(rounds.iter().filter_map(page).map(|page| at(&page.times) as f64 / 1e6))
+        median(rounds.iter().filter_map(page).map(|page| at(&page.times) as f64 / 1e3))
     };
     let mut rows = Vec::new();
     let (before, during) = (format!("{}, unloaded", case.name), format!("{}, flooded", case.name));
     for (setting, rounds) in [(&before, unloaded), (&during, flooded)] {
-        rows.push(row(FLOOD, setting, STATIC_P50, "ms", of(rounds, |times| times.p50)));
-        rows.push(row(FLOOD, setting, STATIC_P99, "ms", of(rounds, |times| times.p99)));
+        rows.push(row(FLOOD, setting, STATIC_P50, "us", of(rounds, |times| times.p50)));
+        rows.push(row(FLOOD, setting, STATIC_P99, "us", of(rounds, |times| times.p99)));
         let failed = median(
             rounds
                 .iter()
@@ -227,6 +227,7 @@ mod tests {
             tap: None,
             server: None,
             slo: None,
+            cache: None,
         };
         let used = Used { below_user: Duration::from_millis(800), ..Used::default() };
         Measured { document, used }
@@ -236,8 +237,8 @@ mod tests {
     fn only_the_page_counts_as_static_and_only_results_as_answered() {
         let rows = rows(&CASES[0], 50.0, &[measured(400_000, false)], &[measured(440_000, true)]);
         let of = |setting: &str, quantity: &str| find(&rows, FLOOD, setting, quantity).unwrap();
-        assert_eq!(of("capped, least weight, unloaded", STATIC_P99), 0.4);
-        assert_eq!(of("capped, least weight, flooded", STATIC_P99), 0.44);
+        assert_eq!(of("capped, least weight, unloaded", STATIC_P99), 400.0);
+        assert_eq!(of("capped, least weight, flooded", STATIC_P99), 440.0);
         assert!((of("capped, least weight, flooded", P99_RATIO) - 1.1).abs() < 1e-9);
         assert_eq!(of("capped, least weight, unloaded", STATIC_FAILED), 0.0);
         assert!((of("capped, least weight, flooded", STATIC_FAILED) - 100.0 / 101.0).abs() < 1e-9);

@@ -28,6 +28,8 @@ pub const STATIC_P99: &str = "static response time, 99 %";
 pub const STATIC_FAILED: &str = "static requests that failed";
 /// The judge's figure.
 pub const P99_RATIO: &str = "static response time, 99 %, over unloaded";
+/// What that may be while the application is flooded and bounded.
+pub const FLOOD_RATIO_MAX: f64 = 1.1;
 /// Searches a second that were answered with results.
 pub const DYNAMIC_PER_SECOND: &str = "searches answered per second";
 /// Searches a second.

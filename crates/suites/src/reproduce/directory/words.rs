@@ -4,7 +4,7 @@ use ledger::{Reproduction, ReproductionRow};
 
 use super::rows::{
     CACHE, CLOSE, CPU, DYNAMIC, FEATURES, FLOOD, HIT_RATIO, MAX_OVER, MIX, P99_RATIO, PER_DAY, PER_SECOND, STATIC,
-    STATIC_SHARE, find,
+    STATIC_SHARE, FLOOD_RATIO_MAX, find,
 };
 use super::site::Site;
 use super::{Asked, CLIENTS, NAME};
@@ -74,9 +74,10 @@ pub fn answer(rows: &[ReproductionRow]) -> String {
     let ratio = |case: &str| find(rows, FLOOD, &format!("{case}, flooded"), P99_RATIO);
     if let (Some(capped), Some(uncapped)) = (ratio("capped, least weight"), ratio("uncapped")) {
         parts.push(format!(
-            "asked for ten times what the application can do, static p99 is {} times its unloaded one with the cap and {} \
-             times without",
+            "asked for ten times what the application can do, static p99 is {} times its unloaded one with a cap and \
+             static answers first ({}), and {} times without either",
             level(capped),
+            if capped <= FLOOD_RATIO_MAX { "1.1 is the most that is wanted" } else { "above the 1.1 that is wanted" },
             level(uncapped)
         ));
     }
@@ -128,7 +129,8 @@ mod tests {
         assert_eq!(
             answer(&rows),
             "A cache of results takes a search from 3000 to 100.0 us; asked for ten times what the application can do, \
-             static p99 is 1.05 times its unloaded one with the cap and 40.0 times without."
+             static p99 is 1.05 times its unloaded one with a cap and static answers first (1.1 is the most that is \
+             wanted), and 40.0 times without either."
         );
         rows.push(row(CLOSE, "Apache", MAX_OVER, "", 2.5));
         rows.push(beside(row(CLOSE, "nginx", MAX_OVER, "", 1.25), Some("about 2"), ""));
