@@ -12,6 +12,7 @@ mod replay;
 mod rounds;
 mod serve;
 mod servers;
+pub mod tap;
 pub mod udp;
 pub mod watch;
 
@@ -46,6 +47,11 @@ const BENCHES: &[Bench] = &[
         name: "watch",
         about: "packets per second and memory beside tcptrace, drops beside tcpdump",
         run: watch::run,
+    },
+    Bench {
+        name: "tap",
+        about: "a hook in nanoseconds, wrk and curl without and with, beside strace [--rounds N] [--seconds N]",
+        run: tap::run,
     },
 ];
 

@@ -8,11 +8,12 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use crate::rights::Rights;
+use crate::test::Extent;
 
 /// A Debian package, and what the tests do with it.
 struct Package(&'static str, &'static str);
 
-/// Everything the tests use that cargo does not bring.
+/// Everything the usual tests use that cargo does not bring.
 const PACKAGES: &[Package] = &[
     Package("nginx-light", "a real server under test"),
     Package("apache2", "the other real server under test"),
@@ -37,20 +38,51 @@ const PACKAGES: &[Package] = &[
     Package("chromium", "a browser at the far end of a path"),
 ];
 
-/// Services that come with the packages and would start with the machine from now on.
-const SERVICES: &[(&str, &str)] = &[("nginx-light", "nginx"), ("apache2", "apache2")];
+/// What only the tests of `--full` use: programs and servers of all kinds, to be put under the tap.
+const FULL_PACKAGES: &[Package] = &[
+    Package("git", "a client under the tap: many requests, many processes"),
+    Package("wget", "a client under the tap"),
+    Package("python3-requests", "a client under the tap"),
+    Package("nodejs", "a client under the tap: libuv, which closes by system call"),
+    Package("default-jre-headless", "a client under the tap: many threads"),
+    Package("php-cli", "a client under the tap"),
+    Package("fetchmail", "a mail client under the tap"),
+    Package("msmtp", "a mail client under the tap"),
+    Package("dovecot-pop3d", "the server of POP3 for a mail client"),
+    Package("postfix", "the server of SMTP for a mail client"),
+    Package("openssh-client", "a client under the tap"),
+    Package("openssh-server", "its server"),
+    Package("redis-tools", "a client under the tap"),
+    Package("redis-server", "its server"),
+    Package("postgresql-client", "a client under the tap"),
+    Package("postgresql", "its server"),
+    Package("golang-go", "a program that goes past libc"),
+];
 
-/// Installs what is missing, if anything is.
+/// Services that come with the packages and would start with the machine from now on.
+const SERVICES: &[(&str, &str)] = &[
+    ("nginx-light", "nginx"),
+    ("apache2", "apache2"),
+    ("dovecot-pop3d", "dovecot"),
+    ("fetchmail", "fetchmail"),
+    ("postfix", "postfix"),
+    ("openssh-server", "ssh"),
+    ("redis-server", "redis-server"),
+    ("postgresql", "postgresql"),
+];
+
+/// Installs what is missing of what the usual tests need, or all of them, if anything is.
 ///
 /// # Errors
 /// Not a Debian; something is missing and this user may not install it; apt-get failed.
-pub fn make_ready(rights: Rights) -> Result<()> {
-    let missing = missing()?;
+pub fn make_ready(rights: Rights, extent: Extent) -> Result<()> {
+    let needed = needed(extent);
+    let missing = missing(&needed)?;
     if missing.is_empty() {
-        println!("all {} packages are here", PACKAGES.len());
+        println!("all {} packages are here", needed.len());
         return Ok(());
     }
-    for Package(name, purpose) in PACKAGES.iter().filter(|package| missing.contains(&package.0)) {
+    for Package(name, purpose) in needed.iter().filter(|package| missing.contains(&package.0)) {
         println!("missing: {name} ({purpose})");
     }
     let names = missing.join(" ");
@@ -71,9 +103,14 @@ pub fn make_ready(rights: Rights) -> Result<()> {
     Ok(())
 }
 
-/// Names of the packages that dpkg does not call installed.
-fn missing() -> Result<Vec<&'static str>> {
-    let names = PACKAGES.iter().map(|package| package.0);
+fn needed(extent: Extent) -> Vec<&'static Package> {
+    let more = if extent == Extent::Full { FULL_PACKAGES } else { &[] };
+    PACKAGES.iter().chain(more).collect()
+}
+
+/// Names of those that dpkg does not call installed.
+fn missing(needed: &[&'static Package]) -> Result<Vec<&'static str>> {
+    let names = needed.iter().map(|package| package.0);
     let output = Command::new("dpkg-query")
         .args(["--show", "--showformat", "${Package} ${db:Status-Status}\\n"])
         .args(names.clone())
@@ -139,11 +176,13 @@ mod tests {
 
     #[test]
     fn every_package_is_named_once_and_has_a_reason() {
-        for (at, Package(name, purpose)) in PACKAGES.iter().enumerate() {
+        let all = needed(Extent::Full);
+        for (at, Package(name, purpose)) in all.iter().enumerate() {
             assert!(!purpose.is_empty());
-            assert!(PACKAGES[..at].iter().all(|earlier| earlier.0 != *name), "{name}");
+            assert!(all[..at].iter().all(|earlier| earlier.0 != *name), "{name}");
         }
-        assert!(SERVICES.iter().all(|(package, _)| PACKAGES.iter().any(|known| known.0 == *package)));
+        assert!(SERVICES.iter().all(|(package, _)| all.iter().any(|known| known.0 == *package)));
+        assert!(needed(Extent::Usual).len() == PACKAGES.len());
     }
 
     /// Runs the script with an apt-get that notes what the policy said and ends with `code`.

@@ -34,7 +34,7 @@ pub enum Extent {
 /// Anything failed.
 pub fn run(root: &Path, extent: Extent) -> Result<()> {
     let mut run = Run { root, extent, rights: Rights::find(), steps: Vec::new() };
-    if run.step("packages", |run| packages::make_ready(run.rights).map(|()| ONE)) {
+    if run.step("packages", |run| packages::make_ready(run.rights, run.extent).map(|()| ONE)) {
         run.step("fetch", |run| run.check(&["fetch", "--locked"]));
         run.step("format", |run| run.check(&["fmt", "--all", "--check"]));
         // With all features, or the real-network tests would go unseen.

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use ledger::{CacheFigures, Document};
 use load::{Lane, LaneSampler, LevelMerger, Load, LoadSpec, Tally, TallySpec, Urls};
+use mix::{Judge, OriginFigures};
 use path::{ClientPath, PathSpec};
 use stats::{Histogram, Rng};
 use store::{Book, RunFolder};
@@ -22,6 +23,7 @@ use sys::namespace::NetNamespace;
 use sys::sched::{Cores, RealTimeRight, Urgency};
 use sys::signal::{Interrupts, Wake};
 use sys::worker::Worker;
+use tap::own::Own;
 use units::Timestamp;
 
 use self::destination::Destination;
@@ -40,9 +42,10 @@ use crate::lanes::{LaneEnd, LanePlan, Line, Running, STOP_LEAD, process};
 use crate::offer;
 use crate::places::target::Reach;
 use crate::places::{self, Places};
-use crate::plan::{HttpVersion, Plan, Wait};
-use crate::recorder::{Counting, Handover, Recorded, Recorder, Recording};
+use crate::plan::{Engine, HttpVersion, Plan, Wait};
+use crate::recorder::{Counting, Handover, Judging, Recorded, Recorder, Recording};
 use crate::server::{self, Account};
+use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapping};
 use crate::watching::{Taps, Watching};
 
 /// The main thread looks at the run this often.
@@ -107,6 +110,12 @@ pub struct Outcome {
     pub folder: Option<PathBuf>,
     /// What a cache in between did, where the load is a mix.
     pub cache: Option<CacheFigures>,
+    /// Exchanges of the mix that are not in their table, for want of room on the disk.
+    pub exchanges_left_out: u64,
+    /// The measured phase, on the run's clock.
+    pub measured: std::ops::Range<Timestamp>,
+    /// What the origin counted that the lab started (`[origin]`), if it still answered at the end.
+    pub origin: Option<OriginFigures>,
 }
 
 /// What was asked, and how the server began to answer.
@@ -130,10 +139,33 @@ pub fn bench(
     interrupts: &Interrupts,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, LabError> {
+    bench_tapped(plan, None, command, book, interrupts, observer)
+}
+
+/// The same with the third witness, where the plan asks for it: this process was then started under its own tap
+/// ([`crate::tapping::own_start`]), which serves one run.
+///
+/// # Errors
+/// As [`bench`]; a plan that asks for the tap without `own`.
+pub fn bench_tapped(
+    plan: &Plan,
+    own: Option<Own>,
+    command: &str,
+    book: Option<&Book>,
+    interrupts: &Interrupts,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, LabError> {
     // What is asked while files are read and the server starts counts.
     let asked_before = interrupts.count();
     plan.check()?;
+    if plan.watch.tap && own.is_none() {
+        return Err(LabError::plan("tap (--tap, [watch] tap): only `bench` and `run` can stand beside their own load so"));
+    }
     let mut offer = offer::of(plan)?;
+    if plan.watch.tap {
+        // What a ring does no hook sees.
+        offer.plan.host.engine = Engine::Epoll;
+    }
     let workload = offer.workload.take().map_or_else(|| spec::workload(&offer.plan), Ok)?;
     let (targets, _) = workload.endpoints();
     offer.plan.load.settle_targets(&targets);
@@ -177,15 +209,17 @@ pub fn bench(
     let mut path_io = None;
     let mut taps = None;
     if let (Some(path), Some(spec)) = (&plan.path, &spec) {
-        let made = lay(plan, path.offload, spec, &addresses, reaches, &cores, log.as_deref(), rootless);
+        let laid = distances::with_origin(spec, plan.origin.as_ref())?;
+        let made = lay(plan, path.offload, &laid, &addresses, reaches, &cores, log.as_deref(), rootless);
         // Nothing was measured: a folder left behind would look like a run that was killed.
         let (made, io, open) = made.inspect_err(|_| discard(folder.as_ref()))?;
         (places, path_io, taps) = (Some(made), Some(io), open);
     }
     let urls = Urls::of(&workload);
-    let load_spec = spec::load(plan, workload, offer.arrivals, connections_max);
+    let mut load_spec = spec::load(plan, workload, offer.arrivals, connections_max);
     let building = building(&load_spec, lane_plan);
     let clock = Clock::start();
+    spec::set_wall_zero(&mut load_spec, clock.started());
     let open_from = clock.now() + LEAD + LEAD_EACH * lane_plan.processes() + building;
     let opening = opening(plan, spec.as_ref());
     let start = open_from + opening;
@@ -257,10 +291,21 @@ pub fn bench(
     };
     let (watching, wire) = taps.map(|taps| witness::start(taps, &setting)).transpose()?.unzip();
     let lanes = lane_plan.of as usize;
+    let tapping = match own.filter(|_| plan.watch.tap) {
+        None => None,
+        Some(own) => {
+            let sampling =
+                Sampling { seed: plan.seed, start, measured_from, progress: Arc::clone(&progress) };
+            let started = Started::own_load(cores.watch_cores())?;
+            let prepared = Prepared::own(own, clock)?;
+            Some(prepared.start_with(TapPlan::default(), started, folder.as_ref(), Some(sampling))?)
+        }
+    };
     let (outlets, recorder) = Recorder::start(Recording {
         lanes,
         counting: Arc::new(counting),
         levels: LevelMerger::new(plan.seed, start, measured_from, lanes),
+        judging: spec::world(&load_spec).map(|world| Judging::new(Judge::new(Arc::clone(world), measured))),
         measured_end: measured.1,
         progress: Arc::clone(&progress),
         folder,
@@ -356,8 +401,11 @@ pub fn bench(
     let after = Before { devices: device_statistics(places.as_ref()), cpu: sys::accounting::cpu_times().ok() };
     // First the wire, which hangs up the recorder's other line.
     let watched = watching.map(Watching::end);
+    // No lane is left; workers of a load that could not be started are killed when they are dropped.
+    let tapped = tapping.map(Tapping::end);
     let (path, lanes) = joined?;
-    let Recorded { counting, levels, folder, wire, store_error, table } = recorder.join();
+    let origin = places.as_ref().and_then(Places::origin_figures);
+    let Recorded { counting, levels, folder, wire, store_error, table, cache, exchanges_left_out } = recorder.join();
     let ended = document::Ended {
         plan,
         command,
@@ -373,6 +421,7 @@ pub fn bench(
         table,
         store_error,
         watched: watched.zip(wire),
+        tapped,
         folder,
         places,
         before,
@@ -380,8 +429,14 @@ pub fn bench(
         looked,
         descriptors,
         recordings: (offer.replay, offer.har),
+        mix: cache.zip(spec::world(&load_spec)).map(|(figures, world)| document::Mix {
+            name: world.spec.name.clone(),
+            figures,
+            left_out: exchanges_left_out,
+            wall_drift: wall_drift(&clock),
+        }),
     };
-    document::finish(counting.tally, ended)
+    document::finish(counting.tally, ended).map(|outcome| Outcome { origin, ..outcome })
 }
 
 /// Counters of the machine at one end of the run.
@@ -519,6 +574,13 @@ fn loop_thread(
     Ok((path, end))
 }
 
+/// How far the wall clock has run apart from the run's own since the run's zero, either way.
+fn wall_drift(clock: &Clock) -> Duration {
+    let by_run = clock.started() + Duration::from_nanos(clock.now().as_nanos());
+    let wall = SystemTime::now();
+    wall.duration_since(by_run).unwrap_or_else(|behind| behind.duration())
+}
+
 /// Whether a thread with these cores runs on one of several.
 fn is_pinned(cores: &Cores) -> bool {
     cores.list().len() == 1 && sys::sched::cores_online() > 1
@@ -647,7 +709,11 @@ fn lay(
             let addresses: Vec<IpAddr> = endpoints.iter().map(SocketAddr::ip).collect();
             made.require_family(addresses.iter().copied())?;
             if let Some(origin) = &plan.origin {
-                places::origin::start(&mut made, origin)?;
+                // The witness tells the proxy's own flows by their port.
+                if origin.at(plan.load.clients).port() == port {
+                    return Err(LabError::Plan(format!("[origin] listen: port {port} is the proxy's; another is wanted")));
+                }
+                places::origin::start(&mut made, origin, plan.load.clients, cores, log)?;
             }
             server::start(&mut made, server, &addresses, port)?;
             (made, path_io)

@@ -1,5 +1,6 @@
 //! From the plan's path to one [`path::PathSpec`] for all virtual clients.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use path::{
 };
 use units::time::text::exact;
 
-use crate::plan::PathPlan;
+use crate::plan::{OriginPlan, PathPlan};
 
 /// The name under which the path is reported: the profile's, or how it was given, and all that replaces a part of it.
 pub fn name(plan: &PathPlan) -> String {
@@ -100,6 +101,30 @@ pub fn spec(plan: &PathPlan, clients: u32) -> Result<PathSpec, ProfileError> {
     }
     check_changes(&spec)?;
     Ok(spec)
+}
+
+/// The clients' path with one client more: an origin behind the server (`[origin]`), with a link of its own. What all
+/// clients share is the server's own line, so that what it asks an origin for passes there as well.
+///
+/// # Errors
+/// Those of [`spec`]; a profile with a shared link or with changes, which the origin's link cannot have.
+pub fn with_origin<'a>(clients: &'a PathSpec, origin: Option<&OriginPlan>) -> Result<Cow<'a, PathSpec>, ProfileError> {
+    let Some(origin) = origin else { return Ok(Cow::Borrowed(clients)) };
+    let own = match &origin.path {
+        Some(path) => spec(path, 1)?,
+        None => PathSpec::new(vec![ClientPath::constant(Duration::ZERO)]),
+    };
+    if !own.shared.is_empty() || !own.changes.is_empty() {
+        let why = "[origin.path]: a profile without a shared link and without changes is wanted, since one host has it";
+        return Err(ProfileError::Change(why.into()));
+    }
+    let mut whole = clients.clone();
+    let last = whole.clients.len() as u32;
+    whole.clients.extend(own.clients);
+    for shared in whole.shared.iter_mut().filter(|shared| shared.members == (0..last)) {
+        shared.members.end += 1;
+    }
+    Ok(Cow::Owned(whole))
 }
 
 /// Refuses factors of nothing: whoever asks for half a rate must not measure a link that has none.

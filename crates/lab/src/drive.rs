@@ -171,6 +171,7 @@ impl Drive<'_> {
                 if now >= flush_at {
                     io.flush(sampler);
                     self.progress.store(io.live());
+                    self.progress.store_mix(io.mix());
                     flush_at = now + FLUSH_EVERY;
                 }
             }
@@ -210,6 +211,7 @@ impl Drive<'_> {
                 load.io.turn(&mut load.sampler, &mut poller, &self.clock);
             }
             self.progress.store(load.io.live());
+            self.progress.store_mix(load.io.mix());
             // Sockets that a ring closes are closed now.
             poller.flush()?;
         }

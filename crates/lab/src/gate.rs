@@ -3,6 +3,7 @@
 //! Every check is a figure against a limit with one sentence for a person. The gate sees only evidence; it never
 //! repairs a figure. docs/concepts/validity.md explains each check.
 
+mod cache;
 mod draft;
 mod little;
 mod steady;
@@ -16,7 +17,7 @@ use load::{LevelStatistics, Levels, LittleTerms};
 
 use self::draft::Draft;
 use self::little::Sampled;
-pub use self::tap::{tap_agrees, tap_checks};
+pub use self::tap::{LoadTotals, tap_agrees, tap_agrees_with_load, tap_checks, tap_little};
 pub use self::witness::{WireEvidence, capture_checks};
 use crate::drive::LoopHealth;
 use crate::path_part::Mistaken;
@@ -60,6 +61,8 @@ pub struct Evidence<'a> {
     pub mistaken_drops: Option<Mistaken>,
     /// Arrivals that found every connection busy and the cap reached.
     pub cap_hits: u64,
+    /// How far the wall clock, by which objects of a mix change, has run apart from the run's; `None` without a mix.
+    pub wall_drift: Option<Duration>,
     /// What is in the table of requests, where there is one.
     pub table: Option<crate::recorder::Kept>,
     /// First error of writing the run to disk.
@@ -114,6 +117,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     ];
     let after_little = checks.iter().position(|check| check.name == "conservation").unwrap_or(checks.len());
     checks.splice(after_little..after_little, witness::checks(document, evidence));
+    checks.extend(cache::checks(document, evidence));
     checks
 }
 

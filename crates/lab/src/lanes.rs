@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ledger::document;
-use load::{Lane, Live, Load};
+use load::{Lane, Live, Load, MixLive};
 use serde::{Deserialize, Serialize};
 use sys::signal::Wake;
 use units::Timestamp;
@@ -77,7 +77,9 @@ pub struct LaneEnd {
     pub live: Live,
     /// Requests of the measured phase that had not ended.
     pub unfinished: u64,
-    /// The first request of the workload, as it was sent.
+    /// Its counters of a mix.
+    pub mix: MixLive,
+    /// The first request of the workload, as it was sent; of a mix the first that was.
     pub first_request: Vec<u8>,
     /// Head of its first whole response.
     pub first_head: Option<Vec<u8>>,
@@ -99,8 +101,9 @@ impl LaneEnd {
         LaneEnd {
             measured: load.measured(),
             live: load.live(),
+            mix: load.mix_live(),
             unfinished: load.unfinished_measured(),
-            first_request: load.request(0).to_vec(),
+            first_request: load.first_request().to_vec(),
             first_head: load.first_head().map(<[u8]>::to_vec),
             health,
             engine,
@@ -120,6 +123,10 @@ impl LaneEnd {
             all.measured.1 = all.measured.1.max(lane.measured.1);
             all.live = all.live.plus(lane.live);
             all.unfinished += lane.unfinished;
+            if all.first_request.is_empty() {
+                all.first_request.clone_from(&lane.first_request);
+            }
+            all.mix = all.mix.plus(lane.mix);
             all.first_head = all.first_head.or_else(|| lane.first_head.clone());
             all.tls = match (all.tls, &lane.tls) {
                 (Some(tls), Some(other)) => Some(merged_tls(tls, other)),
@@ -208,6 +215,7 @@ impl<'a> Running<'a> {
             self.run.set_measured_end(self.run.stop_at().map_or(end, |stop_at| end.min(stop_at)));
         }
         self.run.store(lanes().fold(Live::default(), |sum, progress| sum.plus(progress.live())));
+        self.run.store_mix(lanes().fold(MixLive::default(), |sum, progress| sum.plus(progress.mix())));
         // The measured phase begins with the first lane, as it does for its requests, and ends with the last.
         let last = lanes().map(|progress| progress.phase()).min().unwrap_or(Phase::Done);
         let begun = last == Phase::Warmup && lanes().any(|progress| progress.phase() > Phase::Warmup);

@@ -38,7 +38,7 @@ mod watch_part;
 pub mod watching;
 mod wire_book;
 
-pub use bench::{FirstExchange, Observer, Outcome, RunFacts, bench};
+pub use bench::{FirstExchange, Observer, Outcome, RunFacts, bench, bench_tapped};
 pub use check::check;
 pub use error::LabError;
 pub use net::net;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ledger::WatchSecond;
 use ledger::document::{Document, Run, SCHEMA, Validity};
@@ -26,7 +26,7 @@ use crate::places::target::{self, Named, Reach};
 use crate::places::{self, Places};
 use crate::plan::{HostPlan, PathPlan, Placement, ServerPlan, TargetPlan, To, WatchAt, WatchPlan};
 use crate::recorder::WireSide;
-use crate::tapping::{Prepared, Started, TapPlan, Tapping};
+use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapping};
 use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
 use crate::wire_book::{WireBook, WireFigures};
@@ -72,8 +72,10 @@ pub struct NetOutcome {
     /// Every second as the wire saw it, from the run's zero; empty where nothing was watched.
     pub watch_series: Vec<WatchSecond>,
     /// The run's folder, where it was kept: summary.json, connections.parquet, wire_requests.parquet,
-    /// watch_series.parquet.
+    /// watch_series.parquet, taps.parquet.
     pub folder: Option<PathBuf>,
+    /// The wall clock at the run's zero, from which all its moments count: for logs that programs wrote meanwhile.
+    pub started: SystemTime,
 }
 
 /// Runs `command` at the clients' end. `tell` gets a line about the network before it starts,
@@ -195,8 +197,11 @@ pub fn net(
     let tapping = match (prepared, &plan.tap) {
         (Some(prepared), Some(tap)) => {
             let command = command.first().cloned().unwrap_or_default();
-            let what = Started { root: program.init_pid(), pid: 0, own_numbers: false, command };
-            Some(prepared.start(tap.clone(), what, folder.as_ref())?)
+            let root = program.init_pid();
+            let what = Started { root, pid: 0, own_numbers: false, command, own_load: false, cores: None };
+            let progress = Arc::clone(&progress);
+            let sampling = Sampling { seed: plan.seed, start: started, measured_from: started, progress };
+            Some(prepared.start_with(tap.clone(), what, folder.as_ref(), Some(sampling))?)
         }
         _ => None,
     };
@@ -279,10 +284,11 @@ pub fn net(
         checks.push(gate::files_whole(error));
     }
     if let Some(tapped) = &tapped {
-        checks.extend(gate::tap_checks(&tapped.part, tapped.error.as_deref()));
+        checks.extend(gate::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref()));
         if let Some((_, figures, _)) = &seen {
             checks.extend(gate::tap_agrees(tapped.outside, figures.made, figures.up_bytes, figures.down_bytes));
         }
+        checks.extend(gate::tap_little(&tapped.part, tapped.levels.as_ref()));
     }
     let mut path_part = path_part::document(distances::name(&plan.path), clients, &path, None);
     path_part.from_outside = seen.as_ref().and_then(|(watched, ..)| watched.between.clone());
@@ -306,6 +312,7 @@ pub fn net(
         tap: tapped.map(|tapped| tapped.part),
         server: None,
         slo: None,
+        cache: None,
     };
     let status = match exit? {
         Exit::Code(code) => code as u8,
@@ -319,6 +326,7 @@ pub fn net(
         document,
         watch_series: seen.map(|(_, figures, _)| figures.seconds).unwrap_or_default(),
         folder: folder.map(|folder| folder.path().to_owned()),
+        started: clock.started(),
     })
 }
 

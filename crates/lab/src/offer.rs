@@ -3,7 +3,8 @@
 //! ```text
 //!   Plan --rate | phases | rate_file--> Arrivals::Open       the plan's own requests
 //!        \-replay: an access log------> Arrivals::Logged     the log's requests and clients
-//!        \-har: a browser's recording-> a session of its requests
+//!        |-har: a browser's recording-> a session of its requests
+//!        \-mix: a cache's workload----> asks of a world, fewer arrivals since pages bring requests with them
 //! ```
 //!
 //! Files are read here, before anything else of a run is made.
@@ -15,7 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::document;
+use load::workload::Choice;
 use load::{Arrivals, Logged, PhaseSpan, Workload};
+use mix::MixSpec;
+use stats::Rng;
 
 use crate::error::LabError;
 use crate::plan::{Plan, RateFile};
@@ -29,7 +33,7 @@ pub(crate) struct Offer {
     pub(crate) arrivals: Arrivals,
     /// Phases with results of their own.
     pub(crate) phases: Vec<PhaseSpan>,
-    /// What a recording asks for, instead of the plan's own requests.
+    /// What a recording or a mix asks for, instead of the plan's own requests.
     pub(crate) workload: Option<Workload>,
     /// For the document, where a log is replayed.
     pub(crate) replay: Option<document::Replay>,
@@ -70,12 +74,51 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, LabError> {
         (workload, part) = (Some(read.workload), Some(read.part));
     }
     let spacing = plan.load.arrivals.spacing().map_err(LabError::Plan)?;
+    let mut thinned = 1.0;
+    if let Some(mix) = &plan.load.mix {
+        let asked = mix.workload(&plan.load, plan.seed, mark()).map_err(LabError::Plan)?;
+        if let Choice::Mix(mix) = &asked.choice {
+            thinned = 1.0 / mix.world.spec.requests_per_arrival();
+            notes.extend(mix_notes(&mix.world.spec, &plan, thinned));
+        }
+        workload = Some(asked);
+    }
     let arrivals = match plan.load.rate_over_time().map_err(LabError::Plan)? {
+        Some(rate) if thinned < 1.0 => Arrivals::Open { spacing, rate: rate.scaled(thinned).after(plan.load.warmup) },
         Some(rate) => Arrivals::Open { spacing, rate: rate.after(plan.load.warmup) },
         None => Arrivals::Closed,
     };
     let phases = plan.load.phases.iter().map(|phase| phase.span()).collect();
     Ok(Offer { plan, arrivals, phases, workload, replay: None, har: part, notes })
+}
+
+/// A number that no other run of a mix has, as good as surely.
+fn mark() -> u32 {
+    Rng::new(sys::clock::realtime_ns(), u64::from(std::process::id())).next() as u32
+}
+
+/// What is to be said of a mix before its result.
+fn mix_notes(spec: &MixSpec, plan: &Plan, thinned: f64) -> Vec<String> {
+    let mut notes = Vec::new();
+    if thinned < 1.0 {
+        notes.push(format!(
+            "a page of {} brings what it embeds with it: of the requests {:.0} % are arrivals, the others follow their page",
+            spec.name,
+            100.0 * thinned
+        ));
+    }
+    if let (Some(each), Some(rate)) = (spec.per_client_rate, plan.load.rate) {
+        let wanted = (rate.per_second() / each).ceil().max(1.0);
+        let clients = f64::from(plan.load.clients);
+        if clients < wanted / 2.0 || clients > wanted * 2.0 {
+            notes.push(format!(
+                "a robot of {} makes {each} requests a second: {wanted:.0} clients are meant for this rate, and the plan has \
+                 {clients:.0} (--clients)",
+                spec.name
+            ));
+        }
+    }
+    notes
 }
 
 fn replayed(mut plan: Plan) -> Result<Offer, LabError> {

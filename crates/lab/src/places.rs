@@ -16,6 +16,7 @@
 mod ends;
 mod host_end;
 pub mod listening;
+pub(crate) mod origin;
 pub mod target;
 
 use std::fs::File;
@@ -68,6 +69,8 @@ pub struct Places {
     ipv6: bool,
     /// What the user should know before a result.
     pub notes: Vec<String>,
+    /// The origin behind the server, where the lab starts one. Before the server: what is asked goes after who asks.
+    pub origin: Option<origin::Origin>,
     /// The server's processes.
     pub server: Option<Place>,
     /// What the server prints: the run's server.log, or memory where nothing is kept.
@@ -193,6 +196,7 @@ impl Places {
             firewall: Vec::new(),
             ipv6: false,
             notes: Vec::new(),
+            origin: None,
             server: None,
             server_output: None,
             cgroup: None,

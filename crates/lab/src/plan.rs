@@ -4,6 +4,8 @@
 //! and unknown keys are errors: a misspelt option must not become a run that measured something else.
 
 mod arrivals;
+mod mix;
+mod origin;
 mod path;
 mod proxy;
 mod replay;
@@ -22,6 +24,8 @@ use units::{CpuShare, RequestRate};
 
 pub(crate) use self::arrivals::RateFile;
 pub use self::arrivals::{ArrivalKind, BurstsPlan, OfferedRate, PhaseKind, PhasePlan, SelfSimilarPlan, sweep};
+pub use self::mix::MixPlan;
+pub use self::origin::OriginPlan;
 pub use self::path::PathPlan;
 pub use self::proxy::Proxy;
 pub use self::replay::{ClientMapping, HarPlan, LogFormat, ReplayPlan};
@@ -53,6 +57,9 @@ pub struct Plan {
     /// The server that the lab starts; absent: it is there already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerPlan>,
+    /// The origin behind the proxy under test, that the lab starts; absent: there is none, or it is there already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<OriginPlan>,
     /// Where the far end is, where the URL alone does not say.
     #[serde(default)]
     pub target: TargetPlan,
@@ -167,6 +174,9 @@ pub struct LoadPlan {
     /// Objects of a model, below `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<ContentPlan>,
+    /// The workload of a cache benchmark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mix: Option<MixPlan>,
     /// Different requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub request: Vec<RequestPlan>,
@@ -210,6 +220,7 @@ impl LoadPlan {
             tls: None,
             expect: None,
             content: None,
+            mix: None,
             request: Vec::new(),
             session: Vec::new(),
         }
@@ -526,6 +537,9 @@ impl Plan {
         if let Some(path) = &self.path {
             path.check().map_err(PlanError::Contradiction)?;
         }
+        if let Some(origin) = &self.origin {
+            origin.check(self).map_err(PlanError::Contradiction)?;
+        }
         if self.server.as_ref().is_some_and(|server| server.command.trim().is_empty()) {
             return refuse("the server's command (--server) is empty".into());
         }
@@ -540,6 +554,15 @@ impl Plan {
             ));
         }
         self.watch.check().map_err(PlanError::Contradiction)?;
+        if self.watch.tap && self.host.engine == Engine::IoUring {
+            return refuse(
+                "tap (--tap) sees calls of functions, and io_uring makes none: write engine = \"epoll\", or leave it out"
+                    .into(),
+            );
+        }
+        if self.watch.tap && load.unix.is_some() {
+            return refuse("tap (--tap) follows TCP: connections to a Unix socket (--unix) are not seen".into());
+        }
         if let Some(server) = &self.server {
             server.check().map_err(PlanError::Contradiction)?;
             if !self.target.addresses.is_empty() || !self.target.tcp.is_unset() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   lane 0 --Batch-->                        --rows, if the table keeps them--> Shelf --> writer --> Parquet
-//!   lane 1 --Batch-->  recorder: counts, levels, agreement with the wire
+//!   lane 1 --Batch-->  recorder: counts, levels, agreement with the wire, judgement of a mix
 //!   ..                                       --> figures, when all lanes have ended
 //! ```
 //!
@@ -13,6 +13,7 @@
 pub mod batch;
 pub mod counting;
 pub mod handover;
+pub mod judging;
 pub mod share;
 pub mod shelf;
 
@@ -21,7 +22,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ledger::RequestRecord;
+use ledger::{CacheExchange, CacheFigures, RequestRecord};
 use load::{ConnectionEnd, LevelMerger, Levels};
 use store::RunFolder;
 use sys::sched::{Cores, Urgency};
@@ -34,6 +35,7 @@ use crate::wire_book::{WireBook, WireFigures};
 pub use batch::{Batch, Called};
 pub use counting::Counting;
 pub use handover::{Handover, Outlet, Room, WhenFull};
+pub use judging::Judging;
 pub use shelf::{Shelf, Sink, Tables};
 
 /// Records that may wait between the lanes and the recorder.
@@ -59,6 +61,8 @@ pub struct Recording {
     pub counting: Arc<dyn Fn() -> Counting + Send + Sync>,
     /// No level sampled yet, for as many lanes.
     pub levels: LevelMerger,
+    /// Judges the exchanges, where the load is a mix.
+    pub judging: Option<Judging>,
     /// The measured phase as far as it is known.
     pub measured_end: Option<Timestamp>,
     /// The run's progress: says when a stop was asked for.
@@ -85,6 +89,10 @@ pub struct Recorded {
     pub store_error: Option<String>,
     /// The table of requests, if one was kept.
     pub table: Option<Kept>,
+    /// What the mix found out about caches, where the load is one.
+    pub cache: Option<CacheFigures>,
+    /// Exchanges of the mix that are not in their table, for want of room.
+    pub exchanges_left_out: u64,
 }
 
 /// What is in the table of requests.
@@ -101,6 +109,7 @@ pub struct Recorder {
     thread: JoinHandle<Recorded>,
     writer: Option<JoinHandle<(u64, Option<String>)>>,
     room: Arc<Room>,
+    shelf: Option<Arc<Shelf>>,
 }
 
 impl Recorder {
@@ -137,14 +146,14 @@ impl Recorder {
                 record(recording, &room, shelf.as_deref(), &receiver, &spares)
             })?
         };
-        let writer = match sink.zip(shelf) {
+        let writer = match sink.zip(shelf.clone()) {
             None => None,
             Some((sink, shelf)) => Some(std::thread::Builder::new().name("writer".into()).spawn(move || {
                 settle(cores.as_ref());
                 shelf.write_all(sink)
             })?),
         };
-        Ok((outlets, Recorder { thread, writer, room }))
+        Ok((outlets, Recorder { thread, writer, room, shelf }))
     }
 
     /// Waits until every record handed over is counted and kept.
@@ -158,6 +167,7 @@ impl Recorder {
             recorded.store_error = recorded.store_error.or(error);
             recorded.table = Some(Kept { rows, one_in: self.room.share.one_in() });
         }
+        recorded.exchanges_left_out = self.shelf.map_or(0, |shelf| shelf.left_out());
         recorded
     }
 }
@@ -250,12 +260,17 @@ fn record(
     receiver: &Receiver<(usize, Batch)>,
     spares: &[SyncSender<Batch>],
 ) -> Recorded {
-    let Recording { counting, mut levels, progress, folder, mut wire, .. } = recording;
+    let Recording { counting, mut levels, mut judging, progress, folder, mut wire, .. } = recording;
     let mut counting = counting();
     let mut ends = vec![recording.measured_end; recording.lanes];
     let mut late = Late::default();
     let mut part_closed = sys::clock::monotonic_ns();
     let mut second = 0;
+    let keep = |judged: &[CacheExchange]| {
+        if let Some(shelf) = shelf {
+            shelf.put_exchanges(judged);
+        }
+    };
     while let Ok((lane, mut batch)) = receiver.recv() {
         room.took(batch.weight());
         ends[lane] = batch.measured_end;
@@ -263,6 +278,9 @@ fn record(
         if let Some(end) = end {
             counting.set_measured_end(end);
             levels.set_measured_end(end);
+            if let Some(judging) = &mut judging {
+                judging.set_measured_end(end);
+            }
         }
         late.count(&batch, end, &mut counting);
         levels.add(lane, &batch.samples);
@@ -288,6 +306,10 @@ fn record(
                 wire.book.close_parts();
             }
         }
+        if let Some(judging) = &mut judging {
+            judging.take(&mut batch.exchanges);
+            judging.judge_before(levels.next_moment(), keep);
+        }
         if let Some(shelf) = shelf {
             shelf.put(&batch.requests);
             shelf.put(&batch.counted);
@@ -302,6 +324,7 @@ fn record(
         let _ = spares[lane].try_send(batch);
     }
     late.finish(&mut counting);
+    let cache = judging.map(|judging| judging.finish(keep));
     if let Some(shelf) = shelf {
         shelf.close();
     }
@@ -312,7 +335,8 @@ fn record(
         store_error = error;
         figures
     });
-    Recorded { counting, levels: levels.finish(), folder, wire, store_error, table: None }
+    let levels = levels.finish();
+    Recorded { counting, levels, folder, wire, store_error, table: None, cache, exchanges_left_out: 0 }
 }
 
 #[cfg(test)]

@@ -88,6 +88,8 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
         pid: child.id(),
         own_numbers: true,
         command: which(program).unwrap_or_else(|| program.into()).into(),
+        own_load: false,
+        cores: None,
     };
     let tapping = prepared.start(plan.tap.clone(), what, folder.as_ref());
     // Whatever became of the tap, the program runs, and is waited for.
@@ -110,13 +112,14 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
             host: host::facts(&CorePlan::default(), 1)?,
             ..Run::default()
         },
-        validity: Validity::from_checks(gate::tap_checks(&tapped.part, tapped.error.as_deref())),
+        validity: Validity::from_checks(gate::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref())),
         load: None,
         path: None,
         watch: None,
         tap: Some(tapped.part),
         server: None,
         slo: None,
+        cache: None,
     };
     if let Some(folder) = &folder {
         folder.write_summary(&document).map_err(LabError::environment)?;

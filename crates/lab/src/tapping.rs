@@ -10,6 +10,9 @@
 //! take in time is dropped by their rings, and counted.
 
 mod book;
+mod levels;
+mod own;
+mod sums;
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -18,16 +21,23 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ledger::tap_part::TapPart;
-use ledger::{TapExchange, TapOutcome, TapSide};
+use ledger::{TapExchange, TapSide};
 use store::RunFolder;
 use sys::clock::Clock;
-use sys::sched::Urgency;
+use sys::sched::{Cores, Urgency};
 use tap::coverage;
 use tap::folder::Folder;
+use tap::own::Own;
 use tap::rings::{Capacity, Rings};
 use tap::{Collector, Live, Only};
+use units::Timestamp;
 
 use self::book::TapBook;
+pub use self::levels::{Sampling, TapLevels};
+use self::levels::TapSampler;
+use self::own::OwnImages;
+use self::sums::Sums;
+pub use self::sums::{ClientTotals, Outside};
 use crate::error::LabError;
 
 /// What is followed, and how it is judged.
@@ -64,6 +74,15 @@ impl Prepared {
         Ok(Prepared { folder, rings, clock })
     }
 
+    /// The same for this program's own load, which was started with the library ([`own_start`]).
+    ///
+    /// # Errors
+    /// The rings cannot be mapped.
+    pub fn own(own: Own, clock: Clock) -> Result<Prepared, LabError> {
+        let (folder, rings) = own.into_rings(clock).map_err(LabError::environment)?;
+        Ok(Prepared { folder, rings, clock })
+    }
+
     /// What the program's environment must have; `preload` is the LD_PRELOAD that it would have had.
     pub fn environment(&self, preload: Option<&OsStr>) -> Vec<(OsString, OsString)> {
         let variables = self.folder.environment(preload);
@@ -75,6 +94,20 @@ impl Prepared {
     /// # Errors
     /// No thread can be made.
     pub fn start(self, plan: TapPlan, started: Started, folder: Option<&RunFolder>) -> Result<Tapping, LabError> {
+        self.start_with(plan, started, folder, None)
+    }
+
+    /// The same; connections in process are sampled, too.
+    ///
+    /// # Errors
+    /// No thread can be made.
+    pub fn start_with(
+        self,
+        plan: TapPlan,
+        started: Started,
+        folder: Option<&RunFolder>,
+        sampling: Option<Sampling>,
+    ) -> Result<Tapping, LabError> {
         let (orders, inbox) = channel();
         let (live, figures) = channel();
         let window_ns = units::time::saturating_nanos(plan.window);
@@ -87,7 +120,9 @@ impl Prepared {
             collector,
             book: TapBook::start(folder.map(RunFolder::taps))?,
             rows: Vec::new(),
-            outside: Outside::default(),
+            sums: Sums::new(sampling.map(TapSampler::new)),
+            own: started.own_load.then(|| OwnImages::new(started.pid)),
+            cores: started.cores,
             root: started.root,
             own_numbers: started.own_numbers,
             strangers: HashSet::new(),
@@ -112,6 +147,38 @@ pub struct Started {
     pub own_numbers: bool,
     /// The program as given: a path, or a name that was looked up.
     pub command: OsString,
+    /// It is this process, of which the load is followed and nothing else.
+    pub own_load: bool,
+    /// Where the tap's thread runs; `None`: anywhere.
+    pub cores: Option<Cores>,
+}
+
+impl Started {
+    /// This process itself, with its lanes.
+    ///
+    /// # Errors
+    /// /proc is not there.
+    pub fn own_load(cores: Option<Cores>) -> Result<Started, LabError> {
+        let program = std::env::current_exe().map_err(LabError::system("find this program's file"))?;
+        let pid = std::process::id();
+        Ok(Started {
+            root: pid.cast_signed(),
+            pid,
+            own_numbers: true,
+            command: program.into(),
+            own_load: true,
+            cores,
+        })
+    }
+}
+
+/// Starts this program again with the library in it; returns in the image that has it. Call it while nothing was done that
+/// would then be done twice.
+///
+/// # Errors
+/// See [`tap::own::enter`].
+pub fn own_start() -> Result<Own, LabError> {
+    tap::own::enter(CAPACITY).map_err(LabError::environment)
 }
 
 /// A tap at work.
@@ -147,31 +214,14 @@ pub struct Tapped {
     pub part: TapPart,
     /// Why rows are missing from taps.parquet, if they are.
     pub error: Option<String>,
+    /// A program made the rings' file shorter: from then on nothing was heard.
+    pub cut: bool,
     /// What left the machine, for who saw the same from outside.
     pub outside: Outside,
-}
-
-/// Connections that programs opened to elsewhere than the loopback, over the whole run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outside {
-    /// Connections that were made.
-    pub connections: u64,
-    /// Bytes that programs handed to the kernel.
-    pub sent_bytes: u64,
-    /// Bytes that they took from it.
-    pub received_bytes: u64,
-}
-
-impl Outside {
-    fn add(&mut self, row: &TapExchange) {
-        if row.side != TapSide::Client || row.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback()) {
-            return;
-        }
-        let made = row.exchange.is_some() || row.outcome == TapOutcome::Unused;
-        self.connections += u64::from(row.last && made);
-        self.sent_bytes += row.sent_bytes;
-        self.received_bytes += row.received_bytes;
-    }
+    /// All that the programs did as clients.
+    pub client: ClientTotals,
+    /// Both sides of Little's law, where that was asked for.
+    pub levels: Option<TapLevels>,
 }
 
 impl Tapping {
@@ -197,7 +247,9 @@ struct Keeper {
     book: TapBook,
     /// Rows of this round.
     rows: Vec<TapExchange>,
-    outside: Outside,
+    sums: Sums,
+    own: Option<OwnImages>,
+    cores: Option<Cores>,
     root: i32,
     own_numbers: bool,
     /// Processes that were there at the last look and had not said that they are seen.
@@ -212,6 +264,10 @@ impl Keeper {
     fn run(mut self, inbox: &Receiver<Order>, live: &Sender<Glance>) -> Tapped {
         // Not low: what it cannot take in time is lost.
         Urgency::Ordinary.apply_to_this_thread();
+        if let Some(cores) = &self.cores {
+            // Elsewhere it takes time from the server, which is worse for the figures and no error.
+            let _ = cores.pin_this_thread();
+        }
         let mut looked = self.clock.now();
         let mut pause = ROUND;
         loop {
@@ -237,11 +293,21 @@ impl Keeper {
     /// Drains every ring, and works off what happened before the round began.
     fn round(&mut self) -> usize {
         let began = self.clock.now();
-        let collector = &mut self.collector;
-        let events = self.rings.drain(&mut |event| collector.take(event));
-        self.collector.settle(began, &mut self.rows);
+        let (collector, own) = (&mut self.collector, &mut self.own);
+        let events = self.rings.drain(&mut |event| {
+            if own.as_mut().is_none_or(|own| own.has(&event)) {
+                collector.take(event);
+            }
+        });
+        self.settle(began);
         self.keep();
         events
+    }
+
+    fn settle(&mut self, until: Timestamp) {
+        let Some(sampler) = &mut self.sums.sampler else { return self.collector.settle(until, &mut self.rows) };
+        sampler.look();
+        self.collector.settle_watched(until, &mut self.rows, &mut |at, connections| sampler.sample(at, connections));
     }
 
     /// Looks which processes there are: those that are gone end, those that never said that they are seen go on the
@@ -263,14 +329,22 @@ impl Keeper {
         self.round();
         let now = self.clock.now();
         let collector = &mut self.collector;
+        let own = &mut self.own;
         self.rings.reclaim(&mut |origin| alive.contains(&origin.pid) || !gone.contains(&origin.pid), &mut |event| {
-            collector.take(event);
+            if own.as_mut().is_none_or(|own| own.has(&event)) {
+                collector.take(event);
+            }
         });
-        self.collector.settle(now, &mut self.rows);
+        self.settle(now);
         self.collector.gone(&gone, now, &mut self.rows);
-        self.strangers(&living);
+        if self.own.is_none() {
+            self.strangers(&living);
+        }
         let mut drained = self.clock.now();
-        for process in living.iter().filter(|process| known.contains(&process.inner_pid)) {
+        // A place's processes count from 1 again.
+        let is_ours = |pid: i32| self.own.is_none() || known.contains(&pid.unsigned_abs());
+        let seen = living.iter().filter(|process| known.contains(&process.inner_pid) && is_ours(process.pid));
+        for process in seen.collect::<Vec<_>>() {
             // Looking at many takes long, and rings fill meanwhile.
             if self.clock.now().since(drained) >= ROUND {
                 self.round();
@@ -304,7 +378,7 @@ impl Keeper {
 
     /// Hands the rows to the book.
     fn keep(&mut self) {
-        self.rows.iter().for_each(|row| self.outside.add(row));
+        self.rows.iter().for_each(|row| self.sums.add(row));
         self.book.keep(&mut self.rows);
     }
 
@@ -323,18 +397,27 @@ impl Keeper {
         self.look();
         self.round();
         // In a place nothing does.
-        let lives_on = self.own_numbers && !self.collector.processes().is_empty();
+        let lives_on = self.own_numbers && self.own.is_none() && !self.collector.processes().is_empty();
+        // Too short a life for a look at it.
+        for (name, path) in self.collector.roll().paths() {
+            if let Some(partial) = coverage::partial_by_file(std::path::Path::new(&path)) {
+                self.collector.roll().partial(&name, &partial.to_string());
+            }
+        }
         let part = self
             .collector
             .end(&mut self.rows, |path| coverage::why_not(std::path::Path::new(path)).map(|unseen| unseen.to_string()));
-        self.rows.iter().for_each(|row| self.outside.add(row));
+        self.rows.iter().for_each(|row| self.sums.add(row));
         self.book.keep(&mut self.rows);
+        let cut = self.rings.is_cut();
         drop(self.rings);
         // Whoever lives on starts programs that look for the library.
         if lives_on {
             self.folder.leave();
         }
-        Tapped { part, error: self.book.finish(), outside: self.outside }
+        let Sums { outside, client, sampler } = self.sums;
+        let levels = sampler.map(|sampler| sampler.finish(self.clock.now()));
+        Tapped { part, error: self.book.finish(), cut, outside, client, levels }
     }
 }
 
@@ -342,9 +425,9 @@ impl Keeper {
 const ROUND: Duration = Duration::from_millis(5);
 /// After a round of so many events the next begins at once: somebody writes faster than pauses allow.
 const MANY: usize = 8_192;
-/// 1 MB a ring: a thread that does nothing but small exchanges, 175,000 a second, fills one in 45 ms, longer than a busy
-/// machine mostly keeps a thread waiting for its turn. 48 stand ready for programs that fork many times in that time;
-/// each program maps the 256 MB of all, and has memory only for those in use.
-const CAPACITY: Capacity = Capacity { records: 16_384, slots: 256, ready: 48 };
+/// 1 MB a large ring: a thread that does nothing but small exchanges, 175,000 a second, fills one in 45 ms, longer than a
+/// busy machine mostly keeps a thread waiting for its turn. With more threads than large rings each has the less time to
+/// write: 64 KB will do for the others. Each program maps the 256 MB of all, and there is memory only for what is used.
+const CAPACITY: Capacity = Capacity { records: 16_384, slots: 192, small_slots: 1_024, ready: 16 };
 /// How often processes are looked for, and a part of the table is closed.
 const LOOK: Duration = Duration::from_secs(1);

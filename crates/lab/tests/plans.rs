@@ -22,7 +22,9 @@ fn every_example_plan_can_be_read() {
     let mut read = 0;
     for entry in fs::read_dir(workspace().join("plans")).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
+        // Sweeps of caches are read by the tests of the suites.
+        let is_sweep = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("cache-"));
+        if path.extension().is_some_and(|extension| extension == "toml") && !is_sweep {
             reads(&fs::read_to_string(&path).unwrap(), &path.display().to_string());
             read += 1;
         }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cache_part::CachePart;
 use crate::tap_part::TapPart;
 use crate::watch_part::WatchPart;
 
@@ -39,6 +40,9 @@ pub struct Document {
     /// The objective and whether it held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Slo>,
+    /// What a cache between the clients and the origin did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CachePart>,
 }
 
 /// What was run, where and when.

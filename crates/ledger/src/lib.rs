@@ -6,10 +6,14 @@
 //! the wire saw them, [`tap_exchange::TapExchange`] an exchange as the program saw it. Writers (load, path, watch, server accounting) and
 //! readers (store, report, the gate) meet only here, so a word means the same thing in every file and on every page.
 //!
+//! [`cache_exchange::CacheExchange`] is a request of a cache benchmark, [`cache_part::CachePart`] what all of them say.
+//!
 //! [`doctor::DoctorDocument`] is of a machine and not of a run.
 //!
 //! Clocks: every `_at_ns` counts from the run's zero on the monotonic clock of the machine that measured.
 
+pub mod cache_exchange;
+pub mod cache_part;
 pub mod cause;
 pub mod connection;
 pub mod doctor;
@@ -23,6 +27,8 @@ pub mod watch_part;
 pub mod watch_second;
 pub mod wire_request;
 
+pub use cache_exchange::{CacheContent, CacheExchange, CacheForm, Wrong};
+pub use cache_part::{CacheFigures, CachePart, CachePoint, OriginTraffic, Ratio, Seats, WrongExample};
 pub use cause::{DropCause, FailureCause};
 pub use connection::{ConnectionRecord, ConnectionState, RecordEnd, RttSummary, Sent};
 pub use doctor::DoctorDocument;

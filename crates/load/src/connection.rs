@@ -95,6 +95,8 @@ pub(crate) struct Connection {
     pub(crate) connected_at: Option<Timestamp>,
     pub(crate) secured_at: Option<Timestamp>,
     pub(crate) requests: u32,
+    /// Requests that it is to carry at most; 0 for any number.
+    pub(crate) uses: u32,
     pub(crate) bytes_received: u64,
     /// Present in Wanted, Connecting, Securing, Ready and Awaiting.
     pub(crate) request: Option<InHand>,
@@ -120,6 +122,7 @@ impl Connection {
             connected_at: None,
             secured_at: None,
             requests: 0,
+            uses: 0,
             bytes_received: 0,
             request: None,
             is_written: false,
@@ -127,6 +130,11 @@ impl Connection {
             sent: 0,
             response: Response::new(Method::Get),
         }
+    }
+
+    /// Whether it has carried as many requests as it is to carry.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.uses != 0 && self.requests >= self.uses
     }
 
     /// The request that was written for this connection is over.

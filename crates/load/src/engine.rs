@@ -48,10 +48,14 @@
 //! A request whose bytes are always the same is written once and for all, with the first 65536 of the workload; any
 //! other is written into its connection's memory when it is sent, and kept there until it has ended.
 //!
+//! The asks of a mix are written when they are sent, and what comes back is looked at where it lies, head and body; nothing of
+//! it is kept but one [`CacheExchange`](ledger::CacheExchange) a request, beside its record ([`Load::take_exchanges`]).
+//!
 //! Code map: [`Load`]'s entry points are in `input`, `output` and `ending`; `placing` finds a connection for a request,
 //! `closing` ends requests and connections, `concluding` says what a response is found to be and what follows from it,
-//! `sessions` carries out sessions, `closed_loop` and `users` are the two closed loops, `streams` is HTTP/2.
+//! `asking` is for mixes, `sessions` carries out sessions, `closed_loop` and `users` are the two closed loops, `streams` is HTTP/2.
 
+mod asking;
 mod closed_loop;
 mod closing;
 mod concluding;
@@ -67,7 +71,7 @@ mod users;
 
 use std::collections::VecDeque;
 
-use ledger::RequestRecord;
+use ledger::{CacheExchange, RequestRecord};
 use stats::Rng;
 use units::Timestamp;
 
@@ -84,7 +88,8 @@ use crate::phase::Phase;
 use crate::pool::Pool;
 use crate::prepared::Prepared;
 use crate::queues::Queues;
-use crate::spec::LoadSpec;
+use crate::robots::Robots;
+use crate::spec::{HttpVersion, LoadSpec};
 use crate::target::Target;
 use crate::turns::Turns;
 use crate::workload::Choice;
@@ -113,6 +118,8 @@ pub struct Load {
     arrivals: Loop,
     /// Which request an arrival asks for.
     chooser: Chooser,
+    /// What arrivals of a mix ask for instead.
+    robots: Option<Box<Robots>>,
     /// Seed of what is drawn in requests that are part of no session.
     places_seed: u64,
     sessions: Sessions,
@@ -137,6 +144,7 @@ pub struct Load {
     capped: bool,
     actions: VecDeque<Pending>,
     records: Vec<RequestRecord>,
+    exchanges: Vec<CacheExchange>,
     ends: Vec<ConnectionEnd>,
     live: Live,
     lingering: u64,
@@ -158,7 +166,8 @@ impl Load {
     /// A load that begins at `start`, with its warm-up if it has one.
     ///
     /// # Panics
-    /// Without a request, or with more than 65535 different hosts and ports.
+    /// Without a request, or with more than 65535 different hosts and ports; with a mix in a closed loop or over HTTP/2, or
+    /// with fewer requests than the mix has kinds.
     pub fn new(mut spec: LoadSpec, start: Timestamp) -> Self {
         assert!(!spec.workload.requests.is_empty(), "at least one request");
         spec.clients = spec.clients.max(1);
@@ -169,7 +178,15 @@ impl Load {
         let outlines = outlines.map(|(request, endpoint)| Outline::new(request, endpoint, workload.cookies)).collect();
         let chooser = match workload.choice {
             Choice::Drawn => Chooser::drawn(workload.requests.iter().map(|it| it.weight), spec.seed, "request choice"),
-            Choice::InTurn | Choice::Sessions(_) => Chooser::in_turn(workload.requests.len()),
+            Choice::InTurn | Choice::Sessions(_) | Choice::Mix(_) => Chooser::in_turn(workload.requests.len()),
+        };
+        let robots = match &workload.choice {
+            Choice::Mix(mix) => {
+                assert!(spec.arrivals.is_open() && spec.version != HttpVersion::Http2, "an open loop over HTTP/1");
+                assert!(workload.requests.len() >= mix.requests(), "a request for each kind");
+                Some(Box::new(Robots::new(mix.clone(), spec.clients, spec.seed)))
+            }
+            Choice::InTurn | Choice::Drawn | Choice::Sessions(_) => None,
         };
         let follows_up = workload.has_follow_ups();
         let lane = spec.lane;
@@ -195,6 +212,7 @@ impl Load {
             phase: Phase::new(start + spec.warmup, spec.duration, requests_max),
             arrivals,
             chooser,
+            robots,
             places_seed: Rng::named(spec.seed, "places").next(),
             sessions: Sessions::new(&spec.workload, spec.seed),
             errands: Errands::default(),
@@ -212,6 +230,7 @@ impl Load {
             capped: false,
             actions: VecDeque::new(),
             records: Vec::new(),
+            exchanges: Vec::new(),
             ends: Vec::new(),
             live: Live::default(),
             lingering: 0,
@@ -315,6 +334,12 @@ impl Load {
     /// Moves the requests that have ended since the last call to the end of `into`, in the order in which they ended.
     pub fn take_records(&mut self, into: &mut Vec<RequestRecord>) {
         into.append(&mut self.records);
+    }
+
+    /// What the replies of a mix said of themselves, of the requests that have ended since the last call, in the order in
+    /// which they ended; nothing where the load is no mix.
+    pub fn take_exchanges(&mut self) -> std::vec::Drain<'_, CacheExchange> {
+        self.exchanges.drain(..)
     }
 
     /// Moves the connections that have ended since the last call to the end of `into`.

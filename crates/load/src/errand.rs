@@ -4,6 +4,7 @@ use ledger::{Method, RequestRecord};
 use slab::Slab;
 
 use crate::Target;
+use crate::robots::Asking;
 
 /// A request that has been intended and has not ended.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Purpose {
     pub(crate) part: Option<Part>,
     /// Where redirects have led so far.
     pub(crate) hop: Option<Box<Hop>>,
+    /// The ask of a mix.
+    pub(crate) asking: Option<Box<Asking>>,
 }
 
 /// Part of a step of a session.
@@ -91,8 +94,22 @@ impl Errands {
                 purpose.hop = Some(hop);
                 errand
             }
-            None => self.begin(Purpose { part: None, hop: Some(hop) }),
+            None => self.begin(Purpose { hop: Some(hop), ..Purpose::default() }),
         }
+    }
+
+    /// The ask of a request of a mix.
+    pub(crate) fn asking(&self, errand: Errand) -> Option<&Asking> {
+        self.purpose(errand)?.asking.as_deref()
+    }
+
+    pub(crate) fn asking_mut(&mut self, errand: Errand) -> Option<&mut Asking> {
+        if errand == Errand::PLAIN { None } else { self.0.get_mut(errand.0 as usize)?.asking.as_deref_mut() }
+    }
+
+    /// Takes the ask of a request that has ended, or will not be intended; the errand is still to be ended.
+    pub(crate) fn take_asking(&mut self, errand: Errand) -> Option<Box<Asking>> {
+        if errand == Errand::PLAIN { None } else { self.0.get_mut(errand.0 as usize)?.asking.take() }
     }
 
     /// Forgets the purpose of a request that has ended, or never began; which part of a session it was.

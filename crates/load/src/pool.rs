@@ -25,6 +25,7 @@ impl Pool {
         slot.connected_at = None;
         slot.secured_at = None;
         slot.requests = 0;
+        slot.uses = 0;
         slot.bytes_received = 0;
         slot.is_written = false;
         index

@@ -6,6 +6,7 @@ use ledger::Method;
 
 use crate::Target;
 use crate::errand::Hop;
+use crate::robots::Asked;
 use crate::workload::{RequestSpec, Template, Values};
 
 /// Everything that is needed to write one request, in whatever version of HTTP.
@@ -17,17 +18,23 @@ pub(crate) struct Rendering<'a> {
     pub(crate) hop: Option<&'a Hop>,
     /// Value of the Cookie header.
     pub(crate) cookie: Option<Vec<u8>>,
+    /// What an ask of a mix has of its own.
+    pub(crate) asked: Option<Asked<'a>>,
 }
 
 impl<'a> Rendering<'a> {
     /// A request of which every one is the same.
     pub(crate) fn literal(request: &'a RequestSpec) -> Self {
         let values = Values { client: 0, sequence: 0, session: None, variables: &[], seed: 0 };
-        Rendering { request, values, hop: None, cookie: None }
+        Rendering { request, values, hop: None, cookie: None, asked: None }
     }
 
     pub(crate) fn method(&self) -> Method {
-        self.hop.map_or(self.request.method, |hop| hop.method)
+        match (&self.asked, self.hop) {
+            (Some(asked), _) => asked.method(),
+            (None, Some(hop)) => hop.method,
+            (None, None) => self.request.method,
+        }
     }
 
     /// Scheme, host and port.
@@ -37,9 +44,10 @@ impl<'a> Rendering<'a> {
 
     /// Path and query, at the end of `into`.
     pub(crate) fn path(&self, into: &mut Vec<u8>) {
-        match self.hop {
-            Some(hop) => into.extend_from_slice(hop.target.path_and_query.as_bytes()),
-            None => self.request.path.render_target(&self.values, into),
+        match (&self.asked, self.hop) {
+            (Some(asked), _) => asked.path(into),
+            (None, Some(hop)) => into.extend_from_slice(hop.target.path_and_query.as_bytes()),
+            (None, None) => self.request.path.render_target(&self.values, into),
         }
     }
 
@@ -83,14 +91,19 @@ impl<'a> Rendering<'a> {
 
     /// The body, at the end of `into`.
     pub(crate) fn body(&self, into: &mut Vec<u8>) {
-        if let Some(body) = self.body_template() {
+        if let Some(asked) = &self.asked {
+            asked.body(into);
+        } else if let Some(body) = self.body_template() {
             body.render(&self.drawing(1), into);
         }
     }
 
     /// Bytes of the body, where that can be said without rendering it.
     pub(crate) fn body_length(&self) -> Option<usize> {
-        self.body_template().map_or(Some(0), Template::literal_length)
+        match &self.asked {
+            Some(asked) => Some(asked.body_length()),
+            None => self.body_template().map_or(Some(0), Template::literal_length),
+        }
     }
 
     fn body_template(&self) -> Option<&'a Template> {

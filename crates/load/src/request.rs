@@ -24,11 +24,15 @@ pub(crate) fn write(spec: &LoadSpec, rendering: &Rendering<'_>, into: &mut Vec<u
         }
     }
     // HTTP/1.1 keeps connections unless told otherwise, HTTP/1.0 closes them unless told otherwise.
-    match (spec.reuse, spec.version) {
+    let reuse = if rendering.asked.is_some_and(|asked| asked.is_last) { Reuse::Close } else { spec.reuse };
+    match (reuse, spec.version) {
         _ if rendering.gives("Connection") => {}
         (Reuse::Close, HttpVersion::Http11) => header(into, "Connection", b"close"),
         (Reuse::KeepAlive, HttpVersion::Http10) => header(into, "Connection", b"keep-alive"),
         (Reuse::Close, HttpVersion::Http10) | (Reuse::KeepAlive, HttpVersion::Http11) | (_, HttpVersion::Http2) => {}
+    }
+    if let Some(asked) = &rendering.asked {
+        asked.fields(into);
     }
     if let Some(credentials) = rendering.basic_auth()
         && !rendering.gives("Authorization")

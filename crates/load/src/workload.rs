@@ -16,7 +16,11 @@ pub mod redirect;
 pub mod session;
 pub mod template;
 
+use std::sync::Arc;
+
 use ledger::Method;
+use mix::World;
+use serde::{Deserialize, Serialize};
 
 use crate::Target;
 
@@ -49,6 +53,46 @@ pub enum Choice {
     /// One session an arrival, drawn by [`SessionSpec::weight`]; at least one. In the closed loop each connection stands
     /// for a user who begins the next session when the one before has ended.
     Sessions(Vec<SessionSpec>),
+    /// One ask of a mix an arrival, and after it what its page embeds: an open loop over HTTP/1. [`Workload::requests`] are
+    /// then one for each kind of object, and the same again for what is asked for inside TLS where some is
+    /// ([`MixLoad::requests`]). They say the hosts, what the kinds are called, and header fields that every ask has besides
+    /// its own; paths, methods and bodies are the mix's.
+    Mix(MixLoad),
+}
+
+/// The asks of a mix.
+#[derive(Clone, Debug)]
+pub struct MixLoad {
+    /// What is asked for, and what is right.
+    pub world: Arc<World>,
+    /// Marks the requests of this run.
+    pub run: u32,
+    /// Unix time at the run's zero in ns: life cycles of objects go by it.
+    pub wall_zero_ns: u64,
+    /// Whose bodies are compared.
+    pub verify: Verify,
+}
+
+impl MixLoad {
+    /// How many requests the workload must have.
+    pub fn requests(&self) -> usize {
+        let spec = &self.world.spec;
+        spec.kinds.len() * if spec.https > 0.0 { 2 } else { 1 }
+    }
+}
+
+/// Whose bodies are compared with what they should be; heads always are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verify {
+    /// Those of all replies.
+    #[default]
+    All,
+    /// Those of one reply in so many, by the number of the request; 0 is taken as 1. Of the others only the length is
+    /// looked at.
+    OneIn(u32),
+    /// None: of bodies only the length is looked at.
+    Heads,
 }
 
 /// One request as meant.
@@ -126,7 +170,11 @@ impl Workload {
 
     /// Whether requests follow from responses: numbers are then given in the order in which that comes about.
     pub(crate) fn has_follow_ups(&self) -> bool {
-        matches!(self.choice, Choice::Sessions(_)) || self.requests.iter().any(|request| request.redirects_max > 0)
+        match &self.choice {
+            Choice::Sessions(_) => true,
+            Choice::Mix(mix) => mix.world.spec.kinds.iter().any(|kind| kind.embeds.is_some()),
+            Choice::InTurn | Choice::Drawn => self.requests.iter().any(|request| request.redirects_max > 0),
+        }
     }
 }
 

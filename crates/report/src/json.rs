@@ -114,6 +114,7 @@ mod tests {
             watch: None,
             tap: None,
             slo: None,
+            cache: None,
         };
         let entry = |state| RunEntry { id: "a".into(), dir: "/runs/a".into(), state };
         let text = runs(&[

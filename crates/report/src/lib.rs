@@ -13,6 +13,7 @@
 //! control character of theirs reaches the terminal.
 
 pub mod ab;
+mod cache_page;
 pub mod figures;
 mod fortio;
 pub mod json;
@@ -20,9 +21,11 @@ pub mod page;
 pub mod plot;
 pub mod reproduction;
 pub mod run_page;
+mod sweep;
 pub mod tap_slice;
 pub mod terminal;
 pub mod words;
 
+pub use cache_page::cache_page;
 pub use fortio::fortio;
 pub use terminal::{ProfileEntry, ProfileView, Series, Spread, SpreadUnit, Style};

@@ -51,6 +51,9 @@ pub fn page(sources: &Sources) -> Page {
             .section(load::by_url(part))
             .section(load::failures(part));
     }
+    if let Some(part) = &document.cache {
+        page = crate::cache_page::sections(part).into_iter().fold(page, Page::section);
+    }
     if let Some(part) = &document.watch {
         page = page.section(wire::figures(part, run, sources));
     }

@@ -12,6 +12,7 @@
 //! Read `page` first: every line goes through it.
 
 mod bars;
+mod cache;
 mod doctor;
 mod entries;
 mod headline;
@@ -28,6 +29,7 @@ mod wire;
 use ledger::Document;
 use stats::Histogram;
 
+pub use cache::{cache, cache_point};
 pub use doctor::doctor;
 pub use entries::{Entry, entries};
 pub use judged::judged;
@@ -61,6 +63,9 @@ pub fn render(document: &Document, response_times: Option<&Histogram>, style: St
     headline::print(&mut page, document);
     if let Some(load) = &document.load {
         load::print(&mut page, load, &document.run, response_times);
+    }
+    if let Some(part) = &document.cache {
+        cache::print(&mut page, part);
     }
     if let Some(path) = &document.path {
         places::path(&mut page, path);

@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 use ledger::document::*;
 use ledger::tap_part::{TapAvailability, TapLookups, TapProgram, TapView};
 use ledger::watch_part::WatchConnections;
-use ledger::{SecondRecord, TapPart, WatchPart, WatchSecond};
+use ledger::{
+    CacheFigures, CachePart, CachePoint, OriginTraffic, Ratio, Seats, SecondRecord, TapPart, WatchPart, WatchSecond,
+    WrongExample,
+};
 use proptest::prelude::*;
 use report::run_page::{self, Sources};
 use report::{ProfileView, Style, terminal};
@@ -348,6 +351,67 @@ impl Wild {
                     met: w.0.below(2) == 0,
                 }),
             }),
+            cache: self.maybe(Wild::cache),
+        }
+    }
+
+    fn cache(&mut self) -> CachePart {
+        let ratio = |w: &mut Wild| Ratio {
+            offered: w.maybe(Wild::float),
+            ideal: w.maybe(Wild::float),
+            ideal_lru: w.maybe(Wild::float),
+            measured: w.maybe(Wild::float),
+        };
+        let example = |w: &mut Wild| WrongExample {
+            kind: w.text(),
+            request: w.text(),
+            sequence: w.number(),
+            why: w.text(),
+        };
+        let figures = |w: &mut Wild| CacheFigures {
+            requests: w.number(),
+            answered: w.number(),
+            errors: w.counts(),
+            error_ratio: w.maybe(Wild::float),
+            hit_ratio: ratio(w),
+            byte_hit_ratio: ratio(w),
+            basic_requests: w.number(),
+            offered: w.number(),
+            repeats: w.number(),
+            offered_while_fetching: w.number(),
+            response_time_ns: w.quantiles(),
+            hits_response_time_ns: w.quantiles(),
+            misses_response_time_ns: w.quantiles(),
+            wrong: w.counts(),
+            examples: w.many(example),
+            ..CacheFigures::default()
+        };
+        CachePart {
+            mix: self.text(),
+            proxy: self.text(),
+            target_hit_ratio: self.maybe(Wild::float),
+            points: self.many(|w| CachePoint {
+                run: w.text(),
+                phase: w.text(),
+                offered_rate_per_s: w.float(),
+                carried_rate_per_s: w.float(),
+                duration_s: w.float(),
+                ended_early: w.0.below(2) == 0,
+                figures: figures(w),
+                origin: w.maybe(|w| OriginTraffic {
+                    requests: w.number(),
+                    bytes: w.number(),
+                    saved_requests: w.number() as i64,
+                    saved_bytes: -(w.number() as i64 >> 1),
+                }),
+            }),
+            seats: self.maybe(|w| Seats {
+                seats: w.number(),
+                rate_per_seat_per_s: w.float(),
+                not_held_rate_per_s: w.maybe(Wild::float),
+                rule: w.text(),
+            }),
+            notes: self.many(Wild::text),
         }
     }
 }
@@ -367,6 +431,11 @@ proptest! {
         wild.many(Wild::number).into_iter().for_each(|value| times.record(value));
         let style = Style { color: false, width, unicode };
         prop_assert!(harmless(&terminal::render(&document, Some(&times), style)));
+        prop_assert!(harmless(&terminal::cache(&document, style)));
+        for point in document.cache.iter().flat_map(|part| &part.points) {
+            let line = terminal::cache_point(point);
+            prop_assert!(!line.contains('\n') && harmless(&(line + "\n")));
+        }
         // Colours must not panic either; they are control characters of our own.
         terminal::render(&document, None, Style { color: true, ..style });
         let (id, why) = (wild.text(), wild.text());
@@ -408,16 +477,18 @@ proptest! {
         }
         sources.asked_rtt_ns = wild.many(Wild::number);
         sources.plan = wild.text();
+        let sweep = report::cache_page(&sources.document, &sources.plan);
         let page = run_page::page(&sources);
-        for figure in page.figures() {
+        for figure in page.figures().into_iter().chain(sweep.figures()) {
             let svg = figure.standalone();
             markup::elements(&svg);
             prop_assert!(!svg.contains("NaN"), "{svg}");
         }
-        let html = page.into_html();
-        markup::elements(&html);
-        let hidden = ['\u{1b}', '\u{202e}', '\0'];
-        prop_assert!(!html.contains(hidden));
+        for html in [page.into_html(), sweep.into_html()] {
+            markup::elements(&html);
+            let hidden = ['\u{1b}', '\u{202e}', '\0'];
+            prop_assert!(!html.contains(hidden));
+        }
     }
 }
 
@@ -433,6 +504,7 @@ fn a_document_with_nothing_measured() {
         watch: None,
         tap: None,
         slo: None,
+        cache: None,
     };
     let text = terminal::render(&document, Some(&Histogram::new()), Style::PLAIN);
     assert!(text.contains("nothing was answered"), "{text}");

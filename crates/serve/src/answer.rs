@@ -13,10 +13,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::files::{Content, Files, Found, Page};
+use crate::files::{Coding, Content, Files, Found, Page};
 use crate::request::{Fields, Method, Request};
 use crate::response::{ALLOW, Fate, SERVER, Status, VARY, field, line, write_head, write_moved, write_refusal_with};
 use conditions::{Verdict, evaluate, range_applies};
+pub(crate) use conditions::{modified_since, names};
 use encoding::{Accepted, NotAcceptable};
 use ranges::{Wanted, wanted};
 
@@ -40,8 +41,41 @@ pub(crate) enum Tail {
     Pieces(VecDeque<Piece>),
     /// What is left of a stored result.
     Stored(bytes::Bytes),
-    /// What comes from the relay.
+    /// What is left of an object's body.
+    Matter(Box<Matter>),
+    /// What comes from the relay, or from an origin that thinks.
     Awaited,
+}
+
+/// A part of a mix's matter, from here to where it ends.
+#[derive(Debug)]
+pub(crate) struct Matter {
+    body: mix::Body,
+    at: u64,
+    end: u64,
+}
+
+impl Matter {
+    /// The first `end` bytes of a body, which has as many.
+    pub(crate) fn new(body: mix::Body, end: u64) -> Self {
+        Matter { body, at: 0, end }
+    }
+
+    /// The bytes that come next; nothing only at the end.
+    pub(crate) fn rest(&self) -> &[u8] {
+        let piece = self.body.piece(self.at);
+        &piece[..piece.len().min(usize::try_from(self.length()).unwrap_or(usize::MAX))]
+    }
+
+    /// Bytes that are left.
+    pub(crate) fn length(&self) -> u64 {
+        self.end - self.at
+    }
+
+    /// So many of them are sent.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        self.at += bytes as u64;
+    }
 }
 
 impl Tail {
@@ -58,6 +92,7 @@ impl Tail {
                 })
                 .sum(),
             Tail::Stored(bytes) => bytes.len() as u64,
+            Tail::Matter(matter) => matter.length(),
             Tail::Awaited => 0,
         }
     }
@@ -139,6 +174,17 @@ pub(crate) fn answer(
     }
 }
 
+/// Whether a client would rather have gzip than the bytes as they are.
+pub(crate) fn takes_gzip(fields: &Fields<'_>) -> bool {
+    let Some(value) = fields.accept_encoding else { return false };
+    let mut accepted = Accepted::default();
+    accepted.take(value);
+    if fields.repeated {
+        fields.values(b"accept-encoding").skip(1).for_each(|value| accepted.take(value));
+    }
+    accepted.choose([Coding::Gzip].into_iter()) == Ok(Some(Coding::Gzip))
+}
+
 /// The page or the compressed twin of it that the client likes best.
 fn select(page: Rc<Page>, fields: &Fields<'_>, value: &[u8]) -> Result<Rc<Page>, NotAcceptable> {
     let mut accepted = Accepted::default();
@@ -156,7 +202,7 @@ fn select(page: Rc<Page>, fields: &Fields<'_>, value: &[u8]) -> Result<Rc<Page>,
 }
 
 /// The year that a Date field says.
-fn year(date: &[u8]) -> i64 {
+pub(crate) fn year(date: &[u8]) -> i64 {
     date.get(18..22).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(1970)
 }
 

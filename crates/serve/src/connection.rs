@@ -44,6 +44,7 @@ mod exchange;
 mod incoming;
 mod patience;
 mod sending;
+mod visiting;
 
 /// What is to be sent next.
 #[derive(Debug)]
@@ -93,6 +94,8 @@ pub(crate) struct Connection {
     body_taken: Option<u64>,
     /// The answer under way, when it takes time.
     exchange: Option<Box<Exchange>>,
+    /// Requests that an origin still answers here; 0 before the first.
+    uses_left: u32,
     /// It is to a HEAD, and the last of the connection.
     head_only: bool,
     last: bool,
@@ -147,6 +150,7 @@ impl Connection {
             incoming: Incoming::Nothing,
             body_taken: None,
             exchange: None,
+            uses_left: 0,
             head_only: false,
             last: false,
             phase: Phase::Open,
@@ -246,6 +250,9 @@ impl Connection {
         loop {
             if self.phase != Phase::Open {
                 // What comes after the last request means nothing.
+                if self.phase == Phase::Ending && at < input.len() {
+                    self.phase = Phase::EndingGently;
+                }
                 return input.len();
             }
             if !self.incoming.is_nothing() && at < input.len() {
@@ -267,9 +274,6 @@ impl Connection {
                 Parsed::Complete(request) => {
                     at += request.length;
                     self.respond(desk, &request);
-                    if self.phase == Phase::Ending && at < input.len() {
-                        self.phase = Phase::EndingGently;
-                    }
                 }
                 Parsed::Refused(status) => self.refuse(desk, status, &input[at..]),
             }

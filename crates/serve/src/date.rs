@@ -2,7 +2,7 @@
 
 mod read;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use units::Timestamp;
 
@@ -45,6 +45,11 @@ impl DateField {
 /// Whole seconds of a timestamp.
 pub(crate) fn seconds(at: Timestamp) -> u64 {
     at.as_nanos() / 1_000_000_000
+}
+
+/// [`http_date`] of seconds since 1970.
+pub(crate) fn http_date_s(unix_s: i64) -> [u8; 29] {
+    http_date(UNIX_EPOCH + Duration::from_secs(u64::try_from(unix_s).unwrap_or(0).min(END_OF_9999)))
 }
 
 /// RFC 9110, section 5.6.7: IMF-fixdate. A moment before 1970 is written as 1970, one after 9999 as the end of 9999.
@@ -95,7 +100,6 @@ const END_OF_9999: u64 = 253_402_300_799;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn date(unix: u64) -> String {
         String::from_utf8(http_date(UNIX_EPOCH + Duration::from_secs(unix)).to_vec()).unwrap()

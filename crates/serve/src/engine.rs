@@ -113,6 +113,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) callers: &'a Callers,
     /// Most connections of one worker.
     pub(crate) cap: usize,
+    /// Answers are due at moments of their own.
+    pub(crate) thinks: bool,
     pub(crate) clock: Clock,
     pub(crate) beside: Beside,
 }
@@ -146,7 +148,7 @@ impl Ground<'_> {
         table: &mut Table<C>,
         desk: &mut Desk,
         seat: impl FnOnce(TcpStream, Link) -> C,
-        mut let_go: impl FnMut(C),
+        mut let_go: impl FnMut(u64, C),
     ) -> Result<Admitted, ServeError> {
         let now = desk.now;
         let spare_for = |seat: &C| seat.link().spare_since().map(|since| now.since(since));
@@ -200,7 +202,7 @@ impl Ground<'_> {
     }
 
     /// Lets a connection go.
-    fn close<C: Seat>(&self, table: &mut Table<C>, token: u64, desk: &mut Desk, mut let_go: impl FnMut(C)) {
+    fn close<C: Seat>(&self, table: &mut Table<C>, token: u64, desk: &mut Desk, mut let_go: impl FnMut(u64, C)) {
         if let Some(mut seat) = table.remove(token) {
             let (stream, link) = seat.parts();
             link.leave(desk);
@@ -208,7 +210,7 @@ impl Ground<'_> {
             if link.is_aborted() {
                 reset(stream);
             }
-            let_go(seat);
+            let_go(token, seat);
         }
     }
 
@@ -225,6 +227,9 @@ impl Ground<'_> {
 
     /// How often deadlines are looked at.
     fn tick(&self) -> Duration {
+        if self.thinks {
+            return TICK_THINKING;
+        }
         let limits = self.limits;
         let shortest = limits.head_time.min(limits.idle_time).min(limits.stall_time).min(limits.body_time);
         (shortest / 4).clamp(TICK_MIN, TICK_MAX)
@@ -412,6 +417,8 @@ const BOOKS_TICK: Duration = Duration::from_secs(1);
 /// How often deadlines are looked at.
 const TICK_MIN: Duration = Duration::from_millis(10);
 const TICK_MAX: Duration = Duration::from_secs(1);
+/// The same where an answer is late by what a deadline is noticed late.
+const TICK_THINKING: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {

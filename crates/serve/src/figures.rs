@@ -35,11 +35,13 @@ pub enum Kind {
     Status,
     /// Not understood or over a limit: 400, 408, 413, 414, 431 ..; the connection ends.
     Refused,
+    /// An object of a mix, or what is said instead of one.
+    Origin,
 }
 
 impl Kind {
     /// All of them, in the order of [`Kind::index`].
-    pub const ALL: [Kind; 4] = [Kind::Static, Kind::Dynamic, Kind::Status, Kind::Refused];
+    pub const ALL: [Kind; 5] = [Kind::Static, Kind::Dynamic, Kind::Status, Kind::Refused, Kind::Origin];
 
     /// Its place in [`Kind::ALL`].
     pub const fn index(self) -> usize {
@@ -53,6 +55,7 @@ impl Kind {
             Kind::Dynamic => "dynamic",
             Kind::Status => "status",
             Kind::Refused => "refused",
+            Kind::Origin => "origin",
         }
     }
 }

@@ -29,6 +29,7 @@ mod link;
 mod listen;
 mod max;
 mod media;
+mod origin;
 mod phrase;
 mod request;
 mod response;
@@ -55,6 +56,7 @@ pub use engine::Engine;
 pub use figures::{Figures, Kind, Refusal, Total};
 pub use journal::{Log, LogError, LogFormat, LogSpec, LogSummary, LogTarget};
 pub use max::{BODY_BYTES_MAX, Feature, MaxSpec, StepsSpec, serve_max, serve_steps};
+pub use origin::{OriginCounts, OriginSpec};
 pub use spec::{FileRules, Limits, ServeError, ServeSpec};
 pub use status::StatusSpec;
 pub use tls::{Tls, TlsError};
@@ -69,10 +71,11 @@ use sys::clock::Clock;
 
 use crate::connection::Desk;
 use crate::dynamic::Relay;
-use crate::engine::{Beside, Ground};
 use crate::engine::callers::Callers;
+use crate::engine::{Beside, Ground};
 use crate::files::Files;
 use crate::journal::Books;
+use crate::origin::Origin;
 use crate::spec::system;
 use crate::status::Board;
 
@@ -116,18 +119,20 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
     };
     let mut fronts = fronts.into_iter();
     let mut parts = Vec::with_capacity(threads);
-    for _ in 0..threads {
+    for worker in 0..threads {
         let counters = spec.figures.worker();
         let journal = writing.as_ref().and_then(|writing| writing.journal());
-        parts.push((spec::open_root(&spec.root)?, fronts.next(), counters, journal, board.clone(), cache.clone()));
+        let origin = spec.origin.as_ref().map(|origin| Box::new(Origin::new(origin, worker, threads, clock)));
+        let own = (fronts.next(), origin);
+        parts.push((spec::open_root(&spec.root)?, own, counters, journal, board.clone(), cache.clone()));
     }
     on_listening(bound);
-    on_threads(parts, stop, |(root, front, counters, journal, board, cache), [stop, failed]| {
+    on_threads(parts, stop, |(root, (front, origin), counters, journal, board, cache), [stop, failed]| {
         counters.runs_here();
         let files = Files::new(root, spec.files.clone()).holding_open(open_files);
         let books = Books::new(counters, journal);
         let mut desk = Desk::new(files, spec.limits.clone(), clock.now(), books, board);
-        (desk.front, desk.cache) = (front, cache);
+        (desk.front, desk.cache, desk.origin) = (front, cache, origin);
         let ground = Ground {
             listener: &listener,
             local: bound,
@@ -137,6 +142,7 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
             limits: &spec.limits,
             callers: &callers,
             cap,
+            thinks: spec.origin.as_ref().is_some_and(|origin| origin.thinks()),
             clock,
             beside: match &spec.dynamic {
                 None => Beside::Nobody,

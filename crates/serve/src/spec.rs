@@ -12,6 +12,7 @@ use crate::dynamic::DynamicSpec;
 use crate::engine::Engine;
 use crate::figures::Figures;
 use crate::journal::Log;
+use crate::origin::OriginSpec;
 use crate::status::StatusSpec;
 use crate::tls::Tls;
 
@@ -40,6 +41,8 @@ pub struct ServeSpec {
     pub status: StatusSpec,
     /// What other programs answer.
     pub dynamic: Option<DynamicSpec>,
+    /// The objects of a mix, instead of all files and of everything dynamic: then nothing is read from `root`.
+    pub origin: Option<OriginSpec>,
 }
 
 impl ServeSpec {
@@ -57,7 +60,15 @@ impl ServeSpec {
             figures: Figures::new(),
             status: StatusSpec::default(),
             dynamic: None,
+            origin: None,
         }
+    }
+
+    /// Serves the objects of a mix at `listen` with one thread, and keeps idle connections for as long as the mix says.
+    pub fn of_origin(origin: OriginSpec, listen: SocketAddr) -> Self {
+        let limits = Limits { idle_time: origin.world.spec.origin_idle, ..Limits::default() };
+        // Any directory does: an origin looks up no file.
+        ServeSpec { limits, origin: Some(origin), ..ServeSpec::new("/", listen) }
     }
 }
 

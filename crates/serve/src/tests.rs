@@ -16,6 +16,8 @@ mod dynamic;
 mod endings;
 #[path = "tests/limits.rs"]
 mod limits;
+#[path = "tests/origin.rs"]
+mod origin;
 #[path = "tests/rfc.rs"]
 mod rfc;
 #[path = "tests/table.rs"]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ledger::{
-    ConnectionRecord, Document, ReproductionDocument, RequestRecord, SecondRecord, TapExchange, WatchPart, WatchSecond,
+    CacheExchange, ConnectionRecord, Document, ReproductionDocument, RequestRecord, SecondRecord, TapExchange, WatchPart, WatchSecond,
     WireRequest,
 };
 use stats::Histogram;
@@ -14,7 +14,7 @@ use stats::Histogram;
 use crate::reader::count_parts;
 use crate::table::Row;
 use crate::{
-    ConnectionsWriter, RequestsWriter, Result, SeriesWriter, StoreError, TableWriter, TapsWriter, WatchSeriesWriter,
+    CacheExchangesWriter, ConnectionsWriter, RequestsWriter, Result, SeriesWriter, StoreError, TableWriter, TapsWriter, WatchSeriesWriter,
     WireRequestsWriter, files, hlog,
 };
 
@@ -101,6 +101,11 @@ impl RunFolder {
     /// Begins taps.parquet.
     pub fn taps(&self) -> TapsWriter {
         TableWriter::<TapExchange>::new(&self.path)
+    }
+
+    /// Begins cache_exchanges.parquet.
+    pub fn cache_exchanges(&self) -> CacheExchangesWriter {
+        TableWriter::<CacheExchange>::new(&self.path)
     }
 
     /// Writes `<name>.hlog`: `(from, to, values)` for each interval, in nanoseconds since the run's zero, rising.

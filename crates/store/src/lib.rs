@@ -5,6 +5,7 @@
 //!   SecondRecord  ──> TableWriter ──> series/000001.parquet ..    ──finish──>  series.parquet
 //!   ConnectionRecord, WireRequest, WatchSecond ──> the same, of what the wire showed
 //!   TapExchange   ──> the same, of what programs saw
+//!   CacheExchange ──> the same, of what a cache answered and whether it was right
 //!   Histogram     ──────────────────────────────────────────────────────────>  response_time.hlog ..
 //!   plan (text)   ──────────────────────────────────────────────────────────>  plan.toml
 //!   Document      ──────────────────────────────────────────────────────────>  summary.json
@@ -41,10 +42,10 @@ pub use folder::{RunFolder, read_plan, read_reproduction, read_summary, read_wat
 pub use hlog::read_histogram;
 pub use merge::FinishedTable;
 pub use reader::{
-    Rows, read_connections, read_requests, read_series, read_taps, read_watch_series, read_wire_requests,
+    Rows, read_cache_exchanges, read_connections, read_requests, read_series, read_taps, read_watch_series, read_wire_requests,
 };
 pub use table::{Column, Kind, Table, columns, columns_page};
 pub use writer::{
-    ConnectionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, TableWriter, TapsWriter, WatchSeriesWriter,
+    CacheExchangesWriter, ConnectionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, TableWriter, TapsWriter, WatchSeriesWriter,
     WireRequestsWriter,
 };

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ledger::{ConnectionRecord, RequestRecord, SecondRecord, TapExchange, WatchSecond, WireRequest};
+use ledger::{CacheExchange, ConnectionRecord, RequestRecord, SecondRecord, TapExchange, WatchSecond, WireRequest};
 
 use crate::decode::Input;
 use crate::table::Row;
@@ -56,6 +56,14 @@ pub fn read_watch_series(dir: &Path) -> Result<Rows<WatchSecond>> {
 /// # Errors
 /// Those of [`read_requests`].
 pub fn read_taps(dir: &Path) -> Result<Rows<TapExchange>> {
+    Rows::open(dir)
+}
+
+/// The exchanges of a cache benchmark, as the judge left them.
+///
+/// # Errors
+/// Those of [`read_requests`].
+pub fn read_cache_exchanges(dir: &Path) -> Result<Rows<CacheExchange>> {
     Rows::open(dir)
 }
 

@@ -3,6 +3,7 @@
 //! The same definition writes the Parquet schema, reads it back, prints `docs/concepts/columns.md` and is stored
 //! inside each file under the key `yamabiko.columns`.
 
+mod cache_exchanges;
 mod connections;
 mod page;
 mod requests;
@@ -14,7 +15,7 @@ mod words;
 
 use std::borrow::Cow;
 
-use ledger::{ConnectionRecord, RequestRecord, SecondRecord, TapExchange, WatchSecond, WireRequest};
+use ledger::{CacheExchange, ConnectionRecord, RequestRecord, SecondRecord, TapExchange, WatchSecond, WireRequest};
 
 use crate::writer::ROWS_A_PART_MAX;
 
@@ -29,6 +30,7 @@ pub fn columns() -> Vec<Table> {
         described::<WireRequest>(),
         described::<WatchSecond>(),
         described::<TapExchange>(),
+        described::<CacheExchange>(),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ledger::{ConnectionRecord, RequestRecord, SecondRecord, TapExchange, WatchSecond, WireRequest};
+use ledger::{CacheExchange, ConnectionRecord, RequestRecord, SecondRecord, TapExchange, WatchSecond, WireRequest};
 
 use crate::encode::Encoder;
 use crate::merge::{self, FinishedTable};
@@ -22,6 +22,8 @@ pub type WireRequestsWriter = TableWriter<WireRequest>;
 pub type WatchSeriesWriter = TableWriter<WatchSecond>;
 /// Writes taps.parquet.
 pub type TapsWriter = TableWriter<TapExchange>;
+/// Writes cache_exchanges.parquet.
+pub type CacheExchangesWriter = TableWriter<CacheExchange>;
 
 /// Collects rows of one table and writes them as parts.
 ///

@@ -15,6 +15,8 @@ const MODULES: [&str; 4] =
     ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/local/apache2/modules", "/usr/lib/httpd/modules"];
 /// What a plain file server needs; those compiled in are not there as files and need no loading.
 const NEEDED: [&str; 5] = ["mpm_event", "unixd", "authz_core", "log_config", "logio"];
+/// The common log format, as in a configuration file.
+const COMMON: &str = r#"%h %l %u %t \"%r\" %>s %b"#;
 /// Accounts that distributions made for it.
 const ACCOUNTS: [&str; 4] = ["www-data", "apache", "httpd", "nobody"];
 
@@ -45,6 +47,16 @@ impl Apache {
         said.lines().find_map(|line| line.strip_prefix("Server version: ")).unwrap_or_default().trim().to_owned()
     }
 
+    /// Its access log, in a folder that it was configured in.
+    pub fn access_log(&self, folder: &Path) -> PathBuf {
+        folder.join("access.log")
+    }
+
+    /// The file that it writes when it listens.
+    pub fn pid_file(&self, folder: &Path) -> PathBuf {
+        folder.join("apache.pid")
+    }
+
     /// The same as [`Apache::configure_at`], on `198.18.0.1:port`.
     ///
     /// # Errors
@@ -60,6 +72,14 @@ impl Apache {
     /// # Errors
     /// The folder cannot be written.
     pub fn configure_at(&self, folder: &Path, listen: SocketAddr) -> Result<String, SuiteError> {
+        self.configure_logging(folder, listen, COMMON)
+    }
+
+    /// The same with lines of another `format` in the access log, by its own LogFormat.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn configure_logging(&self, folder: &Path, listen: SocketAddr, format: &str) -> Result<String, SuiteError> {
         let quoted = |path: &Path| format!("\"{}\"", path.display());
         let mut text = format!(
             "ServerName server\nServerRoot {root}\nPidFile {pid}\nDefaultRuntimeDir {root}\nMutex file:{plain} default\n\
@@ -82,11 +102,11 @@ impl Apache {
         }
         text.push_str(&format!(
             "DocumentRoot {www}\nErrorLog {errors}\n\
-             LogFormat \"%h %l %u %t \\\"%r\\\" %>s %b\" common\nCustomLog {access} common\n\
+             LogFormat \"{format}\" own\nCustomLog {access} own\n\
              <Directory {www}>\n  Require all granted\n</Directory>\n",
             www = quoted(&folder.join("www")),
             errors = quoted(&folder.join("error.log")),
-            access = quoted(&folder.join("access.log")),
+            access = quoted(&self.access_log(folder)),
         ));
         let file = folder.join("apache.conf");
         fs::write(&file, text).map_err(SuiteError::file(&file))?;

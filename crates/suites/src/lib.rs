@@ -4,7 +4,10 @@
 //! them, and draws its own conclusion. Nothing here moves a packet or reads a clock.
 
 pub mod apache;
+pub mod cache;
+pub mod curl;
 mod error;
+mod get;
 pub mod httperf;
 pub mod local;
 pub mod nginx;

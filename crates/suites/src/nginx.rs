@@ -37,6 +37,16 @@ impl Nginx {
         said.lines().find_map(|line| line.strip_prefix("nginx version: ")).unwrap_or_default().trim().to_owned()
     }
 
+    /// Its access log, in a folder that it was configured in.
+    pub fn access_log(&self, folder: &Path) -> PathBuf {
+        folder.join("nginx-access.log")
+    }
+
+    /// The file that it writes when it listens.
+    pub fn pid_file(&self, folder: &Path) -> PathBuf {
+        folder.join("nginx.pid")
+    }
+
     /// Writes a configuration into `folder`, for `folder`'s own `www`, and gives the shell command that starts it in
     /// the foreground at `listen`, with one worker. It sends files by sendfile and writes one line per request to an
     /// access log, as the configuration that distributions give it; every limit is the one compiled in.
@@ -44,10 +54,29 @@ impl Nginx {
     /// # Errors
     /// The folder cannot be written.
     pub fn configure_at(&self, folder: &Path, listen: SocketAddr) -> Result<String, SuiteError> {
+        self.configure_logging(folder, listen, None)
+    }
+
+    /// The same with lines of another `format` in the access log, by its own `log_format`.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn configure_logging(
+        &self,
+        folder: &Path,
+        listen: SocketAddr,
+        format: Option<&str>,
+    ) -> Result<String, SuiteError> {
         let root = folder.display();
+        // `combined` is its own name for what it writes when nothing is said.
+        let (define, name) = match format {
+            None => (String::new(), "combined"),
+            Some(format) => (format!("log_format own '{format}';\n  "), "own"),
+        };
         let text = format!(
             "daemon off;\nworker_processes 1;\npid {root}/nginx.pid;\nerror_log {root}/nginx-error.log;\n\
-             events {{ worker_connections 4096; }}\nhttp {{\n  access_log {root}/nginx-access.log;\n  sendfile on;\n\
+             events {{ worker_connections 4096; }}\nhttp {{\n  {define}access_log {root}/nginx-access.log {name};\n\
+             sendfile on;\n\
              tcp_nopush on;\n  client_body_temp_path {root}/nginx-body;\n  proxy_temp_path {root}/nginx-proxy;\n\
              fastcgi_temp_path {root}/nginx-fastcgi;\n  uwsgi_temp_path {root}/nginx-uwsgi;\n\
              scgi_temp_path {root}/nginx-scgi;\n  server {{ listen {listen}; root {root}/www; }}\n}}\n"

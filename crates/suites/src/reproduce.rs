@@ -7,18 +7,21 @@ pub mod directory;
 pub mod dserver;
 pub mod koshien;
 mod sheet;
+pub mod transparent;
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use lab::Observer;
 use ledger::document::{Check, CheckState, Validity, Verdict, Weight};
-use ledger::{Reproduction, ReproductionDocument};
+use ledger::{CachePoint, Reproduction, ReproductionDocument};
 
 /// Tells where a reproduction stands.
 pub trait Stage {
     /// An experiment begins; what is returned observes its load.
     fn begin(&mut self, what: &str) -> Box<dyn Observer>;
+    /// A point of a sweep of caches was made. Nothing happens unless somebody wants to tell it.
+    fn point(&mut self, _point: &CachePoint) {}
 }
 
 /// A reproduction that was made, and is all in its document.
@@ -59,6 +62,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
     match reproduction.name.as_str() {
         directory::NAME => directory::summary(reproduction),
         dserver::NAME => dserver::summary(reproduction),
+        transparent::NAME => transparent::summary(reproduction),
         _ => koshien::summary(reproduction),
     }
 }
@@ -88,12 +92,12 @@ pub(crate) fn of_run(name: &str, validity: &Validity) -> Vec<Check> {
 }
 
 /// A path as a word of a shell command.
-fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }
 
 /// The median of some figures; NaN of none, which no row shows.
-fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
     match sorted.len() {

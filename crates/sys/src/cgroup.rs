@@ -39,12 +39,15 @@ pub struct Limits {
     pub period: Duration,
     /// Who goes first when the group and others want the same core.
     pub weight: Weight,
+    /// Memory in bytes, what the kernel keeps for it (page cache, sockets) included, and nothing of it swapped out; unbounded
+    /// when absent.
+    pub memory: Option<u64>,
 }
 
 impl Default for Limits {
     /// No bound; 5 ms; a weight like any other's.
     fn default() -> Self {
-        Limits { cpu: None, period: Duration::from_millis(5), weight: Weight::Usual }
+        Limits { cpu: None, period: Duration::from_millis(5), weight: Weight::Usual, memory: None }
     }
 }
 

@@ -28,9 +28,10 @@ struct life {
 struct thread {
     struct slot *slot;
     struct record *records;
+    uint64_t mask;
     uint64_t head;
-    uint64_t tail_seen;
-    uint64_t claim_again_at; /* ticks; no search for a free slot before */
+    uint64_t stop;     /* records up to this one have a place, as far as this thread knows */
+    uint64_t again_at; /* ticks; no search for a free slot, or for memory, before */
     uint64_t polled_ticks;
     uint64_t polled_told_at;
     uint32_t polled_calls;
@@ -39,6 +40,10 @@ struct thread {
 
 /* A ring of a larger share of what a program may map is left alone. */
 #define ROOM_SHARE 16
+/* 64 KB: what a ring gets more at a time. */
+#define GROWTH_RECORDS 1024
+/* MADV_POPULATE_WRITE, which older headers do not have. */
+#define POPULATE_WRITE 23
 
 enum { NOT_STARTED, STARTING, STARTED };
 
@@ -47,7 +52,7 @@ static bool active; /* there is a ring */
 static struct header *header;
 static struct slot *slots;
 static struct record *all_records;
-static uint32_t mask;
+static uint32_t slot_count, large_count, large_records, small_records;
 static uint64_t piece_ticks;
 static bool use_tsc;
 static pthread_key_t thread_key;
@@ -78,28 +83,74 @@ static bool own_process(void) {
     return LOAD(&sandboxed) || (uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0) == life->pid || !life->image;
 }
 
+static void raise_to_32(uint32_t *to, uint32_t value) {
+    uint32_t now = LOAD(to);
+    while (now < value && !REPLACE(to, &now, value)) {
+    }
+}
+
+static void raise_to(uint64_t *to, uint64_t value) {
+    uint64_t now = LOAD(to);
+    while (now < value && !REPLACE(to, &now, value)) {
+    }
+}
+
 static bool claim(struct thread *thread) {
     uint64_t now = ticks();
-    if (now < thread->claim_again_at) return false;
+    if (now < thread->again_at) return false;
     uint32_t tid = LOAD(&sandboxed) ? 0 : (uint32_t)RAW(SYS_gettid, 0, 0, 0, 0, 0);
     uint64_t owned = (uint64_t)life->pid << 32 | SLOT_OWNED;
-    for (uint32_t i = 0; i < header->slots; i++) {
-        struct slot *slot = &slots[(tid + i) % header->slots];
+    /* From the first, so that few are in use: the collector looks at no more, and the large ones come first. */
+    for (uint32_t i = 0; i < slot_count; i++) {
+        struct slot *slot = &slots[i];
         uint64_t free = SLOT_FREE;
-        if (LOAD(&slot->state) != SLOT_FREE || !REPLACE(&slot->state, &free, owned)) continue;
+        if (LOAD(&slot->state) != SLOT_FREE) continue;
+        raise_to_32(&header->slots_used, i + 1);
+        if (!REPLACE(&slot->state, &free, owned)) continue;
         STORE(&slot->image, life->image);
         STORE(&slot->tid, tid);
-        thread->head = LOAD(&slot->head);
-        thread->tail_seen = LOAD_ACQUIRE(&slot->tail);
-        thread->records = all_records + (size_t)(slot - slots) * header->records;
+        bool large = i < large_count;
+        size_t large_before = large ? i : large_count, small_before = i - large_before;
+        thread->records = all_records + large_before * large_records + small_before * small_records;
+        thread->mask = (large ? large_records : small_records) - 1;
+        thread->head = thread->stop = LOAD(&slot->head);
         thread->slot = slot;
         /* Whose destructor gives the slot back. If it cannot be, the collector finds that the thread is gone. */
         if (thread_key_made) pthread_setspecific(thread_key, thread);
         return true;
     }
     /* Searching is long when all are taken: not at every record. */
-    thread->claim_again_at = now + piece_ticks / 8;
+    thread->again_at = now + piece_ticks / 8;
     return false;
+}
+
+/* More memory for the ring, beyond the `room` it has: how much it has now. Asked for ahead, since the kernel then says no
+ * instead of killing (Linux 5.14). Whoever may not ask waits until the collector has done it. */
+static uint64_t more_room(struct thread *thread, uint64_t room) {
+    uint64_t now = ticks();
+    if (LOAD(&sandboxed) || now < thread->again_at) return room;
+    uint64_t more = room + GROWTH_RECORDS;
+    if (more > thread->mask + 1) more = thread->mask + 1;
+    if (RAW(SYS_madvise, &thread->records[room], (more - room) * sizeof(struct record), POPULATE_WRITE, 0, 0) < 0) {
+        thread->again_at = now + piece_ticks / 8;
+        return room;
+    }
+    raise_to(&thread->slot->room, more);
+    return more;
+}
+
+/* The next record has no place, as far as this thread knows: looks what has been read by now, and what has memory. */
+static __attribute__((noinline)) bool find_place(struct thread *thread) {
+    uint64_t head = thread->head, at = head & thread->mask;
+    uint64_t stop = LOAD_ACQUIRE(&thread->slot->tail) + thread->mask + 1;
+    uint64_t room = LOAD_ACQUIRE(&thread->slot->room);
+    if (UNLIKELY(room <= thread->mask) && head < stop) {
+        if (at >= room) room = more_room(thread, room);
+        uint64_t end = at < room ? head - at + room : head;
+        if (end < stop) stop = end;
+    }
+    thread->stop = stop;
+    return head < stop;
 }
 
 /* Where the next record goes; NULL when it was counted as dropped. Never waits. */
@@ -112,15 +163,11 @@ static inline struct record *place(struct thread *thread) {
         }
         slot = thread->slot;
     }
-    uint64_t head = thread->head;
-    if (UNLIKELY(head - thread->tail_seen > mask)) {
-        thread->tail_seen = LOAD_ACQUIRE(&slot->tail);
-        if (head - thread->tail_seen > mask) {
-            STORE(&slot->dropped, LOAD(&slot->dropped) + 1);
-            return NULL;
-        }
+    if (UNLIKELY(thread->head >= thread->stop) && !find_place(thread)) {
+        STORE(&slot->dropped, LOAD(&slot->dropped) + 1);
+        return NULL;
     }
-    return &thread->records[head & mask];
+    return &thread->records[thread->head & thread->mask];
 }
 
 /* What was written to the place can be read. */
@@ -128,7 +175,7 @@ static inline void publish(struct thread *thread) {
     uint64_t head = ++thread->head;
     STORE_RELEASE(&thread->slot->head, head);
     /* The collector's processor has had the line of the next one: fetch it for writing while the program goes on. */
-    __asm__ volatile("prefetchw %0" : : "m"(thread->records[head & mask]));
+    __asm__ volatile("prefetchw %0" : : "m"(thread->records[head & thread->mask]));
 }
 
 /* Between these two a record is written where it belongs. NULL: nothing to write, nothing to close. */
@@ -167,6 +214,7 @@ static void program_name(char name[16]) {
 /* A process image begins: by exec (after which this library is loaded anew) or by fork. */
 static void introduce(enum kind kind, uint32_t parent_image, uint32_t parent_pid, uint32_t fork) {
     self.slot = NULL;
+    self.again_at = 0;
     self.polled_calls = 0;
     self.polled_ticks = 0;
     bool may_ask = !LOAD(&sandboxed);
@@ -240,6 +288,86 @@ static bool has_room_for(uint64_t bytes) {
     return limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur / ROOM_SHARE >= bytes;
 }
 
+static bool is_power_of_two(uint32_t n) {
+    return n && !(n & (n - 1));
+}
+
+/* From /proc/self/status. */
+struct status {
+    uint32_t pid, parent_pid;
+    uint32_t filters; /* on its system calls; 1 for any number where the kernel tells none (before Linux 5.9) */
+    char name[16];
+};
+
+/* The last number of a line, since the innermost namespace's comes last. */
+static uint32_t last_number(const char *line) {
+    uint32_t number = 0;
+    for (; *line && *line != '\n'; line++) {
+        bool digit = *line >= '0' && *line <= '9';
+        if (digit && (line[-1] < '0' || line[-1] > '9')) number = 0;
+        if (digit) number = number * 10 + (uint32_t)(*line - '0');
+    }
+    return number;
+}
+
+/* The value of a line that begins with `key`, or NULL. */
+static const char *value_of(const char *line, const char *key) {
+    while (*key)
+        if (*line++ != *key++) return NULL;
+    return line;
+}
+
+/* By calls that the loader has just made for this library, so that no filter forbids them. */
+static bool read_status(struct status *status) {
+    char text[4096];
+    long fd = RAW(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC, 0, 0);
+    if (fd < 0) return false;
+    long length = RAW(SYS_read, fd, text, sizeof text - 1, 0, 0);
+    RAW(SYS_close, fd, 0, 0, 0, 0);
+    if (length <= 0) return false;
+    text[length] = 0;
+    bool told = false;
+    for (const char *line = text, *value; *line; line++) {
+        if ((value = value_of(line, "Name:\t")))
+            for (size_t i = 0; i < sizeof status->name - 1 && value[i] && value[i] != '\n'; i++)
+                status->name[i] = value[i];
+        else if ((value = value_of(line, "NSpid:")))
+            status->pid = last_number(value);
+        else if ((value = value_of(line, "PPid:")))
+            status->parent_pid = last_number(value);
+        else if ((value = value_of(line, "Seccomp:"))) {
+            status->filters = last_number(value) ? 1 : 0;
+            told = true;
+        } else if ((value = value_of(line, "Seccomp_filters:")))
+            status->filters = last_number(value);
+        while (*line && *line != '\n') line++;
+        if (!*line) break;
+    }
+    return told;
+}
+
+/* Somebody of this run has put a filter on its system calls, and exec hands filters on. Is this program under one that
+ * the collector itself is not? Then any call of ours may be its death: it is left alone, and only says so. */
+static bool stay_out(void) {
+    struct status status;
+    memset(&status, 0, sizeof status);
+    if (read_status(&status) && status.filters <= header->filters) return false;
+    STORE(&sandboxed, 1);
+    life->pid = status.pid;
+    life->image = ADD(&header->images, 1) + 1;
+    struct record record = {.kind = KIND_FILTERED, .begin = ticks()};
+    record.image.pid = status.pid;
+    record.image.parent_pid = status.parent_pid;
+    for (size_t i = 0; i < sizeof status.name; i++) record.image.program[i] = status.name[i];
+    struct record *to = place(&self);
+    if (to) {
+        *to = record;
+        publish(&self);
+    }
+    release(&self);
+    return true;
+}
+
 /* Maps the ring that YAMABIKO_TAP names. Whatever does not fit, the program runs on without us. */
 static bool map_ring(void) {
     const char *folder = getenv("YAMABIKO_TAP");
@@ -257,11 +385,13 @@ static bool map_ring(void) {
     if (fd < 0) return false;
     struct header seen;
     bool good = RAW(SYS_pread64, fd, &seen, sizeof seen, 0, 0) == sizeof seen && seen.magic == RING_MAGIC &&
-                seen.slots && seen.records && !(seen.records & (seen.records - 1));
+                seen.slots && seen.large <= seen.slots && is_power_of_two(seen.records) &&
+                is_power_of_two(seen.small_records);
     uint64_t records_at = 0;
     if (good) {
         records_at = (RING_HEADER_BYTES + (uint64_t)seen.slots * sizeof(struct slot) + 4095) & ~4095ull;
-        good = seen.file_bytes == records_at + (uint64_t)seen.slots * seen.records * sizeof(struct record);
+        uint64_t all = (uint64_t)seen.large * seen.records + (uint64_t)(seen.slots - seen.large) * seen.small_records;
+        good = seen.file_bytes == records_at + all * sizeof(struct record);
     }
     char *memory = NULL;
     if (good) good = has_room_for(seen.file_bytes);
@@ -272,14 +402,18 @@ static bool map_ring(void) {
     }
     RAW(SYS_close, fd, 0, 0, 0, 0);
     if (!good) return false;
-    /* Not in core dumps: it is large, mostly empty, and not the program's. */
-    RAW(SYS_madvise, memory, seen.file_bytes, MADV_DONTDUMP, 0, 0);
     header = (struct header *)memory;
     slots = (struct slot *)(memory + RING_HEADER_BYTES);
     all_records = (struct record *)(memory + records_at);
-    mask = seen.records - 1;
+    slot_count = seen.slots;
+    large_count = seen.large;
+    large_records = seen.records;
+    small_records = seen.small_records;
     piece_ticks = seen.piece_ticks;
     use_tsc = seen.clock == CLOCK_IS_TSC;
+    if (LOAD(&header->filtered) && stay_out()) return false;
+    /* Not in core dumps: it is large, mostly empty, and not the program's. */
+    RAW(SYS_madvise, memory, seen.file_bytes, MADV_DONTDUMP, 0, 0);
     long page = raw6(SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page > 0 || page <= -4096) {
         /* Before Linux 4.14 only the hook of fork tells a child that it is one. */

@@ -4,12 +4,16 @@
  *   4096   struct slot, one a thread that has something to tell
  *   then   each slot's records, a power of two of them, in the order of the slots; the region begins on a page
  *
+ * The first slots have large rings, for threads that have much to tell; the others have small ones, so that many threads
+ * find one. Every ring has some memory from the start, and gets more while its records go round for the first time: by
+ * the writer itself, or where it may not, by the collector. A page that cannot be had would kill the program that writes
+ * to it, so nobody writes beyond a slot's `room`.
+ *
  * A slot is a ring with one writer, the thread that claimed it, and one reader, the collector. `head` and `tail` count
  * records since the file was made and never go back. A writer that finds no room drops the record and counts it.
  *
  * FREE -> OWNED by compare and swap of a writer; OWNED -> RELEASED by that writer when its thread ends; both -> FREE by
- * the collector only, when all is read and the thread is gone. ABSENT -> FREE by the collector when it has made sure that
- * memory for the slot's records exists: a page that cannot be had would kill the program that writes to it.
+ * the collector only, when all is read and the thread is gone.
  */
 #ifndef YAMABIKO_RING_H
 #define YAMABIKO_RING_H
@@ -17,21 +21,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RING_MAGIC 0x3130706174797961ull /* "ayytap01", little-endian */
+#define RING_MAGIC 0x3230706174797961ull /* "ayytap02", little-endian */
 #define RING_HEADER_BYTES 4096
 
 enum { CLOCK_IS_NANOSECONDS = 0, CLOCK_IS_TSC = 1 };
-enum { SLOT_FREE = 0, SLOT_OWNED = 1, SLOT_RELEASED = 2, SLOT_ABSENT = 3 };
+enum { SLOT_FREE = 0, SLOT_OWNED = 1, SLOT_RELEASED = 2 };
 
 struct header {
     uint64_t magic;
     uint32_t slots;
-    uint32_t records;     /* a slot; a power of two */
+    uint32_t large;         /* so many of them have `records` records, the others `small_records`; powers of two */
+    uint32_t records;
+    uint32_t small_records;
     uint32_t clock;       /* CLOCK_IS_.. */
     uint32_t images;      /* process images so far: the next one's number, less one */
     uint64_t piece_ticks; /* a run of this length is told without waiting for its end */
     uint64_t unclaimed;   /* records dropped because no slot was free */
     uint64_t file_bytes;
+    uint32_t filters;     /* on the system calls of the process that made this, and so on all it starts (seccomp) */
+    uint32_t filtered;    /* not 0: a program of this run has put on another one */
+    uint32_t slots_used;  /* above the highest slot ever claimed */
+    uint32_t reserved;
 };
 
 struct slot {
@@ -39,7 +49,8 @@ struct slot {
     uint32_t image;
     uint32_t tid;
     uint64_t dropped;
-    uint8_t pad0[40];
+    uint64_t room; /* records from the ring's begin that have memory; it only grows */
+    uint8_t pad0[32];
     uint64_t head; /* written by the thread */
     uint8_t pad1[56];
     uint64_t tail; /* written by the collector */
@@ -61,6 +72,7 @@ enum kind {
     KIND_LEFT,
     KIND_POLLED,
     KIND_ASIDE,
+    KIND_FILTERED,
 };
 
 /* Flags of KIND_SENT, KIND_RECEIVED. */
@@ -114,7 +126,7 @@ struct record {
             uint32_t pid, parent_pid, parent_image, fork; /* FORKED: the parent's so many-th */
             char program[16];
             uint64_t reserved2;
-        } image; /* LOADED, FORKED */
+        } image; /* LOADED, FORKED, FILTERED */
         struct {
             uint32_t datagram_sockets, uring_setups, unfollowed, reserved;
             uint64_t reserved2[3];
@@ -135,8 +147,8 @@ _Static_assert(offsetof(struct record, closed.forks_opened) == 56, "as src/rings
 _Static_assert(offsetof(struct record, image.fork) == 36, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct record, image.program) == 40, "as src/rings/layout.rs reads it");
 _Static_assert(sizeof(struct slot) == 256, "as src/rings/layout.rs reads it");
-_Static_assert(offsetof(struct slot, dropped) == 16, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct slot, dropped) == 16 && offsetof(struct slot, room) == 24, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct slot, head) == 64 && offsetof(struct slot, tail) == 128, "own cache lines");
-_Static_assert(sizeof(struct header) == 48, "as src/rings/layout.rs reads it");
+_Static_assert(sizeof(struct header) == 72, "as src/rings/layout.rs reads it");
 
 #endif

@@ -15,7 +15,7 @@ use crate::event::{Event, What};
 use crate::exchange::Exchanges;
 use crate::filter::Only;
 use crate::indicators::Sides;
-use crate::order::InOrder;
+use crate::order::{InOrder, moment};
 use crate::roll::Roll;
 
 /// Events in, rows and figures out.
@@ -74,8 +74,23 @@ impl Collector {
     /// Works off what happened until `until`, the moment at which the last round of all rings began; rows that became
     /// complete are added to `rows`.
     pub fn settle(&mut self, until: Timestamp, rows: &mut Vec<TapExchange>) {
+        self.settle_watched(until, rows, &mut |_, _| {});
+    }
+
+    /// The same; `before` is told before each event, and at last of `until`, how many connections have been in process
+    /// ([`Exchanges::in_process`]) up to that moment, since the event before.
+    pub fn settle_watched(
+        &mut self,
+        until: Timestamp,
+        rows: &mut Vec<TapExchange>,
+        before: &mut dyn FnMut(Timestamp, u64),
+    ) {
         let state = &mut self.state;
-        self.order.release(until, |event| state.take(event));
+        self.order.release(until, |event| {
+            before(moment(&event.what), state.exchanges.in_process());
+            state.take(event);
+        });
+        before(until, state.exchanges.in_process());
         state.exchanges.tick(until);
         state.hand_over(rows);
     }
@@ -142,7 +157,7 @@ impl State {
     fn take(&mut self, event: Event) {
         let origin = event.origin;
         self.roll.take(&event);
-        if let What::Loaded { at, .. } | What::Forked { at, .. } = event.what
+        if let What::Loaded { at, .. } | What::Forked { at, .. } | What::Filtered { at, .. } = event.what
             && let Some(before) = self.images.insert(origin.pid, origin.image)
             && before != origin.image
         {

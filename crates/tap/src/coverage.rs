@@ -37,6 +37,8 @@ pub enum Unseen {
     NotHandedOn,
     /// It has the library and could not map the ring: a limit on its memory, or another root directory.
     NoRing,
+    /// It was started with a filter on its system calls, which may kill it for one of ours: it is left alone.
+    Filtered,
     /// Nothing is known against it.
     Unexplained,
 }
@@ -51,6 +53,7 @@ impl fmt::Display for Unseen {
             Unseen::Privileged => f.write_str("set-user-ID, set-group-ID or with capabilities: it ignores LD_PRELOAD"),
             Unseen::NotHandedOn => f.write_str("started with an environment of its own, without LD_PRELOAD"),
             Unseen::NoRing => f.write_str("it could not map the ring: a limit on memory, or another root directory"),
+            Unseen::Filtered => f.write_str("started with a filter on its system calls (seccomp): it is left alone"),
             Unseen::Unexplained => f.write_str("it never said that it loaded the library"),
         }
     }
@@ -153,6 +156,11 @@ pub fn partial(process: &Process) -> Option<Partial> {
         return Some(Partial::Uring(rings));
     }
     elf_of(Path::new(&format!("/proc/{}/exe", process.pid))).filter(elf::Elf::is_go).map(|_| Partial::Go)
+}
+
+/// The same of a program that may be gone, as far as its file tells.
+pub fn partial_by_file(path: &Path) -> Option<Partial> {
+    elf_of(&on_path(path)?).filter(elf::Elf::is_go).map(|_| Partial::Go)
 }
 
 /// Descriptors of `pid` that are rings of io_uring: what goes through them no hook sees. Only the lowest are looked at:

@@ -29,6 +29,21 @@ pub enum Error {
     /// The interposer exists for Linux on x86-64 only.
     #[error("tap needs Linux on x86-64: there is no interposer for this machine")]
     Unsupported,
+    /// This program is under a tap already, and two would write to one ring.
+    #[error("this program runs under a tap already (YAMABIKO_TAP is set): leave one of the two out")]
+    UnderTap,
+    /// The program was started again with the library, and the library said nothing.
+    #[error(
+        "the loader did not load the tap's library into this program: it has capabilities of its own (getcap), is \
+         set-user-ID, or may not map so much memory (ulimit -v); run it as root instead, or without the tap"
+    )]
+    NotLoaded,
+    /// An exec ends all threads but one.
+    #[error("this process has {threads} threads, and can be started again under the tap with one only")]
+    Threads {
+        /// How many there are.
+        threads: usize,
+    },
 }
 
 /// What the fallible calls of this crate return.

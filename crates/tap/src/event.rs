@@ -64,6 +64,16 @@ pub enum What {
         /// The program's short name.
         program: String,
     },
+    /// The library was loaded into a program that was started with a filter on its system calls (seccomp), one that this
+    /// process is not under. It is left alone: a call of ours could be its death.
+    Filtered {
+        /// When its constructor ran.
+        at: Timestamp,
+        /// The parent, as the program sees it.
+        parent_pid: u32,
+        /// The program's short name.
+        program: String,
+    },
     /// A process is about to become another program: exec in the process itself, in a vfork child, or by posix_spawn.
     /// What loads the library says [`What::Loaded`] next, under the same pid.
     Executing {

@@ -41,6 +41,7 @@ pub struct Exchanges {
     lingering: VecDeque<(u64, Timestamp)>,
     next: u64,
     in_flight: u64,
+    in_process: u64,
     /// Open connections at most; those beyond are counted in [`left_out`](Self::left_out) and not followed.
     connections_max: usize,
     left_out: u64,
@@ -83,6 +84,7 @@ impl Exchanges {
             lingering: VecDeque::new(),
             next: 0,
             in_flight: 0,
+            in_process: 0,
             connections_max: Self::CONNECTIONS_MAX,
             left_out: 0,
             lost: 0,
@@ -124,9 +126,14 @@ impl Exchanges {
             What::Left(closed) => {
                 self.hold(origin, closed.connection);
                 self.with(closed.connection, |open, _| open.left(origin.image, &closed));
+                self.recount(closed.connection);
             }
             What::Lost { records } => self.lost = self.lost.saturating_add(records),
-            What::Shut { .. } | What::Executing { .. } | What::Polled { .. } | What::Aside { .. } => {}
+            What::Shut { .. }
+            | What::Filtered { .. }
+            | What::Executing { .. }
+            | What::Polled { .. }
+            | What::Aside { .. } => {}
         }
     }
 
@@ -145,6 +152,8 @@ impl Exchanges {
                 && let Some(open) = self.remove(key)
             {
                 open.abandoned(image, at, &mut self.done);
+            } else {
+                self.recount(key);
             }
         }
     }
@@ -184,6 +193,12 @@ impl Exchanges {
     /// Connections open now.
     pub fn open(&self) -> usize {
         self.connections.len()
+    }
+
+    /// Connections in process now: connect called or accept returned, and not closed, nor left by all that had it. Counted
+    /// up and down as it happens, for Little's law; [`open`](Self::open) is how many are kept in mind, which is for longer.
+    pub fn in_process(&self) -> u64 {
+        self.in_process
     }
 
     /// Exchanges asked and not answered now.
@@ -228,6 +243,7 @@ impl Exchanges {
             if let Some(open) = self.connections.get_mut(key) {
                 open.hold(origin.image);
             }
+            self.recount(*key);
         }
         let image = self.image(origin);
         image.program = Some(program.into());
@@ -304,6 +320,7 @@ impl Exchanges {
         };
         image.held.insert(opened.connection);
         self.connections.insert(opened.connection, Connection::new(self.next, opened.role, origin.image, row));
+        self.in_process += 1;
         self.next += 1;
     }
 
@@ -318,6 +335,7 @@ impl Exchanges {
             self.lingering.push_back((closed.connection, closed.begin));
         }
         let last = last && open.lingering.is_none();
+        self.recount(closed.connection);
         if let Some(image) = self.images.get_mut(&origin.image) {
             image.held.remove(&closed.connection);
             if closed.forks[0] != closed.forks[1] {
@@ -334,6 +352,7 @@ impl Exchanges {
         let Some(open) = self.connections.get_mut(&key) else { return };
         if open.hold(origin.image) {
             self.image(origin).held.insert(key);
+            self.recount(key);
         }
     }
 
@@ -357,7 +376,19 @@ impl Exchanges {
             }
         }
         self.in_flight -= u64::from(open.is_in_flight());
+        self.in_process -= u64::from(open.counted);
         Some(open)
+    }
+
+    /// Keeps the count of those in process, when something was done to who has this one.
+    fn recount(&mut self, key: u64) {
+        let Some(open) = self.connections.get_mut(&key) else { return };
+        match (open.counted, open.is_in_process()) {
+            (false, true) => self.in_process += 1,
+            (true, false) => self.in_process -= 1,
+            _ => return,
+        }
+        open.counted = !open.counted;
     }
 }
 

@@ -12,10 +12,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::hash::BuildHasher;
 use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::error::{Error, Result};
@@ -36,7 +38,7 @@ pub struct Folder {
     /// Programs need it for longer.
     left: bool,
     /// Locked while this lives.
-    _lock: File,
+    lock: File,
 }
 
 impl Folder {
@@ -88,6 +90,30 @@ impl Folder {
         self.left = true;
     }
 
+    /// Whether the lock is held over an exec of this process; gives the number of its descriptor.
+    pub(crate) fn keep_over_exec(&self, keep: bool) -> Result<RawFd> {
+        let flags = if keep { FdFlag::empty() } else { FdFlag::FD_CLOEXEC };
+        fcntl(&self.lock, FcntlArg::F_SETFD(flags))
+            .map_err(|errno| Error::file("fcntl F_SETFD on", &self.path)(errno.into()))?;
+        Ok(self.lock.as_raw_fd())
+    }
+
+    /// Takes over the folder that an image before this one made and locked, by the lock's descriptor. It must be called
+    /// once for a descriptor.
+    pub(crate) fn adopt(path: PathBuf, lock: RawFd) -> Result<Folder> {
+        let identity = |file: &Path| fs::metadata(file).map(|it| (it.dev(), it.ino()));
+        let held = identity(Path::new(&format!("/proc/self/fd/{lock}")));
+        let same = held.and_then(|held| Ok(held == identity(&path)?)).map_err(Error::file("take over", &path))?;
+        if !same {
+            return Err(Error::file("take over", &path)(std::io::ErrorKind::InvalidInput.into()));
+        }
+        // SAFETY: it is open on this very folder, which only the image before this one had open, to hand it on.
+        let lock = File::from(unsafe { OwnedFd::from_raw_fd(lock) });
+        let folder = Folder { path, left: false, lock };
+        folder.keep_over_exec(false)?;
+        Ok(folder)
+    }
+
     /// What a program needs in its environment. `preload` is the LD_PRELOAD it would have had: what is in it stays,
     /// after ours.
     pub fn environment(&self, preload: Option<&OsStr>) -> [(&'static str, OsString); 2] {
@@ -137,7 +163,7 @@ fn make(parent: &Path) -> Result<Folder> {
     DirBuilder::new().mode(0o711).create(&path).map_err(Error::file("create", &path))?;
     let lock = File::open(&path).map_err(Error::file("open", &path))?;
     lock.try_lock().map_err(|error| Error::file("lock", &path)(error.into()))?;
-    let folder = Folder { path, left: false, _lock: lock };
+    let folder = Folder { path, left: false, lock };
     // Whatever the umask.
     let open_to_all = |path: &Path, mode| {
         fs::set_permissions(path, Permissions::from_mode(mode)).map_err(Error::file("change the mode of", path))
@@ -223,6 +249,25 @@ mod tests {
         let output = shell.wait_with_output().unwrap();
         assert_eq!((output.status.code(), output.stderr), (Some(3), Vec::new()));
         drop(Folder::create(Some(parent.path())).unwrap());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn one_that_was_handed_on_by_its_lock_is_the_same() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = Folder::create(Some(parent.path())).unwrap();
+        let flags = |fd: RawFd| fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap();
+        let lock = folder.keep_over_exec(true).unwrap();
+        assert!(!flags(lock).contains("02"), "without O_CLOEXEC: {}", flags(lock));
+        let path = folder.path().to_owned();
+        // As an exec does: the object is gone, its descriptor is not.
+        std::mem::forget(folder);
+        assert!(Folder::adopt(parent.path().to_owned(), lock).is_err(), "another folder's");
+        assert!(Folder::adopt(path.clone(), 9999).is_err(), "no descriptor");
+        let folder = Folder::adopt(path.clone(), lock).unwrap();
+        drop(Folder::create(Some(parent.path())).unwrap());
+        assert!(path.exists(), "it is locked all the while");
+        drop(folder);
         assert!(!path.exists());
     }
 

@@ -12,7 +12,7 @@
 //! library that this crate carries. What it costs and what it cannot see is in `docs/notes/tap-hooks.md`.
 //!
 //! Begin with [`event`], the vocabulary. [`folder`] hands the library to a program, [`rings`] reads what it wrote,
-//! [`coverage`] says which processes could not be seen, and why.
+//! [`coverage`] says which processes could not be seen, and why; [`own`] puts this program itself under it.
 
 pub mod collector;
 pub mod coverage;
@@ -23,6 +23,7 @@ pub mod filter;
 pub mod folder;
 pub mod indicators;
 pub mod order;
+pub mod own;
 pub mod rings;
 pub mod roll;
 pub mod slice;

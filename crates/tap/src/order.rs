@@ -3,6 +3,9 @@
 //! Rings are drained one after the other: what a late ring holds may be later than what an early one got meanwhile. So
 //! an event waits until a whole round has begun after its moment. A run of one connection is written before the next
 //! one of it ends, so its runs keep their order, whichever threads told them.
+//!
+//! What waits is bounded by what the rings hold: a record that is dated later than it was read is none
+//! ([`Rings::drain`](crate::rings::Rings::drain)), so whatever came in one round goes on in the next.
 
 use units::Timestamp;
 
@@ -45,10 +48,11 @@ impl InOrder {
 }
 
 /// When an event was over, which is when it could be told; zero for what has no moment.
-fn moment(what: &What) -> Timestamp {
+pub(crate) fn moment(what: &What) -> Timestamp {
     match what {
         What::Loaded { at, .. }
         | What::Forked { at, .. }
+        | What::Filtered { at, .. }
         | What::Executing { at, .. }
         | What::Shut { at, .. }
         | What::Polled { at, .. }

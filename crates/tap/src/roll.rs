@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use ledger::TapExchange;
 use ledger::tap_part::TapProgram;
+use units::Timestamp;
 
 use crate::coverage::Unseen;
-use crate::event::{Event, What};
+use crate::event::{Event, Origin, What};
 
 /// Programs by name, and what is known against them.
 #[derive(Debug, Default)]
@@ -19,7 +20,10 @@ pub struct Roll {
     /// What was started and did not yet say that it is seen: by process number, the path, and whether the library was
     /// asked for.
     starting: HashMap<u32, Start>,
-    names: HashMap<u32, String>,
+    /// By image, its program's name and its process number.
+    names: HashMap<u32, (String, u32)>,
+    /// The latest image of each process number, and when it said that it is seen.
+    latest: HashMap<u32, (u32, Timestamp)>,
 }
 
 #[derive(Clone, Debug)]
@@ -36,6 +40,8 @@ struct Entry {
     unseen_bytes: u64,
     uring_setups: u64,
     unfollowed: u64,
+    /// Of the first that was started with a path that is known.
+    path: String,
     /// Why a process that loaded the library is not seen whole.
     partial: String,
     why: String,
@@ -54,19 +60,36 @@ impl Roll {
     /// Takes note of an event. What it concerns: loading, forking, starting, and what hooks do not follow.
     pub fn take(&mut self, event: &Event) {
         match &event.what {
-            What::Loaded { program, parent_pid, .. } => {
-                self.starting.remove(&event.origin.pid);
+            What::Loaded { at, program, parent_pid } => {
+                self.latest.insert(event.origin.pid, (event.origin.image, *at));
+                let mut start = self.starting.remove(&event.origin.pid);
+                if *parent_pid == INIT {
+                    start = self.starting.remove(&0).or(start);
+                }
+                self.seen(event.origin, program);
+                if let (Some(start), Some(entry)) = (start, self.entry(program))
+                    && entry.path.is_empty()
+                {
+                    entry.path = start.path;
+                }
+            }
+            What::Forked { program, .. } => self.seen(event.origin, program),
+            What::Filtered { program, parent_pid, .. } => {
                 if *parent_pid == INIT {
                     self.starting.remove(&0);
                 }
-                self.seen(event.origin.image, program);
+                self.unseen(event.origin.pid, program, &Unseen::Filtered.to_string());
             }
-            What::Forked { program, .. } => self.seen(event.origin.image, program),
             // A number that is not known yet is told again.
-            What::Executing { pid, path, preloaded, .. } if *pid != 0 => self.starting(*pid, path, *preloaded),
+            What::Executing { at, pid, path, preloaded } if *pid != 0 => {
+                // A parent that was kept waiting tells of its child when that has told of itself.
+                if self.latest.get(pid).is_none_or(|(_, loaded)| loaded < at) {
+                    self.starting(*pid, path, *preloaded);
+                }
+            }
             What::Aside { uring_setups, unfollowed, .. } => {
                 let (uring, unfollowed) = (u64::from(*uring_setups), u64::from(*unfollowed));
-                let name = self.names.get(&event.origin.image).cloned().unwrap_or_default();
+                let name = self.names.get(&event.origin.image).map(|(name, _)| name.clone()).unwrap_or_default();
                 if let Some(entry) = self.entry(&name) {
                     // Each image counts from its own beginning; the largest of a program's images stands for it.
                     entry.uring_setups = entry.uring_setups.max(uring);
@@ -104,9 +127,19 @@ impl Roll {
         }
     }
 
+    /// Programs that are seen, by name, and the path that one of each was started by, where it is known.
+    pub fn paths(&self) -> Vec<(String, String)> {
+        let known = self.programs.iter().filter(|(_, entry)| !entry.path.is_empty());
+        known.map(|(name, entry)| (name.clone(), entry.path.clone())).collect()
+    }
+
     /// An image is gone: its name is not needed any more.
     pub fn gone(&mut self, image: u32) {
-        self.names.remove(&image);
+        if let Some((_, pid)) = self.names.remove(&image)
+            && self.latest.get(&pid).is_some_and(|(latest, _)| *latest == image)
+        {
+            self.latest.remove(&pid);
+        }
     }
 
     /// The run ends: whatever was started and never said that it is seen was not. `why` gives the reason by path, `None`
@@ -139,8 +172,8 @@ impl Roll {
         (programs.collect(), self.left_out)
     }
 
-    fn seen(&mut self, image: u32, program: &str) {
-        self.names.insert(image, program.to_owned());
+    fn seen(&mut self, origin: Origin, program: &str) {
+        self.names.insert(origin.image, (program.to_owned(), origin.pid));
         if let Some(entry) = self.entry(program) {
             entry.seen += 1;
         }
@@ -188,8 +221,6 @@ const INIT: u32 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Origin;
-    use units::Timestamp;
 
     fn event(image: u32, pid: u32, what: What) -> Event {
         Event { origin: Origin { image, pid, tid: pid }, what }
@@ -225,6 +256,10 @@ mod tests {
         ] {
             roll.take(&event);
         }
+        assert_eq!(
+            roll.paths(),
+            [("curl".to_owned(), "/usr/bin/curl".to_owned()), ("sh".to_owned(), "/bin/sh".to_owned())]
+        );
         roll.end(|path| (path != "/no/such").then(|| "it is linked statically".to_owned()));
         assert_eq!(
             told(&roll),
@@ -235,6 +270,21 @@ mod tests {
                 line("static", 1, "unseen", "it is linked statically"),
             ]
         );
+    }
+
+    #[test]
+    fn a_parent_that_is_late_tells_nothing_new() {
+        let mut roll = Roll::default();
+        let at = Timestamp::from_nanos;
+        let loaded =
+            |image, pid, ns| event(image, pid, What::Loaded { at: at(ns), parent_pid: 7, program: "sh".into() });
+        let executing =
+            |pid, ns| event(1, 7, What::Executing { at: at(ns), pid, path: "/bin/sh".into(), preloaded: true });
+        // The first is told of late; the second's number is an earlier one's, and it never says anything.
+        [loaded(2, 8, 20), executing(8, 10), loaded(3, 9, 30), executing(9, 40)].iter().for_each(|e| roll.take(e));
+        roll.gone(2);
+        roll.end(|_| Some("linked statically".to_owned()));
+        assert_eq!(told(&roll), [line("sh", 3, "partial", "1 of 3 processes unseen: linked statically")]);
     }
 
     #[test]

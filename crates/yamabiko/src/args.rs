@@ -11,6 +11,7 @@ mod log;
 pub mod path;
 pub mod plan;
 mod profile;
+mod proxy_cache;
 mod reproduce;
 mod serve;
 mod server;
@@ -36,7 +37,8 @@ pub use self::learn::{By, Learn};
 pub use self::load::{Http, LoadOptions, MethodName, TlsOptions};
 pub use self::path::PathOptions;
 pub use self::profile::{Check, Profile, Show};
-pub use self::reproduce::{Directory, Dserver, Koshien, Part, Reproduce, Reproduced, Setting};
+pub use self::proxy_cache::ProxyCache;
+pub use self::reproduce::{Directory, Dserver, Koshien, Part, Reproduce, Reproduced, Setting, Transparent};
 pub use self::serve::{Engine, Serve};
 pub use self::server::ServerOptions;
 pub use self::steps::Step;
@@ -62,6 +64,8 @@ pub enum Verb {
     Bench(Box<Bench>),
     /// ApacheBench's options, report and files
     Ab(Ab),
+    /// Measure a cache, as Web Polygraph did: hit ratios, times and wrong answers at one rate after another
+    Cache(Box<ProxyCache>),
     /// Do what a plan file says
     Run(Run),
     /// Run any program at the far end of a path
@@ -124,6 +128,9 @@ pub struct Bench {
     pub to: Vec<IpAddr>,
     #[command(flatten)]
     pub watch: WatchOptions,
+    /// Stand between the generator and its own sockets, as `yamabiko tap` does with any program; it then uses epoll
+    #[arg(long, help_heading = "Third witness")]
+    pub tap: bool,
     #[command(flatten)]
     pub host: HostOptions,
     #[command(flatten)]

@@ -47,8 +47,13 @@ impl Display {
         };
         let backlog =
             if snapshot.backlog > 0 { format!(", {} waiting to start", snapshot.backlog) } else { String::new() };
+        let mix = &snapshot.mix;
+        let hits = match mix.basic_gets {
+            0 => String::new(),
+            all => format!(", {:.1} % hits", mix.hits as f64 / all as f64 * 100.0),
+        };
         format!(
-            "{}{phase}{:.0}/s, {} in flight, {} connections, {} errors{backlog}",
+            "{}{phase}{:.0}/s, {} in flight, {} connections, {} errors{hits}{backlog}",
             self.label, self.rate_per_s, snapshot.in_flight, snapshot.connections, snapshot.failed
         )
     }

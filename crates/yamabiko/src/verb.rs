@@ -2,6 +2,7 @@
 
 pub mod ab;
 pub mod bench;
+pub mod cache;
 pub mod demo;
 pub mod doctor;
 pub mod net;

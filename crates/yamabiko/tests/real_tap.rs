@@ -6,8 +6,8 @@ mod support;
 use std::fs;
 
 use serde_json::Value;
-use support::document::{count, number};
-use support::lab::{Room, str_of};
+use support::document::{assert_held, count, number};
+use support::lab::{Room, set_mode, str_of, yamabiko};
 use support::servers::{net, nginx};
 
 #[test]
@@ -31,6 +31,7 @@ fn programs_and_wire_agree_to_the_byte() {
     for name in ["tap_connections_agree", "tap_bytes_agree"] {
         assert_eq!(state(&document, name), ("ok".to_owned(), Some(0.0)), "{document:#}");
     }
+    assert_eq!(state(&document, "littles_law_tap_connections").0, "ok", "{document:#}");
     let client = &document["tap"]["client"];
     assert_eq!((count(client, "connections"), count(client, "exchanges")), (2, 3), "{client:#}");
     // A round trip is in the set-up, another between the call that sends and the answer. (Not in the wait alone: a call
@@ -56,6 +57,49 @@ fn programs_and_wire_agree_to_the_byte() {
     assert_eq!(partial["coverage"], "partial", "{partial}");
 }
 
+/// What a load, its own sockets and the wire must agree upon, whatever else goes on at the machine.
+const TAPS: [&str; 8] = [
+    "tap_loaded",
+    "tap_drops",
+    "tap_coverage",
+    "tap_agrees_with_load_connections",
+    "tap_agrees_with_load_requests",
+    "tap_agrees_with_load_bytes",
+    "tap_connections_agree",
+    "tap_bytes_agree",
+];
+
+#[test]
+fn a_load_its_own_sockets_and_the_wire_agree_in_every_process() {
+    let room = Room::new();
+    // What the lab starts is not under the tap: the server says so itself.
+    let seen = room.file("environment");
+    let server = format!("env > {}; {}", str_of(&seen), nginx(&room));
+    // A process may have 64 connections here, which makes two lanes in processes of their own.
+    let options = "--rtt 5ms --clients 100 -c 150 --rate 300/s --close --warmup 500ms -d 1s --tap --json";
+    let own = yamabiko();
+    let mut command = std::process::Command::new("/bin/sh");
+    command.args(["-c", "ulimit -n 192; exec \"$0\" \"$@\"", str_of(&own), "bench", "http://server:8080/10k.bin"]);
+    command.args(["--server", &server]).args(options.split_whitespace());
+    let document = room.start_command(command).finish().json();
+    assert_held(&document, &TAPS);
+    assert_held(&document, &["littles_law_tap_connections", "littles_law_connections"]);
+    assert_eq!(document["run"]["host"]["settings"]["processes"], "3");
+    let client = &document["tap"]["client"];
+    assert!(
+        count(client, "exchanges") > 300 && count(client, "connections") == count(client, "exchanges"),
+        "{client:#}"
+    );
+    // Set-up is a round trip for both. The load counts those of the phase, the tap all.
+    let (load, tap) = (number(&document, "load.connect_ns.p50"), number(client, "setup_ns.p50"));
+    assert!((load / tap - 1.0).abs() < 0.2, "{load} and {tap}");
+    let programs = document["tap"]["programs"].as_array().unwrap();
+    let all: Vec<_> = programs.iter().map(|one| (&one["coverage"], &one["processes"])).collect();
+    assert_eq!(all, [(&"seen".into(), &3.into())], "{programs:?}");
+    let environment = fs::read_to_string(seen).unwrap();
+    assert!(!environment.contains("LD_PRELOAD") && !environment.contains("YAMABIKO_TAP"), "{environment}");
+}
+
 #[test]
 fn a_path_without_the_tap_says_nothing_of_it() {
     let room = Room::new();
@@ -63,6 +107,25 @@ fn a_path_without_the_tap_says_nothing_of_it() {
     room.run(&net(&format!("--rtt 1ms --json {}", str_of(&report)), "true")).success();
     let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
     assert!(document.get("tap").is_none());
+}
+
+#[test]
+fn a_set_user_id_program_is_named_as_unseen() {
+    let room = Room::new();
+    let (source, program, report) = (room.file("other.c"), room.file("other-user"), room.file("tap.json"));
+    fs::write(&source, "#include <unistd.h>\nint main(void) { return geteuid() != getuid() ? 4 : 5; }").unwrap();
+    let built = std::process::Command::new("cc").arg("-o").args([&program, &source]).status().unwrap();
+    assert!(built.success());
+    std::os::unix::fs::chown(&program, Some(65_534), None).unwrap();
+    set_mode(&program, 0o4755);
+    let script = format!("{}; exit $?", program.display());
+    let output = room.run(&["tap", "--json", str_of(&report), "--", "sh", "-c", &script]);
+    assert_eq!(output.code, Some(4), "the folder's file system may not be mounted nosuid: {output}");
+    let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    let programs = document["tap"]["programs"].as_array().unwrap();
+    let named = programs.iter().find(|program| program["name"] == "other-user").unwrap();
+    assert_eq!(named["coverage"], "unseen", "{named}");
+    assert!(named["why"].as_str().unwrap().starts_with("set-user-ID"), "{named}");
 }
 
 /// Connects by the library, then reads and writes by raw system calls.

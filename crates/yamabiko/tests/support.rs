@@ -3,6 +3,7 @@
 
 pub mod answers;
 pub mod capture;
+pub mod daemons;
 pub mod document;
 pub mod host;
 pub mod lab;

@@ -190,6 +190,57 @@ fn a_signal_from_elsewhere_is_handed_on() {
 }
 
 #[test]
+fn a_load_under_its_own_tap_is_seen_as_it_says() {
+    let room = Room::shared();
+    let (address, serving) = server(1, 60, 2_000);
+    let url = format!("http://{address}/");
+    let output = room.run(&["bench", &url, "-c", "1", "-n", "60", "--tap", "--json"]);
+    serving.join().unwrap();
+    let document = output.json();
+    let held = |name: &str| {
+        let check = check(&document, name);
+        assert_eq!((&check["state"], &check["value"]), (&"ok".into(), &0.0.into()), "{check:#}");
+    };
+    ["connections", "requests", "bytes"].map(|what| held(&format!("tap_agrees_with_load_{what}")));
+    held("tap_drops");
+    assert_eq!(check(&document, "tap_loaded")["state"], "ok");
+    assert_eq!(check(&document, "littles_law_tap_connections")["state"], "ok");
+    let client = &document["tap"]["client"];
+    assert_eq!((count(client, "connections"), count(client, "exchanges")), (1, 60), "{client:#}");
+    assert_eq!(count(client, "received_bytes_total"), count(&document, "load.bytes_received"));
+    let programs = document["tap"]["programs"].as_array().unwrap();
+    assert_eq!((programs.len(), &programs[0]["coverage"]), (1, &"seen".into()), "{programs:?}");
+    assert_eq!(document["run"]["host"]["settings"]["engine"], "epoll");
+    let dir = document["run"]["dir"].as_str().unwrap();
+    assert!(fs::exists(format!("{dir}/taps.parquet")).unwrap());
+    assert!(fs::read_to_string(format!("{dir}/plan.toml")).unwrap().contains("tap = true"));
+    assert!(document["run"]["command"].as_str().unwrap().starts_with("yamabiko bench http"));
+}
+
+#[test]
+fn a_load_has_no_second_tap_and_none_of_what_it_cannot_see() {
+    let room = Room::shared();
+    let bench = ["bench", "http://127.0.0.1:9/", "-n", "1", "--tap", "--no-save"];
+    let own = support::lab::yamabiko();
+    let nested = [&["tap", "--no-save", "--", own.to_str().unwrap()][..], &bench].concat();
+    let output = room.run(&nested);
+    assert_eq!(output.code, Some(2), "{output}");
+    assert!(output.stderr.contains("under a tap already"), "{output}");
+    let output = room.run(&[&bench[..], &["--unix", "/no/such"]].concat());
+    assert_eq!(output.code, Some(1), "{output}");
+    assert!(output.stderr.contains("Unix socket"), "{output}");
+    // A plan that came by a pipe is gone when the program starts again.
+    let mut command = room.command(&["run", "/dev/stdin", "--no-save"]);
+    command.stdin(std::process::Stdio::piped());
+    let (running, mut input) = room.start_with_input(command);
+    input.write_all(b"[load]\nurl = \"http://127.0.0.1:9/\"\nrequests = 1\n[watch]\ntap = true\n").unwrap();
+    drop(input);
+    let output = running.finish();
+    assert_eq!(output.code, Some(1), "{output}");
+    assert!(output.stderr.contains("read twice"), "{output}");
+}
+
+#[test]
 fn only_what_was_asked_for_is_followed() {
     let room = Room::shared();
     let ((one, serving_one), (other, serving_other)) = (server(1, 1, 10), server(1, 1, 20));

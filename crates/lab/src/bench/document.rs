@@ -1,9 +1,10 @@
 //! From what a run left behind to its document, its files and the gate's verdict.
 
 use std::io::Write;
+use std::time::Duration;
 
 use ledger::document::{self, Recorded, Run, SCHEMA, Validity};
-use ledger::{Document, SecondRecord};
+use ledger::{CacheFigures, CachePart, CachePoint, Document, SecondRecord};
 use load::{Ending, Levels, Tally};
 use path::{LinkSpec, PathSpec, Propagation};
 use store::RunFolder;
@@ -20,8 +21,9 @@ use crate::host::{self, CorePlan};
 use crate::lanes::{LaneEnd, LanePlan};
 use crate::places::target::Reach;
 use crate::places::{Places, Steering};
-use crate::plan::Plan;
+use crate::plan::{Plan, Proxy};
 use crate::recorder::Kept;
+use crate::tapping::Tapped;
 use crate::watching::Watched;
 use crate::wire_book::WireFigures;
 use crate::{distances, path_part, watch_part};
@@ -44,6 +46,8 @@ pub struct Ended<'a> {
     pub table: Option<Kept>,
     pub store_error: Option<String>,
     pub watched: Option<(Watched, WireFigures)>,
+    /// What the load's own sockets saw.
+    pub tapped: Option<Tapped>,
     pub folder: Option<RunFolder>,
     pub places: Option<Places>,
     pub before: Before,
@@ -52,6 +56,19 @@ pub struct Ended<'a> {
     pub descriptors: u64,
     /// What was replayed: a log, a browser's recording.
     pub recordings: (Option<document::Replay>, Option<document::Har>),
+    /// What a mix found out.
+    pub mix: Option<Mix>,
+}
+
+/// What a mix found out about caches.
+pub struct Mix {
+    /// What the mix is called.
+    pub name: String,
+    pub figures: CacheFigures,
+    /// Exchanges that are not in their table, for want of room.
+    pub left_out: u64,
+    /// How far the wall clock has run apart from the run's, since the run's zero.
+    pub wall_drift: Duration,
 }
 
 /// Puts the document together, judges it, and keeps it.
@@ -104,6 +121,10 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     }
     settings.insert("loop_busy".into(), format!("{:.1}%", 100.0 * ended.lane.health.busy_share()));
     settings.insert("open_files_max".into(), ended.descriptors.to_string());
+    if ended.mix.is_some() {
+        let crowded = ended.lane.mix.crowded;
+        settings.insert("connections_of_robots_beyond_4".into(), format!("{crowded} of {}", live.connections_opened));
+    }
     if let Some((watched, _)) = &ended.watched {
         settings.insert("watch".into(), watched.cost());
     }
@@ -181,8 +202,12 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         tap: None,
         server,
         slo: None,
+        cache: None,
     };
-    let store_error = ended.store_error.clone().or_else(|| series_error.map(|error| error.to_string()));
+    document.cache = ended.mix.as_ref().map(|mix| cache_part(ended.plan, mix, &document));
+    let left_out = ended.mix.as_ref().map_or(0, |mix| mix.left_out);
+    let no_room = (left_out > 0).then(|| format!("the disk had no room in time for {left_out} exchanges of the mix"));
+    let store_error = ended.store_error.clone().or_else(|| series_error.map(|error| error.to_string())).or(no_room);
     let in_flight_by_second: Vec<f64> =
         counted.seconds.iter().filter(|second| second.measured).map(|second| second.in_flight_mean).collect();
     let steered = ended.places.as_ref().is_some_and(|places| places.steering == Steering::ServerCores);
@@ -197,6 +222,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
             .as_ref()
             .and_then(|path| path_part::mistaken_drops(ended.before.devices, ended.after.devices, path, steered)),
         cap_hits: live.cap_hits,
+        wall_drift: ended.mix.as_ref().map(|mix| mix.wall_drift),
         table: ended.table,
         store_error: store_error.as_deref(),
         server_ended: ended.looked.server_ended.as_deref(),
@@ -211,7 +237,12 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
             phase_ns: measured_end.since(measured_from).as_nanos() as f64,
         }),
     };
-    document.validity = Validity::from_checks(gate::checks(&document, &evidence));
+    let mut checks = gate::checks(&document, &evidence);
+    if let Some(tapped) = ended.tapped.take() {
+        checks.extend(tap_checks(&tapped, &ended, live));
+        document.tap = Some(tapped.part);
+    }
+    document.validity = Validity::from_checks(checks);
     document.slo = ended.plan.slo.as_ref().map(|slo| slo.judge(&document));
 
     let mut folder_path = None;
@@ -237,7 +268,49 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         zero_at,
         response_time: counted.histograms.response_time,
         folder: folder_path,
+        exchanges_left_out: left_out,
+        cache: ended.mix.map(|mix| mix.figures),
+        measured: measured_from..measured_end,
+        origin: None,
     })
+}
+
+/// The third witness by itself, beside the load, and beside the wire.
+fn tap_checks(tapped: &Tapped, ended: &Ended<'_>, live: load::Live) -> Vec<document::Check> {
+    let totals = gate::LoadTotals {
+        called: live.connections_opened,
+        completed: live.completed,
+        failed: live.failed,
+        retried: live.retried,
+        sent_bytes: live.bytes_sent,
+        received_bytes: live.bytes_received,
+    };
+    let mut checks = gate::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref());
+    checks.extend(gate::tap_agrees_with_load(&tapped.part, ended.plan, tapped.client, totals));
+    if let Some((_, figures)) = &ended.watched {
+        checks.extend(gate::tap_agrees(tapped.outside, figures.made, figures.up_bytes, figures.down_bytes));
+    }
+    checks.extend(gate::tap_little(&tapped.part, tapped.levels.as_ref()));
+    checks
+}
+
+/// The run as the one point of a cache benchmark.
+fn cache_part(plan: &Plan, mix: &Mix, document: &Document) -> CachePart {
+    let load = document.load.as_ref();
+    let point = CachePoint {
+        run: document.run.id.clone(),
+        offered_rate_per_s: load.map_or(0.0, |load| load.offered_rate_per_s),
+        carried_rate_per_s: load.map_or(0.0, |load| load.carried_rate_per_s),
+        duration_s: document.run.duration_s,
+        figures: mix.figures.clone(),
+        ..CachePoint::default()
+    };
+    // A user and a password of the proxy are not for results.
+    let proxy = match &plan.load.proxy {
+        Some(proxy) => format!("forward {}", Proxy { user: None, ..proxy.clone() }),
+        None => format!("reverse {}", plan.load.url),
+    };
+    CachePart { mix: mix.name.clone(), proxy, points: vec![point], ..CachePart::default() }
 }
 
 fn server_part(ended: &Ended<'_>, completed: u64) -> Option<document::Server> {

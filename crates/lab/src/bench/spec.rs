@@ -1,7 +1,11 @@
 //! From the plan to what the load engine is told.
 
-use load::workload::Template;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use load::workload::{Choice, Template};
 use load::{Arrivals, HttpVersion, Lane, LoadSpec, Reuse, Workload};
+use mix::World;
 
 use crate::error::LabError;
 use crate::plan::{self, Plan};
@@ -43,6 +47,22 @@ pub(super) fn load(plan: &Plan, mut workload: Workload, arrivals: Arrivals, conn
         seed: plan.seed,
         warmup: load.warmup,
         duration: load.duration,
+    }
+}
+
+/// The wall clock at the run's zero is known: objects of a mix change by it.
+pub(super) fn set_wall_zero(spec: &mut LoadSpec, zero_at: SystemTime) {
+    if let Choice::Mix(mix) = &mut spec.workload.choice {
+        let since_1970 = zero_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        mix.wall_zero_ns = units::time::saturating_nanos(since_1970);
+    }
+}
+
+/// The world of a load's mix.
+pub(super) fn world(spec: &LoadSpec) -> Option<&Arc<World>> {
+    match &spec.workload.choice {
+        Choice::Mix(mix) => Some(&mix.world),
+        Choice::InTurn | Choice::Drawn | Choice::Sessions(_) => None,
     }
 }
 

@@ -78,3 +78,22 @@ fn changes_of_nothing_are_refused() {
     assert!(refused("rtt = \"3ms\"\ndown = \"trace:/nowhere/t\"").contains("/nowhere/t"));
     assert!(spec(&plan("rtt = \"3ms\"\nup = \"1Mbit\"\nchanges = [{ at = \"1s\", rate = \"x2\" }]"), 2).is_ok());
 }
+
+#[test]
+fn an_origin_is_one_client_more() {
+    let clients = spec(&plan("rtt = \"30ms\""), 3).unwrap();
+    let origin = |lines: &str| toml::from_str::<OriginPlan>(lines).unwrap();
+    let far = with_origin(&clients, Some(&origin("path = { rtt = \"80ms\", loss = 0.0005 }"))).unwrap();
+    assert_eq!((far.clients.len(), &far.clients[..3]), (4, &clients.clients[..]));
+    assert_eq!((far.clients[3].rtt(), far.clients[3].up.loss(), far.clients[3].down.loss()), (ms(80), 0.0005, 0.0005));
+    let near = with_origin(&clients, Some(&origin(""))).unwrap();
+    assert!(near.clients[3].rtt().is_zero());
+    assert_eq!(with_origin(&clients, None).unwrap().clients.len(), 3);
+    // A line of the server's own carries it, one of some clients does not.
+    let shared = |members| path::SharedSpec { members, up: Vec::new(), down: Vec::new() };
+    let lines = PathSpec { shared: vec![shared(0..3), shared(0..2)], ..clients };
+    let both = with_origin(&lines, Some(&origin(""))).unwrap();
+    assert_eq!(both.shared.iter().map(|shared| shared.members.clone()).collect::<Vec<_>>(), [0..4, 0..2]);
+    let changing = origin("path = { rtt = \"80ms\", changes = [{ at = \"1s\", rtt = \"x2\" }] }");
+    assert!(with_origin(&lines, Some(&changing)).is_err());
+}

@@ -9,7 +9,7 @@ use std::io;
 use std::net::IpAddr;
 
 use ledger::FailureCause;
-use load::{Action, ConnectionKey, LaneSampler, Live, Load};
+use load::{Action, ConnectionKey, LaneSampler, Live, Load, MixLive};
 use sys::clock::Clock;
 use sys::epoll::Event;
 use sys::socket::{Read, TcpSocket};
@@ -67,7 +67,7 @@ pub struct LoadIo {
     /// Room for what is to be sealed, or a head to be told.
     plain: Vec<u8>,
     /// Sockets that a ring is still to close, and whether operations on them are under way.
-    closing: Vec<(TcpSocket, bool)>,
+    closing: Vec<(TcpSocket, ConnectionKey, bool)>,
     /// Requests queued in a ring, not yet handed to the kernel, and their lengths.
     queued: Vec<(ConnectionKey, usize)>,
     on_ring: bool,
@@ -205,6 +205,11 @@ impl LoadIo {
     /// The core's live counters.
     pub fn live(&self) -> Live {
         self.load.live()
+    }
+
+    /// The core's counters of a mix.
+    pub fn mix(&self) -> MixLive {
+        self.load.mix_live()
     }
 
     /// The measured phase as it stands.
@@ -424,7 +429,7 @@ impl LoadIo {
             && self.on_ring
         {
             let busy = socket.receiving || socket.sending || socket.connecting;
-            self.closing.push((socket.tcp, busy));
+            self.closing.push((socket.tcp, key, busy));
         }
     }
 

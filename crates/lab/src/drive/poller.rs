@@ -255,9 +255,14 @@ impl RingPoller {
         self.ring.give_back(buffer);
     }
 
-    /// Closes a socket; `busy`: operations on it are under way.
-    pub fn close(&mut self, socket: TcpSocket, busy: bool) {
-        if busy { self.ring.cancel_and_close(socket.into_fd()) } else { self.ring.close(socket.into_fd()) }
+    /// Closes the socket of a connection; `busy`: operations on it are under way.
+    pub fn close(&mut self, socket: TcpSocket, key: ConnectionKey, busy: bool) {
+        if busy {
+            let under_way = [Operation::Receive, Operation::Writable, Operation::SendPatiently];
+            self.ring.cancel_and_close(socket.into_fd(), &under_way.map(|operation| token(key, operation)));
+        } else {
+            self.ring.close(socket.into_fd());
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use load::Live;
+use load::{Live, MixLive};
 use units::Timestamp;
 
 /// Where a run stands.
@@ -32,6 +32,9 @@ pub struct Progress {
     in_flight: AtomicU64,
     connections: AtomicU64,
     backlog: AtomicU64,
+    basic_gets: AtomicU64,
+    hits: AtomicU64,
+    crowded: AtomicU64,
 }
 
 /// A reading of [`Progress`]. Counts are since the run's zero, warm-up included.
@@ -51,6 +54,8 @@ pub struct Snapshot {
     pub connections: u64,
     /// Requests intended and not started.
     pub backlog: u64,
+    /// Of a mix: plain GETs that ended well, and hits among them.
+    pub mix: MixLive,
 }
 
 impl Default for Progress {
@@ -67,6 +72,9 @@ impl Default for Progress {
             in_flight: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             backlog: AtomicU64::new(0),
+            basic_gets: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            crowded: AtomicU64::new(0),
         }
     }
 }
@@ -138,6 +146,23 @@ impl Progress {
         self.backlog.store(live.backlog, Ordering::Relaxed);
     }
 
+    /// The loop's counters of a mix.
+    pub fn store_mix(&self, mix: MixLive) {
+        let MixLive { basic_gets, hits, crowded } = mix;
+        self.basic_gets.store(basic_gets, Ordering::Relaxed);
+        self.hits.store(hits, Ordering::Relaxed);
+        self.crowded.store(crowded, Ordering::Relaxed);
+    }
+
+    /// The loop's counters of a mix, as far as they are stored.
+    pub fn mix(&self) -> MixLive {
+        MixLive {
+            basic_gets: self.basic_gets.load(Ordering::Relaxed),
+            hits: self.hits.load(Ordering::Relaxed),
+            crowded: self.crowded.load(Ordering::Relaxed),
+        }
+    }
+
     /// The loop's counters, as far as they are stored.
     pub fn live(&self) -> Live {
         Live {
@@ -154,6 +179,7 @@ impl Progress {
     /// All of it.
     pub fn snapshot(&self) -> Snapshot {
         let Live { offered, completed, failed, in_flight, connections, backlog, .. } = self.live();
-        Snapshot { phase: self.phase(), offered, completed, failed, in_flight, connections, backlog }
+        let mix = self.mix();
+        Snapshot { phase: self.phase(), offered, completed, failed, in_flight, connections, backlog, mix }
     }
 }

@@ -1,14 +1,24 @@
 //! Checks of the third witness: was it there, and did it see all.
 
+mod load;
+
 use ledger::document::{Check, Weight};
 use ledger::tap_part::TapPart;
 
+pub use self::load::{LoadTotals, tap_agrees_with_load, tap_little};
 use super::draft::Draft;
 use crate::tapping::Outside;
 
-/// Whether a tap's figures are to be believed. `error`: why rows are missing from its table, if they are.
-pub fn tap_checks(part: &TapPart, error: Option<&str>) -> Vec<Check> {
+/// Whether a tap's figures are to be believed. `cut`: a program made the rings' file shorter; `error`: why rows are missing
+/// from its table, if they are.
+pub fn tap_checks(part: &TapPart, cut: bool, error: Option<&str>) -> Vec<Check> {
     let mut checks = vec![loaded(part), drops(part), coverage(part), room(part)];
+    if cut {
+        checks.push(Draft::new("tap_ring", Weight::Invalid, "").failed(
+            "A program made the file shorter through which all of them tell what they saw: nothing was heard from then on, \
+             and nobody knows how much.",
+        ));
+    }
     checks.extend(error.map(super::files_whole));
     checks
 }
@@ -57,8 +67,7 @@ fn drops(part: &TapPart) -> Check {
         0.0,
         "Every record of the programs found room in its ring.",
         "Programs told more than the collector could take: counts and bytes are too low, and exchanges may be joined. \
-         Leave the collector a core. Of a program with more than 256 threads that use sockets at once, those beyond find \
-         no ring.",
+         Leave the collector a core. Of more than 1,216 threads that use sockets at once, those beyond find no ring.",
     )
 }
 
@@ -105,7 +114,13 @@ mod tests {
             records_dropped: dropped,
             ..TapPart::default()
         };
-        Validity::from_checks(tap_checks(&part, None)).verdict
+        Validity::from_checks(tap_checks(&part, false, None)).verdict
+    }
+
+    #[test]
+    fn what_nobody_heard_is_no_result() {
+        let part = TapPart { programs: vec![program("seen")], records: 100, ..TapPart::default() };
+        assert_eq!(Validity::from_checks(tap_checks(&part, true, None)).verdict, Verdict::Invalid);
     }
 
     #[test]

@@ -101,6 +101,7 @@ impl Case {
                 watch: None,
                 tap: None,
                 slo: None,
+                cache: None,
             },
             plan: Plan::from_toml(plan, "test").unwrap(),
             health: LoopHealth {
@@ -142,6 +143,7 @@ impl Case {
                 in_flight_by_second: &self.seconds,
                 mistaken_drops: self.mistaken_drops.clone(),
                 cap_hits: self.cap_hits,
+                wall_drift: None,
                 table: self.table,
                 store_error: self.store_error,
                 server_ended: self.server_ended,

@@ -9,7 +9,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
-use load::Live;
+use load::{Live, MixLive};
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
@@ -50,6 +50,7 @@ pub struct Standing {
     stop_at: Option<Timestamp>,
     gave_up: bool,
     live: Live,
+    mix: MixLive,
 }
 
 impl Standing {
@@ -61,12 +62,14 @@ impl Standing {
             stop_at: progress.stop_at(),
             gave_up: progress.gave_up(),
             live: progress.live(),
+            mix: progress.mix(),
         }
     }
 
     /// Tells it in this process. The last phase is not entered: its records are still on their way.
     pub fn tell(&self, progress: &Progress) {
         progress.store(self.live);
+        progress.store_mix(self.mix);
         if let Some(end) = self.measured_end {
             progress.set_measured_end(end);
         }

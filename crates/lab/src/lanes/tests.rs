@@ -1,3 +1,5 @@
+use load::MixLive;
+
 use super::*;
 
 fn ended(busy: f64, cpu_ms: u64, core: usize, end_ms: u64) -> LaneEnd {
@@ -11,6 +13,7 @@ fn ended(busy: f64, cpu_ms: u64, core: usize, end_ms: u64) -> LaneEnd {
     LaneEnd {
         measured: (Timestamp::ZERO, Some(Timestamp::from_nanos(end_ms * 1_000_000))),
         live: Live { offered: 10, in_flight: 1, ..Live::default() },
+        mix: MixLive::default(),
         unfinished: 1,
         first_request: b"GET".to_vec(),
         first_head: None,

@@ -33,6 +33,8 @@ pub(super) fn client_end(offload: Offload, reaches: &[Reach]) -> Result<(Tun, bo
     bring_up(&mut netlink, CLIENT_DEVICE)?;
     // AnyIP: every address of the clients' network is bindable without being configured.
     add(&mut netlink, &Route { kind: RouteKind::Local, ..network(CLIENT_NETWORK.into(), "lo") })?;
+    // And one that is: programs that ask for names of the families they have (AI_ADDRCONFIG) look for it.
+    netlink.add_address("lo", FIRST_CLIENT.into(), 32).map_err(LabError::environment)?;
     if v6 {
         add(&mut netlink, &Route { kind: RouteKind::Local, ..network(CLIENT_NETWORK_V6.into(), "lo") })?;
         // The source of programs that bind nothing.

@@ -198,7 +198,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     ("[a-zA-Z0-9_-]{1,40}", any::<u64>(), load(), lab, watch, (wait, engine), placement, option::of(slo)).prop_map(
         |(name, seed, load, (path, server, target), (at, snap, ring), (wait, engine), placement, slo)| {
             let at = Some(if path.is_some() { at } else { WatchAt::None });
-            let watch = WatchPlan { at, snap: Bytes(snap), ring: Bytes(ring) };
+            let watch = WatchPlan { at, snap: Bytes(snap), ring: Bytes(ring), tap: seed % 2 == 0 && engine != Engine::IoUring };
             let slo = slo.map(|typed| typed.parse().unwrap());
             let addresses = if load.proxy.is_none() { target.addresses } else { Vec::new() };
             let target = TargetPlan { addresses, ..target };
@@ -211,6 +211,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 target,
                 watch,
                 host: HostPlan { wait, engine, placement, threads: 1 + seed as u32 % 4 },
+                origin: None,
                 slo,
             }
         },
@@ -255,6 +256,10 @@ fn the_witness_follows_the_server() {
     refused(format!("{lab}[watch]\nsnap = \"127B\"\n"), "--watch-snap");
     refused(format!("{lab}[watch]\nring = \"1KiB\"\n"), "ring");
     refused(format!("{lab}[watch]\ncolour = \"red\"\n"), "colour");
+    refused(format!("{load}[watch]\ntap = true\n[host]\nengine = \"io_uring\"\n"), "--tap");
+    let unix = load.replacen("[load]\n", "[load]\nunix = \"/s\"\n", 1);
+    refused(format!("{unix}[watch]\ntap = true\n"), "Unix socket");
+    Plan::from_toml(&format!("{load}[watch]\ntap = true\n[host]\nengine = \"epoll\"\n"), "test").unwrap();
 }
 
 /// A ring would take what TLS says for the response: every request would end by its timeout.

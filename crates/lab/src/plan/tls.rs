@@ -122,7 +122,12 @@ impl From<Alpn> for String {
 impl LoadPlan {
     /// Whether anything is asked for through TLS. Of a list that is known once it was read.
     pub fn secure(&self) -> bool {
-        self.urls.is_some() && self.tls.is_some() || self.states_secure()
+        self.lists() && self.tls.is_some() || self.states_secure()
+    }
+
+    /// What is asked for stands elsewhere: in a list of URLs, or in a mix.
+    fn lists(&self) -> bool {
+        self.urls.is_some() || self.mix.is_some()
     }
 
     /// Whether a URL that the plan itself states asks for TLS.
@@ -146,7 +151,7 @@ impl LoadPlan {
     pub(super) fn check_tls(&self) -> Result<(), String> {
         let Some(tls) = &self.tls else { return Ok(()) };
         // What stands in a list is not known yet.
-        if !self.states_secure() && self.urls.is_none() {
+        if !self.states_secure() && !self.lists() {
             return Err("TLS options ([load.tls]; -k, --cacert, --sni and others) need an https:// URL".into());
         }
         if tls.insecure && tls.cacert.is_some() {

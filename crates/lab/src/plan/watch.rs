@@ -1,4 +1,4 @@
-//! The second witness, as meant.
+//! The second witness and the third, as meant.
 
 use serde::{Deserialize, Serialize};
 use units::Bytes;
@@ -19,11 +19,15 @@ pub struct WatchPlan {
     /// suspect.
     #[serde(default = "default_ring")]
     pub ring: Bytes,
+    /// The third witness beside a load: the sockets of the generator itself, by `yamabiko tap`. The load then uses epoll, since no
+    /// hook sees what io_uring does, and pays for the hooks.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tap: bool,
 }
 
 impl Default for WatchPlan {
     fn default() -> Self {
-        WatchPlan { at: None, snap: default_snap(), ring: default_ring() }
+        WatchPlan { at: None, snap: default_snap(), ring: default_ring(), tap: false }
     }
 }
 
@@ -83,6 +87,10 @@ pub const RING_MAX: Bytes = Bytes(1 << 30);
 /// What passes in some 200 ms at the highest rate that generator and server reach on two cores.
 fn default_ring() -> Bytes {
     Bytes(32 << 20)
+}
+
+fn is_false(asked: &bool) -> bool {
+    !asked
 }
 
 /// A head of HTTP as servers write it, and the headers before it.

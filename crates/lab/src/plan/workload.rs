@@ -218,6 +218,9 @@ impl LoadPlan {
     /// # Errors
     /// One sentence.
     pub(super) fn check_workload(&self) -> Result<(), String> {
+        if let Some(mix) = &self.mix {
+            return mix.check(self);
+        }
         if self.replay.is_some() || self.har.is_some() {
             let own =
                 !self.request.is_empty() || !self.session.is_empty() || self.urls.is_some() || self.content.is_some();
@@ -247,7 +250,7 @@ impl LoadPlan {
         let says = |expect: &Option<ExpectPlan>| expect.as_ref().is_some_and(|expect| expect.status.is_some());
         let common = says(&self.expect);
         let own = |request: &RequestPlan| if request.expect.is_some() { says(&request.expect) } else { common };
-        self.content.is_some() || if self.request.is_empty() { common } else { self.request.iter().all(own) }
+        self.content.is_some() || self.mix.is_some() || if self.request.is_empty() { common } else { self.request.iter().all(own) }
     }
 
     /// Whether every request's redirects are followed, so that one is no wrong answer.
@@ -270,6 +273,7 @@ impl LoadPlan {
         let bodies = self.request.iter_mut().filter_map(|request| request.body_file.as_mut());
         let recordings = self.replay.iter_mut().map(|replay| &mut replay.file);
         let recordings = recordings.chain(self.har.iter_mut().map(|har| &mut har.file));
+        let recordings = recordings.chain(self.mix.iter_mut().filter_map(|mix| mix.file.as_mut()));
         let plain = [&mut self.body, &mut self.urls, &mut self.rate_file].into_iter().flatten();
         let tls =
             self.tls.iter_mut().flat_map(|tls| [&mut tls.cacert, &mut tls.cert, &mut tls.key].into_iter().flatten());

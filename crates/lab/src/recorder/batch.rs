@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ledger::RequestRecord;
+use ledger::{CacheExchange, RequestRecord};
 use load::{ConnectionEnd, LevelSample};
 use serde::{Deserialize, Serialize};
 use units::Timestamp;
@@ -14,6 +14,8 @@ use super::counting::Counting;
 pub struct Batch {
     /// Requests that have ended.
     pub requests: Vec<RequestRecord>,
+    /// What the replies of a mix say of themselves, one for each of its requests.
+    pub exchanges: Vec<CacheExchange>,
     /// Connections that have ended.
     pub connections: Vec<ConnectionEnd>,
     /// Where new connections are on the wire.
@@ -43,13 +45,25 @@ impl Batch {
 
     /// Records in it: what the bound on waiting ones counts.
     pub fn weight(&self) -> usize {
-        self.requests.len() + self.connections.len() + self.called.len() + self.counted.len()
+        self.requests.len() + self.exchanges.len() + self.connections.len() + self.called.len() + self.counted.len()
     }
 
     /// Empties it and keeps its memory.
     pub fn clear(&mut self) {
-        let Batch { requests, connections, called, samples, measured_end, last, counted, unpaired, counts } = self;
+        let Batch {
+            requests,
+            exchanges,
+            connections,
+            called,
+            samples,
+            measured_end,
+            last,
+            counted,
+            unpaired,
+            counts,
+        } = self;
         requests.clear();
+        exchanges.clear();
         connections.clear();
         called.clear();
         samples.clear();

@@ -98,7 +98,8 @@ impl Outlet {
         let _ = self.sender.send((self.lane, std::mem::replace(batch, next)));
     }
 
-    /// Counts what is in a batch, and leaves of it what need not be counted.
+    /// Counts what is in a batch, and leaves of it what need not be counted. Exchanges of a mix stay: only who sees those of
+    /// all lanes can judge them.
     fn count(&mut self, batch: &mut Batch) {
         let WhenFull::Count(new) = &self.when_full else { return };
         let counts = self.counts.get_or_insert_with(|| Box::new(new()));
@@ -151,6 +152,7 @@ impl Handover {
 
     fn take(&mut self, load: &mut Load, sampler: &mut LaneSampler) {
         load.take_records(&mut self.kept.requests);
+        self.kept.exchanges.extend(load.take_exchanges());
         load.take_connections(&mut self.kept.connections);
         sampler.take_samples(&mut self.kept.samples);
         self.kept.measured_end = load.measured().1;

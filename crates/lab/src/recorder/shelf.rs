@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ledger::{RequestRecord, SecondRecord};
-use store::{RequestsWriter, RunFolder, SeriesWriter};
+use ledger::{CacheExchange, RequestRecord, SecondRecord};
+use store::{CacheExchangesWriter, RequestsWriter, RunFolder, SeriesWriter};
 
 use super::share::Share;
 
@@ -25,9 +25,15 @@ pub trait Sink: Send {
     ///
     /// # Errors
     /// In words; nothing is written any more then.
-    fn write(&mut self, requests: &[RequestRecord], seconds: &[SecondRecord]) -> Result<(), String>;
+    fn write(
+        &mut self,
+        requests: &[RequestRecord],
+        seconds: &[SecondRecord],
+        exchanges: &[CacheExchange],
+    ) -> Result<(), String>;
 
-    /// Completes the table of requests, with only those rows that `keeps` keeps if it is given; the number of its rows.
+    /// Completes the tables, that of requests with only those rows that `keeps` keeps if it is given; the number of its
+    /// rows.
     ///
     /// # Errors
     /// In words.
@@ -38,26 +44,45 @@ pub trait Sink: Send {
 pub struct Tables {
     requests: RequestsWriter,
     series: SeriesWriter,
+    exchanges: CacheExchangesWriter,
+    /// Only a mix has any, and only then there is a table of them.
+    has_exchanges: bool,
 }
 
 impl Tables {
     /// Those of `folder`.
     pub fn of(folder: &RunFolder) -> Self {
-        Tables { requests: folder.requests(), series: folder.series() }
+        Tables {
+            requests: folder.requests(),
+            series: folder.series(),
+            exchanges: folder.cache_exchanges(),
+            has_exchanges: false,
+        }
     }
 }
 
 impl Sink for Tables {
-    fn write(&mut self, requests: &[RequestRecord], seconds: &[SecondRecord]) -> Result<(), String> {
+    fn write(
+        &mut self,
+        requests: &[RequestRecord],
+        seconds: &[SecondRecord],
+        exchanges: &[CacheExchange],
+    ) -> Result<(), String> {
+        self.has_exchanges |= !exchanges.is_empty();
         self.requests
             .push(requests)
             .and_then(|()| self.requests.close_part())
             .and_then(|()| self.series.push(seconds))
             .and_then(|()| self.series.close_part())
+            .and_then(|()| self.exchanges.push(exchanges))
+            .and_then(|()| self.exchanges.close_part())
             .map_err(|error| error.to_string())
     }
 
     fn finish(self: Box<Self>, keeps: Option<&dyn Fn(&RequestRecord) -> bool>) -> Result<u64, String> {
+        if self.has_exchanges {
+            self.exchanges.finish().map_err(|error| error.to_string())?;
+        }
         let finished = match keeps {
             None => self.requests.finish(),
             Some(keeps) => self.requests.finish_with(keeps),
@@ -79,14 +104,26 @@ pub struct Shelf {
 struct Rows {
     requests: VecDeque<RequestRecord>,
     seconds: Vec<SecondRecord>,
+    exchanges: Vec<CacheExchange>,
+    /// Exchanges for which there was no room.
+    left_out: u64,
     /// Nothing more comes.
     closed: bool,
     /// The writer has failed: nothing more is wanted.
     failed: bool,
 }
 
+/// Rows taken off.
+struct Taken {
+    requests: Vec<RequestRecord>,
+    seconds: Vec<SecondRecord>,
+    exchanges: Vec<CacheExchange>,
+    /// No more will come.
+    last: bool,
+}
+
 impl Shelf {
-    /// Room for `max` rows of requests.
+    /// Room for `max` rows of requests, and as many of exchanges.
     pub fn new(max: usize, share: Arc<Share>) -> Self {
         Shelf { rows: Mutex::default(), changed: Condvar::new(), share, max: max.max(1) }
     }
@@ -127,6 +164,26 @@ impl Shelf {
         }
     }
 
+    /// Puts down exchanges of a mix. A sample of them says nothing of a cache, so that those for which there is no room are
+    /// left out, and counted ([`Self::left_out`]).
+    pub fn put_exchanges(&self, exchanges: &[CacheExchange]) {
+        let mut rows = self.lock();
+        if rows.failed {
+            return;
+        }
+        let taken = exchanges.len().min(self.max.saturating_sub(rows.exchanges.len()));
+        rows.exchanges.extend_from_slice(&exchanges[..taken]);
+        rows.left_out += (exchanges.len() - taken) as u64;
+        if rows.exchanges.len() >= ROWS_AT_ONCE.min(self.max) {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Exchanges for which there was no room.
+    pub fn left_out(&self) -> u64 {
+        self.lock().left_out
+    }
+
     /// Nothing more comes.
     pub fn close(&self) {
         self.lock().closed = true;
@@ -136,11 +193,11 @@ impl Shelf {
     /// The writer's life: until the shelf is closed and empty. Rows in the table, and the first error.
     pub fn write_all(&self, mut sink: Box<dyn Sink>) -> (u64, Option<String>) {
         loop {
-            let (requests, seconds, last) = self.take();
-            if let Err(error) = sink.write(&requests, &seconds) {
+            let Taken { requests, seconds, exchanges, last } = self.take();
+            if let Err(error) = sink.write(&requests, &seconds, &exchanges) {
                 let mut rows = self.lock();
                 rows.failed = true;
-                (rows.requests, rows.seconds) = (VecDeque::new(), Vec::new());
+                (rows.requests, rows.seconds, rows.exchanges) = (VecDeque::new(), Vec::new(), Vec::new());
                 return (0, Some(error));
             }
             if last {
@@ -154,11 +211,12 @@ impl Shelf {
         }
     }
 
-    /// Waits for a part's worth of rows, for a part's time, or for the end. True with the last rows.
-    fn take(&self) -> (Vec<RequestRecord>, Vec<SecondRecord>, bool) {
+    /// Waits for a part's worth of rows, for a part's time, or for the end.
+    fn take(&self) -> Taken {
         let deadline = Instant::now() + PART_EVERY;
         let mut rows = self.lock();
-        while !rows.closed && rows.requests.len() < ROWS_AT_ONCE.min(self.max) {
+        let part = ROWS_AT_ONCE.min(self.max);
+        while !rows.closed && rows.requests.len() < part && rows.exchanges.len() < part {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -168,7 +226,12 @@ impl Shelf {
         let most = rows.requests.len().min(ROWS_AT_ONCE);
         let requests = rows.requests.drain(..most).collect();
         let last = rows.closed && rows.requests.is_empty();
-        (requests, std::mem::take(&mut rows.seconds), last)
+        Taken {
+            requests,
+            seconds: std::mem::take(&mut rows.seconds),
+            exchanges: std::mem::take(&mut rows.exchanges),
+            last,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Rows> {

@@ -1,7 +1,7 @@
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
-use ledger::{RequestRecord, SecondRecord};
+use ledger::{CacheExchange, RequestRecord, SecondRecord};
 use load::{Ending, Tally, TallySpec};
 
 use super::*;
@@ -51,6 +51,7 @@ fn recording(lanes: usize) -> Recording {
         counting: Arc::new(counting),
         levels: LevelMerger::new(1, Timestamp::ZERO, Timestamp::ZERO, lanes),
         measured_end: Some(END),
+        judging: None,
         progress: Arc::default(),
         folder: None,
         wire: None,
@@ -76,7 +77,7 @@ fn slow_disk() -> (Box<dyn Sink>, Sender<()>, Sequences) {
 }
 
 impl Sink for SlowDisk {
-    fn write(&mut self, requests: &[RequestRecord], _: &[SecondRecord]) -> Result<(), String> {
+    fn write(&mut self, requests: &[RequestRecord], _: &[SecondRecord], _: &[CacheExchange]) -> Result<(), String> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(requests.iter().map(|row| row.sequence));
         // Until the sender is dropped.

@@ -123,6 +123,19 @@ impl RateOverTime {
         }
     }
 
+    /// `factor` times as much at every moment: what begins a load whose requests bring others with them. `factor` is above 0
+    /// and finite.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Self {
+        let scaled = |line: &Line| Line {
+            from_per_ns: line.from_per_ns * factor,
+            to_per_ns: line.to_per_ns * factor,
+            before: line.before * factor,
+            ..*line
+        };
+        RateOverTime { lines: self.lines.iter().map(scaled).collect(), tail: scaled(&self.tail) }
+    }
+
     /// How long its stretches last together; zero for a constant rate.
     pub fn length(&self) -> Duration {
         Duration::from_nanos(self.tail.begins_ns as u64)

@@ -305,6 +305,13 @@ proptest! {
         prop_assert!((length_ns - n as f64 * 1e9 / per_second).abs() <= 1.5);
     }
 
+    /// A scaled rate has so many times the arrivals of the rate it was made of, over any time.
+    #[test]
+    fn a_scaled_rate_is_the_rate_so_many_times(rate in any_rate(), factor in 0.01f64..10.0, at in 0.0f64..30.0) {
+        let (expected, scaled) = (rate.expected(s(at)), rate.scaled(factor).expected(s(at)));
+        prop_assert!((scaled - factor * expected).abs() <= 1e-9 * scaled.max(1.0), "{} for {}", scaled, expected);
+    }
+
     /// The moment at which an integral is reached has that integral.
     #[test]
     fn a_rate_over_time_and_its_inverse_agree(rate in any_rate(), share in 0.0f64..1.0) {

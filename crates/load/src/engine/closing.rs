@@ -31,7 +31,7 @@ impl Load {
         }
         let onward = self.end_request(now, index, None);
         let connection = self.pool.at(index);
-        let keep = self.spec.reuse == Reuse::KeepAlive && connection.response.keep_alive();
+        let keep = self.spec.reuse == Reuse::KeepAlive && connection.response.keep_alive() && !connection.is_used_up();
         if let Loop::Closed(workers) = &mut self.arrivals {
             workers.answered(connection.worker, onward);
         }
@@ -124,6 +124,7 @@ impl Load {
         self.queues.remove(index);
         self.stuck = false;
         let in_process = self.pool.at(index).is_in_process();
+        self.note_closes(index);
         self.pool.close(index);
         if in_process {
             self.act(index, What::Close);
@@ -146,6 +147,9 @@ impl Load {
             connection.forget_written();
         }
         let request = connection.request.as_mut()?;
+        if self.robots.is_some() {
+            return self.end_asked(done_at, index, failure);
+        }
         if failure.is_none() && self.outlines[request.record.url as usize].is_judged() {
             return self.end_judged(done_at, index);
         }
@@ -191,7 +195,7 @@ impl Load {
 
 /// What a response tells of itself, for the record of its request.
 #[inline]
-fn note_response(record: &mut RequestRecord, response: &Response, is_whole: bool) {
+pub(super) fn note_response(record: &mut RequestRecord, response: &Response, is_whole: bool) {
     // Until its own request was sent, a connection may still show the response before.
     if record.first_byte_at.is_some() {
         record.head_bytes = response.head_bytes();

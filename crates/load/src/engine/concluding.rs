@@ -17,8 +17,9 @@ use units::Timestamp;
 use super::sessions::PartEnd;
 use super::{Load, Loop};
 use crate::due::Wake;
-use crate::errand::{Errand, Hop, InHand, Onward};
+use crate::errand::{Errand, Hop, InHand, Onward, Purpose};
 use crate::rendering::Rendering;
+use crate::robots::Reply;
 use crate::workload::redirect::{method_after, resolve};
 use crate::workload::{RequestSpec, Values, fields};
 
@@ -113,7 +114,11 @@ impl Load {
 
     /// The method of a request.
     pub(super) fn method_of(&self, url: u32, errand: Errand) -> Method {
-        self.errands.hop(errand).map_or(self.outlines[url as usize].method, |hop| hop.method)
+        let purpose = self.errands.purpose(errand);
+        let own = purpose.and_then(|Purpose { hop, asking, .. }| {
+            hop.as_ref().map(|hop| hop.method).or_else(|| asking.as_ref().map(|asking| asking.ask.method))
+        });
+        own.unwrap_or(self.outlines[url as usize].method)
     }
 
     /// Everything that is needed to write a request, at `now`.
@@ -141,7 +146,9 @@ impl Load {
             },
             None => Values { client, sequence, session: None, variables: &[], seed: self.request_seed(sequence) },
         };
-        Rendering { request, values, hop: purpose.and_then(|purpose| purpose.hop.as_deref()), cookie: None }
+        let asked = self.robots.as_ref().zip(self.errands.asking(errand));
+        let asked = asked.map(|(robots, asking)| robots.asked(asking));
+        Rendering { request, values, hop: purpose.and_then(|purpose| purpose.hop.as_deref()), cookie: None, asked }
     }
 
     /// Ends a request: writes its record, which must tell by now all that was seen of the response, counts it, and has
@@ -155,6 +162,9 @@ impl Load {
         mut in_hand: InHand,
         outcome: Result<Answer<'_>, FailureCause>,
     ) -> Option<Onward> {
+        if self.robots.is_some() {
+            return self.conclude_ask(done_at, in_hand, Reply::NONE, outcome.err());
+        }
         let (verdict, hop) = match outcome {
             Err(cause) => (Err(cause), None),
             Ok(_) if !self.is_judged(&in_hand) => (Ok(()), None),

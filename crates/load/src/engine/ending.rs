@@ -88,6 +88,7 @@ impl Load {
         self.drop_onwards(now);
         debug_assert!(self.errands.is_empty(), "what requests are part of ends with them");
         debug_assert!(self.sessions.is_empty(), "sessions end with their requests");
+        debug_assert!(self.robots.as_ref().is_none_or(|robots| robots.is_empty()), "pages end with their asks");
     }
 
     fn end_timeouts(&mut self, now: Timestamp) {

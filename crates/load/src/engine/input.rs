@@ -100,6 +100,8 @@ impl Load {
                 request.bytes_received += taken as u64;
                 request.status = connection.response.status();
                 match fed {
+                    // As planned: what comes after this is nobody's.
+                    Ok(_) if connection.response.is_cut() => self.response_whole(now, key.index, true),
                     Ok(Progress::More) => {}
                     Ok(Progress::Whole { consumed }) if consumed == bytes.len() => {
                         self.response_whole(now, key.index, false)

@@ -163,6 +163,9 @@ impl Load {
         connection.state = State::Connecting;
         connection.number = number;
         connection.opened_at = now;
+        if let Some(robots) = &self.robots {
+            connection.uses = robots.uses(number);
+        }
         let target = usize::from(connection.endpoint);
         match &mut connection.request {
             Some(InHand { record, .. }) => {
@@ -184,6 +187,7 @@ impl Load {
     }
 
     fn hand_out_send(&mut self, now: Timestamp, index: u32) -> usize {
+        self.note_asked(now, index);
         let (method, wants) = self.write_out(now, index);
         let connection = self.pool.at(index);
         connection.state = State::Awaiting;
@@ -205,6 +209,7 @@ impl Load {
         if starts {
             self.count_start();
         }
+        self.look_at_reply(index);
         self.queues.push(Queue::Awaiting, index, now + self.spec.response_timeout);
         asked
     }
@@ -226,11 +231,18 @@ impl Load {
         }
         let mut bytes = std::mem::take(&mut self.pool.at(index).bytes);
         bytes.clear();
-        let request = self.pool.slot(index).request.as_ref().expect("a request is sent");
-        let rendering = self.rendering(request, now);
-        let written = !is_prepared || rendering.hop.is_some() || rendering.cookie.is_some();
+        let connection = self.pool.slot(index);
+        let mut rendering = self.rendering(connection.request.as_ref().expect("a request is sent"), now);
+        if let Some(asked) = &mut rendering.asked {
+            asked.is_last = connection.uses != 0 && connection.requests + 1 >= connection.uses;
+        }
+        let written =
+            !is_prepared || rendering.hop.is_some() || rendering.cookie.is_some() || rendering.asked.is_some();
         if written {
             request::write(&self.spec, &rendering, &mut bytes);
+        }
+        if let Some(robots) = &mut self.robots {
+            robots.note_written(&bytes);
         }
         let connection = self.pool.at(index);
         (connection.bytes, connection.is_written) = (bytes, written);

@@ -95,7 +95,10 @@ impl Load {
     fn make_arrival(&mut self) {
         let Loop::Open(turns) = &mut self.arrivals else { return };
         let Turn { sequence, at, client, request } = turns.take();
-        if self.has_sessions() {
+        if self.robots.is_some() {
+            let waiting = self.intend_ask(at, sequence, client);
+            self.put_last(waiting);
+        } else if self.has_sessions() {
             self.begin_session(at, sequence, client, None);
         } else {
             let waiting = self.intend_new(at, sequence, client, request);
@@ -131,6 +134,9 @@ impl Load {
         let Loop::Open(turns) = &mut self.arrivals else { return };
         while !turns.is_own() && turns.next() < Timestamp::MAX && self.phase.admits(turns.next()) {
             let at = turns.take().at;
+            if let Some(robots) = &mut self.robots {
+                robots.pass_over(at.since(self.start));
+            }
             if !self.follows_up {
                 self.phase.count(at);
             }
@@ -161,7 +167,10 @@ impl Load {
         let Onward { url, errand } = onward;
         let part = self.errands.purpose(errand).and_then(|purpose| purpose.part);
         let session = part.and_then(|part| self.sessions.number(part));
-        let sequence = self.next_sequence();
+        let sequence = match self.errands.asking(errand) {
+            Some(asking) => asking.id.sequence,
+            None => self.next_sequence(),
+        };
         self.count_intended(at);
         Waiting { sequence, intended_at: at, client, url, session, errand }
     }
@@ -171,7 +180,7 @@ impl Load {
         self.spec.lane.number(self.live.offered)
     }
 
-    fn count_intended(&mut self, at: Timestamp) {
+    pub(super) fn count_intended(&mut self, at: Timestamp) {
         self.live.offered += 1;
         self.live.backlog += 1;
         if self.phase.count(at) {
@@ -251,6 +260,7 @@ impl Load {
         connection.endpoint = endpoint;
         connection.worker = worker;
         connection.request = Some(request);
+        self.note_opens(index);
         self.act(index, What::Connect);
         index
     }

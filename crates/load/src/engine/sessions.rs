@@ -245,7 +245,7 @@ impl Load {
         if is_fixed {
             self.arm_fixed(slot);
         }
-        let errand = self.errands.begin(Purpose { part: Some(part), hop: None });
+        let errand = self.errands.begin(Purpose { part: Some(part), ..Purpose::default() });
         self.ask(at, client, url, errand);
     }
 
@@ -289,7 +289,7 @@ impl Load {
             stage.asked += 1;
             stage.in_hand += 1;
             let part = Part { stage: part.stage, nth: stage.asked };
-            let errand = self.errands.begin(Purpose { part: Some(part), hop: None });
+            let errand = self.errands.begin(Purpose { part: Some(part), ..Purpose::default() });
             self.due.push(at, Wake::Ask { client: session.client, url, errand });
         }
         if stage.in_hand > 0 {
@@ -350,6 +350,7 @@ impl Load {
 
     /// A request that was to follow will not be intended.
     pub(super) fn drop_errand(&mut self, at: Timestamp, errand: Errand) {
+        self.drop_ask(errand);
         if let Some(part) = self.errands.end(errand) {
             self.part_ended(at, part, PartEnd::Never);
         }

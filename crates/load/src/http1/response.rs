@@ -1,6 +1,7 @@
 //! One response, from its first byte to its last.
 
 use ledger::Method;
+use mix::{Checker, Content, Go, Seen};
 
 use super::chunked::Chunked;
 use super::head::{self, Framing, HEAD_BYTES_MAX};
@@ -27,6 +28,12 @@ pub struct Response {
     content: u64,
     /// The part of a head that has come so far, when it did not come in one piece.
     partial: Vec<u8>,
+    /// Looks at the response where it lies.
+    checker: Option<Box<Checker>>,
+    /// It looks at the body as well.
+    checks_body: bool,
+    /// It wants no more: the response is to be left here.
+    is_cut: bool,
 }
 
 #[derive(Debug)]
@@ -104,6 +111,9 @@ impl Response {
             body: Vec::new(),
             content: 0,
             partial: Vec::new(),
+            checker: None,
+            checks_body: false,
+            is_cut: false,
         }
     }
 
@@ -118,6 +128,7 @@ impl Response {
         self.keeps_head = false;
         self.keeps_body = false;
         self.content = 0;
+        (self.checker, self.checks_body, self.is_cut) = (None, false, false);
         self.partial.clear();
         self.head.clear();
         self.body.clear();
@@ -135,6 +146,25 @@ impl Response {
     /// [`Self::reset`]. To be called before the first byte is fed.
     pub fn keep_body(&mut self) {
         self.keeps_body = true;
+    }
+
+    /// Has `checker` look at the response where it lies: at its head, and at its body if `checks_body`. Until the next
+    /// [`Self::reset`], or until [`Self::seen`]. To be called before the first byte is fed.
+    pub fn look(&mut self, checker: Box<Checker>, checks_body: bool) {
+        (self.checker, self.checks_body) = (Some(checker), checks_body);
+    }
+
+    /// What the checker saw, once, at the end of the response however it ended. A body that it did not look at is told by
+    /// its length alone.
+    pub fn seen(&mut self) -> Option<Seen> {
+        let seen = self.checker.take()?.end();
+        let unread = Seen { content: Content::NotLooked, body_bytes: self.body_length(), ..seen };
+        Some(if self.checks_body { seen } else { unread })
+    }
+
+    /// Whether the checker wants no more: the client leaves the response here.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// The final head, its empty line included; empty if it was not asked for or is not whole.
@@ -171,10 +201,10 @@ impl Response {
     }
 
     /// Body bytes that can be thrown away unread because they are certain to come: the rest of a Content-Length. None
-    /// of a body that is kept.
+    /// of a body that is kept or looked at.
     pub fn discardable(&self) -> u64 {
         match self.stage {
-            Stage::Length(left) if !self.keeps_body => left,
+            Stage::Length(left) if !self.keeps_body && !self.checks_body => left,
             Stage::Length(_) | Stage::Head | Stage::Chunked(_) | Stage::UntilClose | Stage::Whole => 0,
         }
     }
@@ -213,6 +243,9 @@ impl Response {
                     if self.keeps_body {
                         keep(&mut self.body, &rest[..taken]);
                     }
+                    if self.checks_body {
+                        self.is_cut |= check(&mut self.checker, &rest[..taken]);
+                    }
                     if !whole {
                         return Ok(Progress::More);
                     }
@@ -220,9 +253,13 @@ impl Response {
                 }
                 Stage::Chunked(chunked) => {
                     let (keeps_body, body) = (self.keeps_body, &mut self.body);
+                    let (checks_body, checker, is_cut) = (self.checks_body, &mut self.checker, &mut self.is_cut);
                     let fed = chunked.feed(rest, |data| {
                         if keeps_body {
                             keep(body, data);
+                        }
+                        if checks_body && !*is_cut {
+                            *is_cut = check(checker, data);
                         }
                     });
                     match fed? {
@@ -238,6 +275,9 @@ impl Response {
                     self.content = self.content.saturating_add(rest.len() as u64);
                     if self.keeps_body {
                         keep(&mut self.body, rest);
+                    }
+                    if self.checks_body {
+                        self.is_cut |= check(&mut self.checker, rest);
                     }
                     return Ok(Progress::More);
                 }
@@ -300,6 +340,9 @@ impl Response {
         if self.keeps_head {
             self.head.extend_from_slice(bytes);
         }
+        if let Some(checker) = &mut self.checker {
+            checker.head(bytes);
+        }
         self.status = head.status;
         self.keep_alive = head.keep_alive;
         self.stage = match head.framing {
@@ -310,6 +353,11 @@ impl Response {
         };
         Ok(())
     }
+}
+
+/// Has a piece of a body looked at; true if the client is to leave here.
+fn check(checker: &mut Option<Box<Checker>>, piece: &[u8]) -> bool {
+    checker.as_mut().is_some_and(|checker| checker.body(piece) == Go::AbortHere)
 }
 
 /// Adds to a kept body, no further than the limit.

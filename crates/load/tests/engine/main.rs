@@ -8,6 +8,7 @@ mod follow_ups;
 mod held;
 mod held_up;
 mod lanes;
+mod mix;
 mod open_loop;
 mod random_workloads;
 mod reuse;

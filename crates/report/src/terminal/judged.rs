@@ -19,6 +19,7 @@ pub fn judged(run: &Run, validity: &Validity, answer: &str, body: &str, notes: &
         tap: None,
         server: None,
         slo: None,
+        cache: None,
     };
     let mut page = Page::new(style);
     headline::print(&mut page, &document);

@@ -23,6 +23,7 @@ pub fn watch(document: &WatchDocument, style: Style) -> String {
         watch: None,
         tap: None,
         slo: None,
+        cache: None,
     };
     headline::print(&mut page, &plain);
     print(&mut page, &document.watch, document.run.duration_s);

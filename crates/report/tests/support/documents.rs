@@ -167,5 +167,6 @@ pub fn document() -> Document {
         watch: None,
         tap: None,
         slo: None,
+        cache: None,
     }
 }

@@ -63,6 +63,16 @@ pub(super) fn range_applies(fields: &Fields<'_>, page: &Page, year_now: i64) -> 
     read_date(value, year_now).is_some_and(|date| page.modified_s == Some(date))
 }
 
+/// The date of If-Modified-Since, where it comes once and is one.
+pub(crate) fn modified_since(fields: &Fields<'_>, year_now: i64) -> Option<i64> {
+    date(fields, fields.if_modified_since, b"if-modified-since", year_now)
+}
+
+/// Whether a list of tags, as If-None-Match has it, names this one (with its quotes), weak or not.
+pub(crate) fn names(list: &[u8], etag: &[u8]) -> bool {
+    Tags(list).any(|tag| tag.opaque == etag)
+}
+
 fn is_any(value: &[u8]) -> bool {
     value == b"*"
 }

@@ -1,4 +1,5 @@
-//! From a request to its answer: the body that came with it, the server's own figures, the result cache, the relay, files.
+//! From a request to its answer: the body that came with it, the server's own figures, an origin's objects, the result cache, the relay,
+//! files.
 
 use super::exchange::Exchange;
 use super::incoming::Incoming;
@@ -39,6 +40,8 @@ impl Connection {
             if self.incoming.is_nothing() {
                 front.body_ended(self.ticket);
             }
+        } else if self.incoming.is_nothing() && self.is_awaiting() {
+            self.visit_is_whole(desk);
         }
         used
     }
@@ -50,6 +53,9 @@ impl Connection {
         desk.books.began();
         // Before the routes: one that takes every path must not hide the figures.
         let own = request.path.starts_with(b"/-/") && desk.board.is_asked(request, self.peer.ip());
+        if !own && desk.origin.is_some() {
+            return self.respond_as_origin(desk, request);
+        }
         if !own && desk.front.is_some() && request.path.starts_with(b"/") && self.respond_dynamically(desk, request) {
             return;
         }
@@ -109,7 +115,7 @@ impl Connection {
 
     /// An answer's head is written: enters it into the books, now or when its body has gone.
     #[allow(clippy::too_many_arguments, reason = "what is known of an answer")]
-    fn follow(
+    pub(super) fn follow(
         &mut self,
         desk: &mut Desk,
         request: &Request<'_>,
@@ -122,7 +128,17 @@ impl Connection {
         let Some(tail) = body else { return self.note(desk, request, status, content_bytes, kind, finding) };
         let kept = desk.books.keep(request.head);
         let began = desk.now;
-        self.exchange = Some(Box::new(Exchange { kept, status, content_bytes, kind, finding, began, relayed: None }));
+        self.exchange = Some(Box::new(Exchange {
+            kept,
+            status,
+            content_bytes,
+            kind,
+            finding,
+            began,
+            relayed: None,
+            visit: None,
+            world: None,
+        }));
         self.tail = Some(tail);
         self.skip_what_is_sent(desk);
     }

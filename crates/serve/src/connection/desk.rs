@@ -12,6 +12,7 @@ use crate::dynamic::Front;
 use crate::engine::turn::Turn;
 use crate::files::Files;
 use crate::journal::Books;
+use crate::origin::Origin;
 use crate::spec::Limits;
 use crate::status::Board;
 
@@ -28,6 +29,8 @@ pub(crate) struct Desk {
     pub(crate) front: Option<Front>,
     /// The results that the relay keeps.
     pub(crate) cache: Option<Arc<Cache>>,
+    /// The objects of a mix, which take the place of everything else.
+    pub(crate) origin: Option<Box<Origin>>,
     /// Heads and small bodies that the connection at hand has to send. Empty between connections.
     pub(crate) out: Vec<u8>,
     /// The same in TLS records.
@@ -57,6 +60,7 @@ impl Desk {
             board,
             front: None,
             cache: None,
+            origin: None,
             out,
             sealed: Vec::new(),
             plain: Vec::new(),

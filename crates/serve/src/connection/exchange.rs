@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use units::Timestamp;
 
+use super::visiting::Visit;
 use super::{Connection, Desk, Phase};
 use crate::answer::Tail;
 use crate::cache::Finding;
@@ -26,6 +27,10 @@ pub(super) struct Exchange {
     pub began: Timestamp,
     /// It comes from the relay.
     pub relayed: Option<Relayed>,
+    /// It is awaited of an origin.
+    pub visit: Option<Visit>,
+    /// It is an origin's answer, of an object of this world.
+    pub world: Option<u32>,
 }
 
 /// What has to be known of a dynamic answer.
@@ -84,6 +89,8 @@ impl Connection {
                 framing: None,
                 unacknowledged: 0,
             }),
+            visit: None,
+            world: None,
         }));
         self.tail = Some(Tail::Awaited);
         let ask = Ask {
@@ -270,9 +277,9 @@ impl Connection {
         self.incoming = Incoming::Nothing;
         match self.exchange.as_ref().and_then(|exchange| exchange.relayed.as_ref()) {
             // A file's answer has gone before its body was looked at.
-            None => self.phase = Phase::EndingGently,
+            None if self.visit().is_none() => self.phase = Phase::EndingGently,
             Some(relayed) if relayed.has_begun() => self.cut(desk),
-            Some(_) => {
+            _ => {
                 self.leave_relay(desk);
                 if let Some(exchange) = &mut self.exchange {
                     (exchange.status, exchange.kind) = (status.code(), Kind::Refused);
@@ -296,6 +303,13 @@ impl Connection {
     pub(super) fn enter(&mut self, desk: &mut Desk, whole: bool) {
         let Some(exchange) = self.exchange.take() else { return };
         let unsent = if whole { 0 } else { self.tail.as_ref().map_or(0, Tail::content_bytes) };
+        if let Some(origin) = &desk.origin {
+            match (&exchange.visit, exchange.world) {
+                (Some(visit), _) => origin.abandoned(visit.ready_at.is_some()),
+                (None, Some(world)) if unsent > 0 => origin.unsent(world, unsent),
+                _ => {}
+            }
+        }
         desk.books.answered(&Entry {
             peer: self.peer.ip(),
             head: exchange.kept.bytes(),

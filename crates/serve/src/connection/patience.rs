@@ -34,9 +34,9 @@ impl Connection {
             self.spare_since = desk.now;
         }
         if self.is_awaiting() && !self.awaits_body() {
-            // The relay has its own clocks.
             self.body_taken = None;
-            self.deadline = Timestamp::MAX;
+            // The relay has its own clocks; an origin's think time is one of ours.
+            self.deadline = self.visit().and_then(|visit| visit.ready_at).unwrap_or(Timestamp::MAX);
             return;
         }
         if !self.incoming.is_nothing() {
@@ -64,9 +64,9 @@ impl Connection {
         self.deadline
     }
 
-    /// Patience has ended, unless the deadline has moved meanwhile: what is left to say is in `desk.out`.
+    /// Patience has ended, or thinking has, unless the deadline has moved meanwhile: what is left to say is in `desk.out`.
     pub(crate) fn late(&mut self, desk: &mut Desk) {
-        if desk.now < self.deadline {
+        if desk.now < self.deadline || self.was_thinking(desk) {
             return;
         }
         if self.phase != Phase::Lingering {

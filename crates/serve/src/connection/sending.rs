@@ -24,6 +24,7 @@ impl Connection {
                 None => Outbound::Nothing,
             },
             Some(Tail::Stored(bytes)) => Outbound::Both(front, bytes),
+            Some(Tail::Matter(matter)) => Outbound::Both(front, matter.rest()),
         }
     }
 
@@ -52,6 +53,7 @@ impl Connection {
                 None => {}
             },
             Some(Tail::Stored(bytes)) => bytes.advance(rest as usize),
+            Some(Tail::Matter(matter)) => matter.advance(rest as usize),
             Some(Tail::Awaited) => {}
         }
         self.skip_what_is_sent(desk);
@@ -69,6 +71,7 @@ impl Connection {
                 pieces.is_empty()
             }
             Some(Tail::Stored(bytes)) => bytes.is_empty(),
+            Some(Tail::Matter(matter)) => matter.length() == 0,
             Some(Tail::Awaited) => false,
         };
         if over {

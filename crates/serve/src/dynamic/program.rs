@@ -51,7 +51,7 @@ impl Program {
         let failed = |source: sys::Error| ServeError::Program { source };
         // What a server that was killed left behind.
         let _ = sweep();
-        let limits = Limits { cpu: spec.cpu, period: spec.period, weight: spec.weight };
+        let limits = Limits { cpu: spec.cpu, period: spec.period, weight: spec.weight, memory: None };
         let group = match Cgroup::create("dynamic", limits) {
             Ok(group) => {
                 // What was asked for can be had; it comes into force when the program is done with starting.

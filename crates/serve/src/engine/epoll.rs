@@ -113,7 +113,7 @@ impl<'a> Worker<'a> {
     pub(crate) fn run(mut self) -> Result<(), ServeError> {
         let outcome = self.serve();
         for token in self.table.tokens() {
-            self.ground.close(&mut self.table, token, &mut self.desk, drop);
+            self.ground.close(&mut self.table, token, &mut self.desk, |_, client| drop(client));
         }
         outcome
     }
@@ -206,7 +206,7 @@ impl<'a> Worker<'a> {
                 return Ok(());
             }
             let seat = |stream, link| Client { stream, link, watched: Watched::No, queued: false };
-            let token = match self.ground.admit(&mut self.table, &mut self.desk, seat, drop)? {
+            let token = match self.ground.admit(&mut self.table, &mut self.desk, seat, |_, client| drop(client))? {
                 Admitted::New(token) => token,
                 Admitted::Skipped | Admitted::MadeRoom => continue,
                 Admitted::Nobody => return Ok(()),
@@ -285,7 +285,7 @@ impl<'a> Worker<'a> {
     }
 
     fn close(&mut self, token: u64) -> Result<(), ServeError> {
-        self.ground.close(&mut self.table, token, &mut self.desk, drop);
+        self.ground.close(&mut self.table, token, &mut self.desk, |_, client| drop(client));
         if self.accepting || self.stop_at.is_some() { Ok(()) } else { self.resume_accepting() }
     }
 

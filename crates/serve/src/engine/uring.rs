@@ -13,6 +13,7 @@
 //! waits for the next one, which begins at once; and where a receive was queued behind the answer, whose completions may stand
 //! before those of the answer, for the one after that.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -45,6 +46,8 @@ pub(crate) struct Worker<'a> {
     turn: u64,
     /// Tokens of connections that have more to do in the next turn.
     again: Vec<u64>,
+    /// What strangers sent, in the order in which it came: it waits for the work of those who are known.
+    strangers: VecDeque<(u64, Completion)>,
     /// Somebody may wait at the listener.
     knocked: bool,
     /// No connection can be accepted before, unless one ends.
@@ -73,6 +76,12 @@ struct Client {
     receives_behind: bool,
     /// The kernel did not take all of the small answer before: whoever waits for room has to ask for it.
     short: bool,
+    /// The turn in which it was accepted.
+    accepted_in: u64,
+    /// A request of it was answered since, and it may send another.
+    known: bool,
+    /// How much of what it sent waits among the strangers'.
+    waiting: u32,
 }
 
 impl Seat for Client {
@@ -128,6 +137,7 @@ impl<'a> Worker<'a> {
             desk,
             turn: 1,
             again: Vec::new(),
+            strangers: VecDeque::new(),
             knocked: true,
             accept_again_at: None,
             stop_at: None,
@@ -166,7 +176,7 @@ impl<'a> Worker<'a> {
                     STOP => self.stop(),
                     LISTENER => self.knocked = true,
                     RELAY => self.hear(),
-                    token => self.completed(token, completion),
+                    token => self.sort(token, completion),
                 }
             }
             if self.desk.now >= self.books_at {
@@ -184,6 +194,15 @@ impl<'a> Worker<'a> {
             }
             // Those that had no time left keep their place.
             self.again.splice(..0, again[done..].iter().copied());
+            while let Some((token, completion)) = self.strangers.pop_front() {
+                if let Some(client) = self.table.get(token & TOKEN_MASK) {
+                    client.waiting -= 1;
+                }
+                self.completed(token, completion);
+                if self.desk.turn.is_over() {
+                    break;
+                }
+            }
             while let Some(token) = self.table.due(self.desk.now) {
                 let Some(client) = self.table.get(token) else { continue };
                 let deadline = client.link.deadline();
@@ -209,7 +228,8 @@ impl<'a> Worker<'a> {
 
     /// How long nothing can fall due.
     fn patience(&self) -> Option<Duration> {
-        if !self.again.is_empty() || (self.knocked && self.accept_again_at.is_none() && self.stop_at.is_none()) {
+        let has_work = !self.again.is_empty() || !self.strangers.is_empty();
+        if has_work || (self.knocked && self.accept_again_at.is_none() && self.stop_at.is_none()) {
             return Some(Duration::ZERO);
         }
         let accept_at = self.accept_again_at.unwrap_or(Timestamp::MAX);
@@ -237,8 +257,14 @@ impl<'a> Worker<'a> {
                 sent_in: 0,
                 receives_behind: false,
                 short: false,
+                accepted_in: self.turn,
+                known: false,
+                waiting: 0,
             };
-            match self.ground.admit(&mut self.table, &mut self.desk, seat, |client: Client| client.let_go(ring))? {
+            match self
+                .ground
+                .admit(&mut self.table, &mut self.desk, seat, |token, client: Client| client.let_go(token, ring))?
+            {
                 Admitted::New(token) => self.begin(token),
                 Admitted::Skipped => {}
                 // It is closed by the next wait: until then each further try would cost one more.
@@ -270,6 +296,21 @@ impl<'a> Worker<'a> {
             Err(_) => client.link.broken(),
         }
         self.advance(token);
+    }
+
+    /// Does what is asked by those who are known, at once; what strangers sent waits for the end of the turn, and has the
+    /// time that is left of it. So a flood of connections or of heads without end costs the others a turn, not its length.
+    fn sort(&mut self, marked: u64, completion: Completion) {
+        if marked & !TOKEN_MASK == RECEIVE
+            && let Some(client) = self.table.get(marked & TOKEN_MASK)
+            // Those who send more than fits a buffer wait as well: they have much to do.
+            && (!client.known || client.waiting > 0 || completion.result.as_ref().is_ok_and(|&bytes| bytes >= RING.buffer_bytes))
+        {
+            client.waiting += 1;
+            self.strangers.push_back((marked, completion));
+        } else {
+            self.completed(marked, completion);
+        }
     }
 
     fn completed(&mut self, marked: u64, completion: Completion) {
@@ -342,6 +383,8 @@ impl<'a> Worker<'a> {
         }
         let next = client.work(token, self.turn, &mut self.desk, &mut self.ring).unwrap_or(Next::Close);
         client.link.settle(&mut self.desk);
+        let spare = client.accepted_in < self.turn && client.link.spare_since() == Some(self.desk.now);
+        client.known |= spare && next == Next::Input;
         match next {
             Next::Input => client.receive(token, &mut self.ring),
             Next::Hold => {}
@@ -370,7 +413,9 @@ impl<'a> Worker<'a> {
 
     fn close(&mut self, token: u64) {
         let ring = &mut self.ring;
-        self.ground.close(&mut self.table, token, &mut self.desk, |client: Client| client.let_go(ring));
+        self.ground.close(&mut self.table, token, &mut self.desk, |token, client: Client| {
+            client.let_go(token, ring);
+        });
         if self.accept_again_at.take().is_some() {
             self.knocked = true;
         }
@@ -452,9 +497,15 @@ impl Client {
 
     fn receive(&mut self, token: u64, ring: &mut Ring) {
         if self.receiving == Receiving::Nothing {
-            self.receiving = Receiving::On;
             self.receives_behind = true;
-            ring.receive(self.stream.as_fd(), token | RECEIVE);
+            if self.known {
+                self.receiving = Receiving::On;
+                ring.receive(self.stream.as_fd(), token | RECEIVE);
+            } else {
+                // One buffer is enough for a stranger: what many of them fill is there for nobody else.
+                self.receiving = Receiving::Once;
+                ring.receive_once(self.stream.as_fd(), token | RECEIVE);
+            }
         }
     }
 
@@ -466,10 +517,10 @@ impl Client {
         }
     }
 
-    fn let_go(self, ring: &mut Ring) {
+    fn let_go(self, token: u64, ring: &mut Ring) {
         let socket = OwnedFd::from(self.stream);
         if self.receiving != Receiving::Nothing || self.blocked {
-            ring.cancel_and_close(socket);
+            ring.cancel_and_close(socket, &[token | RECEIVE, token | ROOM]);
         } else {
             ring.close(socket);
         }

@@ -17,13 +17,21 @@ pub(super) struct Wheel {
     next: u64,
     /// Tokens in all buckets, stale ones included.
     length: usize,
+    /// Which buckets have any: a bit each.
+    filled: [u64; BUCKETS / 64],
 }
 
 impl Wheel {
     /// Looks every `tick`; deadlines further off than the wheel reaches are looked at when it has gone round.
     pub fn new(tick: Duration, now: Timestamp) -> Self {
         let tick_ns = u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX).max(1);
-        Wheel { buckets: vec![Vec::new(); BUCKETS], tick_ns, next: now.as_nanos() / tick_ns + 1, length: 0 }
+        Wheel {
+            buckets: vec![Vec::new(); BUCKETS],
+            tick_ns,
+            next: now.as_nanos() / tick_ns + 1,
+            length: 0,
+            filled: [0; BUCKETS / 64],
+        }
     }
 
     /// The tick at which something due at `deadline` is looked at: never before, at most a tick after. For deadlines
@@ -35,7 +43,9 @@ impl Wheel {
     /// Enters a token. The owner remembers `tick`: an entry that comes up at another one is stale.
     pub fn enter(&mut self, tick: u64, token: u64) {
         debug_assert!(tick >= self.next && tick < self.next + BUCKETS as u64, "within reach");
-        self.buckets[(tick % BUCKETS as u64) as usize].push(token);
+        let at = (tick % BUCKETS as u64) as usize;
+        self.buckets[at].push(token);
+        self.filled[at / 64] |= 1 << (at % 64);
         self.length += 1;
     }
 
@@ -44,9 +54,19 @@ impl Wheel {
         self.length == 0
     }
 
-    /// When to look next.
+    /// When to look next: at the first tick that has anything, or the first of all where nothing is entered.
     pub fn next_at(&self) -> Timestamp {
-        Timestamp::from_nanos(self.next.saturating_mul(self.tick_ns))
+        let from = (self.next % BUCKETS as u64) as usize;
+        let (word, bit) = (from / 64, from % 64);
+        // The word in which the ring begins comes once more at the end, for the bits before its beginning.
+        let words = (0..=self.filled.len()).map(|step| {
+            let at = (word + step) % self.filled.len();
+            let bits = if step == 0 { self.filled[at] >> bit << bit } else { self.filled[at] };
+            (at * 64, bits)
+        });
+        let first = words.filter(|(_, bits)| *bits != 0).map(|(at, bits)| at + bits.trailing_zeros() as usize).next();
+        let ahead = first.map_or(0, |at| (at + BUCKETS - from) % BUCKETS) as u64;
+        Timestamp::from_nanos((self.next + ahead).saturating_mul(self.tick_ns))
     }
 
     /// The tick whose time has come and its entries, into `due`; `None` when none has.
@@ -61,7 +81,9 @@ impl Wheel {
         }
         let tick = self.next;
         self.next += 1;
-        let bucket = &mut self.buckets[(tick % BUCKETS as u64) as usize];
+        let at = (tick % BUCKETS as u64) as usize;
+        let bucket = &mut self.buckets[at];
+        self.filled[at / 64] &= !(1 << (at % 64));
         self.length -= bucket.len();
         due.append(bucket);
         if bucket.capacity() > BUCKET_KEPT {
@@ -107,12 +129,16 @@ mod tests {
             for (token, &deadline) in deadlines.iter().enumerate() {
                 wheel.enter(wheel.tick_of(at(deadline)), token as u64);
             }
-            let (mut now, mut seen) = (0, 0);
+            let (mut now, mut seen, mut seen_at) = (0, 0, Vec::new());
             while seen < deadlines.len() {
+                // Nobody who looks then, and not before, misses any.
+                let first = deadlines.iter().filter(|deadline| !seen_at.contains(deadline)).min().copied().unwrap_or(0);
+                prop_assert_eq!(wheel.next_at(), at((first / 10 + 1) * 10));
                 now += step;
                 while wheel.turn(at(now), &mut due).is_some() {
                     for token in due.drain(..) {
                         let deadline = deadlines[token as usize];
+                        seen_at.push(deadline);
                         prop_assert!(deadline < now && now <= deadline + 10 + step, "{} at {}", deadline, now);
                         seen += 1;
                     }

@@ -28,7 +28,7 @@ fn what_is_counted_is_summed_over_threads() {
     let total = figures.total();
     assert_eq!((total.requests(), total.errors(), total.in_flight(), total.open()), (5, 3, 1, 1));
     assert_eq!(total.answers[Kind::Static.index()][2], 2);
-    assert_eq!(total.body_bytes, [20, 10, 0, 1]);
+    assert_eq!(total.body_bytes, [20, 10, 0, 1, 0]);
     assert_eq!((total.received_bytes, total.sent_bytes), (200, 400));
     assert_eq!(total.refused[Refusal::PerAddress.index()], 1);
     assert_eq!(total.findings[Outcome::Hit.index()][Reason::Fresh.index()], 2);

@@ -260,10 +260,11 @@ impl Server<'_> {
     fn close(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         if let Some(connection) = slot.connection.take() {
+            let under_way = [RECEIVE, PATIENT].map(|kind| token(index, slot.generation, kind));
             slot.generation = slot.generation.wrapping_add(1) & GENERATION_MASK;
             self.free.push(index);
             if connection.receiving || connection.patient.is_some() {
-                self.ring.cancel_and_close(connection.socket);
+                self.ring.cancel_and_close(connection.socket, &under_way);
             } else {
                 self.ring.close(connection.socket);
             }

@@ -65,5 +65,6 @@ pub fn document(id: &str) -> Document {
         watch: None,
         tap: None,
         slo: None,
+        cache: None,
     }
 }

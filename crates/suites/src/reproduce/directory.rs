@@ -32,10 +32,11 @@ use sys::signal::Interrupts;
 
 pub use self::words::summary;
 
-use self::site::{APPLICATION, Site, get};
+use self::site::{APPLICATION, Site};
 use super::sheet::Sheet;
 use super::{Order, Reproduced, Stage};
 use crate::error::SuiteError;
+use crate::get::get;
 use crate::local::{Division, Local, Used};
 
 /// Its name among the reproductions.
@@ -245,6 +246,7 @@ impl Kitchen<'_> {
             target: TargetPlan::default(),
             host: HostPlan::default(),
             watch: WatchPlan::default(),
+            origin: None,
             slo: None,
         };
         let mut observer = self.stage.begin(name);

@@ -271,6 +271,7 @@ impl Kitchen<'_> {
             target: TargetPlan::default(),
             host: HostPlan::default(),
             watch: WatchPlan::default(),
+            origin: None,
             slo: None,
         }
     }
@@ -346,7 +347,7 @@ fn prepare(folder: &Path) -> Result<(), SuiteError> {
 }
 
 /// A loopback address that nobody listens at now.
-pub(super) fn free_address() -> Result<SocketAddr, SuiteError> {
+pub(crate) fn free_address() -> Result<SocketAddr, SuiteError> {
     let bound = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     bound.map_err(SuiteError::file("bind 127.0.0.1"))
 }

@@ -371,6 +371,7 @@ impl Kitchen<'_> {
             target: TargetPlan::default(),
             host: HostPlan::default(),
             watch: WatchPlan::default(),
+            origin: None,
             slo: None,
         };
         let outcome = lab::bench(&plan, &self.asked.command, Some(self.book), self.interrupts, observer)?;

@@ -66,7 +66,7 @@ fn a_ring_that_ends_lets_go_of_everything() {
     };
     ring.receive(first.as_fd(), OTHER);
     ring.wait(Some(Duration::ZERO)).unwrap();
-    ring.cancel_and_close(first);
+    ring.cancel_and_close(first, &[OTHER]);
     // The other two were accepted, and nobody has looked at them.
     drop(ring);
     drop(listener);

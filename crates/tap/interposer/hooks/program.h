@@ -49,9 +49,9 @@ static bool keeps_library(char *const environment[]) {
     return false;
 }
 
-/* Says which program is next, in as many records as its path needs. */
-static void executing(uint32_t pid, const char *path, char *const environment[]) {
-    struct record record = {.kind = KIND_EXECUTING, .connection = pid, .begin = ticks()};
+/* Says which program is next, in as many records as its path needs. `begin` is before it can have said anything itself. */
+static void executing(uint64_t begin, uint32_t pid, const char *path, char *const environment[]) {
+    struct record record = {.kind = KIND_EXECUTING, .connection = pid, .begin = begin};
     uint8_t preloaded = keeps_library(environment) ? FLAG_PRELOADED : 0;
     size_t length = 0;
     while (path[length]) length++;
@@ -77,7 +77,7 @@ static void about_to_exec(const char *path, char *const environment[]) {
     int saved = errno;
     bool own = own_process();
     if (own) leave();
-    executing((uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0), path ? path : "", environment);
+    executing(ticks(), (uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0), path ? path : "", environment);
     if (own) release(&self);
     errno = saved;
 }
@@ -152,8 +152,9 @@ HOOK int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix
     pid_t made = 0;
     /* Told by the real call itself, which does so before a handler of SIGCHLD can look. */
     pid_t *to = pid ? pid : &made;
+    uint64_t begin = active ? ticks() : 0;
     int answer = real.posix_spawn(to, path, actions, attributes, arguments, environment);
-    if (answer == 0 && active) executing((uint32_t)*to, path, environment);
+    if (answer == 0 && active) executing(begin, (uint32_t)*to, path, environment);
     return answer;
 }
 HOOK int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *actions,
@@ -163,8 +164,9 @@ HOOK int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posi
     pid_t made = 0;
     /* Told by the real call itself, which does so before a handler of SIGCHLD can look. */
     pid_t *to = pid ? pid : &made;
+    uint64_t begin = active ? ticks() : 0;
     int answer = real.posix_spawnp(to, file, actions, attributes, arguments, environment);
-    if (answer == 0 && active) executing((uint32_t)*to, file, environment);
+    if (answer == 0 && active) executing(begin, (uint32_t)*to, file, environment);
     return answer;
 }
 
@@ -199,6 +201,7 @@ HOOK __attribute__((noreturn)) void _Exit(int status) {
 __attribute__((used)) static void about_to_filter(long mode) {
     ENSURE_STARTED();
     if (!active) return;
+    STORE(&header->filtered, 1);
     STORE(&sandboxed, 1);
     if (mode != SECCOMP_MODE_STRICT_) return;
     uint32_t end = LOAD(&descriptors_end);

@@ -17,6 +17,8 @@ pub(super) struct Connection {
     pub(super) holders: Vec<u32>,
     /// When its last known holder closed it, if others may have it yet: a child that was forked and has not said so.
     pub(super) lingering: Option<Timestamp>,
+    /// Whether it is among those in process; its number's keeper keeps this.
+    pub(super) counted: bool,
     role: Role,
     /// What all its rows have; lookup and set-up until the first took them.
     base: TapExchange,
@@ -61,6 +63,7 @@ impl Connection {
             number,
             holders: vec![image],
             lingering: None,
+            counted: true,
             role,
             base,
             made: role != Role::Connected,
@@ -96,6 +99,12 @@ impl Connection {
     /// Notes that `image` has closed it; others may have it.
     pub(super) fn closed_by(&mut self, image: u32, at: Timestamp) {
         self.closer = Some((image, at));
+    }
+
+    /// Whether somebody has it who has not said that he leaves. Between a close and the news that it was the last: yes.
+    pub(super) fn is_in_process(&self) -> bool {
+        let leaves = |holder: &u32| self.leaving.iter().any(|(image, _)| image == holder);
+        self.lingering.is_none() && (self.holders.is_empty() || !self.holders.iter().all(leaves))
     }
 
     /// Asked and not answered.

@@ -259,6 +259,40 @@ fn a_killed_program_is_cut_and_one_that_ends_is_not() {
 }
 
 #[test]
+fn a_connection_is_in_process_until_nobody_has_it() {
+    let levels = |events: Vec<Event>| {
+        let mut exchanges = Exchanges::new(Vec::new());
+        let take = |event| {
+            exchanges.take(event);
+            exchanges.in_process()
+        };
+        let levels: Vec<u64> = events.into_iter().map(take).collect();
+        exchanges.end();
+        assert_eq!(exchanges.in_process(), 0);
+        levels
+    };
+    let mut closed = Talk::connect(1);
+    closed.send(80).wait(5).receive(10).wait(1).close();
+    // loaded, opened, connected, sent, received, closed
+    assert_eq!(levels(closed.events), [0, 1, 1, 1, 1, 0]);
+    let mut left = Talk::connect(1);
+    left.send(80).wait(5).receive(10).leave();
+    assert_eq!(levels(left.events), [0, 1, 1, 1, 1, 0], "its process ends, though nobody has found that out yet");
+    // The child has it when the parent has closed; nobody knows of a child that lingers, until it says so.
+    let mut forked = Talk::accept();
+    forked.fork(2).close().in_image(2).wait(1).receive(80).wait(5).send(900).wait(1).close();
+    let forked = levels(forked.events);
+    assert_eq!((forked.iter().max(), forked.last(), forked[1]), (Some(&1), Some(&0), 1), "{forked:?}");
+    assert!(forked[1..forked.len() - 1].iter().all(|&level| level == 1), "{forked:?}");
+    let shared = Doubt { shared: true, ..Doubt::default() };
+    let mut lingers = Talk::accept();
+    lingers.wait(1).close_with(None, shared).wait(3).fork(2).in_image(2).wait(1).receive(80);
+    lingers.close_with(None, shared);
+    let lingers = levels(lingers.events);
+    assert_eq!(lingers.iter().filter(|&&level| level == 1).count(), lingers.len() - 3, "{lingers:?}");
+}
+
+#[test]
 fn a_connection_ends_when_its_last_process_closes_it() {
     // A forking server: the parent accepts and closes, the child serves.
     let mut talk = Talk::accept();

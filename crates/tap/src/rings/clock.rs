@@ -16,6 +16,8 @@ use super::layout;
 const APART_NS: u64 = 1_000_000_000;
 /// Read so often for one pair; the quickest is taken, since the others were interrupted.
 const TRIES: usize = 8;
+/// Between a core's clock and another's.
+const SLACK: Duration = Duration::from_millis(1);
 
 /// Both clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,13 @@ impl Ticks {
         } else {
             pairs.push(now);
         }
+    }
+
+    /// A moment that nothing which was written by now is later than. The cores' counters agree to far less than the
+    /// slack.
+    pub fn latest(&self) -> u64 {
+        let now = if self.pairs.is_some() { counter() } else { monotonic_ns() };
+        now.saturating_add(self.of(SLACK))
     }
 
     /// The run's time at `ticks`; of what is before the run's zero, zero. What a broken program writes may be any

@@ -94,6 +94,17 @@ impl Record {
         SocketAddr::new(ip, port)
     }
 
+    /// The latest of the moments in it, in ticks.
+    pub fn ends(&self) -> u64 {
+        let [_, _, begin, third, fourth, ..] = self.0;
+        match self.kind() {
+            kind::SENT | kind::RECEIVED => begin.max(third).max(fourth),
+            kind::CONNECTED | kind::CONNECT_FAILED | kind::POLLED => begin.max(fourth),
+            kind::RESOLVED | kind::CLOSED | kind::LEFT => begin.max(third),
+            _ => begin,
+        }
+    }
+
     /// What it says.
     pub fn decode(&self, ticks: &Ticks) -> Decoded {
         let [_, connection, begin, ..] = self.0;
@@ -117,6 +128,7 @@ impl Record {
                     text: self.text(24, 40),
                 });
             }
+            kind::FILTERED => What::Filtered { at, parent_pid: self.high(3), program: self.string(40, 16) },
             kind::RESOLVED => What::Resolved {
                 begin: at,
                 end: ticks.at(self.0[3]).max(at),

@@ -1,7 +1,7 @@
 //! The shared file, as `interposer/ring.h` says it in C: change both. Offsets are in bytes from the file's begin.
 
-/// "ayytap01", little-endian.
-pub const MAGIC: u64 = 0x3130_7061_7479_7961;
+/// "ayytap02", little-endian.
+pub const MAGIC: u64 = 0x3230_7061_7479_7961;
 /// The header's page.
 pub const HEADER_BYTES: usize = 4096;
 /// One slot.
@@ -15,12 +15,16 @@ pub const RECORD_WORDS: usize = RECORD_BYTES / 8;
 pub mod header {
     pub const MAGIC: usize = 0;
     pub const SLOTS: usize = 8;
-    pub const RECORDS: usize = 12;
-    pub const CLOCK: usize = 16;
-    pub const IMAGES: usize = 20;
-    pub const PIECE_TICKS: usize = 24;
-    pub const UNCLAIMED: usize = 32;
-    pub const FILE_BYTES: usize = 40;
+    pub const LARGE: usize = 12;
+    pub const RECORDS: usize = 16;
+    pub const SMALL_RECORDS: usize = 20;
+    pub const CLOCK: usize = 24;
+    pub const IMAGES: usize = 28;
+    pub const PIECE_TICKS: usize = 32;
+    pub const UNCLAIMED: usize = 40;
+    pub const FILE_BYTES: usize = 48;
+    pub const FILTERS: usize = 56;
+    pub const SLOTS_USED: usize = 64;
 }
 
 /// Offsets in a slot.
@@ -29,6 +33,7 @@ pub mod slot {
     pub const IMAGE: usize = 8;
     pub const TID: usize = 12;
     pub const DROPPED: usize = 16;
+    pub const ROOM: usize = 24;
     pub const HEAD: usize = 64;
     pub const TAIL: usize = 128;
 }
@@ -38,7 +43,6 @@ pub mod state {
     pub const FREE: u32 = 0;
     pub const OWNED: u32 = 1;
     pub const RELEASED: u32 = 2;
-    pub const ABSENT: u32 = 3;
 }
 
 /// What hooks take for a clock.
@@ -63,14 +67,39 @@ pub mod kind {
     pub const LEFT: u8 = 12;
     pub const POLLED: u8 = 13;
     pub const ASIDE: u8 = 14;
+    pub const FILTERED: u8 = 15;
 }
 
-/// Where the records begin, for so many slots.
-pub fn records_at(slots: u32) -> u64 {
-    (HEADER_BYTES as u64 + u64::from(slots) * SLOT_BYTES as u64).next_multiple_of(4096)
+/// How many slots there are, and how many records each has. The first `large` ones have `records`, the others
+/// `small_records`; both are powers of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub slots: u32,
+    pub large: u32,
+    pub records: u32,
+    pub small_records: u32,
 }
 
-/// The whole file.
-pub fn file_bytes(slots: u32, records: u32) -> u64 {
-    records_at(slots) + u64::from(slots) * u64::from(records) * RECORD_BYTES as u64
+impl Shape {
+    /// Records of one slot.
+    pub fn records(&self, slot: u32) -> u32 {
+        if slot < self.large { self.records } else { self.small_records }
+    }
+
+    /// Where a slot's records begin.
+    pub fn at(&self, slot: u32) -> u64 {
+        let (large, small) = (slot.min(self.large), slot.saturating_sub(self.large));
+        let before = u64::from(large) * u64::from(self.records) + u64::from(small) * u64::from(self.small_records);
+        self.records_at() + before * RECORD_BYTES as u64
+    }
+
+    /// Where the records begin.
+    pub fn records_at(&self) -> u64 {
+        (HEADER_BYTES as u64 + u64::from(self.slots) * SLOT_BYTES as u64).next_multiple_of(4096)
+    }
+
+    /// The whole file.
+    pub fn file_bytes(&self) -> u64 {
+        self.at(self.slots)
+    }
 }

@@ -7,11 +7,14 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use super::guard::Guard;
+
 /// A file mapped for reading and writing, shared.
 #[derive(Debug)]
 pub struct Shared {
     memory: NonNull<u8>,
     bytes: usize,
+    guard: Guard,
 }
 
 // SAFETY: the memory belongs to no thread, and is reached through atomics only.
@@ -20,8 +23,7 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Maps the first `bytes` of `file`, which must not become shorter while this lives: reading what is no longer
-    /// there is SIGBUS.
+    /// Maps the first `bytes` of `file`. What somebody cuts off from it reads as zeros from then on.
     pub fn map(file: &File, bytes: usize) -> io::Result<Shared> {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping at a place of the kernel's choice, of a descriptor that is open during the call.
@@ -30,10 +32,19 @@ impl Shared {
             return Err(io::Error::last_os_error());
         }
         let memory = NonNull::new(at.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let guard = Guard::new(at as usize, bytes).inspect_err(|_| {
+            // SAFETY: the mapping just made, which nobody has seen.
+            unsafe { libc::munmap(at, bytes) };
+        })?;
         // The ring is no part of what a core dump of this process should hold.
         // SAFETY: the range is the mapping just made.
         unsafe { libc::madvise(at, bytes, libc::MADV_DONTDUMP) };
-        Ok(Shared { memory, bytes })
+        Ok(Shared { memory, bytes, guard })
+    }
+
+    /// Whether something was read that somebody had cut off.
+    pub fn is_cut(&self) -> bool {
+        self.guard.is_cut()
     }
 
     /// The 8 bytes at `offset`, which must be a multiple of 8 and inside.

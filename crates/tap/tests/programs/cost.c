@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,6 +52,11 @@ int main(int n, char **arguments) {
     ssize_t got;
     TIME("eagain", rounds, got = read(fds[0], buffer, sizeof buffer));
     TIME("file", rounds, got = read(null, buffer, sizeof buffer));
+    int epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    epoll_ctl(epoll, EPOLL_CTL_ADD, fds[0], &event);
+    TIME("poll", rounds, got = epoll_wait(epoll, &event, 1, 0));
+    close(epoll);
     /* There and back: a change of direction for both ends at each call. */
     TIME("exchange", rounds / 10, {
         got = write(fds[0], buffer, 100);

@@ -102,7 +102,7 @@ fn every_call_that_moves_bytes_is_seen() {
 fn two_threads_on_one_connection_lose_no_byte() {
     let port = server();
     // Each change of direction is a record, and there is one at most for each call.
-    let room = Tapped::with(Capacity { records: 1 << 15, slots: 4, ready: 4 });
+    let room = Tapped::with(Capacity { records: 1 << 15, slots: 4, small_slots: 0, ready: 4 });
     let tapped = compare_with(room, &|| mode("duplex", port, ""));
     let connections = tapped.assert_whole();
     assert_eq!((connections[0].sent, connections[0].received), (3_000_008, 3_000_000));
@@ -163,6 +163,45 @@ fn a_filtered_process_makes_no_system_call_of_ours() {
         assert_eq!((connections[0].sent, connections[0].received), (ASKED, ANSWERED));
         assert!(connections[0].doubt.sandboxed && connections[0].account.is_none());
     }
+}
+
+#[test]
+fn a_program_started_with_a_filter_is_left_alone_and_says_so() {
+    let tapped = compare_mode("filtered", "");
+    assert_eq!(tapped.connections().len(), 0);
+    let told = |event: &&tap::event::Event| matches!(&event.what, What::Filtered { .. });
+    let told: Vec<_> = tapped.events.iter().filter(told).collect();
+    let [event] = told.as_slice() else { panic!("{:?}", tapped.events) };
+    assert_eq!(event.origin.pid, tapped.events[0].origin.pid, "exec keeps the number");
+    let What::Filtered { program, parent_pid, .. } = &event.what else { unreachable!() };
+    assert_eq!(*parent_pid, std::process::id());
+    assert!(!program.is_empty());
+    // Programs of the same run that are under no filter are seen as ever.
+    let port = server();
+    let mut tapped = Tapped::new();
+    let script = format!("{0} filtered {port}; {0} plain {port}", talk().display());
+    assert!(succeeded(tapped.run(Command::new("/bin/sh").args(["-c", &script])).status));
+    assert_eq!(tapped.assert_whole().len(), 1);
+}
+
+#[test]
+fn three_hundred_threads_that_start_at_once_lose_nothing() {
+    // As the verb has it.
+    let room = Tapped::with(Capacity { records: 1 << 14, slots: 192, small_slots: 1024, ready: 16 });
+    let port = server();
+    let tapped = compare_with(room, &|| mode("threads", port, "300"));
+    assert_eq!(tapped.assert_whole().len(), 300);
+}
+
+#[test]
+fn a_ring_takes_memory_by_itself_while_nobody_reads() {
+    const EXCHANGES: u64 = 4000;
+    let mut tapped = Tapped::with(Capacity { records: 1 << 15, slots: 1, small_slots: 0, ready: 0 });
+    let started = tapped.start(&mut mode("pingpong", 0, &EXCHANGES.to_string()));
+    assert!(succeeded(started.output().status));
+    tapped.drain();
+    assert_eq!(tapped.assert_whole().len(), 2);
+    assert_eq!(tapped.events.len() as u64, 6 + 4 * EXCHANGES);
 }
 
 #[test]
@@ -261,7 +300,7 @@ fn a_killed_program_leaves_what_it_had_told() {
 #[test]
 fn a_full_ring_and_a_dead_collector_are_nothing_to_the_program() {
     let port = server();
-    let mut tapped = Tapped::with(Capacity { records: 2, slots: 1, ready: 1 });
+    let mut tapped = Tapped::with(Capacity { records: 2, slots: 1, small_slots: 0, ready: 1 });
     let started = tapped.start(&mut mode("threads", port, "20"));
     // Nobody reads.
     let output = started.output();
@@ -297,7 +336,7 @@ fn a_static_program_is_named_as_unseen() {
 fn threads_that_come_and_go_lose_only_what_is_counted() {
     // Few rings, and nobody waits: what finds none is counted, and nothing is told twice.
     let port = server();
-    let mut tapped = Tapped::with(Capacity { records: 8, slots: 4, ready: 2 });
+    let mut tapped = Tapped::with(Capacity { records: 8, slots: 4, small_slots: 0, ready: 2 });
     let output = tapped.run(&mut mode("threads", port, "150"));
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 150 * ANSWERED));
     let told = |event: &&tap::event::Event| !matches!(event.what, What::Lost { .. } | What::Loaded { .. });
@@ -352,7 +391,7 @@ fn without_a_ring_the_library_does_nothing() {
 
 #[test]
 fn a_thousand_processes_need_no_thousand_rings() {
-    let mut tapped = Tapped::with(Capacity { records: 64, slots: 8, ready: 8 });
+    let mut tapped = Tapped::with(Capacity { records: 64, slots: 8, small_slots: 0, ready: 8 });
     let script = "i=0; while [ $i -lt 100 ]; do (exit 1); /bin/true; i=$((i+1)); done";
     let output = tapped.run(Command::new("/bin/sh").args(["-c", script]));
     assert!(succeeded(output.status));
@@ -367,7 +406,7 @@ fn every_record_is_read_once_and_in_order_or_counted_as_lost() {
     const EXCHANGES: u64 = 4000;
     // A ring of few records, which the reader empties while the writer fills it, and one of more than there are.
     for records in [4, 64, 1 << 15] {
-        let mut tapped = Tapped::with(Capacity { records, slots: 2, ready: 2 });
+        let mut tapped = Tapped::with(Capacity { records, slots: 2, small_slots: 0, ready: 2 });
         assert!(succeeded(tapped.run(&mut mode("pingpong", 0, &EXCHANGES.to_string())).status));
         let events =
             tapped.events.len() as u64 - tapped.events.iter().filter(|event| is_lost(&event.what)).count() as u64;
@@ -441,7 +480,7 @@ fn the_library_needs_little() {
 #[test]
 fn what_a_living_process_is_short_of_is_named() {
     // Larger than what one of the programs may have.
-    let tapped = Tapped::with(Capacity { records: 2048, slots: 1024, ready: 8 });
+    let tapped = Tapped::with(Capacity { records: 2048, slots: 1024, small_slots: 0, ready: 8 });
     let port = server();
     let shell = |script: &str| {
         let mut command = Command::new("/bin/sh");

@@ -104,7 +104,7 @@ impl Tapped {
     /// Room for all that a test's program tells, should the reader not come at all: fewer than 250 threads and
     /// processes, each with fewer than 1000 records.
     pub fn new() -> Tapped {
-        Tapped::with(Capacity { records: 1024, slots: 256, ready: 256 })
+        Tapped::with(Capacity { records: 1024, slots: 256, small_slots: 0, ready: 256 })
     }
 
     pub fn with(capacity: Capacity) -> Tapped {

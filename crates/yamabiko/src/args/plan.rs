@@ -94,7 +94,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         path,
         server: bench.server.server_plan(),
         target: bench.server.target_plan(&bench.to),
-        watch: watch_plan(&bench.watch),
+        watch: WatchPlan { tap: bench.tap, ..watch_plan(&bench.watch) },
         host: HostPlan {
             threads: load.threads,
             engine: match load.engine {
@@ -104,6 +104,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
             },
             ..host_plan(&bench.host, Placement::Split)
         },
+        origin: None,
         slo: bench.result.slo.clone(),
     };
     bench.workload.put(&bench.url, &mut plan.load);

@@ -16,6 +16,9 @@ pub enum Reproduce {
     /// P3 (about 1997): the most a server can do, what each feature costs, CPU of static and dynamic requests, and
     /// static answers while the dynamic part is flooded, capped and not
     Directory(Directory),
+    /// P2 (1999): what the tap costs a program by the amount transferred, and what the logs of nginx and Apache do not see
+    /// of a transfer over 1.5 Mbit/s while the load rises
+    Transparent(Transparent),
 }
 
 /// Where the result goes, of any of them.
@@ -76,6 +79,22 @@ pub struct Directory {
     /// Entries of the directory
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1_000..=1_000_000))]
     pub entries: u32,
+    #[command(flatten)]
+    pub result: Reproduced,
+}
+
+#[derive(Args, Debug)]
+pub struct Transparent {
+    /// How long experiment 2 raises its load on each server; experiment 1 transfers the more the longer
+    #[arg(short, long, default_value = "90s", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub duration: Duration,
+    /// Raise the load over ten minutes, and transfer 100 MB at 10 Mbit/s
+    #[arg(long, conflicts_with = "duration")]
+    pub full: bool,
+    /// Only this experiment: 1, what the tap costs; 2, the client beside servers' logs
+    #[arg(short, long, value_delimiter = ',', value_name = "NUMBERS", default_values_t = [1, 2])]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub experiments: Vec<u8>,
     #[command(flatten)]
     pub result: Reproduced,
 }

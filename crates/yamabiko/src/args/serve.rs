@@ -20,7 +20,7 @@ use super::{address, threads};
 )]
 pub struct Serve {
     /// The folder
-    #[arg(required_unless_present = "max", conflicts_with = "max")]
+    #[arg(required_unless_present_any = ["max", "mix"], conflicts_with_all = ["max", "mix"])]
     pub dir: Option<PathBuf>,
     /// First write into the folder the files of a model, such as specweb99:1000, surge:5000 or even:1000,size=10KB (see
     /// `bench --content`); nothing is overwritten
@@ -50,6 +50,8 @@ pub struct Serve {
     pub log: LogOptions,
     #[command(flatten)]
     pub steps: StepOptions,
+    #[command(flatten)]
+    pub origin: OriginOptions,
     #[command(flatten)]
     pub max: MaxOptions,
 }
@@ -97,12 +99,28 @@ pub struct LimitOptions {
     /// A client that sends less than 1 KiB of its request's body in this time is cut off
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = patience, conflicts_with = "max")]
     pub body_time: Duration,
-    /// A kept connection is closed when nothing is asked for so long
-    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = patience, conflicts_with = "max")]
-    pub idle_time: Duration,
+    /// A kept connection is closed when nothing is asked for so long [default: 75s; what the mix says with --mix]
+    #[arg(long, value_name = "TIME", value_parser = patience, conflicts_with = "max")]
+    pub idle_time: Option<Duration>,
     /// When told to stop, finish what is under way for at most this time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration, conflicts_with = "max")]
     pub stop_time: Duration,
+}
+
+/// The origin behind a cache under test.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Origin of a cache benchmark")]
+pub struct OriginOptions {
+    /// Serve no folder but the objects of this mix: polymix-1 to polymix-4, modern, or a TOML file. `yamabiko cache` starts
+    /// such an origin itself; this is for one on another machine. What it counts is at /-/origin
+    #[arg(long, value_name = "FILE|NAME", requires = "seed", conflicts_with_all = ["max", "dynamic", "hidden", "index", "no_index", "no_precompressed"])]
+    pub mix: Option<String>,
+    /// The seed of its objects: that of the robots which ask for them
+    #[arg(long, value_name = "NUMBER", requires = "mix")]
+    pub seed: Option<u64>,
+    /// How long it thinks before each answer, instead of what the mix says: none, 200ms or 'norm(3s,1.5s)'
+    #[arg(long, value_name = "TIME", requires = "mix")]
+    pub think: Option<mix::Law>,
 }
 
 /// MAX: the most a server could do.
@@ -155,19 +173,19 @@ impl FileOptions {
 }
 
 impl LimitOptions {
-    /// As meant.
-    pub fn limits(&self) -> serve::Limits {
+    /// As meant, where `usual` says what was not typed.
+    pub fn limits(&self, usual: serve::Limits) -> serve::Limits {
         serve::Limits {
             head_bytes: usize::try_from(self.head_size.0).unwrap_or(usize::MAX),
             head_time: self.head_time,
-            idle_time: self.idle_time,
+            idle_time: self.idle_time.unwrap_or(usual.idle_time),
             stall_time: self.stall_time,
             body_bytes: self.body_size.0,
             body_time: self.body_time,
             connections: self.connections,
             connections_per_address: self.connections_per_address,
             stop_time: self.stop_time,
-            ..serve::Limits::default()
+            ..usual
         }
     }
 }

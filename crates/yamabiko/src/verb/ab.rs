@@ -209,6 +209,7 @@ mod tests {
             tap: None,
             server: None,
             slo: None,
+            cache: None,
         };
         assert_eq!(require_all(1000, &document), Ok(()));
         let why = require_all(260, &document).unwrap_err();

@@ -49,10 +49,12 @@ pub fn do_plan(plan: &Plan, doing: &Doing<'_>) -> Result<Exit> {
         print(&plan.to_toml())?;
         return Ok(Exit::Fine);
     }
+    // First: it starts this program again, from its beginning.
+    let own = plan.watch.tap.then(lab::tapping::own_start).transpose()?;
     let interrupts = Interrupts::install()?;
     let book = if doing.no_save { None } else { Some(Book::open()?) };
     let mut display = Display::new("", doing.json);
-    let outcome = lab::bench(plan, doing.command, book.as_ref(), &interrupts, &mut display)?;
+    let outcome = lab::bench_tapped(plan, own, doing.command, book.as_ref(), &interrupts, &mut display)?;
     show(&outcome, doing.json)?;
     Ok(exit::of_document(&outcome.document, doing.strict))
 }

@@ -133,6 +133,7 @@ fn plan(experiment: &Experiment, demo: &args::Demo, folder: &Path) -> Result<Pla
         target: TargetPlan::default(),
         host: HostPlan::default(),
         watch: WatchPlan::default(),
+        origin: None,
         slo: None,
     };
     plan.check()?;

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use lab::plan::Plan;
 use ledger::{Document, ReproductionDocument, WatchDocument};
+use report::page::Page;
 use report::run_page::{self, Sources};
 use store::Book;
 
@@ -26,6 +27,12 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
     // One that did not end has no document; what can be read instead is said below.
     if let Ok(Some(document)) = store::read_reproduction(&dir) {
         return reproduction(&dir, &document, arguments);
+    }
+    if let Ok(document) = store::read_summary(&dir)
+        && document.load.is_none()
+        && document.cache.is_some()
+    {
+        return sweep(&dir, &document, arguments);
     }
     if let Some([format, file]) = arguments.export.as_deref() {
         return export(&dir, format, file);
@@ -99,11 +106,31 @@ fn reproduction(dir: &Path, document: &ReproductionDocument, arguments: &args::R
     Ok(exit::of_validity(&document.validity))
 }
 
+/// A sweep against a cache: its points, or its page, or its plots.
+fn sweep(dir: &Path, document: &Document, arguments: &args::Report) -> Result<Exit> {
+    ensure!(
+        arguments.export.is_none(),
+        "--export: a sweep is several runs; each of them is in the book, and is exported by its name"
+    );
+    if arguments.html.is_none() && arguments.svg.is_none() {
+        super::cache::show(document, arguments.json)?;
+    } else {
+        let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
+        write_page(report::cache_page(document, &plan), arguments)?;
+    }
+    Ok(exit::of_document(document, false))
+}
+
 /// The page and the plots; what is printed is where they are.
 fn drawn(dir: &Path, arguments: &args::Report) -> Result<Exit> {
     let sources = sources(dir)?;
     let exit = exit::of_document(&sources.document, false);
-    let page = run_page::page(&sources);
+    write_page(run_page::page(&sources), arguments)?;
+    Ok(exit)
+}
+
+/// Writes a page and its plots where they are wanted.
+fn write_page(page: Page, arguments: &args::Report) -> Result<()> {
     if let Some(folder) = &arguments.svg {
         fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         let mut names = BTreeSet::new();
@@ -122,7 +149,7 @@ fn drawn(dir: &Path, arguments: &args::Report) -> Result<Exit> {
             print(&(page_file::url(path) + "\n"))?;
         }
     }
-    Ok(exit)
+    Ok(())
 }
 
 /// A run as a page needs it, with what its plan asked of the path.

@@ -3,6 +3,7 @@
 mod directory;
 mod dserver;
 mod koshien;
+mod transparent;
 
 use std::path::Path;
 
@@ -29,6 +30,7 @@ pub fn run(reproduce: &args::Reproduce) -> Result<Exit> {
         args::Reproduce::Koshien(koshien) => koshien::run(koshien),
         args::Reproduce::Dserver(dserver) => dserver::run(dserver),
         args::Reproduce::Directory(directory) => directory::run(directory),
+        args::Reproduce::Transparent(transparent) => transparent::run(transparent),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use lab::plan::Plan;
+use suites::cache::CachePlan;
 
 use super::bench::{Doing, command_line, do_plan};
 use crate::args;
@@ -15,16 +16,20 @@ pub fn run(run: &args::Run) -> Result<Exit> {
     // A plan that cannot be read is a plan at fault, not a machine at fault: its io::Error must not decide the status.
     let text = std::fs::read_to_string(&run.plan)
         .map_err(|error| anyhow::anyhow!("cannot read the plan {origin}: {error}"))?;
+    if CachePlan::is_one(&text) {
+        return super::cache::run_plan(&text, &run.plan, &doing(run, &command_line()));
+    }
     let mut plan = Plan::from_toml(&text, &origin)?;
+    let is_file = || std::fs::metadata(&run.plan).is_ok_and(|file| file.is_file());
+    anyhow::ensure!(
+        !plan.watch.tap || run.print_plan || is_file(),
+        "{origin}: a plan with tap = true is read twice, since the program starts again under its tap: a pipe cannot be"
+    );
     plan.load.find_files_from(run.plan.parent().unwrap_or(Path::new("")));
-    do_plan(
-        &plan,
-        &Doing {
-            print_plan: run.print_plan,
-            json: run.json,
-            strict: run.strict,
-            no_save: run.no_save,
-            command: &command_line(),
-        },
-    )
+    do_plan(&plan, &doing(run, &command_line()))
+}
+
+/// What to do with the plan and its result.
+fn doing<'a>(run: &args::Run, command: &'a str) -> Doing<'a> {
+    Doing { print_plan: run.print_plan, json: run.json, strict: run.strict, no_save: run.no_save, command }
 }

@@ -4,6 +4,7 @@
 
 mod content;
 mod max;
+mod origin;
 mod steps;
 
 use std::io::IsTerminal;
@@ -24,9 +25,10 @@ use crate::terminal::say;
 /// Serves until interrupted.
 pub fn run(arguments: &args::Serve) -> Result<Exit> {
     let interrupts = Interrupts::install()?;
-    match (&arguments.dir, arguments.max.bytes) {
-        (_, Some(size)) => max::run(arguments, size.0, &interrupts),
-        (Some(dir), None) => {
+    match (&arguments.dir, arguments.max.bytes, &arguments.origin.mix) {
+        (_, Some(size), _) => max::run(arguments, size.0, &interrupts),
+        (_, None, Some(mix)) => origin::run(arguments, mix, &interrupts),
+        (Some(dir), None, None) => {
             if let Some(content) = &arguments.make_content
                 && !content::make(content, dir, &interrupts)?
             {
@@ -37,12 +39,18 @@ pub fn run(arguments: &args::Serve) -> Result<Exit> {
                 None => files(arguments, dir, &interrupts),
             }
         }
-        (None, None) => bail!("nothing to serve: name a folder, or a size with --max"),
+        (None, None, None) => bail!("nothing to serve: name a folder, a mix with --mix, or a size with --max"),
     }
 }
 
 fn files(arguments: &args::Serve, dir: &Path, interrupts: &Interrupts) -> Result<Exit> {
-    let spec = spec(arguments, dir)?;
+    let spec = spec(arguments, ServeSpec::new(dir, arguments.listen))?;
+    until_told(&spec, &dir.display().to_string(), interrupts)?;
+    Ok(Exit::Fine)
+}
+
+/// Serves `what` until interrupted, and says what it was.
+fn until_told(spec: &ServeSpec, what: &str, interrupts: &Interrupts) -> Result<()> {
     let hangups = Hangups::install()?;
     let ended = Wake::new()?;
     let at_terminal = std::io::stderr().is_terminal();
@@ -50,7 +58,7 @@ fn files(arguments: &args::Serve, dir: &Path, interrupts: &Interrupts) -> Result
     std::thread::scope(|scope| {
         // Also when this thread panics: the other one must not be waited for in vain.
         let _ended = WhenDropped(&ended);
-        serve::serve(&spec, interrupts.as_fd(), |address| {
+        serve::serve(spec, interrupts.as_fd(), |address| {
             // Not before: what the server starts, it starts from a process with one thread.
             scope.spawn(|| {
                 while hangups.wait(ended.as_fd()) {
@@ -58,27 +66,23 @@ fn files(arguments: &args::Serve, dir: &Path, interrupts: &Interrupts) -> Result
                         // It is not that somebody wants a reload: the terminal was closed.
                         interrupts.ask();
                     } else {
-                        reload(&spec);
+                        reload(spec);
                     }
                 }
             });
             let scheme = if spec.tls.is_some() { "https" } else { "http" };
-            say(format_args!(
-                "serving {} on {scheme}://{address}/ ({}; Ctrl-C ends it)",
-                dir.display(),
-                spec.engine.name()
-            ));
+            say(format_args!("serving {what} on {scheme}://{address}/ ({}; Ctrl-C ends it)", spec.engine.name()));
         })
     })?;
     tell_summary(&spec.figures.total(), clock.now().since(Timestamp::ZERO));
     if let Some(log) = &spec.log {
         tell_log(log.summary());
     }
-    Ok(Exit::Fine)
+    Ok(())
 }
 
-/// What is to be served, as meant.
-fn spec(arguments: &args::Serve, dir: &Path) -> Result<ServeSpec> {
+/// What is to be served, as meant; `of` says what.
+fn spec(arguments: &args::Serve, of: ServeSpec) -> Result<ServeSpec> {
     let tls = match arguments.tls.as_deref() {
         Some([certificate, key]) => Some(Tls::load(certificate, key).context("--tls")?),
         _ => None,
@@ -88,7 +92,7 @@ fn spec(arguments: &args::Serve, dir: &Path) -> Result<ServeSpec> {
         threads: arguments.threads,
         // Chosen here, so that what is said is what serves.
         engine: serve::Engine::from(arguments.engine).chosen(),
-        limits: arguments.limits.limits(),
+        limits: arguments.limits.limits(of.limits.clone()),
         files: arguments.files.rules(),
         tls,
         dynamic: arguments
@@ -97,7 +101,7 @@ fn spec(arguments: &args::Serve, dir: &Path) -> Result<ServeSpec> {
             .map(|dynamic| serve::DynamicSpec { cache: arguments.cache.spec(), ..dynamic }),
         log: arguments.log.open()?,
         status: arguments.log.status(),
-        ..ServeSpec::new(dir, arguments.listen)
+        ..of
     })
 }
 

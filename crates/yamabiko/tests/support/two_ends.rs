@@ -61,6 +61,7 @@ impl TwoEnds {
                     others: Vec::new(),
                     own_core: false,
                     shares_core: false,
+                    urgency: Urgency::Ordinary,
                 };
                 drive.run().expect("the path runs")
             }

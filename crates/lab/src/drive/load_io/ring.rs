@@ -136,8 +136,8 @@ impl LoadIo {
     /// Hands queued requests to the kernel, and sockets to the ring for closing.
     pub(super) fn hand_over(&mut self, poller: &mut Poller, clock: &Clock) {
         let Some(ring) = poller.ring() else { return };
-        for (socket, busy) in self.closing.drain(..) {
-            ring.close(socket, busy);
+        for (socket, key, busy) in self.closing.drain(..) {
+            ring.close(socket, key, busy);
         }
         if self.queued.is_empty() {
             return;

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use ledger::ReproductionRow;
 
 use super::rows::{CACHE, CPU, HIT_RATIO, PER_SECOND, beside, row};
-use super::site::{Treatment, get};
+use super::site::Treatment;
 use super::{Kitchen, requests};
 use crate::error::SuiteError;
+use crate::get::get;
 use crate::reproduce::dserver::free_address;
 
 /// How fast searches become rarer: the n-th is asked for 1/n^0.8 times as often as the first.

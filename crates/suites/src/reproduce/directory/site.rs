@@ -1,12 +1,10 @@
 //! The folder with everything that is served, and the commands that start servers of it.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use crate::apache::Apache;
 use crate::error::SuiteError;
@@ -194,16 +192,6 @@ impl Site {
             .map(|at| format!("{APPLICATION}/search?q={}+{}", first[at % first.len()], trade[at / first.len()]))
             .collect()
     }
-}
-
-/// What is at a path of a server on this host: the response as it came.
-pub fn get(server: SocketAddr, path: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(server)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n")?;
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Has no divisor in common with the number of pairs: every pair comes once.

@@ -41,6 +41,7 @@ pub fn plan(options: &Options) -> anyhow::Result<Plan> {
         target: TargetPlan::default(),
         watch: WatchPlan::default(),
         host: HostPlan { placement: Placement::Split, ..HostPlan::default() },
+        origin: None,
         slo: None,
     };
     plan.check()?;

@@ -1,0 +1,107 @@
+//! An origin of the lab's own, as a client of the path that is called instead of calling.
+//!
+//! ```text
+//!   client namespace                                        server namespace
+//!   robots at 198.19.0.1 ..  == c0 == clients' links ==== s0 == proxy under test
+//!   origin at the next one   == c0 == [origin.path] ===== s0 ==   (asks it)
+//! ```
+//!
+//! The path goes by addresses and does not ask who called: what the proxy sends to the origin's address travels "down"
+//! that address's link, and the answer up.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use mix::OriginFigures;
+use sys::place::{Net, Place, PlaceSpec, Stdio, Stdio3};
+
+use super::listening::{Listening, look};
+use super::{Places, server_output};
+use crate::error::LabError;
+use crate::host::CorePlan;
+use crate::plan::OriginPlan;
+use crate::server::{ended, last_words};
+
+/// A running origin.
+#[derive(Debug)]
+pub struct Origin {
+    /// Its processes: gone when this is.
+    _place: Place,
+    at: SocketAddr,
+}
+
+/// Starts the origin beside so many clients; it listens when this returns. It runs where the generator does, and takes
+/// nothing from the proxy's cores. `log`: that of the server, beside which it gets its own.
+///
+/// # Errors
+/// It cannot be started, ends before it listens, or never listens: its last words are in the message.
+pub(crate) fn start(
+    places: &mut Places,
+    plan: &OriginPlan,
+    clients: u32,
+    cores: &CorePlan,
+    log: Option<&Path>,
+) -> Result<(), LabError> {
+    let at = plan.at(clients);
+    let command = plan.command.clone().unwrap_or_default();
+    let output = server_output(log.map(|log| log.with_file_name("origin.log")).as_deref())?;
+    let [out, errors] = [output.try_clone(), output.try_clone()].map(|file| file.map_err(LabError::system("dup")));
+    let mut place = Place::start(PlaceSpec {
+        stdio: Stdio3 { stdin: Stdio::Null, stdout: Stdio::File(out?.into()), stderr: Stdio::File(errors?.into()) },
+        // Ctrl-C ends the measuring; the origin answers to the end.
+        new_session: true,
+        cpus: cores.client.as_ref().map(|cores| cores.list().to_vec()),
+        net: Net::Existing(places.client_net.try_clone().map_err(LabError::environment)?),
+        rootless: places.rootless,
+        ..PlaceSpec::new(vec!["/bin/sh".into(), "-c".into(), command.clone().into()])
+    })
+    .map_err(LabError::environment)?;
+    place.go().map_err(LabError::plan)?;
+    let mut waited = Duration::ZERO;
+    while look(place.init_pid(), at.ip(), at.port()) != Listening::Yes {
+        if let Some(how) = ended(&mut place) {
+            let words = last_words(&output);
+            return Err(LabError::Plan(format!(
+                "the origin ended ({how}) before it listened on {at}: {command}{words}"
+            )));
+        }
+        if waited >= START {
+            let words = last_words(&output);
+            let within = units::format_duration(START);
+            return Err(LabError::Plan(format!("the origin did not listen on {at} within {within}: {command}{words}")));
+        }
+        std::thread::sleep(LOOK_EVERY);
+        waited += LOOK_EVERY;
+    }
+    places.origin = Some(Origin { _place: place, at });
+    Ok(())
+}
+
+impl Places {
+    /// What the origin of the lab counted, asked beside the path; `None` where there is none, or it does not answer.
+    pub fn origin_figures(&self) -> Option<OriginFigures> {
+        let at = self.origin.as_ref()?.at;
+        let text = self.client_net.run(|| ask(at)).ok()?.ok()?;
+        let (_, body) = text.split_once("\r\n\r\n")?;
+        serde_json::from_str(body).ok()
+    }
+}
+
+fn ask(at: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&at, ANSWER)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.write_all(b"GET /-/origin HTTP/1.0\r\n\r\n")?;
+    let mut text = String::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// How long it may take until it listens: what it serves is made in a second.
+const START: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// It is idle by then.
+const ANSWER: Duration = Duration::from_secs(2);
+/// With 256 worlds some 30 KB.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;

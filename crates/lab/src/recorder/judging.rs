@@ -1,0 +1,51 @@
+//! Judging the exchanges of a mix.
+//!
+//! Whether a reply is right may depend on those before it, and these may be another lane's: so exchanges are judged in the
+//! order in which they ended, all lanes' together, once every lane has told of that time.
+
+use ledger::{CacheExchange, CacheFigures};
+use mix::Judge;
+use units::Timestamp;
+
+/// The judge of a run, and what waits for it.
+#[derive(Debug)]
+pub struct Judging {
+    judge: Judge,
+    waiting: Vec<CacheExchange>,
+}
+
+impl Judging {
+    /// Nothing judged yet.
+    pub fn new(judge: Judge) -> Self {
+        Judging { judge, waiting: Vec::new() }
+    }
+
+    /// The measured phase ends at `end`.
+    pub fn set_measured_end(&mut self, end: Timestamp) {
+        self.judge.set_measured_end(end);
+    }
+
+    /// Takes what a lane tells of, and leaves an empty list in its place.
+    pub fn take(&mut self, exchanges: &mut Vec<CacheExchange>) {
+        self.waiting.append(exchanges);
+    }
+
+    /// Judges what ended before `moment`, of which every lane has told, and passes it on to `keep`.
+    pub fn judge_before(&mut self, moment: Timestamp, keep: impl FnOnce(&[CacheExchange])) {
+        // Nearly in order already: what a lane tells is, and lanes take turns.
+        self.waiting.sort_by_key(|exchange| (exchange.done_at, exchange.sequence));
+        let known = self.waiting.partition_point(|exchange| exchange.done_at < moment);
+        let judged = &mut self.waiting[..known];
+        judged.iter_mut().for_each(|exchange| self.judge.add(exchange));
+        if !judged.is_empty() {
+            keep(judged);
+        }
+        self.waiting.drain(..known);
+    }
+
+    /// Judges the rest.
+    pub fn finish(mut self, keep: impl FnOnce(&[CacheExchange])) -> CacheFigures {
+        self.judge_before(Timestamp::MAX, keep);
+        self.judge.finish()
+    }
+}

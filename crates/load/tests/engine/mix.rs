@@ -1,0 +1,543 @@
+//! Robots: what they ask for, how it is written, what they make of the replies, and what pages bring with them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ledger::{CacheContent, CacheExchange, CacheForm, FailureCause, Method};
+use load::workload::{Choice, MixLoad, Template, Verify};
+use load::{Lane, LoadSpec, PARALLEL, RequestSpec, Reuse, Target, Workload};
+use mix::{ASK, Ask, AskId, EmbedSpec, Form, KindSpec, Law, MixSpec, Object, STAMP, Stamp, Stream, Variant};
+use units::Timestamp;
+
+use crate::world::*;
+
+/// Unix time at the load's zero.
+const ZERO_S: u64 = 1_700_000_000;
+const RUN: u32 = 0xbeef;
+
+/// PolyMix-1, no thinking and no bound on connections: one kind of objects.
+fn plain() -> MixSpec {
+    MixSpec { think: None, client_uses: None, ..MixSpec::polymix(1) }
+}
+
+fn world_of(spec: &MixSpec) -> Arc<mix::World> {
+    spec.check().unwrap();
+    Arc::new(mix::World::new(Arc::new(spec.clone()), 42, 7))
+}
+
+/// An open loop of `per_second` arrivals of a mix for two seconds.
+fn load_of(spec: &MixSpec, per_second: f64) -> LoadSpec {
+    let mix = MixLoad { world: world_of(spec), run: RUN, wall_zero_ns: ZERO_S * 1_000_000_000, verify: Verify::All };
+    let schemes = ["http://origin/", "https://origin/"];
+    let requests = schemes.iter().take(mix.requests() / spec.kinds.len()).flat_map(|url| {
+        spec.kinds.iter().map(|kind| {
+            let target = Target::parse(url).unwrap();
+            RequestSpec { name: Some(kind.name.clone()), ..RequestSpec::get(target) }
+        })
+    });
+    let workload = Workload { requests: requests.collect(), choice: Choice::Mix(mix), cookies: false, variables: 0 };
+    LoadSpec { workload, duration: Some(Duration::from_secs(2)), ..crate::world::spec(constant(per_second)) }
+}
+
+fn mix_of(load: &mut LoadSpec) -> &mut MixLoad {
+    match &mut load.workload.choice {
+        Choice::Mix(mix) => mix,
+        _ => unreachable!("a mix"),
+    }
+}
+
+/// The asks of a load as the stream alone has them, with the moments of their arrivals.
+fn drawn(load: &LoadSpec) -> Vec<(Duration, Ask)> {
+    let Choice::Mix(mix) = &load.workload.choice else { unreachable!("a mix") };
+    let mut stream = Stream::new(&mix.world);
+    let load::Arrivals::Open { rate, .. } = &load.arrivals else { unreachable!("an open loop") };
+    let gap = 1.0 / rate.per_second(Duration::ZERO);
+    let moments = (0..).map(|n| Duration::from_secs_f64(f64::from(n) * gap));
+    let within = moments.take_while(|at| *at < load.duration.unwrap());
+    within.map(|at| (at, stream.next(at))).collect()
+}
+
+/// An origin that answers as the mix says.
+struct Origin {
+    world: Arc<mix::World>,
+    /// Replies that a cache in front of it gives again, where there is one.
+    kept: Option<HashMap<(Object, bool), Vec<u8>>>,
+    /// Thinks so long.
+    thinks: Duration,
+    /// Says that it closes after each reply, and does.
+    closes: bool,
+    /// What is done to every reply before it goes out.
+    spoils: fn(Vec<u8>) -> Vec<u8>,
+}
+
+impl Origin {
+    fn of(load: &LoadSpec) -> Self {
+        let Choice::Mix(mix) = &load.workload.choice else { unreachable!("a mix") };
+        Origin { world: Arc::clone(&mix.world), kept: None, thinks: ms(5), closes: false, spoils: |reply| reply }
+    }
+
+    fn reply(&mut self, now: Timestamp, asked: &Asked) -> Vec<u8> {
+        let path = asked.path().strip_prefix("http://origin").unwrap_or(asked.path());
+        let (world, object) = mix::World::read_path(path.as_bytes()).expect("a path of the world");
+        assert_eq!(world, self.world.id);
+        let gzip = asked.header("Accept-Encoding").is_some_and(|value| value.contains("gzip"));
+        if let Some(reply) = self.kept.as_ref().and_then(|kept| kept.get(&(object, gzip))) {
+            return reply.clone();
+        }
+        let id = AskId::read(asked.header(ASK).expect("an ask says who asks").as_bytes()).unwrap();
+        assert_eq!(id.run, RUN);
+        let unix_s = ZERO_S as i64 + (now.as_nanos() / 1_000_000_000) as i64;
+        let version = self.world.version(object, unix_s);
+        let variant = self.world.variant(object, gzip);
+        let since = asked.header("If-Modified-Since").map(unix_of);
+        let not_modified = since.is_some_and(|since| since >= version.modified_s);
+        let made_ms = unix_s as u64 * 1000;
+        let ask = Some(id).filter(|_| !not_modified);
+        let stamp = Stamp { world, object, version: version.number, variant, ask, made_ms };
+        let mut stamped = Vec::new();
+        stamp.write(&mut stamped);
+        let body = self.world.body(object, version, variant);
+        let status = if not_modified { "304 Not Modified" } else { "200 OK" };
+        let close = if self.closes { "Connection: close\r\n" } else { "" };
+        let coding = if variant == Variant::Gzip { "Content-Encoding: gzip\r\n" } else { "" };
+        let length = if not_modified { String::new() } else { format!("Content-Length: {}\r\n", body.length()) };
+        let stamped = String::from_utf8(stamped).unwrap();
+        let mut reply = format!("HTTP/1.1 {status}\r\n{STAMP}: {stamped}\r\n{coding}{length}{close}\r\n").into_bytes();
+        if !not_modified && asked.method() != "HEAD" {
+            let mut at = 0;
+            while at < body.length() {
+                let piece = body.piece(at);
+                reply.extend_from_slice(piece);
+                at += piece.len() as u64;
+            }
+        }
+        if let Some(kept) = self.kept.as_mut().filter(|_| self.world.cachable(object) && !not_modified) {
+            kept.insert((object, gzip), reply.clone());
+        }
+        reply
+    }
+}
+
+impl Server for Origin {
+    fn request(&mut self, _now: Timestamp, _nth: u32) -> Vec<(Duration, Reply)> {
+        unreachable!("asked with what was asked")
+    }
+
+    fn answer(&mut self, now: Timestamp, _nth: u32, asked: &Asked) -> Vec<(Duration, Reply)> {
+        let reply = (self.spoils)(self.reply(now, asked));
+        let mut out = vec![(self.thinks, Reply::Bytes(reply))];
+        if self.closes {
+            out.push((self.thinks, Reply::Fin));
+        }
+        out
+    }
+}
+
+/// Seconds since 1970 of an HTTP date.
+fn unix_of(date: &str) -> i64 {
+    let at = httpdate::parse_http_date(date).expect("an HTTP date");
+    at.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64
+}
+
+fn run_with(load: LoadSpec, change: impl FnOnce(&mut Origin)) -> World<Origin> {
+    let mut origin = Origin::of(&load);
+    change(&mut origin);
+    let mut world = World::new(load, origin);
+    world.keeps_asked = true;
+    let mut world = world.run();
+    assert_eq!(world.records.len(), world.exchanges.len(), "an exchange for each record");
+    for (record, exchange) in world.records.iter().zip(&world.exchanges) {
+        assert_eq!(
+            (record.sequence, record.client, record.intended_at, record.done_at, record.status, record.failure),
+            (
+                exchange.sequence,
+                exchange.client,
+                exchange.intended_at,
+                exchange.done_at,
+                exchange.status,
+                exchange.failure
+            )
+        );
+    }
+    world.records.sort_by_key(|record| record.sequence);
+    world.exchanges.sort_by_key(|exchange| exchange.sequence);
+    world
+}
+
+fn run(load: LoadSpec) -> World<Origin> {
+    run_with(load, |_| {})
+}
+
+fn path_of(world: &mix::World, object: Object) -> String {
+    let mut path = Vec::new();
+    world.write_path(object, &mut path);
+    String::from_utf8(path).unwrap()
+}
+
+#[test]
+fn every_form_and_method_is_written_as_it_must_be() {
+    let spec = MixSpec {
+        forms: mix::FormShares { ims200: 0.2, ims304: 0.2, reload: 0.2 },
+        methods: mix::MethodShares { post: 0.15, head: 0.15 },
+        post_body: Law::Constant(600.0),
+        ..plain()
+    };
+    let load = load_of(&spec, 200.0);
+    let asks = drawn(&load);
+    let origin = world_of(&spec);
+    let world = run(load);
+    assert_eq!(world.asked.len(), asks.len());
+    let mut forms = BTreeMap::<(&str, &str), u32>::new();
+    for (asked, (sequence, (_, ask))) in world.asked.iter().zip((0u64..).zip(&asks)) {
+        let unix_s =
+            (ZERO_S as i64) + (world.records[sequence as usize].started_at.unwrap().as_nanos() / 1_000_000_000) as i64;
+        let date = |plus: i64| {
+            let at = (origin.version(ask.object, unix_s).modified_s + plus) as u64;
+            httpdate::fmt_http_date(std::time::UNIX_EPOCH + Duration::from_secs(at))
+        };
+        let own = match ask.form {
+            Form::Basic => String::new(),
+            Form::Ims200 => format!("If-Modified-Since: {}\r\n", date(-1)),
+            Form::Ims304 => format!("If-Modified-Since: {}\r\n", date(1)),
+            Form::Reload => "Cache-Control: no-cache\r\nPragma: no-cache\r\n".to_owned(),
+        };
+        let body = "y".repeat(ask.post_bytes as usize);
+        let length =
+            if ask.method == Method::Post { format!("Content-Length: {}\r\n", body.len()) } else { String::new() };
+        let expected = format!(
+            "{} {} HTTP/1.1\r\nHost: origin\r\nUser-Agent: yamabiko/{}\r\nAccept: */*\r\n{ASK}: {RUN:x}.{sequence:x}\r\n{own}{length}\r\n{body}",
+            ask.method.as_str(),
+            path_of(&origin, ask.object),
+            env!("CARGO_PKG_VERSION"),
+        );
+        assert_eq!(asked.text, expected);
+        *forms.entry((ask.method.as_str(), ask.form.name())).or_default() += 1;
+    }
+    assert_eq!(forms.len(), 6, "every one occurred: {forms:?}");
+    assert_eq!(world.exchanges.iter().find(|exchange| exchange.failure.is_some()), None);
+    for (exchange, (_, ask)) in world.exchanges.iter().zip(&asks) {
+        assert_eq!(exchange.status, if ask.form == Form::Ims304 { 304 } else { 200 });
+        assert_eq!((exchange.form, exchange.method, exchange.object), (ask.form, ask.method, ask.object.number));
+    }
+    assert_eq!(world.load.first_request(), world.asked[0].text.as_bytes());
+}
+
+#[test]
+fn whose_reply_came_is_seen() {
+    let mut load = load_of(&plain(), 100.0);
+    load.clients = 3;
+    let asks = drawn(&load);
+    let cold = run(load.clone());
+    let own = |exchange: &CacheExchange| {
+        (exchange.from_run, exchange.from_sequence) == (Some(RUN), Some(exchange.sequence))
+            && exchange.content == CacheContent::Right
+            && exchange.body_bytes == exchange.object_bytes
+            && exchange.got_object == Some(exchange.object)
+            && exchange.got_version == exchange.due_version
+    };
+    assert!(cold.exchanges.iter().all(own));
+    assert_eq!(cold.load.mix_live().hits, 0);
+    assert_eq!(cold.load.mix_live().basic_gets, cold.exchanges.len() as u64);
+
+    let warm = run_with(load, |origin| origin.kept = Some(HashMap::new()));
+    let mut first = HashMap::new();
+    let mut hits = 0;
+    for (sequence, (_, ask)) in (0u64..).zip(&asks) {
+        let exchange = &warm.exchanges[sequence as usize];
+        let made_for = *first.entry(ask.object).or_insert(sequence);
+        let expected = if exchange.cachable { made_for } else { sequence };
+        assert_eq!(exchange.from_sequence, Some(expected), "{sequence}");
+        assert_eq!((exchange.repeat, exchange.offered), (ask.repeat, ask.offered));
+        hits += u64::from(expected != sequence);
+    }
+    assert!(hits > 20, "{hits}");
+    assert_eq!(warm.load.mix_live().hits, hits);
+}
+
+#[test]
+fn a_reply_that_is_wrong_in_itself_fails_its_request() {
+    fn flip(mut reply: Vec<u8>) -> Vec<u8> {
+        *reply.last_mut().unwrap() ^= 1;
+        reply
+    }
+    fn unstamped(reply: Vec<u8>) -> Vec<u8> {
+        replace(reply, STAMP.as_bytes(), b"X-Nothing")
+    }
+    fn unfound(reply: Vec<u8>) -> Vec<u8> {
+        replace(reply, b"200 OK", b"404 No")
+    }
+    fn moved(reply: Vec<u8>) -> Vec<u8> {
+        replace(reply, b"200 OK", b"302 No")
+    }
+    fn unchanged(reply: Vec<u8>) -> Vec<u8> {
+        let head = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        replace(reply[..head].to_vec(), b"200 OK", b"304 No")
+    }
+    fn shortened(reply: Vec<u8>) -> Vec<u8> {
+        // One byte less, and a length that says so.
+        let head = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let length = reply.len() - head;
+        let text = String::from_utf8(reply[..head].to_vec()).unwrap();
+        let text = text.replace(&format!("Content-Length: {length}"), &format!("Content-Length: {}", length - 1));
+        [text.as_bytes(), &reply[head..reply.len() - 1]].concat()
+    }
+    fn replace(reply: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
+        let at = reply.windows(from.len()).position(|window| window == from).unwrap();
+        [&reply[..at], to, &reply[at + from.len()..]].concat()
+    }
+    let spoilt: [(fn(Vec<u8>) -> Vec<u8>, FailureCause, CacheContent); 6] = [
+        (flip, FailureCause::UnexpectedBody, CacheContent::Differs),
+        (unstamped, FailureCause::UnexpectedBody, CacheContent::NotLooked),
+        (unfound, FailureCause::UnexpectedStatus, CacheContent::NotLooked),
+        (moved, FailureCause::UnexpectedStatus, CacheContent::NotLooked),
+        (unchanged, FailureCause::UnexpectedStatus, CacheContent::NotLooked),
+        (shortened, FailureCause::UnexpectedLength, CacheContent::Short),
+    ];
+    for (nth, (spoils, cause, content)) in spoilt.into_iter().enumerate() {
+        let mut load = load_of(&plain(), 50.0);
+        load.clients = 2;
+        let world = run_with(load, |origin| origin.spoils = spoils);
+        let whole = |exchange: &&CacheExchange| exchange.object_bytes > 1;
+        for exchange in world.exchanges.iter().filter(whole) {
+            assert_eq!((exchange.failure, exchange.content), (Some(cause), content), "{nth}: {exchange:?}");
+        }
+        assert_eq!(world.load.mix_live().basic_gets, 0);
+        // The connection is as good as before.
+        assert!(world.load.live().connections_opened <= 4, "{nth}");
+    }
+}
+
+#[test]
+fn another_object_is_the_wrong_one() {
+    let load = load_of(&MixSpec { recurrence: 0.0, ..plain() }, 20.0);
+    let other = {
+        let mut origin = Origin::of(&load);
+        let text = format!(
+            "GET {} HTTP/1.1\r\n{ASK}: {RUN:x}.0\r\n\r\n",
+            path_of(&origin.world, Object { kind: 0, number: 99_999 })
+        );
+        origin.reply(Timestamp::ZERO, &Asked { at: Timestamp::ZERO, client: 0, target: 0, text })
+    };
+    let world = World::new(load, Site(move |_: &Asked| vec![(ms(5), Reply::Bytes(other.clone()))])).run();
+    for exchange in &world.exchanges {
+        assert_eq!(exchange.failure, Some(FailureCause::UnexpectedBody));
+        assert_eq!((exchange.got_object, exchange.from_sequence), (Some(99_999), Some(0)));
+        assert_eq!(exchange.content, CacheContent::Right, "it is held against what it says it is");
+    }
+}
+
+#[test]
+fn a_client_that_leaves_as_planned_has_its_request_done() {
+    let load = load_of(&MixSpec { client_abort: 1.0, ..plain() }, 50.0);
+    let asks = drawn(&load);
+    let world = run(load);
+    let mut left = 0;
+    for ((record, exchange), (_, ask)) in world.records.iter().zip(&world.exchanges).zip(&asks) {
+        assert_eq!(record.failure, None, "{record:?}");
+        let leaves = ask.abort_after.is_some_and(|after| u64::from(after) <= exchange.object_bytes);
+        assert_eq!(exchange.aborted, leaves, "{exchange:?}");
+        assert!(!leaves || !record.keeps_connection || exchange.body_bytes > 0);
+        left += u64::from(leaves);
+    }
+    assert!(left > 50, "{left}");
+    // Each of them took its connection with it.
+    assert!(world.load.live().connections_opened >= left, "{} for {left}", world.load.live().connections_opened);
+    assert!(world.ends.iter().all(|end| end.requests <= 2 || left < world.records.len() as u64));
+}
+
+/// The body ends in the middle, and with it the connection.
+#[test]
+fn an_end_that_the_origin_planned_is_no_failure() {
+    for planned in [0.0, 1.0] {
+        let load = load_of(&MixSpec { origin_abort: planned, ..plain() }, 50.0);
+        let mut origin = Origin::of(&load);
+        let server = Site(move |asked: &Asked| {
+            let whole = origin.reply(asked.at, asked);
+            let head = whole.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+            let half = head + (whole.len() - head) / 2;
+            vec![(ms(5), Reply::Bytes(whole[..half].to_vec())), (ms(6), Reply::Fin)]
+        });
+        let world = World::new(load, server).run();
+        for exchange in world.exchanges.iter().filter(|exchange| exchange.object_bytes > 1) {
+            let failure = Some(FailureCause::ClosedEarly).filter(|_| planned == 0.0);
+            assert_eq!((exchange.failure, exchange.aborted), (failure, planned == 1.0), "{exchange:?}");
+            assert_eq!(exchange.content, CacheContent::Short);
+        }
+    }
+}
+
+#[test]
+fn connections_carry_as_many_requests_as_was_drawn() {
+    let mut load = load_of(&MixSpec { client_uses: Some(Law::Constant(3.0)), ..plain() }, 50.0);
+    load.clients = 1;
+    let world = run(load);
+    let full = world.ends.iter().filter(|end| end.requests == 3).count();
+    assert!(full * 3 + 8 >= world.records.len() && world.ends.iter().all(|end| end.requests <= 3), "{full}");
+    let mut by_connection = BTreeMap::<u64, Vec<&str>>::new();
+    for asked in &world.asked {
+        let id = AskId::read(asked.header(ASK).unwrap().as_bytes()).unwrap();
+        let connection = world.records[id.sequence as usize].connection.unwrap();
+        by_connection.entry(connection).or_default().push(asked.header("Connection").unwrap_or(""));
+    }
+    for said in by_connection.values() {
+        assert!(said[..said.len().min(2)].iter().all(|said| said.is_empty()), "{said:?}");
+        assert!(said.get(2).is_none_or(|said| *said == "close"), "{said:?}");
+    }
+}
+
+/// Pages of six images each.
+fn pages() -> MixSpec {
+    let mut spec = plain();
+    let image = KindSpec { name: "image".into(), share: 0.0, size: Law::Constant(2_000.0), ..spec.kinds[0].clone() };
+    spec.kinds[0].name = "html".into();
+    spec.kinds[0].embeds = Some(EmbedSpec { kind: "image".into(), count: Law::Constant(6.0) });
+    spec.kinds.push(image);
+    spec
+}
+
+const NTH: u32 = 40;
+
+#[test]
+fn a_page_brings_what_it_embeds() {
+    let load = load_of(&pages(), 10.0);
+    let arrivals = drawn(&load).len() as u64;
+    let world = run(load);
+    let by_sequence: BTreeMap<u64, &CacheExchange> =
+        world.exchanges.iter().map(|exchange| (exchange.sequence, exchange)).collect();
+    assert_eq!(by_sequence.len(), world.exchanges.len());
+    let mut whole_pages = 0;
+    for page in 0..arrivals {
+        let html = by_sequence[&page];
+        assert_eq!(html.kind, 0);
+        let images: Vec<_> = (1..=6).filter_map(|nth| by_sequence.get(&(page + (nth << NTH)))).collect();
+        // Pages of the last moments are cut off by the end of the phase.
+        if html.done_at > at(Duration::from_millis(1900)) {
+            continue;
+        }
+        whole_pages += 1;
+        assert_eq!(images.len(), 6);
+        for image in &images {
+            assert_eq!((image.kind, image.client, image.failure), (1, html.client, None));
+            assert!(image.intended_at >= html.done_at);
+            let others = images
+                .iter()
+                .filter(|other| other.intended_at <= image.intended_at && other.done_at > image.intended_at);
+            assert!(others.count() <= PARALLEL as usize, "page {page}");
+        }
+        let at_once = images.iter().filter(|image| image.intended_at == html.done_at).count();
+        assert_eq!(at_once, PARALLEL as usize);
+        assert!(images.iter().all(|image| {
+            image.intended_at == html.done_at || images.iter().any(|other| other.done_at == image.intended_at)
+        }));
+    }
+    assert!(whole_pages >= 15, "{whole_pages}");
+    assert_eq!(
+        world.records.iter().filter(|record| record.url == 1).count() as u64 + arrivals,
+        world.records.len() as u64
+    );
+}
+
+#[test]
+fn a_page_that_fails_brings_nothing() {
+    let world = run_with(load_of(&pages(), 10.0), |origin| {
+        origin.spoils = |reply| [&b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"[..], &reply[..0]].concat();
+    });
+    assert!(
+        world.records.iter().all(|record| record.url == 0 && record.failure == Some(FailureCause::UnexpectedStatus))
+    );
+}
+
+#[test]
+fn a_proxy_is_given_whole_urls_and_secure_asks_go_inside() {
+    let mut load = load_of(&MixSpec { https: 0.5, ..plain() }, 50.0);
+    load.absolute_form = true;
+    load.workload.requests.iter_mut().for_each(|request| {
+        request.headers.push(("X-Own".into(), Template::literal("1")));
+    });
+    let asks = drawn(&load);
+    let world = run(load);
+    let mut secure = 0;
+    for asked in &world.asked {
+        let id = AskId::read(asked.header(ASK).unwrap().as_bytes()).unwrap();
+        let ask = &asks[id.sequence as usize].1;
+        let path = path_of(&world.server.world, ask.object);
+        assert_eq!(asked.path(), if ask.secure { path } else { format!("http://origin{path}") });
+        assert_eq!(asked.target, usize::from(ask.secure));
+        assert_eq!((asked.header("Host"), asked.header("X-Own")), (Some("origin"), Some("1")));
+        assert_eq!(world.records[id.sequence as usize].url, u32::from(ask.secure));
+        assert_eq!(world.exchanges[id.sequence as usize].secure, ask.secure);
+        secure += u32::from(ask.secure);
+    }
+    assert!((10..90).contains(&secure), "{secure}");
+}
+
+#[test]
+fn closed_connections_and_kept_ones_of_both_versions() {
+    for (reuse, version) in [
+        (Reuse::Close, load::HttpVersion::Http11),
+        (Reuse::Close, load::HttpVersion::Http10),
+        (Reuse::KeepAlive, load::HttpVersion::Http11),
+    ] {
+        let mut load = load_of(&plain(), 50.0);
+        (load.reuse, load.version, load.clients) = (reuse, version, 2);
+        let world = run_with(load, |origin| origin.closes = reuse == Reuse::Close);
+        assert!(world.exchanges.iter().all(|exchange| exchange.failure.is_none()));
+        let opened = world.load.live().connections_opened as usize;
+        assert_eq!(opened == world.records.len(), reuse == Reuse::Close, "{opened}");
+    }
+}
+
+#[test]
+fn lanes_ask_for_the_same_however_many_they_are() {
+    type Identity = (u64, u32, Timestamp, u8, u64, CacheForm);
+    for spec in [plain(), MixSpec { forms: mix::FormShares { ims200: 0.1, ims304: 0.1, reload: 0.1 }, ..pages() }] {
+        let identities = |of: u32| {
+            let mut all = Vec::<Identity>::new();
+            for index in 0..of {
+                let load = LoadSpec { lane: Lane { index, of }, clients: 5, ..load_of(&spec, 40.0) };
+                let world = run(load);
+                all.extend(world.exchanges.iter().map(|exchange| {
+                    // Images come when their page does, which is the same here, where every reply takes the same time.
+                    let CacheExchange { sequence, client, intended_at, kind, object, form, .. } = *exchange;
+                    (sequence, client, intended_at, kind, object, form)
+                }));
+            }
+            all.sort_unstable_by_key(|it| (it.0, it.1));
+            all.retain(|it| it.0 < 1 << NTH || it.2 < at(Duration::from_millis(1800)));
+            all
+        };
+        let whole = identities(1);
+        assert!(whole.len() >= 80);
+        for of in [2, 3, 4] {
+            assert_eq!(
+                identities(of).iter().map(key).collect::<Vec<_>>(),
+                whole.iter().map(key).collect::<Vec<_>>(),
+                "{of} lanes"
+            );
+        }
+        fn key(it: &Identity) -> (u64, u32, u8, u64, CacheForm) {
+            (it.0, it.1, it.3, it.4, it.5)
+        }
+    }
+}
+
+#[test]
+fn bodies_that_nobody_compares_may_be_thrown_away_unread() {
+    for (verify, looked) in [(Verify::All, 1), (Verify::OneIn(4), 4), (Verify::Heads, u64::MAX)] {
+        let mut load = load_of(&plain(), 50.0);
+        mix_of(&mut load).verify = verify;
+        let world = run_with(load, |origin| {
+            origin.spoils = |mut reply| {
+                *reply.last_mut().unwrap() ^= 1;
+                reply
+            };
+        });
+        for exchange in world.exchanges.iter().filter(|exchange| exchange.object_bytes > 0) {
+            let is_looked_at = looked != u64::MAX && exchange.sequence % looked == 0;
+            let content = if is_looked_at { CacheContent::Differs } else { CacheContent::NotLooked };
+            assert_eq!((exchange.content, exchange.failure.is_some()), (content, is_looked_at), "{verify:?}");
+            assert_eq!(exchange.body_bytes, exchange.object_bytes);
+        }
+    }
+}

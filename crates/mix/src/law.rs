@@ -1,0 +1,396 @@
+//! Laws by which numbers are drawn: sizes in bytes, times in seconds, counts.
+//!
+//! Every law is used through its quantile function: a fact of an object is [`Law::at`] of a hash of the object, a draw
+//! [`Law::at`] of a random number. So one number between 0 and 1 makes one number of the law, at both ends alike.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use stats::{Rng, normal};
+
+/// A law of a number that is not negative. Written `13KiB`, `unif(0,8KiB)`, `exp(13KiB)`, `norm(3s,1.5s)`,
+/// `logn(300KiB,300KiB)`, `zipf(16)`, `quantiles(0:0,0.5:1h,1:24h)` or `none`, which is 0. Units are for the eye of the writer: a
+/// number alone is bytes or seconds, as the place has it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(into = "String")]
+pub enum Law {
+    /// Always this.
+    Constant(f64),
+    /// Evenly between the two.
+    Uniform(f64, f64),
+    /// Exponential with this mean.
+    Exponential(f64),
+    /// Normal; what falls below 0 is 0.
+    Normal {
+        /// Mean before the cut.
+        mean: f64,
+        /// Standard deviation before the cut.
+        sd: f64,
+    },
+    /// Log-normal.
+    LogNormal {
+        /// Mean of the number itself, not of its logarithm.
+        mean: f64,
+        /// Standard deviation of the number itself.
+        sd: f64,
+    },
+    /// 1 to this (1 to 1000), each with a probability in proportion to one over it.
+    Zipf(u32),
+    /// Straight lines between quantiles: (share, number), both rising, the first share 0 and the last 1.
+    Quantiles(Arc<[(f64, f64)]>),
+}
+
+/// The largest number of a Zipf law, which is drawn by counting.
+const ZIPF_MAX: u32 = 1000;
+
+impl Law {
+    /// Draws once.
+    pub fn draw(&self, rng: &mut Rng) -> f64 {
+        self.at(rng.uniform())
+    }
+
+    /// The number below which a share `u` of what is drawn lies; `u` from 0 up to but not including 1.
+    pub fn at(&self, u: f64) -> f64 {
+        match self {
+            Law::Constant(value) => *value,
+            Law::Uniform(from, to) => from + (to - from) * u,
+            Law::Exponential(mean) => -mean * (-u).ln_1p(),
+            Law::Normal { mean, sd } => (mean + sd * normal::quantile(middle(u))).max(0.0),
+            Law::LogNormal { mean, sd } => {
+                let (location, scale) = of_logarithm(*mean, *sd);
+                (location + scale * normal::quantile(middle(u))).exp()
+            }
+            Law::Zipf(n) => {
+                let mut left = u * harmonic(*n);
+                for rank in 1..*n {
+                    left -= 1.0 / f64::from(rank);
+                    if left < 0.0 {
+                        return f64::from(rank);
+                    }
+                }
+                f64::from(*n)
+            }
+            Law::Quantiles(points) => {
+                let after = points.partition_point(|&(share, _)| share <= u).clamp(1, points.len() - 1);
+                let ((from_share, from), (to_share, to)) = (points[after - 1], points[after]);
+                from + (to - from) * ((u - from_share) / (to_share - from_share)).clamp(0.0, 1.0)
+            }
+        }
+    }
+
+    /// The mean of what is drawn.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Law::Constant(value) | Law::Exponential(value) => *value,
+            Law::Uniform(from, to) => (from + to) / 2.0,
+            Law::Normal { mean, sd } if *sd == 0.0 => *mean,
+            Law::Normal { mean, sd } => cut_mean(*mean, *sd),
+            Law::LogNormal { mean, .. } => *mean,
+            Law::Zipf(n) => f64::from(*n) / harmonic(*n),
+            Law::Quantiles(points) => {
+                points.windows(2).map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0).sum()
+            }
+        }
+    }
+
+    /// Whether it is 0 and nothing else.
+    pub fn is_none(&self) -> bool {
+        *self == Law::Constant(0.0)
+    }
+
+    /// Refuses what cannot be drawn.
+    fn check(self) -> Result<Self, String> {
+        let fine = |numbers: &[f64]| numbers.iter().all(|number| number.is_finite() && *number >= 0.0);
+        match &self {
+            Law::Constant(value) | Law::Exponential(value) if fine(&[*value]) => Ok(self),
+            Law::Uniform(from, to) if fine(&[*from, *to]) && from <= to => Ok(self),
+            Law::Normal { mean, sd } if fine(&[*mean, *sd]) => Ok(self),
+            Law::LogNormal { mean, sd } if fine(&[*mean, *sd]) && *mean > 0.0 => Ok(self),
+            Law::Zipf(1..=ZIPF_MAX) => Ok(self),
+            Law::Zipf(_) => Err(format!("zipf goes from 1 to at most {ZIPF_MAX}")),
+            Law::Uniform(..) => Err("unif(FROM,TO) wants FROM below TO, neither below 0".into()),
+            Law::LogNormal { .. } => Err("logn(MEAN,SD) wants a mean above 0 and a deviation not below 0".into()),
+            Law::Quantiles(points) => {
+                let numbers: Vec<f64> = points.iter().flat_map(|&(share, number)| [share, number]).collect();
+                let rises = points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
+                let whole = points.len() > 1 && points[0].0 == 0.0 && points[points.len() - 1].0 == 1.0;
+                if fine(&numbers) && rises && whole {
+                    Ok(self)
+                } else {
+                    Err("quantiles(SHARE:NUMBER,..) wants both rising, the first share 0 and the last 1".into())
+                }
+            }
+            _ => Err("a law's numbers are not below 0".into()),
+        }
+    }
+}
+
+/// Keeps a share away from 0, whose quantile is infinite.
+fn middle(u: f64) -> f64 {
+    u.max(f64::EPSILON / 4.0)
+}
+
+/// Mean and standard deviation of the logarithm of a log-normal number.
+fn of_logarithm(mean: f64, sd: f64) -> (f64, f64) {
+    let variance = (sd / mean).powi(2).ln_1p();
+    (mean.ln() - variance / 2.0, variance.sqrt())
+}
+
+/// Mean of a normal number that is 0 where it falls below: by the integral of its quantile function, to a millionth part.
+fn cut_mean(mean: f64, sd: f64) -> f64 {
+    const STEPS: u32 = 20_000;
+    let at = |step: u32| (mean + sd * normal::quantile((f64::from(step) + 0.5) / f64::from(STEPS))).max(0.0);
+    (0..STEPS).map(at).sum::<f64>() / f64::from(STEPS)
+}
+
+fn harmonic(n: u32) -> f64 {
+    (1..=n).map(|rank| 1.0 / f64::from(rank)).sum()
+}
+
+impl FromStr for Law {
+    type Err = String;
+
+    /// As described at [`Law`].
+    ///
+    /// # Errors
+    /// One sentence: an unknown law or unit, a missing number, numbers that make no law.
+    fn from_str(typed: &str) -> Result<Self, String> {
+        let typed = typed.trim();
+        if typed == "none" {
+            return Ok(Law::Constant(0.0));
+        }
+        let Some((name, arguments)) = typed.split_once('(') else {
+            return number(typed).and_then(|value| Law::Constant(value).check());
+        };
+        let arguments = arguments.strip_suffix(')').ok_or_else(|| format!("`{typed}` has no closing bracket"))?;
+        if name == "quantiles" {
+            let point = |text: &str| {
+                let (share, value) = text.split_once(':').ok_or_else(|| format!("`{text}` is not SHARE:NUMBER"))?;
+                Ok::<_, String>((number(share)?, number(value)?))
+            };
+            let points: Result<Vec<_>, _> = arguments.split(',').map(point).collect();
+            return Law::Quantiles(points?.into()).check();
+        }
+        let numbers: Vec<f64> = arguments.split(',').map(number).collect::<Result<_, _>>()?;
+        let law = match (name, &numbers[..]) {
+            ("const", &[value]) => Law::Constant(value),
+            ("unif", &[from, to]) => Law::Uniform(from, to),
+            ("exp", &[mean]) => Law::Exponential(mean),
+            ("norm", &[mean, sd]) => Law::Normal { mean, sd },
+            ("logn", &[mean, sd]) => Law::LogNormal { mean, sd },
+            ("zipf", &[n]) if n.fract() == 0.0 && n >= 0.0 => Law::Zipf(n.min(f64::from(u32::MAX)) as u32),
+            _ => {
+                return Err(format!(
+                    "`{typed}` is no law: NUMBER, unif(FROM,TO), exp(MEAN), norm(MEAN,SD), logn(MEAN,SD), zipf(N), \
+                     quantiles(SHARE:NUMBER,..) or none is wanted"
+                ));
+            }
+        };
+        law.check().map_err(|why| format!("`{typed}`: {why}"))
+    }
+}
+
+/// A number, with a unit of time (seconds come out) or of data (bytes), or with none.
+fn number(typed: &str) -> Result<f64, String> {
+    let typed = typed.trim();
+    let unit_at = typed.find(|c: char| c.is_ascii_alphabetic() && !matches!(c, 'e' | 'E')).unwrap_or(typed.len());
+    let (value, unit) = typed.split_at(unit_at);
+    let factor = match unit {
+        "" => 1.0,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        "y" => YEAR_S,
+        "B" => 1.0,
+        "KB" => 1e3,
+        "MB" => 1e6,
+        "KiB" => 1024.0,
+        "MiB" => 1024.0 * 1024.0,
+        _ => return Err(format!("`{unit}` is no unit: us, ms, s, min, h, d, y or B, KB, MB, KiB, MiB is wanted")),
+    };
+    let value: f64 = value.trim().parse().map_err(|_| format!("`{typed}` is no number"))?;
+    Ok(value * factor)
+}
+
+/// A year, as life cycles count it.
+const YEAR_S: f64 = 365.0 * 86_400.0;
+
+impl fmt::Display for Law {
+    /// Without units; reads back to the same law.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Law::Constant(value) => write!(f, "{value}"),
+            Law::Uniform(from, to) => write!(f, "unif({from},{to})"),
+            Law::Exponential(mean) => write!(f, "exp({mean})"),
+            Law::Normal { mean, sd } => write!(f, "norm({mean},{sd})"),
+            Law::LogNormal { mean, sd } => write!(f, "logn({mean},{sd})"),
+            Law::Zipf(n) => write!(f, "zipf({n})"),
+            Law::Quantiles(points) => {
+                f.write_str("quantiles(")?;
+                for (index, (share, number)) in points.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { "," };
+                    write!(f, "{comma}{share}:{number}")?;
+                }
+                f.write_str(")")
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Law {
+    /// A text as described at [`Law`], or a number alone.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = Law;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a law such as \"exp(13KiB)\", or a number")
+            }
+
+            fn visit_str<E: de::Error>(self, typed: &str) -> Result<Law, E> {
+                typed.parse().map_err(E::custom)
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Law, E> {
+                Law::Constant(value).check().map_err(E::custom)
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Law, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Law, E> {
+                self.visit_f64(value as f64)
+            }
+        }
+
+        deserializer.deserialize_any(Text)
+    }
+}
+
+impl From<Law> for String {
+    fn from(law: Law) -> String {
+        law.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXTS: [(&str, &str); 9] = [
+        ("none", "0"),
+        ("const(2y)", "63072000"),
+        ("13KiB", "13312"),
+        ("unif(0KiB, 8KiB)", "unif(0,8192)"),
+        ("exp(13KB)", "exp(13000)"),
+        ("norm(3s,1.5s)", "norm(3,1.5)"),
+        ("logn(300KiB,300KiB)", "logn(307200,307200)"),
+        ("zipf(64)", "zipf(64)"),
+        ("quantiles(0:0,0.25:1h,1:1d)", "quantiles(0:0,0.25:3600,1:86400)"),
+    ];
+
+    #[test]
+    fn what_is_typed_is_meant_and_reads_back() {
+        for (typed, printed) in TEXTS {
+            let law: Law = typed.parse().unwrap();
+            assert_eq!(law.to_string(), printed);
+            assert_eq!(printed.parse(), Ok(law));
+        }
+    }
+
+    #[test]
+    fn what_is_no_law_is_refused() {
+        for typed in [
+            "",
+            "norm(3s)",
+            "norm(3s,1.5s",
+            "norm(3m,1s)",
+            "exp(-1)",
+            "zipf(0)",
+            "zipf(1001)",
+            "zipf(1.5)",
+            "logn(0,1)",
+            "unif(2,1)",
+            "poisson(3)",
+            "exp(nan)",
+            "exp(inf)",
+            "exp(NaN)",
+            "quantiles(0:1)",
+            "quantiles(0:1,1:0)",
+            "quantiles(0.1:1,1:2)",
+            "quantiles(0:1,0:2,1:3)",
+            "none(1)",
+        ] {
+            assert!(typed.parse::<Law>().is_err(), "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_number_alone_is_a_law() {
+        let read = |text: &str| {
+            toml::from_str::<std::collections::BTreeMap<String, Law>>(text).map(|read| read["law"].clone())
+        };
+        assert_eq!(read("law = 3"), Ok(Law::Constant(3.0)));
+        assert_eq!(read("law = 0.5"), Ok(Law::Constant(0.5)));
+        assert_eq!(read("law = \"zipf(3)\""), Ok(Law::Zipf(3)));
+        assert!(read("law = -1").is_err() && read("law = true").is_err());
+    }
+
+    /// Mean and standard deviation of so many draws lie within five standard errors.
+    #[test]
+    fn moments_are_right() {
+        let draws = 200_000;
+        for (typed, mean, sd) in [
+            ("7", 7.0, 0.0),
+            ("unif(2,6)", 4.0, 4.0 / 12f64.sqrt()),
+            ("exp(13KiB)", 13_312.0, 13_312.0),
+            ("norm(10,1)", 10.0, 1.0),
+            ("logn(25,10)", 25.0, 10.0),
+            (
+                "zipf(13)",
+                13.0 / harmonic(13),
+                (13.0 * 14.0 / 2.0 / harmonic(13) - (13.0 / harmonic(13)).powi(2)).sqrt(),
+            ),
+            ("quantiles(0:0,1:6)", 3.0, 6.0 / 12f64.sqrt()),
+        ] {
+            let law: Law = typed.parse().unwrap();
+            assert!((law.mean() - mean).abs() <= 1e-6 * mean, "{typed}: {}", law.mean());
+            let mut rng = Rng::named(1, typed);
+            let values: Vec<f64> = (0..draws).map(|_| law.draw(&mut rng)).collect();
+            let found = values.iter().sum::<f64>() / f64::from(draws);
+            let error = sd / f64::from(draws).sqrt();
+            assert!((found - mean).abs() <= 5.0 * error + 1e-9, "{typed}: mean {found}");
+            let spread = (values.iter().map(|value| (value - found).powi(2)).sum::<f64>() / f64::from(draws)).sqrt();
+            // The deviation's own error is larger where the tail is heavy: 2 % is five of them for logn(25,10).
+            assert!((spread - sd).abs() <= 0.02 * sd + 1e-9, "{typed}: deviation {spread}");
+        }
+    }
+
+    #[test]
+    fn what_is_normal_is_cut_at_zero() {
+        let law: Law = "norm(3s,1.5s)".parse().unwrap();
+        assert_eq!(law.at(0.0), 0.0);
+        assert_eq!(law.at(0.01), 0.0);
+        // The cut moves the mean up by sd * (density(2) - 2 * share below -2), 1.5 * 0.00849.
+        assert!((law.mean() - 3.012_737).abs() < 1e-4, "{}", law.mean());
+        assert!(law.at(1.0 - f64::EPSILON).is_finite());
+    }
+
+    #[test]
+    fn quantiles_are_where_they_are_said_to_be() {
+        let law: Law = "quantiles(0:0,0.25:10,0.5:10,1:30)".parse().unwrap();
+        for (u, value) in [(0.0, 0.0), (0.125, 5.0), (0.25, 10.0), (0.4, 10.0), (0.75, 20.0)] {
+            assert!((law.at(u) - value).abs() < 1e-9, "{u}: {}", law.at(u));
+        }
+        assert!((law.mean() - (1.25 + 2.5 + 10.0)).abs() < 1e-9);
+    }
+}

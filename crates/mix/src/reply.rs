@@ -1,0 +1,237 @@
+//! Identity on the wire: what a request says of itself, and every reply.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AskId, Object, Variant};
+
+/// Name of the request's field: `<run>.<sequence>` in hexadecimal ([`AskId::write`]). It is in no reply's Vary.
+pub const ASK: &str = "X-Yamabiko-Ask";
+
+/// Name of the reply's field: see [`Stamp`].
+pub const STAMP: &str = "X-Yamabiko";
+
+/// What a reply is: `<world>.<kind><object>.<version>.<variant>.<run>.<sequence>.<unix_ms>`, such as
+/// `1f3a.A2b7.3.p.1.9c4.18c2f5a3e10`. Numbers are in hexadecimal, kinds letters from `A` on, variants `p` and `g`; without an
+/// ask run and sequence are `-`.
+///
+/// A reply is a hit when its ask is not the one that got it (Web Polygraph's rule). The origin's 304 carries no ask, so
+/// that a copy it renews keeps that of its first fetch, and counts as a hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    /// World.
+    pub world: u32,
+    /// Object.
+    pub object: Object,
+    /// Its version.
+    pub version: u32,
+    /// Content coding that the origin chose.
+    pub variant: Variant,
+    /// The request for which the origin made it; none on a 304, and where the request named none.
+    pub ask: Option<AskId>,
+    /// When, Unix time in milliseconds.
+    pub made_ms: u64,
+}
+
+impl Stamp {
+    /// Appends the field's value. Kinds are below 26.
+    pub fn write(&self, into: &mut Vec<u8>) {
+        write_hex(u64::from(self.world), into);
+        into.extend_from_slice(&[b'.', letter(self.object.kind)]);
+        write_hex(self.object.number, into);
+        into.push(b'.');
+        write_hex(u64::from(self.version), into);
+        into.extend_from_slice(match self.variant {
+            Variant::Plain => b".p.",
+            Variant::Gzip => b".g.",
+        });
+        match self.ask {
+            Some(ask) => ask.write(into),
+            None => into.extend_from_slice(b"-.-"),
+        }
+        into.push(b'.');
+        write_hex(self.made_ms, into);
+    }
+
+    /// Reads what [`Stamp::write`] writes, and nothing else.
+    pub fn read(value: &[u8]) -> Option<Stamp> {
+        let (world, rest) = read_number(value)?;
+        let (&kind, rest) = rest.strip_prefix(b".")?.split_first()?;
+        let (number, rest) = read_hex(rest)?;
+        let (version, rest) = read_number(rest.strip_prefix(b".")?)?;
+        let (variant, rest) = match rest.split_at_checked(3)? {
+            (b".p.", rest) => (Variant::Plain, rest),
+            (b".g.", rest) => (Variant::Gzip, rest),
+            _ => return None,
+        };
+        let (ask, rest) = match rest.strip_prefix(b"-.-") {
+            Some(rest) => (None, rest),
+            None => read_ask(rest).map(|(ask, rest)| (Some(ask), rest))?,
+        };
+        let (made_ms, rest) = read_hex(rest.strip_prefix(b".")?)?;
+        let object = Object { kind: read_letter(kind)?, number };
+        rest.is_empty().then_some(Stamp { world, object, version, variant, ask, made_ms })
+    }
+}
+
+impl AskId {
+    /// Appends the value of [`ASK`].
+    pub fn write(&self, into: &mut Vec<u8>) {
+        write_hex(u64::from(self.run), into);
+        into.push(b'.');
+        write_hex(self.sequence, into);
+    }
+
+    /// Reads what [`AskId::write`] writes, and nothing else.
+    pub fn read(value: &[u8]) -> Option<AskId> {
+        let (ask, rest) = read_ask(value)?;
+        rest.is_empty().then_some(ask)
+    }
+}
+
+fn read_ask(value: &[u8]) -> Option<(AskId, &[u8])> {
+    let (run, rest) = read_number(value)?;
+    let (sequence, rest) = read_hex(rest.strip_prefix(b".")?)?;
+    Some((AskId { run, sequence }, rest))
+}
+
+/// Letter of a kind; kinds are below 26.
+pub(crate) fn letter(kind: u8) -> u8 {
+    debug_assert!(kind < 26, "a mix has 26 kinds at most");
+    b'A' + kind
+}
+
+/// Kind of a letter.
+pub(crate) fn read_letter(letter: u8) -> Option<u8> {
+    letter.is_ascii_uppercase().then(|| letter - b'A')
+}
+
+/// Appends a number in hexadecimal, without leading zeros.
+pub(crate) fn write_hex(number: u64, into: &mut Vec<u8>) {
+    let digits = (64 - number.leading_zeros()).div_ceil(4).max(1);
+    for digit in (0..digits).rev() {
+        into.push(b"0123456789abcdef"[(number >> (4 * digit) & 15) as usize]);
+    }
+}
+
+/// A number as [`write_hex`] writes it, and what comes after. There is one way to write each number, so that what is read
+/// can be compared as text, too.
+pub(crate) fn read_hex(text: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0u64;
+    let mut digits = 0;
+    for &byte in text {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => break,
+        };
+        digits += 1;
+        if digits > 16 || (digits == 2 && number == 0) {
+            return None;
+        }
+        number = number << 4 | u64::from(digit);
+    }
+    (digits > 0).then(|| (number, &text[digits..]))
+}
+
+fn read_number(text: &[u8]) -> Option<(u32, &[u8])> {
+    let (number, rest) = read_hex(text)?;
+    Some((u32::try_from(number).ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{MixSpec, World};
+
+    fn ask() -> impl Strategy<Value = AskId> {
+        (any::<u32>(), any::<u64>()).prop_map(|(run, sequence)| AskId { run, sequence })
+    }
+
+    fn object() -> impl Strategy<Value = Object> {
+        (0..26u8, any::<u64>()).prop_map(|(kind, number)| Object { kind, number })
+    }
+
+    fn stamp() -> impl Strategy<Value = Stamp> {
+        let facts = (any::<u32>(), object(), any::<u32>(), any::<bool>());
+        (facts, proptest::option::of(ask()), any::<u64>()).prop_map(|((world, object, version, gzip), ask, made_ms)| {
+            let variant = if gzip { Variant::Gzip } else { Variant::Plain };
+            Stamp { world, object, version, variant, ask, made_ms }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(stamp in stamp(), ask in ask()) {
+            let mut bytes = Vec::new();
+            stamp.write(&mut bytes);
+            prop_assert_eq!(Stamp::read(&bytes), Some(stamp));
+            bytes.push(b' ');
+            prop_assert_eq!(Stamp::read(&bytes), None);
+            bytes.clear();
+            ask.write(&mut bytes);
+            prop_assert_eq!(AskId::read(&bytes), Some(ask));
+        }
+
+        #[test]
+        fn a_changed_byte_is_another_stamp_or_none(stamp in stamp(), at: prop::sample::Index, byte: u8) {
+            let mut bytes = Vec::new();
+            stamp.write(&mut bytes);
+            let at = at.index(bytes.len());
+            prop_assume!(bytes[at] != byte);
+            bytes[at] = byte;
+            prop_assert_ne!(Stamp::read(&bytes), Some(stamp));
+        }
+
+        #[test]
+        fn paths_read_back(kind in 0..4u8, number: u64, id: u32) {
+            let world = World::new(MixSpec::polymix(4).into(), 1, id);
+            let object = Object { kind, number };
+            let mut path = Vec::new();
+            world.write_path(object, &mut path);
+            prop_assert_eq!(World::read_path(&path), Some((id, object)));
+        }
+    }
+
+    #[test]
+    fn a_stamp_is_as_documented() {
+        let object = Object { kind: 0, number: 0x2b7 };
+        let ask = Some(AskId { run: 1, sequence: 0x9c4 });
+        let stamp = Stamp { world: 0x1f3a, object, version: 3, variant: Variant::Plain, ask, made_ms: 0x18c_2f5a_3e10 };
+        let mut bytes = Vec::new();
+        stamp.write(&mut bytes);
+        assert_eq!(bytes, b"1f3a.A2b7.3.p.1.9c4.18c2f5a3e10");
+        bytes.clear();
+        Stamp { ask: None, variant: Variant::Gzip, ..stamp }.write(&mut bytes);
+        assert_eq!(bytes, b"1f3a.A2b7.3.g.-.-.18c2f5a3e10");
+    }
+
+    #[test]
+    fn what_nobody_writes_is_not_read() {
+        for value in [
+            "",
+            "1f3a",
+            "1f3a.A2b7.3.p.1.9c4",
+            "1f3a.A2b7.3.p.1.9c4.",
+            "1F3a.A2b7.3.p.1.9c4.1",
+            "1f3a.a2b7.3.p.1.9c4.1",
+            "01f3a.A2b7.3.p.1.9c4.1",
+            "1f3a.A2b7.3.x.1.9c4.1",
+            "1f3a.A2b7.3.p.-.9c4.1",
+            "100000000.A1.3.p.1.1.1",
+            "1.A11112222333344445.3.p.1.1.1",
+            "1.A1.3.p.1.1.1.1",
+            "1.A1.3.p.1.1.1, 1.A1.3.p.1.1.1",
+        ] {
+            assert_eq!(Stamp::read(value.as_bytes()), None, "{value}");
+        }
+        for path in
+            ["", "/", "/y/", "/y/1", "/y/1/", "/y/1/A", "/y/1/A2/", "/y/1/A2b7html", "/y/01/A1", "/y/1/a1", "/x/1/A1"]
+        {
+            assert_eq!(World::read_path(path.as_bytes()), None, "{path}");
+        }
+        assert_eq!(World::read_path(b"/y/1f3a/A2b7"), Some((0x1f3a, Object { kind: 0, number: 0x2b7 })));
+        assert_eq!(World::read_path(b"/y/1f3a/A2b7.html?x"), Some((0x1f3a, Object { kind: 0, number: 0x2b7 })));
+    }
+}

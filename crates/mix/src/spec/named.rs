@@ -1,0 +1,309 @@
+//! The mixes by name, with the sources of their figures.
+
+use std::time::Duration;
+
+use super::{
+    EmbedSpec, Expires, FormShares, KindSpec, LifeSpec, MethodShares, MixPhase, MixSpec, Popularity, Vary,
+    fifteen_seconds, nothing,
+};
+use crate::Law;
+
+const KIB: f64 = 1024.0;
+/// As the Web Almanac counts.
+const KB: f64 = 1000.0;
+const HOUR_S: f64 = 3600.0;
+const DAY_S: f64 = 24.0 * HOUR_S;
+const YEAR_S: f64 = 365.0 * DAY_S;
+
+/// Our texts shrink to this under gzip, and the Almanac counts bytes as they were sent: bodies before the coding are
+/// larger by it. A test holds it against the matter.
+pub(super) const TEXT_SHRINKS_TO: f64 = 0.32;
+
+impl MixSpec {
+    /// Every name that [`MixSpec::named`] knows.
+    pub const NAMES: [&str; 9] = [
+        "polymix-1",
+        "polymix-2",
+        "polymix-3",
+        "polymix-4",
+        "modern",
+        "modern-https",
+        "p5-prepared",
+        "p5-new",
+        "p5-seats",
+    ];
+
+    /// A mix by its name; `None` if there is none such.
+    pub fn named(name: &str) -> Option<MixSpec> {
+        let named = |spec: MixSpec| Some(MixSpec { name: name.to_owned(), ..spec });
+        match name {
+            "polymix-1" => Some(MixSpec::polymix(1)),
+            "polymix-2" => Some(MixSpec::polymix(2)),
+            "polymix-3" => Some(MixSpec::polymix(3)),
+            "polymix-4" => Some(MixSpec::polymix(4)),
+            "modern" => Some(MixSpec::modern()),
+            "modern-https" => named(MixSpec { https: 0.9, ..MixSpec::modern() }),
+            "p5-prepared" => named(prepared()),
+            "p5-new" => named(MixSpec { recurrence: 0.0, ..p5() }),
+            "p5-seats" => named(seats()),
+            _ => None,
+        }
+    }
+
+    /// PolyMix-1 to 4; another number is taken as the nearest of these. KB of the workload files are 1024 bytes.
+    pub fn polymix(n: u8) -> MixSpec {
+        match n {
+            0 | 1 => polymix_1(),
+            2 => polymix_2(),
+            3 => polymix_3(),
+            _ => polymix_4(),
+        }
+    }
+
+    /// Sizes, cachability and codings of today's pages: see [`MixSpec::sources`] for what was measured by whom, and what is
+    /// ours. Every object is asked for by itself.
+    pub fn modern() -> MixSpec {
+        let kind =
+            |name: &str, ext: &str, media_type: &str, share, sent_kb: f64, cachable, cycle, ttl_h: &[(f64, f64)]| {
+                let gzip = matches!(name, "html" | "script" | "css");
+                let mean = sent_kb * KB / if gzip { TEXT_SHRINKS_TO } else { 1.0 };
+                let ttl_s = ttl_h.iter().map(|&(share, hours)| (share, hours * HOUR_S)).collect::<Vec<_>>();
+                KindSpec {
+                    name: name.into(),
+                    ext: ext.into(),
+                    media_type: media_type.into(),
+                    share,
+                    size: Law::LogNormal { mean, sd: 1.5 * mean },
+                    cachable,
+                    life: LifeSpec {
+                        cycle,
+                        variance: 0.33,
+                        last_modified: 0.735,
+                        expires: Expires::MaxAge(Law::Quantiles(ttl_s.into())),
+                        etag: 0.479,
+                    },
+                    gzip,
+                    vary: if gzip { Vary::AcceptEncoding } else { Vary::None },
+                    embeds: None,
+                }
+            };
+        let weekly = || Law::LogNormal { mean: 7.0 * DAY_S, sd: DAY_S };
+        let monthly = || Law::LogNormal { mean: 30.0 * DAY_S, sd: 7.0 * DAY_S };
+        let any = || Law::Uniform(DAY_S, YEAR_S);
+        let year = 8760.0;
+        let html =
+            [(0.0, 0.0), (0.1, 0.0), (0.25, 1.0), (0.5, 336.0), (0.75, year), (0.9, 10.0 * year), (1.0, 10.0 * year)];
+        let script = [(0.0, 0.0), (0.1, 0.0), (0.25, 2.0), (0.5, 720.0), (0.75, year), (1.0, year)];
+        let css = [(0.0, 0.0), (0.1, 24.0), (0.25, 24.0), (0.5, 720.0), (0.75, year), (1.0, year)];
+        let image = [(0.0, 0.0), (0.1, 4.0), (0.25, 168.0), (0.5, 720.0), (0.75, year), (0.9, 8766.0), (1.0, 8766.0)];
+        let font = [(0.0, 0.0), (0.1, 720.0), (0.25, year), (1.0, year)];
+        let other = [(0.0, 0.0), (0.1, 0.0), (0.25, 1.0), (0.5, 30.0), (0.75, 240.0), (0.9, year), (1.0, year)];
+        MixSpec {
+            name: "modern".into(),
+            sources: [
+                "HTTP Archive, Web Almanac 2024, Page Weight: the median desktop page makes 71 requests, of these 24 \
+                 JavaScript, 18 images, 8 CSS, 4 fonts and 2 HTML, which leaves 15; bytes of the median desktop home page by \
+                 type: images 1054 KB, JavaScript 613, fonts 131, CSS 78, HTML 18. Mean sizes are these bytes over these \
+                 requests: a ratio of medians, not a mean that anyone measured",
+                "HTTP Archive, Web Almanac 2020, Caching: cachable CSS 99.3 %, fonts 99.8, HTML 67.9, images 91.2, scripts \
+                 95.2, other 66.3, as browsers may store (a shared cache less: 9.1 % of all responses are private); lifetimes by \
+                 percentiles; Last-Modified on 73.5 % and ETag on 47.9 % of the responses",
+                "Breslau, Cao, Fan, Phillips, Shenker: Web Caching and Zipf-like Distributions, INFOCOM 1999: requests at proxies \
+                 are Zipf-like with an exponent below 1 that differs between traces",
+                "ours: the exponent 0.8; the recurrence, set for the 55 % hits of PolyMix; log-normal sizes with a deviation of \
+                 1.5 times the mean; other = 10 KB; 0.9 of the clients take gzip; life cycles as PolyMix-4's; an origin that \
+                 thinks 100 ms on the mean; every object has Last-Modified or ETag; no conditional requests",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            recurrence: 0.55 / 0.880,
+            popularity: Popularity::Zipf { alpha: 0.8, objects: 1_000_000 },
+            gzip_clients: 0.9,
+            think: Some(Law::LogNormal { mean: 0.1, sd: 0.1 }),
+            client_uses: Some(Law::Zipf(64)),
+            kinds: vec![
+                kind("html", ".html", "text/html", 2.0, 9.0, 0.679, weekly(), &html),
+                kind("script", ".js", "text/javascript", 24.0, 25.5, 0.952, weekly(), &script),
+                kind("css", ".css", "text/css", 8.0, 9.8, 0.993, weekly(), &css),
+                kind("image", ".jpg", "image/jpeg", 18.0, 58.6, 0.912, monthly(), &image),
+                kind("font", ".woff2", "font/woff2", 4.0, 32.8, 0.998, monthly(), &font),
+                kind("other", ".bin", "application/octet-stream", 15.0, 10.0, 0.663, any(), &other),
+            ],
+            ..plain()
+        }
+    }
+}
+
+/// Nothing special.
+fn plain() -> MixSpec {
+    MixSpec {
+        name: String::new(),
+        sources: Vec::new(),
+        kinds: Vec::new(),
+        recurrence: 0.0,
+        popularity: Popularity::Uniform,
+        working_set: None,
+        forms: FormShares::default(),
+        methods: MethodShares::default(),
+        client_abort: 0.0,
+        origin_abort: 0.0,
+        think: None,
+        client_uses: None,
+        origin_uses: None,
+        origin_idle: fifteen_seconds(),
+        per_client_rate: None,
+        gzip_clients: 0.0,
+        https: 0.0,
+        post_body: nothing(),
+        phases: Vec::new(),
+    }
+}
+
+/// A life cycle of PolyMix: Last-Modified always, expiry at the next change.
+fn life(cycle: Law, variance: f64) -> LifeSpec {
+    LifeSpec { cycle, variance, last_modified: 1.0, expires: Expires::NextChange, etag: 0.0 }
+}
+
+fn kind(name: &str, ext: &str, media_type: &str, share: f64, size: Law, cachable: f64, life: LifeSpec) -> KindSpec {
+    KindSpec {
+        name: name.into(),
+        ext: ext.into(),
+        media_type: media_type.into(),
+        share,
+        size,
+        cachable,
+        life,
+        gzip: false,
+        vary: Vary::None,
+        embeds: None,
+    }
+}
+
+const POLYGRAPH: &str = "Web Polygraph (github albertok/web-polygraph, snapshot of 2016)";
+
+fn polymix_1() -> MixSpec {
+    let static_life = life(Law::Constant(2.0 * YEAR_S), 0.0);
+    let size = Law::Exponential(13.0 * KIB);
+    MixSpec {
+        name: "polymix-1".into(),
+        sources: vec![
+            format!("{POLYGRAPH}, workloads/polymix-1.pg and include/contents.pg"),
+            "Makino, Kubo, Ohtsuka, Shibata, Matsumoto, Hayashi, 2001, who used it: 80 % cachable, 55 % hits".into(),
+        ],
+        recurrence: 0.55 / 0.8,
+        think: Some(Law::Normal { mean: 3.0, sd: 1.5 }),
+        client_uses: Some(Law::Constant(1.0)),
+        origin_uses: Some(Law::Constant(1.0)),
+        kinds: vec![kind("object", "", "application/octet-stream", 1.0, size, 0.8, static_life)],
+        ..plain()
+    }
+}
+
+fn polymix_2() -> MixSpec {
+    let image = kind(
+        "image",
+        ".gif",
+        "image/gif",
+        0.0,
+        Law::Exponential(4.5 * KIB),
+        0.8,
+        life(Law::LogNormal { mean: 30.0 * DAY_S, sd: 7.0 * DAY_S }, 0.5),
+    );
+    let html = kind(
+        "html",
+        ".html",
+        "text/html",
+        0.15,
+        Law::Exponential(8.5 * KIB),
+        0.9,
+        life(Law::LogNormal { mean: 7.0 * DAY_S, sd: DAY_S }, 0.33),
+    );
+    let html = KindSpec { embeds: Some(EmbedSpec { kind: "image".into(), count: Law::Zipf(13) }), ..html };
+    let download = kind(
+        "download",
+        ".zip",
+        "application/zip",
+        0.005,
+        Law::LogNormal { mean: 300.0 * KIB, sd: 300.0 * KIB },
+        0.95,
+        life(Law::LogNormal { mean: 0.5 * YEAR_S, sd: 30.0 * DAY_S }, 0.33),
+    );
+    let other = kind(
+        "other",
+        "",
+        "application/octet-stream",
+        0.195,
+        Law::LogNormal { mean: 25.0 * KIB, sd: 10.0 * KIB },
+        0.72,
+        life(Law::Uniform(DAY_S, YEAR_S), 0.5),
+    );
+    MixSpec {
+        name: "polymix-2".into(),
+        sources: vec![
+            format!("{POLYGRAPH}, workloads/polymix-2.pg and include/contents.pg"),
+            "images come of the pages that embed them: 64 % of the requests, where the workload file has 65 %".into(),
+        ],
+        recurrence: 0.55 / 0.8,
+        think: Some(Law::Normal { mean: 2.5, sd: 1.0 }),
+        client_uses: Some(Law::Zipf(64)),
+        origin_uses: Some(Law::Zipf(16)),
+        per_client_rate: Some(0.4),
+        kinds: vec![image, html, download, other],
+        ..plain()
+    }
+}
+
+fn polymix_3() -> MixSpec {
+    MixSpec {
+        name: "polymix-3".into(),
+        sources: vec![format!(
+            "{POLYGRAPH}, workloads/polymix-3.pg, include/polymix-3-guts.pg and include/contents.pg"
+        )],
+        recurrence: 0.55 / (0.8 * 0.95),
+        popularity: Popularity::HotSet { fraction: 0.01, probability: 0.1, prefer_small: 0.0 },
+        forms: FormShares { ims200: 0.05, ims304: 0.10, reload: 0.05 },
+        ..polymix_2()
+    }
+}
+
+fn polymix_4() -> MixSpec {
+    MixSpec {
+        name: "polymix-4".into(),
+        sources: vec![format!(
+            "{POLYGRAPH}, workloads/polymix-4.pg, include/polymix-4-guts.pg and include/contents.pg"
+        )],
+        recurrence: 0.55 / 0.8,
+        popularity: Popularity::HotSet { fraction: 0.01, probability: 0.1, prefer_small: 0.9 },
+        methods: MethodShares { post: 0.015, head: 0.001 },
+        post_body: Law::Uniform(0.0, 8.0 * KIB),
+        client_abort: 0.001,
+        origin_abort: 0.001,
+        ..polymix_3()
+    }
+}
+
+/// What P5 measured with.
+fn p5() -> MixSpec {
+    polymix_1()
+}
+
+/// P5's second mix: nine of ten requests can be hits.
+fn prepared() -> MixSpec {
+    let mut mix = MixSpec { recurrence: 0.90 / 0.95, ..p5() };
+    mix.kinds[0].cachable = 0.95;
+    mix
+}
+
+/// P5's class whose teacher fetched the pages beforehand: a minute for the teacher, then nothing that is new.
+fn seats() -> MixSpec {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let phase = |from, to, recurrence, grows| MixPhase {
+        from,
+        to,
+        recurrence: Some((recurrence, recurrence)),
+        special: (1.0, 1.0),
+        grows,
+    };
+    let phases = vec![phase(Duration::ZERO, minutes(1), 0.0, true), phase(minutes(1), minutes(24 * 60), 1.0, false)];
+    MixSpec { phases, ..prepared() }
+}

@@ -1,0 +1,314 @@
+//! Facts of every object, the same at both ends.
+//!
+//! ```text
+//!   seed, kind, number --hash--> share 0..1 --law--> size, cachable, life cycle, what a page embeds
+//!   seed, run, sequence --hash-> think time, planned end;   seed, connection --hash--> its uses
+//!   seed, world, kind, number, version --hash--> which pieces of the matter the body is made of
+//! ```
+//!
+//! Nothing is stored: a robot and an origin that agree on mix and seed agree on everything. What is asked for and what it
+//! is like follows from the seed alone, so that the same seed repeats a run in another world.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::matter::Selection;
+use crate::{Body, Expires, Law, Matter, MixSpec};
+
+/// All objects of one mix under one seed. Worlds with different ids have no path in common, so that a copy from an
+/// earlier run can never be a hit by accident.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The mix.
+    pub spec: Arc<MixSpec>,
+    /// In every path.
+    pub id: u32,
+    /// The run's seed.
+    pub seed: u64,
+    /// What bodies are made of.
+    pub matter: Arc<Matter>,
+    /// For each kind the kind that its pages embed.
+    embeds: Arc<[Option<u8>]>,
+}
+
+impl PartialEq for World {
+    fn eq(&self, other: &World) -> bool {
+        self.id == other.id && self.seed == other.seed && self.spec == other.spec
+    }
+}
+
+/// One object of a world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Object {
+    /// Index into the mix's kinds.
+    pub kind: u8,
+    /// Within its kind.
+    pub number: u64,
+}
+
+/// Content coding of a body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Variant {
+    /// As it is.
+    #[default]
+    Plain,
+    /// gzip.
+    Gzip,
+}
+
+/// One request of one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AskId {
+    /// The run.
+    pub run: u32,
+    /// Number of the request in it.
+    pub sequence: u64,
+}
+
+/// An object at a moment. All moments are Unix time in whole seconds: staleness is known to a second and no better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// Number of the version, rising with every change.
+    pub number: u32,
+    /// When it came to be.
+    pub modified_s: i64,
+    /// When the next one comes; after the moment asked about.
+    pub next_change_s: i64,
+    /// Until when a copy made at this moment is fresh; `None` where the origin says nothing.
+    pub expires_s: Option<i64>,
+    /// What `Cache-Control: max-age` says, where freshness is said so ([`Expires::MaxAge`]).
+    pub max_age_s: Option<u64>,
+}
+
+/// Most objects that a page embeds.
+pub const EMBEDDED_MAX: u64 = 64;
+
+/// The largest body: 1 GiB.
+const SIZE_MAX: f64 = (1u64 << 30) as f64;
+
+/// Sizes of texts are multiples of this, so that the pieces of their gzip forms can be made beforehand.
+pub(crate) const TEXT_STEP: u64 = 256;
+
+/// What a fact is about, so that no two facts share their random number.
+#[derive(Clone, Copy)]
+enum About {
+    Size = 1,
+    Cachable,
+    Cycle,
+    Change,
+    Lifetime,
+    Validators,
+    Embedded,
+    Body,
+    OriginAbort,
+    AbortAt,
+    Think,
+    Uses,
+}
+
+impl World {
+    /// The world `id` of a mix that has passed [`MixSpec::check`].
+    pub fn new(spec: Arc<MixSpec>, seed: u64, id: u32) -> World {
+        let embedded = |name: &str| spec.kinds.iter().position(|kind| kind.name == name).map(|index| index as u8);
+        let embeds =
+            spec.kinds.iter().map(|kind| kind.embeds.as_ref().and_then(|embeds| embedded(&embeds.kind))).collect();
+        World { spec, id, seed, matter: Matter::shared(), embeds }
+    }
+
+    /// The same mix and seed, another world. Costs no more than counting references.
+    pub fn with_id(&self, id: u32) -> World {
+        World { id, ..self.clone() }
+    }
+
+    /// Whether the mix has such an object. All other facts are of objects that it has; of others they panic.
+    pub fn has(&self, object: Object) -> bool {
+        usize::from(object.kind) < self.spec.kinds.len()
+    }
+
+    /// Size of the body in bytes, without a content coding; the same for all versions, 1 at least. A multiple of 256 where
+    /// the kind is gzipped.
+    pub fn size(&self, object: Object) -> u64 {
+        let kind = &self.spec.kinds[usize::from(object.kind)];
+        let size = kind.size.at(self.share(About::Size, object)).clamp(1.0, SIZE_MAX);
+        if kind.gzip {
+            let steps = (size / TEXT_STEP as f64).round() as u64;
+            steps.max(1) * TEXT_STEP
+        } else {
+            size.round() as u64
+        }
+    }
+
+    /// Orders the objects of one kind as their sizes do, which are too dear to be computed for many.
+    pub(crate) fn size_order(&self, object: Object) -> u64 {
+        // The law's quantile function rises, so that the hash itself will do.
+        self.hash(About::Size, object)
+    }
+
+    /// Whether caches may keep it.
+    pub fn cachable(&self, object: Object) -> bool {
+        self.share(About::Cachable, object) < self.spec.kinds[usize::from(object.kind)].cachable
+    }
+
+    /// Whether its replies carry Last-Modified.
+    pub fn has_last_modified(&self, object: Object) -> bool {
+        let life = &self.spec.kinds[usize::from(object.kind)].life;
+        self.share(About::Validators, object) < life.last_modified
+    }
+
+    /// Whether its replies carry an ETag. As far as the two shares allow, every object has one of the two: otherwise no
+    /// cache could ask whether its copy is still good.
+    pub fn has_etag(&self, object: Object) -> bool {
+        let life = &self.spec.kinds[usize::from(object.kind)].life;
+        self.share(About::Validators, object) >= 1.0 - life.etag
+    }
+
+    /// The version at a moment.
+    pub fn version(&self, object: Object, at_unix_s: i64) -> Version {
+        let life = &self.spec.kinds[usize::from(object.kind)].life;
+        let cycle_s = life.cycle.at(self.share(About::Cycle, object)).max(1.0);
+        let changes = self.hash(About::Change, object);
+        let beginning = share(changes);
+        // Change k lies in its cycle where its hash puts it: changes keep their order, however large the variance.
+        let change_s = |k: i64| {
+            let moved = if life.variance > 0.0 { life.variance * share(mixed(changes ^ k as u64)) } else { 0.0 };
+            ((k as f64 + moved - beginning) * cycle_s).floor() as i64
+        };
+        let mut number = (at_unix_s as f64 / cycle_s + beginning).floor() as i64;
+        while change_s(number + 1) <= at_unix_s {
+            number += 1;
+        }
+        while change_s(number) > at_unix_s {
+            number -= 1;
+        }
+        let max_age_s = match &life.expires {
+            Expires::MaxAge(law) => Some(law.at(self.share(About::Lifetime, object)).round() as u64),
+            _ => None,
+        };
+        let next_change_s = change_s(number + 1);
+        Version {
+            // Cycles of a second and more leave room until the year 2106.
+            number: number.clamp(0, i64::from(u32::MAX)) as u32,
+            modified_s: change_s(number),
+            next_change_s,
+            expires_s: match &life.expires {
+                Expires::NextChange => Some(next_change_s),
+                Expires::MaxAge(_) => max_age_s.map(|age| at_unix_s.saturating_add_unsigned(age)),
+                Expires::Absent => None,
+            },
+            max_age_s,
+        }
+    }
+
+    /// What a page embeds, always the same; [`EMBEDDED_MAX`] at most. Nothing where the kind embeds nothing.
+    pub fn embedded(&self, object: Object) -> impl Iterator<Item = Object> + use<> {
+        let kind = usize::from(object.kind);
+        let count = match (&self.spec.kinds[kind].embeds, self.embeds[kind]) {
+            (Some(embeds), Some(_)) => embeds.count.at(self.share(About::Embedded, object)).round() as u64,
+            _ => 0,
+        };
+        let kind = self.embeds[kind].unwrap_or(0);
+        let first = object.number.wrapping_mul(EMBEDDED_MAX);
+        (0..count.min(EMBEDDED_MAX)).map(move |index| Object { kind, number: first.wrapping_add(index) })
+    }
+
+    /// The bytes of one version; of the version only its number counts. The same in both variants but for the coding.
+    pub fn body(&self, object: Object, version: Version, variant: Variant) -> Body {
+        let mark = mixed(self.hash(About::Body, object) ^ (u64::from(self.id) << 32 | u64::from(version.number)));
+        let selection = if self.spec.kinds[usize::from(object.kind)].gzip { Selection::Text } else { Selection::Noise };
+        Body::new(Arc::clone(&self.matter), selection, mark, self.size(object), variant)
+    }
+
+    /// The variant that the origin sends to a client.
+    pub fn variant(&self, object: Object, accepts_gzip: bool) -> Variant {
+        if accepts_gzip && self.spec.kinds[usize::from(object.kind)].gzip { Variant::Gzip } else { Variant::Plain }
+    }
+
+    /// After how many bytes of the body the origin is to end the reply to this request, one before the body's end at the
+    /// latest; `None` for nearly all. Below 16 KiB.
+    pub fn origin_aborts(&self, ask: AskId) -> Option<u64> {
+        let planned =
+            self.spec.origin_abort > 0.0 && share(self.of_ask(About::OriginAbort, ask)) < self.spec.origin_abort;
+        planned.then(|| self.of_ask(About::AbortAt, ask) % (16 << 10))
+    }
+
+    /// How long the origin thinks about this request.
+    pub fn think(&self, ask: AskId) -> Duration {
+        match &self.spec.think {
+            Some(law) if !law.is_none() => seconds(law.at(share(self.of_ask(About::Think, ask)))),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// How many requests the origin answers on its connection of this number before it closes it, at least 1; `u32::MAX`
+    /// where it keeps it for as long as the client wants.
+    pub fn uses(&self, connection: u64) -> u32 {
+        let uses = |law: &Law| law.at(share(mixed(self.base(About::Uses) ^ mixed(connection)))).round().max(1.0) as u32;
+        self.spec.origin_uses.as_ref().map_or(u32::MAX, uses)
+    }
+
+    /// Appends the path of an object: `/y/<world>/<kind><number><ext>`, such as `/y/1f3a/A2b7.html`. Numbers are in
+    /// hexadecimal; kinds are letters from `A` on.
+    pub fn write_path(&self, object: Object, into: &mut Vec<u8>) {
+        into.extend_from_slice(b"/y/");
+        crate::reply::write_hex(u64::from(self.id), into);
+        into.extend_from_slice(&[b'/', crate::reply::letter(object.kind)]);
+        crate::reply::write_hex(object.number, into);
+        // Of an object that the mix does not have, such as a strange reply names, as far as it goes.
+        let ext = self.spec.kinds.get(usize::from(object.kind)).map_or("", |kind| &kind.ext);
+        into.extend_from_slice(ext.as_bytes());
+    }
+
+    /// World and object of a path that [`World::write_path`] wrote, whatever its end after the number is; `None` if it is
+    /// not such a path. Whether the mix has the kind says [`World::has`].
+    pub fn read_path(path: &[u8]) -> Option<(u32, Object)> {
+        let rest = path.strip_prefix(b"/y/")?;
+        let (world, rest) = crate::reply::read_hex(rest)?;
+        let (&letter, rest) = rest.strip_prefix(b"/")?.split_first()?;
+        let kind = crate::reply::read_letter(letter)?;
+        let (number, rest) = crate::reply::read_hex(rest)?;
+        if !rest.is_empty() && rest[0] != b'.' {
+            return None;
+        }
+        Some((u32::try_from(world).ok()?, Object { kind, number }))
+    }
+
+    fn base(&self, about: About) -> u64 {
+        mixed(self.seed ^ (about as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    fn hash(&self, about: About, object: Object) -> u64 {
+        mixed(self.base(about) ^ mixed(object.number.wrapping_add(u64::from(object.kind) << 56)))
+    }
+
+    /// A number from 0 up to but not including 1.
+    fn share(&self, about: About, object: Object) -> f64 {
+        share(self.hash(about, object))
+    }
+
+    fn of_ask(&self, about: About, ask: AskId) -> u64 {
+        mixed(self.base(about) ^ mixed(ask.sequence ^ mixed(u64::from(ask.run))))
+    }
+}
+
+fn share(bits: u64) -> f64 {
+    (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+}
+
+/// The finisher of SplitMix64 (Steele, Lea, Flood 2014), of which every bit depends on every bit.
+fn mixed(z: u64) -> u64 {
+    let z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// An hour at most, so that no law holds a connection for ever.
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.clamp(0.0, 3600.0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn world(spec: MixSpec) -> World {
+    spec.check().unwrap();
+    World::new(Arc::new(spec), 7, 1)
+}
+
+fn objects(kind: u8, count: u64) -> impl Iterator<Item = Object> {
+    (0..count).map(move |number| Object { kind, number })
+}
+
+/// The mean of so many values lies within five standard errors of what it should be.
+fn assert_mean(values: impl Iterator<Item = f64>, mean: f64, what: &str) {
+    let values: Vec<f64> = values.collect();
+    let n = values.len() as f64;
+    let found = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|value| (value - found).powi(2)).sum::<f64>() / n;
+    let error = (variance / n).sqrt();
+    assert!((found - mean).abs() <= 5.0 * error + 1e-9, "{what}: {found} for {mean}, standard error {error}");
+}
+
+#[test]
+fn sizes_and_shares_are_as_the_mix_has_them() {
+    for name in MixSpec::NAMES {
+        let world = world(MixSpec::named(name).unwrap());
+        for (kind, spec) in (0..).zip(&world.spec.kinds) {
+            let what = format!("{name} {}", spec.name);
+            // Heavy tails need many: 10^5 leave five standard errors of 2.4 % for logn(m, 1.5 m).
+            assert_mean(objects(kind, 100_000).map(|it| world.size(it) as f64), spec.size.mean(), &what);
+            let cachable = objects(kind, 100_000).map(|it| f64::from(u8::from(world.cachable(it))));
+            assert_mean(cachable, spec.cachable, &what);
+            let modified = objects(kind, 100_000).map(|it| f64::from(u8::from(world.has_last_modified(it))));
+            assert_mean(modified, spec.life.last_modified, &what);
+            let tagged = objects(kind, 100_000).map(|it| f64::from(u8::from(world.has_etag(it))));
+            assert_mean(tagged, spec.life.etag, &what);
+            assert!(objects(kind, 10_000).all(|it| world.has_last_modified(it) || world.has_etag(it)), "{what}");
+        }
+    }
+}
+
+#[test]
+fn sizes_are_in_their_order() {
+    let world = world(MixSpec::modern());
+    for kind in 0..6 {
+        let mut all: Vec<Object> = objects(kind, 1000).collect();
+        all.sort_by_key(|it| world.size_order(*it));
+        assert!(all.is_sorted_by_key(|it| world.size(*it)));
+    }
+}
+
+#[test]
+fn facts_do_not_go_together() {
+    let world = world(MixSpec::polymix(1));
+    // Sizes of cachable objects are as those of all.
+    let cachable = objects(0, 200_000).filter(|it| world.cachable(*it)).map(|it| world.size(it) as f64);
+    assert_mean(cachable, 13.0 * 1024.0, "size of cachable objects");
+}
+
+#[test]
+fn facts_follow_from_the_seed_alone() {
+    let spec = Arc::new(MixSpec::polymix(4));
+    let (one, other_world) = (World::new(Arc::clone(&spec), 7, 1), World::new(Arc::clone(&spec), 7, 2));
+    let other_seed = World::new(spec, 8, 1);
+    let facts = |world: &World| -> Vec<(u64, bool, Version)> {
+        objects(1, 100).map(|it| (world.size(it), world.cachable(it), world.version(it, 1_700_000_000))).collect()
+    };
+    assert_eq!(facts(&one), facts(&other_world));
+    assert_eq!(facts(&one), facts(&one.with_id(9)));
+    assert_ne!(facts(&one), facts(&other_seed));
+    // But the bodies of two worlds differ: one cannot be taken for the other.
+    let object = Object { kind: 1, number: 3 };
+    let first = |world: &World| world.body(object, Version::default(), Variant::Plain).piece(0).to_vec();
+    assert_ne!(first(&one), first(&other_world));
+}
+
+#[test]
+fn versions_have_bodies_of_their_own() {
+    let world = world(MixSpec::modern());
+    for kind in [0, 3] {
+        let object = Object { kind, number: 42 };
+        let begins: HashSet<Vec<u8>> = (0..20)
+            .map(|number| {
+                let body = world.body(object, Version { number, ..Version::default() }, Variant::Plain);
+                let piece = body.piece(0);
+                piece[..piece.len().min(256)].to_vec()
+            })
+            .collect();
+        // Texts begin with one of 64 chunks, or of 4 where they are short.
+        assert!(begins.len() > if kind == 0 { 2 } else { 18 }, "{kind}: {}", begins.len());
+    }
+}
+
+#[test]
+fn both_variants_are_one_text() {
+    use std::io::Read as _;
+
+    let world = world(MixSpec::modern());
+    for object in objects(1, 40) {
+        let whole = |variant| {
+            let body = world.body(object, Version::default(), variant);
+            let mut bytes = Vec::new();
+            while !body.piece(bytes.len() as u64).is_empty() {
+                bytes.extend_from_slice(body.piece(bytes.len() as u64));
+            }
+            bytes
+        };
+        let mut inflated = Vec::new();
+        let gzip = whole(Variant::Gzip);
+        flate2::read::GzDecoder::new(&gzip[..]).read_to_end(&mut inflated).unwrap();
+        assert!(inflated == whole(Variant::Plain), "{object:?}");
+        assert_eq!(inflated.len() as u64, world.size(object));
+        assert_eq!((world.variant(object, true), world.variant(object, false)), (Variant::Gzip, Variant::Plain));
+    }
+    assert_eq!(world.variant(Object { kind: 3, number: 0 }, true), Variant::Plain, "images have one variant");
+}
+
+#[test]
+fn a_life_cycle_has_its_length() {
+    for (name, kind, mean_s) in [("polymix-1", 0, 2.0 * 365.0 * 86_400.0), ("polymix-4", 1, 7.0 * 86_400.0)] {
+        let world = world(MixSpec::named(name).unwrap());
+        let ages = objects(kind, 20_000).map(|it| {
+            let version = world.version(it, 1_700_000_000);
+            (version.next_change_s - version.modified_s) as f64
+        });
+        if name == "polymix-1" {
+            assert!(ages.into_iter().all(|length| (length - mean_s).abs() <= 1.0), "no variance");
+        } else {
+            // A moment falls into a long stretch rather than a short one: longer than the cycle on the mean.
+            let mean = ages.sum::<f64>() / 20_000.0;
+            assert!(mean > mean_s && mean < 1.2 * mean_s, "{mean}");
+        }
+        // Changes of different objects do not come together.
+        let since = objects(kind, 20_000).map(|it| {
+            let version = world.version(it, 1_700_000_000);
+            (1_700_000_000 - version.modified_s) as f64 / (version.next_change_s - version.modified_s) as f64
+        });
+        assert_mean(since, 0.5, name);
+    }
+}
+
+#[test]
+fn lifetimes_are_by_their_law() {
+    let world = world(MixSpec::modern());
+    let css = 2;
+    let Expires::MaxAge(law) = &world.spec.kinds[2].life.expires else { panic!() };
+    let ages = objects(css, 100_000).map(|it| world.version(it, 1_700_000_000).max_age_s.unwrap() as f64);
+    assert_mean(ages, law.mean(), "css lifetimes");
+    for object in objects(css, 1000) {
+        let version = world.version(object, 1_700_000_000);
+        assert_eq!(version.expires_s, Some(1_700_000_000 + version.max_age_s.unwrap() as i64));
+    }
+}
+
+#[test]
+fn pages_embed_images_of_their_own() {
+    let world = world(MixSpec::polymix(4));
+    let mut images = HashSet::new();
+    let counts: Vec<f64> = objects(1, 50_000)
+        .map(|page| {
+            let embedded: Vec<Object> = world.embedded(page).collect();
+            assert!(embedded.iter().all(|image| image.kind == 0 && images.insert(*image)), "no image twice");
+            assert_eq!(embedded, world.embedded(page).collect::<Vec<_>>());
+            embedded.len() as f64
+        })
+        .collect();
+    assert!(counts.iter().all(|count| (1.0..=13.0).contains(count)));
+    assert_mean(counts.into_iter(), Law::Zipf(13).mean(), "images of a page");
+    assert_eq!(world.embedded(Object { kind: 2, number: 1 }).count(), 0, "downloads embed nothing");
+    assert!(world.embedded(Object { kind: 1, number: u64::MAX }).count() > 0, "whatever number a URL has");
+}
+
+#[test]
+fn the_origin_thinks_and_cuts_by_the_ask() {
+    let world = world(MixSpec::polymix(4));
+    let asks = || (0..200_000).map(|sequence| AskId { run: 3, sequence });
+    assert_mean(asks().map(|ask| world.think(ask).as_secs_f64()), world.spec.think.as_ref().unwrap().mean(), "think");
+    let cut = asks().map(|ask| f64::from(u8::from(world.origin_aborts(ask).is_some())));
+    assert_mean(cut, 0.001, "planned ends");
+    assert!(asks().filter_map(|ask| world.origin_aborts(ask)).all(|at| at < 16_384));
+    let ask = AskId { run: 3, sequence: 5 };
+    assert_eq!(world.think(ask), world.with_id(77).think(ask), "in every world");
+    assert_ne!(world.think(ask), world.think(AskId { run: 4, ..ask }));
+    assert_mean((0..100_000).map(|connection| f64::from(world.uses(connection))), Law::Zipf(16).mean(), "uses");
+    let plain = World::new(Arc::new(MixSpec::modern()), 7, 1);
+    assert_eq!((plain.uses(0), plain.origin_aborts(ask)), (u32::MAX, None));
+    let idle = MixSpec { think: Some(Law::Constant(0.0)), ..MixSpec::modern() };
+    assert_eq!(World::new(Arc::new(idle), 7, 1).think(ask), Duration::ZERO);
+}
+
+#[test]
+fn paths_are_as_documented() {
+    let world = World::new(Arc::new(MixSpec::polymix(4)), 7, 0x1f3a);
+    let mut path = Vec::new();
+    world.write_path(Object { kind: 1, number: 0x2b7 }, &mut path);
+    assert_eq!(path, b"/y/1f3a/B2b7.html");
+    assert!(world.has(Object { kind: 3, number: 0 }) && !world.has(Object { kind: 4, number: 0 }));
+}
+
+proptest! {
+    /// Versions follow one another without a gap: each begins when the one before ends, and numbers rise by one.
+    #[test]
+    fn versions_follow_one_another(number: u64, at in 1_000_000_000..4_000_000_000i64, cycle in 1.0..1e6, variance in 0.0..1.0) {
+        let mut spec = MixSpec::polymix(1);
+        spec.kinds[0].life.cycle = Law::Constant(cycle);
+        spec.kinds[0].life.variance = variance;
+        let world = world(spec);
+        let object = Object { kind: 0, number };
+        let version = world.version(object, at);
+        prop_assert!(version.modified_s <= at && at < version.next_change_s);
+        prop_assert_eq!(world.version(object, version.modified_s), version);
+        prop_assert_eq!(version.expires_s, Some(version.next_change_s));
+        let last = world.version(object, version.next_change_s - 1);
+        prop_assert_eq!(last, version);
+        let next = world.version(object, version.next_change_s);
+        prop_assert_eq!(next.modified_s, version.next_change_s);
+        prop_assert!(next.number > version.number);
+        // Only a change within the same second as the one before may be passed over.
+        prop_assert!(next.number == version.number + 1 || cycle < 4.0 || variance > 0.9);
+    }
+}

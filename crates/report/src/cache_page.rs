@@ -1,0 +1,197 @@
+//! A sweep against a cache as one page, with plots as P5 has them: responses, mean response time, hit ratio and error ratio
+//! by offered rate.
+
+use std::collections::BTreeMap;
+
+use ledger::{CachePart, CachePoint, Document, Wrong};
+
+use crate::figures::count;
+use crate::page::{Page, Section, Table};
+use crate::plot::{Axis, Chart, Quantity, Series};
+use crate::sweep;
+use crate::words::{by_frequency, span};
+
+/// Puts the page together; `plan` is the sweep's own text.
+pub fn cache_page(document: &Document, plan: &str) -> Page {
+    let run = &document.run;
+    let title = if run.id.is_empty() { "A cache" } else { &run.id };
+    let empty = CachePart::default();
+    let part = document.cache.as_ref().unwrap_or(&empty);
+    let early = if run.interrupted { ", stopped early: the figures are of what was measured until then" } else { "" };
+    let about = format!("{}: measured for {} in all{early}. {}.", run.started_at, span(run.duration_s), sweep::about(part));
+    let repeat = Section::new("Repeat it")
+        .verbatim("The command", run.command.clone())
+        .text(format!("Seed of every random choice: {}.", run.seed))
+        .folded("The plan", Section::new("").verbatim("", plan));
+    let runs: Vec<&str> = part.points.iter().map(|point| point.run.as_str()).filter(|run| !run.is_empty()).collect();
+    let page = Page::new(title).lead(sweep::answer(part)).judged("", &document.validity).about(about);
+    let page = sections(part).into_iter().fold(page, Page::section);
+    page.section(repeat).foot(match &runs[..] {
+        [] => "Nothing was kept of these runs.".to_owned(),
+        runs => format!("Runs in the book: {}", runs.join(", ")),
+    })
+}
+
+/// Everything on a cache, for this page and that of a single run.
+pub(crate) fn sections(part: &CachePart) -> Vec<Section> {
+    let notes = part.notes.iter().fold(Section::new("What to know when reading"), Section::text);
+    let seats = part.seats.as_ref().map_or(Section::new("Seats"), |seats| {
+        Section::new("Seats").text(sweep::held(seats)).text(format!("The rule: {}.", seats.rule))
+    });
+    vec![by_rate(part), load(part), hits(part), wrong(part), seats, notes]
+}
+
+/// P5's figures 2 and 3.
+fn by_rate(part: &CachePart) -> Section {
+    let rates = part.points.iter().map(|point| point.offered_rate_per_s);
+    let most = rates.fold(0.0, f64::max);
+    let responses = over_rate(part, "Responses", "responses a second", Quantity::PerSecond, &[("carried", &|point| {
+        Some(point.carried_rate_per_s)
+    })])
+    .series(Series::line("offered", vec![[0.0, 0.0], [most, most]]).asked().color(5))
+    .about("Where it leaves the dashed line, the cache no longer keeps up.");
+    let times = over_rate(part, "Mean response time", "mean", Quantity::Nanoseconds, &[
+        ("all", &|point| mean(&point.figures.response_time_ns)),
+        ("hits", &|point| mean(&point.figures.hits_response_time_ns)),
+        ("misses", &|point| mean(&point.figures.misses_response_time_ns)),
+    ]);
+    let times = Chart { y: Axis::log("mean", Quantity::Nanoseconds), ..times }
+        .about("From the moment a request was meant to start; failed ones are in `all`.");
+    let hits = share(over_rate(part, "Document hit ratio", "hits", Quantity::Share, &[
+        ("measured", &|point| point.figures.hit_ratio.measured),
+        ("ideal", &|point| point.figures.hit_ratio.ideal),
+        ("ideal of its size", &|point| point.figures.hit_ratio.ideal_lru),
+    ]))
+    .series(Series::line("offered", line(part, "", &|point| point.figures.hit_ratio.offered)).asked().color(5));
+    let errors = share(over_rate(part, "Error ratio", "failed", Quantity::Share, &[("errors", &|point| {
+        point.figures.error_ratio
+    })]));
+    let bytes = share(over_rate(part, "Byte hit ratio", "hits", Quantity::Share, &[
+        ("measured", &|point| point.figures.byte_hit_ratio.measured),
+        ("ideal", &|point| point.figures.byte_hit_ratio.ideal),
+        ("ideal of its size", &|point| point.figures.byte_hit_ratio.ideal_lru),
+    ]))
+    .series(Series::line("offered", line(part, "", &|point| point.figures.byte_hit_ratio.offered)).asked().color(5));
+    let saved = over_rate(part, "Requests kept from the origin", "of those sent", Quantity::Share, &[(
+        "saved",
+        &sweep::saved_share,
+    )]);
+    Section::new("By offered rate")
+        .figure(responses)
+        .figure(times)
+        .figure(hits)
+        .figure(errors)
+        .figure(bytes)
+        .figure(share(saved))
+}
+
+fn mean(q: &ledger::Quantiles) -> Option<f64> {
+    (q.count > 0).then_some(q.mean)
+}
+
+/// What a series shows of a point.
+type Value<'a> = &'a dyn Fn(&CachePoint) -> Option<f64>;
+
+/// A chart over the offered rate. Phases of a schedule are series of their own.
+fn over_rate(part: &CachePart, title: &str, label: &str, quantity: Quantity, series: &[(&str, Value<'_>)]) -> Chart {
+    let chart = Chart::new(title, Axis::from_zero("offered", Quantity::PerSecond), Axis::from_zero(label, quantity));
+    let mut phases: Vec<&str> = Vec::new();
+    for point in &part.points {
+        if !phases.contains(&point.phase.as_str()) {
+            phases.push(&point.phase);
+        }
+    }
+    let mut chart = chart;
+    for phase in phases {
+        for (at, (name, value)) in series.iter().enumerate() {
+            let points = line(part, phase, value);
+            if points.is_empty() {
+                continue;
+            }
+            let one = match phase {
+                "" => Series::line(*name, points).color(at),
+                phase => Series::line(format!("{name}, {phase}"), points),
+            };
+            chart = chart.series(one);
+        }
+    }
+    chart
+}
+
+/// The values of the points of a phase, by their rates.
+fn line(part: &CachePart, phase: &str, value: Value<'_>) -> Vec<[f64; 2]> {
+    let of_phase = part.points.iter().filter(|point| point.phase == phase);
+    let mut points: Vec<[f64; 2]> =
+        of_phase.filter_map(|point| Some([point.offered_rate_per_s, value(point)?])).collect();
+    points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    points
+}
+
+/// A chart whose vertical axis goes from 0 to 1.
+fn share(chart: Chart) -> Chart {
+    Chart { y: Axis { to: Some(1.0), ..chart.y.clone() }, ..chart }
+}
+
+fn load(part: &CachePart) -> Section {
+    let (head, rows) = sweep::load_table(part);
+    let table = rows.into_iter().fold(Table::new(&head), Table::row);
+    let causes = part.points.iter().filter(|point| !point.figures.errors.is_empty());
+    let causes = causes.fold(Table::new(&["offered", "failures by cause"]).left(&[1]), |table, point| {
+        table.row([sweep::label(point), sweep::causes(point)])
+    });
+    Section::new("Load").table(table).table(causes)
+}
+
+fn hits(part: &CachePart) -> Section {
+    let (head, rows) = sweep::hits_table(part);
+    let table = rows.into_iter().fold(Table::new(&head), Table::row);
+    let head = ["offered", "requests", "plain GETs", "repeats", "offered", "hits", "besides"];
+    let counts = part.points.iter().fold(Table::new(&head).left(&[6]), |table, point| {
+        let figures = &point.figures;
+        let mut row = vec![sweep::label(point)];
+        row.extend(
+            [figures.requests, figures.basic_requests, figures.repeats, figures.offered, figures.hits].map(count),
+        );
+        row.push(sweep::asides(point).join("; "));
+        table.row(row)
+    });
+    Section::new("Hits").text(sweep::COUNTED).table(table).folded("Counts", Section::new("").table(counts))
+}
+
+fn wrong(part: &CachePart) -> Section {
+    let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
+    for point in &part.points {
+        for (kind, n) in by_frequency(&point.figures.wrong) {
+            let sum = kinds.entry(kind).or_default();
+            *sum = n.saturating_add(*sum);
+        }
+    }
+    if kinds.is_empty() {
+        return Section::new("");
+    }
+    let mut table = Table::new(&["kind", "offered", "answers"]);
+    let mut examples = Table::new(&["kind", "offered", "request", "what came"]).left(&[2, 3]);
+    for (kind, _) in kinds {
+        let name = kind.replace('_', " ");
+        for point in &part.points {
+            if let Some(n) = point.figures.wrong.get(kind).filter(|n| **n > 0) {
+                table = table.row([name.clone(), sweep::label(point), count(*n)]);
+            }
+            for example in point.figures.examples.iter().filter(|example| example.kind == kind) {
+                examples = examples.row([
+                    name.clone(),
+                    sweep::label(point),
+                    example.request.clone(),
+                    example.why.clone(),
+                ]);
+            }
+        }
+    }
+    Section::new("Wrong answers")
+        .text(format!(
+            "A {} costs time only: a finite cache forgets. All others are answers that a client must not get.",
+            Wrong::FalseMiss.name().replace('_', " ")
+        ))
+        .table(table)
+        .folded("Examples, with their requests", Section::new("").table(examples))
+}

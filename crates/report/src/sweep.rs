@@ -1,0 +1,250 @@
+//! What terminal and page say alike of a sweep against a cache.
+
+use ledger::document::Quantiles;
+use ledger::{CachePart, CachePoint, Seats, Wrong};
+
+use crate::figures::{count, duration_f64, rate, share};
+use crate::words::by_frequency;
+
+/// Below this no point is said to have failed: a failure among thousands is no story.
+const ERRORS_TOLD: f64 = 0.000_05;
+
+/// The answer in a sentence or two: how far it carried, how often it hit, what was wrong.
+pub(crate) fn answer(part: &CachePart) -> String {
+    let answered = part.points.iter().fold(0u64, |sum, point| sum.saturating_add(point.figures.answered));
+    if part.points.is_empty() {
+        return "Nothing was measured.".to_owned();
+    }
+    if answered == 0 {
+        let cause = part.points.iter().flat_map(|point| by_frequency(&point.figures.errors)).next();
+        return match cause {
+            Some((cause, _)) => format!("Nothing was answered: {}.", cause.replace('_', " ")),
+            None => "Nothing was answered.".to_owned(),
+        };
+    }
+    let held = part.seats.as_ref().map_or(String::new(), |seats| format!("{} ", held(seats)));
+    let best = part.points.iter().filter(|point| point.figures.hit_ratio.measured.is_some());
+    let best = best.max_by(|a, b| a.carried_rate_per_s.total_cmp(&b.carried_rate_per_s));
+    let hits = best.map_or(String::new(), |point| {
+        let ratio = &point.figures.hit_ratio;
+        format!(
+            "At {} {} of the documents were hits, of {} offered. ",
+            rate(point.offered_rate_per_s),
+            optional(ratio.measured),
+            optional(ratio.offered)
+        )
+    });
+    let incorrect = part.points.iter().fold(0u64, |sum, point| sum.saturating_add(point.figures.incorrect()));
+    let wrong = match incorrect {
+        0 => "No answer was wrong.".to_owned(),
+        1 => "One answer was wrong.".to_owned(),
+        n => format!("{} answers were wrong.", count(n)),
+    };
+    format!("{held}{hits}{wrong}")
+}
+
+/// How many seats it holds.
+pub(crate) fn held(seats: &Seats) -> String {
+    let each = if (seats.rate_per_seat_per_s - 1.0).abs() < 1e-9 {
+        "one request a second each".to_owned()
+    } else {
+        format!("{} each", rate(seats.rate_per_seat_per_s))
+    };
+    match (seats.seats, seats.not_held_rate_per_s) {
+        (0, Some(failed)) => format!("It held no measured rate: already {} was too much.", rate(failed)),
+        (seats, Some(failed)) => {
+            format!("It holds {} seats at {each}; {} was too much.", count(seats), rate(failed))
+        }
+        (seats, None) => format!("It holds {} seats at {each}, and perhaps more: no measured rate was too much.", count(seats)),
+    }
+}
+
+/// A point by its rate and its phase.
+pub(crate) fn label(point: &CachePoint) -> String {
+    match point.phase.as_str() {
+        "" => rate(point.offered_rate_per_s),
+        phase => format!("{} {phase}", rate(point.offered_rate_per_s)),
+    }
+}
+
+/// One line on a point, for while a sweep goes on.
+pub(crate) fn point_line(point: &CachePoint) -> String {
+    let figures = &point.figures;
+    let ratio = &figures.hit_ratio;
+    let mut line = format!(
+        "{}: {} carried, mean {} (hits {}, misses {}); hit ratio {} of {} offered",
+        label(point),
+        rate(point.carried_rate_per_s),
+        mean(&figures.response_time_ns),
+        mean(&figures.hits_response_time_ns),
+        mean(&figures.misses_response_time_ns),
+        optional(ratio.measured),
+        optional(ratio.offered),
+    );
+    if let Some(ideal) = ratio.ideal {
+        line.push_str(&format!(" (ideal {})", share(ideal)));
+    }
+    line.push_str(&format!("; errors {}", errors(point)));
+    if point.ended_early {
+        line.push_str(", ended early");
+    }
+    let wrong = figures.incorrect();
+    line.push_str(&if wrong == 0 { "; nothing wrong".to_owned() } else { format!("; {} WRONG: {}", count(wrong), kinds(point)) });
+    line
+}
+
+/// The head and rows of what was carried: one row a point.
+pub(crate) fn load_table(part: &CachePart) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let head = vec!["offered", "carried", "mean", "p50", "p99", "hits, mean", "misses, mean", "errors", "ended"];
+    let row = |point: &CachePoint| {
+        let q = &point.figures.response_time_ns;
+        let of = |ns: u64| if q.count == 0 { "-".to_owned() } else { duration_f64(ns as f64) };
+        vec![
+            label(point),
+            rate(point.carried_rate_per_s),
+            mean(q),
+            of(q.p50),
+            of(q.p99),
+            mean(&point.figures.hits_response_time_ns),
+            mean(&point.figures.misses_response_time_ns),
+            errors(point),
+            if point.ended_early { "early" } else { "" }.to_owned(),
+        ]
+    };
+    (head, part.points.iter().map(row).collect())
+}
+
+/// The head and rows of what was hit: one row a point.
+pub(crate) fn hits_table(part: &CachePart) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let with_lru = part.points.iter().any(|point| point.figures.hit_ratio.ideal_lru.is_some());
+    let mut head = vec!["hit ratio at", "offered", "ideal"];
+    head.extend(with_lru.then_some("of its size"));
+    head.extend(["measured", "bytes: offered", "ideal"]);
+    head.extend(with_lru.then_some("of its size"));
+    head.extend(["measured", "origin saved"]);
+    let row = |point: &CachePoint| {
+        let (documents, bytes) = (&point.figures.hit_ratio, &point.figures.byte_hit_ratio);
+        let mut row = vec![label(point)];
+        for ratio in [documents, bytes] {
+            row.extend([optional(ratio.offered), optional(ratio.ideal)]);
+            row.extend(with_lru.then(|| optional(ratio.ideal_lru)));
+            row.push(optional(ratio.measured));
+        }
+        row.push(saved(point));
+        row
+    };
+    (head, part.points.iter().map(row).collect())
+}
+
+/// Requests kept from the origin, as a share of what the robots sent; of a cache that asks more than it is asked, how many more.
+pub(crate) fn saved(point: &CachePoint) -> String {
+    match saved_share(point) {
+        None => "-".to_owned(),
+        Some(saved) if saved < 0.0 => format!("-{}", share(-saved)),
+        Some(saved) => share(saved),
+    }
+}
+
+/// The same as a number.
+pub(crate) fn saved_share(point: &CachePoint) -> Option<f64> {
+    let origin = point.origin.as_ref()?;
+    let sent = origin.saved_requests.saturating_add_unsigned(origin.requests);
+    (sent > 0).then(|| origin.saved_requests as f64 / sent as f64)
+}
+
+/// What the counts of a point say besides its ratios, each in a few words; those of nothing are left out.
+pub(crate) fn asides(point: &CachePoint) -> Vec<String> {
+    let figures = &point.figures;
+    let mut asides = Vec::new();
+    let mut add = |n: u64, what: &str| {
+        if n > 0 {
+            asides.push(format!("{} {what}", count(n)));
+        }
+    };
+    add(figures.repeats.saturating_sub(figures.offered), "repeats that no cache could have had");
+    add(figures.offered_while_fetching, "repeats sent while the first fetch was still out");
+    add(figures.offered_expired, "of copies past their lifetime");
+    add(figures.wrong.get(Wrong::FalseMiss.name()).copied().unwrap_or(0), "false misses");
+    add(figures.hits_not_offered, "hits that were not offered");
+    asides
+}
+
+/// Kinds of wrong answers with their counts, the most frequent first; false misses are none.
+pub(crate) fn kinds(point: &CachePoint) -> String {
+    let kinds = by_frequency(&point.figures.wrong).into_iter().filter(|(kind, _)| *kind != Wrong::FalseMiss.name());
+    let kinds: Vec<String> = kinds.map(|(kind, n)| format!("{} {}", kind.replace('_', " "), count(n))).collect();
+    kinds.join(", ")
+}
+
+/// Failures by cause, the most frequent first.
+pub(crate) fn causes(point: &CachePoint) -> String {
+    let causes: Vec<String> = by_frequency(&point.figures.errors)
+        .into_iter()
+        .map(|(cause, n)| format!("{} {}", cause.replace('_', " "), count(n)))
+        .collect();
+    causes.join(", ")
+}
+
+fn errors(point: &CachePoint) -> String {
+    match point.figures.error_ratio {
+        None => "-".to_owned(),
+        Some(ratio) if ratio > 0.0 && ratio < ERRORS_TOLD => "under 0.01 %".to_owned(),
+        Some(ratio) => share(ratio),
+    }
+}
+
+/// A mean, where there is one.
+pub(crate) fn mean(q: &Quantiles) -> String {
+    if q.count == 0 { "-".to_owned() } else { duration_f64(q.mean) }
+}
+
+/// A ratio, where there is one.
+pub(crate) fn optional(ratio: Option<f64>) -> String {
+    ratio.map_or("-".to_owned(), share)
+}
+
+/// What the cache and the model were.
+pub(crate) fn about(part: &CachePart) -> String {
+    let target = part.target_hit_ratio.map_or(String::new(), |target| format!(", which aims at {} hits", share(target)));
+    format!("{}; mix {}{target}", part.proxy, part.mix)
+}
+
+/// How hit ratios are counted, for whoever compares them with others'.
+pub(crate) const COUNTED: &str = "Ratios are of plain GETs that a proxy can see. Offered: repeats of cachable objects that an \
+                                  earlier request could have left in a cache. Ideal: a simulation of the requests as they were \
+                                  sent. Measured: answers that the origin made for another request.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seats_are_told_whatever_was_found() {
+        let seats = |seats, not_held_rate_per_s| Seats {
+            seats,
+            rate_per_seat_per_s: 1.0,
+            not_held_rate_per_s,
+            rule: String::new(),
+        };
+        assert_eq!(held(&seats(40, Some(50.0))), "It holds 40 seats at one request a second each; 50.0/s was too much.");
+        assert!(held(&seats(80, None)).contains("perhaps more"));
+        assert!(held(&seats(0, Some(5.0))).contains("no measured rate: already 5.00/s"));
+    }
+
+    #[test]
+    fn nothing_answered_has_its_reason() {
+        let mut point = CachePoint::default();
+        point.figures.errors.insert("connect_refused".into(), 9);
+        let part = CachePart { points: vec![point], ..CachePart::default() };
+        assert_eq!(answer(&part), "Nothing was answered: connect refused.");
+        assert_eq!(answer(&CachePart::default()), "Nothing was measured.");
+    }
+
+    #[test]
+    fn a_cache_that_asks_more_than_it_is_asked_saves_less_than_nothing() {
+        let origin = ledger::OriginTraffic { requests: 120, saved_requests: -20, ..Default::default() };
+        let point = CachePoint { origin: Some(origin), ..CachePoint::default() };
+        assert_eq!(saved(&point), "-20.0 %");
+        assert_eq!(saved(&CachePoint::default()), "-");
+    }
+}

@@ -1,0 +1,143 @@
+//! A sweep against a cache, on the terminal and as a page.
+
+#[path = "support/markup.rs"]
+mod markup;
+
+use ledger::document::{Quantiles, Run, SCHEMA};
+use ledger::{CacheFigures, CachePart, CachePoint, Document, OriginTraffic, Ratio, Seats, Validity, WrongExample};
+use report::{Style, cache_page, terminal};
+
+fn quantiles(mean_ms: f64) -> Quantiles {
+    let ns = (mean_ms * 1e6) as u64;
+    Quantiles { count: 900, mean: mean_ms * 1e6, p50: ns, p99: 2 * ns, max: 3 * ns, ..Quantiles::default() }
+}
+
+fn point(rate: f64, error_ratio: f64) -> CachePoint {
+    let ratio = |offered, measured| Ratio {
+        offered: Some(offered),
+        ideal: Some(offered - 0.002),
+        ideal_lru: None,
+        measured: Some(measured),
+    };
+    let failed = (error_ratio * 1000.0) as u64;
+    CachePoint {
+        run: format!("20261122-120000-cache-{rate}-abcd"),
+        offered_rate_per_s: rate,
+        carried_rate_per_s: rate * (1.0 - error_ratio),
+        duration_s: 54.0,
+        ended_early: error_ratio > 0.5,
+        figures: CacheFigures {
+            requests: 1000,
+            answered: 1000 - failed,
+            errors: (failed > 0).then(|| ("response_timeout".to_owned(), failed)).into_iter().collect(),
+            error_ratio: Some(error_ratio),
+            hit_ratio: ratio(0.55, 0.55 - error_ratio / 2.0),
+            byte_hit_ratio: ratio(0.54, 0.53),
+            basic_requests: 980,
+            offered: 540,
+            repeats: 560,
+            offered_while_fetching: 12,
+            response_time_ns: quantiles(1400.0),
+            hits_response_time_ns: quantiles(2.0),
+            misses_response_time_ns: quantiles(3010.0),
+            ..CacheFigures::default()
+        },
+        origin: Some(OriginTraffic { requests: 460, bytes: 6_000_000, saved_requests: 540, saved_bytes: 7_000_000 }),
+        ..CachePoint::default()
+    }
+}
+
+fn document(points: Vec<CachePoint>) -> Document {
+    Document {
+        schema: SCHEMA.into(),
+        run: Run { id: "20261122-120000-cache-abcd".into(), command: "yamabiko cache ..".into(), ..Run::default() },
+        validity: Validity::from_checks(Vec::new()),
+        load: None,
+        path: None,
+        watch: None,
+        tap: None,
+        server: None,
+        slo: None,
+        cache: Some(CachePart {
+            mix: "polymix-1".into(),
+            proxy: "forward 127.0.0.1:3128".into(),
+            target_hit_ratio: Some(0.55),
+            points,
+            seats: Some(Seats {
+                seats: 40,
+                rate_per_seat_per_s: 1.0,
+                not_held_rate_per_s: Some(50.0),
+                rule: "fewer than 1 % failed".into(),
+            }),
+            notes: vec!["Nothing was filled.".into()],
+        }),
+    }
+}
+
+#[test]
+fn every_rate_has_its_line_and_its_figures() {
+    let document = document(vec![point(20.0, 0.0), point(40.0, 0.0), point(50.0, 0.6)]);
+    let text = terminal::cache(&document, Style::PLAIN);
+    let wanted = [
+        "It holds 40 seats at one request a second each; 50.0/s was too much.",
+        "No answer was wrong.",
+        "response timeout 600",
+        "early",
+        "54.0 %",
+        "20 repeats that no cache could have had; 12 repeats sent while the first fetch was still out",
+        "forward 127.0.0.1:3128; mix polymix-1, which aims at 55.0 % hits",
+        "Nothing was filled.",
+    ];
+    // A line may break anywhere between words.
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for wanted in wanted {
+        assert!(flat.contains(wanted), "{wanted}\n{text}");
+    }
+    assert!(text.lines().all(|line| line.len() <= 110), "{text}");
+
+    let page = cache_page(&document, "[cache]");
+    let titles: Vec<&str> = page.figures().iter().map(|figure| figure.title()).collect();
+    let wanted = [
+        "Responses",
+        "Mean response time",
+        "Document hit ratio",
+        "Error ratio",
+        "Byte hit ratio",
+        "Requests kept from the origin",
+    ];
+    assert_eq!(titles, wanted, "P5's four first");
+    let html = page.into_html();
+    markup::elements(&html);
+    assert!(html.contains("20261122-120000-cache-50-abcd"), "each point's own run is named");
+}
+
+#[test]
+fn what_was_wrong_is_shown_with_its_request() {
+    let mut bad = point(20.0, 0.0);
+    bad.figures.wrong = [("wrong_object".to_owned(), 7), ("false_miss".to_owned(), 3)].into();
+    bad.figures.examples = vec![WrongExample {
+        kind: "wrong_object".into(),
+        request: "GET /y/1f/A2b7 <basic>".into(),
+        sequence: 17,
+        why: "A2b8 came".into(),
+    }];
+    let line = terminal::cache_point(&bad);
+    assert!(line.contains("7 WRONG: wrong object 7"), "{line}");
+    let document = document(vec![bad]);
+    let text = terminal::cache(&document, Style::PLAIN);
+    assert!(text.contains("GET /y/1f/A2b7 <basic>: A2b8 came"), "{text}");
+    assert!(text.contains("3 false misses") && !text.contains("false miss at"), "{text}");
+    let html = cache_page(&document, "").into_html();
+    markup::elements(&html);
+    assert!(html.contains("GET /y/1f/A2b7 &lt;basic&gt;"));
+}
+
+#[test]
+fn phases_are_series_of_their_own() {
+    let phase = |rate, phase: &str| CachePoint { phase: phase.into(), ..point(rate, 0.0) };
+    let document = document(vec![phase(50.0, "top1"), phase(50.0, "top2")]);
+    assert!(terminal::cache(&document, Style::PLAIN).contains("50.0/s top2"));
+    let page = cache_page(&document, "");
+    let svg = page.figures()[0].standalone();
+    assert!(svg.contains("carried, top1") && svg.contains("carried, top2"), "{svg}");
+}

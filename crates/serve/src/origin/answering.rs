@@ -1,0 +1,169 @@
+//! What an answer of the origin says.
+//!
+//! | field | when |
+//! |---|---|
+//! | Date | always; of this second, so that no Last-Modified is later |
+//! | X-Yamabiko | who made it, for which ask; on 304 without the ask, so that a cache which takes the field over for what it has does not make the copy that of the one who revalidated it |
+//! | Last-Modified, ETag | of objects that have them, on 200 and 304 |
+//! | Expires, Cache-Control | `public` with Expires or max-age, as the mix says, or `private, no-store` of what is not to be cached and of answers to POST |
+//! | Vary: Accept-Encoding | of kinds that the mix says so of, whatever the client takes |
+//! | Content-Encoding: gzip | of kinds that are compressed, for clients that take it |
+//!
+//! Range is not looked at, which every server may do (RFC 9110, section 14.2).
+
+use mix::{Stamp, Variant, Vary, Version, World};
+
+use super::{Asked, Origin};
+use crate::answer::{COPY_MAX, Matter, Reply, Tail, names};
+use crate::date::http_date_s;
+use crate::request::Method;
+use crate::response::{Fate, SERVER, VARY, line};
+
+/// Whether an answer ends before what it announced, as planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    No,
+    Yes,
+}
+
+impl Origin {
+    /// Writes the answer's head to `out`, and the body too where it is short. After one that is cut, the connection is
+    /// to end.
+    pub fn answer(&mut self, asked: &Asked, fate: Fate, out: &mut Vec<u8>) -> (Reply, Cut) {
+        let now_ms = self.now();
+        let now_s = self.date_s;
+        let date = self.date;
+        let world = self.world(asked.world);
+        let object = asked.object;
+        let kind = &world.spec.kinds[usize::from(object.kind)];
+        let version = world.version(object, now_s);
+        let variant = world.variant(object, asked.gzip);
+        let modified_s = world.has_last_modified(object).then_some(version.modified_s);
+        let etag = world.has_etag(object).then(|| etag(object, version, variant));
+        let same = match (&asked.tags, asked.since_s) {
+            (Some(tags), _) => &**tags == b"*" || etag.as_ref().is_some_and(|etag| names(tags, etag.as_bytes())),
+            (None, Some(since_s)) => modified_s.is_some_and(|modified_s| modified_s <= since_s),
+            (None, None) => false,
+        };
+        out.extend_from_slice(if same { b"HTTP/1.1 304 Not Modified\r\n" } else { b"HTTP/1.1 200 OK\r\n" });
+        out.extend_from_slice(SERVER);
+        out.extend_from_slice(&date);
+        let ask = asked.ask.filter(|_| !same);
+        out.extend_from_slice(STAMP);
+        Stamp { world: asked.world, object, version: version.number, variant, ask, made_ms: now_ms }.write(out);
+        out.extend_from_slice(b"\r\n");
+        if let Some(modified_s) = modified_s {
+            line(out, b"Last-Modified: ", &http_date_s(modified_s));
+        }
+        if let Some(etag) = &etag {
+            line(out, b"ETag: ", etag.as_bytes());
+        }
+        lifetime(world, asked, version, out);
+        if kind.vary == Vary::AcceptEncoding {
+            out.extend_from_slice(VARY);
+        }
+        let (mut reply, mut cut) = (Reply { status: 304, content_bytes: 0, body: None }, Cut::No);
+        let mut body = None;
+        if !same {
+            reply.status = 200;
+            let whole = world.body(object, version, variant);
+            line(out, b"Content-Type: ", kind.media_type.as_bytes());
+            if variant == Variant::Gzip {
+                out.extend_from_slice(b"Content-Encoding: gzip\r\n");
+            }
+            out.extend_from_slice(b"Content-Length: ");
+            decimal(whole.length(), out);
+            out.extend_from_slice(b"\r\n");
+            if asked.method != Method::Head {
+                let mut end = whole.length();
+                // A body of nothing cannot be cut.
+                let planned = asked.ask.filter(|_| asked.method == Method::Get && end > 0);
+                if let Some(at) = planned.and_then(|ask| world.origin_aborts(ask)) {
+                    end = at.min(end - 1);
+                    cut = Cut::Yes;
+                }
+                reply.content_bytes = end;
+                body = Some(Matter::new(whole, end));
+            }
+        }
+        out.extend_from_slice(fate.field());
+        out.extend_from_slice(b"\r\n");
+        if let Some(mut matter) = body {
+            if reply.content_bytes <= COPY_MAX as u64 {
+                while !matter.rest().is_empty() {
+                    let length = matter.rest().len();
+                    out.extend_from_slice(matter.rest());
+                    matter.advance(length);
+                }
+            } else {
+                reply.body = Some(Tail::Matter(Box::new(matter)));
+            }
+        }
+        self.tally.with(|counts| counts.answer(asked.world, !same, reply.content_bytes, cut == Cut::Yes));
+        (reply, cut)
+    }
+}
+
+/// How long the answer may be kept.
+fn lifetime(world: &World, asked: &Asked, version: Version, out: &mut Vec<u8>) {
+    // A POST has an object to itself, which nobody asks for again.
+    if asked.method == Method::Post || !world.cachable(asked.object) {
+        out.extend_from_slice(b"Cache-Control: private, no-store\r\n");
+        return;
+    }
+    match (version.max_age_s, version.expires_s) {
+        (Some(seconds), _) => {
+            out.extend_from_slice(b"Cache-Control: public, max-age=");
+            decimal(seconds, out);
+            out.extend_from_slice(b"\r\n");
+        }
+        (None, Some(expires_s)) => {
+            out.extend_from_slice(b"Cache-Control: public\r\n");
+            line(out, b"Expires: ", &http_date_s(expires_s));
+        }
+        (None, None) => out.extend_from_slice(b"Cache-Control: public\r\n"),
+    }
+}
+
+/// A strong tag: no two bodies have the same.
+fn etag(object: mix::Object, version: Version, variant: Variant) -> String {
+    let coded = if variant == Variant::Gzip { "-gzip" } else { "" };
+    format!("\"{:x}-{:x}-{:x}{coded}\"", object.kind, object.number, version.number)
+}
+
+/// Appends a number. Written by hand because it is done three times an answer.
+fn decimal(value: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let (mut at, mut rest) = (digits.len(), value);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// [`mix::STAMP`] as a field's beginning.
+const STAMP: &[u8] = b"X-Yamabiko: ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        for value in [0, 1, 9, 10, 13_107, u64::MAX] {
+            let mut out = Vec::new();
+            decimal(value, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
+        }
+    }
+
+    #[test]
+    fn the_stamp_has_its_name() {
+        assert_eq!(STAMP, format!("{}: ", mix::STAMP).as_bytes());
+    }
+}

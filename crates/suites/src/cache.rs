@@ -1,0 +1,27 @@
+//! A cache measured at one rate after another, as P5 did with Web Polygraph.
+//!
+//! ```text
+//!   CachePlan --runs--> Plan of each point --lab--> its run, with every exchange recorded
+//!       |                                              |
+//!       '--origin--> started once, asked before        |--point--> figures by the judge, ideals by a simulation
+//!                    and after each point  ------------'
+//!                                                      '--seats--> how many seats that machine holds
+//! ```
+//!
+//! Read [`plan`] first: what can be asked. [`phases`] is the schedule of a point, [`watchdog`] ends one that fails too much,
+//! [`ideal`] is the second opinion on the hit ratio.
+
+pub mod ideal;
+mod origin;
+pub mod phases;
+pub mod plan;
+mod point;
+mod runs;
+pub mod seats;
+mod sweep;
+mod watchdog;
+
+pub use plan::{CachePlan, Front, StopErrors, SweepPlan, rates};
+pub use runs::{Target, Timed};
+pub use sweep::{CacheDone, run, time};
+pub use watchdog::{Reached, Watchdog};

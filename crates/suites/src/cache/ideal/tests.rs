@@ -1,0 +1,229 @@
+//! The simulation against one that looks at everything every time, and against streams worked out by hand.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A plain repeatable request at a moment.
+fn fetch(url: u8, at_unix_s: i64) -> Fetch<u8> {
+    Fetch {
+        url,
+        bytes: 100,
+        cachable: true,
+        fills: true,
+        may_hit: true,
+        counts: true,
+        version: 0,
+        renewable: false,
+        expires_unix_s: i64::MAX,
+        at_unix_s,
+    }
+}
+
+fn hits(stream: &[Fetch<u8>], size: Limit<Bytes>) -> u64 {
+    ideal(stream.iter().copied(), size).hits
+}
+
+const INFINITE: Limit<Bytes> = Limit::Unlimited;
+
+#[test]
+fn it_shares_nothing_with_the_generator() {
+    let source = include_str!("../ideal.rs");
+    assert!(!source.contains("mix"), "the second opinion may not use the first");
+}
+
+#[test]
+fn a_repeat_hits_and_a_first_does_not() {
+    let stream = [fetch(1, 0), fetch(1, 1), fetch(2, 2), fetch(1, 3)];
+    let ratios = ideal(stream, INFINITE);
+    assert_eq!((ratios.requests, ratios.hits, ratios.bytes, ratios.hit_bytes), (4, 2, 400, 200));
+    assert_eq!((ratios.documents(), ratios.byte_share()), (Some(0.5), Some(0.5)));
+    assert_eq!(IdealRatios::default().documents(), None);
+}
+
+#[test]
+fn what_does_not_fill_leaves_nothing_to_hit() {
+    let passing = Fetch { fills: false, ..fetch(1, 0) };
+    assert_eq!(hits(&[passing, fetch(1, 1), fetch(1, 2)], INFINITE), 1);
+    let uncachable = Fetch { cachable: false, ..fetch(1, 0) };
+    assert_eq!(hits(&[uncachable, uncachable], INFINITE), 0);
+    // A reload is no hit, and leaves a new copy.
+    let reload = Fetch { may_hit: false, ..fetch(1, 1) };
+    assert_eq!(hits(&[fetch(1, 0), reload, fetch(1, 2)], INFINITE), 1);
+    assert_eq!(hits(&[reload, fetch(1, 2)], INFINITE), 1);
+}
+
+#[test]
+fn a_copy_answers_until_the_second_it_expires() {
+    let first = Fetch { expires_unix_s: 10, ..fetch(1, 0) };
+    let at = |at_unix_s| Fetch { version: 1, expires_unix_s: 20, ..fetch(1, at_unix_s) };
+    assert_eq!(hits(&[first, at(9)], INFINITE), 1);
+    assert_eq!(hits(&[first, at(10)], INFINITE), 0);
+    assert_eq!(hits(&[first, at(10), at(19)], INFINITE), 1, "the new version is kept in turn");
+    // An unchanged one is renewed where it has something to renew it by.
+    let same = |renewable| Fetch { version: 0, renewable, expires_unix_s: 20, ..fetch(1, 10) };
+    assert_eq!(hits(&[first, same(true)], INFINITE), 1);
+    assert_eq!(hits(&[first, same(false)], INFINITE), 0);
+    assert_eq!(
+        hits(&[first, same(true), Fetch { expires_unix_s: 30, ..fetch(1, 19) }], INFINITE),
+        2,
+        "for as long anew"
+    );
+    let changed = Fetch { renewable: true, version: 1, ..fetch(1, 10) };
+    assert_eq!(hits(&[first, changed], INFINITE), 0);
+}
+
+#[test]
+fn the_least_recently_used_goes_first() {
+    let two = Limit::At(Bytes(200));
+    let stream = [fetch(1, 0), fetch(2, 1), fetch(1, 2), fetch(3, 3), fetch(1, 4), fetch(2, 5)];
+    let ratios = ideal(stream, two);
+    assert_eq!(ratios.hits, 2, "3 pushed out 2, not 1, which had been used since");
+    assert_eq!((ratios.evicted, ratios.kept_bytes_max), (2, 200));
+    let too_large = Fetch { bytes: 201, ..fetch(4, 6) };
+    assert_eq!(ideal([fetch(1, 0), too_large, too_large, fetch(1, 7)], two).evicted, 0, "it never came in");
+    assert_eq!(hits(&[too_large, too_large], Limit::At(Bytes(201))), 1);
+}
+
+/// Recorded exchanges, in the order of ending.
+fn exchange(sequence: u64, object: u64, sent_ns: u64) -> CacheExchange {
+    CacheExchange {
+        sequence,
+        object,
+        object_bytes: 10,
+        cachable: true,
+        intended_at: Timestamp::from_nanos(sent_ns),
+        sent_at: Some(Timestamp::from_nanos(sent_ns)),
+        done_at: Timestamp::from_nanos(sent_ns),
+        expires_unix_s: i64::MAX,
+        ..CacheExchange::default()
+    }
+}
+
+#[test]
+fn a_run_is_simulated_in_the_order_of_sending_and_counted_by_the_schedule() {
+    let measured = Timestamp::from_nanos(10)..Timestamp::from_nanos(20);
+    // Done in this order; sent in that of their numbers.
+    let rows = [exchange(1, 7, 12), exchange(0, 7, 5), exchange(2, 8, 13), exchange(3, 8, 20)];
+    let ideals = ideals_of(&rows, measured.clone(), Some(Bytes(10)));
+    assert_eq!((ideals.infinite.requests, ideals.infinite.hits), (2, 1), "the warm-up fills, and does not count");
+    assert_eq!(ideals.lru.map(|lru| (lru.hits, lru.evicted)), Some((1, 1)));
+
+    let forms = |spoil: fn(&mut CacheExchange)| {
+        let mut rows = [exchange(0, 7, 5), exchange(1, 7, 12)];
+        spoil(&mut rows[0]);
+        ideals_of(&rows, measured.clone(), None).infinite.hits
+    };
+    assert_eq!(forms(|_| ()), 1);
+    assert_eq!(forms(|row| row.form = CacheForm::Ims200), 1, "a 200 past the cache");
+    assert_eq!(forms(|row| row.form = CacheForm::Ims304), 0, "a 304 brings no body");
+    assert_eq!(forms(|row| row.form = CacheForm::Reload), 1);
+    assert_eq!(forms(|row| row.method = Method::Head), 0);
+    assert_eq!(forms(|row| row.method = Method::Post), 0);
+    assert_eq!(forms(|row| row.secure = true), 0, "nobody sees inside a tunnel");
+    assert_eq!(forms(|row| row.aborted = true), 0);
+    assert_eq!(forms(|row| row.variant_gzip = true), 0, "another variant");
+    assert_eq!(forms(|row| row.world = 1), 0);
+    assert_eq!(forms(|row| row.sent_at = None), 1, "what was asked and never sent is still what was asked");
+}
+
+#[test]
+fn ideals_of_a_part_of_the_requests_are_none() {
+    let ideals = ideals_of(&[exchange(0, 7, 5), exchange(1, 7, 6)], Timestamp::ZERO..Timestamp::MAX, Some(Bytes(9)));
+    let mut figures = CacheFigures { basic_requests: 2, ..CacheFigures::default() };
+    assert!(ideals.fill(&mut figures));
+    assert_eq!((figures.hit_ratio.ideal, figures.hit_ratio.ideal_lru), (Some(0.5), Some(0.0)));
+    assert_eq!((figures.byte_hit_ratio.ideal, figures.byte_hit_ratio.ideal_lru), (Some(0.5), Some(0.0)));
+    let mut figures = CacheFigures { basic_requests: 3, ..CacheFigures::default() };
+    assert!(!ideals.fill(&mut figures));
+    assert_eq!(figures.hit_ratio.ideal, None);
+}
+
+/// The same cache, so simply that it can be seen to be right: a vector from the least to the most recently used.
+fn brute_force(stream: &[Fetch<u8>], size: u64) -> IdealRatios {
+    let mut kept: Vec<Fetch<u8>> = Vec::new();
+    let mut ratios = IdealRatios::default();
+    for fetch in stream {
+        let mut hit = false;
+        if fetch.cachable {
+            let place = kept.iter().position(|copy| copy.url == fetch.url);
+            if let Some(place) = place.filter(|_| fetch.may_hit) {
+                let copy = &mut kept[place];
+                if fetch.at_unix_s < copy.expires_unix_s {
+                    hit = true;
+                } else if fetch.renewable && copy.version == fetch.version {
+                    hit = true;
+                    copy.expires_unix_s = fetch.expires_unix_s;
+                }
+            }
+            if hit {
+                let copy = kept.remove(place.unwrap());
+                kept.push(copy);
+            } else if fetch.fills {
+                kept.retain(|copy| copy.url != fetch.url);
+                if fetch.bytes <= size {
+                    while kept.iter().map(|copy| copy.bytes).sum::<u64>() + fetch.bytes > size {
+                        kept.remove(0);
+                        ratios.evicted += 1;
+                    }
+                    kept.push(*fetch);
+                }
+            }
+        }
+        ratios.kept_bytes_max = ratios.kept_bytes_max.max(kept.iter().map(|copy| copy.bytes).sum());
+        if fetch.counts {
+            ratios.requests += 1;
+            ratios.bytes += fetch.bytes;
+            ratios.hits += u64::from(hit);
+            ratios.hit_bytes += u64::from(hit) * fetch.bytes;
+        }
+    }
+    ratios
+}
+
+/// Requests for few objects, so that every branch is met; sizes differ from request to request, as versions' may.
+fn streams() -> impl Strategy<Value = Vec<Fetch<u8>>> {
+    let one = (0u8..12, 0u64..50, prop::array::uniform5(prop::bool::weighted(0.85)), 0u32..3, 0i64..30);
+    prop::collection::vec(one, 0..200).prop_map(|drawn| {
+        let fetches = drawn.into_iter().enumerate().map(|(at, (url, bytes, flags, version, lifetime))| Fetch {
+            url,
+            bytes,
+            cachable: flags[0],
+            fills: flags[1],
+            may_hit: flags[2],
+            counts: flags[3],
+            version,
+            renewable: flags[4],
+            expires_unix_s: at as i64 + lifetime,
+            at_unix_s: at as i64,
+        });
+        fetches.collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn it_is_the_cache_that_looks_at_everything(stream in streams(), size in 0u64..400) {
+        prop_assert_eq!(ideal(stream.iter().copied(), Limit::At(Bytes(size))), brute_force(&stream, size));
+    }
+
+    #[test]
+    fn a_cache_that_holds_all_is_infinite(stream in streams()) {
+        let all: u64 = stream.iter().map(|fetch| fetch.bytes).sum();
+        let ratios = ideal(stream.iter().copied(), INFINITE);
+        prop_assert_eq!(ideal(stream.iter().copied(), Limit::At(Bytes(all))), ratios);
+        prop_assert_eq!(ratios.evicted, 0);
+    }
+
+    /// LRU has the inclusion property as long as a copy keeps its size: more room is never worse.
+    #[test]
+    fn more_room_never_costs_a_hit(mut stream in streams(), size in 0u64..300, more in 0u64..300) {
+        // Equal sizes: with unequal ones a larger body may stay out of the smaller cache and push others out of the larger.
+        for fetch in &mut stream {
+            *fetch = Fetch { bytes: 10, fills: true, expires_unix_s: i64::MAX, ..*fetch };
+        }
+        let with = |size| ideal(stream.iter().copied(), Limit::At(Bytes(size))).hits;
+        prop_assert!(with(size) <= with(size + more));
+        prop_assert!(with(size + more) <= ideal(stream.iter().copied(), INFINITE).hits);
+    }
+}

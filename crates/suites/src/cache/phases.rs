@@ -1,0 +1,364 @@
+//! The schedule of a point: phases of the load, and what the model does in each.
+//!
+//! PolyMix-2 to 4 are schedules of many hours around plateaus of four. Here all phases that have a length of their own
+//! scale by one factor, so that a test of the same shape fits into minutes. What does not scale: the life cycles of
+//! objects, which are days, and the filling of the cache, which takes the bytes that it takes. Both are said in the
+//! result.
+//!
+//! | | warm | framp | fill | fexit | inc | top | dec | idle |
+//! |---|---|---|---|---|---|---|---|---|
+//! | PolyMix-2 | 3 min at 0.1 | | | | 1 h | 4 h | 1 h to 0.1 | 2 h |
+//! | PolyMix-3 | 3 min at 0.1 | 30 min | 2 caches | 30 min to 0.1 | 30 min | 4 h | 30 min to 0.1 | 30 min |
+//! | PolyMix-4 | | 20 min | 2 caches | 20 min to 0 | 20 min | 4 h | 20 min to 0.1 | 20 min |
+//!
+//! inc, top and dec come twice, with idle between. Source: `workloads/polymix-2.pg`, `include/polymix-3-guts.pg`,
+//! `include/polymix-4-guts.pg` and `include/phases.pg` of Web Polygraph 4.11 (github albertok/web-polygraph).
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use units::Bytes;
+
+/// A schedule by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Schedule {
+    /// One rate throughout, as PolyMix-1 and P5 have it.
+    #[default]
+    Constant,
+    /// Warm, two plateaus, an idle phase between.
+    Polymix2,
+    /// The same, after the cache was filled.
+    Polymix3,
+    /// The same with shorter ramps.
+    Polymix4,
+}
+
+/// A phase of a point. Loads are shares of the point's rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PhaseOfPoint {
+    /// What results call it.
+    pub name: String,
+    /// How long it lasts; absent where `fill` says it.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
+    pub duration: Option<Duration>,
+    /// It lasts until so many cachable bytes are new to a cache, as the model expects them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fill: Option<Bytes>,
+    /// Share of the point's rate at which it begins, from 0.
+    #[serde(default = "whole")]
+    pub load: f64,
+    /// Share of the point's rate at which it ends; absent: the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_to: Option<f64>,
+    /// Recurrence at both ends instead of the model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recurrence: Option<[f64; 2]>,
+    /// Share of the model's special requests (IMS, reload) that is sent, at both ends.
+    #[serde(default = "both_whole", skip_serializing_if = "is_both_whole")]
+    pub special: [f64; 2],
+    /// False: no object is new to the working set.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub grows: bool,
+    /// Whether it has figures of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub measured: bool,
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+fn both_whole() -> [f64; 2] {
+    [1.0; 2]
+}
+
+fn is_both_whole(special: &[f64; 2]) -> bool {
+    *special == both_whole()
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(is: &bool) -> bool {
+    *is
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+/// In the filling phases the recurrence is so much of the model's: 5 % hits of 55 %.
+const FILL_RECURRENCE: f64 = 5.0 / 55.0;
+/// And so many of the special requests are sent.
+const FILL_SPECIAL: f64 = 0.1;
+/// A load that is meant to be next to nothing: a share of 0 has no arrivals at all.
+const NEXT_TO_NOTHING: f64 = 0.01;
+/// PolyMix-3 and 4 let the tester choose between 0.1 and 1; the shortest filling is at the whole rate (ours).
+const FILL_LOAD: f64 = 1.0;
+/// The cache is filled twice over.
+const FILLS: u64 = 2;
+
+/// The shares of the schedules that differ.
+struct Shape {
+    warm: Option<Duration>,
+    ramp: Duration,
+    idle: Duration,
+    fills: bool,
+    /// Load at the end of fexit, and so where inc1 begins.
+    low: f64,
+    /// Load at the end of dec2.
+    last: f64,
+}
+
+impl Schedule {
+    /// Every name.
+    pub const NAMES: [&str; 4] = ["constant", "polymix-2", "polymix-3", "polymix-4"];
+
+    /// As in a plan.
+    pub const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// Its phases: those with a length of their own times `scale`, for a model of this `recurrence` and a cache of this
+    /// size. Without a size nothing is filled. None for [`Schedule::Constant`].
+    pub fn phases(self, scale: f64, recurrence: f64, cache: Option<Bytes>) -> Vec<PhaseOfPoint> {
+        let shape = match self {
+            Schedule::Constant => return Vec::new(),
+            Schedule::Polymix2 => {
+                Shape { warm: Some(3 * MINUTE), ramp: HOUR, idle: 2 * HOUR, fills: false, low: 0.1, last: 0.1 }
+            }
+            Schedule::Polymix3 => {
+                Shape { warm: Some(3 * MINUTE), ramp: HOUR / 2, idle: HOUR / 2, fills: true, low: 0.1, last: 0.1 }
+            }
+            Schedule::Polymix4 => Shape {
+                warm: None,
+                ramp: HOUR / 3,
+                idle: HOUR / 3,
+                fills: true,
+                low: NEXT_TO_NOTHING,
+                last: NEXT_TO_NOTHING,
+            },
+        };
+        let mut phases = Vec::new();
+        let mut add = |name: &str, lasts: Duration, load: f64, to: f64| {
+            phases.push(PhaseOfPoint {
+                load_to: (to != load).then_some(to),
+                load,
+                ..PhaseOfPoint::new(name, lasts.mul_f64(scale))
+            });
+            phases.len() - 1
+        };
+        let mut filling = Vec::new();
+        if let Some(lasts) = shape.warm {
+            filling.push(add("warm", lasts, 0.1, 0.1));
+        }
+        if let Some(size) = cache.filter(|_| shape.fills) {
+            let begin = shape.warm.map_or(NEXT_TO_NOTHING, |_| 0.1);
+            filling.push(add("framp", shape.ramp, begin, FILL_LOAD));
+            let fill = add("fill", Duration::ZERO, FILL_LOAD, FILL_LOAD);
+            let exit = add("fexit", shape.ramp, FILL_LOAD, shape.low);
+            phases[fill].duration = None;
+            phases[fill].fill = Some(Bytes(size.0.saturating_mul(FILLS)));
+            phases[exit].recurrence = Some([recurrence * FILL_RECURRENCE, recurrence]);
+            phases[exit].special = [FILL_SPECIAL, 1.0];
+            filling.push(fill);
+        } else {
+            // Nothing is filled: the model is its own from the start.
+            filling.clear();
+        }
+        for at in filling {
+            phases[at].recurrence = Some([recurrence * FILL_RECURRENCE; 2]);
+            phases[at].special = [FILL_SPECIAL; 2];
+        }
+        let mut add = |name: &str, lasts: Duration, load: f64, to: f64| {
+            phases.push(PhaseOfPoint {
+                load_to: (to != load).then_some(to),
+                load,
+                measured: name.starts_with("top"),
+                ..PhaseOfPoint::new(name, lasts.mul_f64(scale))
+            });
+        };
+        let plateau = 4 * HOUR;
+        add("inc1", shape.ramp, shape.low, 1.0);
+        add("top1", plateau, 1.0, 1.0);
+        add("dec1", shape.ramp, 1.0, 0.1);
+        add("idle", shape.idle, 0.1, 0.1);
+        add("inc2", shape.ramp, 0.1, 1.0);
+        add("top2", plateau, 1.0, 1.0);
+        add("dec2", shape.ramp, 1.0, shape.last);
+        phases
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = String;
+
+    fn from_str(typed: &str) -> Result<Self, String> {
+        let all = [Schedule::Constant, Schedule::Polymix2, Schedule::Polymix3, Schedule::Polymix4];
+        all.into_iter()
+            .find(|schedule| schedule.name() == typed)
+            .ok_or_else(|| format!("`{typed}` is no schedule: there are {}", Schedule::NAMES.join(", ")))
+    }
+}
+
+impl TryFrom<String> for Schedule {
+    type Error = String;
+
+    fn try_from(typed: String) -> Result<Self, String> {
+        typed.parse()
+    }
+}
+
+impl From<Schedule> for String {
+    fn from(schedule: Schedule) -> String {
+        schedule.name().to_owned()
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl PhaseOfPoint {
+    /// A phase at the whole rate, with the model's own recurrence.
+    pub fn new(name: &str, duration: Duration) -> Self {
+        PhaseOfPoint {
+            name: name.to_owned(),
+            duration: Some(duration),
+            fill: None,
+            load: 1.0,
+            load_to: None,
+            recurrence: None,
+            special: both_whole(),
+            grows: true,
+            measured: false,
+        }
+    }
+
+    /// Its mean share of the point's rate.
+    pub fn mean_load(&self) -> f64 {
+        f64::midpoint(self.load, self.load_to.unwrap_or(self.load))
+    }
+
+    /// Refuses what cannot be meant.
+    ///
+    /// # Errors
+    /// One sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let refuse = |why: &str| Err(format!("phase {}: {why}", self.name));
+        let shares = |pair: &[f64; 2]| pair.iter().all(|share| (0.0..=1.0).contains(share));
+        if self.name.trim().is_empty() || self.name.chars().any(char::is_control) || self.name.chars().count() > 60 {
+            return Err("a phase needs a name of up to 60 characters".into());
+        }
+        match (self.duration, self.fill) {
+            (Some(_), Some(_)) => return refuse("duration and fill both say how long it lasts: leave one of the two out"),
+            (None, None) => return refuse("how long does it last? give a duration, or the bytes to fill"),
+            (Some(Duration::ZERO), _) | (_, Some(Bytes(0))) => return refuse("it lasts no time"),
+            _ => {}
+        }
+        let loads = [self.load, self.load_to.unwrap_or(self.load)];
+        if !loads.iter().all(|load| (0.0..=1e6).contains(load)) {
+            return refuse("load and load_to are shares of the point's rate, from 0");
+        }
+        if self.fill.is_some() && self.mean_load() == 0.0 {
+            return refuse("nothing is ever filled without a load");
+        }
+        if self.measured && self.mean_load() == 0.0 {
+            return refuse("there is nothing to measure without a load");
+        }
+        if !self.recurrence.as_ref().is_none_or(shares) || !shares(&self.special) {
+            return refuse("recurrence and special are pairs of shares, from 0 to 1");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(schedule: Schedule, scale: f64, cache: Option<Bytes>) -> Vec<(String, f64, f64, f64)> {
+        let phases = schedule.phases(scale, 0.6875, cache);
+        phases.iter().for_each(|phase| phase.check().unwrap());
+        let of = |phase: &PhaseOfPoint| {
+            let seconds = phase.duration.map_or(-1.0, |lasts| lasts.as_secs_f64());
+            (phase.name.clone(), seconds, phase.load, phase.load_to.unwrap_or(phase.load))
+        };
+        phases.iter().map(of).collect()
+    }
+
+    #[test]
+    fn polymix_4_at_a_sixtieth_is_the_table() {
+        let table = table(Schedule::Polymix4, 1.0 / 60.0, Some(Bytes(1_000_000)));
+        let wanted = [
+            ("framp", 20.0, NEXT_TO_NOTHING, 1.0),
+            ("fill", -1.0, 1.0, 1.0),
+            ("fexit", 20.0, 1.0, NEXT_TO_NOTHING),
+            ("inc1", 20.0, NEXT_TO_NOTHING, 1.0),
+            ("top1", 240.0, 1.0, 1.0),
+            ("dec1", 20.0, 1.0, 0.1),
+            ("idle", 20.0, 0.1, 0.1),
+            ("inc2", 20.0, 0.1, 1.0),
+            ("top2", 240.0, 1.0, 1.0),
+            ("dec2", 20.0, 1.0, NEXT_TO_NOTHING),
+        ];
+        assert_eq!(table.len(), wanted.len());
+        for ((name, seconds, from, to), wanted) in table.iter().zip(wanted) {
+            assert!((seconds - wanted.1).abs() < 1e-6, "{name}: {seconds}");
+            assert_eq!((name.as_str(), *from, *to), (wanted.0, wanted.2, wanted.3));
+        }
+    }
+
+    #[test]
+    fn the_fill_does_not_scale_and_has_fewer_repeats() {
+        for scale in [1.0, 0.01] {
+            let phases = Schedule::Polymix3.phases(scale, 0.6875, Some(Bytes(500)));
+            let fill = phases.iter().find(|phase| phase.name == "fill").unwrap();
+            assert_eq!((fill.duration, fill.fill), (None, Some(Bytes(1000))));
+            assert!((fill.recurrence.unwrap()[0] - 0.0625).abs() < 1e-12);
+            assert_eq!(fill.special, [0.1, 0.1]);
+            let exit = phases.iter().find(|phase| phase.name == "fexit").unwrap();
+            assert_eq!((exit.recurrence.unwrap()[1], exit.special[1]), (0.6875, 1.0));
+            let measured: Vec<&str> =
+                phases.iter().filter(|phase| phase.measured).map(|phase| phase.name.as_str()).collect();
+            assert_eq!(measured, ["top1", "top2"]);
+        }
+    }
+
+    #[test]
+    fn without_a_size_nothing_is_filled() {
+        for schedule in [Schedule::Polymix2, Schedule::Polymix3, Schedule::Polymix4] {
+            let phases = schedule.phases(0.01, 0.6875, None);
+            assert!(phases.iter().all(|phase| phase.fill.is_none() && phase.recurrence.is_none()), "{schedule}");
+        }
+        let hours: f64 = table(Schedule::Polymix2, 1.0, None).iter().map(|(_, seconds, ..)| seconds / 3600.0).sum();
+        assert!((hours - 14.05).abs() < 1e-9, "{hours}");
+        assert!(Schedule::Constant.phases(1.0, 0.5, Some(Bytes(1))).is_empty());
+    }
+
+    #[test]
+    fn what_no_phase_can_be_is_refused() {
+        let good = PhaseOfPoint::new("class", MINUTE);
+        good.check().unwrap();
+        let refused = |phase: PhaseOfPoint| phase.check().unwrap_err();
+        assert!(refused(PhaseOfPoint { fill: Some(Bytes(1)), ..good.clone() }).contains("both"));
+        assert!(refused(PhaseOfPoint { duration: None, ..good.clone() }).contains("how long"));
+        assert!(refused(PhaseOfPoint { load: -0.1, ..good.clone() }).contains("shares of the point"));
+        assert!(refused(PhaseOfPoint { recurrence: Some([0.0, 1.1]), ..good.clone() }).contains("from 0 to 1"));
+        assert!(refused(PhaseOfPoint { load: 0.0, measured: true, ..good.clone() }).contains("nothing to measure"));
+        assert!(refused(PhaseOfPoint { name: " ".into(), ..good }).contains("name"));
+    }
+
+    #[test]
+    fn names_read_back() {
+        for name in Schedule::NAMES {
+            assert_eq!(name.parse::<Schedule>().unwrap().to_string(), name);
+        }
+        assert!("polymix-1".parse::<Schedule>().unwrap_err().contains("constant"));
+    }
+}

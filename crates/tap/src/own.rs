@@ -1,0 +1,146 @@
+//! This program under its own tap: it starts anew in its own place, with the library loaded.
+//!
+//! ```text
+//!   image 1: Folder, Rings ── exec: same file, arguments, number ──> image 2: the loader, Loaded ──> enter() ──> Own
+//! ```
+//!
+//! The loader reads LD_PRELOAD once, so a program that is running cannot get the library any more. Call [`enter`] before
+//! anything is done that the second image would find done: a stream read, a file made.
+//!
+//! What the second image starts is not followed: its environment is put back as it was.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::RawFd;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use sys::clock::Clock;
+
+use crate::error::{Error, Result};
+use crate::folder::Folder;
+use crate::rings::{Capacity, Rings};
+
+/// Tells the second image that it is one: `PID:FD`, its process number and the descriptor of the folder's lock.
+const MARK: &str = "YAMABIKO_TAP_OWN";
+
+/// The library is loaded here, and this is where it writes.
+#[derive(Debug)]
+pub struct Own {
+    folder: Folder,
+}
+
+impl Own {
+    /// Its folder, and the reader of its rings. Times will be those of `clock`; what was told before its zero is at zero.
+    ///
+    /// # Errors
+    /// The ring's file cannot be mapped.
+    pub fn into_rings(self, clock: Clock) -> Result<(Folder, Rings)> {
+        let rings = Rings::open(&self.folder, clock)?;
+        Ok((self.folder, rings))
+    }
+}
+
+/// In the first image this starts the program again, and does not return. In the second it returns at once.
+///
+/// # Errors
+/// No folder can hold the library, or it was not loaded: then this program has capabilities of its own or is
+/// set-user-ID, and the loader leaves libraries alone. It runs under another tap already. It has other threads: they
+/// would be gone after an exec.
+pub fn enter(capacity: Capacity) -> Result<Own> {
+    if let Some(own) = arrived()? {
+        return Ok(own);
+    }
+    if std::env::var_os(TAP).is_some() {
+        return Err(Error::UnderTap);
+    }
+    require_one_thread()?;
+    let folder = Folder::create(None)?;
+    drop(Rings::create(&folder, Clock::start(), capacity)?);
+    let program = std::env::current_exe().map_err(Error::file("find", "/proc/self/exe".as_ref()))?;
+    let lock = folder.keep_over_exec(true)?;
+    let mut words = std::env::args_os();
+    let mut command = Command::new(&program);
+    command.arg0(words.next().unwrap_or_default()).args(words);
+    command.envs(folder.environment(std::env::var_os(PRELOAD).as_deref()));
+    command.env(MARK, format!("{}:{lock}", std::process::id()));
+    sys::inherited::hand_on(&mut command);
+    // Only a failure comes back.
+    let error = command.exec();
+    let _ = folder.keep_over_exec(false);
+    Err(Error::file("start again", &program)(error))
+}
+
+/// The second image's part; `None` in the first.
+fn arrived() -> Result<Option<Own>> {
+    let Some((pid, lock)) = std::env::var_os(MARK).as_deref().and_then(read_mark) else { return Ok(None) };
+    if pid != std::process::id() {
+        // A word of an ancestor, which forgot to take it out.
+        return Ok(None);
+    }
+    require_one_thread()?;
+    let path = PathBuf::from(std::env::var_os(TAP).unwrap_or_default());
+    let folder = Folder::adopt(path, lock)?;
+    let preload = std::env::var_os(PRELOAD).unwrap_or_default();
+    let before = without_ours(&preload, folder.library().as_os_str());
+    // SAFETY: this process has one thread, as was just seen, so nobody reads the environment meanwhile.
+    unsafe {
+        std::env::remove_var(MARK);
+        std::env::remove_var(TAP);
+        match before {
+            Some(before) => std::env::set_var(PRELOAD, before),
+            None => std::env::remove_var(PRELOAD),
+        }
+    }
+    if Rings::images_of(&folder)? == 0 {
+        return Err(Error::NotLoaded);
+    }
+    Ok(Some(Own { folder }))
+}
+
+fn read_mark(mark: &OsStr) -> Option<(u32, RawFd)> {
+    let (pid, lock) = mark.to_str()?.split_once(':')?;
+    Some((pid.parse().ok()?, lock.parse().ok()?))
+}
+
+/// LD_PRELOAD as it was; `None`: there was none.
+fn without_ours(preload: &OsStr, library: &OsStr) -> Option<OsString> {
+    match preload.as_bytes().strip_prefix(library.as_bytes()) {
+        None => Some(preload.to_owned()).filter(|preload| !preload.is_empty()),
+        Some(rest) => rest.strip_prefix(b":").map(|rest| OsString::from_vec(rest.to_vec())),
+    }
+}
+
+fn require_one_thread() -> Result<()> {
+    let tasks = std::fs::read_dir("/proc/self/task").map_err(Error::file("read", "/proc/self/task".as_ref()))?;
+    match tasks.count() {
+        1 => Ok(()),
+        threads => Err(Error::Threads { threads }),
+    }
+}
+
+const TAP: &str = "YAMABIKO_TAP";
+const PRELOAD: &str = "LD_PRELOAD";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_preloaded_before_is_put_back() {
+        let ours = OsStr::new("/dev/shm/x/libyamabiko_tap.so");
+        assert_eq!(without_ours(ours, ours), None);
+        assert_eq!(without_ours(OsStr::new("/dev/shm/x/libyamabiko_tap.so:/a.so /b.so"), ours), Some("/a.so /b.so".into()));
+        assert_eq!(without_ours(OsStr::new(""), ours), None, "the loader took it out");
+        assert_eq!(without_ours(OsStr::new("/a.so"), ours), Some("/a.so".into()));
+    }
+
+    #[test]
+    fn a_mark_is_two_numbers() {
+        assert_eq!(read_mark(OsStr::new("17:5")), Some((17, 5)));
+        for mark in ["", "17", "17:", ":5", "x:5", "17:5:"] {
+            assert_eq!(read_mark(OsStr::new(mark)), None, "{mark}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Reading a file that another process may make shorter: what is no longer there would be SIGBUS, and the end of this
+//! process. Pages that are gone are replaced by zeros instead, and whoever reads them is told.
+//!
+//! Nothing can forbid it to the programs: they must be able to open the file by its name, under whichever user, and files
+//! with a name cannot be sealed.
+
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A mapping that is guarded. A place is free while `end` is 0.
+struct Place {
+    begin: AtomicUsize,
+    end: AtomicUsize,
+    cut: AtomicBool,
+}
+
+/// One ring a run, and tests make several at once.
+static PLACES: [Place; 64] = [const { Place::free() }; 64];
+/// What was there before.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+impl Place {
+    const fn free() -> Place {
+        Place { begin: AtomicUsize::new(0), end: AtomicUsize::new(0), cut: AtomicBool::new(false) }
+    }
+}
+
+/// Guards a mapping while it lives.
+#[derive(Debug)]
+pub struct Guard(usize);
+
+impl Guard {
+    /// Guards `bytes` from `begin`, a whole mapping of a file.
+    ///
+    /// # Errors
+    /// Too many mappings are guarded already, or sigaction(2) failed.
+    pub fn new(begin: usize, bytes: usize) -> io::Result<Guard> {
+        install()?;
+        for (number, place) in PLACES.iter().enumerate() {
+            // Taken by its end, which says nothing while the begin is beyond it.
+            if place.end.load(Ordering::Relaxed) == 0
+                && place.end.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            {
+                place.cut.store(false, Ordering::Relaxed);
+                place.begin.store(begin, Ordering::Release);
+                place.end.store(begin + bytes, Ordering::Release);
+                return Ok(Guard(number));
+            }
+        }
+        Err(io::Error::other("too many rings in one process"))
+    }
+
+    /// Whether something was read that was no longer there.
+    pub fn is_cut(&self) -> bool {
+        PLACES[self.0].cut.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        PLACES[self.0].begin.store(usize::MAX, Ordering::Release);
+        PLACES[self.0].end.store(0, Ordering::Release);
+    }
+}
+
+fn install() -> io::Result<()> {
+    if BEFORE.get().is_some() {
+        return Ok(());
+    }
+    // SAFETY: all zeros is a sigaction; the first call only reads what is there.
+    let (before, answer) = unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        let answer = libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut before);
+        (before, answer)
+    };
+    if answer < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if BEFORE.set(before).is_err() {
+        // Another thread was first.
+        return Ok(());
+    }
+    // SAFETY: the handler touches atomics and makes async-signal-safe calls only. On the alternative stack where there is
+    // one, as the one before it may need.
+    let answer = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_bus as extern "C" fn(_, _, _) as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut())
+    };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: with SA_SIGINFO the kernel hands over a valid pointer; SIGBUS has an address.
+    let address = unsafe { (*info).si_addr() } as usize;
+    // SAFETY: the calling thread's own; put back below, since the interrupted code may be about to read it.
+    let errno = unsafe { *libc::__errno_location() };
+    for place in &PLACES {
+        let (begin, end) = (place.begin.load(Ordering::Acquire), place.end.load(Ordering::Acquire));
+        if begin <= address && address < end {
+            let page = address & !4095;
+            let (protection, flags) =
+                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED);
+            // SAFETY: the range lies inside a mapping whose owner reads it through atomics only; zeros are numbers.
+            let at = unsafe { libc::mmap(page as *mut libc::c_void, end - page, protection, flags, -1, 0) };
+            if at != libc::MAP_FAILED {
+                place.cut.store(true, Ordering::Release);
+                // SAFETY: as above.
+                unsafe { *libc::__errno_location() = errno };
+                return;
+            }
+        }
+    }
+    hand_back(signal, info, context);
+}
+
+/// None of ours: what was there before decides.
+fn hand_back(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let Some(before) = BEFORE.get() else { return };
+    let is_function = before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN;
+    if is_function && before.sa_flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: it was set as a handler of this kind, and gets what it would have got.
+        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+            unsafe { std::mem::transmute(before.sa_sigaction) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: puts back what was there; the instruction is tried again, and meets it.
+        unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
+    }
+}

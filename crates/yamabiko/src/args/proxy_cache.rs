@@ -1,0 +1,352 @@
+//! `cache`, as typed, and the sweep as meant.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use lab::plan::{Engine, HostPlan, OriginPlan, PathPlan, Placement, Proxy, TlsPlan};
+use path::Loss;
+use suites::cache::phases::Schedule;
+use suites::cache::plan::{MIX, POINT, POINT_FULL, TIME_SCALE, TIMEOUT, TIMEOUT_FULL};
+use suites::cache::{CachePlan, StopErrors, SweepPlan};
+use units::{Bytes, Probability, RequestRate, parse_duration};
+
+use super::path::path_plan;
+use super::plan::{host_plan, watch_plan};
+use super::{HostOptions, PathOptions, ServerOptions, WatchOptions, address};
+
+
+#[derive(Args, Debug)]
+#[command(after_help = "Objects, sizes, repeats, life cycles and think times come from a mix: polymix-1 (the default; 80 % \
+                        cachable, 55 % hits, as P5 had it) to polymix-4, modern, or a file; --set changes any part of it. The \
+                        origin is this program's own; a forward proxy must be allowed to reach it, a reverse proxy is told its \
+                        address with --origin.")]
+pub struct ProxyCache {
+    /// A forward proxy
+    #[arg(long, value_name = "[USER:PASSWORD@]HOST:PORT", conflicts_with_all = ["reverse", "direct"])]
+    #[arg(required_unless_present_any = ["reverse", "direct"])]
+    pub proxy: Option<Proxy>,
+    /// A reverse proxy, http://HOST:PORT, configured to fetch from --origin
+    #[arg(long, value_name = "URL", conflicts_with = "direct")]
+    pub reverse: Option<String>,
+    /// No cache: robots ask the origin
+    #[arg(long)]
+    pub direct: bool,
+    /// Offer so many requests a second, one point each [default: 5,10,15,20,30,40,50,80/s]
+    #[arg(short, long, value_name = "RATES", value_parser = rates, allow_hyphen_values = true)]
+    pub rate: Option<Rates>,
+    /// Length of a point, its warm-up included [default: 60s]
+    #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true)]
+    pub duration: Option<Duration>,
+    /// As long as P5's: 30 minutes a point, and answers may take 180 s; with a schedule its own length
+    #[arg(long)]
+    pub full: bool,
+    /// Share of a point before its measured phase
+    #[arg(long, value_name = "SHARE", default_value = "10%", allow_hyphen_values = true)]
+    pub warmup: Probability,
+    /// End a point when this share of what ended of late failed, or `none`
+    #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
+    pub stop_errors: StopErrors,
+    /// Fail a request whose answer is not whole after this time [default: 30s, or 180s with --full]
+    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true)]
+    pub timeout: Option<Duration>,
+    /// Fail a request whose connection is not established after this time
+    #[arg(long, default_value = "10s", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub connect_timeout: Duration,
+    /// Robots [default: as many as the mix says; where it does not, 1, or 100 with a path]
+    #[arg(long, allow_hyphen_values = true)]
+    pub clients: Option<u32>,
+    /// One connection per request, whatever the mix says
+    #[arg(long, overrides_with = "keepalive")]
+    pub close: bool,
+    /// Connections are kept, whatever the mix says
+    #[arg(long, overrides_with = "close")]
+    pub keepalive: bool,
+    /// Threads that make the load
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, allow_hyphen_values = true)]
+    pub threads: u32,
+    /// How to talk to the kernel
+    #[arg(long, value_enum, default_value_t = super::Engine::Auto)]
+    pub engine: super::Engine,
+    /// Requests a second of one seat at its peak
+    #[arg(long, value_name = "RATE", default_value = "1/s", allow_hyphen_values = true)]
+    pub seat: RequestRate,
+    /// Take any certificate of a reverse proxy with https for good
+    #[arg(short = 'k', long, requires = "reverse")]
+    pub insecure: bool,
+    #[command(flatten)]
+    pub mix: MixOptions,
+    #[command(flatten)]
+    pub origin: OriginOptions,
+    #[command(flatten)]
+    pub path: PathOptions,
+    #[command(flatten)]
+    pub server: ServerOptions,
+    #[command(flatten)]
+    pub watch: WatchOptions,
+    #[command(flatten)]
+    pub host: HostOptions,
+    #[command(flatten)]
+    pub result: SweepResult,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Mix")]
+pub struct MixOptions {
+    /// A mix by name, or a file of one: polymix-1 to polymix-4, modern, modern-https, p5-prepared, p5-new, p5-seats
+    #[arg(long, value_name = "NAME|FILE", default_value = MIX)]
+    pub mix: String,
+    /// Another value for a field of the mix, such as recurrence=0.5 or forms.reload=0.1; may be given more than once
+    #[arg(long = "set", value_name = "FIELD=VALUE", value_parser = field)]
+    pub set: Vec<(String, toml::Value)>,
+    /// How long the origin thinks before it answers: none, 2s, or a law such as 'norm(3s,1.5s)' [default: the mix's]
+    #[arg(long, value_name = "LAW", allow_hyphen_values = true)]
+    pub think: Option<mix::Law>,
+    /// Phases of a point: constant, polymix-2, polymix-3 or polymix-4
+    #[arg(long, value_name = "NAME", default_value = "constant")]
+    pub schedule: Schedule,
+    /// Factor of the schedule's lengths, such as 1/60 or 0.1 [default: 1/60, or 1 with --full]
+    #[arg(long, value_name = "FACTOR", value_parser = factor, allow_hyphen_values = true)]
+    pub time_scale: Option<f64>,
+    /// Size of the cache: the simulation gives its best hit ratio too, and a schedule fills it twice over
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    pub cache_size: Option<Bytes>,
+    /// Ask for the objects of this world, a number: a second sweep finds what the first one left in the cache [default: one
+    /// of each point alone]
+    #[arg(long, value_name = "NUMBER", value_parser = world)]
+    pub world: Option<u32>,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Origin")]
+pub struct OriginOptions {
+    /// It listens here [default: a free port of 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    pub origin: Option<SocketAddr>,
+    /// It runs there already: `yamabiko serve --mix` with the same mix and seed
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, conflicts_with = "origin")]
+    pub origin_at: Option<SocketAddr>,
+    /// RTT between it and the cache, where the lab starts the cache (--server)
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "server", allow_hyphen_values = true)]
+    pub origin_rtt: Option<Duration>,
+    /// Loss per packet between the two, each way
+    #[arg(long, value_name = "P", requires = "server", allow_hyphen_values = true)]
+    pub origin_loss: Option<Loss>,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Result")]
+pub struct SweepResult {
+    /// Write the page to this file too
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Exit with 3 also when the result is only suspect
+    #[arg(long)]
+    pub strict: bool,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    pub json: bool,
+    /// Name in the run's folder
+    #[arg(long, default_value = "cache")]
+    pub name: String,
+    /// Do not keep the runs in the book
+    #[arg(long)]
+    pub no_save: bool,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
+    pub seed: u64,
+    /// Print the plan instead of doing it
+    #[arg(long)]
+    pub print_plan: bool,
+}
+
+impl ProxyCache {
+    /// The sweep as meant.
+    ///
+    /// # Errors
+    /// What contradicts itself.
+    pub fn plan(&self) -> Result<CachePlan> {
+        let path = path_plan(&self.path, self.server.server.is_some())?;
+        let (point, timeout, scale) =
+            if self.full { (POINT_FULL, TIMEOUT_FULL, 1.0) } else { (POINT, TIMEOUT, TIME_SCALE) };
+        let cache = SweepPlan {
+            proxy: self.proxy.clone(),
+            reverse: self.reverse.clone(),
+            direct: self.direct,
+            point: self.duration.unwrap_or(point),
+            warmup: self.warmup,
+            stop_errors: self.stop_errors,
+            schedule: self.mix.schedule,
+            time_scale: self.mix.time_scale.unwrap_or(scale),
+            clients: self.clients,
+            close: match (self.close, self.keepalive) {
+                (true, _) => Some(true),
+                (_, true) => Some(false),
+                _ => None,
+            },
+            cache_size: self.mix.cache_size,
+            seat: self.seat,
+            timeout: self.timeout.unwrap_or(timeout),
+            connect_timeout: self.connect_timeout,
+            origin_at: self.origin.origin_at,
+            tls: self.insecure.then(|| TlsPlan { insecure: true, ..TlsPlan::default() }),
+            ..SweepPlan::default()
+        };
+        let mut plan = CachePlan {
+            name: self.result.name.clone(),
+            seed: self.result.seed,
+            origin: OriginPlan { listen: self.origin.origin, path: self.origin.path(), ..OriginPlan::default() },
+            path,
+            server: self.server.server_plan(),
+            target: self.server.target_plan(&[]),
+            watch: watch_plan(&self.watch),
+            host: HostPlan {
+                threads: self.threads,
+                engine: match self.engine {
+                    super::Engine::Auto => Engine::Auto,
+                    super::Engine::Uring => Engine::IoUring,
+                    super::Engine::Epoll => Engine::Epoll,
+                },
+                ..host_plan(&self.host, Placement::Split)
+            },
+            ..CachePlan::new(cache)
+        };
+        if let Some(rates) = &self.rate {
+            plan.cache.rates = rates.0.clone();
+        }
+        self.mix.put(&mut plan)?;
+        plan.check()?;
+        Ok(plan)
+    }
+}
+
+impl MixOptions {
+    fn put(&self, plan: &mut CachePlan) -> Result<()> {
+        if mix::MixSpec::named(&self.mix).is_some() {
+            plan.mix.name = Some(self.mix.clone());
+        } else if Path::new(&self.mix).exists() {
+            (plan.mix.name, plan.mix.file) = (None, Some(PathBuf::from(&self.mix)));
+        } else {
+            bail!(
+                "--mix {}: no mix and no file of this name; there are {}, and files such as those in plans/mixes",
+                self.mix,
+                mix::MixSpec::NAMES.join(", ")
+            );
+        }
+        for (field, value) in &self.set {
+            put(&mut plan.mix.set, field, value.clone()).with_context(|| format!("--set {field}"))?;
+        }
+        if let Some(law) = &self.think {
+            plan.mix.set.insert("think".into(), toml::Value::String(law.to_string()));
+        }
+        plan.mix.world = self.world;
+        // Said now, not when the sweep begins.
+        plan.mix.spec().map_err(anyhow::Error::msg)?;
+        Ok(())
+    }
+}
+
+impl OriginOptions {
+    /// Its own link, where one is asked for.
+    fn path(&self) -> Option<PathPlan> {
+        (self.origin_rtt.is_some() || self.origin_loss.is_some()).then(|| PathPlan {
+            rtt: Some(self.origin_rtt.unwrap_or_default()),
+            loss: self.origin_loss,
+            offload: true,
+            ..PathPlan::default()
+        })
+    }
+}
+
+/// Rates on one line; a type of its own, since clap takes a list for an option that may be given more than once.
+#[derive(Clone, Debug)]
+pub struct Rates(Vec<RequestRate>);
+
+fn rates(typed: &str) -> Result<Rates, String> {
+    suites::cache::rates(typed).map(Rates)
+}
+
+/// `FIELD=VALUE`; the value as TOML has it, and where that is nothing, a text.
+fn field(typed: &str) -> Result<(String, toml::Value), String> {
+    let (field, value) = typed.split_once('=').ok_or("FIELD=VALUE is wanted, such as recurrence=0.5")?;
+    let (field, value) = (field.trim(), value.trim());
+    if field.is_empty() || field.split('.').any(str::is_empty) {
+        return Err("FIELD=VALUE is wanted, such as recurrence=0.5 or forms.reload=0.1".into());
+    }
+    let read = toml::from_str::<toml::Table>(&format!("value = {value}")).ok().and_then(|mut table| table.remove("value"));
+    Ok((field.to_owned(), read.unwrap_or_else(|| toml::Value::String(value.to_owned()))))
+}
+
+/// Puts a value where the dots of its field lead.
+fn put(table: &mut toml::Table, field: &str, value: toml::Value) -> Result<()> {
+    match field.split_once('.') {
+        None => {
+            table.insert(field.to_owned(), value);
+            Ok(())
+        }
+        Some((first, rest)) => {
+            let inner = table.entry(first).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+            match inner {
+                toml::Value::Table(inner) => put(inner, rest, value),
+                _ => bail!("{first} was set to a value before, and has no {rest}"),
+            }
+        }
+    }
+}
+
+/// `0.1`, `10%` or `1/60`.
+fn factor(typed: &str) -> Result<f64, String> {
+    let wanted = "a factor is written like 1/60, 0.1 or 10%";
+    let number = |text: &str| text.trim().parse::<f64>().map_err(|_| wanted.to_owned());
+    let factor = match (typed.split_once('/'), typed.strip_suffix('%')) {
+        (Some((above, below)), _) => number(above)? / number(below)?,
+        (None, Some(share)) => number(share)? / 100.0,
+        (None, None) => number(typed)?,
+    };
+    if factor.is_finite() && factor > 0.0 { Ok(factor) } else { Err(wanted.to_owned()) }
+}
+
+/// A number, in decimal, or in hexadecimal as URLs show it.
+fn world(typed: &str) -> Result<u32, String> {
+    let read = match typed.strip_prefix("0x") {
+        Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16),
+        None => typed.parse(),
+    };
+    read.map_err(|_| "a number from 0 to 4294967295 is wanted, or 0x and its hexadecimal digits".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_takes_what_toml_takes_and_text() {
+        assert_eq!(field("recurrence=0.5").unwrap(), ("recurrence".into(), toml::Value::Float(0.5)));
+        assert_eq!(field("forms.reload = 0.1").unwrap().0, "forms.reload");
+        assert_eq!(field("think=norm(3s,1.5s)").unwrap().1, toml::Value::String("norm(3s,1.5s)".into()));
+        assert_eq!(field("a=[1, 2]").unwrap().1.as_array().unwrap().len(), 2);
+        for bad in ["recurrence", "=1", "a..b=1"] {
+            assert!(field(bad).unwrap_err().contains("FIELD=VALUE"), "{bad}");
+        }
+        let mut table = toml::Table::new();
+        put(&mut table, "forms.reload", toml::Value::Float(0.1)).unwrap();
+        put(&mut table, "forms.ims200", toml::Value::Float(0.2)).unwrap();
+        assert_eq!(table["forms"].as_table().unwrap().len(), 2);
+        put(&mut table, "x", toml::Value::Integer(1)).unwrap();
+        assert!(put(&mut table, "x.y", toml::Value::Integer(1)).is_err());
+    }
+
+    #[test]
+    fn factors_and_worlds() {
+        assert_eq!(factor("1/60").unwrap(), 1.0 / 60.0);
+        assert_eq!(factor("10%").unwrap(), 0.1);
+        assert_eq!(factor("2").unwrap(), 2.0);
+        for bad in ["0", "1/0", "-1", "x", ""] {
+            assert!(factor(bad).unwrap_err().contains("1/60"), "{bad}");
+        }
+        assert_eq!((world("31").unwrap(), world("0x1f").unwrap()), (31, 31));
+        assert!(world("4294967296").is_err());
+    }
+}

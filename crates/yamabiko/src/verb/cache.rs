@@ -1,0 +1,110 @@
+//! `yamabiko cache`: a cache measured at one rate after another.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use lab::Observer;
+use ledger::{CachePoint, Document};
+use store::Book;
+use suites::cache::{self, CachePlan};
+use suites::reproduce::{Order, Stage};
+use sys::clock::Clock;
+use sys::signal::Interrupts;
+
+use super::bench::{Doing, command_line, print};
+use crate::args;
+use crate::exit::{self, Exit};
+use crate::page_file;
+use crate::progress::Display;
+use crate::terminal::{self, say};
+
+/// The page's name in the sweep's folder.
+pub const PAGE: &str = "report.html";
+
+/// Makes the sweep as typed.
+pub fn run(typed: &args::ProxyCache) -> Result<Exit> {
+    let result = &typed.result;
+    let doing = Doing {
+        print_plan: result.print_plan,
+        json: result.json,
+        strict: result.strict,
+        no_save: result.no_save,
+        command: &command_line(),
+    };
+    do_sweep(&typed.plan()?, &doing, result.html.as_ref())
+}
+
+/// Makes the sweep of a plan's text; `file` is where it was read.
+pub fn run_plan(text: &str, file: &Path, doing: &Doing<'_>) -> Result<Exit> {
+    let mut plan = CachePlan::from_toml(text, &file.display().to_string())?;
+    plan.find_files_from(file.parent().unwrap_or(Path::new("")));
+    do_sweep(&plan, doing, None)
+}
+
+fn do_sweep(plan: &CachePlan, doing: &Doing<'_>, html: Option<&PathBuf>) -> Result<Exit> {
+    if doing.print_plan {
+        print(&plan.to_toml())?;
+        return Ok(Exit::Fine);
+    }
+    let interrupts = Interrupts::install()?;
+    // What is not kept must be written all the same, to be simulated: it goes with this folder.
+    let passing = tempfile::tempdir().context("a folder for what is not kept")?;
+    let book = if doing.no_save { Book::at(passing.path()) } else { Book::open()? };
+    let order = Order {
+        program: std::env::current_exe().context("the path of this program")?,
+        seed: plan.seed,
+        command: doing.command.to_owned(),
+        started: Clock::start().started(),
+    };
+    if !doing.json {
+        let time = std::time::Duration::from_secs(cache::time(plan)?.as_secs());
+        say(format_args!("{} points; this takes about {}", plan.cache.rates.len(), units::format_duration(time)));
+    }
+    let mut done = cache::run(plan, &order, &book, &interrupts, &mut Progress { quiet: doing.json })?;
+    let page = report::cache_page(&done.document, &plan.to_toml()).into_html();
+    let kept = (!doing.no_save).then(|| done.folder.join(PAGE));
+    for file in kept.iter().chain(html) {
+        page_file::write(file, page.as_bytes())?;
+    }
+    if doing.no_save {
+        forget(&mut done.document);
+    }
+    show(&done.document, doing.json)?;
+    if let Some(page) = html.or(kept.as_ref()).filter(|_| !doing.json) {
+        print(&(page_file::url(page) + "\n"))?;
+    }
+    Ok(exit::of_document(&done.document, doing.strict))
+}
+
+/// Of what is not kept no document says where it is.
+fn forget(document: &mut Document) {
+    document.run.dir.clear();
+    document.run.id.clear();
+    let points = document.cache.iter_mut().flat_map(|part| &mut part.points);
+    points.for_each(|point| point.run.clear());
+}
+
+/// Prints a sweep, now or from the book.
+pub fn show(document: &Document, json: bool) -> Result<()> {
+    if json {
+        print(&(serde_json::to_string_pretty(document)? + "\n"))
+    } else {
+        print(&report::terminal::cache(document, terminal::style()))
+    }
+}
+
+struct Progress {
+    quiet: bool,
+}
+
+impl Stage for Progress {
+    fn begin(&mut self, what: &str) -> Box<dyn Observer> {
+        Box::new(Display::new(what, self.quiet))
+    }
+
+    fn point(&mut self, point: &CachePoint) {
+        if !self.quiet {
+            say(report::terminal::cache_point(point));
+        }
+    }
+}

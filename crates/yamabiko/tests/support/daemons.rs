@@ -1,0 +1,137 @@
+//! Servers other than the web's, each with a configuration of its own in the room: the command that starts it, and the
+//! port it listens on. They run as children of the lab, from a folder of the test, and not as services of the machine.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::process::Command;
+
+use nix::unistd::User;
+
+use super::lab::{Room, set_mode, str_of};
+
+/// A server's command and its port.
+pub struct Daemon {
+    pub command: String,
+    pub port: u16,
+}
+
+/// Gives a folder to another user of the machine.
+fn owned_by(path: &Path, name: &str) {
+    let user = User::from_name(name).unwrap().unwrap_or_else(|| panic!("no user {name}: is its package installed?"));
+    chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+}
+
+fn folder(room: &Room, name: &str, owner: &str) -> String {
+    let path = room.path().join(name);
+    fs::create_dir_all(&path).unwrap();
+    owned_by(&path, owner);
+    str_of(&path).to_owned()
+}
+
+/// POP3 by dovecot, with three messages of 20 KB; any user, password `secret`.
+pub fn dovecot(room: &Room) -> Daemon {
+    let home = folder(room, "dovecot", "root");
+    for kind in ["mail", "mail/new", "mail/cur", "mail/tmp"] {
+        folder(room, &format!("dovecot/{kind}"), "nobody");
+    }
+    for number in 1..=3 {
+        let file = room.path().join(format!("dovecot/mail/new/{number}.host"));
+        let line = format!("{number} of three: every line of this message says so\r\n");
+        let text = format!("From: a@server\r\nTo: b@server\r\nSubject: {number}\r\n\r\n{}", line.repeat(400));
+        fs::write(&file, text).unwrap();
+        owned_by(&file, "nobody");
+    }
+    let text = format!(
+        "base_dir = {home}/run\nstate_dir = {home}/state\nlog_path = {home}/log\nprotocols = pop3\nlisten = *\nssl = no\n\
+         disable_plaintext_auth = no\nmail_location = maildir:{home}/mail\nfirst_valid_uid = 1\n\
+         passdb {{\n  driver = static\n  args = password=secret\n}}\n\
+         userdb {{\n  driver = static\n  args = uid=nobody gid=nogroup home={home}\n}}\n\
+         service pop3-login {{\n  inet_listener pop3 {{\n    port = 1110\n  }}\n  \
+         inet_listener pop3s {{\n    port = 0\n  }}\n}}\n"
+    );
+    let configuration = room.path().join("dovecot.conf");
+    fs::write(&configuration, text).unwrap();
+    Daemon { command: format!("exec dovecot -F -c {}", str_of(&configuration)), port: 1110 }
+}
+
+/// SMTP by postfix, which takes every message and throws it away.
+pub fn postfix(room: &Room) -> Daemon {
+    let home = folder(room, "postfix", "root");
+    folder(room, "postfix/etc", "root");
+    folder(room, "postfix/spool", "root");
+    folder(room, "postfix/data", "postfix");
+    let main = format!(
+        "compatibility_level = 3.6\nqueue_directory = {home}/spool\ndata_directory = {home}/data\n\
+         command_directory = /usr/sbin\ndaemon_directory = /usr/lib/postfix/sbin\nmail_owner = postfix\n\
+         setgid_group = postdrop\nmyhostname = server\nmydestination = server\ninet_interfaces = all\n\
+         inet_protocols = ipv4\nmynetworks = 127.0.0.0/8 198.18.0.0/15\nalias_maps =\nalias_database =\n\
+         local_recipient_maps =\nlocal_transport = discard:\ndefault_transport = discard:\n\
+         smtpd_tls_security_level = none\nsmtpd_peername_lookup = no\nmaillog_file = {home}/log\n\
+         maillog_file_prefixes = /\n"
+    );
+    let services = [
+        "2525 inet n - n - - smtpd",
+        "cleanup unix n - n - 0 cleanup",
+        "qmgr unix n - n 300 1 qmgr",
+        "rewrite unix - - n - - trivial-rewrite",
+        "bounce unix - - n - 0 bounce",
+        "defer unix - - n - 0 bounce",
+        "trace unix - - n - 0 bounce",
+        "proxymap unix - - n - - proxymap",
+        "anvil unix - - n - 1 anvil",
+        "discard unix - - n - - discard",
+        "error unix - - n - - error",
+        "retry unix - - n - - error",
+        "scache unix - - n - 1 scache",
+        "postlog unix-dgram n - n - 1 postlogd",
+    ];
+    fs::write(format!("{home}/etc/main.cf"), main).unwrap();
+    fs::write(format!("{home}/etc/master.cf"), services.join("\n") + "\n").unwrap();
+    // It makes the folders of the queue; the master itself stays in front.
+    let command = format!("postfix -c {home}/etc check && exec /usr/lib/postfix/sbin/master -s -c {home}/etc");
+    Daemon { command, port: 2525 }
+}
+
+/// sshd, for root with the key `ssh/key`; its own key is in `ssh/known`.
+pub fn sshd(room: &Room) -> Daemon {
+    let home = folder(room, "ssh", "root");
+    set_mode(Path::new(&home), 0o700);
+    for key in ["host", "key"] {
+        let file = format!("{home}/{key}");
+        let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &file]).status().unwrap();
+        assert!(made.success());
+    }
+    let public = |key: &str| fs::read_to_string(format!("{home}/{key}.pub")).unwrap();
+    fs::write(format!("{home}/authorized"), public("key")).unwrap();
+    fs::write(format!("{home}/known"), format!("[server]:2222 {}", public("host"))).unwrap();
+    let text = format!(
+        "Port 2222\nHostKey {home}/host\nAuthorizedKeysFile {home}/authorized\nPermitRootLogin yes\nStrictModes no\n\
+         UsePAM no\nPidFile none\nUseDNS no\n"
+    );
+    fs::write(format!("{home}/sshd_config"), text).unwrap();
+    Daemon { command: format!("mkdir -p /run/sshd; exec /usr/sbin/sshd -D -e -f {home}/sshd_config"), port: 2222 }
+}
+
+/// Redis, without persistence.
+pub fn redis(room: &Room) -> Daemon {
+    let home = folder(room, "redis", "root");
+    let options = "--port 6379 --bind 0.0.0.0 --protected-mode no --save '' --appendonly no --daemonize no";
+    Daemon { command: format!("exec redis-server {options} --dir {home}"), port: 6379 }
+}
+
+/// PostgreSQL with a database of its own, trusting everybody.
+pub fn postgres(room: &Room) -> Daemon {
+    let home = folder(room, "postgres", "postgres");
+    let versions = fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is installed").flatten();
+    let programs = versions.map(|entry| entry.path().join("bin")).max().unwrap();
+    let as_user = |command: &str| {
+        format!("setpriv --reuid postgres --regid postgres --clear-groups {}/{command}", programs.display())
+    };
+    let initialise = as_user(&format!("initdb -D {home}/data -A trust -N"));
+    let made = Command::new("sh").args(["-c", &format!("{initialise} > {home}/log 2>&1")]).status().unwrap();
+    assert!(made.success(), "{}", fs::read_to_string(format!("{home}/log")).unwrap());
+    fs::write(format!("{home}/data/pg_hba.conf"), "host all all all trust\n").unwrap();
+    let options = format!("-D {home}/data -c listen_addresses=* -c unix_socket_directories={home} -c fsync=off");
+    Daemon { command: format!("exec {}", as_user(&format!("postgres {options}"))), port: 5432 }
+}

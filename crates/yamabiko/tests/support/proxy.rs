@@ -1,0 +1,439 @@
+//! A cache of the tests' own: as good as one can be (it keeps everything, joins requests, minds Vary, lifetimes, reloads
+//! and conditions), or broken in one way that is known.
+//!
+//! A thread a connection, blocking, in the process of the test; forward (absolute URLs) and reverse (`to`) in one. Bodies are
+//! fetched whole before they are passed on.
+#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(clippy::disallowed_methods, reason = "lifetimes of copies go by the wall clock")]
+
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, SystemTime};
+
+/// What is wrong with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// Every tenth answer is that to another URL.
+    WrongObject,
+    /// Vary is not minded: whoever came first decides the coding for all.
+    IgnoresVary,
+    /// What must not be kept is kept.
+    KeepsUncachable,
+    /// Lifetimes are not minded.
+    NeverExpires,
+    /// Every tenth body is cut to half, with a length that says so.
+    Truncates,
+    /// Every tenth body has another byte in its middle.
+    Flips,
+    /// A reload gets the copy.
+    IgnoresReload,
+    /// A condition gets a 304 always.
+    AlwaysNotModified,
+    /// So many of ten requests get 502.
+    Fails(u64),
+}
+
+/// The cache. Its listener ends when it is dropped.
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+/// What it counted of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Requests.
+    pub requests: u64,
+    /// Answered out of the cache.
+    pub hits: u64,
+    /// Asked of the origin.
+    pub fetched: u64,
+}
+
+struct Shared {
+    fault: Fault,
+    /// The origin of a reverse proxy.
+    to: Option<SocketAddr>,
+    ended: AtomicBool,
+    requests: AtomicU64,
+    hits: AtomicU64,
+    fetched: AtomicU64,
+    /// By URL: whether its answers vary; by URL and coding: the copy.
+    store: Mutex<Store>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct Store {
+    varies: HashMap<String, bool>,
+    copies: HashMap<(String, bool), Slot>,
+    /// Nobody waits for what will not be kept.
+    uncachable: HashSet<String>,
+    any: Vec<Arc<Answer>>,
+}
+
+enum Slot {
+    /// Somebody fetches it.
+    Coming,
+    Kept(Arc<Answer>),
+}
+
+/// An answer, whole.
+struct Answer {
+    status: u16,
+    fields: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+struct Asked {
+    method: String,
+    target: String,
+    version: String,
+    fields: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Proxy {
+    /// A forward proxy.
+    pub fn forward(fault: Fault) -> Proxy {
+        Proxy::start(fault, None)
+    }
+
+    /// In front of an origin.
+    pub fn reverse(fault: Fault, to: SocketAddr) -> Proxy {
+        Proxy::start(fault, Some(to))
+    }
+
+    fn start(fault: Fault, to: Option<SocketAddr>) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            fault,
+            to,
+            ended: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            fetched: AtomicU64::new(0),
+            store: Mutex::default(),
+            filled: Condvar::new(),
+        });
+        let of_listener = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if of_listener.ended.load(Ordering::Acquire) {
+                    return;
+                }
+                let (Ok(stream), shared) = (stream, Arc::clone(&of_listener)) else { return };
+                // An error is the client's leaving, or the origin's.
+                std::thread::spawn(move || shared.connection(stream));
+            }
+        });
+        Proxy { address, shared }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it counted.
+    pub fn counted(&self) -> Counted {
+        let of = |count: &AtomicU64| count.load(Ordering::Acquire);
+        Counted { requests: of(&self.shared.requests), hits: of(&self.shared.hits), fetched: of(&self.shared.fetched) }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::Release);
+        // Wakes the listener.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn connection(&self, stream: TcpStream) -> Result<()> {
+        stream.set_nodelay(true)?;
+        let mut reader = BufReader::new(stream.try_clone()?);
+        let mut writer = stream;
+        while let Some(asked) = Asked::read(&mut reader)? {
+            let number = self.requests.fetch_add(1, Ordering::AcqRel);
+            let closes = asked.version == "HTTP/1.0" || asked.has("connection", "close");
+            let answer = self.answer(&asked, number).unwrap_or_else(|_| Arc::new(Answer::plain(502)));
+            let answer = self.broken(answer, number);
+            answer.write(&mut writer, asked.method == "HEAD", closes)?;
+            if closes {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, asked: &Asked, number: u64) -> Result<Arc<Answer>> {
+        if let Fault::Fails(of_ten) = self.fault
+            && number % 10 < of_ten
+        {
+            return Ok(Arc::new(Answer::plain(502)));
+        }
+        if asked.method != "GET" && asked.method != "HEAD" {
+            return self.fetch(asked).map(Arc::new);
+        }
+        let reload = asked.has("cache-control", "no-cache") || asked.has("pragma", "no-cache");
+        let gzip = asked.has("accept-encoding", "gzip");
+        let copy = if reload && self.fault != Fault::IgnoresReload {
+            None
+        } else {
+            self.copy_or_claim(&asked.target, gzip, asked.method == "GET" && asked.value("if-modified-since").is_none())
+        };
+        if let Some(copy) = copy {
+            self.hits.fetch_add(1, Ordering::AcqRel);
+            let since = asked.value("if-modified-since");
+            let unchanged = since.is_some_and(|since| copy.not_changed_since(since));
+            return Ok(if unchanged || (since.is_some() && self.fault == Fault::AlwaysNotModified) {
+                Arc::new(copy.not_modified())
+            } else {
+                copy
+            });
+        }
+        let fetched = self.fetch(asked).map(Arc::new);
+        self.keep(asked, gzip, fetched.as_ref().ok());
+        fetched
+    }
+
+    /// A copy that may be used. Where there is none and this request will bring one (`fills`), others wait for it.
+    fn copy_or_claim(&self, url: &str, gzip: bool, fills: bool) -> Option<Arc<Answer>> {
+        let mut store = self.store.lock().unwrap();
+        loop {
+            // Before the first answer nobody knows whether it varies: then each coding has its own.
+            let varies = store.varies.get(url).copied();
+            let key = (url.to_owned(), gzip && varies.unwrap_or(true) && self.fault != Fault::IgnoresVary);
+            match store.copies.get(&key) {
+                Some(Slot::Kept(copy)) if self.fault == Fault::NeverExpires || copy.is_fresh() => {
+                    return Some(Arc::clone(copy));
+                }
+                Some(Slot::Coming) => store = self.filled.wait(store).unwrap(),
+                Some(Slot::Kept(_)) | None => {
+                    if fills && !store.uncachable.contains(url) {
+                        store.copies.insert(key, Slot::Coming);
+                    }
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Keeps what came, if it may be kept, and lets those who waited go on.
+    fn keep(&self, asked: &Asked, gzip: bool, answer: Option<&Arc<Answer>>) {
+        let mut store = self.store.lock().unwrap();
+        let url = &asked.target;
+        let known = store.varies.get(url).copied();
+        let claimed = (url.clone(), gzip && known.unwrap_or(true) && self.fault != Fault::IgnoresVary);
+        if matches!(store.copies.get(&claimed), Some(Slot::Coming)) && asked.method == "GET" {
+            store.copies.remove(&claimed);
+        }
+        if let Some(answer) = answer.filter(|answer| answer.status == 200 && asked.method == "GET") {
+            let varies = answer.field("vary").is_some();
+            if answer.may_be_kept() || self.fault == Fault::KeepsUncachable {
+                store.varies.insert(url.clone(), varies);
+                let key = (url.clone(), gzip && varies && self.fault != Fault::IgnoresVary);
+                store.copies.insert(key, Slot::Kept(Arc::clone(answer)));
+                if store.any.len() < 100 {
+                    store.any.push(Arc::clone(answer));
+                }
+            } else {
+                store.uncachable.insert(url.clone());
+            }
+        }
+        drop(store);
+        self.filled.notify_all();
+    }
+
+    fn fetch(&self, asked: &Asked) -> Result<Answer> {
+        self.fetched.fetch_add(1, Ordering::AcqRel);
+        let refuse = |why: &str| Error::new(ErrorKind::InvalidData, why.to_owned());
+        let (to, path) = match (self.to, asked.target.strip_prefix("http://")) {
+            (Some(to), None) => (to, asked.target.as_str()),
+            (_, Some(rest)) => {
+                let slash = rest.find('/').ok_or_else(|| refuse("no path"))?;
+                (rest[..slash].parse().map_err(|_| refuse("no address"))?, &rest[slash..])
+            }
+            (None, None) => return Err(refuse("not a URL")),
+        };
+        let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        let mut head = format!("{} {path} HTTP/1.1\r\n", asked.method);
+        for (name, value) in &asked.fields {
+            if !["connection", "proxy-connection", "keep-alive"].contains(&name.to_ascii_lowercase().as_str()) {
+                head.push_str(&format!("{name}: {value}\r\n"));
+            }
+        }
+        head.push_str("Connection: close\r\nVia: 1.1 test\r\n\r\n");
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(&asked.body)?;
+        Answer::read(&mut BufReader::new(stream), asked.method == "HEAD")
+    }
+
+    /// The answer as it goes out: spoilt, if that is what is wrong.
+    fn broken(&self, answer: Arc<Answer>, number: u64) -> Arc<Answer> {
+        if number % 10 != 9 || answer.status != 200 || answer.body.len() < 2 {
+            return answer;
+        }
+        let half = answer.body.len() / 2;
+        match self.fault {
+            Fault::WrongObject => {
+                let store = self.store.lock().unwrap();
+                store.any.iter().find(|other| other.body != answer.body).map_or(answer, Arc::clone)
+            }
+            Fault::Truncates => Arc::new(answer.with_body(answer.body[..half].to_vec())),
+            Fault::Flips => {
+                let mut body = answer.body.clone();
+                body[half] ^= 1;
+                Arc::new(answer.with_body(body))
+            }
+            _ => answer,
+        }
+    }
+}
+
+impl Asked {
+    /// The next request; `None` where the client is done.
+    fn read(reader: &mut impl BufRead) -> Result<Option<Asked>> {
+        let Some((line, fields)) = head(reader)? else { return Ok(None) };
+        let mut words = line.split(' ').map(str::to_owned);
+        let mut word = || words.next().unwrap_or_default();
+        let mut asked = Asked { method: word(), target: word(), version: word(), fields, body: Vec::new() };
+        if let Some(length) = asked.value("content-length").and_then(|length| length.parse::<usize>().ok()) {
+            asked.body = vec![0; length];
+            reader.read_exact(&mut asked.body)?;
+        }
+        Ok(Some(asked))
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        value(&self.fields, name)
+    }
+
+    fn has(&self, name: &str, word: &str) -> bool {
+        self.value(name).is_some_and(|value| value.to_ascii_lowercase().contains(word))
+    }
+}
+
+impl Answer {
+    /// Without a body.
+    fn plain(status: u16) -> Answer {
+        Answer { status, fields: Vec::new(), body: Vec::new() }
+    }
+
+    fn read(reader: &mut impl BufRead, of_head: bool) -> Result<Answer> {
+        let cut = || Error::from(ErrorKind::UnexpectedEof);
+        let (line, fields) = head(reader)?.ok_or_else(cut)?;
+        let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(cut)?;
+        let mut answer = Answer { status, fields, body: Vec::new() };
+        if of_head || status == 304 {
+            return Ok(answer);
+        }
+        match answer.field("content-length").and_then(|length| length.parse::<u64>().ok()) {
+            Some(length) => {
+                reader.take(length).read_to_end(&mut answer.body)?;
+                // Cut off by the origin: nothing that may be passed on as whole.
+                if answer.body.len() as u64 != length {
+                    return Err(cut());
+                }
+            }
+            None => drop(reader.read_to_end(&mut answer.body)?),
+        }
+        Ok(answer)
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        value(&self.fields, name)
+    }
+
+    fn may_be_kept(&self) -> bool {
+        let control = self.field("cache-control").unwrap_or_default().to_ascii_lowercase();
+        !control.contains("no-store") && !control.contains("private")
+    }
+
+    /// By max-age from Date, else by Expires; without either it is kept for good, as the origin says nothing against it.
+    fn is_fresh(&self) -> bool {
+        let date = |name: &str| self.field(name).and_then(|date| httpdate::parse_http_date(date).ok());
+        let control = self.field("cache-control").unwrap_or_default();
+        let age = control.split(',').find_map(|part| part.trim().strip_prefix("max-age=")?.parse::<u64>().ok());
+        let until = match (age, date("date")) {
+            (Some(age), Some(made)) => Some(made + Duration::from_secs(age)),
+            _ => date("expires"),
+        };
+        until.is_none_or(|until| SystemTime::now() < until)
+    }
+
+    fn not_changed_since(&self, since: &str) -> bool {
+        let date = |text: &str| httpdate::parse_http_date(text).ok();
+        match (self.field("last-modified").and_then(date), date(since)) {
+            (Some(changed), Some(since)) => changed <= since,
+            _ => false,
+        }
+    }
+
+    fn not_modified(&self) -> Answer {
+        Answer { status: 304, fields: self.fields.clone(), body: Vec::new() }
+    }
+
+    fn with_body(&self, body: Vec<u8>) -> Answer {
+        Answer { status: self.status, fields: self.fields.clone(), body }
+    }
+
+    fn write(&self, writer: &mut impl Write, of_head: bool, closes: bool) -> Result<()> {
+        let reason = if self.status == 200 { "OK" } else { "Other" };
+        let mut out = format!("HTTP/1.1 {} {reason}\r\n", self.status);
+        let mut length = None;
+        for (name, value) in &self.fields {
+            match name.to_ascii_lowercase().as_str() {
+                "connection" | "keep-alive" | "transfer-encoding" => {}
+                "content-length" => length = Some(value.clone()),
+                _ => out.push_str(&format!("{name}: {value}\r\n")),
+            }
+        }
+        let length = if of_head { length } else { (self.status != 304).then(|| self.body.len().to_string()) };
+        if let Some(length) = length {
+            out.push_str(&format!("Content-Length: {length}\r\n"));
+        }
+        out.push_str(if closes { "Connection: close\r\n\r\n" } else { "\r\n" });
+        let mut bytes = out.into_bytes();
+        if !of_head {
+            bytes.extend_from_slice(&self.body);
+        }
+        writer.write_all(&bytes)
+    }
+}
+
+fn value<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+}
+
+/// A first line and fields.
+#[allow(clippy::type_complexity, reason = "read here and taken apart at once")]
+fn head(reader: &mut impl BufRead) -> Result<Option<(String, Vec<(String, String)>)>> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let first = line.trim_end().to_owned();
+    let mut fields = Vec::new();
+    loop {
+        line.clear();
+        if reader.read_line(&mut line)? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        match line.trim_end().split_once(':') {
+            None => return Ok(Some((first, fields))),
+            Some((name, value)) => fields.push((name.to_owned(), value.trim().to_owned())),
+        }
+    }
+}

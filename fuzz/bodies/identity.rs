@@ -1,0 +1,45 @@
+//! Any bytes as the identity of a reply, of an ask, and as the path of an object: what a proxy, or anyone else, may make
+//! of them on the way.
+
+use std::sync::Arc;
+
+use mix::{AskId, Checker, MixSpec, Stamp, Stream, World};
+
+/// What is read is written the same way again, to the byte; a checker bears any head and body, and calls none right that
+/// has no identity.
+pub fn run(bytes: &[u8]) {
+    let mut written = Vec::new();
+    if let Some(stamp) = Stamp::read(bytes) {
+        stamp.write(&mut written);
+        assert_eq!(written, bytes, "{stamp:?}");
+    }
+    written.clear();
+    if let Some(ask) = AskId::read(bytes) {
+        ask.write(&mut written);
+        assert_eq!(written, bytes, "{ask:?}");
+    }
+    let world = World::new(Arc::new(MixSpec::modern()), 7, 1);
+    written.clear();
+    if let Some((id, object)) = World::read_path(bytes) {
+        world.with_id(id).write_path(object, &mut written);
+        // Whatever the end of a path, what it begins with is written alike.
+        let end = written.iter().position(|&byte| byte == b'.').unwrap_or(written.len());
+        assert!(bytes.starts_with(&written[..end]), "{object:?}");
+        assert_eq!(World::read_path(&written), Some((id, object)));
+        if world.has(object) {
+            let version = world.version(object, 1_700_000_000);
+            assert!(version.modified_s <= 1_700_000_000 && version.next_change_s > 1_700_000_000);
+            assert!(world.size(object) > 0 && world.embedded(object).count() <= 64);
+        }
+    }
+    // The first byte says where the head ends.
+    let Some((&cut, reply)) = bytes.split_first() else { return };
+    let (head, body) = reply.split_at(reply.len().min(usize::from(cut)));
+    let ask = Stream::new(&world).next(std::time::Duration::ZERO);
+    let mut checker = Checker::new(Arc::new(world), ask, AskId::default(), 0);
+    checker.head(head);
+    checker.body(body);
+    let seen = checker.end();
+    assert_eq!(seen.body_bytes, body.len() as u64);
+    assert!(seen.stamp.is_some() || seen.content == mix::Content::NotLooked, "{seen:?}");
+}

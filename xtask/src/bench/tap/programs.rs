@@ -1,0 +1,216 @@
+//! What the tap costs whole programs: wrk, which does nothing but calls, and curl, one transfer after the other.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::calls::{self, Counted};
+use super::hooks::Hooks;
+use super::run::{Kept, Tapped};
+use super::{Extent, verdict};
+use crate::bench::rounds::{line, median, ratio};
+use crate::bench::servers::{PORT, Running, Site, output, wrk_figures};
+
+/// The server has this core, the program the other; the collector goes where there is room.
+const SERVER_CORE: &str = "0";
+const PROGRAM_CORE: &str = "1";
+
+/// What is asked for, and how much of the throughput the tap may cost.
+struct Size {
+    about: &'static str,
+    file: &'static str,
+    target_percent: f64,
+    /// Requests that curl makes in a second, or a little more.
+    curls_a_second: u64,
+}
+
+const SIZES: &[Size] = &[
+    Size { about: "1 KB", file: "1k.bin", target_percent: 10.0, curls_a_second: 10_000 },
+    Size { about: "100 KB", file: "100k.bin", target_percent: 2.0, curls_a_second: 4_000 },
+];
+
+/// How a program is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Plain,
+    Tapped(Kept),
+    Traced,
+}
+
+/// A program that can be run in every way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Client {
+    Wrk,
+    Curl,
+}
+
+impl Client {
+    const fn name(self) -> &'static str {
+        match self {
+            Client::Wrk => "wrk",
+            Client::Curl => "curl",
+        }
+    }
+
+    const fn about(self) -> &'static str {
+        match self {
+            Client::Wrk => "wrk -t1 -c64, both cores full",
+            Client::Curl => "curl, one transfer after the other on one connection",
+        }
+    }
+}
+
+struct Bench<'a> {
+    tapped: &'a Tapped,
+    site: &'a Site,
+    size: &'a Size,
+    seconds: u64,
+}
+
+/// One run: requests a second, the requests of all of it, and under strace the calls.
+struct Ran {
+    rate: f64,
+    requests: f64,
+    calls: Counted,
+    records: u64,
+    dropped: u64,
+}
+
+/// Measures and prints.
+pub fn measure(tapped: &Tapped, site: &Site, extent: Extent, hooks: &Hooks) -> Result<()> {
+    let _nginx = Running::start(&site.nginx(), Some(SERVER_CORE))?;
+    println!(
+        "\nprograms against nginx, each on its core, {} rounds of: without, with the tap, with tap and book, under strace, \
+         without again",
+        extent.rounds
+    );
+    for client in [Client::Wrk, Client::Curl] {
+        for size in SIZES {
+            let bench = Bench { tapped, site, size, seconds: extent.seconds };
+            println!("{}, {}", client.about(), size.about);
+            bench.turn_about(client, extent.rounds, hooks)?;
+        }
+    }
+    Ok(())
+}
+
+impl Bench<'_> {
+    fn turn_about(&self, client: Client, rounds: usize, hooks: &Hooks) -> Result<()> {
+        const WAYS: [Way; 5] =
+            [Way::Plain, Way::Tapped(Kept::No), Way::Tapped(Kept::InTheBook), Way::Traced, Way::Plain];
+        let mut ran: [Vec<Ran>; 5] = Default::default();
+        for _ in 0..rounds {
+            for (way, ran) in WAYS.into_iter().zip(&mut ran) {
+                ran.push(self.run(client, way)?);
+            }
+        }
+        let rates = ran.each_ref().map(|runs| runs.iter().map(|run| run.rate).collect::<Vec<f64>>());
+        let [plain, with, kept, traced, again] = &rates;
+        // What it would have been without, in the same round.
+        let base: Vec<f64> = plain.iter().zip(again).map(|(a, b)| f64::midpoint(*a, *b)).collect();
+        for (label, rates) in [
+            ("without", plain),
+            ("with the tap", with),
+            ("with tap and book", kept),
+            ("strace -f -c", traced),
+            ("without again", again),
+        ] {
+            println!("{}", line(label, "req/s", rates));
+        }
+        let (cost, low, high) = lost(with, &base);
+        let target = self.size.target_percent;
+        println!(
+            "  the tap costs {cost:.1} % of the requests ({low:.1} to {high:.1}); target: under {target:.0} %: {}",
+            verdict(cost, target)
+        );
+        let (cost, low, high) = lost(kept, &base);
+        println!("  with every exchange kept in the book {cost:.1} % ({low:.1} to {high:.1})");
+        let (drift, low, high) = lost(again, plain);
+        println!("  A/A: without again is {drift:.1} % below without ({low:.1} to {high:.1})");
+        println!("  strace makes {:.3} of the requests: {:.0} times slower", ratio(traced, &base), ratio(&base, traced));
+        for (label, runs) in [("with the tap", &ran[1]), ("with tap and book", &ran[2])] {
+            let (records, dropped) =
+                runs.iter().fold((0, 0), |(all, lost), run| (all + run.records, lost + run.dropped));
+            println!("  {label}: loaded in {} of {rounds} runs, {records} records, {dropped} dropped", runs.len());
+        }
+        by_parts(&ran[3], hooks, median(&base));
+        Ok(())
+    }
+
+    fn run(&self, client: Client, way: Way) -> Result<Ran> {
+        let counts = self.site.path("calls");
+        let timed = self.site.path("seconds");
+        let requests = self.size.curls_a_second * self.seconds;
+        // Under strace the same takes many times as long, and says as much in a part of it.
+        let requests = if way == Way::Traced { requests.div_ceil(10) } else { requests };
+        let mut words: Vec<String> = ["taskset", "-c", PROGRAM_CORE].map(str::to_owned).to_vec();
+        if way == Way::Traced {
+            words.extend(["strace", "-f", "-c", "-o"].map(str::to_owned));
+            words.push(counts.display().to_string());
+        }
+        let url = format!("http://127.0.0.1:{PORT}/{}", self.size.file);
+        match client {
+            Client::Wrk => words.extend(["wrk", "-t1", "-c64", &format!("-d{}s", self.seconds), &url].map(str::to_owned)),
+            Client::Curl => words.extend(["curl", "-s", "-o", "/dev/null", &format!("{url}?[1-{requests}]")].map(str::to_owned)),
+        }
+        // What curl takes is timed around it, the loading of the library included, that of the tap not.
+        let mut command = Command::new("bash");
+        command.arg("-c").arg("TIMEFORMAT=%3R; { time \"$@\" 2> /dev/null; } 2> \"$SECONDS_FILE\"").arg("timed");
+        command.args(&words).env("SECONDS_FILE", &timed);
+        let (text, part) = match way {
+            Way::Plain | Way::Traced => (output(&mut command)?, None),
+            Way::Tapped(kept) => {
+                let (text, part) = self.tapped.run(client.name(), kept, &command)?;
+                (text, Some(part))
+            }
+        };
+        let (rate, requests) = match client {
+            Client::Wrk => {
+                let all = text.lines().find_map(|line| line.trim().split_once(" requests in "));
+                (wrk_figures(&text)?.0, all.context("wrk printed no number of requests")?.0.parse()?)
+            }
+            Client::Curl => {
+                let seconds: f64 = fs::read_to_string(&timed)?.trim().parse().context("the seconds that curl took")?;
+                (requests as f64 / seconds, requests as f64)
+            }
+        };
+        let calls = if way == Way::Traced { calls::read(&fs::read_to_string(&counts)?) } else { Counted::new() };
+        let (records, dropped) = part.map_or((0, 0), |part| (part.records, part.records_dropped));
+        Ok(Ran { rate, requests, calls, records, dropped })
+    }
+}
+
+/// Percent of `of` that `rates` are below it, round by round: median, lowest, highest.
+fn lost(rates: &[f64], of: &[f64]) -> (f64, f64, f64) {
+    let each: Vec<f64> = rates.iter().zip(of).map(|(rate, of)| 100.0 * (1.0 - rate / of)).collect();
+    let (low, high) = each.iter().fold((f64::MAX, f64::MIN), |(low, high), &v| (low.min(v), high.max(v)));
+    (median(&each), low, high)
+}
+
+/// The calls of a request times what their hooks cost, against the time that a request takes.
+fn by_parts(traced: &[Ran], hooks: &Hooks, rate: f64) {
+    let of = |value: &dyn Fn(&Ran) -> f64| median(&traced.iter().map(value).collect::<Vec<_>>());
+    let (record_ns, empty_ns, poll_ns) = (hooks.cost_ns("exchange"), hooks.cost_ns("eagain"), hooks.cost_ns("poll"));
+    let hooks_ns = of(&|run| calls::hooks_ns(&run.calls, run.requests, record_ns, empty_ns, poll_ns));
+    let moves = of(&|run| calls::per_request(&run.calls, run.requests).0);
+    let waits = of(&|run| calls::per_request(&run.calls, run.requests).1);
+    let each_ns = 1e9 / rate;
+    println!(
+        "  by parts: {moves:.1} calls that move bytes and {waits:.1} that wait, a request, make {hooks_ns:.0} ns of hooks: \
+         {:.1} % of the {:.1} us that a request takes",
+        100.0 * hooks_ns / each_ns,
+        each_ns / 1e3
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_is_told_with_its_spread() {
+        let (cost, low, high) = lost(&[90.0, 95.0, 99.0], &[100.0, 100.0, 100.0]);
+        assert!((cost - 5.0).abs() < 1e-9 && (low - 1.0).abs() < 1e-9 && (high - 10.0).abs() < 1e-9);
+    }
+}

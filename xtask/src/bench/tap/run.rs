@@ -1,0 +1,102 @@
+//! A program under the tap, with the proof that it was.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use ledger::Document;
+use ledger::tap_part::TapPart;
+
+use crate::bench::servers::{Site, output};
+
+/// Runs programs under the tap.
+pub struct Tapped {
+    yamabiko: PathBuf,
+    report: PathBuf,
+    /// Where runs are kept.
+    runs: PathBuf,
+}
+
+/// Whether a run is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Figures only.
+    No,
+    /// Every exchange is a row of the book.
+    InTheBook,
+}
+
+impl Tapped {
+    pub fn new(yamabiko: PathBuf, site: &Site) -> Self {
+        Tapped { yamabiko, report: site.path("tap.json"), runs: site.path("runs") }
+    }
+
+    /// Runs a command; what it printed, and what the tap saw of `program`, which must have been there and at work.
+    pub fn run(&self, program: &str, kept: Kept, command: &Command) -> Result<(String, TapPart)> {
+        let mut tap = Command::new(&self.yamabiko);
+        tap.env("YAMABIKO_RUNS", &self.runs).args(["tap", "--json"]).arg(&self.report);
+        if kept == Kept::No {
+            tap.arg("--no-save");
+        }
+        tap.arg("--").arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            if let Some(value) = value {
+                tap.env(name, value);
+            }
+        }
+        let text = output(&mut tap)?;
+        let document: Document = serde_json::from_slice(&fs::read(&self.report)?).context("the tap's document")?;
+        if kept == Kept::InTheBook {
+            fs::remove_dir_all(&self.runs).context("the run that was kept")?;
+        }
+        let part = document.tap.context("the document has no tap part")?;
+        was_loaded(&part, program)?;
+        Ok((text, part))
+    }
+}
+
+/// The collector heard of `program` itself, and of connections on which bytes went both ways.
+fn was_loaded(part: &TapPart, program: &str) -> Result<()> {
+    let Some(seen) = part.programs.iter().find(|one| one.name == program) else {
+        bail!("{program} never said that it had loaded the library: what was measured is not the tap");
+    };
+    if seen.coverage != "seen" {
+        bail!("{program} was {}: {}", seen.coverage, seen.why);
+    }
+    let bytes = |view: &ledger::tap_part::TapView| view.sent_bytes_total.min(view.received_bytes_total);
+    if seen.connections == 0 || part.client.as_ref().map_or(0, bytes) == 0 {
+        bail!("{program} loaded the library, but no connection of it was seen at work");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ledger::tap_part::{TapProgram, TapView};
+
+    use super::*;
+
+    #[test]
+    fn a_run_without_the_library_is_no_measurement() {
+        let program = |coverage: &str, connections| TapProgram {
+            name: "wrk".into(),
+            processes: 1,
+            coverage: coverage.into(),
+            why: String::new(),
+            connections,
+        };
+        let part = |programs, bytes| TapPart {
+            programs,
+            client: Some(TapView { sent_bytes_total: bytes, received_bytes_total: bytes, ..TapView::default() }),
+            ..TapPart::default()
+        };
+        assert!(was_loaded(&part(vec![program("seen", 64)], 10), "wrk").is_ok());
+        assert!(was_loaded(&part(vec![program("seen", 64)], 10), "curl").is_err());
+        assert!(was_loaded(&part(vec![program("unseen", 64)], 10), "wrk").is_err());
+        assert!(was_loaded(&part(vec![program("partial", 64)], 10), "wrk").is_err());
+        assert!(was_loaded(&part(vec![program("seen", 0)], 10), "wrk").is_err());
+        assert!(was_loaded(&part(vec![program("seen", 64)], 0), "wrk").is_err());
+        assert!(was_loaded(&TapPart::default(), "wrk").is_err());
+    }
+}
