@@ -57,7 +57,7 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
     let (program, arguments) = command.split_first().ok_or_else(|| LabError::plan("no command was given"))?;
     let clock = Clock::start();
     let prepared = Prepared::new(clock)?;
-    let relay = Relay::install().map_err(LabError::system("sigaction"))?;
+    let mut relay = Relay::install().map_err(LabError::system("sigaction"))?;
     // Last: what cannot be followed leaves no folder behind.
     let folder = match &plan.book {
         None => None,

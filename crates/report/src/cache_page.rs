@@ -18,7 +18,8 @@ pub fn cache_page(document: &Document, plan: &str) -> Page {
     let empty = CachePart::default();
     let part = document.cache.as_ref().unwrap_or(&empty);
     let early = if run.interrupted { ", stopped early: the figures are of what was measured until then" } else { "" };
-    let about = format!("{}: measured for {} in all{early}. {}.", run.started_at, span(run.duration_s), sweep::about(part));
+    let about =
+        format!("{}: measured for {} in all{early}. {}.", run.started_at, span(run.duration_s), sweep::about(part));
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))
@@ -45,37 +46,68 @@ pub(crate) fn sections(part: &CachePart) -> Vec<Section> {
 fn by_rate(part: &CachePart) -> Section {
     let rates = part.points.iter().map(|point| point.offered_rate_per_s);
     let most = rates.fold(0.0, f64::max);
-    let responses = over_rate(part, "Responses", "responses a second", Quantity::PerSecond, &[("carried", &|point| {
-        Some(point.carried_rate_per_s)
-    })])
+    let responses = over_rate(
+        part,
+        "Responses",
+        "responses a second",
+        Quantity::PerSecond,
+        &[("carried", &|point| Some(point.carried_rate_per_s))],
+    )
     .series(Series::line("offered", vec![[0.0, 0.0], [most, most]]).asked().color(5))
     .about("Where it leaves the dashed line, the cache no longer keeps up.");
-    let times = over_rate(part, "Mean response time", "mean", Quantity::Nanoseconds, &[
-        ("all", &|point| mean(&point.figures.response_time_ns)),
-        ("hits", &|point| mean(&point.figures.hits_response_time_ns)),
-        ("misses", &|point| mean(&point.figures.misses_response_time_ns)),
-    ]);
+    let times = over_rate(
+        part,
+        "Mean response time",
+        "mean",
+        Quantity::Nanoseconds,
+        &[
+            ("all", &|point| mean(&point.figures.response_time_ns)),
+            ("hits", &|point| mean(&point.figures.hits_response_time_ns)),
+            ("misses", &|point| mean(&point.figures.misses_response_time_ns)),
+        ],
+    );
     let times = Chart { y: Axis::log("mean", Quantity::Nanoseconds), ..times }
         .about("From the moment a request was meant to start; failed ones are in `all`.");
-    let hits = share(over_rate(part, "Document hit ratio", "hits", Quantity::Share, &[
-        ("measured", &|point| point.figures.hit_ratio.measured),
-        ("ideal", &|point| point.figures.hit_ratio.ideal),
-        ("ideal of its size", &|point| point.figures.hit_ratio.ideal_lru),
-    ]))
-    .series(Series::line("offered", line(part, "", &|point| point.figures.hit_ratio.offered)).asked().color(5));
-    let errors = share(over_rate(part, "Error ratio", "failed", Quantity::Share, &[("errors", &|point| {
-        point.figures.error_ratio
-    })]));
-    let bytes = share(over_rate(part, "Byte hit ratio", "hits", Quantity::Share, &[
-        ("measured", &|point| point.figures.byte_hit_ratio.measured),
-        ("ideal", &|point| point.figures.byte_hit_ratio.ideal),
-        ("ideal of its size", &|point| point.figures.byte_hit_ratio.ideal_lru),
-    ]))
+    let hits = share(over_rate(
+        part,
+        "Document hit ratio",
+        "hits",
+        Quantity::Share,
+        &[
+            ("measured", &|point| point.figures.hit_ratio.measured),
+            ("ideal", &|point| point.figures.hit_ratio.ideal),
+            ("ideal, LRU", &|point| point.figures.hit_ratio.ideal_lru),
+            ("had come", &sweep::had_come),
+        ],
+    ))
+    .series(Series::line("offered", line(part, "", &|point| point.figures.hit_ratio.offered)).asked().color(5))
+    .about("Had come: offered, less what was sent while the first fetch was still out.");
+    let errors = share(over_rate(
+        part,
+        "Error ratio",
+        "failed",
+        Quantity::Share,
+        &[("errors", &|point| point.figures.error_ratio)],
+    ));
+    let bytes = share(over_rate(
+        part,
+        "Byte hit ratio",
+        "hits",
+        Quantity::Share,
+        &[
+            ("measured", &|point| point.figures.byte_hit_ratio.measured),
+            ("ideal", &|point| point.figures.byte_hit_ratio.ideal),
+            ("ideal, LRU", &|point| point.figures.byte_hit_ratio.ideal_lru),
+        ],
+    ))
     .series(Series::line("offered", line(part, "", &|point| point.figures.byte_hit_ratio.offered)).asked().color(5));
-    let saved = over_rate(part, "Requests kept from the origin", "of those sent", Quantity::Share, &[(
-        "saved",
-        &sweep::saved_share,
-    )]);
+    let saved = over_rate(
+        part,
+        "Requests kept from the origin",
+        "of those sent",
+        Quantity::Share,
+        &[("saved", &sweep::saved_share)],
+    );
     Section::new("By offered rate")
         .figure(responses)
         .figure(times)
@@ -178,12 +210,8 @@ fn wrong(part: &CachePart) -> Section {
                 table = table.row([name.clone(), sweep::label(point), count(*n)]);
             }
             for example in point.figures.examples.iter().filter(|example| example.kind == kind) {
-                examples = examples.row([
-                    name.clone(),
-                    sweep::label(point),
-                    example.request.clone(),
-                    example.why.clone(),
-                ]);
+                examples =
+                    examples.row([name.clone(), sweep::label(point), example.request.clone(), example.why.clone()]);
             }
         }
     }

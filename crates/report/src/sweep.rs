@@ -23,15 +23,18 @@ pub(crate) fn answer(part: &CachePart) -> String {
         };
     }
     let held = part.seats.as_ref().map_or(String::new(), |seats| format!("{} ", held(seats)));
-    let best = part.points.iter().filter(|point| point.figures.hit_ratio.measured.is_some());
+    // Without a cache nothing can be a hit.
+    let has_cache = part.proxy != "none";
+    let best = part.points.iter().filter(|point| has_cache && point.figures.hit_ratio.measured.is_some());
     let best = best.max_by(|a, b| a.carried_rate_per_s.total_cmp(&b.carried_rate_per_s));
     let hits = best.map_or(String::new(), |point| {
         let ratio = &point.figures.hit_ratio;
         format!(
-            "At {} {} of the documents were hits, of {} offered. ",
+            "At {} {} of the documents were hits, of {} offered, {} where requests are not joined. ",
             rate(point.offered_rate_per_s),
             optional(ratio.measured),
-            optional(ratio.offered)
+            optional(ratio.offered),
+            optional(had_come(point))
         )
     });
     let incorrect = part.points.iter().fold(0u64, |sum, point| sum.saturating_add(point.figures.incorrect()));
@@ -55,7 +58,9 @@ pub(crate) fn held(seats: &Seats) -> String {
         (seats, Some(failed)) => {
             format!("It holds {} seats at {each}; {} was too much.", count(seats), rate(failed))
         }
-        (seats, None) => format!("It holds {} seats at {each}, and perhaps more: no measured rate was too much.", count(seats)),
+        (seats, None) => {
+            format!("It holds {} seats at {each}, and perhaps more: no measured rate was too much.", count(seats))
+        }
     }
 }
 
@@ -89,7 +94,11 @@ pub(crate) fn point_line(point: &CachePoint) -> String {
         line.push_str(", ended early");
     }
     let wrong = figures.incorrect();
-    line.push_str(&if wrong == 0 { "; nothing wrong".to_owned() } else { format!("; {} WRONG: {}", count(wrong), kinds(point)) });
+    line.push_str(&if wrong == 0 {
+        "; nothing wrong".to_owned()
+    } else {
+        format!("; {} WRONG: {}", count(wrong), kinds(point))
+    });
     line
 }
 
@@ -117,23 +126,31 @@ pub(crate) fn load_table(part: &CachePart) -> (Vec<&'static str>, Vec<Vec<String
 /// The head and rows of what was hit: one row a point.
 pub(crate) fn hits_table(part: &CachePart) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let with_lru = part.points.iter().any(|point| point.figures.hit_ratio.ideal_lru.is_some());
-    let mut head = vec!["hit ratio at", "offered", "ideal"];
-    head.extend(with_lru.then_some("of its size"));
-    head.extend(["measured", "bytes: offered", "ideal"]);
-    head.extend(with_lru.then_some("of its size"));
+    let mut head = vec!["at", "hits: offered", "ideal"];
+    head.extend(with_lru.then_some("LRU"));
+    head.extend(["had come", "measured", "bytes: offered", "ideal"]);
+    head.extend(with_lru.then_some("LRU"));
     head.extend(["measured", "origin saved"]);
     let row = |point: &CachePoint| {
         let (documents, bytes) = (&point.figures.hit_ratio, &point.figures.byte_hit_ratio);
         let mut row = vec![label(point)];
-        for ratio in [documents, bytes] {
+        for (ratio, had_come) in [(documents, Some(had_come(point))), (bytes, None)] {
             row.extend([optional(ratio.offered), optional(ratio.ideal)]);
             row.extend(with_lru.then(|| optional(ratio.ideal_lru)));
+            row.extend(had_come.map(optional));
             row.push(optional(ratio.measured));
         }
         row.push(saved(point));
         row
     };
     (head, part.points.iter().map(row).collect())
+}
+
+/// What was offered, less what was sent while the first fetch was still out: the most for a cache that does not join requests.
+pub(crate) fn had_come(point: &CachePoint) -> Option<f64> {
+    let figures = &point.figures;
+    let had_come = figures.offered.saturating_sub(figures.offered_while_fetching);
+    (figures.basic_requests > 0).then(|| had_come as f64 / figures.basic_requests as f64)
 }
 
 /// Requests kept from the origin, as a share of what the robots sent; of a cache that asks more than it is asked, how many more.
@@ -205,14 +222,17 @@ pub(crate) fn optional(ratio: Option<f64>) -> String {
 
 /// What the cache and the model were.
 pub(crate) fn about(part: &CachePart) -> String {
-    let target = part.target_hit_ratio.map_or(String::new(), |target| format!(", which aims at {} hits", share(target)));
+    let target =
+        part.target_hit_ratio.map_or(String::new(), |target| format!(", which aims at {} hits", share(target)));
     format!("{}; mix {}{target}", part.proxy, part.mix)
 }
 
 /// How hit ratios are counted, for whoever compares them with others'.
 pub(crate) const COUNTED: &str = "Ratios are of plain GETs that a proxy can see. Offered: repeats of cachable objects that an \
                                   earlier request could have left in a cache. Ideal: a simulation of the requests as they were \
-                                  sent. Measured: answers that the origin made for another request.";
+                                  sent, in a cache without limit, and as LRU in one of the size stated. Had come: offered, less \
+                                  those sent while the first fetch was still out, which only a cache that joins requests can \
+                                  answer. Measured: answers that the origin made for another request.";
 
 #[cfg(test)]
 mod tests {
@@ -226,7 +246,10 @@ mod tests {
             not_held_rate_per_s,
             rule: String::new(),
         };
-        assert_eq!(held(&seats(40, Some(50.0))), "It holds 40 seats at one request a second each; 50.0/s was too much.");
+        assert_eq!(
+            held(&seats(40, Some(50.0))),
+            "It holds 40 seats at one request a second each; 50.0/s was too much."
+        );
         assert!(held(&seats(80, None)).contains("perhaps more"));
         assert!(held(&seats(0, Some(5.0))).contains("no measured rate: already 5.00/s"));
     }

@@ -362,12 +362,8 @@ impl Wild {
             ideal_lru: w.maybe(Wild::float),
             measured: w.maybe(Wild::float),
         };
-        let example = |w: &mut Wild| WrongExample {
-            kind: w.text(),
-            request: w.text(),
-            sequence: w.number(),
-            why: w.text(),
-        };
+        let example =
+            |w: &mut Wild| WrongExample { kind: w.text(), request: w.text(), sequence: w.number(), why: w.text() };
         let figures = |w: &mut Wild| CacheFigures {
             requests: w.number(),
             answered: w.number(),

@@ -84,6 +84,7 @@ fn every_rate_has_its_line_and_its_figures() {
         "response timeout 600",
         "early",
         "54.0 %",
+        "of 55.0 % offered, 53.9 % where requests are not joined",
         "20 repeats that no cache could have had; 12 repeats sent while the first fetch was still out",
         "forward 127.0.0.1:3128; mix polymix-1, which aims at 55.0 % hits",
         "Nothing was filled.",

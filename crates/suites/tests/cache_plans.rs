@@ -33,7 +33,8 @@ fn every_ready_plan_of_a_cache_can_be_read_printed_and_read_again() {
         assert!(CachePlan::is_one(&text), "{origin}");
         let mut plan = CachePlan::from_toml(&text, &origin).unwrap_or_else(|error| panic!("{origin}: {error}"));
         let printed = plan.to_toml();
-        let back = CachePlan::from_toml(&printed, "printed").unwrap_or_else(|error| panic!("{origin}: {error}\n{printed}"));
+        let back =
+            CachePlan::from_toml(&printed, "printed").unwrap_or_else(|error| panic!("{origin}: {error}\n{printed}"));
         assert_eq!(back, plan, "{origin}");
         plan.find_files_from(file.parent().unwrap());
         // Its mix is one, and says how long it takes.
@@ -63,7 +64,9 @@ fn the_mix_on_the_page_is_one() {
 
 #[test]
 fn the_mixes_aim_at_what_the_page_says() {
-    for (name, hits) in [("polymix-1", 0.55), ("polymix-2", 0.55), ("polymix-4", 0.55), ("p5-prepared", 0.9), ("p5-new", 0.0)] {
+    for (name, hits) in
+        [("polymix-1", 0.55), ("polymix-2", 0.55), ("polymix-4", 0.55), ("p5-prepared", 0.9), ("p5-new", 0.0)]
+    {
         let spec = MixSpec::named(name).unwrap();
         let aims = spec.document_hit_ratio();
         assert!((aims - hits).abs() < 0.01, "{name} aims at {aims}");

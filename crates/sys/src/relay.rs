@@ -44,6 +44,8 @@ const KEPT_MS: u8 = 5;
 /// Hands signals on while it lives. One a process.
 #[derive(Debug)]
 pub struct Relay {
+    /// Until there is a thread that asks it.
+    witness: Option<Witness>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -65,12 +67,17 @@ impl Relay {
                 unsafe { sigaction(signal, &before)? };
             }
         }
-        Ok(Relay { thread: start_sorting().ok() })
+        Ok(Relay { witness: Witness::start().ok(), thread: None })
     }
 
     /// From now on they go to process `child`, those that came already at once.
-    pub fn to(&self, child: i32) {
+    pub fn to(&mut self, child: i32) {
         CHILD.store(child, Ordering::SeqCst);
+        // Not before the child was started: with its first thread libc takes a signal for itself, and a child that was
+        // to ignore that one would not.
+        if let Some(witness) = self.witness.take() {
+            self.thread = start_sorting(witness).ok();
+        }
         let early = EARLY.swap(0, Ordering::SeqCst);
         for signal in HANDED_ON {
             if early & (1 << (signal as i32)) != 0 {
@@ -96,8 +103,7 @@ impl Drop for Relay {
     }
 }
 
-fn start_sorting() -> io::Result<JoinHandle<()>> {
-    let witness = Witness::start()?;
+fn start_sorting(witness: Witness) -> io::Result<JoinHandle<()>> {
     let (notes, to) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     let thread = std::thread::Builder::new().name("signals".into()).spawn(move || sort(&notes, &witness))?;
     NOTES.store(to.into_raw_fd(), Ordering::SeqCst);

@@ -51,7 +51,11 @@ fn a_sweep_has_every_figure_and_comes_out_of_the_book_again() {
             }
         }
         assert_eq!(of("error_ratio"), 0.0, "{point}");
-        assert_eq!(point["wrong"].as_object().unwrap().keys().filter(|kind| *kind != "false_miss").count(), 0, "{point}");
+        assert_eq!(
+            point["wrong"].as_object().unwrap().keys().filter(|kind| *kind != "false_miss").count(),
+            0,
+            "{point}"
+        );
         for times in ["response_time_ns", "hits_response_time_ns", "misses_response_time_ns"] {
             assert!(point[times]["count"].as_u64().unwrap() > 0, "{times}: {point}");
         }
@@ -71,9 +75,26 @@ fn a_sweep_has_every_figure_and_comes_out_of_the_book_again() {
     let again = room.run(&["report", "--json"]);
     assert_eq!((again.json(), again.code), (document, output.code));
     let text = room.run(&["report"]).stdout;
-    assert!(text.contains("hit ratio at") && text.contains("polymix-1"), "{text}");
+    assert!(text.contains("had come") && text.contains("polymix-1"), "{text}");
     let page = room.run(&["report", "--html", "-"]).stdout;
     assert!(page.contains("Document hit ratio") && page.contains("Error ratio"));
+}
+
+/// In front of the origin, and a cache that keeps connections open beside one that does not.
+#[test]
+fn a_reverse_proxy_is_asked_at_its_own_address() {
+    let (room, origin) = origin("polymix-4");
+    let proxy = Proxy::reverse(Fault::None, origin.address);
+    let (url, at) = (format!("http://{}", proxy.address()), origin.address.to_string());
+    let words = ["cache", "--reverse", &url, "--origin-at", &at, "--mix", "polymix-4", "--rate", "100/s", "-d", "2s"];
+    let output = room.run(&[&words[..], &["--clients", "20", "--json"]].concat());
+    let document = output.json();
+    assert_eq!(document["cache"]["proxy"], url.replace("http", "reverse http"), "{output}");
+    let point = &points(&document)[0];
+    assert_eq!(point["error_ratio"], 0.0, "{point}");
+    assert!(count(point, "hits") > 0 && count(point, "origin.requests") > 0, "{point}");
+    let wrong = point["wrong"].as_object().unwrap();
+    assert!(wrong.keys().all(|kind| kind == "false_miss"), "{point}");
 }
 
 #[test]
@@ -134,7 +155,8 @@ fn an_origin_that_is_not_there_or_another_is_named_before_the_load() {
 #[test]
 fn a_plan_is_printed_complete_and_done_as_printed() {
     let (room, origin) = origin("polymix-1");
-    let printed = room.run(&["cache", "--proxy", "127.0.0.1:3128", "--full", "--set", "recurrence=0.5", "--print-plan"]);
+    let printed =
+        room.run(&["cache", "--proxy", "127.0.0.1:3128", "--full", "--set", "recurrence=0.5", "--print-plan"]);
     assert_eq!(printed.code, Some(0), "{printed}");
     assert!(printed.stdout.contains("point = \"1800s\"") && printed.stdout.contains("timeout = \"180s\""), "{printed}");
     let file = room.path().join("cache-full.toml");

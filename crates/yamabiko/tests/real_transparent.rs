@@ -39,7 +39,8 @@ fn client_wire_and_log_make_one_time() {
         assert!(tc > 0.55 && log >= 0.0 && apart > 0.0, "{server}: {tc} {log} {apart}");
         assert!((tc - log - apart).abs() < 1e-6, "{server}: {tc} {log} {apart}");
         let parts = document["reproduce"]["rows"].as_array().unwrap().iter().filter(|row| {
-            row["setting"] == server && row["quantity"].as_str().is_some_and(|quantity| quantity.starts_with("of that: "))
+            row["setting"] == server
+                && row["quantity"].as_str().is_some_and(|quantity| quantity.starts_with("of that: "))
         });
         let parts: f64 = parts.map(|row| row["here"].as_f64().unwrap()).sum();
         assert!((parts - apart).abs() < 1e-6, "{server}: the parts are {parts} of {apart} s");

@@ -118,7 +118,7 @@ fn times_agree_with_straces_to_within_its_own_cost() {
     };
     let connect = first("connect");
     let on_socket = |name: &str| {
-        let own = |call: &Call| call.name == name && call.text.contains(&format!("{name}(3, "));
+        let own = |call: &Call| call.name == name && call.text.contains(&format!("{name}(3"));
         let at: Vec<_> = (connect..calls.len()).filter(|&at| own(&calls[at])).collect();
         assert!(!at.is_empty(), "no {name} in {calls:#?}");
         at

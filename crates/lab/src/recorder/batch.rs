@@ -50,18 +50,8 @@ impl Batch {
 
     /// Empties it and keeps its memory.
     pub fn clear(&mut self) {
-        let Batch {
-            requests,
-            exchanges,
-            connections,
-            called,
-            samples,
-            measured_end,
-            last,
-            counted,
-            unpaired,
-            counts,
-        } = self;
+        let Batch { requests, exchanges, connections, called, samples, measured_end, last, counted, unpaired, counts } =
+            self;
         requests.clear();
         exchanges.clear();
         connections.clear();

@@ -65,6 +65,65 @@ struct SlowDisk {
     kept: Sequences,
 }
 
+/// A disk that keeps exchanges.
+#[derive(Default)]
+struct Exchanges(Arc<Mutex<Vec<CacheExchange>>>);
+
+impl Sink for Exchanges {
+    fn write(&mut self, _: &[RequestRecord], _: &[SecondRecord], exchanges: &[CacheExchange]) -> Result<(), String> {
+        self.0.lock().unwrap().extend_from_slice(exchanges);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, _: Option<&dyn Fn(&RequestRecord) -> bool>) -> Result<u64, String> {
+        Ok(0)
+    }
+}
+
+/// A plain GET of object `number` of kind 0, whose answer was made for ask `made_for`.
+fn exchange(sequence: u64, number: u64, made_for: u64, done_us: u64) -> CacheExchange {
+    let at = |us: u64| Timestamp::from_nanos(us * 1_000);
+    CacheExchange {
+        sequence,
+        client: 0,
+        run: 1,
+        world: 1,
+        kind: 0,
+        object: number,
+        object_bytes: 100,
+        accepts_gzip: false,
+        variant_gzip: false,
+        form: ledger::CacheForm::Basic,
+        method: ledger::Method::Get,
+        repeat: made_for != sequence,
+        offered: made_for != sequence,
+        cachable: true,
+        renewable: true,
+        secure: false,
+        aborted: false,
+        intended_at: at(done_us - 10),
+        sent_at: Some(at(done_us - 5)),
+        done_at: at(done_us),
+        asked_unix_ms: 1_700_000_000_000,
+        status: 200,
+        failure: None,
+        from_sequence: Some(made_for),
+        from_run: Some(1),
+        got_world: 1,
+        got_object: Some(number),
+        got_kind: 0,
+        got_version: 0,
+        made_unix_ms: 1_700_000_000_000,
+        due_version: 0,
+        expires_unix_s: i64::MAX,
+        came_gzip: false,
+        content: ledger::CacheContent::Right,
+        body_bytes: 100,
+        hit: false,
+        wrong: None,
+    }
+}
+
 /// Numbers of the requests on a disk.
 type Sequences = Arc<Mutex<Vec<u64>>>;
 
@@ -224,4 +283,51 @@ fn the_phase_ends_with_the_last_lane_or_when_a_stop_says() {
     assert_eq!(measured_end(&[at(10), at(12)], None), at(12));
     assert_eq!(measured_end(&[at(10), None], at(11)), at(11));
     assert_eq!(measured_end(&[at(10), at(12)], at(11)), at(11));
+}
+
+/// Lane 1 tells of the fetches, and late; lane 0 of the hits that they made possible.
+#[test]
+fn exchanges_of_all_lanes_are_judged_in_the_order_in_which_they_ended() {
+    let world = mix::World::new(Arc::new(mix::MixSpec::polymix(1)), 1, 1);
+    let judge = mix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
+    let recording = Recording { judging: Some(Judging::new(judge)), ..recording(2) };
+    let disk = Exchanges::default();
+    let kept = Arc::clone(&disk.0);
+    let (mut outlets, recorder) = Recorder::start_with(recording, Some(Box::new(disk)), 1_000, 1_000).unwrap();
+    for n in 0..50u64 {
+        let hit = exchange(2 * n + 1, n, 2 * n, 1_000 * n + 500);
+        outlets[0].pass(&mut Batch { exchanges: vec![hit], measured_end: Some(END), ..Batch::default() });
+    }
+    for n in 0..50u64 {
+        let fetch = exchange(2 * n, n, 2 * n, 1_000 * n + 100);
+        outlets[1].pass(&mut Batch { exchanges: vec![fetch], measured_end: Some(END), ..Batch::default() });
+    }
+    for outlet in &mut outlets {
+        outlet.pass(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
+    }
+    drop(outlets);
+    let recorded = recorder.join();
+    let figures = recorded.cache.unwrap();
+    assert_eq!((figures.requests, figures.hits, figures.offered), (100, 50, 50));
+    assert!(figures.wrong.is_empty(), "{:?}", figures.wrong);
+    assert_eq!(recorded.exchanges_left_out, 0);
+    let kept = kept.lock().unwrap();
+    assert!(kept.iter().map(|row| row.sequence).eq(0..100), "in their order, each once");
+    assert!(kept.iter().all(|row| row.hit == (row.sequence % 2 == 1)));
+}
+
+#[test]
+fn exchanges_that_find_no_room_are_counted() {
+    let (disk, let_go, _) = slow_disk();
+    let world = mix::World::new(Arc::new(mix::MixSpec::polymix(1)), 1, 1);
+    let judge = mix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
+    let recording = Recording { judging: Some(Judging::new(judge)), ..recording(1) };
+    let (mut outlets, recorder) = Recorder::start_with(recording, Some(disk), 10_000, 100).unwrap();
+    let exchanges = (0..1_000).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
+    outlets[0].pass(&mut Batch { exchanges, last: true, measured_end: Some(END), ..Batch::default() });
+    drop(outlets);
+    drop(let_go);
+    let recorded = recorder.join();
+    assert_eq!(recorded.cache.unwrap().requests, 1_000, "every one is judged");
+    assert!(recorded.exchanges_left_out >= 800, "{}", recorded.exchanges_left_out);
 }

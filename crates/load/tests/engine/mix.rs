@@ -438,6 +438,20 @@ fn a_page_brings_what_it_embeds() {
     );
 }
 
+/// Five standard errors of the mean number of images of so many pages, and some for those cut off at the end.
+#[test]
+fn a_mix_makes_as_many_requests_of_an_arrival_as_it_says() {
+    let mut load = load_of(&MixSpec { think: None, ..MixSpec::polymix(4) }, 200.0);
+    load.duration = Some(Duration::from_secs(60));
+    let arrivals = drawn(&load).len() as f64;
+    let mut world = World::new(load.clone(), Origin::of(&load));
+    world.server.thinks = ms(2);
+    let world = world.run();
+    let got = world.records.len() as f64 / arrivals;
+    let said = mix_of(&mut load).world.spec.requests_per_arrival();
+    assert!((got / said - 1.0).abs() < 0.06, "{got} for {said}");
+}
+
 #[test]
 fn a_page_that_fails_brings_nothing() {
     let world = run_with(load_of(&pages(), 10.0), |origin| {

@@ -138,7 +138,7 @@ mod tests {
                 while wheel.turn(at(now), &mut due).is_some() {
                     for token in due.drain(..) {
                         let deadline = deadlines[token as usize];
-                        seen_at.push(deadline);
+                        seen_at.push(&deadlines[token as usize]);
                         prop_assert!(deadline < now && now <= deadline + 10 + step, "{} at {}", deadline, now);
                         seen += 1;
                     }

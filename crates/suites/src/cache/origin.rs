@@ -74,16 +74,12 @@ impl Origin {
         Ok(origin)
     }
 
-    /// What it has counted so far, over all of its listeners.
+    /// What its plain listener has counted so far. What goes to the other one no proxy can keep from it.
     ///
     /// # Errors
     /// It does not answer, or not as an origin does.
     pub fn figures(&self) -> Result<OriginFigures, SuiteError> {
-        let mut figures = figures(self.plain)?;
-        if let Some((secure, _)) = &self.secure {
-            figures.add(&self::figures(*secure)?);
-        }
-        Ok(figures)
+        figures(self.plain)
     }
 
     /// Whether what answers is an origin, and of this mix and seed.
@@ -126,9 +122,7 @@ pub fn command(
     let text = toml::to_string_pretty(mix)
         .map_err(|error| SuiteError::Program { program: "the mix", why: format!("cannot be written: {error}") })?;
     fs::write(&file, text).map_err(SuiteError::file(&file))?;
-    let tls = tls.map_or(String::new(), |(certificate, key)| {
-        format!(" --tls {} {}", quoted(certificate), quoted(key))
-    });
+    let tls = tls.map_or(String::new(), |(certificate, key)| format!(" --tls {} {}", quoted(certificate), quoted(key)));
     let (program, file, seed) = (quoted(&order.program), quoted(&file), plan.seed);
     Ok(format!("exec {program} serve --mix {file} --seed {seed} --listen {listen}{tls}"))
 }

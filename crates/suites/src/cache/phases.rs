@@ -256,7 +256,9 @@ impl PhaseOfPoint {
             return Err("a phase needs a name of up to 60 characters".into());
         }
         match (self.duration, self.fill) {
-            (Some(_), Some(_)) => return refuse("duration and fill both say how long it lasts: leave one of the two out"),
+            (Some(_), Some(_)) => {
+                return refuse("duration and fill both say how long it lasts: leave one of the two out");
+            }
             (None, None) => return refuse("how long does it last? give a duration, or the bytes to fill"),
             (Some(Duration::ZERO), _) | (_, Some(Bytes(0))) => return refuse("it lasts no time"),
             _ => {}

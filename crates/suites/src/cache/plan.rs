@@ -89,9 +89,6 @@ pub struct SweepPlan {
     /// Robots; absent: the rate over the mix's rate of a client, and where the mix has none 100 with a path, else 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
-    /// One connection per request; absent: where the mix has no uses of a connection.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub close: Option<bool>,
     /// Size of the cache, for the simulation that forgets, and for filling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_size: Option<Bytes>,
@@ -266,7 +263,6 @@ impl Default for SweepPlan {
             phases: Vec::new(),
             arrivals: default_arrivals(),
             clients: None,
-            close: None,
             cache_size: None,
             seat: default_seat(),
             timeout: default_timeout(),
@@ -340,9 +336,11 @@ impl CachePlan {
             (Some(proxy), None, false) => Ok(Front::Forward(proxy.clone())),
             (None, Some(url), false) => Ok(Front::Reverse(url.clone())),
             (None, None, true) => Ok(Front::Direct),
-            (None, None, false) => Err("where is the cache? proxy = \"HOST:PORT\" (--proxy) for one that robots are told of, \
+            (None, None, false) => {
+                Err("where is the cache? proxy = \"HOST:PORT\" (--proxy) for one that robots are told of, \
                                         reverse = \"http://HOST:PORT\" (--reverse) for one in front of the origin"
-                .into()),
+                    .into())
+            }
             _ => Err("proxy (--proxy), reverse (--reverse) and direct (--direct) exclude each other: leave one".into()),
         }
     }
@@ -415,7 +413,8 @@ impl CachePlan {
         }
         if self.server.is_some() && cache.origin_at.is_some() {
             return Some(
-                "behind a cache that the lab starts the origin is the lab's too: leave origin_at (--origin-at) out".into(),
+                "behind a cache that the lab starts the origin is the lab's too: leave origin_at (--origin-at) out"
+                    .into(),
             );
         }
         if self.server.is_some() && front == Front::Direct {
@@ -447,7 +446,7 @@ mod tests {
     fn every_key_reads_back() {
         let text = "name = \"x\"\nseed = 7\n[cache]\nreverse = \"http://127.0.0.1:80\"\nrates = [\"5/s\", \"80/s\"]\n\
                     point = \"10s\"\nwarmup = \"20%\"\nstop_errors = \"none\"\ncache_size = \"64MB\"\nclients = 3\n\
-                    close = true\ntimeout = \"3m\"\nseat = \"2/s\"\narrivals = \"constant\"\n\
+                    timeout = \"3m\"\nseat = \"2/s\"\narrivals = \"constant\"\n\
                     [[cache.phase]]\nname = \"teacher\"\nduration = \"5s\"\nload = 0.5\nrecurrence = [0, 0]\n\
                     [[cache.phase]]\nname = \"class\"\nduration = \"9s\"\nload = 0.5\nload_to = 1.0\nmeasured = true\n\
                     grows = false\nspecial = [0.0, 1.0]\n[origin]\nlisten = \"127.0.0.1:8400\"\n\
@@ -482,7 +481,8 @@ mod tests {
 
     #[test]
     fn rates_share_a_unit() {
-        let read = |typed: &str| rates(typed).map(|rates| rates.iter().map(|rate| rate.per_second()).collect::<Vec<_>>());
+        let read =
+            |typed: &str| rates(typed).map(|rates| rates.iter().map(|rate| rate.per_second()).collect::<Vec<_>>());
         assert_eq!(read("5,10, 15/s").unwrap(), [5.0, 10.0, 15.0]);
         assert_eq!(read("60/m,2/s").unwrap(), [1.0, 2.0]);
         assert!(read("5,10").unwrap_err().contains("110/s"));

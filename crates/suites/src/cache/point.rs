@@ -90,11 +90,13 @@ impl Made<'_> {
         }
     }
 
-    /// What the cache kept from the origin: all that robots sent and got, warm-up and drain included, as the origin counts.
+    /// What the cache kept from the origin: all that robots sent and got outside TLS, warm-up and drain included, as the origin
+    /// counts.
     pub fn saved(&self, reached: WorldFigures) -> Option<OriginTraffic> {
         let exchanges = self.exchanges.as_ref()?;
-        let sent = exchanges.iter().filter(|exchange| exchange.sent_at.is_some()).count() as i64;
-        let got: i64 = exchanges.iter().map(|exchange| exchange.body_bytes as i64).sum();
+        let seen = || exchanges.iter().filter(|exchange| !exchange.secure);
+        let sent = seen().filter(|exchange| exchange.sent_at.is_some()).count() as i64;
+        let got: i64 = seen().map(|exchange| exchange.body_bytes as i64).sum();
         Some(OriginTraffic {
             requests: reached.requests,
             bytes: reached.content_bytes,

@@ -126,7 +126,6 @@ pub fn plan(
         clients: clients(plan, mix, rate),
         duration: phases.is_empty().then(|| cache.point.saturating_sub(warmup)),
         warmup,
-        close: cache.close.unwrap_or(mix.client_uses.is_none()),
         connect_timeout: cache.connect_timeout,
         timeout: cache.timeout,
         tls: url_tls,
@@ -221,7 +220,7 @@ mod tests {
     fn a_point_is_a_tenth_of_warm_up_and_the_rest() {
         let plan = made("", 5.0);
         assert_eq!((plan.load.warmup, plan.load.duration), (Duration::from_secs(6), Some(Duration::from_secs(54))));
-        assert_eq!((plan.load.clients, plan.load.close), (1, true), "one robot, and no connection is kept");
+        assert_eq!(plan.load.clients, 1, "one robot; the mix says that its connections are used once");
         assert_eq!(plan.load.url, "http://127.0.0.1:8400/");
         assert_eq!(plan.load.proxy.as_ref().unwrap().port, 3128);
         assert_eq!(plan.load.mix.as_ref().unwrap().world, Some(7));
@@ -231,7 +230,7 @@ mod tests {
     #[test]
     fn robots_are_as_many_as_make_the_rate() {
         let plan = made("[mix]\nname = \"polymix-4\"\n", 50.0);
-        assert_eq!((plan.load.clients, plan.load.close), (125, false));
+        assert_eq!(plan.load.clients, 125);
         assert_eq!(made("clients = 3\n[mix]\nname = \"polymix-4\"\n", 50.0).load.clients, 3);
         let (sweep, mix) = sweep("[path]\nrtt = \"1ms\"\n");
         assert_eq!(clients(&sweep, &mix, rate(5.0)), PATH_CLIENTS);
@@ -257,7 +256,8 @@ mod tests {
     #[test]
     fn filling_takes_its_bytes_at_any_scale_of_time() {
         let lasts = |scale: &str, at: f64| {
-            let (sweep, mix) = sweep(&format!("schedule = \"polymix-3\"\ntime_scale = {scale}\ncache_size = \"10MB\"\n"));
+            let (sweep, mix) =
+                sweep(&format!("schedule = \"polymix-3\"\ntime_scale = {scale}\ncache_size = \"10MB\"\n"));
             let phases = phases(&sweep, &mix, rate(at));
             phases.into_iter().find(|timed| timed.phase.name == "fill").unwrap().lasts.as_secs_f64()
         };

@@ -24,24 +24,24 @@ const DEVIATIONS: f64 = 3.0;
 const RULE: &str = "the highest rate measured at which, and at every lower one, fewer than 1 % of the requests failed, what \
                     was offered was carried within 5 %, and hits took under 1 s in the mean";
 
-/// Judges points; none without any. Each seat asks so often.
-pub fn of(points: &[CachePoint], a_seat: RequestRate) -> Option<Seats> {
-    let mut by_rate: Vec<&CachePoint> = points.iter().filter(|point| point.figures.requests > 0).collect();
-    by_rate.sort_by(|a, b| a.offered_rate_per_s.total_cmp(&b.offered_rate_per_s));
-    let held = by_rate.iter().take_while(|point| holds(point)).count();
-    let highest = held.checked_sub(1).and_then(|at| by_rate.get(at)).map_or(0.0, |point| point.offered_rate_per_s);
+/// Judges points, each with the rate that was asked for: the measured one differs from it by chance. None without any. Each
+/// seat asks so often.
+pub fn of<'a>(points: impl IntoIterator<Item = (f64, &'a CachePoint)>, a_seat: RequestRate) -> Option<Seats> {
+    let mut by_rate: Vec<(f64, &CachePoint)> =
+        points.into_iter().filter(|(_, point)| point.figures.requests > 0).collect();
+    by_rate.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    let held = by_rate.iter().take_while(|(_, point)| holds(point)).count();
+    // The same rate more than once, with different ends, was not held.
+    let not_held = by_rate.get(held).map(|(rate, _)| *rate);
+    let below = by_rate[..held].iter().rev().find(|(rate, _)| not_held.is_none_or(|not_held| *rate < not_held));
+    let highest = below.map_or(0.0, |(rate, _)| *rate);
     (!by_rate.is_empty()).then(|| Seats {
-        seats: whole(highest / a_seat.per_second()),
+        // A hair more, for rates that no float has.
+        seats: (highest / a_seat.per_second() + 1e-9).floor() as u64,
         rate_per_seat_per_s: a_seat.per_second(),
-        not_held_rate_per_s: by_rate.get(held).map(|point| point.offered_rate_per_s),
+        not_held_rate_per_s: not_held,
         rule: RULE.to_owned(),
     })
-}
-
-/// Down to whole seats, but for what the measured rate is below the asked one by chance.
-fn whole(seats: f64) -> u64 {
-    let nearest = seats.round();
-    if (seats - nearest).abs() <= nearest * 0.02 { nearest as u64 } else { seats.floor() as u64 }
 }
 
 /// Whether a point keeps the rule.
@@ -83,23 +83,31 @@ mod tests {
         }
     }
 
-    fn seats(points: &[CachePoint]) -> Seats {
-        of(points, RequestRate::from_per_second(1.0).unwrap()).unwrap()
+    fn seats(points: &[(f64, CachePoint)], a_seat: f64) -> Option<Seats> {
+        let points = points.iter().map(|(rate, point)| (*rate, point));
+        of(points, RequestRate::from_per_second(a_seat).unwrap())
+    }
+
+    fn held(rate: f64) -> (f64, CachePoint) {
+        // What is measured is near what was asked for.
+        (rate, point(rate * 0.99))
     }
 
     #[test]
     fn the_highest_rate_below_which_all_held() {
-        let failing = CachePoint {
-            figures: CacheFigures { error_ratio: Some(0.3), ..point(40.0).figures },
-            ..point(40.0)
-        };
-        let found = seats(&[point(80.0), point(20.0), failing.clone(), point(30.0)]);
+        let failing =
+            CachePoint { figures: CacheFigures { error_ratio: Some(0.3), ..point(40.0).figures }, ..point(40.0) };
+        let failing = (40.0, failing);
+        let found = seats(&[held(80.0), held(20.0), failing.clone(), held(30.0)], 1.0).unwrap();
         assert_eq!((found.seats, found.not_held_rate_per_s), (30, Some(40.0)), "80/s held by luck does not count");
-        assert_eq!(seats(&[point(40.0)]).seats, 40);
-        assert_eq!(seats(&[point(40.0)]).not_held_rate_per_s, None);
-        assert_eq!(seats(&[failing]).seats, 0);
-        assert!(of(&[], RequestRate::from_per_second(1.0).unwrap()).is_none());
-        assert!(of(&[CachePoint::default()], RequestRate::from_per_second(1.0).unwrap()).is_none());
+        assert_eq!(seats(&[held(30.0), held(40.0), failing.clone()], 1.0).unwrap().seats, 30, "once it did not");
+        let all = seats(&[held(40.0)], 1.0).unwrap();
+        assert_eq!((all.seats, all.not_held_rate_per_s), (40, None));
+        assert_eq!(seats(&[failing], 1.0).unwrap().seats, 0);
+        assert_eq!(seats(&[held(40.0)], 2.0).unwrap().seats, 20);
+        assert_eq!(seats(&[held(0.3)], 0.1).unwrap().seats, 3);
+        assert!(seats(&[], 1.0).is_none());
+        assert!(seats(&[(5.0, CachePoint::default())], 1.0).is_none());
     }
 
     #[test]
@@ -116,13 +124,5 @@ mod tests {
         // 40/s of a second each: 3 x sqrt(80) / 54 is 0.5/s of chance beside the 2/s that need not be carried.
         assert!(holds(&CachePoint { carried_rate_per_s: 37.6, ..point(40.0) }));
         assert!(!holds(&CachePoint { carried_rate_per_s: 37.4, ..point(40.0) }));
-    }
-
-    #[test]
-    fn a_seat_may_ask_more_often_and_chance_takes_no_seat() {
-        let rate = |rate| RequestRate::from_per_second(rate).unwrap();
-        assert_eq!(of(&[point(39.6)], rate(1.0)).unwrap().seats, 40);
-        assert_eq!(of(&[point(38.9)], rate(1.0)).unwrap().seats, 38);
-        assert_eq!(of(&[point(40.0)], rate(2.0)).unwrap().seats, 20);
     }
 }

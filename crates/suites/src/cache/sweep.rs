@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lab::{LabError, Outcome};
 use lab::plan::{OriginPlan, Placement, Plan, Proxy};
+use lab::{LabError, Outcome};
 use ledger::document::{Check, CheckState, Host, Run, SCHEMA, Weight};
 use ledger::{CacheExchange, CachePart, CachePoint, Document, Validity};
 use mix::origin_figures::WorldFigures;
@@ -99,6 +99,8 @@ struct Sweep<'a> {
     worlds: Rng,
     folder: PathBuf,
     points: Vec<CachePoint>,
+    /// Of each point, the rate asked for.
+    asked_rates: Vec<f64>,
     checks: Vec<Check>,
     notes: Vec<String>,
     /// The most that was seen of any point.
@@ -147,6 +149,7 @@ impl<'a> Sweep<'a> {
             origin,
             folder,
             points: Vec::new(),
+            asked_rates: Vec::new(),
             checks: Vec::new(),
             lateness_p99_ns: None,
             host: None,
@@ -206,8 +209,7 @@ impl<'a> Sweep<'a> {
         let mut watchdog = Watchdog::new(stage.begin(&self.name(rate)), self.plan.cache.stop_errors.0);
         let command = &self.order.command;
         let book = self.book;
-        let outcome =
-            self.division.as_load(|| lab::bench(&plan, command, Some(book), interrupts, &mut watchdog))?;
+        let outcome = self.division.as_load(|| lab::bench(&plan, command, Some(book), interrupts, &mut watchdog))?;
         let after = self.asked()?;
         // By world: what the cache still fetches of an earlier point is not this one's.
         let of_world = |figures: OriginFigures| figures.worlds.get(&format!("{world:x}")).copied().unwrap_or_default();
@@ -253,6 +255,10 @@ impl<'a> Sweep<'a> {
             host
         });
         points.iter().for_each(|point| stage.point(point));
+        for point in &points {
+            let phase = of_point.iter().find(|phase| phase.name == point.phase);
+            self.asked_rates.push(rate.per_second() * phase.map_or(1.0, PhaseOfPoint::mean_load));
+        }
         self.points.extend(points);
         Ok(())
     }
@@ -302,8 +308,10 @@ impl<'a> Sweep<'a> {
 
     /// A check that failed, if robots were answered or refused and the origin saw none of them.
     fn unreached(&self, rate: RequestRate, reached: WorldFigures, points: &[CachePoint]) -> Option<Check> {
-        let asked: u64 = points.iter().map(|point| point.figures.requests).sum();
-        (reached.requests == 0 && asked > 0).then(|| Check {
+        let asked: u64 = points.iter().map(|point| point.figures.basic_requests).sum();
+        // A cache that an earlier sweep of the same world filled needs no origin.
+        let hits: u64 = points.iter().map(|point| point.figures.hits_of_all).sum();
+        (reached.requests == 0 && asked > 0 && hits == 0).then(|| Check {
             name: format!("{rate}: the origin was reached"),
             state: CheckState::Failed,
             weight: Weight::Invalid,
@@ -322,7 +330,9 @@ impl<'a> Sweep<'a> {
             mix: self.mix.name.clone(),
             proxy: proxy_words(self.front),
             target_hit_ratio: Some(self.mix.document_hit_ratio()),
-            seats: seats::of(&self.points, self.plan.cache.seat),
+            // Of an origin alone nobody asks.
+            seats: seats::of(self.asked_rates.iter().copied().zip(&self.points), self.plan.cache.seat)
+                .filter(|_| *self.front != Front::Direct),
             points: self.points,
             notes: self.notes,
         };
@@ -405,7 +415,8 @@ fn notes(plan: &CachePlan, mix: &MixSpec) -> Vec<String> {
         }
         if cache.cache_size.is_none() && cache.schedule != Schedule::Polymix2 {
             notes.push(
-                "The cache was not filled beforehand: without its size (--cache-size) nobody knows how much that is.".into(),
+                "The cache was not filled beforehand: without its size (--cache-size) nobody knows how much that is."
+                    .into(),
             );
         }
     }

@@ -158,3 +158,23 @@ fn what_comes_back_comes_with_what_was_received_behind_it() {
     ring.receive(ours.as_fd(), OTHER);
     assert_eq!(completed(&mut ring), [1, 1]);
 }
+
+/// The kernel does twenty pieces of work a call; a wait brings all that is there.
+#[test]
+fn a_crowd_comes_in_one_wait() {
+    let mut ring = Ring::new(RingSpec { operations: 64, buffers: 64, buffer_bytes: 64 }).unwrap();
+    let pairs: Vec<_> = (0..60).map(|_| UnixStream::pair().unwrap()).collect();
+    for (here, _) in &pairs {
+        ring.receive_once(here.as_fd(), OTHER);
+    }
+    ring.wait(Some(Duration::ZERO)).unwrap();
+    for (_, there) in &pairs {
+        (&*there).write_all(b"x").unwrap();
+    }
+    ring.wait(None).unwrap();
+    let mut came = 0;
+    while let Some(completion) = ring.next() {
+        came += usize::from(completion.buffer.is_some());
+    }
+    assert_eq!(came, 60);
+}

@@ -17,12 +17,16 @@ use super::path::path_plan;
 use super::plan::{host_plan, watch_plan};
 use super::{HostOptions, PathOptions, ServerOptions, WatchOptions, address};
 
+/// Requests on a connection that nobody makes within a point.
+const USES_MANY: u32 = 1_000_000_000;
 
 #[derive(Args, Debug)]
-#[command(after_help = "Objects, sizes, repeats, life cycles and think times come from a mix: polymix-1 (the default; 80 % \
+#[command(
+    after_help = "Objects, sizes, repeats, life cycles and think times come from a mix: polymix-1 (the default; 80 % \
                         cachable, 55 % hits, as P5 had it) to polymix-4, modern, or a file; --set changes any part of it. The \
                         origin is this program's own; a forward proxy must be allowed to reach it, a reverse proxy is told its \
-                        address with --origin.")]
+                        address with --origin."
+)]
 pub struct ProxyCache {
     /// A forward proxy
     #[arg(long, value_name = "[USER:PASSWORD@]HOST:PORT", conflicts_with_all = ["reverse", "direct"])]
@@ -181,11 +185,6 @@ impl ProxyCache {
             schedule: self.mix.schedule,
             time_scale: self.mix.time_scale.unwrap_or(scale),
             clients: self.clients,
-            close: match (self.close, self.keepalive) {
-                (true, _) => Some(true),
-                (_, true) => Some(false),
-                _ => None,
-            },
             cache_size: self.mix.cache_size,
             seat: self.seat,
             timeout: self.timeout.unwrap_or(timeout),
@@ -217,6 +216,14 @@ impl ProxyCache {
             plan.cache.rates = rates.0.clone();
         }
         self.mix.put(&mut plan)?;
+        let uses = match (self.close, self.keepalive) {
+            (true, _) => Some(1),
+            (_, true) => Some(USES_MANY),
+            _ => None,
+        };
+        if let Some(uses) = uses {
+            plan.mix.set.insert("client_uses".into(), toml::Value::String(uses.to_string()));
+        }
         plan.check()?;
         Ok(plan)
     }
@@ -275,7 +282,8 @@ fn field(typed: &str) -> Result<(String, toml::Value), String> {
     if field.is_empty() || field.split('.').any(str::is_empty) {
         return Err("FIELD=VALUE is wanted, such as recurrence=0.5 or forms.reload=0.1".into());
     }
-    let read = toml::from_str::<toml::Table>(&format!("value = {value}")).ok().and_then(|mut table| table.remove("value"));
+    let read =
+        toml::from_str::<toml::Table>(&format!("value = {value}")).ok().and_then(|mut table| table.remove("value"));
     Ok((field.to_owned(), read.unwrap_or_else(|| toml::Value::String(value.to_owned()))))
 }
 

@@ -101,7 +101,9 @@ impl Hooks {
                 (of(&self.again) - of(&self.without)) / kind.hooks,
             );
         }
-        println!("  A/A: without, and without again, by the same division: what the machine's own drift makes of a hook.");
+        println!(
+            "  A/A: without, and without again, by the same division: what the machine's own drift makes of a hook."
+        );
     }
 }
 

@@ -128,7 +128,11 @@ impl Bench<'_> {
         println!("  with every exchange kept in the book {cost:.1} % ({low:.1} to {high:.1})");
         let (drift, low, high) = lost(again, plain);
         println!("  A/A: without again is {drift:.1} % below without ({low:.1} to {high:.1})");
-        println!("  strace makes {:.3} of the requests: {:.0} times slower", ratio(traced, &base), ratio(&base, traced));
+        println!(
+            "  strace makes {:.3} of the requests: {:.0} times slower",
+            ratio(traced, &base),
+            ratio(&base, traced)
+        );
         for (label, runs) in [("with the tap", &ran[1]), ("with tap and book", &ran[2])] {
             let (records, dropped) =
                 runs.iter().fold((0, 0), |(all, lost), run| (all + run.records, lost + run.dropped));
@@ -151,8 +155,12 @@ impl Bench<'_> {
         }
         let url = format!("http://127.0.0.1:{PORT}/{}", self.size.file);
         match client {
-            Client::Wrk => words.extend(["wrk", "-t1", "-c64", &format!("-d{}s", self.seconds), &url].map(str::to_owned)),
-            Client::Curl => words.extend(["curl", "-s", "-o", "/dev/null", &format!("{url}?[1-{requests}]")].map(str::to_owned)),
+            Client::Wrk => {
+                words.extend(["wrk", "-t1", "-c64", &format!("-d{}s", self.seconds), &url].map(str::to_owned))
+            }
+            Client::Curl => {
+                words.extend(["curl", "-s", "-o", "/dev/null", &format!("{url}?[1-{requests}]")].map(str::to_owned))
+            }
         }
         // What curl takes is timed around it, the loading of the library included, that of the tap not.
         let mut command = Command::new("bash");

@@ -77,7 +77,11 @@ pub fn bands(climb: &Climb) -> Vec<Band> {
     (0..BANDS)
         .filter_map(|at| {
             let (from, to) = (at * width + 1, ((at + 1) * width).min(climb.clients));
-            let name = if from == to { format!("{from} client{}", if from == 1 { "" } else { "s" }) } else { format!("{from} to {to} clients") };
+            let name = if from == to {
+                format!("{from} client{}", if from == 1 { "" } else { "s" })
+            } else {
+                format!("{from} to {to} clients")
+            };
             let within = climb.transfers.iter().filter(move |one| (from..=to).contains(&clients_at(one)));
             Band::of(name, within)
         })

@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn a_line_of_another_format_is_refused() {
-        for line in ["", "1700000012.345 - 40000 200", "1.5 0.500 1 200", "1.500 2.500 1 200", "1.500 0.500 1 200 more"] {
+        for line in ["", "1700000012.345 - 40000 200", "1.5 0.500 1 200", "1.500 2.500 1 200", "1.500 0.500 1 200 more"]
+        {
             assert_eq!(parse(Server::Nginx, line), None, "{line}");
         }
         assert_eq!(parse(Server::Apache, "1700000000.1 12 40000 200"), None);

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ledger::ReproductionRow;
-use ledger::document::Weight;
+use ledger::document::{Check, CheckState, Weight};
 use store::StoreError;
 
 use super::rows::{LOST, OVERHEAD, SPREAD, TAPPED, UNTAPPED, beside, row, setting_of_link};
@@ -111,9 +111,32 @@ pub fn make(kitchen: &mut Kitchen<'_>) -> Result<Vec<Overhead>, SuiteError> {
                 if tap { &mut point.with } else { &mut point.without }.extend(throughput);
             }
         }
+        judge(kitchen, link, &points);
         overheads.push(Overhead { link, points });
     }
     Ok(overheads)
+}
+
+/// Whether the largest amount's runs without the tap are alike enough for a cost to be told.
+fn judge(kitchen: &mut Kitchen<'_>, link: Link, points: &[Point]) {
+    // One run each was asked for, or an interrupt left no more.
+    let Some(spread) = points.last().and_then(Point::spread).filter(|spread| spread.is_finite()) else { return };
+    let alike = spread <= SPREAD_MAX;
+    kitchen.sheet.check(Check {
+        name: format!("1, {}: spread of the runs without", link.name()),
+        state: if alike { CheckState::Ok } else { CheckState::Failed },
+        weight: Weight::Suspect,
+        value: Some(100.0 * spread),
+        limit: Some(100.0 * SPREAD_MAX),
+        unit: "%".into(),
+        why: if alike {
+            "runs without the tap differ by less than the cost that the paper had"
+        } else {
+            "runs without the tap differ by more than the cost that the paper had, so that the cost here cannot be told: \
+             something else was busy on this machine"
+        }
+        .into(),
+    });
 }
 
 fn whole_response(request: &ledger::WireRequest) -> bool {
@@ -131,9 +154,11 @@ fn progress(dir: &Path) -> Result<Vec<(u64, u64)>, StoreError> {
     let mut connections = Vec::new();
     for row in store::read_connections(dir)? {
         let row = row?;
-        connections.extend(row.syn_at.zip(row.closed_at).map(|(syn, closed)| {
-            (syn.as_nanos(), closed.as_nanos(), row.down.unique_bytes)
-        }));
+        connections.extend(
+            row.syn_at
+                .zip(row.closed_at)
+                .map(|(syn, closed)| (syn.as_nanos(), closed.as_nanos(), row.down.unique_bytes)),
+        );
     }
     Ok(summed(connections))
 }
@@ -173,6 +198,8 @@ pub fn rows(overheads: &[Overhead]) -> Vec<ReproductionRow> {
     rows
 }
 
+/// The paper's cost.
+const SPREAD_MAX: f64 = 0.1;
 /// Below this length of the whole one pair of runs must do.
 const SHORT: Duration = Duration::from_secs(30);
 const WHOLE: [&str; 2] = [
@@ -215,6 +242,8 @@ mod tests {
         assert!(of(Link::Unlimited).iter().all(|row| row.paper.is_none()));
         let alone = Point { transfers: 1, without: vec![1.0], with: Vec::new() };
         assert!(alone.spread().is_none() && alone.lost().is_nan());
-        assert!(rows(&[Overhead { link: Link::Ethernet, points: vec![alone] }]).iter().all(|row| row.quantity != SPREAD));
+        assert!(
+            rows(&[Overhead { link: Link::Ethernet, points: vec![alone] }]).iter().all(|row| row.quantity != SPREAD)
+        );
     }
 }

@@ -114,9 +114,10 @@ pub fn join(taps: &[TapExchange], wires: &[WireRequest], lines: &[Line], zero_un
             let began = |line: &Line| i128::from(line.began_unix_ns) - i128::from(zero_unix_ns);
             let span = opened..=closed;
             let wide = i128::from(opened) - SLACK_NS..=i128::from(closed) + SLACK_NS;
-            let wire = on_wire.get(&port)?.iter().find(|wire| {
-                wire.request_first_at.is_some_and(|first| span.contains(&first.as_nanos()))
-            })?;
+            let wire = on_wire
+                .get(&port)?
+                .iter()
+                .find(|wire| wire.request_first_at.is_some_and(|first| span.contains(&first.as_nanos())))?;
             let line = in_log.get(&port)?.iter().find(|line| wide.contains(&began(line)))?;
             let log_began = i64::try_from(began(line)).ok()?;
             let moments: [i64; 8] = [
@@ -206,12 +207,8 @@ mod tests {
     fn the_logs_time_and_the_parts_are_the_clients_time() {
         // The same port twice: each transfer has its own witnesses.
         let taps = [tap(40_000, 5_000), tap(40_000, 100)];
-        let joined = join(
-            &taps,
-            &[wire(40_000, 100), wire(40_000, 5_000)],
-            &[line(40_000, 5_000), line(40_000, 100)],
-            ZERO,
-        );
+        let joined =
+            join(&taps, &[wire(40_000, 100), wire(40_000, 5_000)], &[line(40_000, 5_000), line(40_000, 100)], ZERO);
         assert_eq!((joined.transfers.len(), joined.attempts, joined.disorder_ns), (2, 2, 0));
         let first = &joined.transfers[0];
         assert_eq!(first.began_ns, 100_000_000);
@@ -223,7 +220,8 @@ mod tests {
 
     #[test]
     fn who_lacks_a_witness_is_counted_and_not_shown() {
-        let joined = join(&[tap(1, 0), tap(2, 0), tap(3, 0)], &[wire(1, 0), wire(3, 0)], &[line(1, 0), line(2, 0)], ZERO);
+        let joined =
+            join(&[tap(1, 0), tap(2, 0), tap(3, 0)], &[wire(1, 0), wire(3, 0)], &[line(1, 0), line(2, 0)], ZERO);
         assert_eq!((joined.transfers.len(), joined.attempts), (1, 3));
         // A log of another hour is nobody's.
         assert!(join(&[tap(1, 0)], &[wire(1, 0)], &[line(1, 3_600_000)], ZERO).transfers.is_empty());

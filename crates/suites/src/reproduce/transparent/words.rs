@@ -4,10 +4,7 @@ use ledger::{Reproduction, ReproductionRow};
 
 use super::climb::of_apart;
 use super::parts::PARTS;
-use super::rows::{
-    APART_MAX, APART_MEAN, DROPPED, LOG_MEAN, LOST, OVERHEAD, SPREAD, TAPPED, TC_MEAN, UNTAPPED, find,
-    setting_of_server,
-};
+use super::rows::{APART_MAX, APART_MEAN, DROPPED, LOG_MEAN, LOST, OVERHEAD, SPREAD, TC_MEAN, find, setting_of_server};
 use super::{Asked, FILE_BYTES, LEASED_QUEUE, LEASED_RTT, Link, Server};
 use crate::reproduce::{Summary, level};
 
@@ -24,16 +21,17 @@ pub const NOTES: [&str; 8] = [
      transfers over the time from the first SYN to the client's last FIN. Starting a program and loading the library are \
      not in them. The tap's collector works on the same machine meanwhile, so that without a limit its work is in the \
      cost; at 10 Mbit/s the link is the limit, and only what comes between two transfers can be lost.",
-    "The paper's cost grew with the amount, as its layer worked each measurement into a database within the program's own \
-     call. Here a call leaves a record of 64 bytes in shared memory, whatever came before.",
+    "The paper's cost grew with the amount; the remedies that it names (batching, a faster database, working beside the \
+     transfer) say why. Here a call leaves a record of 64 bytes in shared memory, whatever came before.",
     "Experiment 2: Tc is connect called to close called, by the tap; the log's time is the server's own word ($request_time \
      of nginx, %D of Apache). Both servers begin to count when they have read of the request and end when the kernel has \
      taken the last byte of the response. What the kernel then still has to send is in no log.",
     "The six parts and the log's time make Tc exactly, transfer by transfer. Their moments are the tap's, the wire's at the \
      server's end, and the log's wall clock, which was read at the run's zero; nginx takes the time once a turn of its loop \
      and in steps of a millisecond.",
-    "The server's socket buffer grows with the window of TCP, so a response of 100 KB fits mostly into it on today's \
-     kernels; systems of 1999 kept 8 to 64 KB. What the paper calls buffering by the OS is the largest part here, too.",
+    "The kernel takes of a response what fits into the socket's buffer, which on today's Linux grows with TCP's window; the \
+     log ends when the rest is in, and the client waits until all of it is out. That is what the paper calls buffering by \
+     the OS.",
     "The paper counts at least 3 RTTs of set-up and close. Here Tc ends when close returns, which does not wait for the \
      other end, so that only the set-up's RTT and the ways of request and last byte are in it. Under load a SYN or its \
      answer that finds the queue full is sent again after a second or more.",
@@ -64,11 +62,15 @@ pub fn answer(rows: &[ReproductionRow]) -> String {
         .filter_map(|link| {
             let most = rows.iter().rfind(|row| row.quantity == LOST && row.setting.starts_with(link.name()))?;
             let spread = find(rows, &most.setting, SPREAD);
-            let spread = match spread {
+            let cost = most.here?;
+            let told = match spread {
+                Some(spread) if cost.abs() < spread => {
+                    format!("less than the {} % by which the runs without differ", level(spread))
+                }
                 Some(spread) => format!("the runs without differ by {} %", level(spread)),
                 None => "one run each, which says little".to_owned(),
             };
-            Some(format!("{} % of the throughput at {} ({spread})", level(most.here?), most.setting))
+            Some(format!("{} % of the throughput at {} ({told})", level(cost), most.setting))
         })
         .collect();
     if !costs.is_empty() {
@@ -105,10 +107,10 @@ fn largest_parts(rows: &[ReproductionRow], setting: &str, all: f64) -> String {
     if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) }
 }
 
-/// The main figures: of experiment 2 those of all transfers.
+/// The main figures: of experiment 1 the costs, of experiment 2 those of all transfers.
 pub fn summary(reproduction: &Reproduction) -> Summary {
     let whole = |row: &ReproductionRow| Server::ALL.iter().any(|&one| row.setting == setting_of_server(one, None));
-    let main = [UNTAPPED, TAPPED, LOST, SPREAD, TC_MEAN, LOG_MEAN, APART_MEAN, APART_MAX, DROPPED];
+    let main = [LOST, SPREAD, TC_MEAN, LOG_MEAN, APART_MEAN, APART_MAX, DROPPED];
     let shown = |row: &&ReproductionRow| {
         row.experiment == OVERHEAD && main.contains(&row.quantity.as_str())
             || whole(row) && (main.contains(&row.quantity.as_str()) || row.quantity.starts_with(&of_apart("")))
@@ -120,7 +122,8 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
             row.setting.clone(),
             format!("{}{unit}", row.quantity),
             row.paper.clone().unwrap_or_else(|| "-".into()),
-            row.here.map_or("-".into(), level),
+            // What rounds to nothing has no sign.
+            row.here.map_or("-".into(), |here| level(if here.abs() < 0.005 { 0.0 } else { here })),
         ]
     };
     Summary {
@@ -146,7 +149,8 @@ mod tests {
         ];
         assert_eq!(
             answer(&rows),
-            "The tap costs 0.25 % of the throughput at 10 Mbit/s, 10 MB (the runs without differ by 0.50 %) and 2.00 % of the \
+            "The tap costs 0.25 % of the throughput at 10 Mbit/s, 10 MB (less than the 0.50 % by which the runs without \
+             differ) and 2.00 % of the \
              throughput at no limit, 1 GB (one run each, which says little); the paper's, at most about 10 %."
         );
         rows.extend([

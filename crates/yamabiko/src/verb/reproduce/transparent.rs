@@ -39,9 +39,9 @@ pub fn run(typed: &args::Transparent) -> Result<Exit> {
 
 fn page(reproduced: &Reproduced) -> Page {
     let summary = summary(&reproduced.document.reproduce);
-    let title = "Transparent: what is felt at the client, and what feeling it costs";
+    let title = "Transparent monitoring: what it costs, and what a server's log does not see";
     let sections = vec![cost(&reproduced.overheads), logs(&reproduced.climbs)];
-    page_with(title, &reproduced.document, (&summary.head, &summary.lines), &[1, 2], sections)
+    page_with(title, &reproduced.document, (&summary.head, &summary.lines), &[1, 2, 3], sections)
 }
 
 fn cost(overheads: &[Overhead]) -> Section {
