@@ -711,7 +711,9 @@ fn lay(
             if let Some(origin) = &plan.origin {
                 // The witness tells the proxy's own flows by their port.
                 if origin.at(plan.load.clients).port() == port {
-                    return Err(LabError::Plan(format!("[origin] listen: port {port} is the proxy's; another is wanted")));
+                    return Err(LabError::Plan(format!(
+                        "[origin] listen: port {port} is the proxy's; another is wanted"
+                    )));
                 }
                 places::origin::start(&mut made, origin, plan.load.clients, cores, log)?;
             }

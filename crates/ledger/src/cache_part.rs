@@ -107,8 +107,8 @@ pub struct CacheFigures {
     pub offered_expired: u64,
     /// Basic requests answered out of the cache.
     pub hits: u64,
-    /// Of these, the ones that were not offered: a cache may carry on a fetch that its client left, keep what an earlier run
-    /// filled, fetch ahead, or make one variant from another.
+    /// Of these, the ones that were not offered: a cache may carry on a fetch that its client left, fetch without the client's
+    /// condition, keep what an earlier run filled, fetch ahead, or make one variant from another.
     pub hits_not_offered: u64,
     /// Answers of any form and method that came out of the cache, a 304 never among them.
     pub hits_of_all: u64,

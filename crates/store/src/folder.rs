@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ledger::{
-    CacheExchange, ConnectionRecord, Document, ReproductionDocument, RequestRecord, SecondRecord, TapExchange, WatchPart, WatchSecond,
-    WireRequest,
+    CacheExchange, ConnectionRecord, Document, ReproductionDocument, RequestRecord, SecondRecord, TapExchange,
+    WatchPart, WatchSecond, WireRequest,
 };
 use stats::Histogram;
 
 use crate::reader::count_parts;
 use crate::table::Row;
 use crate::{
-    CacheExchangesWriter, ConnectionsWriter, RequestsWriter, Result, SeriesWriter, StoreError, TableWriter, TapsWriter, WatchSeriesWriter,
-    WireRequestsWriter, files, hlog,
+    CacheExchangesWriter, ConnectionsWriter, RequestsWriter, Result, SeriesWriter, StoreError, TableWriter, TapsWriter,
+    WatchSeriesWriter, WireRequestsWriter, files, hlog,
 };
 
 /// The folder of a run that goes on. While this lives, the folder is locked (flock), so that a list of runs can tell

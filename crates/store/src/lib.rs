@@ -42,10 +42,11 @@ pub use folder::{RunFolder, read_plan, read_reproduction, read_summary, read_wat
 pub use hlog::read_histogram;
 pub use merge::FinishedTable;
 pub use reader::{
-    Rows, read_cache_exchanges, read_connections, read_requests, read_series, read_taps, read_watch_series, read_wire_requests,
+    Rows, read_cache_exchanges, read_connections, read_requests, read_series, read_taps, read_watch_series,
+    read_wire_requests,
 };
 pub use table::{Column, Kind, Table, columns, columns_page};
 pub use writer::{
-    CacheExchangesWriter, ConnectionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, TableWriter, TapsWriter, WatchSeriesWriter,
-    WireRequestsWriter,
+    CacheExchangesWriter, ConnectionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, TableWriter, TapsWriter,
+    WatchSeriesWriter, WireRequestsWriter,
 };

@@ -201,7 +201,9 @@ fn a_load_under_its_own_tap_is_seen_as_it_says() {
         let check = check(&document, name);
         assert_eq!((&check["state"], &check["value"]), (&"ok".into(), &0.0.into()), "{check:#}");
     };
-    ["connections", "requests", "bytes"].map(|what| held(&format!("tap_agrees_with_load_{what}")));
+    for what in ["connections", "requests", "bytes"] {
+        held(&format!("tap_agrees_with_load_{what}"));
+    }
     held("tap_drops");
     assert_eq!(check(&document, "tap_loaded")["state"], "ok");
     assert_eq!(check(&document, "littles_law_tap_connections")["state"], "ok");

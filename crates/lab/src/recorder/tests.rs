@@ -289,17 +289,22 @@ fn the_phase_ends_with_the_last_lane_or_when_a_stop_says() {
 #[test]
 fn exchanges_of_all_lanes_are_judged_in_the_order_in_which_they_ended() {
     let world = mix::World::new(Arc::new(mix::MixSpec::polymix(1)), 1, 1);
-    let judge = mix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
+    let current = |exchange: CacheExchange| {
+        let object = mix::Object { kind: 0, number: exchange.object };
+        let version = world.version(object, 1_700_000_000).number;
+        CacheExchange { got_version: version, due_version: version, ..exchange }
+    };
+    let judge = mix::Judge::new(Arc::new(world.clone()), (Timestamp::ZERO, Some(END)));
     let recording = Recording { judging: Some(Judging::new(judge)), ..recording(2) };
     let disk = Exchanges::default();
     let kept = Arc::clone(&disk.0);
     let (mut outlets, recorder) = Recorder::start_with(recording, Some(Box::new(disk)), 1_000, 1_000).unwrap();
     for n in 0..50u64 {
-        let hit = exchange(2 * n + 1, n, 2 * n, 1_000 * n + 500);
+        let hit = current(exchange(2 * n + 1, n, 2 * n, 1_000 * n + 500));
         outlets[0].pass(&mut Batch { exchanges: vec![hit], measured_end: Some(END), ..Batch::default() });
     }
     for n in 0..50u64 {
-        let fetch = exchange(2 * n, n, 2 * n, 1_000 * n + 100);
+        let fetch = current(exchange(2 * n, n, 2 * n, 1_000 * n + 100));
         outlets[1].pass(&mut Batch { exchanges: vec![fetch], measured_end: Some(END), ..Batch::default() });
     }
     for outlet in &mut outlets {

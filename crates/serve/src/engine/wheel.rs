@@ -59,12 +59,12 @@ impl Wheel {
         let from = (self.next % BUCKETS as u64) as usize;
         let (word, bit) = (from / 64, from % 64);
         // The word in which the ring begins comes once more at the end, for the bits before its beginning.
-        let words = (0..=self.filled.len()).map(|step| {
+        let mut words = (0..=self.filled.len()).map(|step| {
             let at = (word + step) % self.filled.len();
             let bits = if step == 0 { self.filled[at] >> bit << bit } else { self.filled[at] };
             (at * 64, bits)
         });
-        let first = words.filter(|(_, bits)| *bits != 0).map(|(at, bits)| at + bits.trailing_zeros() as usize).next();
+        let first = words.find(|(_, bits)| *bits != 0).map(|(at, bits)| at + bits.trailing_zeros() as usize);
         let ahead = first.map_or(0, |at| (at + BUCKETS - from) % BUCKETS) as u64;
         Timestamp::from_nanos((self.next + ahead).saturating_mul(self.tick_ns))
     }

@@ -15,10 +15,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
-use std::path::Path;
 
 use ledger::{CacheExchange, CacheFigures, CacheForm, Method};
-use store::StoreError;
 use units::{Bytes, Limit, Timestamp};
 
 /// One request, as the cache meets it.
@@ -121,19 +119,8 @@ impl Ideals {
     }
 }
 
-/// Simulates the requests that the run in `dir` recorded; the ones intended in `measured` count, all fill. The table must
-/// hold every request: a sample has no order to simulate.
-///
-/// # Errors
-/// The table cannot be read. A run without one gives ideals of no request.
-pub fn ideals(dir: &Path, measured: Range<Timestamp>, size: Option<Bytes>) -> Result<Ideals, StoreError> {
-    let mut asked = store::read_cache_exchanges(dir)?
-        .map(|row| row.map(|row| Asked::of(&row, &measured)))
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(simulate(&mut asked, size))
-}
-
-/// The same of exchanges at hand, in any order.
+/// Simulates the recorded requests of a run, in any order; the ones intended in `measured` count, all fill. They must be all: a
+/// sample has no order to simulate.
 pub fn ideals_of(exchanges: &[CacheExchange], measured: Range<Timestamp>, size: Option<Bytes>) -> Ideals {
     let mut asked: Vec<Asked> = exchanges.iter().map(|exchange| Asked::of(exchange, &measured)).collect();
     simulate(&mut asked, size)

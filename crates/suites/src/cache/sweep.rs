@@ -420,6 +420,16 @@ fn notes(plan: &CachePlan, mix: &MixSpec) -> Vec<String> {
             );
         }
     }
+    let warmup = cache.point.mul_f64(cache.warmup.value());
+    let think_s = mix.think.as_ref().map_or(0.0, |law| law.mean());
+    if cache.schedule == Schedule::Constant && cache.phases.is_empty() && warmup.as_secs_f64() < think_s {
+        notes.push(format!(
+            "The warm-up of a point, {}, is shorter than the origin thinks, {think_s:.1} s in the mean: what is measured is the \
+             beginning, in which less is carried than offered. Make points longer (--duration) before you conclude anything of \
+             seats.",
+            format_duration(warmup)
+        ));
+    }
     if mix.https > 0.0 {
         notes.push(format!(
             "{:.0} % of the requests were inside TLS, where no forward proxy sees them: they are in load and response time, and \

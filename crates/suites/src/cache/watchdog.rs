@@ -69,12 +69,15 @@ impl Watchdog {
 
 impl Observer for Watchdog {
     fn started(&mut self, facts: &RunFacts) {
-        self.readings.push_back(Reading { at: Duration::ZERO, completed: 0, failed: 0 });
+        if facts.warmup.is_zero() {
+            self.readings.push_back(Reading { at: Duration::ZERO, completed: 0, failed: 0 });
+        }
         self.inner.started(facts);
     }
 
     fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
-        if snapshot.phase <= Phase::Measured {
+        // One that ended in its warm-up would have no figures.
+        if snapshot.phase == Phase::Measured {
             self.read(Reading { at: elapsed, completed: snapshot.completed, failed: snapshot.failed });
         }
         self.inner.tick(elapsed, snapshot);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::run::{Kept, Tapped};
+use super::run::Tapped;
 use super::verdict;
 use crate::bench::rounds::median;
 use crate::bench::servers::{Site, output};
@@ -35,10 +35,13 @@ const KINDS: &[Kind] = &[
 ];
 
 /// Nanoseconds by kind, a figure a round.
+#[derive(Default)]
 pub struct Hooks {
     without: BTreeMap<String, Vec<f64>>,
     with: BTreeMap<String, Vec<f64>>,
     again: BTreeMap<String, Vec<f64>>,
+    records: u64,
+    dropped: u64,
 }
 
 impl Hooks {
@@ -48,11 +51,13 @@ impl Hooks {
         // On one core, before everything else there: the collector is on another.
         let mut command = Command::new("chrt");
         command.args(["-f", "1", "taskset", "-c", "0"]).arg(&program).arg(CALLS);
-        let mut hooks = Hooks { without: BTreeMap::new(), with: BTreeMap::new(), again: BTreeMap::new() };
+        let mut hooks = Hooks::default();
         for _ in 0..rounds {
             take(&mut hooks.without, &output(&mut command)?)?;
-            let (text, _) = tapped.run("cost", Kept::No, &command)?;
+            let (text, part) = tapped.run_unfollowed("cost", &command)?;
             take(&mut hooks.with, &text)?;
+            hooks.records += part.records;
+            hooks.dropped += part.records_dropped;
             take(&mut hooks.again, &output(&mut command)?)?;
         }
         Ok(hooks)
@@ -102,6 +107,10 @@ impl Hooks {
             );
         }
         println!(
+            "  loaded in every round: {} records, {} dropped (one that is dropped costs less than one that is written)",
+            self.records, self.dropped
+        );
+        println!(
             "  A/A: without, and without again, by the same division: what the machine's own drift makes of a hook."
         );
     }
@@ -134,7 +143,7 @@ mod tests {
         let text = |add: f64| {
             KINDS.iter().map(|kind| format!("{} {:.1}\n", kind.name, 1000.0 + add * kind.hooks)).collect::<String>()
         };
-        let mut hooks = Hooks { without: BTreeMap::new(), with: BTreeMap::new(), again: BTreeMap::new() };
+        let mut hooks = Hooks::default();
         for round in 0..3 {
             take(&mut hooks.without, &text(0.0)).unwrap();
             take(&mut hooks.with, &text(30.0 + f64::from(round))).unwrap();

@@ -44,8 +44,8 @@ pub fn about(asked: &Asked, versions: &[String]) -> String {
         "P2: Saito and Nakasho (Meiji University, 1999), performance evaluation by transparent monitoring of the client. A \
          file of {FILE_BYTES} bytes by HTTP/1.0, a connection each, through paths of the lab. Experiment 1: {} transfers one \
          after the other at 10 Mbit/s and {} without a limit, from nginx, with the tap and without, turn and turn about. \
-         Experiment 2: 1.5 Mbit/s each way, RTT {}, a queue of {LEASED_QUEUE}, the server's TCP as in 1999; a client more every {} up to {clients}, each \
-         fetching again and again; those under way at the end are waited for. Programs: {}.",
+         Experiment 2: 1.5 Mbit/s each way, RTT {}, a queue of {LEASED_QUEUE}, the server's TCP as in 1999; a client more \
+         every {} up to {clients}, each fetching again and again; those under way at the end are waited for. Programs: {}.",
         asked.transfers(Link::Ethernet),
         asked.transfers(Link::Unlimited),
         units::format_duration(LEASED_RTT),
