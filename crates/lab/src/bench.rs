@@ -159,7 +159,9 @@ pub fn bench_tapped(
     let asked_before = interrupts.count();
     plan.check()?;
     if plan.watch.tap && own.is_none() {
-        return Err(LabError::plan("tap (--tap, [watch] tap): only `bench` and `run` can stand beside their own load so"));
+        return Err(LabError::plan(
+            "tap (--tap, [watch] tap): only `bench` and `run` can stand beside their own load so",
+        ));
     }
     let mut offer = offer::of(plan)?;
     if plan.watch.tap {
@@ -294,8 +296,7 @@ pub fn bench_tapped(
     let tapping = match own.filter(|_| plan.watch.tap) {
         None => None,
         Some(own) => {
-            let sampling =
-                Sampling { seed: plan.seed, start, measured_from, progress: Arc::clone(&progress) };
+            let sampling = Sampling { seed: plan.seed, start, measured_from, progress: Arc::clone(&progress) };
             let started = Started::own_load(cores.watch_cores())?;
             let prepared = Prepared::own(own, clock)?;
             Some(prepared.start_with(TapPlan::default(), started, folder.as_ref(), Some(sampling))?)

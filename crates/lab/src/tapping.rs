@@ -33,8 +33,8 @@ use tap::{Collector, Live, Only};
 use units::Timestamp;
 
 use self::book::TapBook;
-pub use self::levels::{Sampling, TapLevels};
 use self::levels::TapSampler;
+pub use self::levels::{Sampling, TapLevels};
 use self::own::OwnImages;
 use self::sums::Sums;
 pub use self::sums::{ClientTotals, Outside};
@@ -161,14 +161,7 @@ impl Started {
     pub fn own_load(cores: Option<Cores>) -> Result<Started, LabError> {
         let program = std::env::current_exe().map_err(LabError::system("find this program's file"))?;
         let pid = std::process::id();
-        Ok(Started {
-            root: pid.cast_signed(),
-            pid,
-            own_numbers: true,
-            command: program.into(),
-            own_load: true,
-            cores,
-        })
+        Ok(Started { root: pid.cast_signed(), pid, own_numbers: true, command: program.into(), own_load: true, cores })
     }
 }
 

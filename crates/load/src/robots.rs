@@ -235,7 +235,7 @@ impl Robots {
             object_bytes,
             variant_gzip: variant == Variant::Gzip,
             accepts_gzip: gzip,
-            form: form.into(),
+            form,
             method,
             repeat,
             offered,

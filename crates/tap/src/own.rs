@@ -131,7 +131,10 @@ mod tests {
     fn what_was_preloaded_before_is_put_back() {
         let ours = OsStr::new("/dev/shm/x/libyamabiko_tap.so");
         assert_eq!(without_ours(ours, ours), None);
-        assert_eq!(without_ours(OsStr::new("/dev/shm/x/libyamabiko_tap.so:/a.so /b.so"), ours), Some("/a.so /b.so".into()));
+        assert_eq!(
+            without_ours(OsStr::new("/dev/shm/x/libyamabiko_tap.so:/a.so /b.so"), ours),
+            Some("/a.so /b.so".into())
+        );
         assert_eq!(without_ours(OsStr::new(""), ours), None, "the loader took it out");
         assert_eq!(without_ours(OsStr::new("/a.so"), ours), Some("/a.so".into()));
     }

@@ -80,12 +80,12 @@ impl Roll {
                 }
                 self.unseen(event.origin.pid, program, &Unseen::Filtered.to_string());
             }
-            // A number that is not known yet is told again.
-            What::Executing { at, pid, path, preloaded } if *pid != 0 => {
-                // A parent that was kept waiting tells of its child when that has told of itself.
-                if self.latest.get(pid).is_none_or(|(_, loaded)| loaded < at) {
-                    self.starting(*pid, path, *preloaded);
-                }
+            // A number that is not known yet is told again. And a parent that was kept waiting tells of its child when that has
+            // told of itself.
+            What::Executing { at, pid, path, preloaded }
+                if *pid != 0 && self.latest.get(pid).is_none_or(|(_, loaded)| loaded < at) =>
+            {
+                self.starting(*pid, path, *preloaded);
             }
             What::Aside { uring_setups, unfollowed, .. } => {
                 let (uring, unfollowed) = (u64::from(*uring_setups), u64::from(*unfollowed));

@@ -106,6 +106,6 @@ fn relay(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
-        frame::say(&mut link, &Said::Progress(Standing::of(progress)))?;
+        frame::say(&mut link, &Said::Progress(Box::new(Standing::of(progress))))?;
     }
 }

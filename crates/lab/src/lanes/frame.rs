@@ -26,7 +26,7 @@ pub enum Said {
     /// Records.
     Batch(Box<Batch>),
     /// How far it is.
-    Progress(Standing),
+    Progress(Box<Standing>),
     /// Its end; nothing follows.
     Ended(Box<LaneEnd>),
     /// It failed, in words; nothing follows.

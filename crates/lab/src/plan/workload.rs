@@ -250,7 +250,9 @@ impl LoadPlan {
         let says = |expect: &Option<ExpectPlan>| expect.as_ref().is_some_and(|expect| expect.status.is_some());
         let common = says(&self.expect);
         let own = |request: &RequestPlan| if request.expect.is_some() { says(&request.expect) } else { common };
-        self.content.is_some() || self.mix.is_some() || if self.request.is_empty() { common } else { self.request.iter().all(own) }
+        self.content.is_some()
+            || self.mix.is_some()
+            || if self.request.is_empty() { common } else { self.request.iter().all(own) }
     }
 
     /// Whether every request's redirects are followed, so that one is no wrong answer.

@@ -286,7 +286,8 @@ fn a_reply_that_is_wrong_in_itself_fails_its_request() {
         let at = reply.windows(from.len()).position(|window| window == from).unwrap();
         [&reply[..at], to, &reply[at + from.len()..]].concat()
     }
-    let spoilt: [(fn(Vec<u8>) -> Vec<u8>, FailureCause, CacheContent); 6] = [
+    type Spoiling = fn(Vec<u8>) -> Vec<u8>;
+    let spoilt: [(Spoiling, FailureCause, CacheContent); 6] = [
         (flip, FailureCause::UnexpectedBody, CacheContent::Differs),
         (unstamped, FailureCause::UnexpectedBody, CacheContent::NotLooked),
         (unfound, FailureCause::UnexpectedStatus, CacheContent::NotLooked),

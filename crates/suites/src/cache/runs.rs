@@ -140,7 +140,7 @@ pub fn plan(
         server: plan.server.clone(),
         origin: None,
         target: plan.target.clone(),
-        watch: plan.watch.clone(),
+        watch: plan.watch,
         host: plan.host.clone(),
         slo: None,
     };

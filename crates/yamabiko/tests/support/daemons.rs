@@ -132,6 +132,9 @@ pub fn postgres(room: &Room) -> Daemon {
     let made = Command::new("sh").args(["-c", &format!("{initialise} > {home}/log 2>&1")]).status().unwrap();
     assert!(made.success(), "{}", fs::read_to_string(format!("{home}/log")).unwrap());
     fs::write(format!("{home}/data/pg_hba.conf"), "host all all all trust\n").unwrap();
-    let options = format!("-D {home}/data -c listen_addresses=* -c unix_socket_directories={home} -c fsync=off");
+    // Killed with its namespace, it would leave what it has in /dev/shm behind.
+    let memory = "-c dynamic_shared_memory_type=mmap";
+    let options =
+        format!("-D {home}/data -c listen_addresses=* -c unix_socket_directories={home} -c fsync=off {memory}");
     Daemon { command: format!("exec {}", as_user(&format!("postgres {options}"))), port: 5432 }
 }

@@ -158,10 +158,7 @@ mod tests {
     #[test]
     fn littles_law_holds_within_two_percent() {
         let levels = |mean: f64| TapLevels {
-            connections: LevelStatistics {
-                level: ledger::Level { mean, p50: 64, max: 64 },
-                standard_error: 0.01,
-            },
+            connections: LevelStatistics { level: ledger::Level { mean, p50: 64, max: 64 }, standard_error: 0.01 },
             samples: 1_000_000,
             connections_ns: 640_000_000_000,
             phase_ns: 10_000_000_000,

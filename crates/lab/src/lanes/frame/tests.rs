@@ -85,7 +85,7 @@ proptest! {
     #[test]
     fn a_batch_arrives_as_it_was_sent(batch in batch()) {
         let mut bytes = Vec::new();
-        say(&mut bytes, &Said::Progress(Standing::of(&Progress::default()))).unwrap();
+        say(&mut bytes, &Said::Progress(Box::new(Standing::of(&Progress::default())))).unwrap();
         let said = Said::Batch(Box::new(batch));
         say(&mut bytes, &said).unwrap();
         let mut from = &bytes[..];

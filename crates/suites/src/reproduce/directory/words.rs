@@ -3,8 +3,8 @@
 use ledger::{Reproduction, ReproductionRow};
 
 use super::rows::{
-    CACHE, CLOSE, CPU, DYNAMIC, FEATURES, FLOOD, HIT_RATIO, MAX_OVER, MIX, P99_RATIO, PER_DAY, PER_SECOND, STATIC,
-    STATIC_SHARE, FLOOD_RATIO_MAX, find,
+    CACHE, CLOSE, CPU, DYNAMIC, FEATURES, FLOOD, FLOOD_RATIO_MAX, HIT_RATIO, MAX_OVER, MIX, P99_RATIO, PER_DAY,
+    PER_SECOND, STATIC, STATIC_SHARE, find,
 };
 use super::site::Site;
 use super::{Asked, CLIENTS, NAME};
