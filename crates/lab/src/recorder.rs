@@ -308,7 +308,7 @@ fn record(
         }
         if let Some(judging) = &mut judging {
             judging.take(&mut batch.exchanges);
-            judging.judge_before(levels.next_moment(), keep);
+            judging.judge_before(levels.told_until(), keep);
         }
         if let Some(shelf) = shelf {
             shelf.put(&batch.requests);

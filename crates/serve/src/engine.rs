@@ -412,8 +412,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_secs(1);
 /// See [`Ground::admit`].
 const LONG_IDLE: Duration = Duration::from_secs(5);
-/// The books are written up this often.
-const BOOKS_TICK: Duration = Duration::from_secs(1);
 /// How often deadlines are looked at.
 const TICK_MIN: Duration = Duration::from_millis(10);
 const TICK_MAX: Duration = Duration::from_secs(1);

@@ -22,6 +22,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use units::Timestamp;
 
@@ -75,6 +76,9 @@ pub(crate) struct Entry<'a> {
     pub(crate) whole: bool,
 }
 
+/// The books are written up this often.
+const TICK: Duration = Duration::from_secs(1);
+
 /// The status in the log of a request whose client was gone before any answer: the number that nginx has for it.
 pub(crate) const NO_ANSWER: u16 = 499;
 
@@ -83,12 +87,16 @@ pub(crate) const NO_ANSWER: u16 = 499;
 pub(crate) struct Books {
     counters: Arc<Counters>,
     journal: Option<Journal>,
+    /// Something happened since the last tick.
+    untold: bool,
+    /// A second after the last tick.
+    due_at: Timestamp,
 }
 
 impl Books {
     /// Books of one worker.
     pub(crate) fn new(counters: Arc<Counters>, journal: Option<Journal>) -> Self {
-        Books { counters, journal }
+        Books { counters, journal, untold: false, due_at: Timestamp::ZERO }
     }
 
     /// The worker's counters, for what is not an answer: connections and bytes.
@@ -104,6 +112,7 @@ impl Books {
     /// An answer is over. Exactly once for each [`Books::began`].
     pub(crate) fn answered(&mut self, entry: &Entry<'_>) {
         let Entry { kind, status, content_bytes, finding, whole, .. } = *entry;
+        self.untold = true;
         self.counters.answered(kind, status, content_bytes, finding, whole);
         if let Some(journal) = &mut self.journal {
             journal.note(entry);
@@ -121,8 +130,15 @@ impl Books {
         if self.journal.is_some() { Kept(head.into()) } else { Kept::default() }
     }
 
-    /// Once a second, and before a wait that may last for ever: hands noted records over, and tells the pace.
+    /// When the next tick must come: what happened since the last one is told then.
+    pub(crate) fn due_at(&self) -> Timestamp {
+        if self.untold { self.due_at } else { Timestamp::MAX }
+    }
+
+    /// Once a second where something happened, and before a wait that may last for ever: hands noted records over, and tells
+    /// the pace.
     pub(crate) fn tick(&mut self, now: Timestamp) {
+        (self.untold, self.due_at) = (false, now + TICK);
         self.counters.tick(now);
         if let Some(journal) = &mut self.journal {
             journal.hand_over();

@@ -65,6 +65,7 @@ impl LaneSampler {
 #[derive(Debug)]
 pub struct LevelMerger {
     moments: Moments,
+    told_until: Timestamp,
     sums: Sums,
     lanes: Vec<Samples>,
 }
@@ -81,6 +82,7 @@ impl LevelMerger {
     pub fn new(seed: u64, start: Timestamp, measured_start: Timestamp, lanes: usize) -> Self {
         LevelMerger {
             moments: Moments::new(seed, start),
+            told_until: Timestamp::ZERO,
             sums: Sums::new(measured_start),
             lanes: std::iter::repeat_with(Samples::default).take(lanes).collect(),
         }
@@ -107,6 +109,11 @@ impl LevelMerger {
     pub fn end(&mut self, lane: usize) {
         self.lanes[lane].ended = true;
         self.merge();
+    }
+
+    /// The last moment that all lanes have told of; zero before the first.
+    pub fn told_until(&self) -> Timestamp {
+        self.told_until
     }
 
     /// The next moment that not all lanes have told of.
@@ -140,7 +147,8 @@ impl LevelMerger {
                 sum.connections += sample.connections;
                 sum.backlog += sample.backlog;
             }
-            self.sums.add(self.moments.take(), sum);
+            self.told_until = self.moments.take();
+            self.sums.add(self.told_until, sum);
         }
     }
 }

@@ -11,7 +11,7 @@ use units::Timestamp;
 
 use super::table::Table;
 use super::turn::Turn;
-use super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, BOOKS_TICK, Ground, HEARD, Seat, Sent, TURNS, flush};
+use super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, Ground, HEARD, Seat, Sent, TURNS, flush};
 use crate::connection::{Desk, Step};
 use crate::dynamic::Front;
 use crate::link::Link;
@@ -29,7 +29,6 @@ pub(crate) struct Worker<'a> {
     accept_again_at: Timestamp,
     /// The server ends, at the latest then.
     stop_at: Option<Timestamp>,
-    books_at: Timestamp,
     desk: Desk,
     table: Table<Client>,
     /// Tokens of connections that have more to do without a report.
@@ -100,7 +99,6 @@ impl<'a> Worker<'a> {
             accepting: false,
             accept_again_at: Timestamp::MAX,
             stop_at: None,
-            books_at: Timestamp::ZERO,
             desk,
             again: VecDeque::new(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
@@ -148,9 +146,8 @@ impl<'a> Worker<'a> {
                     }
                 }
             }
-            if self.desk.now >= self.books_at {
+            if self.desk.now >= self.desk.books.due_at() {
                 self.desk.books.tick(self.desk.now);
-                self.books_at = self.desk.now + BOOKS_TICK;
             }
             for done in 0..self.again.len() {
                 if done > 0 && self.desk.turn.is_over() {
@@ -192,6 +189,7 @@ impl<'a> Worker<'a> {
         if due_at == Timestamp::MAX {
             return EpollTimeout::NONE;
         }
+        let due_at = due_at.min(self.desk.books.due_at());
         // Rounded up, or the last millisecond would be spent in a busy loop.
         let wait_ms = due_at.since(self.desk.now).as_nanos().div_ceil(1_000_000);
         EpollTimeout::from(u16::try_from(wait_ms).unwrap_or(u16::MAX))

@@ -25,7 +25,7 @@ use units::Timestamp;
 
 use super::table::Table;
 use super::turn::Turn;
-use super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, BOOKS_TICK, Ground, HEARD, Seat, Sent, TURNS, flush};
+use super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, Ground, HEARD, Seat, Sent, TURNS, flush};
 use crate::connection::{Desk, Outbound, Step};
 use crate::dynamic::Front;
 use crate::link::Link;
@@ -54,7 +54,6 @@ pub(crate) struct Worker<'a> {
     accept_again_at: Option<Timestamp>,
     /// The server ends, at the latest then.
     stop_at: Option<Timestamp>,
-    books_at: Timestamp,
     /// The first bytes of a new connection.
     first: Box<[u8]>,
 }
@@ -141,7 +140,6 @@ impl<'a> Worker<'a> {
             knocked: true,
             accept_again_at: None,
             stop_at: None,
-            books_at: Timestamp::ZERO,
             first: vec![0; FIRST_BYTES].into_boxed_slice(),
         }
     }
@@ -158,9 +156,10 @@ impl<'a> Worker<'a> {
     fn serve(&mut self) -> Result<(), ServeError> {
         let mut precedence = self.ground.beside.stand(self.desk.now);
         loop {
-            let patience = self.patience();
-            if patience.is_none() {
-                self.desk.books.tick(self.desk.now);
+            let mut patience = self.patience();
+            match &mut patience {
+                None => self.desk.books.tick(self.desk.now),
+                Some(patience) => *patience = (*patience).min(self.desk.books.due_at().since(self.desk.now)),
             }
             self.ring.wait(patience).map_err(system("io_uring_enter"))?;
             self.desk.now = self.ground.clock.now();
@@ -179,9 +178,8 @@ impl<'a> Worker<'a> {
                     token => self.sort(token, completion),
                 }
             }
-            if self.desk.now >= self.books_at {
+            if self.desk.now >= self.desk.books.due_at() {
                 self.desk.books.tick(self.desk.now);
-                self.books_at = self.desk.now + BOOKS_TICK;
             }
             let mut done = 0;
             while done < again.len() && (done == 0 || !self.desk.turn.is_over()) {
