@@ -137,7 +137,7 @@ impl Judge {
         if !exchange.cachable {
             return Some(Wrong::HitOnUncachable);
         }
-        if exchange.form == CacheForm::Reload && exchange.made_unix_ms + CLOCK_SLACK_MS < exchange.asked_unix_ms {
+        if exchange.form == CacheForm::Reload && exchange.made_unix_ms.saturating_add(CLOCK_SLACK_MS) < exchange.asked_unix_ms {
             return Some(Wrong::HitOnReload);
         }
         if exchange.method == Method::Post || self.makers.asked_for_another(exchange) {
@@ -165,7 +165,7 @@ impl Judge {
     /// that cannot say so, but not kept and handed out later.
     fn is_truncated(&self, exchange: &CacheExchange) -> bool {
         let cut_as_planned = maker(exchange).is_some_and(|maker| self.world.origin_aborts(maker).is_some())
-            && exchange.asked_unix_ms <= exchange.made_unix_ms + CLOCK_SLACK_MS;
+            && exchange.asked_unix_ms <= exchange.made_unix_ms.saturating_add(CLOCK_SLACK_MS);
         is_framed(exchange) && !exchange.aborted && !cut_as_planned
     }
 

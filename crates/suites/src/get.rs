@@ -51,8 +51,14 @@ mod tests {
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 512];
-            let _ = stream.read(&mut request);
+            // All of it: what is left unread when a socket is closed makes a reset of the close.
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut piece = [0; 512];
+                let length = stream.read(&mut piece).unwrap();
+                assert!(length > 0, "the request ends");
+                request.extend_from_slice(&piece[..length]);
+            }
             let _ = stream.write_all(answer.as_bytes());
         });
         address

@@ -174,7 +174,8 @@ fn set_slice(nice: i32) {
     let attributes = Attributes {
         size: size_of::<Attributes>() as u32,
         policy: libc::SCHED_OTHER as u32,
-        flags: 0,
+        // As `set_fifo` set it: to clear it takes a privilege that the real-time class alone does not.
+        flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
         nice,
         priority: 0,
         runtime_ns: 100_000,

@@ -85,10 +85,11 @@ fn a_sweep_has_every_figure_and_comes_out_of_the_book_again() {
 /// In front of the origin, and a cache that keeps connections open beside one that does not.
 #[test]
 fn a_reverse_proxy_is_asked_at_its_own_address() {
-    let (room, origin) = origin("polymix-4");
+    // Not the fourth: there the origin cuts one answer in a thousand, of which a proxy may say 502.
+    let (room, origin) = origin("polymix-3");
     let proxy = Proxy::reverse(Fault::None, origin.address);
     let (url, at) = (format!("http://{}", proxy.address()), origin.address.to_string());
-    let words = ["cache", "--reverse", &url, "--origin-at", &at, "--mix", "polymix-4", "--rate", "100/s", "-d", "2s"];
+    let words = ["cache", "--reverse", &url, "--origin-at", &at, "--mix", "polymix-3", "--rate", "100/s", "-d", "2s"];
     let output = room.run(&[&words[..], &["--clients", "20", "--json"]].concat());
     let document = output.json();
     assert_eq!(document["cache"]["proxy"], url.replace("http", "reverse http"), "{output}");

@@ -447,3 +447,15 @@ fn two_judges_count_what_one_would() {
     merged.examples.clone_from(&whole.examples);
     assert_eq!(merged, whole);
 }
+
+/// A proxy may write any moment into a stamp.
+#[test]
+fn a_moment_without_end_is_no_panic() {
+    for made_unix_ms in [0, u64::MAX] {
+        for content in [CacheContent::Right, CacheContent::Short] {
+            for form in [CacheForm::Basic, CacheForm::Reload] {
+                judged(&world(), CacheExchange { content, form, ..copy(&world(), 7, made_unix_ms, 1_700_000_000_000) });
+            }
+        }
+    }
+}

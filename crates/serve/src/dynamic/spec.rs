@@ -29,9 +29,9 @@ impl DynamicSpec {
         DynamicSpec { routes, limits: DynamicLimits::default(), program: None, cache: None }
     }
 
-    /// Whether static answers go first, whoever else wants the processor.
+    /// Whether a program of this server's runs beside it, and gives way to static answers.
     pub(crate) fn gives_way(&self) -> bool {
-        self.program.as_ref().is_none_or(|program| program.weight == Weight::Least)
+        self.program.as_ref().is_some_and(|program| program.weight == Weight::Least)
     }
 }
 
