@@ -137,7 +137,9 @@ impl Judge {
         if !exchange.cachable {
             return Some(Wrong::HitOnUncachable);
         }
-        if exchange.form == CacheForm::Reload && exchange.made_unix_ms.saturating_add(CLOCK_SLACK_MS) < exchange.asked_unix_ms {
+        if exchange.form == CacheForm::Reload
+            && exchange.made_unix_ms.saturating_add(CLOCK_SLACK_MS) < exchange.asked_unix_ms
+        {
             return Some(Wrong::HitOnReload);
         }
         if exchange.method == Method::Post || self.makers.asked_for_another(exchange) {

@@ -57,7 +57,7 @@ pub const PARTS: [Part; 6] = [
                 and what was lost in it and sent again",
         paper: None,
     },
-    Part { name: "close", about: "last byte in hand to close called and returned, by the tap", paper: None },
+    Part { name: "close", about: "last byte in hand to close called, by the tap", paper: None },
 ];
 
 /// A transfer that all three saw.

@@ -32,7 +32,7 @@ pub const NOTES: [&str; 8] = [
     "The kernel takes of a response what fits into the socket's buffer, which on today's Linux grows with TCP's window; the \
      log ends when the rest is in, and the client waits until all of it is out. That is what the paper calls buffering by \
      the OS.",
-    "The paper counts at least 3 RTTs of set-up and close. Here Tc ends when close returns, which does not wait for the \
+    "The paper counts at least 3 RTTs of set-up and close. Here Tc ends when close is called, which does not wait for the \
      other end, so that only the set-up's RTT and the ways of request and last byte are in it. Under load a SYN or its \
      answer that finds the queue full is sent again after a second or more.",
 ];
