@@ -5,6 +5,7 @@
 //! peers, [`rounds`] puts figures side by side, [`udp`] is traffic for judging the path.
 
 pub mod attack;
+pub mod cache;
 mod connections;
 mod load;
 mod path;
@@ -52,6 +53,11 @@ const BENCHES: &[Bench] = &[
         name: "tap",
         about: "a hook in nanoseconds, wrk and curl without and with, beside strace [--rounds N] [--seconds N]",
         run: tap::run,
+    },
+    Bench {
+        name: "cache",
+        about: "exchanges per second of robots and origin together, without a cache [--rounds N] [--seconds N]",
+        run: cache::run,
     },
 ];
 

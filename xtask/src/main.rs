@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         ["test", "--full"] => test::run(root(), test::Extent::Full),
         ["tidy"] => tidy::run(root()),
         ["bench", "tap", options @ ..] => bench::tap::run_with(options),
+        ["bench", "cache", options @ ..] => bench::cache::run_with(options),
         ["bench", name] => bench::run(name),
         ["bench"] => Err(anyhow::anyhow!("which one?\n{}", bench::list())),
         // Both ends of the traffic by which `bench path` judges the path, started by it at both ends of one.

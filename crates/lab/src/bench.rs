@@ -4,6 +4,7 @@ mod destination;
 mod document;
 pub(crate) mod memory;
 mod spec;
+mod urgency;
 mod witness;
 
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +21,7 @@ use stats::{Histogram, Rng};
 use store::{Book, RunFolder};
 use sys::clock::Clock;
 use sys::namespace::NetNamespace;
-use sys::sched::{Cores, RealTimeRight, Urgency};
+use sys::sched::{Cores, Urgency};
 use sys::signal::{Interrupts, Wake};
 use sys::worker::Worker;
 use tap::own::Own;
@@ -42,7 +43,7 @@ use crate::lanes::{LaneEnd, LanePlan, Line, Running, STOP_LEAD, process};
 use crate::offer;
 use crate::places::target::Reach;
 use crate::places::{self, Places};
-use crate::plan::{Engine, HttpVersion, Plan, Wait};
+use crate::plan::{Engine, HttpVersion, Plan};
 use crate::recorder::{Counting, Handover, Judging, Recorded, Recorder, Recording};
 use crate::server::{self, Account};
 use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapping};
@@ -110,7 +111,8 @@ pub struct Outcome {
     pub folder: Option<PathBuf>,
     /// What a cache in between did, where the load is a mix.
     pub cache: Option<CacheFigures>,
-    /// Exchanges of the mix that are not in their table, for want of room on the disk.
+    /// Exchanges of the mix that are not in their table: for want of room, of a disk that takes them, or of somebody to
+    /// judge them.
     pub exchanges_left_out: u64,
     /// The measured phase, on the run's clock.
     pub measured: std::ops::Range<Timestamp>,
@@ -199,6 +201,7 @@ pub fn bench_tapped(
     } else {
         CorePlan::default()
     };
+    let own_core = urgency::has_own_core(&cores, &allowed, &addresses);
     // A user namespace, where one is needed, comes before the first file: files belong to whoever makes them.
     let rootless = if plan.server.is_some() { places::gain_privilege()? } else { false };
     let folder = match book {
@@ -253,7 +256,8 @@ pub fn bench_tapped(
         let tls = new_tls()?;
         workers.push(process::start(index, client_net.as_ref(), |setting| {
             let loading = hands(lane_plan.lane(index), tls, setting.handover);
-            let drive = drive(plan, clock, setting.progress, setting.stop.as_fd(), loading);
+            let mut drive = drive(plan, clock, setting.progress, setting.stop.as_fd(), loading);
+            drive.own_core = own_core;
             let (_, end) =
                 loop_thread(drive, None, cores.lane_core(index), Urgency::High).map_err(|error| error.to_string())?;
             Ok(end)
@@ -342,7 +346,7 @@ pub fn bench_tapped(
     let joined = std::thread::scope(|scope| {
         let mut outlets = outlets.into_iter();
         let (mut threads, mut readers) = (Vec::new(), Vec::new());
-        let (first_urgency, right) = urgency(plan, cores.loop_core().is_some() || is_pinned(&allowed));
+        let (first_urgency, right) = urgency::urgency(plan, own_core);
         let recorder_has_one_core = cores.client.as_ref().unwrap_or(&allowed).list().len() == 1;
         let mut tls = Some(tls);
         for (index, wake) in (0..).zip(&wakes) {
@@ -353,6 +357,7 @@ pub fn bench_tapped(
             };
             let loading = hands(lane_plan.lane(index), tls, Handover::new(outlet));
             let mut drive = drive(plan, clock, Arc::clone(&each[index as usize]), wake.as_fd(), loading);
+            drive.own_core = own_core;
             drive.shares_core = recorder_has_one_core;
             if index == 0 {
                 drive.path = path_io.take();
@@ -561,8 +566,9 @@ fn loop_thread(
     }
     drive.urgency = urgency.apply_to_this_thread();
     // A lane of another process records in the first's.
-    drive.own_core = Cores::allowed().is_ok_and(|cores| is_pinned(&cores));
-    drive.shares_core &= drive.own_core;
+    let pinned = Cores::allowed().is_ok_and(|cores| urgency::is_pinned(&cores));
+    drive.own_core &= pinned;
+    drive.shares_core &= pinned;
     let clock = drive.clock;
     let scheduling = drive.urgency;
     let Driven { path, load, loop_health, engine } = drive.run().map_err(LabError::system("the loop"))?;
@@ -580,22 +586,6 @@ fn wall_drift(clock: &Clock) -> Duration {
     let by_run = clock.started() + Duration::from_nanos(clock.now().as_nanos());
     let wall = SystemTime::now();
     wall.duration_since(by_run).unwrap_or_else(|behind| behind.duration())
-}
-
-/// Whether a thread with these cores runs on one of several.
-fn is_pinned(cores: &Cores) -> bool {
-    cores.list().len() == 1 && sys::sched::cores_online() > 1
-}
-
-/// An open loop on its own core sleeps between arrivals: the real-time class keeps it on time there beside whatever else
-/// runs. A closed loop may be busy without end, and so is one that spins: the others would have it in turns with them.
-/// A loop without its own core must not starve the server, and two on one core would not take turns.
-fn urgency(plan: &Plan, own_core: bool) -> (Urgency, Option<RealTimeRight>) {
-    let sleeps = plan.load.is_open() && own_core && plan.host.wait != Wait::Spin;
-    match sleeps.then(RealTimeRight::take).flatten() {
-        Some(right) => (Urgency::RealTime, Some(right)),
-        None => (Urgency::High, None),
-    }
 }
 
 /// Says that the loop has ended, however it did.

@@ -101,7 +101,7 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
     let clock = Clock::start();
     path_io.set_start(clock.now());
     let seen = std::thread::scope(|scope| {
-        let drive = Drive {
+        let mut drive = Drive {
             clock,
             wait: Wait::default(),
             engine: Engine::default(),
@@ -120,9 +120,9 @@ pub fn check(plan: &CheckPlan) -> Result<CheckOutcome, LabError> {
         let thread = std::thread::Builder::new()
             .name("path".into())
             .spawn_scoped(scope, move || {
-                // As in `net`: the path alone sleeps between packets, so the real-time class is safe.
+                // As in `net`.
                 let wanted = if right.is_some() { Urgency::RealTime } else { Urgency::High };
-                wanted.apply_to_this_thread();
+                drive.urgency = wanted.apply_to_this_thread();
                 drive.run()
             })
             .map_err(LabError::system("start the path"))?;

@@ -210,7 +210,7 @@ pub fn net(
     }
 
     let (exit, driven) = std::thread::scope(|scope| {
-        let drive = Drive {
+        let mut drive = Drive {
             clock,
             wait: plan.host.wait,
             engine: plan.host.engine,
@@ -236,14 +236,15 @@ pub fn net(
                     // Not being pinned costs precision, which the lateness shows.
                     let _ = core.pin_this_thread();
                 }
-                // The path alone sleeps between packets, so the real-time class is safe, and it keeps the path on time
-                // beside a program that is busy.
+                // The real-time class keeps the path on time beside a program that is busy; while packets come faster than it
+                // can carry them it takes turns with the others.
                 let wanted = match right {
                     Some(_) => Urgency::RealTime,
                     None if keeps_time => Urgency::High,
                     None => Urgency::Ordinary,
                 };
-                let urgency = wanted.apply_to_this_thread();
+                drive.urgency = wanted.apply_to_this_thread();
+                let urgency = drive.urgency;
                 (drive.run(), urgency)
             })
             .map_err(LabError::system("start the path"))?;
@@ -286,7 +287,13 @@ pub fn net(
     if let Some(tapped) = &tapped {
         checks.extend(gate::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref()));
         if let Some((_, figures, _)) = &seen {
-            checks.extend(gate::tap_agrees(tapped.outside, figures.made, figures.up_bytes, figures.down_bytes));
+            checks.extend(gate::tap_agrees(
+                &tapped.part,
+                tapped.outside,
+                figures.made,
+                figures.up_bytes,
+                figures.down_bytes,
+            ));
         }
         checks.extend(gate::tap_little(&tapped.part, tapped.levels.as_ref()));
     }

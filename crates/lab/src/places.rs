@@ -146,10 +146,11 @@ impl Places {
         let _ = sys::cgroup::sweep();
         let cgroup = match server {
             None => None,
-            Some(plan) => match Cgroup::create("server", Limits { cpu: plan.cpu, ..Limits::default() }) {
+            Some(plan) => match Cgroup::create("server", limits(plan)) {
                 Ok(group) => Some(group),
-                Err(error) if plan.cpu.is_some() => {
-                    return Err(LabError::Environment(format!("--server-cpu: {error}")));
+                Err(error) if plan.cpu.is_some() || plan.memory.is_some() => {
+                    let options = if plan.memory.is_none() { "--server-cpu" } else { "--server-memory, --server-cpu" };
+                    return Err(LabError::Environment(format!("{options}: {error}")));
                 }
                 // Without a share to hold, /proc gives the figures as well.
                 Err(_) => None,
@@ -316,6 +317,11 @@ fn server_output(log: Option<&Path>) -> Result<File, LabError> {
             .map_err(LabError::system(&format!("open {}", path.display()))),
         None => sys::limits::unnamed_file(c"server-output").map_err(LabError::system("memfd_create")),
     }
+}
+
+/// What the server may use.
+fn limits(plan: &ServerPlan) -> Limits {
+    Limits { cpu: plan.cpu, memory: plan.memory.map(|bytes| bytes.0), ..Limits::default() }
 }
 
 fn start_server(

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use ledger::Method;
 use serde::{Deserialize, Serialize};
-use units::{CpuShare, RequestRate};
+use units::{Bytes, CpuShare, RequestRate};
 
 pub(crate) use self::arrivals::RateFile;
 pub use self::arrivals::{ArrivalKind, BurstsPlan, OfferedRate, PhaseKind, PhasePlan, SelfSimilarPlan, sweep};
@@ -258,6 +258,10 @@ pub struct ServerPlan {
     /// Holds it to a share of one core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuShare>,
+    /// Holds it to so much memory, page cache included, at least [`ServerPlan::MEMORY_MIN`]. Who needs more is killed by the
+    /// kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
     /// Its TCP.
     #[serde(default)]
     pub tcp: ServerTcp,
@@ -269,6 +273,8 @@ pub struct ServerPlan {
 impl ServerPlan {
     /// Most addresses of each family.
     pub const ADDRESSES_MAX: u32 = 250;
+    /// In less no server starts.
+    pub const MEMORY_MIN: Bytes = Bytes(1 << 20);
 
     /// Refuses what cannot be meant.
     ///
@@ -281,6 +287,9 @@ impl ServerPlan {
                 self.addresses,
                 Self::ADDRESSES_MAX
             ));
+        }
+        if let Some(memory) = self.memory.filter(|memory| *memory < Self::MEMORY_MIN) {
+            return Err(format!("memory = \"{memory}\" (--server-memory): at least {} is wanted", Self::MEMORY_MIN));
         }
         let usual = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         match self.names.iter().find(|name| name.is_empty() || !name.chars().all(usual)) {

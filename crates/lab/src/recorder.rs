@@ -7,7 +7,8 @@
 //! ```
 //!
 //! No lane waits for the recorder, and the recorder waits for no disk. What is counted is exact whatever happens: a lane
-//! that finds no room counts by itself ([`handover`]). What is kept is a stated, even share of the requests where the disk
+//! that finds no room counts by itself ([`handover`]); only exchanges of a mix, which no lane can judge, are then left out,
+//! and counted. What is kept is a stated, even share of the requests where the disk
 //! cannot take all ([`share`]). Memory: some 100 MB waiting for the recorder and as much for the writer, at most.
 
 pub mod batch;
@@ -91,7 +92,7 @@ pub struct Recorded {
     pub table: Option<Kept>,
     /// What the mix found out about caches, where the load is one.
     pub cache: Option<CacheFigures>,
-    /// Exchanges of the mix that are not in their table, for want of room.
+    /// Exchanges of the mix that are not in their table, for want of room or of a disk that takes them.
     pub exchanges_left_out: u64,
 }
 
@@ -167,7 +168,7 @@ impl Recorder {
             recorded.store_error = recorded.store_error.or(error);
             recorded.table = Some(Kept { rows, one_in: self.room.share.one_in() });
         }
-        recorded.exchanges_left_out = self.shelf.map_or(0, |shelf| shelf.left_out());
+        recorded.exchanges_left_out += self.shelf.map_or(0, |shelf| shelf.left_out());
         recorded
     }
 }
@@ -272,7 +273,7 @@ fn record(
         }
     };
     while let Ok((lane, mut batch)) = receiver.recv() {
-        room.took(batch.weight());
+        room.took(batch.takes());
         ends[lane] = batch.measured_end;
         let end = measured_end(&ends, progress.stop_at());
         if let Some(end) = end {
@@ -307,6 +308,7 @@ fn record(
             }
         }
         if let Some(judging) = &mut judging {
+            judging.leave_out(std::mem::take(&mut batch.unjudged));
             judging.take(&mut batch.exchanges);
             judging.judge_before(levels.told_until(), keep);
         }
@@ -325,6 +327,7 @@ fn record(
     }
     late.finish(&mut counting);
     let cache = judging.map(|judging| judging.finish(keep));
+    let unjudged = cache.as_ref().map_or(0, |cache| cache.unjudged);
     if let Some(shelf) = shelf {
         shelf.close();
     }
@@ -336,7 +339,7 @@ fn record(
         figures
     });
     let levels = levels.finish();
-    Recorded { counting, levels, folder, wire, store_error, table: None, cache, exchanges_left_out: 0 }
+    Recorded { counting, levels, folder, wire, store_error, table: None, cache, exchanges_left_out: unjudged }
 }
 
 #[cfg(test)]

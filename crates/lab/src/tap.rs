@@ -49,7 +49,8 @@ pub struct TapEnd {
 
 /// Runs `command` to its end. `live` gets figures now and then, with the seconds since the start.
 ///
-/// Signals that another process sends to this one are handed on to the program; those of the terminal it gets itself.
+/// Signals that another process sends to this one are handed on to the program; those of the terminal it gets itself. When it
+/// has ended they are this process's own again: what is left to do is to tell what came out.
 ///
 /// # Errors
 /// The library cannot be handed over on this machine; the program cannot be started; the book cannot be written.
@@ -57,7 +58,7 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
     let (program, arguments) = command.split_first().ok_or_else(|| LabError::plan("no command was given"))?;
     let clock = Clock::start();
     let prepared = Prepared::new(clock)?;
-    let mut relay = Relay::install().map_err(LabError::system("sigaction"))?;
+    let mut relay = Relay::install().map_err(LabError::system("take over signals"))?;
     // Last: what cannot be followed leaves no folder behind.
     let folder = match &plan.book {
         None => None,
@@ -71,6 +72,8 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
     let mut command = Command::new(program);
     command.args(arguments).envs(prepared.environment(preload.as_deref()));
     sys::inherited::hand_on(&mut command);
+    // After that, which puts the program's own mask of signals in place.
+    relay.hand_over(&mut command);
     let spawned = command.spawn().map_err(|error| cannot_start(program, &error));
     let mut child = match spawned {
         Ok(child) => child,
@@ -93,7 +96,7 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
     };
     let tapping = prepared.start(plan.tap.clone(), what, folder.as_ref());
     // Whatever became of the tap, the program runs, and is waited for.
-    let exit = wait(&mut child, &relay, plan.live, tapping.as_ref().ok(), |glance| {
+    let exit = wait(&mut child, &mut relay, plan.live, tapping.as_ref().ok(), |glance| {
         live(glance, clock.now().since(started).as_secs_f64());
     });
     let ended = clock.now();
@@ -130,7 +133,7 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
 /// Waits for the program, and tells figures meanwhile.
 fn wait(
     child: &mut Child,
-    relay: &Relay,
+    relay: &mut Relay,
     every: Option<Duration>,
     tapping: Option<&Tapping>,
     mut tell: impl FnMut(&Glance),

@@ -69,8 +69,7 @@ impl Prepared {
     /// # Errors
     /// No place to put it; a machine that the library is not for.
     pub fn new(clock: Clock) -> Result<Prepared, LabError> {
-        let folder = Folder::create(None).map_err(LabError::environment)?;
-        let rings = Rings::create(&folder, clock, CAPACITY).map_err(LabError::environment)?;
+        let (folder, rings) = Rings::create_somewhere(clock, CAPACITY).map_err(LabError::environment)?;
         Ok(Prepared { folder, rings, clock })
     }
 
@@ -389,6 +388,7 @@ impl Keeper {
     fn end(mut self) -> Tapped {
         self.look();
         self.round();
+        self.collector.unfollowed(self.rings.unfollowed().into());
         // In a place nothing does.
         let lives_on = self.own_numbers && self.own.is_none() && !self.collector.processes().is_empty();
         // Too short a life for a look at it.

@@ -58,7 +58,8 @@ pub struct CacheExchange {
     /// Why it failed; `None` if a whole answer of the object asked for came.
     pub failure: Option<FailureCause>,
     /// The ask that made the answer, by the answer's own identity; `None` where there was no identity, or one without an ask:
-    /// the origin's 304, and a copy whose head was renewed by one.
+    /// the origin's 304, a copy whose head was renewed by one ([`Self::renewed`]), and what was made for a request that
+    /// named no ask.
     pub from_sequence: Option<u64>,
     /// The run of that ask.
     pub from_run: Option<u32>,
@@ -72,6 +73,11 @@ pub struct CacheExchange {
     pub got_version: u32,
     /// Wall clock when the origin made the answer, in ms since 1970; 0 without an identity.
     pub made_unix_ms: u64,
+    /// Whether its identity is that of a 304 of the origin: such an answer itself, or a copy whose head one renewed, which was
+    /// there before. `made_unix_ms` is then the moment of the renewal.
+    pub renewed: bool,
+    /// Value of Age: how old whoever sent the answer says that it is, in s. `None` where it was absent or no number.
+    pub age_s: Option<u32>,
     /// Version that the origin had when it was asked.
     pub due_version: u32,
     /// Until when, in s since 1970, a cache may keep using what the origin would have answered when it was asked;
@@ -85,8 +91,8 @@ pub struct CacheExchange {
     pub content: CacheContent,
     /// Bytes of the body that came, without the framing of chunks.
     pub body_bytes: u64,
-    /// Whether it came out of a cache: the answer's ask is not this one. False where that cannot be told (no answer, no
-    /// identity, 304).
+    /// Whether it came out of a cache: the answer's ask is not this one, or it names none and was surely made before this one was
+    /// asked. False where that cannot be told (no answer, no identity, 304).
     pub hit: bool,
     /// What was wrong with it; the gravest where there are several.
     pub wrong: Option<Wrong>,
@@ -101,6 +107,12 @@ impl CacheExchange {
     /// A plain GET that a proxy could see: the hit ratios are of these.
     pub fn is_basic(&self) -> bool {
         self.method == Method::Get && self.form == CacheForm::Basic && !self.secure
+    }
+
+    /// Whether it is an object of the origin's that was made for a request which named no ask: whoever stands between does not
+    /// pass `X-Yamabiko-Ask` on, or asked for itself.
+    pub fn is_unnamed(&self) -> bool {
+        self.status == 200 && self.got_object.is_some() && self.from_sequence.is_none() && !self.renewed
     }
 
     /// Whether it would fill an empty cache, if nothing failed: a GET of an object that may be kept, for which the origin sends

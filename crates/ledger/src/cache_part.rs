@@ -11,7 +11,8 @@ use crate::document::Quantiles;
 pub struct CachePart {
     /// Name of the mix.
     pub mix: String,
-    /// The cache, as it was given: `forward HOST:PORT`, `reverse URL`, or `none`.
+    /// The cache, as it was given: `forward HOST:PORT`, `reverse URL`, or `none`. Of a single run without a proxy `at URL`:
+    /// whether the origin answers there or a reverse proxy, nobody said.
     pub proxy: String,
     /// Document hit ratio that the mix aims at, 0 to 1; absent where it names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,6 +44,9 @@ pub struct CachePoint {
     pub duration_s: f64,
     /// Whether it was ended before its time, since too many requests failed.
     pub ended_early: bool,
+    /// Whether somebody ended it before its time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
     /// What the robots saw.
     #[serde(flatten)]
     pub figures: CacheFigures,
@@ -84,6 +88,9 @@ pub struct CacheFigures {
     pub answered: u64,
     /// The ones that failed, by cause.
     pub errors: BTreeMap<String, u64>,
+    /// Of those that failed of their status, how many had which.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub error_statuses: BTreeMap<String, u64>,
     /// Failed over all, 0 to 1; absent where nothing was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_ratio: Option<f64>,
@@ -112,6 +119,18 @@ pub struct CacheFigures {
     pub hits_not_offered: u64,
     /// Answers of any form and method that came out of the cache, a 304 never among them.
     pub hits_of_all: u64,
+    /// Answers with an object that the origin made for a request without an ask, and not surely before this one: whether they
+    /// are hits nobody can tell, and they count as none. More than a few mean that the proxy does not pass
+    /// `X-Yamabiko-Ask` on.
+    #[serde(default)]
+    pub unnamed: u64,
+    /// Hits with an older version whose lifetime was over since the origin made it, which the origin may have renewed by a 304
+    /// before the object changed. They are not in `wrong`.
+    #[serde(default)]
+    pub stale_in_doubt: u64,
+    /// Exchanges that nobody judged, since they came faster than they could be: in no other count, so that these are too low.
+    #[serde(default)]
+    pub unjudged: u64,
     /// done - intended, of all, failed ones at the moment of their failure.
     pub response_time_ns: Quantiles,
     /// The same, of basic requests answered out of the cache.
@@ -152,16 +171,17 @@ pub struct WrongExample {
 }
 
 /// What reached the origin, by its own count, while a point was measured (its warm-up and drain included), beside what the
-/// robots asked for in the same time.
+/// robots were answered in the same time. What failed, and a proxy's own error page, saves nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OriginTraffic {
     /// Requests that reached it.
     pub requests: u64,
     /// Bytes of bodies that it sent.
     pub bytes: u64,
-    /// Requests of the robots less those; negative where the cache asks more than it is asked.
+    /// Requests of the robots that were answered with the origin's objects less those; negative where the cache asks more than it
+    /// answers.
     pub saved_requests: i64,
-    /// Bytes of bodies that the robots got less those it sent; negative where the cache fetches more than it hands out.
+    /// Bytes of bodies of these answers less those it sent; negative where the cache fetches more than it hands out.
     pub saved_bytes: i64,
 }
 
@@ -176,6 +196,18 @@ pub struct Seats {
     /// The lowest offered rate that did not keep it; absent where all did, so that the machine may hold more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_held_rate_per_s: Option<f64>,
+    /// Points that say nothing of seats, by their rates: interrupted ones, and those whose runs are not to be trusted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_counted: Vec<NotCounted>,
     /// The rule, in words.
     pub rule: String,
+}
+
+/// A point that is no evidence of how many seats a machine holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NotCounted {
+    /// Rate that was to be offered, a second.
+    pub rate_per_s: f64,
+    /// Why, in a few words.
+    pub why: String,
 }

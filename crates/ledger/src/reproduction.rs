@@ -7,7 +7,7 @@ use crate::document::{Run, Validity};
 /// Paper beside here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reproduction {
-    /// Which: `koshien`, `dserver`, `directory`, `transparent`; empty in documents from before there were several.
+    /// Which: `koshien`, `dserver`, `directory`, `transparent`, `gateway`; empty in documents from before there were several.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Whose experiments these are, and how they were made here.

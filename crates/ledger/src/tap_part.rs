@@ -30,6 +30,10 @@ pub struct TapPart {
     /// Connections that found no room in the collector: in no figure.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub connections_left_out: u64,
+    /// Connections that found no room in the tables of the library in their program, 65,534 at once, or whose descriptor
+    /// is above 1,048,575: in no figure.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub connections_unfollowed: u64,
 }
 
 /// One end's view: all connections on which the programs were that end. Times in nanoseconds, amounts in bytes, rates

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ledger::{CacheExchange, FailureCause, Method, RequestRecord};
-use mix::{Ask, AskId, Checker, Content, Form, Law, Seen, Stream, Variant, World};
+use mix::{Ask, AskId, Checker, Content, Form, Law, Seen, Stamp, Stream, Variant, World};
 use slab::Slab;
 use stats::Rng;
 use units::Timestamp;
@@ -210,22 +210,14 @@ impl Robots {
         let due = world.version(object, (asking.asked_unix_ms / 1000) as i64);
         let variant = world.variant(object, gzip);
         let object_bytes = world.body(object, due, variant).length();
-        let planned = failure.is_some_and(is_of_a_cut_reply) && {
-            // A cache may join asks, so that the reply is another's, and was cut for it.
-            let made_for = stamp.and_then(|stamp| stamp.ask).unwrap_or(asking.id);
-            made_for.run == self.mix.run && world.origin_aborts(made_for).is_some()
-        };
+        let planned = failure.is_some_and(is_of_a_cut_reply) && self.was_cut_by_origin(asking, stamp);
         let verdict = match failure {
             Some(_) if planned => Ok(()),
             Some(cause) => Err(cause),
             None => look(world, asking, record.status, seen.as_ref(), is_cut),
         };
         let made_for = stamp.and_then(|stamp| stamp.ask);
-        if verdict.is_ok() && method == Method::Get && matches!(form, Form::Basic) && !secure && !is_cut {
-            self.live.basic_gets += 1;
-            self.live.hits += u64::from(record.status == 200 && stamp.is_some() && made_for != Some(asking.id));
-        }
-        CacheExchange {
+        let exchange = CacheExchange {
             sequence: record.sequence,
             client: record.client,
             run: self.mix.run,
@@ -256,6 +248,8 @@ impl Robots {
             got_kind: stamp.map_or(0, |stamp| stamp.object.kind),
             got_version: stamp.map_or(0, |stamp| stamp.version),
             made_unix_ms: stamp.map_or(0, |stamp| stamp.made_ms),
+            renewed: stamp.is_some_and(|stamp| stamp.renewed),
+            age_s: seen.and_then(|seen| seen.age_s),
             due_version: due.number,
             expires_unix_s: due.expires_s.unwrap_or(i64::MAX),
             came_gzip: seen.is_some_and(|seen| seen.content_encoding_gzip),
@@ -263,7 +257,28 @@ impl Robots {
             body_bytes: seen.map_or(0, |seen| seen.body_bytes),
             hit: false,
             wrong: None,
+        };
+        if exchange.failure.is_none() && exchange.is_basic() && !is_cut {
+            self.live.basic_gets += 1;
+            self.live.hits += u64::from(mix::judge::is_hit(&exchange));
         }
+        exchange
+    }
+
+    /// Whether the origin was to cut the reply to `asking`, whose head had this identity. A cache may join asks, so that the
+    /// reply is another's and was cut for that one; but not one that was over before this was asked: that stump was kept.
+    fn was_cut_by_origin(&self, asking: &Asking, stamp: Option<Stamp>) -> bool {
+        let Some(stamp) = stamp else {
+            // No head came. That of this ask may have been lost with the end.
+            return self.mix.world.origin_aborts(asking.id).is_some();
+        };
+        // What names no ask the origin does not cut.
+        stamp.ask.is_some_and(|made_for| {
+            let is_now = stamp.made_ms.saturating_add(mix::judge::CLOCK_SLACK_MS) >= asking.asked_unix_ms;
+            made_for.run == self.mix.run
+                && self.mix.world.origin_aborts(made_for).is_some()
+                && (made_for == asking.id || is_now)
+        })
     }
 
     /// A page is whole: what it embeds is to be asked for by `client`. The page, if there is anything.

@@ -55,7 +55,8 @@ fn asks(world: &World, count: u64) -> u64 {
 fn stamp(number: u64) -> u64 {
     let ask = Some(AskId { run: 7, sequence: number });
     let object = Object { kind: 1, number };
-    let stamp = Stamp { world: 1, object, version: 3, variant: Variant::Plain, ask, made_ms: 1_700_000_000_000 };
+    let made_ms = 1_700_000_000_000;
+    let stamp = Stamp { world: 1, object, version: 3, variant: Variant::Plain, ask, renewed: false, made_ms };
     let mut bytes = Vec::with_capacity(96);
     stamp.write(&mut bytes);
     Stamp::read(black_box(&bytes)).expect("it reads back").object.number
@@ -71,7 +72,7 @@ fn compare(world: &Arc<World>, what: &str, kind: u8, variant: Variant) {
             while !body.piece(bytes.len() as u64).is_empty() {
                 bytes.extend_from_slice(body.piece(bytes.len() as u64));
             }
-            let stamp = Stamp { world: 1, object, version: 3, variant, ask: None, made_ms: 0 };
+            let stamp = Stamp { world: 1, object, version: 3, variant, ask: None, renewed: false, made_ms: 0 };
             let mut head = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nServer: x\r\nX-Yamabiko: ".to_vec();
             stamp.write(&mut head);
             if variant == Variant::Gzip {

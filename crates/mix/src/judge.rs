@@ -8,15 +8,20 @@
 //! ```
 //!
 //! **Measured hit**: the answer's ask is not the one that got it (Web Polygraph's rule), so that no word of the cache is
-//! needed. A copy that the origin renewed by a 304 counts as a hit.
+//! needed. A copy that the origin renewed by a 304 counts as a hit. An answer that was made for a request without an ask (the
+//! proxy does not pass it on) is one if it was made before this one was asked, to within [`CLOCK_SLACK_MS`].
 //!
 //! **Bias.** The judge accuses only of what it can prove. What a rule may leave open passes:
 //! - Dates in HTTP are whole seconds and the lifetime of a copy is counted from a Date of such steps, so a copy is stale
 //!   one second late ([`DATE_SLACK_MS`]), and as much later as the origin thought about it.
-//! - A copy whose lifetime is over and that has not changed is taken as renewed.
+//! - A copy whose lifetime is over and that has not changed is taken as renewed. After the change it may still live from that
+//!   renewal (RFC 9111, section 4.3.4): from its moment where the copy tells it by the 304's identity. Else it is in doubt
+//!   ([`CacheFigures::stale_in_doubt`]) for as long as a renewal just before the change would reach, unless its own Age
+//!   says that there was none.
 //! - Where the origin says nothing of a lifetime, no copy is stale (RFC 9111, section 4.2.2, lets a cache guess).
 //! - A reload may be answered by what the origin made since it was asked, to within [`CLOCK_SLACK_MS`].
 //! - A body that ends early by a broken connection is a failure with its cause, not a truncated answer: the client knew.
+//!   Unless it is the stump of an answer that the origin had cut for another request long before: it was kept.
 //!
 //! Read [`Judge::add`] first, then [`ledger::Wrong`] for what each kind means.
 
@@ -81,7 +86,9 @@ impl Judge {
         self.makers.add(exchange);
         if self.counts(exchange.intended_at) {
             let why = || words::example(&self.world, exchange);
-            self.tally.add(exchange, readiness, why);
+            let is_in_doubt =
+                exchange.hit && exchange.wrong.is_none() && self.freshness(exchange) == Freshness::InDoubt;
+            self.tally.add(exchange, readiness, is_in_doubt, why);
         }
     }
 
@@ -137,15 +144,13 @@ impl Judge {
         if !exchange.cachable {
             return Some(Wrong::HitOnUncachable);
         }
-        if exchange.form == CacheForm::Reload
-            && exchange.made_unix_ms.saturating_add(CLOCK_SLACK_MS) < exchange.asked_unix_ms
-        {
+        if exchange.form == CacheForm::Reload && is_older(exchange) {
             return Some(Wrong::HitOnReload);
         }
         if exchange.method == Method::Post || self.makers.asked_for_another(exchange) {
             return Some(Wrong::FalseHit);
         }
-        self.is_stale(exchange).then_some(Wrong::Stale)
+        (self.freshness(exchange) == Freshness::Stale).then_some(Wrong::Stale)
     }
 
     /// A 304 says "you have it": wrong if the client had nothing, or asked by a date before the last change. An older copy
@@ -164,20 +169,54 @@ impl Judge {
     }
 
     /// Ended early though its framing says whole, and not as planned: an end that the origin cut may be passed on by a proxy
-    /// that cannot say so, but not kept and handed out later.
+    /// that cannot say so, but not kept and handed out later. That it may not even where its framing says that it ended early:
+    /// a cache uses no incomplete answer for another request (RFC 9111, section 3.3).
     fn is_truncated(&self, exchange: &CacheExchange) -> bool {
-        let cut_as_planned = maker(exchange).is_some_and(|maker| self.world.origin_aborts(maker).is_some())
-            && exchange.asked_unix_ms <= exchange.made_unix_ms.saturating_add(CLOCK_SLACK_MS);
-        is_framed(exchange) && !exchange.aborted && !cut_as_planned
+        let cut_by_origin = maker(exchange).is_some_and(|maker| self.world.origin_aborts(maker).is_some());
+        match (cut_by_origin, is_older(exchange)) {
+            _ if exchange.aborted => false,
+            (true, true) => exchange.hit || is_framed(exchange),
+            (true, false) => false,
+            (false, _) => is_framed(exchange),
+        }
     }
 
-    /// Older than what the origin had a second before it was asked, and beyond its lifetime.
-    fn is_stale(&self, exchange: &CacheExchange) -> bool {
+    /// Whether it is older than what the origin had a second before it was asked, and beyond its lifetime.
+    fn freshness(&self, exchange: &CacheExchange) -> Freshness {
+        if exchange.got_version >= exchange.due_version {
+            return Freshness::Usable;
+        }
         let thought_ms = maker(exchange).map_or(0, |maker| self.world.think(maker).as_millis() as u64);
         let slack_ms = DATE_SLACK_MS + thought_ms;
         let due = self.world.version(object(exchange), unix_s(exchange.asked_unix_ms.saturating_sub(slack_ms)));
-        exchange.got_version < due.number
-            && self.lifetime_end(exchange).is_some_and(|end| exchange.asked_unix_ms > unix_ms(end) + slack_ms)
+        let is_over = |end_s: i64| exchange.asked_unix_ms > unix_ms(end_s) + slack_ms;
+        match self.lifetime_end(exchange) {
+            Some(end_s) if exchange.got_version < due.number && is_over(end_s) => {
+                if self.renewed_end(exchange).is_none_or(is_over) { Freshness::Stale } else { Freshness::InDoubt }
+            }
+            _ => Freshness::Usable,
+        }
+    }
+
+    /// Until when it may be used if the origin renewed it as late as it can have: just before the object changed, or when its
+    /// own Age says. `None` where it cannot have been renewed, where that makes no difference (Expires stays what it was),
+    /// and where its identity tells of the last renewal.
+    fn renewed_end(&self, exchange: &CacheExchange) -> Option<i64> {
+        if exchange.renewed || !exchange.renewable {
+            return None;
+        }
+        let made_s = unix_s(exchange.made_unix_ms);
+        let made = self.world.version(object(exchange), made_s);
+        let max_age_s = made.max_age_s?;
+        let change_s = if made.number > exchange.got_version { made.modified_s } else { made.next_change_s };
+        // It was as old as it says at some time until it had come, and Age counts whole seconds.
+        let sent_at = exchange.sent_at.unwrap_or(exchange.intended_at);
+        let took_ms = exchange.done_at.as_nanos().saturating_sub(sent_at.as_nanos()) / 1_000_000;
+        let came_s = unix_s(exchange.asked_unix_ms.saturating_add(took_ms));
+        let said_s = exchange.age_s.map_or(i64::MAX, |age_s| came_s.saturating_sub(i64::from(age_s)) + 1);
+        let renewed_s = said_s.min(change_s - 1);
+        // Within the slack of its making: that was it.
+        (renewed_s > made_s + 1).then(|| renewed_s.saturating_add_unsigned(max_age_s))
     }
 
     /// Until when the answer that came may be used, in s since 1970; `None` where the origin did not say.
@@ -193,9 +232,30 @@ impl Judge {
 }
 
 /// Whether an answer came out of a cache. A 304 says nothing of it: the proxy may have asked.
-fn is_hit(exchange: &CacheExchange) -> bool {
-    let mine = maker(exchange) == Some(AskId { run: exchange.run, sequence: exchange.sequence });
-    exchange.status == OK && exchange.got_object.is_some() && exchange.got_world == exchange.world && !mine
+pub fn is_hit(exchange: &CacheExchange) -> bool {
+    let is_of_world = exchange.got_object.is_some() && exchange.got_world == exchange.world;
+    let is_of_cache = || match maker(exchange) {
+        Some(maker) => maker != AskId { run: exchange.run, sequence: exchange.sequence },
+        // What a 304 renewed was there before; what was made for nobody is as old as it is.
+        None => exchange.renewed || is_older(exchange),
+    };
+    exchange.status == OK && is_of_world && is_of_cache()
+}
+
+/// Whether the answer was surely made before it was asked for.
+fn is_older(exchange: &CacheExchange) -> bool {
+    exchange.made_unix_ms.saturating_add(CLOCK_SLACK_MS) < exchange.asked_unix_ms
+}
+
+/// What is known of the age of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Freshness {
+    /// Of the version that is due, or within its lifetime.
+    Usable,
+    /// Beyond its lifetime, unless the origin renewed it.
+    InDoubt,
+    /// Beyond its lifetime.
+    Stale,
 }
 
 /// Whether a copy was there for one that asks when this one did.
@@ -227,6 +287,8 @@ fn false_miss(exchange: &CacheExchange, readiness: Readiness) -> Option<Wrong> {
         && !exchange.hit
         && exchange.status == OK
         && exchange.failure.is_none()
+        // Made for nobody, it may have been there a moment before.
+        && (exchange.from_sequence.is_some() || exchange.made_unix_ms >= exchange.asked_unix_ms)
         && readiness == Readiness::Ready;
     missed.then_some(Wrong::FalseMiss)
 }

@@ -31,6 +31,8 @@ pub use law::Law;
 pub use matter::{Body, Matter};
 pub use origin_figures::*;
 pub use reply::{ASK, STAMP, Stamp};
-pub use spec::{EmbedSpec, Expires, FormShares, KindSpec, LifeSpec, MethodShares, MixPhase, MixSpec, Popularity, Vary};
+pub use spec::{
+    EmbedSpec, Expires, FormShares, KindSpec, LifeSpec, MethodShares, MixDigest, MixPhase, MixSpec, Popularity, Vary,
+};
 pub use stream::{Ask, Form, Stream};
 pub use world::{AskId, Object, Variant, Version, World};

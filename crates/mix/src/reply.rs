@@ -11,11 +11,12 @@ pub const ASK: &str = "X-Yamabiko-Ask";
 pub const STAMP: &str = "X-Yamabiko";
 
 /// What a reply is: `<world>.<kind><object>.<version>.<variant>.<run>.<sequence>.<unix_ms>`, such as
-/// `1f3a.A2b7.3.p.1.9c4.18c2f5a3e10`. Numbers are in hexadecimal, kinds letters from `A` on, variants `p` and `g`; without an
-/// ask run and sequence are `-`.
+/// `1f3a.A2b7.3.p.1.9c4.18c2f5a3e10`. Numbers are in hexadecimal, kinds letters from `A` on, variants `p` and `g`. Without an
+/// ask run and sequence are `-` on a 304, and `~` where the request named none.
 ///
 /// A reply is a hit when its ask is not the one that got it (Web Polygraph's rule). The origin's 304 carries no ask, so
-/// that a copy it renews keeps that of its first fetch, and counts as a hit.
+/// that a copy it renews keeps that of its first fetch, or has none at all, and counts as a hit. A reply that was made for a
+/// request without an ask is something else: there, only its moment tells whether it is a hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// World.
@@ -28,9 +29,16 @@ pub struct Stamp {
     pub variant: Variant,
     /// The request for which the origin made it; none on a 304, and where the request named none.
     pub ask: Option<AskId>,
+    /// Of a 304, and so of a copy whose head one renewed. Never beside an ask.
+    pub renewed: bool,
     /// When, Unix time in milliseconds.
     pub made_ms: u64,
 }
+
+/// In the place of an ask, of a 304.
+const RENEWED: &[u8] = b"-.-";
+/// In the place of an ask, where the request named none.
+const UNNAMED: &[u8] = b"~.~";
 
 impl Stamp {
     /// Appends the field's value. Kinds are below 26.
@@ -46,7 +54,8 @@ impl Stamp {
         });
         match self.ask {
             Some(ask) => ask.write(into),
-            None => into.extend_from_slice(b"-.-"),
+            None if self.renewed => into.extend_from_slice(RENEWED),
+            None => into.extend_from_slice(UNNAMED),
         }
         into.push(b'.');
         write_hex(self.made_ms, into);
@@ -63,13 +72,17 @@ impl Stamp {
             (b".g.", rest) => (Variant::Gzip, rest),
             _ => return None,
         };
-        let (ask, rest) = match rest.strip_prefix(b"-.-") {
-            Some(rest) => (None, rest),
-            None => read_ask(rest).map(|(ask, rest)| (Some(ask), rest))?,
+        let (ask, renewed, rest) = if let Some(rest) = rest.strip_prefix(RENEWED) {
+            (None, true, rest)
+        } else if let Some(rest) = rest.strip_prefix(UNNAMED) {
+            (None, false, rest)
+        } else {
+            let (ask, rest) = read_ask(rest)?;
+            (Some(ask), false, rest)
         };
         let (made_ms, rest) = read_hex(rest.strip_prefix(b".")?)?;
         let object = Object { kind: read_letter(kind)?, number };
-        rest.is_empty().then_some(Stamp { world, object, version, variant, ask, made_ms })
+        rest.is_empty().then_some(Stamp { world, object, version, variant, ask, renewed, made_ms })
     }
 }
 
@@ -155,9 +168,10 @@ mod tests {
 
     fn stamp() -> impl Strategy<Value = Stamp> {
         let facts = (any::<u32>(), object(), any::<u32>(), any::<bool>());
-        (facts, proptest::option::of(ask()), any::<u64>()).prop_map(|((world, object, version, gzip), ask, made_ms)| {
+        let maker = (proptest::option::of(ask()), any::<bool>());
+        (facts, maker, any::<u64>()).prop_map(|((world, object, version, gzip), (ask, is_304), made_ms)| {
             let variant = if gzip { Variant::Gzip } else { Variant::Plain };
-            Stamp { world, object, version, variant, ask, made_ms }
+            Stamp { world, object, version, variant, ask, renewed: is_304 && ask.is_none(), made_ms }
         })
     }
 
@@ -198,13 +212,16 @@ mod tests {
     fn a_stamp_is_as_documented() {
         let object = Object { kind: 0, number: 0x2b7 };
         let ask = Some(AskId { run: 1, sequence: 0x9c4 });
-        let stamp = Stamp { world: 0x1f3a, object, version: 3, variant: Variant::Plain, ask, made_ms: 0x18c_2f5a_3e10 };
+        let stamp = Stamp { world: 0x1f3a, object, version: 3, variant: Variant::Plain, ask, renewed: false, made_ms: 0x18c_2f5a_3e10 };
         let mut bytes = Vec::new();
         stamp.write(&mut bytes);
         assert_eq!(bytes, b"1f3a.A2b7.3.p.1.9c4.18c2f5a3e10");
         bytes.clear();
-        Stamp { ask: None, variant: Variant::Gzip, ..stamp }.write(&mut bytes);
+        Stamp { ask: None, renewed: true, variant: Variant::Gzip, ..stamp }.write(&mut bytes);
         assert_eq!(bytes, b"1f3a.A2b7.3.g.-.-.18c2f5a3e10");
+        bytes.clear();
+        Stamp { ask: None, ..stamp }.write(&mut bytes);
+        assert_eq!(bytes, b"1f3a.A2b7.3.p.~.~.18c2f5a3e10");
     }
 
     #[test]
@@ -219,6 +236,8 @@ mod tests {
             "01f3a.A2b7.3.p.1.9c4.1",
             "1f3a.A2b7.3.x.1.9c4.1",
             "1f3a.A2b7.3.p.-.9c4.1",
+            "1f3a.A2b7.3.p.~.9c4.1",
+            "1f3a.A2b7.3.p.~.-.1",
             "100000000.A1.3.p.1.1.1",
             "1.A11112222333344445.3.p.1.1.1",
             "1.A1.3.p.1.1.1.1",

@@ -1,5 +1,6 @@
 //! A mix as meant: everything that the robots ask for and the origin answers, every part of it can be set in a plan.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -240,7 +241,55 @@ fn yes() -> bool {
     true
 }
 
+/// Marks by which two ends tell, without sending it, whether they have the same mix: of the whole with its seed, and of each
+/// of its fields. In hexadecimal. Both ends are of one build ([`crate::Matter::digest`]).
+///
+/// A mix of the same name may be another, since a plan may set any field. What an origin answers follows from
+/// [`MixDigest::OF_ORIGIN`] alone; the rest is the robots', and may differ between the ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MixDigest {
+    /// Of all fields and the seed.
+    pub whole: String,
+    /// Of each field that is there, by its name.
+    pub fields: BTreeMap<String, String>,
+}
+
+impl MixDigest {
+    /// The fields by which an origin answers.
+    pub const OF_ORIGIN: [&str; 5] = ["kinds", "origin_abort", "think", "origin_uses", "origin_idle"];
+
+    /// Names of the fields by which an origin answers and in which two mixes differ: of the same ones both have the same
+    /// objects, as old and as late.
+    pub fn origin_differences(&self, other: &MixDigest) -> Vec<&'static str> {
+        Self::OF_ORIGIN.into_iter().filter(|&name| self.fields.get(name) != other.fields.get(name)).collect()
+    }
+}
+
+/// FNV-1a (Fowler, Noll, Vo) of 64 bits, in hexadecimal: against mistakes, not against malice.
+fn mark(bytes: impl Iterator<Item = u8>) -> String {
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{hash:016x}")
+}
+
 impl MixSpec {
+    /// The marks of this mix with a seed.
+    ///
+    /// # Panics
+    /// Never: a mix is text, numbers and lists, which JSON has.
+    pub fn digest(&self, seed: u64) -> MixDigest {
+        let mut mix = self.clone();
+        // Two ways to say that it does not think.
+        mix.think = mix.think.filter(|law| !law.is_none());
+        let serde_json::Value::Object(fields) = serde_json::to_value(&mix).expect("a mix can be written") else {
+            unreachable!("a mix has fields")
+        };
+        let fields: BTreeMap<String, String> =
+            fields.into_iter().map(|(name, value)| (name, mark(value.to_string().into_bytes().into_iter()))).collect();
+        let all = fields.iter().flat_map(|(name, mark)| [name.as_bytes(), mark.as_bytes()]).flatten().copied();
+        MixDigest { whole: mark(all.chain(seed.to_le_bytes())), fields }
+    }
+
     /// The document hit ratio that the mix is meant for: recurrence times the cachable share of what is asked for.
     pub fn document_hit_ratio(&self) -> f64 {
         let (mut asked, mut cachable) = (0.0, 0.0);

@@ -67,7 +67,7 @@ fn by_rate(part: &CachePart) -> Section {
         ],
     );
     let times = Chart { y: Axis::log("mean", Quantity::Nanoseconds), ..times }
-        .about("From the moment a request was meant to start; failed ones are in `all`.");
+        .about("From the moment a request was meant to start; failed ones are among all.");
     let hits = share(over_rate(
         part,
         "Document hit ratio",
@@ -79,9 +79,9 @@ fn by_rate(part: &CachePart) -> Section {
             ("ideal, LRU", &|point| point.figures.hit_ratio.ideal_lru),
             ("had come", &sweep::had_come),
         ],
-    ))
-    .series(Series::line("offered", line(part, "", &|point| point.figures.hit_ratio.offered)).asked().color(5))
-    .about("Had come: offered, less what was sent while the first fetch was still out.");
+    ));
+    let hits = offered(part, hits, &|point| point.figures.hit_ratio.offered)
+        .about("Had come: offered, less what was sent while the first fetch was still out.");
     let errors = share(over_rate(
         part,
         "Error ratio",
@@ -99,8 +99,8 @@ fn by_rate(part: &CachePart) -> Section {
             ("ideal", &|point| point.figures.byte_hit_ratio.ideal),
             ("ideal, LRU", &|point| point.figures.byte_hit_ratio.ideal_lru),
         ],
-    ))
-    .series(Series::line("offered", line(part, "", &|point| point.figures.byte_hit_ratio.offered)).asked().color(5));
+    ));
+    let bytes = offered(part, bytes, &|point| point.figures.byte_hit_ratio.offered);
     let saved = over_rate(
         part,
         "Requests kept from the origin",
@@ -126,15 +126,9 @@ type Value<'a> = &'a dyn Fn(&CachePoint) -> Option<f64>;
 
 /// A chart over the offered rate. Phases of a schedule are series of their own.
 fn over_rate(part: &CachePart, title: &str, label: &str, quantity: Quantity, series: &[(&str, Value<'_>)]) -> Chart {
-    let chart = Chart::new(title, Axis::from_zero("offered", Quantity::PerSecond), Axis::from_zero(label, quantity));
-    let mut phases: Vec<&str> = Vec::new();
-    for point in &part.points {
-        if !phases.contains(&point.phase.as_str()) {
-            phases.push(&point.phase);
-        }
-    }
-    let mut chart = chart;
-    for phase in phases {
+    let mut chart =
+        Chart::new(title, Axis::from_zero("offered", Quantity::PerSecond), Axis::from_zero(label, quantity));
+    for phase in phases(part) {
         for (at, (name, value)) in series.iter().enumerate() {
             let points = line(part, phase, value);
             if points.is_empty() {
@@ -143,11 +137,37 @@ fn over_rate(part: &CachePart, title: &str, label: &str, quantity: Quantity, ser
             let one = match phase {
                 "" => Series::line(*name, points).color(at),
                 phase => Series::line(format!("{name}, {phase}"), points),
-            };
+            }
+            .dotted();
             chart = chart.series(one);
         }
     }
     chart
+}
+
+/// The phases that points are of, each once; `""` of points that are whole runs.
+fn phases(part: &CachePart) -> Vec<&str> {
+    let mut phases: Vec<&str> = Vec::new();
+    for point in &part.points {
+        if !phases.contains(&point.phase.as_str()) {
+            phases.push(&point.phase);
+        }
+    }
+    phases
+}
+
+/// What was offered, dashed, beside what was measured: each phase has its own.
+fn offered(part: &CachePart, chart: Chart, value: Value<'_>) -> Chart {
+    phases(part).into_iter().fold(chart, |chart, phase| {
+        let points = line(part, phase, value);
+        if points.is_empty() {
+            return chart;
+        }
+        chart.series(match phase {
+            "" => Series::line("offered", points).asked().color(5),
+            phase => Series::line(format!("offered, {phase}"), points).asked(),
+        })
+    })
 }
 
 /// The values of the points of a phase, by their rates.

@@ -1,13 +1,16 @@
 //! What terminal and page say alike of a sweep against a cache.
 
 use ledger::document::Quantiles;
-use ledger::{CachePart, CachePoint, Seats, Wrong};
+use ledger::{CacheFigures, CachePart, CachePoint, FailureCause, Ratio, Seats, Wrong};
 
 use crate::figures::{count, duration_f64, rate, share};
 use crate::words::by_frequency;
 
 /// Below this no point is said to have failed: a failure among thousands is no story.
 const ERRORS_TOLD: f64 = 0.000_05;
+
+/// More statuses than these say no more.
+const STATUSES_TOLD: usize = 3;
 
 /// The answer in a sentence or two: how far it carried, how often it hit, what was wrong.
 pub(crate) fn answer(part: &CachePart) -> String {
@@ -16,9 +19,11 @@ pub(crate) fn answer(part: &CachePart) -> String {
         return "Nothing was measured.".to_owned();
     }
     if answered == 0 {
-        let cause = part.points.iter().flat_map(|point| by_frequency(&point.figures.errors)).next();
-        return match cause {
-            Some((cause, _)) => format!("Nothing was answered: {}.", cause.replace('_', " ")),
+        let mut causes = part.points.iter().flat_map(|point| {
+            by_frequency(&point.figures.errors).into_iter().map(|(name, _)| cause(name, &point.figures))
+        });
+        return match causes.next() {
+            Some(cause) => format!("Nothing was answered: {cause}."),
             None => "Nothing was answered.".to_owned(),
         };
     }
@@ -53,7 +58,7 @@ pub(crate) fn held(seats: &Seats) -> String {
     } else {
         format!("{} each", rate(seats.rate_per_seat_per_s))
     };
-    match (seats.seats, seats.not_held_rate_per_s) {
+    let held = match (seats.seats, seats.not_held_rate_per_s) {
         (0, Some(failed)) => format!("It held no measured rate: already {} was too much.", rate(failed)),
         (seats, Some(failed)) => {
             format!("It holds {} seats at {each}; {} was too much.", count(seats), rate(failed))
@@ -61,7 +66,10 @@ pub(crate) fn held(seats: &Seats) -> String {
         (seats, None) => {
             format!("It holds {} seats at {each}, and perhaps more: no measured rate was too much.", count(seats))
         }
-    }
+    };
+    let left_out: Vec<String> =
+        seats.not_counted.iter().map(|point| format!("{} ({})", rate(point.rate_per_s), point.why)).collect();
+    if left_out.is_empty() { held } else { format!("{held} Not counted: {}.", left_out.join(", ")) }
 }
 
 /// A point by its rate and its phase.
@@ -75,24 +83,32 @@ pub(crate) fn label(point: &CachePoint) -> String {
 /// One line on a point, for while a sweep goes on.
 pub(crate) fn point_line(point: &CachePoint) -> String {
     let figures = &point.figures;
-    let ratio = &figures.hit_ratio;
+    let ratios = |name: &str, ratio: &Ratio| {
+        let ideal = ratio.ideal.map_or(String::new(), |ideal| format!(", ideal {}", share(ideal)));
+        format!("; {name} {} of {} offered{ideal}", optional(ratio.measured), optional(ratio.offered))
+    };
     let mut line = format!(
-        "{}: {} carried, mean {} (hits {}, misses {}); hit ratio {} of {} offered",
+        "{}: {} carried, mean {} (hits {}, misses {})",
         label(point),
         rate(point.carried_rate_per_s),
         mean(&figures.response_time_ns),
         mean(&figures.hits_response_time_ns),
         mean(&figures.misses_response_time_ns),
-        optional(ratio.measured),
-        optional(ratio.offered),
     );
-    if let Some(ideal) = ratio.ideal {
-        line.push_str(&format!(" (ideal {})", share(ideal)));
+    line.push_str(&ratios("hits", &figures.hit_ratio));
+    line.push_str(&ratios("bytes", &figures.byte_hit_ratio));
+    if point.origin.is_some() {
+        line.push_str(&format!("; origin saved {}", saved(point)));
     }
     line.push_str(&format!("; errors {}", errors(point)));
-    if point.ended_early {
-        line.push_str(", ended early");
+    if !figures.errors.is_empty() {
+        line.push_str(&format!(" ({})", causes(point)));
     }
+    line.push_str(match ended(point) {
+        "" => "",
+        "early" => ", ended early",
+        _ => ", interrupted",
+    });
     let wrong = figures.incorrect();
     line.push_str(&if wrong == 0 {
         "; nothing wrong".to_owned()
@@ -117,7 +133,7 @@ pub(crate) fn load_table(part: &CachePart) -> (Vec<&'static str>, Vec<Vec<String
             mean(&point.figures.hits_response_time_ns),
             mean(&point.figures.misses_response_time_ns),
             errors(point),
-            if point.ended_early { "early" } else { "" }.to_owned(),
+            ended(point).to_owned(),
         ]
     };
     (head, part.points.iter().map(row).collect())
@@ -183,6 +199,9 @@ pub(crate) fn asides(point: &CachePoint) -> Vec<String> {
     add(figures.offered_expired, "of copies past their lifetime");
     add(figures.wrong.get(Wrong::FalseMiss.name()).copied().unwrap_or(0), "false misses");
     add(figures.hits_not_offered, "hits that were not offered");
+    add(figures.stale_in_doubt, "old copies, stale unless the origin renewed them before the change");
+    add(figures.unnamed, "answers that name no request, and may be hits or not");
+    add(figures.unjudged, "that nobody judged, and that are in no count");
     asides
 }
 
@@ -197,9 +216,28 @@ pub(crate) fn kinds(point: &CachePoint) -> String {
 pub(crate) fn causes(point: &CachePoint) -> String {
     let causes: Vec<String> = by_frequency(&point.figures.errors)
         .into_iter()
-        .map(|(cause, n)| format!("{} {}", cause.replace('_', " "), count(n)))
+        .map(|(name, n)| format!("{} {}", cause(name, &point.figures), count(n)))
         .collect();
     causes.join(", ")
+}
+
+/// A cause in words; of unexpected statuses the most frequent ones with it, since 502 is another story than 404.
+fn cause(name: &str, figures: &CacheFigures) -> String {
+    let words = name.replace('_', " ");
+    if name != FailureCause::UnexpectedStatus.name() || figures.error_statuses.is_empty() {
+        return words;
+    }
+    let statuses = by_frequency(&figures.error_statuses).into_iter().map(|(status, _)| status);
+    format!("{words} ({})", statuses.take(STATUSES_TOLD).collect::<Vec<_>>().join(", "))
+}
+
+/// How a point ended, where not as planned.
+fn ended(point: &CachePoint) -> &'static str {
+    match (point.ended_early, point.interrupted) {
+        (true, _) => "early",
+        (false, true) => "interrupted",
+        (false, false) => "",
+    }
 }
 
 fn errors(point: &CachePoint) -> String {
@@ -244,6 +282,7 @@ mod tests {
             seats,
             rate_per_seat_per_s: 1.0,
             not_held_rate_per_s,
+            not_counted: Vec::new(),
             rule: String::new(),
         };
         assert_eq!(
@@ -252,6 +291,32 @@ mod tests {
         );
         assert!(held(&seats(80, None)).contains("perhaps more"));
         assert!(held(&seats(0, Some(5.0))).contains("no measured rate: already 5.00/s"));
+        let left_out = ledger::NotCounted { rate_per_s: 50.0, why: "it was interrupted".into() };
+        let some = Seats { not_counted: vec![left_out], ..seats(40, None) };
+        assert!(held(&some).ends_with("Not counted: 50.0/s (it was interrupted)."), "{}", held(&some));
+    }
+
+    #[test]
+    fn a_points_line_has_its_figures_and_how_it_ended() {
+        let ratio =
+            |measured| Ratio { offered: Some(0.5), ideal: Some(0.49), measured: Some(measured), ideal_lru: None };
+        let mut point = CachePoint { interrupted: true, offered_rate_per_s: 20.0, ..CachePoint::default() };
+        (point.figures.hit_ratio, point.figures.byte_hit_ratio) = (ratio(0.4), ratio(0.3));
+        point.figures.error_ratio = Some(0.1);
+        point.figures.errors.insert("response_timeout".into(), 9);
+        point.origin = Some(ledger::OriginTraffic { requests: 60, saved_requests: 40, ..Default::default() });
+        let line = point_line(&point);
+        for part in [
+            "hits 40.0 % of 50.0 % offered, ideal 49.0 %",
+            "bytes 30.0 % of 50.0 % offered",
+            "origin saved 40.0 %",
+            "errors 10.0 % (response timeout 9), interrupted",
+            "nothing wrong",
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        let early = CachePoint { ended_early: true, interrupted: false, ..point };
+        assert!(point_line(&early).contains("ended early"));
     }
 
     #[test]
@@ -260,6 +325,12 @@ mod tests {
         point.figures.errors.insert("connect_refused".into(), 9);
         let part = CachePart { points: vec![point], ..CachePart::default() };
         assert_eq!(answer(&part), "Nothing was answered: connect refused.");
+        let mut point = CachePoint::default();
+        point.figures.errors.insert("unexpected_status".into(), 9);
+        point.figures.error_statuses.extend([("404".to_owned(), 1), ("502".to_owned(), 8)]);
+        assert_eq!(causes(&point), "unexpected status (502, 404) 9");
+        let part = CachePart { points: vec![point], ..CachePart::default() };
+        assert_eq!(answer(&part), "Nothing was answered: unexpected status (502, 404).");
         assert_eq!(answer(&CachePart::default()), "Nothing was measured.");
     }
 

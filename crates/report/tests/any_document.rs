@@ -11,8 +11,8 @@ use ledger::document::*;
 use ledger::tap_part::{TapAvailability, TapLookups, TapProgram, TapView};
 use ledger::watch_part::WatchConnections;
 use ledger::{
-    CacheFigures, CachePart, CachePoint, OriginTraffic, Ratio, Seats, SecondRecord, TapPart, WatchPart, WatchSecond,
-    WrongExample,
+    CacheFigures, CachePart, CachePoint, NotCounted, OriginTraffic, Ratio, Seats, SecondRecord, TapPart, WatchPart,
+    WatchSecond, WrongExample,
 };
 use proptest::prelude::*;
 use report::run_page::{self, Sources};
@@ -325,6 +325,7 @@ impl Wild {
             }),
             records: self.number(),
             records_dropped: self.number(),
+            connections_unfollowed: self.number(),
             ..TapPart::default()
         }
     }
@@ -375,6 +376,9 @@ impl Wild {
             offered: w.number(),
             repeats: w.number(),
             offered_while_fetching: w.number(),
+            unnamed: w.number(),
+            stale_in_doubt: w.number(),
+            unjudged: w.number(),
             response_time_ns: w.quantiles(),
             hits_response_time_ns: w.quantiles(),
             misses_response_time_ns: w.quantiles(),
@@ -393,6 +397,7 @@ impl Wild {
                 carried_rate_per_s: w.float(),
                 duration_s: w.float(),
                 ended_early: w.0.below(2) == 0,
+                interrupted: w.0.below(2) == 0,
                 figures: figures(w),
                 origin: w.maybe(|w| OriginTraffic {
                     requests: w.number(),
@@ -405,6 +410,7 @@ impl Wild {
                 seats: w.number(),
                 rate_per_seat_per_s: w.float(),
                 not_held_rate_per_s: w.maybe(Wild::float),
+                not_counted: w.many(|w| NotCounted { rate_per_s: w.float(), why: w.text() }),
                 rule: w.text(),
             }),
             notes: self.many(Wild::text),

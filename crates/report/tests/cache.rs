@@ -67,6 +67,7 @@ fn document(points: Vec<CachePoint>) -> Document {
                 seats: 40,
                 rate_per_seat_per_s: 1.0,
                 not_held_rate_per_s: Some(50.0),
+                not_counted: Vec::new(),
                 rule: "fewer than 1 % failed".into(),
             }),
             notes: vec!["Nothing was filled.".into()],
@@ -141,4 +142,11 @@ fn phases_are_series_of_their_own() {
     let page = cache_page(&document, "");
     let svg = page.figures()[0].standalone();
     assert!(svg.contains("carried, top1") && svg.contains("carried, top2"), "{svg}");
+    // One rate is one point, and that is seen and says what it is.
+    assert!(svg.contains("<title>carried, top1 at 50.0/s: 50.0/s</title></circle>"), "{svg}");
+    // What was offered as hits is each phase's own, and nothing is named that has no line.
+    for figure in [2, 4] {
+        let svg = page.figures()[figure].standalone();
+        assert!(svg.contains("offered, top1") && svg.contains("offered, top2"), "{svg}");
+    }
 }

@@ -39,6 +39,7 @@ use patience::LINGER;
 pub(crate) use desk::Desk;
 
 mod answering;
+mod backlog;
 mod desk;
 mod exchange;
 mod incoming;
@@ -67,8 +68,13 @@ pub(crate) enum Step {
     Go,
     /// Receive nothing for now: it has enough to answer, or waits for the relay.
     Hold,
-    /// Say FIN, tell by [`Connection::finished`], and go on receiving: what comes is thrown away.
+    /// Throw away what comes, unread, and tell how much by [`Connection::discarded`]; send what is left if anything is.
+    Discard,
+    /// Say FIN, tell by [`Connection::finished`], and go on.
     Finish,
+    /// Drop it as soon as the client's kernel is known to have all that was said, and receive nothing until then: the
+    /// deadline ends it otherwise.
+    Part,
     /// Drop it: close(2).
     Close,
 }
@@ -96,6 +102,12 @@ pub(crate) struct Connection {
     exchange: Option<Box<Exchange>>,
     /// Requests that an origin still answers here; 0 before the first.
     uses_left: u32,
+    /// Bytes that came after the last request, and were thrown away.
+    discarded: u32,
+    /// What this connection has of [`Desk::backlog`].
+    kept: u32,
+    /// When that was reckoned last, little was left for all.
+    crowded: bool,
     /// It is to a HEAD, and the last of the connection.
     head_only: bool,
     last: bool,
@@ -151,6 +163,9 @@ impl Connection {
             body_taken: None,
             exchange: None,
             uses_left: 0,
+            discarded: 0,
+            kept: 0,
+            crowded: false,
             head_only: false,
             last: false,
             phase: Phase::Open,
@@ -173,7 +188,7 @@ impl Connection {
     /// Takes in what was received, and answers what of it is complete.
     pub(crate) fn take(&mut self, desk: &mut Desk, bytes: &[u8]) {
         if self.phase != Phase::Open {
-            return;
+            return self.discarded(bytes.len());
         }
         if self.unread.is_empty() {
             // The usual case: parsed where it was received, and nothing is left.
@@ -182,6 +197,10 @@ impl Connection {
                 self.unread.extend_from_slice(&bytes[used..]);
             }
         } else {
+            if self.unread.len() >= UNREAD_MAX {
+                // What is on its way already when there is enough: it is not doubled for it.
+                self.unread.reserve_exact(bytes.len().max(UNREAD_MAX));
+            }
             self.unread.extend_from_slice(bytes);
             self.proceed(desk);
         }
@@ -207,8 +226,18 @@ impl Connection {
         }
     }
 
+    /// So many bytes came that nobody wants any more.
+    pub(crate) fn discarded(&mut self, bytes: usize) {
+        self.discarded = self.discarded.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        if self.phase == Phase::Ending && bytes > 0 {
+            self.phase = Phase::EndingGently;
+        }
+    }
+
     /// The engine lets it go.
     pub(crate) fn leave(&mut self, desk: &mut Desk) {
+        desk.backlog.change(self.kept, 0);
+        self.kept = 0;
         let whole = self.was_sent_all();
         self.leave_relay(desk);
         self.enter(desk, whole);
@@ -234,6 +263,10 @@ impl Connection {
         let used = self.work(desk, &unread);
         if used < unread.len() {
             unread.drain(..used);
+            if unread.len() <= UNREAD_MAX {
+                // What a burst took is not kept for the next.
+                unread.shrink_to(2 * UNREAD_MAX);
+            }
             self.unread = unread;
         }
     }
@@ -265,7 +298,7 @@ impl Connection {
             if at == input.len() {
                 return at;
             }
-            if self.tail.is_some() || !self.unsent.is_empty() || desk.out.len() >= OUTPUT_FULL {
+            if self.tail.is_some() || !self.unsent.is_empty() || desk.out.len() >= desk.backlog.output_full() {
                 self.held_up = true;
                 return at;
             }
@@ -284,16 +317,22 @@ impl Connection {
     pub(crate) fn step(&self) -> Step {
         match self.phase {
             Phase::Over => Step::Close,
+            // After its last byte there is nothing to receive, and asking would be answered at once, for ever.
+            _ if self.owes() && self.ended => Step::Hold,
+            Phase::Open if self.owes() => {
+                if self.is_full() { Step::Hold } else { Step::Go }
+            }
             _ if self.owes() => {
-                // After its last byte there is nothing to receive, and asking would be answered at once, for ever.
-                if self.unread.len() < UNREAD_MAX && !self.ended { Step::Go } else { Step::Hold }
+                if self.discarded < DISCARDED_MAX { Step::Discard } else { Step::Hold }
             }
             Phase::Ending => Step::Close,
             Phase::EndingGently => Step::Finish,
+            Phase::Lingering if self.discarded < DISCARDED_MAX => Step::Discard,
+            Phase::Lingering => Step::Part,
             Phase::Open if self.held_up => Step::Hold,
             // Half a request, or none: nothing is owed.
             Phase::Open if self.ended => Step::Close,
-            Phase::Open | Phase::Lingering => Step::Go,
+            Phase::Open => Step::Go,
         }
     }
 
@@ -313,9 +352,10 @@ impl Connection {
         }
     }
 
-    /// Whether so much has been received and not answered that no more should be received.
+    /// Whether so much has been received and not answered that no more should be received. Where little room is left for
+    /// all, nothing is received ahead of what is owed.
     pub(crate) fn is_full(&self) -> bool {
-        self.unread.len() >= UNREAD_MAX
+        self.unread.len() >= UNREAD_MAX || (self.crowded && !self.unread.is_empty() && self.owes())
     }
 
     /// Whether requests are read on after what is owed.
@@ -366,6 +406,10 @@ impl Connection {
 const OUTPUT_FULL: usize = 32 << 10;
 /// Requests that wait for their turn, beyond which no more is received.
 const UNREAD_MAX: usize = 16 << 10;
+/// What a client goes on sending after its last answer is read, so that the answer is not lost in a reset (RFC 9112,
+/// section 9.6), but not without end: each byte taken makes room for another, which the kernel carries on this core, and a
+/// flood of refused heads costs as much as it is let. Four windows of a client that has heard nothing yet.
+const DISCARDED_MAX: u32 = 256 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -30,6 +30,7 @@ use nix::sys::socket::{MsgFlags, Shutdown, send, setsockopt, shutdown};
 use sys::clock::Clock;
 use sys::file::send_file;
 use sys::sched::Precedence;
+use sys::socket::Read;
 use sys::uring::{Ring, RingSpec};
 use units::Timestamp;
 
@@ -249,6 +250,26 @@ pub(crate) fn run(engine: Engine, ground: Ground<'_>, desk: Desk) -> Result<(), 
     epoll::Worker::new(ground, desk)?.run()
 }
 
+/// Throws away what a client that was given its last answer goes on sending, for one turn of it.
+///
+/// # Errors
+/// The connection is of no use any more.
+fn discard(stream: &TcpStream, link: &mut Link, desk: &Desk) -> io::Result<Read> {
+    let outcome = sys::socket::discard(stream.as_fd(), DISCARD_BYTES)?;
+    match outcome {
+        Read::Bytes(bytes) => link.discarded(desk, bytes),
+        Read::End => link.ended(),
+        Read::Later => {}
+    }
+    Ok(outcome)
+}
+
+/// Whether the client's kernel has everything that was said, the end included: then closing can take nothing of it from
+/// the client, whatever the client still sends (RFC 9112, section 9.6).
+fn has_all(stream: &TcpStream) -> bool {
+    sys::socket::unacknowledged(stream.as_fd()).is_ok_and(|bytes| bytes == 0)
+}
+
 /// What became of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
@@ -396,6 +417,10 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nServer: yamabiko\r
 const TURN_BYTES: usize = 1 << 20;
 /// Bytes of a file in one system call, between which the clock is looked at.
 const PIECE_BYTES: usize = 1 << 20;
+/// Room for what a connection sends in one turn: a burst of pipelined requests in one system call.
+const INPUT_BYTES: usize = 16 << 10;
+/// Thrown away in one turn of a connection.
+const DISCARD_BYTES: usize = 64 << 10;
 /// Rounds of receiving or answering before other connections have their turn.
 const TURNS: usize = 64;
 /// Events of the relay heard before other connections have their turn: while a client takes what it is sent as fast as it

@@ -76,12 +76,21 @@ pub enum Refusal {
     Late,
     /// TLS: no handshake, or one that broke the protocol.
     Tls,
+    /// It was taken, and cut off because it asked on without taking its answers while much was kept for others like it.
+    Backlog,
 }
 
 impl Refusal {
     /// All of them, in the order of [`Refusal::index`].
-    pub const ALL: [Refusal; 6] =
-        [Refusal::Total, Refusal::PerAddress, Refusal::Descriptors, Refusal::Displaced, Refusal::Late, Refusal::Tls];
+    pub const ALL: [Refusal; 7] = [
+        Refusal::Total,
+        Refusal::PerAddress,
+        Refusal::Descriptors,
+        Refusal::Displaced,
+        Refusal::Late,
+        Refusal::Tls,
+        Refusal::Backlog,
+    ];
 
     /// Its place in [`Refusal::ALL`].
     pub const fn index(self) -> usize {
@@ -97,6 +106,7 @@ impl Refusal {
             Refusal::Displaced => "displaced",
             Refusal::Late => "late",
             Refusal::Tls => "tls",
+            Refusal::Backlog => "backlog",
         }
     }
 }

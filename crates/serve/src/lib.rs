@@ -89,12 +89,13 @@ use crate::status::Board;
 /// # Errors
 /// The root cannot be opened, the address cannot be bound, or a system call that never should fail did.
 pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
-    let threads = spec.threads.max(1);
+    // A worker has room for one connection at least, so there are no more of them than there may be connections.
+    let threads = spec.threads.clamp(1, spec.limits.connections.unwrap_or(usize::MAX).max(1));
     // Each upstream's share of descriptors, or a crowd of clients would leave the relay none to connect with.
     let upstreams = spec.dynamic.as_ref().map_or(0, |dynamic| dynamic.limits.concurrency * dynamic.routes.len());
     let (most, open_files) = descriptors_per_worker(threads, upstreams)?;
-    let cap = spec.limits.connections.map_or(most, |all| all.div_ceil(threads).clamp(1, most));
-    let each_max = spec.limits.connections_per_address.unwrap_or((cap * threads).div_ceil(4) * 3);
+    let caps = shares(spec.limits.connections.unwrap_or(usize::MAX), threads, most);
+    let each_max = spec.limits.connections_per_address.unwrap_or(caps.iter().sum::<usize>().div_ceil(4) * 3);
     let callers = Callers::new(each_max.max(1));
     let listener = listen::bind(spec.listen, false)?;
     let bound = listener.local_addr().map_err(system("getsockname"))?;
@@ -119,15 +120,15 @@ pub fn serve(spec: &ServeSpec, stop: BorrowedFd<'_>, on_listening: impl FnOnce(S
     };
     let mut fronts = fronts.into_iter();
     let mut parts = Vec::with_capacity(threads);
-    for worker in 0..threads {
+    for (worker, cap) in caps.into_iter().enumerate() {
         let counters = spec.figures.worker();
         let journal = writing.as_ref().and_then(|writing| writing.journal());
         let origin = spec.origin.as_ref().map(|origin| Box::new(Origin::new(origin, worker, threads, clock)));
         let own = (fronts.next(), origin);
-        parts.push((spec::open_root(&spec.root)?, own, counters, journal, board.clone(), cache.clone()));
+        parts.push((spec::open_root(&spec.root)?, own, counters, journal, board.clone(), cache.clone(), cap));
     }
     on_listening(bound);
-    on_threads(parts, stop, |(root, (front, origin), counters, journal, board, cache), [stop, failed]| {
+    on_threads(parts, stop, |(root, (front, origin), counters, journal, board, cache, cap), [stop, failed]| {
         counters.runs_here();
         let files = Files::new(root, spec.files.clone()).holding_open(open_files);
         let books = Books::new(counters, journal);
@@ -192,6 +193,12 @@ impl Drop for Failing<'_> {
     }
 }
 
+/// The most connections of each of so many workers: `all` together, and `most` each. There are at least as many as workers.
+fn shares(all: usize, workers: usize, most: usize) -> Vec<usize> {
+    let (each, rest) = (all / workers, all % workers);
+    (0..workers).map(|worker| (each + usize::from(worker < rest)).clamp(1, most)).collect()
+}
+
 /// Descriptors that one worker may use for connections and for files held open, after what it and the program need otherwise.
 fn descriptors_per_worker(threads: usize, upstreams: usize) -> Result<(usize, usize), ServeError> {
     let limit = raise_descriptors()?;
@@ -225,6 +232,16 @@ mod tests {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     use super::*;
+
+    #[test]
+    fn workers_have_as_many_connections_as_were_asked_for_and_no_more() {
+        assert_eq!(shares(7, 3, 100), [3, 2, 2]);
+        assert_eq!(shares(2, 2, 100), [1, 1]);
+        assert_eq!(shares(1000, 3, 100), [100, 100, 100]);
+        for (all, workers) in (1..40).flat_map(|workers| (workers..100).map(move |all| (all, workers))) {
+            assert_eq!(shares(all, workers, usize::MAX).iter().sum::<usize>(), all);
+        }
+    }
 
     /// A server at half strength, whose clients hang or not by chance, is worse than none.
     #[test]

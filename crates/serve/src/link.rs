@@ -34,6 +34,8 @@ struct Session {
     unsent: Vec<u8>,
     /// Records of a handshake, which is work that may have to wait for its turn.
     waiting: Vec<u8>,
+    /// What `unsent` and `waiting` have of [`Desk::backlog`].
+    kept: u32,
     /// The client's last byte has come, after those that wait.
     ended: bool,
     /// Nothing follows any more: the goodbye is said, or the session failed.
@@ -53,7 +55,8 @@ impl Link {
             None => None,
             Some(tls) => {
                 let secure = Secure::new(tls).ok()?;
-                Some(Box::new(Session { secure, unsent: Vec::new(), waiting: Vec::new(), ended: false, over: false }))
+                let (unsent, waiting) = (Vec::new(), Vec::new());
+                Some(Box::new(Session { secure, unsent, waiting, kept: 0, ended: false, over: false }))
             }
         };
         let connection = Connection::new(ticket, peer, local, session.is_some(), desk);
@@ -103,6 +106,9 @@ impl Link {
 
     /// As [`Connection::leave`].
     pub(crate) fn leave(&mut self, desk: &mut Desk) {
+        if let Some(session) = &mut self.session {
+            desk.backlog.change(std::mem::take(&mut session.kept), 0);
+        }
         self.connection.leave(desk);
     }
 
@@ -190,8 +196,16 @@ impl Link {
                 session.unsent = Vec::new();
             }
             self.connection.owes_below(!session.unsent.is_empty());
+            let kept = u32::try_from(session.unsent.capacity() + session.waiting.capacity()).unwrap_or(u32::MAX);
+            desk.backlog.change(std::mem::replace(&mut session.kept, kept), kept);
         }
         self.connection.settle(desk);
+    }
+
+    /// As [`Connection::discarded`]: records of TLS, as they come.
+    pub(crate) fn discarded(&mut self, desk: &Desk, bytes: usize) {
+        desk.books.counters().received(bytes as u64);
+        self.connection.discarded(bytes);
     }
 
     /// As [`Connection::step`].
@@ -276,26 +290,27 @@ impl Session {
         chunk: &mut Vec<u8>,
     ) -> Result<usize, Unsealed> {
         let secure = &mut self.secure;
+        let most = if desk.backlog.is_short() { SEALED_SHORT } else { SEALED_MAX };
         match connection.outbound(desk) {
             Outbound::Nothing => Ok(0),
             Outbound::Bytes(bytes, _) => {
-                let bytes = &bytes[..bytes.len().min(SEALED_MAX)];
+                let bytes = &bytes[..bytes.len().min(most)];
                 secure.encrypt(bytes, sealed).map_err(|_| Unsealed)?;
                 Ok(bytes.len())
             }
             Outbound::Both(front, rest) => {
                 // One record for both, where they fit into one.
                 chunk.clear();
-                chunk.extend_from_slice(&front[..front.len().min(SEALED_MAX)]);
-                chunk.extend_from_slice(&rest[..rest.len().min(SEALED_MAX - chunk.len())]);
+                chunk.extend_from_slice(&front[..front.len().min(most)]);
+                chunk.extend_from_slice(&rest[..rest.len().min(most - chunk.len())]);
                 secure.encrypt(chunk, sealed).map_err(|_| Unsealed)?;
                 Ok(chunk.len())
             }
             Outbound::File { front, file, page, range } => {
                 chunk.clear();
-                chunk.extend_from_slice(&front[..front.len().min(SEALED_MAX)]);
+                chunk.extend_from_slice(&front[..front.len().min(most)]);
                 let from = chunk.len();
-                let wanted = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(SEALED_MAX - from);
+                let wanted = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(most - from);
                 chunk.resize(from + wanted, 0);
                 let got = file.read_at(&mut chunk[from..], range.start).map_err(|_| Unsealed)?;
                 let is_last = got as u64 == range.end - range.start;
@@ -318,3 +333,5 @@ struct Unsealed;
 const WAITING_MAX: usize = 16 << 10;
 /// Plaintext put into records at a time: four of the largest.
 const SEALED_MAX: usize = 64 << 10;
+/// The same where little room is left for what clients do not take.
+const SEALED_SHORT: usize = 16 << 10;

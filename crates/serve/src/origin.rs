@@ -19,7 +19,7 @@ mod counting;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mix::{AskId, OriginFigures, World};
+use mix::{AskId, MixDigest, OriginFigures, World};
 use sys::clock::Clock;
 use units::Timestamp;
 
@@ -39,12 +39,22 @@ pub struct OriginSpec {
     pub accept_any_world: bool,
     /// Where it counts; keep a clone to read them.
     pub counts: OriginCounts,
+    /// When it was made, Unix time in milliseconds.
+    pub(crate) started_unix_ms: u64,
+    /// Marks of the mix and the seed.
+    pub(crate) digest: Arc<MixDigest>,
 }
 
 impl OriginSpec {
     /// The objects of all worlds of one mix and seed.
     pub fn new(world: Arc<World>) -> Self {
-        OriginSpec { world, accept_any_world: true, counts: OriginCounts::default() }
+        OriginSpec {
+            digest: Arc::new(world.spec.digest(world.seed)),
+            world,
+            accept_any_world: true,
+            counts: OriginCounts::default(),
+            started_unix_ms: sys::clock::realtime_ns() / 1_000_000,
+        }
     }
 
     /// Whether it takes its time to answer.
@@ -59,6 +69,8 @@ impl OriginSpec {
             matter: format!("{:08x}", matter.digest()),
             mix: spec.name.clone(),
             seed: *seed,
+            digest: MixDigest::clone(&self.digest),
+            started_unix_ms: self.started_unix_ms,
             ..OriginFigures::default()
         })
     }

@@ -134,7 +134,53 @@ pub(crate) fn parse_within(input: &[u8], head_bytes: usize, head_fields: usize) 
         Ok(httparse::Status::Partial) if input.len() < head_bytes => Parsed::Incomplete,
         Ok(_) => Parsed::Refused(too_long(input, head_bytes)),
         Err(Error::TooManyHeaders) => Parsed::Refused(Status::HeadTooLarge),
-        Err(Error::Version) => Parsed::Refused(odd_version(input)),
+        Err(Error::Version) => read_later_minor(input, head_bytes, head_fields),
+        Err(_) => Parsed::Refused(Status::BadRequest),
+    }
+}
+
+/// RFC 9110, section 2.5: a recipient reads a minor version higher than it knows as the highest that it knows. The parser
+/// knows 1.0 and 1.1 only, so the request line of a 1.2 to 1.9 is judged in a copy that says 1.1.
+fn read_later_minor(input: &[u8], head_bytes: usize, head_fields: usize) -> Parsed<'_> {
+    let start = input.iter().position(|&byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
+    let found = memchr::memmem::find(&input[start..], b"\r\n").map(|end| start + end);
+    let line = match found {
+        Some(end) => &input[start..end],
+        None => input[start..].strip_suffix(b"\r").unwrap_or(&input[start..]),
+    };
+    let (said, minor) = line.split_at(line.len().saturating_sub(1));
+    if !said.ends_with(b" HTTP/1.") || !matches!(minor, [b'2'..=b'9']) {
+        return Parsed::Refused(odd_version(input));
+    }
+    let Some(end) = found else {
+        return if input.len() < head_bytes {
+            Parsed::Incomplete
+        } else {
+            Parsed::Refused(too_long(input, head_bytes))
+        };
+    };
+    let copy = [said, &b"1\r\n\r\n"[..]].concat();
+    let mut judged = httparse::Request::new(&mut []);
+    if !matches!(judged.parse(&copy), Ok(httparse::Status::Complete(_))) {
+        return Parsed::Refused(Status::BadRequest);
+    }
+    // The same words, where they stand in the input.
+    let mut words = line.split(|&byte| byte == b' ').map(|word| std::str::from_utf8(word).ok());
+    let (method, path) = (words.next().flatten(), words.next().flatten());
+    if method != judged.method || path != judged.path {
+        return Parsed::Refused(Status::BadRequest);
+    }
+    let mut headers = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let rest = &input[end + 2..];
+    match httparse::parse_headers(rest, &mut headers[..head_fields.min(FIELDS_MAX)]) {
+        Ok(httparse::Status::Complete((length, fields))) if end + 2 + length <= head_bytes => {
+            let count = fields.len();
+            let head = httparse::Request { method, path, version: Some(1), headers: &mut headers[..count] };
+            read(&head, &input[..end + 2 + length]).map_or_else(Parsed::Refused, Parsed::Complete)
+        }
+        Ok(httparse::Status::Partial) if input.len() < head_bytes => Parsed::Incomplete,
+        Ok(_) => Parsed::Refused(too_long(input, head_bytes)),
+        Err(Error::TooManyHeaders) => Parsed::Refused(Status::HeadTooLarge),
         Err(_) => Parsed::Refused(Status::BadRequest),
     }
 }
@@ -193,7 +239,7 @@ fn too_long(input: &[u8], head_bytes: usize) -> Status {
     if line.contains(&b'\n') { Status::HeadTooLarge } else { Status::TargetTooLong }
 }
 
-/// The version is not 1.0 or 1.1: another one, or none at all.
+/// The major version is not 1: another one, or none at all.
 fn odd_version(input: &[u8]) -> Status {
     let start = input.iter().position(|&byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
     let line = input[start..].split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ledger::{
-    CacheExchange, ConnectionRecord, Document, ReproductionDocument, RequestRecord, SecondRecord, TapExchange,
+    CacheExchange, ConnectionRecord, DiskDocument, Document, ReproductionDocument, RequestRecord, SecondRecord, TapExchange,
     WatchPart, WatchSecond, WireRequest,
 };
 use stats::Histogram;
@@ -154,11 +154,23 @@ pub fn read_watch_part(dir: &Path) -> Result<Option<WatchPart>> {
 /// # Errors
 /// There is no document, or its part is not one of this version.
 pub fn read_reproduction(dir: &Path) -> Result<Option<ReproductionDocument>> {
+    read_document_with("reproduce", dir)
+}
+
+/// The document in `dir` if it is that of a disk.
+///
+/// # Errors
+/// There is no document, or its part is not one of this version.
+pub fn read_disk(dir: &Path) -> Result<Option<DiskDocument>> {
+    read_document_with("disk", dir)
+}
+
+fn read_document_with<D: serde::de::DeserializeOwned>(part: &str, dir: &Path) -> Result<Option<D>> {
     let path = dir.join(SUMMARY);
     let text = fs::read(&path).map_err(|source| StoreError::io("read", &path, source))?;
     let document: serde_json::Value =
         serde_json::from_slice(&text).map_err(|source| StoreError::summary(&path, source))?;
-    if document.get("reproduce").is_none() {
+    if document.get(part).is_none() {
         return Ok(None);
     }
     serde_json::from_value(document).map(Some).map_err(|source| StoreError::summary(&path, source))

@@ -47,6 +47,8 @@ fn exchange(number: u64) -> CacheExchange {
         got_kind: if full { 2 } else { 0 },
         got_version: if full { 17 } else { 0 },
         made_unix_ms: if full { 1_795_167_004_000 + number } else { 0 },
+        renewed: number.is_multiple_of(4),
+        age_s: full.then_some(30),
         due_version: 18,
         expires_unix_s: if full { 1_795_167_005 } else { i64::MAX },
         renewable: full,

@@ -11,6 +11,8 @@
 //! Read [`plan`] first: what can be asked. [`phases`] is the schedule of a point, `watchdog` ends one that fails too much,
 //! [`ideal`] is the second opinion on the hit ratio.
 
+pub mod doubts;
+mod exchanges;
 pub mod ideal;
 mod origin;
 pub mod phases;
@@ -23,5 +25,5 @@ mod watchdog;
 
 pub use plan::{CachePlan, Front, StopErrors, SweepPlan, rates};
 pub use runs::{Target, Timed};
-pub use sweep::{CacheDone, run, time};
+pub use sweep::{CacheDone, check, run, time};
 pub use watchdog::{Reached, Watchdog};

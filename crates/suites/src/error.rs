@@ -25,6 +25,12 @@ pub enum SuiteError {
         /// How to mend it.
         mend: &'static str,
     },
+    /// What is asked for cannot be.
+    #[error("{0}")]
+    Plan(String),
+    /// A disk has too little room.
+    #[error("{0}")]
+    Room(String),
     /// A file of the suite's own could not be written or read.
     #[error("{}", path.display())]
     File {

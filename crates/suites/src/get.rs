@@ -1,33 +1,62 @@
 //! One question to a server on this host, before or beside a load.
 
-use std::io::{Error, ErrorKind, Read, Write};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// It may take this long to connect, and as long for each part of the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+use sys::clock::Clock;
+
+/// The whole of it may take this long, from connecting to the last byte: a server under load is slow, one that drips is
+/// broken.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Longer answers are not asked for.
-const ANSWER_MAX: u64 = 16 << 20;
+const ANSWER_MAX: usize = 16 << 20;
+/// Read at once.
+const PIECE: usize = 16 << 10;
 
 /// What is at a path of a server: the response as it came, head and all.
 ///
 /// # Errors
-/// It cannot be reached, or is silent for five seconds.
-pub fn get(server: SocketAddr, path: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&server, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n")?;
+/// It cannot be reached, its answer is not whole within ten seconds, or longer than 16 MiB.
+pub fn get(server: SocketAddr, path: &str) -> Result<String> {
+    within(server, path, PATIENCE, ANSWER_MAX)
+}
+
+fn within(server: SocketAddr, path: &str, patience: Duration, most: usize) -> Result<String> {
+    let clock = Clock::start();
+    let late = || Error::new(ErrorKind::TimedOut, format!("its answer was not whole within {patience:?}"));
+    // A timeout of zero would mean none at all.
+    let left = || {
+        let passed = Duration::from_nanos(clock.now().as_nanos());
+        patience.checked_sub(passed).filter(|left| !left.is_zero()).ok_or_else(late)
+    };
+    let mut stream = TcpStream::connect_timeout(&server, left()?)?;
+    stream.set_write_timeout(Some(left()?))?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n").as_bytes())?;
     let mut bytes = Vec::new();
-    stream.take(ANSWER_MAX).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let mut piece = [0; PIECE];
+    loop {
+        stream.set_read_timeout(Some(left()?))?;
+        match stream.read(&mut piece) {
+            Ok(0) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Ok(length) => bytes.extend_from_slice(&piece[..length]),
+            Err(error) => match error.kind() {
+                ErrorKind::Interrupted => {}
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => return Err(late()),
+                _ => return Err(error),
+            },
+        }
+        if bytes.len() > most {
+            return Err(Error::new(ErrorKind::InvalidData, format!("its answer is longer than {most} bytes")));
+        }
+    }
 }
 
 /// The body at a path, where the answer is 200 and not chunked.
 ///
 /// # Errors
 /// As [`get`]; and another status, whose line is in the error.
-pub fn body(server: SocketAddr, path: &str) -> std::io::Result<String> {
+pub fn body(server: SocketAddr, path: &str) -> Result<String> {
     let answer = get(server, path)?;
     match answer.split_once("\r\n\r\n") {
         Some((head, body)) if head.starts_with("HTTP/1.1 200 ") => Ok(body.to_owned()),
@@ -45,8 +74,15 @@ mod tests {
 
     use super::*;
 
-    /// The address of a server that answers one request so.
+    /// The address of a server that answers one request with this.
     fn answering(answer: &'static str) -> SocketAddr {
+        serving(move |mut stream| {
+            let _ = stream.write_all(answer.as_bytes());
+        })
+    }
+
+    /// The address of a server that does this with the connection of one request.
+    fn serving(answer: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
@@ -59,7 +95,7 @@ mod tests {
                 assert!(length > 0, "the request ends");
                 request.extend_from_slice(&piece[..length]);
             }
-            let _ = stream.write_all(answer.as_bytes());
+            answer(stream);
         });
         address
     }
@@ -72,5 +108,29 @@ mod tests {
         assert_eq!(body(bad, "/").unwrap_err().to_string(), "answered HTTP/1.1 404 Not Found");
         let silent = answering("");
         assert_eq!(body(silent, "/").unwrap_err().to_string(), "answered nothing");
+    }
+
+    #[test]
+    fn a_server_that_drips_or_never_ends_is_left() {
+        let head = b"HTTP/1.1 200 OK\r\n\r\n";
+        // A byte at a time, each well within the patience; it ends only when nobody reads any more.
+        let drips = serving(move |mut stream| {
+            let mut bytes = head.iter().chain(std::iter::repeat(&b'.'));
+            while bytes.next().is_some_and(|byte| stream.write_all(&[*byte]).is_ok()) {
+                let mut nothing = [0; 1];
+                stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+                if stream.read(&mut nothing).is_ok() {
+                    break;
+                }
+            }
+        });
+        let error = within(drips, "/", Duration::from_millis(300), ANSWER_MAX).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+        let floods = serving(|mut stream| while stream.write_all(&[b'.'; 1 << 16]).is_ok() {});
+        let error = within(floods, "/", PATIENCE, 1 << 20).unwrap_err();
+        assert!(error.to_string().contains("longer than 1048576 bytes"), "{error}");
+        let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+        let error = within(mute.local_addr().unwrap(), "/", Duration::from_millis(50), ANSWER_MAX).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
     }
 }

@@ -6,11 +6,13 @@
 pub mod apache;
 pub mod cache;
 pub mod curl;
+pub mod disk;
 mod error;
 mod get;
 pub mod httperf;
 pub mod local;
 pub mod nginx;
+pub mod proxies;
 pub mod reproduce;
 
 pub use error::SuiteError;

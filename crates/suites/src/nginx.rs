@@ -37,6 +37,11 @@ impl Nginx {
         said.lines().find_map(|line| line.strip_prefix("nginx version: ")).unwrap_or_default().trim().to_owned()
     }
 
+    /// Where it is.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// Its access log, in a folder that it was configured in.
     pub fn access_log(&self, folder: &Path) -> PathBuf {
         folder.join("nginx-access.log")

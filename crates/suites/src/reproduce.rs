@@ -5,6 +5,7 @@
 
 pub mod directory;
 pub mod dserver;
+pub mod gateway;
 pub mod koshien;
 mod sheet;
 pub mod transparent;
@@ -62,6 +63,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
     match reproduction.name.as_str() {
         directory::NAME => directory::summary(reproduction),
         dserver::NAME => dserver::summary(reproduction),
+        gateway::NAME => gateway::summary(reproduction),
         transparent::NAME => transparent::summary(reproduction),
         _ => koshien::summary(reproduction),
     }

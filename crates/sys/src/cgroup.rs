@@ -39,8 +39,8 @@ pub struct Limits {
     pub period: Duration,
     /// Who goes first when the group and others want the same core.
     pub weight: Weight,
-    /// Memory in bytes, what the kernel keeps for it (page cache, sockets) included, and nothing of it swapped out; unbounded
-    /// when absent.
+    /// Memory in bytes, page cache included and on version 2 what sockets hold, and nothing of it swapped out; unbounded
+    /// when absent. Who needs more is killed by the kernel.
     pub memory: Option<u64>,
 }
 
@@ -126,6 +126,9 @@ impl Cgroup {
         }
         if limits.weight != Weight::Usual {
             group.set_weight(limits.weight)?;
+        }
+        if let Some(bytes) = limits.memory {
+            group.limit_memory(bytes)?;
         }
         Ok(group)
     }
@@ -247,6 +250,47 @@ impl Cgroup {
             Ok(()) => Ok(()),
             Err(_) => write(&directory.join(weight), least),
         }
+    }
+
+    fn limit_memory(&self, bytes: u64) -> Result<()> {
+        let (directory, bound, swap) = match &self.version {
+            Version::Two { directory } => (directory, "memory.max", [("memory.swap.max", "0".to_owned())]),
+            Version::One { memory: Some(directory), .. } => {
+                // Memory and swap together, which may not be less than the memory alone: set after it.
+                (directory, "memory.limit_in_bytes", [("memory.memsw.limit_in_bytes", bytes.to_string())])
+            }
+            Version::One { memory: None, .. } => {
+                return Err(Error::Missing {
+                    what:
+                        "no memory controller is mounted here, so memory cannot be bounded: mount -t cgroup -o memory \
+                           none /sys/fs/cgroup/memory"
+                            .to_owned(),
+                });
+            }
+        };
+        if !directory.join(bound).exists()
+            && let Some(parent) = directory.parent()
+        {
+            // Handed out like the processor's controller, which may have been told before without it.
+            let _ = fs::write(parent.join("cgroup.subtree_control"), "+memory");
+        }
+        if !directory.join(bound).exists() {
+            return Err(Error::Missing {
+                what: format!(
+                    "the memory controller is not handed out to {}, so memory cannot be bounded: echo +memory > \
+                     cgroup.subtree_control in the groups above it, as root",
+                    directory.display()
+                ),
+            });
+        }
+        write(&directory.join(bound), &bytes.to_string())?;
+        for (file, value) in swap {
+            // Absent where the kernel does not account for swap.
+            if directory.join(file).exists() {
+                write(&directory.join(file), &value)?;
+            }
+        }
+        Ok(())
     }
 
     fn limit(&self, share: CpuShare) -> Result<()> {
@@ -400,5 +444,31 @@ mod tests {
         group.lift();
         assert_eq!(fs::read_to_string(directory.join("cpu.idle")).unwrap(), "0");
         assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), "max");
+    }
+
+    #[test]
+    fn memory_is_bounded_in_the_files_of_either_version_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = |version| Cgroup { version, directories: Vec::new(), period: Duration::ZERO };
+        let file = |name: &str| folder.path().join(name);
+        let two = || group(Version::Two { directory: folder.path().to_owned() });
+        let told = two().limit_memory(64 << 20).unwrap_err().to_string();
+        assert!(told.contains("memory controller is not handed out"), "{told}");
+        for name in ["memory.max", "memory.limit_in_bytes"] {
+            fs::write(file(name), "").unwrap();
+        }
+        two().limit_memory(64 << 20).unwrap();
+        assert_eq!(fs::read_to_string(file("memory.max")).unwrap(), "67108864");
+        assert!(!file("memory.swap.max").exists(), "a kernel without it is left alone");
+        fs::write(file("memory.swap.max"), "max").unwrap();
+        two().limit_memory(4096).unwrap();
+        assert_eq!(fs::read_to_string(file("memory.swap.max")).unwrap(), "0");
+
+        let place = || PathBuf::from(folder.path());
+        let one = |memory| group(Version::One { cpu: place(), cpuacct: place(), memory });
+        one(Some(place())).limit_memory(32 << 20).unwrap();
+        assert_eq!(fs::read_to_string(file("memory.limit_in_bytes")).unwrap(), "33554432");
+        assert!(!file("memory.memsw.limit_in_bytes").exists());
+        assert!(one(None).limit_memory(4096).unwrap_err().to_string().contains("no memory controller"));
     }
 }

@@ -10,6 +10,7 @@ pub mod accounting;
 pub mod capture;
 pub mod cgroup;
 pub mod clock;
+pub mod collected;
 pub mod epoll;
 mod error;
 pub mod file;

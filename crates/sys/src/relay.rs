@@ -7,13 +7,21 @@
 //!
 //! ```text
 //!   handler ──> pipe ──> thread: was it sent to the group? (the witness has it too) ──no──> kill(child)
+//!      └─> EARLY ──fork──> the child's copy of it: what came before there was a child, and what it got as a copy of us
 //! ```
+//!
+//! **The child's birth** is one moment for signals: what is sent to the group before the kernel makes the copy is handled here
+//! before fork returns, and is in the copy's memory; what is sent later the copy gets itself (copy_process in
+//! kernel/fork.c). Until exec it has our handler, which notes it in the same place. So the child, when it is about to become the
+//! program, knows all that came so far, does it to itself, and says so: none is lost, none comes twice.
 
 mod witness;
 
 use std::io;
-use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -26,69 +34,139 @@ use nix::unistd::{pipe2, read};
 use self::witness::Witness;
 use crate::signal::wait_readable;
 
+/// To whom: 0 before there is a child, and when it has ended.
 static CHILD: AtomicI32 = AtomicI32::new(0);
-/// Signals that came before there was a child, by number.
+/// This process, as opposed to a copy of it that is about to become the program.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+/// Signals that came, by number: read in the child only.
 static EARLY: AtomicU64 = AtomicU64::new(0);
-/// Where handlers note what came; -1: nowhere. Never closed, since a handler may be about to write to it.
+/// Where handlers note what came; -1: nowhere, it is handed on at once. Never closed, since a handler may be about to write to
+/// it.
 static NOTES: AtomicI32 = AtomicI32::new(-1);
+/// The thread is to end. A note of it may find the pipe full.
+static ENDING: AtomicBool = AtomicBool::new(false);
 
 const HANDED_ON: [Signal; 6] =
     [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
 
-/// In a note: by the kernel, so by the terminal. Without a signal's number: the end.
+/// In a note: by the kernel, so by the terminal. Alone it wakes the thread and says nothing.
 const BY_KERNEL: u8 = 0x80;
 /// How long a signal is kept before it is looked who has it. kill(2) goes through a group within microseconds; this is for
 /// a machine that stands still meanwhile.
 const KEPT_MS: u8 = 5;
+/// How often, a millisecond apart, a note is waited for that must come: the witness has the signal already.
+const LOOKS: u32 = 20;
 
 /// Hands signals on while it lives. One a process.
 #[derive(Debug)]
 pub struct Relay {
+    /// What was done about the signals that were taken over.
+    before: Vec<(Signal, SigAction)>,
     /// Until there is a thread that asks it.
     witness: Option<Witness>,
+    /// What handlers noted; for the thread.
+    notes: Option<OwnedFd>,
+    /// Where the child says what it has got.
+    told: OwnedFd,
+    /// The child's end of that.
+    tell: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Relay {
     /// Takes over SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2, except those that are ignored (nohup), which stay so
-    /// here and in the child. Call it before the child is started: exec gives the child the default ones.
+    /// here and in the child. Call it before the child is started.
     ///
     /// Where no process or thread is left for telling who else was meant, every signal is handed on.
     ///
     /// # Errors
-    /// Those of sigaction(2).
+    /// Those of sigaction(2) and pipe2(2).
     pub fn install() -> io::Result<Relay> {
+        let (notes, to) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        let (told, tell) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        let mut relay = Relay { before: Vec::new(), witness: None, notes: Some(notes), told, tell, thread: None };
+        CHILD.store(0, Ordering::SeqCst);
+        EARLY.store(0, Ordering::SeqCst);
+        ENDING.store(false, Ordering::SeqCst);
+        OWNER.store(std::process::id().cast_signed(), Ordering::SeqCst);
+        NOTES.store(to.into_raw_fd(), Ordering::SeqCst);
         let action = SigAction::new(SigHandler::SigAction(note), SaFlags::SA_RESTART, SigSet::empty());
         for signal in HANDED_ON {
-            // SAFETY: the handler only touches atomics, errno, write(2) and kill(2), which are async-signal-safe.
+            // SAFETY: the handler only touches atomics, errno, getpid(2), write(2) and kill(2), which are async-signal-safe.
             let before = unsafe { sigaction(signal, &action)? };
             if matches!(before.handler(), SigHandler::SigIgn) {
                 // SAFETY: what was there before is put back.
                 unsafe { sigaction(signal, &before)? };
+            } else {
+                relay.before.push((signal, before));
             }
         }
-        Ok(Relay { witness: Witness::start().ok(), thread: None })
+        relay.witness = Witness::start().ok();
+        Ok(relay)
     }
 
-    /// From now on they go to process `child`, those that came already at once.
+    /// `command`, when it is about to become the program, has what was sent to it or to this process until then. Call it after
+    /// whatever else changes how the program handles signals.
+    pub fn hand_over(&self, command: &mut Command) {
+        let tell = self.tell.as_raw_fd();
+        let taken = self.taken();
+        let at_birth = move || {
+            // As exec does in a moment: from here on the child has its signals itself.
+            let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+            for signal in HANDED_ON.into_iter().filter(|signal| taken & bit(*signal) != 0) {
+                // SAFETY: no handler is set that could run.
+                unsafe { sigaction(signal, &default) }?;
+            }
+            let early = EARLY.load(Ordering::SeqCst);
+            let bytes = early.to_ne_bytes();
+            // SAFETY: eight bytes of this stack, into a pipe that holds them; the descriptor is open until exec.
+            unsafe { libc::write(tell, bytes.as_ptr().cast(), bytes.len()) };
+            for signal in HANDED_ON.into_iter().filter(|signal| early & bit(*signal) != 0) {
+                // SAFETY: system calls without pointers.
+                unsafe { libc::kill(libc::getpid(), signal as i32) };
+            }
+            Ok(())
+        };
+        // SAFETY: between fork and exec only system calls are made, and nothing is allocated.
+        unsafe { command.pre_exec(at_birth) };
+    }
+
+    /// Those that have our handler: of others there are no notes.
+    fn taken(&self) -> u64 {
+        self.before.iter().fold(0, |all, (signal, _)| all | bit(*signal))
+    }
+
+    /// From now on they go to process `child`; those that came since it was made too, if it has not got them itself.
     pub fn to(&mut self, child: i32) {
+        let mut early = [0; 8];
+        // Nothing: it was not made by a command that was handed over, or has died first.
+        let told = read(&self.told, &mut early).is_ok_and(|n| n == early.len());
+        let has = if told { u64::from_ne_bytes(early) } else { 0 };
         CHILD.store(child, Ordering::SeqCst);
         // Not before the child was started: with its first thread libc takes a signal for itself, and a child that was
         // to ignore that one would not.
-        if let Some(witness) = self.witness.take() {
-            self.thread = start_sorting(witness).ok();
+        let Some(notes) = self.notes.take() else { return };
+        if let Some(witness) = self.witness.take()
+            && let Ok(copy) = notes.try_clone()
+        {
+            let taken = self.taken();
+            let sorting = move || sort(&copy, &witness, taken, has);
+            self.thread = std::thread::Builder::new().name("signals".into()).spawn(sorting).ok();
         }
-        let early = EARLY.swap(0, Ordering::SeqCst);
-        for signal in HANDED_ON {
-            if early & (1 << (signal as i32)) != 0 {
-                send(child, signal as i32);
-            }
+        if self.thread.is_none() {
+            NOTES.store(-1, Ordering::SeqCst);
+            Notes::read(&notes).asked_but(has).for_each(send);
         }
     }
 
-    /// From now on they go nowhere. Call it before the child's end is taken note of: its number may then be another's.
-    pub fn stop(&self) {
+    /// From now on they do to this process what they would have done without this. Call it before the child's end is taken note
+    /// of: its number may then be another's.
+    pub fn stop(&mut self) {
         CHILD.store(0, Ordering::SeqCst);
+        for (signal, before) in self.before.drain(..) {
+            // SAFETY: what was there before is put back. It fails for no signal that was taken over.
+            let _ = unsafe { sigaction(signal, &before) };
+        }
     }
 }
 
@@ -96,6 +174,8 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
+            ENDING.store(true, Ordering::SeqCst);
+            // If the pipe is full the thread does not sleep.
             write_note(NOTES.swap(-1, Ordering::SeqCst), BY_KERNEL);
             // It does nothing that could panic.
             let _ = thread.join();
@@ -103,38 +183,81 @@ impl Drop for Relay {
     }
 }
 
-fn start_sorting(witness: Witness) -> io::Result<JoinHandle<()>> {
-    let (notes, to) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-    let thread = std::thread::Builder::new().name("signals".into()).spawn(move || sort(&notes, &witness))?;
-    NOTES.store(to.into_raw_fd(), Ordering::SeqCst);
-    Ok(thread)
+/// Signals, by number, of which there were notes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Notes {
+    /// By a process: to this one, or to all of the group.
+    asked: u64,
+    /// By the terminal: to all of the group.
+    by_kernel: u64,
 }
 
-/// Hands on what was sent to this process alone, until the note of the end.
-fn sort(notes: &OwnedFd, witness: &Witness) {
-    loop {
-        if !wait_readable(notes.as_fd(), Duration::MAX) {
+impl Notes {
+    /// All that are there.
+    fn read(from: &OwnedFd) -> Notes {
+        let (mut notes, mut bytes) = (Notes::default(), [0; 64]);
+        while let Ok(n @ 1..) = read(from, &mut bytes) {
+            for &byte in &bytes[..n] {
+                let to = if byte & BY_KERNEL == 0 { &mut notes.asked } else { &mut notes.by_kernel };
+                *to |= 1 << (byte & !BY_KERNEL & 63);
+            }
+        }
+        notes
+    }
+
+    fn any(self) -> u64 {
+        self.asked | self.by_kernel
+    }
+
+    fn add(&mut self, other: Notes) {
+        self.asked |= other.asked;
+        self.by_kernel |= other.by_kernel;
+    }
+
+    fn only(self, bits: u64) -> Notes {
+        Notes { asked: self.asked & bits, by_kernel: self.by_kernel & bits }
+    }
+
+    /// Numbers that processes asked for, without those of `bits`.
+    fn asked_but(self, bits: u64) -> impl Iterator<Item = i32> {
+        HANDED_ON.into_iter().filter(move |signal| self.asked & !bits & bit(*signal) != 0).map(|signal| signal as i32)
+    }
+}
+
+const fn bit(signal: Signal) -> u64 {
+    1_u64 << signal as i32
+}
+
+/// Hands on what was sent to this process alone, until it is to end. `taken`: those that there may be notes of; `has`: what
+/// the child got before it was the program.
+fn sort(notes: &OwnedFd, witness: &Witness, taken: u64, mut has: u64) {
+    let mut kept = Notes::default();
+    while !ENDING.load(Ordering::SeqCst) {
+        if kept.any() == 0 && !wait_readable(notes.as_fd(), Duration::MAX) {
             continue;
         }
-        let _ = poll(&mut [], PollTimeout::from(KEPT_MS));
-        let (mut bytes, mut asked) = ([0_u8; 64], 0_u64);
-        let Ok(n) = read(notes, &mut bytes) else { continue };
-        for &byte in &bytes[..n] {
-            match byte {
-                BY_KERNEL => return,
-                byte if byte & BY_KERNEL == 0 => asked |= 1 << byte,
-                _ => {}
-            }
-        }
-        let to_group = witness.pending() << 1;
+        rest(KEPT_MS);
+        let mut now = std::mem::take(&mut kept);
+        now.add(Notes::read(notes));
         // Also what the terminal sent, or it would be taken for the next one's.
-        witness.forget();
-        for signal in HANDED_ON.map(|signal| signal as i32) {
-            if asked & 1 << signal != 0 && (to_group & 1 << signal == 0 || !child_is_in_our_group()) {
-                hand_on(signal);
-            }
+        let to_group = witness.take();
+        // It was marked here when it was there, and its handler is about to run: the note of it that comes after this look is no
+        // other signal's. What else comes meanwhile waits for a look of its own.
+        let mut looks = 0;
+        while to_group & taken & !now.any() != 0 && looks < LOOKS {
+            rest(1);
+            looks += 1;
+            let late = Notes::read(notes);
+            now.add(late.only(to_group));
+            kept.add(late.only(!to_group));
         }
+        let has_it = std::mem::take(&mut has) | if child_is_in_our_group() { to_group } else { 0 };
+        now.asked_but(has_it).for_each(send);
     }
+}
+
+fn rest(millis: u8) {
+    let _ = poll(&mut [], PollTimeout::from(millis));
 }
 
 /// A child that has left the group was not meant by what was sent to it.
@@ -146,10 +269,16 @@ fn child_is_in_our_group() -> bool {
 extern "C" fn note(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO, which nix sets for this kind of handler, the kernel hands over a valid pointer.
     let by_kernel = unsafe { info.as_ref() }.is_some_and(|info| info.si_code > 0);
+    EARLY.fetch_or(1_u64 << signal, Ordering::SeqCst);
+    // SAFETY: a system call without pointers.
+    if unsafe { libc::getpid() } != OWNER.load(Ordering::SeqCst) {
+        // A copy that is about to be the program: see above.
+        return;
+    }
     match NOTES.load(Ordering::SeqCst) {
         notes @ 0.. => write_note(notes, signal as u8 | if by_kernel { BY_KERNEL } else { 0 }),
         _ if by_kernel => {}
-        _ => hand_on(signal),
+        _ => send(signal),
     }
 }
 
@@ -160,18 +289,15 @@ fn write_note(to: i32, note: u8) {
     Errno::set_raw(errno);
 }
 
-fn hand_on(signal: libc::c_int) {
-    match CHILD.load(Ordering::SeqCst) {
-        child @ 1.. => send(child, signal),
-        _ => {
-            EARLY.fetch_or(1 << signal, Ordering::SeqCst);
-        }
+fn send(signal: libc::c_int) {
+    let child = CHILD.load(Ordering::SeqCst);
+    if child > 0 {
+        let errno = Errno::last_raw();
+        // SAFETY: a system call without pointers; a child that is gone is no concern.
+        unsafe { libc::kill(child, signal) };
+        Errno::set_raw(errno);
     }
 }
 
-fn send(child: i32, signal: libc::c_int) {
-    let errno = Errno::last_raw();
-    // SAFETY: a system call without pointers; a child that is gone is no concern.
-    unsafe { libc::kill(child, signal) };
-    Errno::set_raw(errno);
-}
+#[cfg(test)]
+mod tests;

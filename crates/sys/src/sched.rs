@@ -29,7 +29,15 @@ impl Cores {
     /// # Errors
     /// Those of sched_getaffinity(2).
     pub fn allowed() -> io::Result<Self> {
-        let set = sched_getaffinity(Pid::from_raw(0))?;
+        Cores::of(0)
+    }
+
+    /// The cores that a thread may run on, by its number; 0 is the calling one.
+    ///
+    /// # Errors
+    /// Those of sched_getaffinity(2): there is no such thread.
+    pub fn of(thread: i32) -> io::Result<Self> {
+        let set = sched_getaffinity(Pid::from_raw(thread))?;
         Ok(Cores((0..CpuSet::count()).filter(|&core| set.is_set(core).unwrap_or(false)).collect()))
     }
 
@@ -150,15 +158,24 @@ fn set_nice(nice: i32) -> bool {
 
 /// Asks for a slice of 0.1 ms for the calling thread, its nice value unchanged: see [`Urgency::High`]. For a thread that
 /// others on its core must never hold up for long; it is no more of the core that it gets. The thread is an ordinary one
-/// after it, also if it was real-time before.
-pub fn shorten_slice() {
+/// after it, also if it was real-time before; false when the kernel refuses, and all is as it was.
+pub fn shorten_slice() -> bool {
     // SAFETY: no pointers. -1 is a nice value as well as a failure, which cannot be: the calling thread exists.
     let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-    set_slice(nice);
+    set_slice(nice)
 }
 
-/// Asks for a slice of 0.1 ms at the nice value that the calling thread has. Kernels before 6.12 take no notice.
-fn set_slice(nice: i32) {
+/// Makes the calling thread an ordinary one; false when the kernel refuses.
+fn set_other() -> bool {
+    // SAFETY: an all-zero sched_param is valid on every libc, and its priority is the one that an ordinary thread has.
+    let parameter: libc::sched_param = unsafe { std::mem::zeroed() };
+    // SAFETY: `parameter` outlives the call; pid 0 is the calling thread. The flag as in `set_slice`.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, &parameter) == 0 }
+}
+
+/// Asks for a slice of 0.1 ms at the nice value that the calling thread has. Kernels before 6.12 take no notice of the
+/// slice; false when the kernel refuses all of it.
+fn set_slice(nice: i32) -> bool {
     /// Its first version, as every kernel since 3.14 takes it.
     #[repr(C)]
     struct Attributes {
@@ -184,7 +201,7 @@ fn set_slice(nice: i32) {
     };
     // A kernel that refuses leaves things as they are.
     // SAFETY: `attributes` is as long as it says and outlives the call; pid 0 is the calling thread.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
 
 #[cfg(test)]

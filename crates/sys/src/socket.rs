@@ -148,13 +148,7 @@ impl TcpSocket {
     /// # Errors
     /// As for [`TcpSocket::read`].
     pub fn discard(&self, limit: usize) -> io::Result<Read> {
-        // SAFETY: with MSG_TRUNC a TCP socket writes nothing to the buffer, so none is needed.
-        let got = unsafe { libc::recv(self.0.as_raw_fd(), std::ptr::null_mut(), limit, libc::MSG_TRUNC) };
-        match got {
-            1.. => Ok(Read::Bytes(got as usize)),
-            0 => Ok(Read::End),
-            _ => would_block().map(|()| Read::Later),
-        }
+        discard(self.as_fd(), limit)
     }
 
     fn set_option(&self, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
@@ -295,6 +289,32 @@ fn internet_address(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> 
         }
         _ => Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
     }
+}
+
+/// Throws away at most `limit` bytes that a non-blocking TCP socket has received, without copying them out of the kernel.
+///
+/// # Errors
+/// Those of recv(2), ECONNRESET among them.
+pub fn discard(socket: BorrowedFd<'_>, limit: usize) -> io::Result<Read> {
+    // SAFETY: with MSG_TRUNC a TCP socket writes nothing to the buffer, so none is needed.
+    let got = unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), limit, libc::MSG_TRUNC) };
+    match got {
+        1.. => Ok(Read::Bytes(got as usize)),
+        0 => Ok(Read::End),
+        _ => would_block().map(|()| Read::Later),
+    }
+}
+
+/// Bytes handed to a TCP socket, a FIN counted as one, that the peer's kernel has not acknowledged (SIOCOUTQ): 0 means that
+/// it has all, which is not to say that its program has read it.
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ, which has the number of TIOCOUTQ, fills one int, and `bytes` outlives the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+    Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
 /// Asks for a receive buffer of so many bytes: beyond the system's limit where this process may, else up to it.

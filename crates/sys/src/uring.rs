@@ -125,13 +125,6 @@ impl Ring {
         self.push(entry.build().user_data(token));
     }
 
-    /// Receives once into one of the ring's buffers. Completes as one shot of [`Ring::receive`], with ENOBUFS too.
-    pub fn receive_once(&mut self, socket: BorrowedFd<'_>, token: u64) {
-        let length = self.buffers.each();
-        let entry = opcode::Recv::new(Fd(socket.as_raw_fd()), std::ptr::null_mut(), length).buf_group(buffers::GROUP);
-        self.push(entry.build().flags(squeue::Flags::BUFFER_SELECT).user_data(token));
-    }
-
     /// Copies `bytes` and hands them to the kernel at once, when the queue is submitted. Completes only if the kernel did
     /// not take all of them, as [`Ring::send`]; then [`Ring::copied`] has the rest. `None`, and nothing done, when
     /// there is no room for the copy before the next [`Ring::wait`].
@@ -158,7 +151,7 @@ impl Ring {
         self.arena.as_ref().map_or(&[], |arena| arena.bytes(range))
     }
 
-    /// Ends the receive that is under way with this token, which completes with ECANCELED (or with what came before).
+    /// Ends the receive or poll that is under way with this token, which completes with ECANCELED (or with what came before).
     pub fn cancel(&mut self, token: u64) {
         let cancel = opcode::AsyncCancel::new(token).build().user_data(NOBODY);
         self.push(cancel.flags(squeue::Flags::SKIP_SUCCESS));
@@ -222,6 +215,13 @@ impl Ring {
         self.push(close.flags(squeue::Flags::SKIP_SUCCESS));
     }
 
+    /// Completes once, when there is something to read on the socket, its end or an error included. What comes stays in the
+    /// kernel until it is read: no buffer of the ring is held meanwhile.
+    pub fn poll_readable_once(&mut self, socket: BorrowedFd<'_>, token: u64) {
+        let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLIN as u32);
+        self.push(entry.build().user_data(token));
+    }
+
     /// Completes once, when the socket can be written to: when a connect has ended, either way.
     pub fn poll_writable(&mut self, socket: BorrowedFd<'_>, token: u64) {
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), libc::POLLOUT as u32);
@@ -261,9 +261,26 @@ impl Ring {
     /// # Errors
     /// Those of io_uring_enter(2) but ETIME and EINTR.
     pub fn wait(&mut self, patience: Option<Duration>) -> io::Result<()> {
+        self.wait_once(patience)?;
+        // One call does so much of the deferred work, oldest first: in a crowd what comes now would wait for many turns.
+        let (mut seen, mut outcome) = (0, Ok(0));
+        while outcome.is_ok() && (seen + WORK_A_CALL..CROWD).contains(&self.ring.completion().len()) {
+            seen = self.ring.completion().len();
+            outcome = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()));
+        }
+        forgiven(outcome)
+    }
+
+    /// The same with one system call: true if it brought as much as one does, so that more may have completed. Whoever calls
+    /// it again at once, until it has not, has all, and can end between two calls what brings too much: one receive
+    /// brings what waits in its socket, a megabyte at times, some tens of buffers a call.
+    ///
+    /// # Errors
+    /// As for [`Ring::wait`].
+    pub fn wait_once(&mut self, patience: Option<Duration>) -> io::Result<bool> {
         self.buffers.publish();
         self.push_later();
-        let mut outcome = match patience {
+        let outcome = match patience {
             Some(patience) => {
                 let timeout = Timespec::from(patience);
                 // Deferred work runs only in a call that waits, be it for nothing.
@@ -278,17 +295,8 @@ impl Ring {
         {
             arena.turn_over();
         }
-        // One call does so much of the deferred work, oldest first: in a crowd what comes now would wait for many turns.
-        let mut seen = 0;
-        while outcome.is_ok() && (seen + WORK_A_CALL..CROWD).contains(&self.ring.completion().len()) {
-            seen = self.ring.completion().len();
-            outcome = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::new()));
-        }
-        match outcome {
-            Ok(_) => Ok(()),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY)) => Ok(()),
-            Err(error) => Err(error),
-        }
+        forgiven(outcome)?;
+        Ok(self.ring.completion().len() >= WORK_A_CALL)
     }
 
     /// The next completion that is there.
@@ -386,6 +394,15 @@ impl Drop for Ring {
     }
 }
 
+/// What is no failure of a wait: its time is over, a signal came, completions are to be looked at first.
+fn forgiven(outcome: io::Result<usize>) -> io::Result<()> {
+    match outcome {
+        Ok(_) => Ok(()),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Operations that the kernel goes on with in one call, at least (IO_LOCAL_TW_DEFAULT_MAX of Linux 6.13 and later is 20).
 const AT_ONCE: usize = 16;
 
@@ -399,7 +416,7 @@ impl std::fmt::Debug for Ring {
 /// Linux 6.13; all of them before).
 const WORK_A_CALL: usize = 20;
 /// With so many completions there is enough to do.
-const CROWD: usize = 1024;
+pub const CROWD: usize = 1024;
 
 /// Marks the tokens of accepts: their results are descriptors.
 const ACCEPT: u64 = 1 << 63;

@@ -17,7 +17,9 @@
 #include "process.h"
 
 #define DESCRIPTORS (1u << 20) /* the kernel's own default limit (fs.nr_open) */
+#ifndef CONNECTIONS /* a test has few of them */
 #define CONNECTIONS (1u << 16)
+#endif
 
 enum { UNKNOWN = 0, IGNORED = 1, FIRST = 2 };
 /* Of the kernel: include/net/tcp_states.h. Those in netinet/tcp.h come with an older struct tcp_info. */
@@ -41,6 +43,7 @@ enum direction { SEND = 0, RECEIVE = 1, NEITHER = 2 };
 #define TOUCHED 64u    /* used since this image began */
 #define LOST_SIGHT 128u
 #define INHERITED 256u /* from the parent, by fork */
+#define NAMELESS 512u  /* told of before it had an address of its own */
 
 struct run {
     uint64_t begin, first, end;
@@ -163,7 +166,7 @@ static void occupy(struct connection *c, uint64_t number, int fd, uint32_t flags
 static struct connection *follow(int fd, uint32_t before, struct record *record, uint32_t flags) {
     struct connection *c = (uint32_t)fd < DESCRIPTORS && record->connection ? take_place() : NULL;
     if (!c) {
-        aside(&unfollowed);
+        no_room();
         if ((uint32_t)fd < DESCRIPTORS) STORE(&descriptors[fd], IGNORED);
         return NULL;
     }
@@ -256,9 +259,22 @@ static __attribute__((noinline)) void turn(struct connection *c, enum direction 
     SET_BITS(&c->flags, TOUCHED);
 }
 
+/* The own address, which was not known when the attempt was told of. */
+static void add_own_address(int fd, struct record *record) {
+    struct sockaddr_storage own;
+    memset(&own, 0, sizeof own);
+    socklen_t length = sizeof own;
+    if (LOAD(&sandboxed) || RAW(SYS_getsockname, fd, &own, &length, 0, 0) < 0) return;
+    uint8_t bytes[16];
+    record->calls = address(bytes, &own);
+    memcpy(record->attempt.own_first, bytes, 8);
+    memcpy(record->attempt.own_rest, bytes + 8, 8);
+    record->flags |= FLAG_OWN_ADDRESS;
+}
+
 /* Connect has ended, as far as the program knows. */
 static __attribute__((noinline)) void settle(struct connection *c, uint64_t now, uint16_t error) {
-    CLEAR_BITS(&c->flags, CONNECTING);
+    uint32_t before = CLEAR_BITS(&c->flags, CONNECTING | NAMELESS);
     if (error) SET_BITS(&c->flags, FAILED);
     struct record record = {
         .kind = error ? KIND_CONNECT_FAILED : KIND_CONNECTED,
@@ -266,10 +282,12 @@ static __attribute__((noinline)) void settle(struct connection *c, uint64_t now,
         .connection = LOAD(&c->number),
         .begin = c->connect_begin,
     };
-    record.run.end = now;
+    record.attempt.end = now;
     uint64_t returned = c->in_progress_since ? c->in_progress_since : now;
-    record.run.blocked = returned - c->connect_begin;
-    record.run.waited = now > returned ? now - returned : 0;
+    record.attempt.blocked = returned - c->connect_begin;
+    record.attempt.waited = now > returned ? now - returned : 0;
+    /* A connect that failed has given it back. */
+    if (before & NAMELESS && !error) add_own_address(LOAD(&c->fd), &record);
     push(&record);
 }
 
@@ -421,8 +439,8 @@ static int32_t another(const struct connection *c, int32_t except) {
     return -1;
 }
 
-/* Before the call that closes `fd`. Fills `record` when this is the connection's last descriptor; `let_go` follows once
- * the call has been made. `c` is what `fd` referred to. */
+/* Before the call that closes `fd`. Fills `record` when this is the connection's last descriptor; `let_go` follows, and then
+ * the record is told. `c` is what `fd` referred to. */
 static bool about_to_close(struct connection *c, int fd, struct record *record) {
     if (__atomic_load_n(&c->references, __ATOMIC_ACQUIRE) > 1) return false;
     *record = (struct record){.kind = KIND_CLOSED, .connection = LOAD(&c->number), .begin = ticks()};
@@ -458,10 +476,7 @@ static void forget_stale(int fd) {
     SET_BITS(&c->flags, LOST_SIGHT);
     struct record record;
     bool last = about_to_close(c, fd, &record);
-    if (let_go(c, fd) && last) {
-        record.closed.end = record.begin;
-        push(&record);
-    }
+    if (let_go(c, fd) && last) push(&record);
 }
 
 /* Tells what is open, before the image ends. */
@@ -475,7 +490,6 @@ static void leave(void) {
         push_run(c, SEND, 0, 0);
         push_run(c, RECEIVE, 0, 0);
         account(c, fd, &record);
-        record.closed.end = record.begin;
         push(&record);
     }
     tell_polled(&self, ticks());

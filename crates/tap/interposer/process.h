@@ -116,7 +116,11 @@ static bool claim(struct thread *thread) {
         thread->head = thread->stop = LOAD(&slot->head);
         thread->slot = slot;
         /* Whose destructor gives the slot back. If it cannot be, the collector finds that the thread is gone. */
-        if (thread_key_made) pthread_setspecific(thread_key, thread);
+        if (thread_key_made) {
+            int saved = errno;
+            pthread_setspecific(thread_key, thread);
+            errno = saved;
+        }
         return true;
     }
     /* Searching is long when all are taken: not at every record. */
@@ -261,6 +265,13 @@ static void tell_aside(void) {
 /* Counts, and tells the first. */
 static void aside(uint32_t *counter) {
     if (ADD(counter, 1) == 0) tell_aside();
+}
+
+/* A connection finds no room here. Counted for all programs together, too: what is missing from the sums of a run must be
+ * known while its programs still run. */
+static void no_room(void) {
+    ADD(&header->unfollowed, 1);
+    aside(&unfollowed);
 }
 
 /* Gives the slot back: it can serve another thread once the collector has read it. Whatever this one has to tell later

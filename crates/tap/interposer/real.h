@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -45,6 +46,10 @@
     X(__read_chk, ssize_t, (int, void *, size_t, size_t)) \
     X(__recv_chk, ssize_t, (int, void *, size_t, size_t, int)) \
     X(__recvfrom_chk, ssize_t, (int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *)) \
+    X(vdprintf, int, (int, const char *, va_list)) \
+    X(__vdprintf_chk, int, (int, int, const char *, va_list)) \
+    X(preadv2, ssize_t, (int, const struct iovec *, int, off_t, int)) \
+    X(pwritev2, ssize_t, (int, const struct iovec *, int, off_t, int)) \
     X(socket, int, (int, int, int)) \
     X(connect, int, (int, const struct sockaddr *, socklen_t)) \
     X(accept, int, (int, struct sockaddr *, socklen_t *)) \

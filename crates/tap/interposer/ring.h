@@ -41,7 +41,7 @@ struct header {
     uint32_t filters;     /* on the system calls of the process that made this, and so on all it starts (seccomp) */
     uint32_t filtered;    /* not 0: a program of this run has put on another one */
     uint32_t slots_used;  /* above the highest slot ever claimed */
-    uint32_t reserved;
+    uint32_t unfollowed;  /* connections that found no room in the tables of a program of this run */
 };
 
 struct slot {
@@ -82,6 +82,10 @@ enum kind {
 #define FLAG_ROLE_ACCEPTED 1u
 #define FLAG_ROLE_FOUND 2u
 #define FLAG_NONBLOCKING 4u
+/* Of KIND_CONNECTED: the own address is there. It was not when the attempt was told of. */
+#define FLAG_OWN_ADDRESS 1u
+/* Of KIND_CONNECT_FAILED: there was no attempt, the kernel refused the call itself. */
+#define FLAG_WITHDRAWN 2u
 /* Of KIND_EXECUTING. */
 #define FLAG_PRELOADED 1u
 #define FLAG_LAST_PART 2u
@@ -111,14 +115,20 @@ struct record {
     union {
         struct {
             uint64_t first, end, bytes, blocked, waited;
-        } run; /* SENT, RECEIVED; CONNECTED and CONNECT_FAILED without first and bytes; POLLED end and blocked */
+        } run; /* SENT, RECEIVED; POLLED end and blocked */
+        struct {
+            uint8_t own_first[8]; /* of an address in IPv6's form; its port is in `calls` */
+            uint64_t end;
+            uint8_t own_rest[8];
+            uint64_t blocked, waited;
+        } attempt; /* CONNECTED, CONNECT_FAILED */
         struct {
             uint8_t local[16], peer[16]; /* IPv4 in its mapped form */
             uint16_t local_port, peer_port;
             uint32_t reserved;
         } opened;
         struct {
-            uint64_t end, sent, received;
+            uint64_t reserved, sent, received;
             uint32_t retransmits, rtt_us;
             uint32_t forks_opened, forks_closed; /* of this process: when it came into view, and now */
         } closed;
@@ -141,6 +151,8 @@ struct record {
 
 _Static_assert(sizeof(struct record) == 64, "a record is one cache line");
 _Static_assert(offsetof(struct record, run.waited) == 56, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct record, attempt.end) == 32, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct record, attempt.waited) == 56, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct record, opened.local_port) == 56, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct record, closed.retransmits) == 48, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct record, closed.forks_opened) == 56, "as src/rings/layout.rs reads it");

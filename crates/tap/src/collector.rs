@@ -24,6 +24,7 @@ pub struct Collector {
     order: InOrder,
     state: State,
     records: u64,
+    unfollowed: u64,
 }
 
 #[derive(Debug)]
@@ -62,7 +63,7 @@ impl Collector {
             images: HashMap::new(),
             rows: Vec::new(),
         };
-        Collector { order: InOrder::default(), state, records: 0 }
+        Collector { order: InOrder::default(), state, records: 0, unfollowed: 0 }
     }
 
     /// Takes an event as it came out of a ring.
@@ -115,6 +116,11 @@ impl Collector {
         &mut self.state.roll
     }
 
+    /// Notes how many connections found no room in their programs, by now: [`Rings::unfollowed`](crate::rings::Rings::unfollowed).
+    pub fn unfollowed(&mut self, connections: u64) {
+        self.unfollowed = connections;
+    }
+
     /// Figures of this moment.
     pub fn live(&self) -> Live {
         Live {
@@ -149,6 +155,7 @@ impl Collector {
             records: self.records,
             records_dropped: state.exchanges.lost(),
             connections_left_out: state.exchanges.left_out(),
+            connections_unfollowed: self.unfollowed,
         }
     }
 }
@@ -249,8 +256,9 @@ mod tests {
         assert_eq!((collector.live().open, collector.live().in_flight, collector.live().connections), (1, 0, 1));
         collector.gone(&[7], at(50), &mut rows);
         assert_eq!((rows[0].sent_bytes, rows[0].received_bytes, rows[0].outcome), (80, 500, TapOutcome::Cut));
+        collector.unfollowed(7);
         let part = collector.end(&mut rows, |_| None);
-        assert_eq!((part.records, part.programs[0].connections), (4, 1));
+        assert_eq!((part.records, part.programs[0].connections, part.connections_unfollowed), (4, 1, 7));
         assert_eq!(part.client.unwrap().exchanges_cut, 1);
         assert_eq!(part.server, None);
     }

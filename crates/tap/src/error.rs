@@ -19,8 +19,8 @@ pub enum Error {
     },
     /// No folder can hold the library.
     #[error(
-        "no folder for the tap's library: tried {tried}; one is needed that may be written to, is not mounted noexec, \
-         and has no space or colon in its name (set TMPDIR)"
+        "no folder for the tap's library and its rings: tried {tried}; one is needed that may be written to, has some \
+         40 MB of room, is not mounted noexec, and has no space or colon in its name (set TMPDIR)"
     )]
     NoFolder {
         /// Each folder and what was against it.

@@ -105,6 +105,14 @@ pub enum What {
     Connected(Attempt),
     /// Connect has failed, with [`Attempt::error`]. The connection may still be closed later.
     ConnectFailed(Attempt),
+    /// What was told by [`What::Opened`] was no attempt: the kernel refused the call itself, for an address of the wrong length
+    /// or a socket that listens. Nothing more will be told of this number.
+    Withdrawn {
+        /// Which.
+        connection: u64,
+        /// When connect returned.
+        at: Timestamp,
+    },
     /// A run of sends.
     Sent(Run),
     /// A run of receives.
@@ -145,7 +153,8 @@ pub enum What {
         datagram_sockets: u32,
         /// Rings for io_uring that were made, or tried to be, by the library function syscall(3).
         uring_setups: u32,
-        /// Connections that found no room in the interposer's tables, or whose descriptor is above them.
+        /// Connections that found no room in the interposer's tables, or whose descriptor is above them. Of all
+        /// images together: [`Rings::unfollowed`](crate::rings::Rings::unfollowed).
         unfollowed: u32,
     },
     /// This thread's ring was full: so many records were dropped since it last told. What they would have said is
@@ -173,15 +182,16 @@ pub enum Role {
 pub struct Opened {
     /// Its number.
     pub connection: u64,
-    /// Call of connect; return of accept; first use of one that was found.
+    /// Call of connect, which may not have returned yet; return of accept; first use of one that was found.
     pub at: Timestamp,
     /// How.
     pub role: Role,
-    /// Own end. Addresses of IPv4 are IPv4 also when the socket is IPv6's. Unspecified with port 0 when unknown.
+    /// Own end. Addresses of IPv4 are IPv4 also when the socket is IPv6's. Unspecified with port 0 when unknown: mostly
+    /// before a connect that waits, see [`Attempt::own`].
     pub local: SocketAddr,
     /// The other end.
     pub peer: SocketAddr,
-    /// Whether connect answered EINPROGRESS. Always false for the other roles.
+    /// Whether connect answered EINPROGRESS at once. Always false for the other roles.
     pub nonblocking: bool,
 }
 
@@ -200,6 +210,8 @@ pub struct Attempt {
     pub waited: Duration,
     /// errno; 0 when it succeeded.
     pub error: i32,
+    /// Own end, where it was not known when the attempt began.
+    pub own: Option<SocketAddr>,
 }
 
 /// Calls of one direction without one of the other in between. `begin <= first <= end`.
@@ -238,10 +250,8 @@ pub struct Run {
 pub struct Closed {
     /// Its number.
     pub connection: u64,
-    /// Call of close.
+    /// Call of close; told before it is made, since it may wait.
     pub begin: Timestamp,
-    /// Return of close. As `begin` for [`What::Left`].
-    pub end: Timestamp,
     /// What the kernel says it carried; absent when it could not be asked (see [`Doubt`]), and when connect had failed.
     pub account: Option<Account>,
     /// What may explain a difference between `account` and the runs.

@@ -36,6 +36,8 @@ pub struct Exchanges {
     only: Vec<Only>,
     connections: HashMap<u64, Connection>,
     images: HashMap<u32, Image>,
+    /// Images that are gone and left what a child may have, which has not told of itself yet: since when. In that order.
+    departed: VecDeque<(u32, Timestamp, Image)>,
     done: Vec<TapExchange>,
     /// Connections that linger: see [`Connection::lingering`]. In the order of closing.
     lingering: VecDeque<(u64, Timestamp)>,
@@ -57,11 +59,11 @@ struct Image {
     held: HashSet<u64>,
     /// Lookups that no connect has followed: thread, length.
     lookups: VecDeque<(u32, u64)>,
-    /// What it closed a moment ago and a child may have, which has not told of itself yet.
+    /// What it closed or left a moment ago and a child may have, which has not told of itself yet.
     let_go: VecDeque<LetGo>,
 }
 
-/// A connection that a process closed after it had forked.
+/// A connection that a process closed or left after it had forked.
 #[derive(Clone, Copy, Debug)]
 struct LetGo {
     key: u64,
@@ -80,6 +82,7 @@ impl Exchanges {
             only,
             connections: HashMap::new(),
             images: HashMap::new(),
+            departed: VecDeque::new(),
             done: Vec::new(),
             lingering: VecDeque::new(),
             next: 0,
@@ -108,6 +111,7 @@ impl Exchanges {
                     open.not_made(&attempt, &mut self.done);
                 }
             }
+            What::Withdrawn { connection, .. } => drop(self.remove(connection)),
             What::Sent(run) => {
                 self.hold(origin, run.connection);
                 self.with(run.connection, |open, done| {
@@ -126,6 +130,9 @@ impl Exchanges {
             What::Left(closed) => {
                 self.hold(origin, closed.connection);
                 self.with(closed.connection, |open, _| open.left(origin.image, &closed));
+                if self.connections.contains_key(&closed.connection) {
+                    self.image(origin).let_go(&closed);
+                }
                 self.recount(closed.connection);
             }
             What::Lost { records } => self.lost = self.lost.saturating_add(records),
@@ -141,20 +148,23 @@ impl Exchanges {
     /// if not. `at` is when it was found out.
     pub fn gone(&mut self, image: u32, at: Timestamp) {
         let Some(gone) = self.images.remove(&image) else { return };
-        let mut held: Vec<u64> = gone.held.into_iter().collect();
+        let mut held: Vec<u64> = gone.held.iter().copied().collect();
         // In the order of their numbers in the run, so that the same events give the same rows.
         held.sort_by_key(|key| self.connections.get(key).map(|open| open.number));
         for key in held {
             let Some(open) = self.connections.get_mut(&key) else { continue };
-            open.holders.retain(|holder| *holder != image);
-            if open.holders.is_empty()
-                && open.lingering.is_none()
-                && let Some(open) = self.remove(key)
-            {
+            open.gone(image, at);
+            let last = open.holders.is_empty() && open.lingering.is_none();
+            if last && gone.let_go.iter().any(|left| left.key == key) {
+                open.lingering = Some(at);
+                self.lingering.push_back((key, at));
+            } else if last && let Some(open) = self.remove(key) {
                 open.abandoned(image, at, &mut self.done);
-            } else {
-                self.recount(key);
             }
+            self.recount(key);
+        }
+        if !gone.let_go.is_empty() {
+            self.departed.push_back((image, at, gone));
         }
     }
 
@@ -168,8 +178,11 @@ impl Exchanges {
             if self.connections.get(&key).is_some_and(|open| open.lingering == Some(at))
                 && let Some(open) = self.remove(key)
             {
-                open.closed(at, &mut self.done);
+                open.over(&mut self.done);
             }
+        }
+        while self.departed.front().is_some_and(|(_, at, _)| now.since(*at) >= LINGER) {
+            self.departed.pop_front();
         }
     }
 
@@ -183,6 +196,7 @@ impl Exchanges {
             }
         }
         self.images.clear();
+        self.departed.clear();
     }
 
     /// The rows that are complete, in the order of ending; `into` is added to.
@@ -233,9 +247,10 @@ impl Exchanges {
 
     fn forked(&mut self, origin: Origin, parent: u32, fork: u32, program: &str) {
         let mut held = HashSet::new();
-        if let Some(parent) = self.images.get(&parent) {
-            held.clone_from(&parent.held);
-            // Closed before the child told of itself, and after the fork.
+        let departed = || self.departed.iter().find(|(image, ..)| *image == parent).map(|(.., image)| image);
+        if let Some(parent) = self.images.get(&parent).or_else(departed) {
+            held.extend(parent.held.iter().copied().filter(|key| self.connections.contains_key(key)));
+            // Closed or left before the child told of itself, and after the fork.
             let childs = parent.let_go.iter().filter(|gone| gone.forks[0] < fork && fork <= gone.forks[1]);
             held.extend(childs.map(|gone| gone.key).filter(|key| self.connections.contains_key(key)));
         }
@@ -338,9 +353,7 @@ impl Exchanges {
         self.recount(closed.connection);
         if let Some(image) = self.images.get_mut(&origin.image) {
             image.held.remove(&closed.connection);
-            if closed.forks[0] != closed.forks[1] {
-                image.let_go(LetGo { key: closed.connection, at: closed.begin, forks: closed.forks });
-            }
+            image.let_go(closed);
         }
         if last && let Some(open) = self.remove(closed.connection) {
             open.closed(closed.begin, &mut self.done);
@@ -394,7 +407,11 @@ impl Exchanges {
 
 impl Image {
     /// Keeps what was closed for as long as the connection lingers: a child that comes later than that finds it over.
-    fn let_go(&mut self, gone: LetGo) {
+    fn let_go(&mut self, closed: &Closed) {
+        let gone = LetGo { key: closed.connection, at: closed.begin, forks: closed.forks };
+        if gone.forks[0] == gone.forks[1] {
+            return;
+        }
         while self.let_go.front().is_some_and(|first| gone.at.since(first.at) >= LINGER) {
             self.let_go.pop_front();
         }

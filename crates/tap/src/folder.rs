@@ -48,24 +48,20 @@ impl Folder {
     /// # Errors
     /// No place will do, or this is a machine without an interposer.
     pub fn create(parent: Option<&Path>) -> Result<Folder> {
-        if LIBRARY.is_empty() {
-            return Err(Error::Unsupported);
-        }
         let parents = match parent {
             Some(parent) => vec![parent.to_owned()],
             None => candidates(),
         };
-        let mut tried = Vec::new();
-        for parent in parents {
-            match usable(&parent).and_then(|()| {
-                sweep(&parent);
-                make(&parent).map_err(|error| error.to_string())
-            }) {
-                Ok(folder) => return Ok(folder),
-                Err(why) => tried.push(format!("{} ({why})", parent.display())),
-            }
-        }
-        Err(Error::NoFolder { tried: tried.join(", ") })
+        first(&parents, Ok)
+    }
+
+    /// Makes the folder and in it what `fill` makes, in the first of the places of [`Folder::create`] where both can be had. A
+    /// place that is too small for the second tap at once is passed by.
+    ///
+    /// # Errors
+    /// No place will do: each is named, with what was against it.
+    pub fn create_with<T>(fill: impl FnMut(Folder) -> Result<T>) -> Result<T> {
+        first(&candidates(), fill)
     }
 
     /// Where it is.
@@ -134,6 +130,24 @@ impl Drop for Folder {
         // What cannot be removed now, the next one's sweep removes.
         let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// What `fill` makes of a folder below the first of `parents` where that can be done.
+fn first<T>(parents: &[PathBuf], mut fill: impl FnMut(Folder) -> Result<T>) -> Result<T> {
+    if LIBRARY.is_empty() {
+        return Err(Error::Unsupported);
+    }
+    let mut tried = Vec::new();
+    for parent in parents {
+        match usable(parent).and_then(|()| {
+            sweep(parent);
+            make(parent).and_then(&mut fill).map_err(|error| error.to_string())
+        }) {
+            Ok(filled) => return Ok(filled),
+            Err(why) => tried.push(format!("{} ({why})", parent.display())),
+        }
+    }
+    Err(Error::NoFolder { tried: tried.join(", ") })
 }
 
 fn candidates() -> Vec<PathBuf> {
@@ -280,6 +294,27 @@ mod tests {
         assert_eq!((Path::new(&alone), Path::new(&path)), (&*folder.library(), folder.path()));
         let [(_, both), _] = folder.environment(Some(OsStr::new("/a.so /b.so")));
         assert_eq!(both.to_str().unwrap(), format!("{}:/a.so /b.so", folder.library().display()));
+    }
+
+    #[test]
+    fn a_place_without_room_is_passed_by_and_named() {
+        let (small, large) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let parents = [small.path().to_owned(), large.path().to_owned()];
+        let full =
+            |folder: &Folder| Error::file("find memory for", &folder.ring())(std::io::ErrorKind::StorageFull.into());
+        let folder =
+            first(
+                &parents,
+                |folder| {
+                    if folder.path().starts_with(small.path()) { Err(full(&folder)) } else { Ok(folder) }
+                },
+            );
+        assert!(folder.unwrap().path().starts_with(large.path()));
+        assert_eq!(fs::read_dir(small.path()).unwrap().count(), 0, "nothing is left there");
+        let error = first(&parents, |folder| Err::<(), _>(full(&folder))).unwrap_err().to_string();
+        for parent in &parents {
+            assert!(error.contains(&format!("{} (find memory for {}", parent.display(), parent.display())), "{error}");
+        }
     }
 
     #[test]

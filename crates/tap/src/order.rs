@@ -55,6 +55,7 @@ pub(crate) fn moment(what: &What) -> Timestamp {
         | What::Filtered { at, .. }
         | What::Executing { at, .. }
         | What::Shut { at, .. }
+        | What::Withdrawn { at, .. }
         | What::Polled { at, .. }
         | What::Aside { at, .. } => *at,
         What::Resolved { end, .. } => *end,

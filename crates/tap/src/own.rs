@@ -56,8 +56,8 @@ pub fn enter(capacity: Capacity) -> Result<Own> {
         return Err(Error::UnderTap);
     }
     require_one_thread()?;
-    let folder = Folder::create(None)?;
-    drop(Rings::create(&folder, Clock::start(), capacity)?);
+    let (folder, rings) = Rings::create_somewhere(Clock::start(), capacity)?;
+    drop(rings);
     let program = std::env::current_exe().map_err(Error::file("find", "/proc/self/exe".as_ref()))?;
     let lock = folder.keep_over_exec(true)?;
     let mut words = std::env::args_os();

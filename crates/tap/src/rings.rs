@@ -151,6 +151,21 @@ impl Rings {
         Ok(rings)
     }
 
+    /// Makes a folder and the rings in it, in the first place that has room for both: a /dev/shm of 64 MB, as containers have
+    /// it, has none for a second tap.
+    ///
+    /// # Errors
+    /// No place will do.
+    ///
+    /// # Panics
+    /// As [`Rings::create`].
+    pub fn create_somewhere(clock: Clock, capacity: Capacity) -> Result<(Folder, Rings)> {
+        Folder::create_with(|folder| {
+            let rings = Rings::create(&folder, clock, capacity)?;
+            Ok((folder, rings))
+        })
+    }
+
     /// Takes over the file that an image of this process before this one made ([`crate::own`]), and has not read. Times will
     /// be those of `clock`.
     ///
@@ -258,6 +273,12 @@ impl Rings {
     /// Process images that have said that they loaded the library, or were forked from one that had.
     pub fn images(&self) -> u32 {
         self.memory.half(header::IMAGES).load(Ordering::Relaxed)
+    }
+
+    /// Connections that found no room in the tables of their programs, or whose descriptor is above them, so far: nothing
+    /// is told of them.
+    pub fn unfollowed(&self) -> u32 {
+        self.memory.half(header::UNFOLLOWED).load(Ordering::Relaxed)
     }
 
     /// Records that were not understood, or dated later than they were read; told as lost. Zero, unless a program wrote over

@@ -3,6 +3,7 @@
 pub mod ab;
 mod arrivals;
 mod cache;
+mod disk;
 mod doctor;
 mod dynamic;
 mod learn;
@@ -32,13 +33,16 @@ use units::{Bytes, parse_duration};
 
 pub use self::ab::Ab;
 pub use self::arrivals::ArrivalOptions;
+pub use self::disk::Disk;
 pub use self::doctor::Doctor;
 pub use self::learn::{By, Learn};
 pub use self::load::{Http, LoadOptions, MethodName, TlsOptions};
 pub use self::path::PathOptions;
 pub use self::profile::{Check, Profile, Show};
 pub use self::proxy_cache::ProxyCache;
-pub use self::reproduce::{Directory, Dserver, Koshien, Part, Reproduce, Reproduced, Setting, Transparent};
+pub use self::reproduce::{
+    Directory, Dserver, Gateway, GatewayPart, Koshien, Part, Reproduce, Reproduced, Setting, Transparent,
+};
 pub use self::serve::{Engine, Serve};
 pub use self::server::ServerOptions;
 pub use self::steps::Step;
@@ -66,6 +70,8 @@ pub enum Verb {
     Ab(Ab),
     /// Measure a cache, as Web Polygraph did: hit ratios, times and wrong answers at one rate after another
     Cache(Box<ProxyCache>),
+    /// How fast a folder's storage reads, writes, seeks and commits, by fio
+    Disk(Disk),
     /// Do what a plan file says
     Run(Run),
     /// Run any program at the far end of a path

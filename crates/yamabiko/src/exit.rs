@@ -92,7 +92,7 @@ fn status(error: &anyhow::Error) -> u8 {
     // A suite's own trouble is that of whatever it stands on.
     if let Some(error) = error.downcast_ref::<SuiteError>() {
         return match error {
-            SuiteError::Lab(LabError::Plan(_)) => USAGE,
+            SuiteError::Lab(LabError::Plan(_)) | SuiteError::Plan(_) => USAGE,
             _ => ENVIRONMENT,
         };
     }

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Verb::Bench(bench) => verb::bench::run(&bench),
         Verb::Ab(ab) => verb::ab::run(&ab.words),
         Verb::Cache(cache) => verb::cache::run(&cache),
+        Verb::Disk(disk) => verb::disk::run(&disk),
         Verb::Run(run) => verb::run::run(&run),
         Verb::Net(net) => verb::net::run(&net),
         Verb::Profile(profile) => verb::profile::run(&profile),

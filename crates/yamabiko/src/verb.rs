@@ -4,6 +4,7 @@ pub mod ab;
 pub mod bench;
 pub mod cache;
 pub mod demo;
+pub mod disk;
 pub mod doctor;
 pub mod net;
 pub mod profile;

@@ -198,13 +198,14 @@ fn the_directory_changes() {
 fn read_while_it_changes(stop: &AtomicBool, address: std::net::SocketAddr) -> u64 {
     let mut answers = 0;
     let mut tags: std::collections::HashMap<(String, &str), u64> = std::collections::HashMap::new();
+    let mut client = Client::connect(address);
     while !stop.load(Ordering::Relaxed) {
-        let mut client = Client::connect(address);
         for name in [churn::REPLACED, churn::LINK, churn::REWRITTEN, churn::BIG] {
             // A file that is cut short while it is on its way can only be broken off.
             let Ok(response) = client.get(&format!("/{name}"), "") else {
-                // Or the ports of this machine would run out before the test ends.
+                // The port of the old connection is not free at once, and a machine has 28,000 of them.
                 thread::sleep(Duration::from_millis(1));
+                client = Client::connect(address);
                 break;
             };
             match response.status() {

@@ -15,11 +15,12 @@ fn programs_and_wire_agree_to_the_byte() {
     let room = Room::new();
     let server = nginx(&room);
     let report = room.file("net.json");
-    let run = |program: &str| -> Value {
-        let options = ["net", "--tap", "--rtt", "20ms", "--json", str_of(&report), "--server", &server, "--"];
-        room.run(&[&options[..], &["sh", "-c", program]].concat()).success();
+    let run_at = |rtt: &str, program: &[&str]| -> Value {
+        let options = ["net", "--tap", "--rtt", rtt, "--json", str_of(&report), "--server", &server, "--"];
+        room.run(&[&options[..], program].concat()).success();
         serde_json::from_slice(&fs::read(&report).unwrap()).unwrap()
     };
+    let run = |program: &str| run_at("20ms", &["sh", "-c", program]);
     let state = |document: &Value, name: &str| {
         let checks = document["validity"]["checks"].as_array().unwrap().clone();
         let check = checks.into_iter().find(|check| check["name"] == name).unwrap();
@@ -43,6 +44,15 @@ fn programs_and_wire_agree_to_the_byte() {
     assert!(count(client, "connection_duration_ns.min") >= 40_000_000);
     assert!(number(client, "send_ns.p50") < 20e6, "a request that fits the buffer is sent at once");
     assert_eq!(count(client, "unseen_bytes"), 0);
+
+    // Connects that wait are in process meanwhile: half of the time, here.
+    let script = "import socket\nfor _ in range(4):\n    s = socket.create_connection(('server', 8080))\n    \
+                  s.sendall(b'GET /10k.bin HTTP/1.0\\r\\n\\r\\n')\n    while s.recv(65536): pass\n    s.close()\n";
+    let document = run_at("100ms", &["python3", "-c", script]);
+    assert_held(&document, &["littles_law_tap_connections", "tap_connections_agree", "tap_bytes_agree"]);
+    let client = &document["tap"]["client"];
+    assert_eq!((count(client, "connections"), count(client, "exchanges")), (4, 4), "{client:#}");
+    assert!(count(client, "setup_ns.min") >= 100_000_000, "{client:#}");
 
     // A program that goes round the library is on the wire all the same.
     let source = room.file("round.c");
@@ -126,6 +136,30 @@ fn a_set_user_id_program_is_named_as_unseen() {
     let named = programs.iter().find(|program| program["name"] == "other-user").unwrap();
     assert_eq!(named["coverage"], "unseen", "{named}");
     assert!(named["why"].as_str().unwrap().starts_with("set-user-ID"), "{named}");
+}
+
+/// A container's /dev/shm has 64 MB, and a tap sets some 35 aside.
+#[test]
+fn a_second_tap_finds_room_where_the_first_left_none() {
+    let room = Room::new();
+    let (up, go) = (room.file("up"), room.file("go"));
+    let script = format!(
+        "mount -t tmpfs -o size=48m tmpfs /dev/shm && unset XDG_RUNTIME_DIR && export TMPDIR={dir}\n\
+         $0 tap --no-save --output {dir}/one -- sh -c 'echo $YAMABIKO_TAP; echo > {up}; until [ -e {go} ]; do sleep 0.05; done' &\n\
+         until [ -e {up} ]; do sleep 0.05; done\n\
+         $0 tap --no-save --output {dir}/two -- sh -c 'echo $YAMABIKO_TAP'; echo $?\n\
+         touch {go}; wait $!; echo $?; ls {dir} | grep -c yamabiko-tap; ls /dev/shm\n",
+        dir = room.path().join("out").display(),
+        up = up.display(),
+        go = go.display()
+    );
+    let mut command = std::process::Command::new("unshare");
+    command.args(["-m", "sh", "-c", &script]).arg(yamabiko());
+    let output = room.start_command(command).finish();
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    let [first, second, "0", "0", "0"] = lines[..] else { panic!("{output}") };
+    assert!(first.starts_with("/dev/shm/yamabiko-tap-"), "{output}");
+    assert!(second.starts_with(str_of(&room.path().join("out/yamabiko-tap-"))), "{output}");
 }
 
 /// Connects by the library, then reads and writes by raw system calls.

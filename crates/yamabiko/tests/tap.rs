@@ -6,10 +6,13 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
-use nix::sys::signal::Signal;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use support::document::{count, number};
 use support::lab::{Output, Room, wait_until};
@@ -189,6 +192,32 @@ fn a_signal_from_elsewhere_is_handed_on() {
     assert_eq!((output.code, output.stdout.as_str()), (Some(5), "asked\n"));
 }
 
+/// A process that ends with the test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_signal_when_the_program_has_ended_is_the_taps_own() {
+    let room = Room::shared();
+    // What it has to tell finds no room, and nobody reads.
+    let (_unread, mut full) = std::io::pipe().unwrap();
+    let room_for = fcntl(&full, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    full.write_all(&vec![b'.'; room_for as usize]).unwrap();
+    let mut command = room.command(&["tap", "--no-save", "--", "true"]);
+    let mut tap = Ends(command.stdin(Stdio::null()).stderr(full).spawn().unwrap());
+    let call = format!("/proc/{}/syscall", tap.0.id());
+    // 1 is write, 2 is stderr.
+    wait_until("it is telling", || fs::read_to_string(&call).is_ok_and(|call| call.starts_with("1 0x2 ")));
+    kill(Pid::from_raw(tap.0.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert_eq!(tap.0.wait().unwrap().signal(), Some(Signal::SIGTERM as i32));
+}
+
 #[test]
 fn a_load_under_its_own_tap_is_seen_as_it_says() {
     let room = Room::shared();
@@ -326,8 +355,9 @@ fn what_is_open_or_just_closed_at_the_end_is_in_the_table_too() {
     let script = "import os, socket, time\n\
                   s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n\
                   c = socket.create_connection(s.getsockname()); a, _ = s.accept(); c.sendall(b'ask')\n\
-                  if os.fork() == 0:\n  os.closerange(0, 3); time.sleep(3)\n\
-                  os._exit(0)\n";
+                  r, w = os.pipe()\n\
+                  if os.fork() == 0:\n  os.closerange(0, 3); os.write(w, b'x'); time.sleep(3); os._exit(0)\n\
+                  os.read(r, 1); os._exit(0)\n";
     let (_, document) = tapped(&room, &[], &["python3", "-c", script]);
     assert_eq!(count(&document, "tap.client.connections_open_at_end"), 1, "{document:#}");
     let slice: Value = serde_json::from_str(&room.run(&["tap", "slice", "--json"]).stdout).unwrap();

@@ -168,6 +168,39 @@ fn a_signal_to_the_whole_group_comes_once() {
     }
 }
 
+/// Several soon after one another, of which each is sorted while the next one comes.
+#[test]
+fn no_signal_to_the_group_comes_twice_however_close_they_are() {
+    let room = Room::shared();
+    let script = "import signal, sys, time\n\
+                  seen = {s: 0 for s in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)}\n\
+                  def note(s, _): seen[s] += 1\n\
+                  for s in seen: signal.signal(s, note)\n\
+                  print('ready', file=sys.stderr, flush=True)\n\
+                  while not seen[signal.SIGTERM]: time.sleep(0.01)\n\
+                  time.sleep(0.1)\n\
+                  print(*seen.values())\n";
+    let mut command = room.command(&["tap", "--no-save", "--", "python3", "-c", script]);
+    command.process_group(0);
+    let running = room.start_command(command);
+    wait_until("the program is ready", || running.stderr().contains("ready"));
+    let group = Pid::from_raw(-running.pid());
+    let rounds = 30;
+    for round in 0..rounds {
+        kill(group, Signal::SIGUSR1).unwrap();
+        // About as long as a signal is kept.
+        sleep(Duration::from_micros(4_500 + 50 * round));
+        kill(group, Signal::SIGUSR2).unwrap();
+        sleep(Duration::from_millis(8));
+    }
+    kill(group, Signal::SIGTERM).unwrap();
+    let output = running.finish();
+    let counts: Vec<u64> = output.stdout.split_whitespace().map(|n| n.parse().unwrap()).collect();
+    // Fewer, where the program was not quick enough and two were one.
+    assert!(counts[0] >= 1 && counts[0] <= rounds && counts[1] >= 1 && counts[1] <= rounds, "{counts:?}");
+    assert_eq!(counts[2], 1);
+}
+
 /// A program that empties the file through which all tell what they saw is nothing to the tap.
 #[test]
 fn a_program_that_cuts_the_ring_short_ends_the_figures_and_nothing_else() {

@@ -5,7 +5,7 @@
 //! Beside each rate stands what a request cost the server, and how busy both cores were: where the generator's is full
 //! and the server's is not, the rate is the generator's.
 
-mod measure;
+pub(super) mod measure;
 mod peers;
 
 use anyhow::{Result, bail};

@@ -65,7 +65,7 @@ pub struct Mix {
     /// What the mix is called.
     pub name: String,
     pub figures: CacheFigures,
-    /// Exchanges that are not in their table, for want of room.
+    /// Exchanges that are not in their table, for want of room or of a disk that takes them.
     pub left_out: u64,
     /// How far the wall clock has run apart from the run's, since the run's zero.
     pub wall_drift: Duration,
@@ -206,7 +206,9 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     };
     document.cache = ended.mix.as_ref().map(|mix| cache_part(ended.plan, mix, &document));
     let left_out = ended.mix.as_ref().map_or(0, |mix| mix.left_out);
-    let no_room = (left_out > 0).then(|| format!("the disk had no room in time for {left_out} exchanges of the mix"));
+    // Those that nobody judged have a check of their own.
+    let no_room = left_out - ended.mix.as_ref().map_or(0, |mix| mix.figures.unjudged);
+    let no_room = (no_room > 0).then(|| format!("the disk had no room in time for {no_room} exchanges of the mix"));
     let store_error = ended.store_error.clone().or_else(|| series_error.map(|error| error.to_string())).or(no_room);
     let in_flight_by_second: Vec<f64> =
         counted.seconds.iter().filter(|second| second.measured).map(|second| second.in_flight_mean).collect();
@@ -288,7 +290,8 @@ fn tap_checks(tapped: &Tapped, ended: &Ended<'_>, live: load::Live) -> Vec<docum
     let mut checks = gate::tap_checks(&tapped.part, tapped.cut, tapped.error.as_deref());
     checks.extend(gate::tap_agrees_with_load(&tapped.part, ended.plan, tapped.client, totals));
     if let Some((_, figures)) = &ended.watched {
-        checks.extend(gate::tap_agrees(tapped.outside, figures.made, figures.up_bytes, figures.down_bytes));
+        let (part, outside) = (&tapped.part, tapped.outside);
+        checks.extend(gate::tap_agrees(part, outside, figures.made, figures.up_bytes, figures.down_bytes));
     }
     checks.extend(gate::tap_little(&tapped.part, tapped.levels.as_ref()));
     checks
@@ -308,7 +311,8 @@ fn cache_part(plan: &Plan, mix: &Mix, document: &Document) -> CachePart {
     // A user and a password of the proxy are not for results.
     let proxy = match &plan.load.proxy {
         Some(proxy) => format!("forward {}", Proxy { user: None, ..proxy.clone() }),
-        None => format!("reverse {}", plan.load.url),
+        // The origin itself, or a reverse proxy: which, nobody said.
+        None => format!("at {}", plan.load.url),
     };
     CachePart { mix: mix.name.clone(), proxy, points: vec![point], ..CachePart::default() }
 }

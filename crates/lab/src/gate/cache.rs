@@ -12,6 +12,8 @@ use super::draft::Draft;
 pub(super) fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     let Some(cache) = &document.cache else { return Vec::new() };
     let mut checks: Vec<Check> = cache.points.iter().map(|point| answers_right(&point.figures)).collect();
+    checks.extend(cache.points.iter().map(|point| passes_asks_on(&point.figures)));
+    checks.extend(cache.points.iter().map(|point| exchanges_judged(&point.figures)));
     checks.push(wall_clock_held(evidence.wall_drift));
     checks
 }
@@ -38,6 +40,45 @@ fn answers_right(figures: &CacheFigures) -> Check {
         0.0,
         "answers that a client must not get: every object, version and byte was held against the one asked for",
         &format!("clients got answers that they must not get ({}){example}", kinds.join(", ")),
+    )
+}
+
+/// Of the answers so many may name nobody before the run is invalid: half a point, as near as hit ratios are to be. A cache
+/// may ask in its own name now and then, when it fetches ahead.
+const UNNAMED_MAX: f64 = 0.005;
+
+/// A hit is an answer that was made for another. One that was made for nobody is told by its moment alone.
+fn passes_asks_on(figures: &CacheFigures) -> Check {
+    let CacheFigures { unnamed, answered, .. } = *figures;
+    let is_much = unnamed as f64 > answered as f64 * UNNAMED_MAX;
+    let weight = if is_much { Weight::Invalid } else { Weight::Suspect };
+    let check = Draft::new("cache_passes_asks_on", weight, "answers");
+    if figures.answered == 0 && unnamed == 0 {
+        return check.not_applicable("not one answer came, as server_answers says");
+    }
+    check.at_most(
+        unnamed as f64,
+        0.0,
+        "answers that the origin made for a request without an ask, and that may or may not be hits",
+        &format!(
+            "the proxy does not pass X-Yamabiko-Ask on: {unnamed} of {answered} answers were made for a request that named \
+             no ask. Hits are told by the moment alone, and those that may be none count as none: let the proxy pass the \
+             field on"
+        ),
+    )
+}
+
+/// What nobody judged is in no figure.
+fn exchanges_judged(figures: &CacheFigures) -> Check {
+    Draft::new("cache_exchanges_judged", Weight::Invalid, "exchanges").at_most(
+        figures.unjudged as f64,
+        0.0,
+        "exchanges that came faster than they could be judged, and are in no count of the cache's figures",
+        &format!(
+            "{} exchanges came faster than they could be judged: they are in no count, and what the others say of the cache \
+             may be wrong, since an answer is judged by those before it; lower the rate, or free a core",
+            figures.unjudged
+        ),
     )
 }
 
@@ -92,6 +133,25 @@ mod tests {
         let both = answers_right(&figures(&[(Wrong::HitOnReload, 9), (Wrong::Stale, 1)]));
         assert_eq!((both.weight, both.value), (Weight::Invalid, Some(10.0)));
         assert_eq!(answers_right(&CacheFigures::default()).state, CheckState::NotApplicable);
+    }
+
+    #[test]
+    fn answers_that_name_nobody_are_told() {
+        let of = |unnamed| passes_asks_on(&CacheFigures { unnamed, ..figures(&[]) });
+        assert_eq!(of(0).state, CheckState::Ok);
+        for (unnamed, weight) in [(1, Weight::Suspect), (5, Weight::Suspect), (6, Weight::Invalid)] {
+            let check = of(unnamed);
+            assert_eq!((check.state, check.weight), (CheckState::Failed, weight), "{unnamed}");
+            assert!(check.why.contains("does not pass X-Yamabiko-Ask on"), "{}", check.why);
+        }
+        assert_eq!(passes_asks_on(&CacheFigures::default()).state, CheckState::NotApplicable);
+    }
+
+    #[test]
+    fn what_nobody_judged_makes_the_run_invalid() {
+        let of = |unjudged| exchanges_judged(&CacheFigures { unjudged, ..figures(&[]) });
+        assert_eq!(of(0).state, CheckState::Ok);
+        assert_eq!((of(1).state, of(1).weight), (CheckState::Failed, Weight::Invalid));
     }
 
     #[test]

@@ -25,8 +25,14 @@ pub fn tap_checks(part: &TapPart, cut: bool, error: Option<&str>) -> Vec<Check> 
 
 /// Whether programs and wire saw the same connections and bytes. `outside`: what the programs' calls moved; made, up and
 /// down: what passed the server's end.
-pub fn tap_agrees(outside: Outside, made: u64, up_bytes: u64, down_bytes: u64) -> [Check; 2] {
-    let connections = Draft::new("tap_connections_agree", Weight::Suspect, "connections").at_most(
+pub fn tap_agrees(part: &TapPart, outside: Outside, made: u64, up_bytes: u64, down_bytes: u64) -> [Check; 2] {
+    let connections = Draft::new("tap_connections_agree", Weight::Suspect, "connections");
+    let bytes = Draft::new("tap_bytes_agree", Weight::Suspect, "bytes");
+    if part.connections_left_out > 0 || part.connections_unfollowed > 0 {
+        let why = "some connections found no room in the tap, as tap_room says, and are on the wire all the same";
+        return [connections, bytes].map(|check| check.could_not_run(why));
+    }
+    let connections = connections.at_most(
         outside.connections.abs_diff(made) as f64,
         0.0,
         "Every connection that the programs made was on the wire, and none besides.",
@@ -35,7 +41,7 @@ pub fn tap_agrees(outside: Outside, made: u64, up_bytes: u64, down_bytes: u64) -
     );
     let (sent, received) = (outside.sent_bytes.abs_diff(up_bytes), outside.received_bytes.abs_diff(down_bytes));
     let all = up_bytes.saturating_add(down_bytes);
-    let bytes = Draft::new("tap_bytes_agree", Weight::Suspect, "bytes").at_most(
+    let bytes = bytes.at_most(
         sent.saturating_add(received) as f64,
         (all as f64 * BYTES_SHARE).floor(),
         "The bytes that the programs' calls moved are those on the wire.",
@@ -82,11 +88,16 @@ fn coverage(part: &TapPart) -> Check {
 }
 
 fn room(part: &TapPart) -> Check {
+    let without = part.connections_left_out.saturating_add(part.connections_unfollowed);
     Draft::new("tap_room", Weight::Suspect, "connections").at_most(
-        part.connections_left_out as f64,
+        without as f64,
         0.0,
-        "Every connection found room in the collector.",
-        "More connections were open than the collector follows: those beyond are in no figure. Follow fewer (--only).",
+        "Every connection found room in the library's tables and in the collector.",
+        &format!(
+            "{} connections found no room in the tables of the library in their program (65,534 open at once, descriptors to \
+             1,048,575) and {} none in the collector (200,000 open at once; follow fewer by --only): they are in no figure.",
+            part.connections_unfollowed, part.connections_left_out
+        ),
     )
 }
 
@@ -97,8 +108,8 @@ const FEW: f64 = 0.001;
 
 #[cfg(test)]
 mod tests {
-    use ledger::Verdict;
     use ledger::document::Validity;
+    use ledger::{CheckState, Verdict};
     use ledger::tap_part::TapProgram;
 
     use super::*;
@@ -135,12 +146,24 @@ mod tests {
     #[test]
     fn bytes_and_connections_are_held_against_the_wires() {
         let outside = Outside { connections: 3, sent_bytes: 300, received_bytes: 90_000 };
+        let part = TapPart::default();
         let failed =
-            |made, up, down| tap_agrees(outside, made, up, down).map(|check| check.state == ledger::CheckState::Failed);
+            |made, up, down| tap_agrees(&part, outside, made, up, down).map(|check| check.state == CheckState::Failed);
         assert_eq!(failed(3, 300, 90_000), [false, false]);
         assert_eq!(failed(4, 300, 90_000), [true, false]);
         assert_eq!(failed(3, 300, 90_090), [false, false], "within 0.1 %");
         assert_eq!(failed(3, 200, 90_000), [false, true]);
+    }
+
+    #[test]
+    fn what_found_no_room_is_said_and_nobody_is_accused_for_it() {
+        let part = TapPart { connections_unfollowed: 466, ..TapPart::default() };
+        let outside = Outside { connections: 65_534, ..Outside::default() };
+        let agree = tap_agrees(&part, outside, 66_000, 1, 1).map(|check| check.state);
+        assert_eq!(agree, [CheckState::CouldNotRun; 2]);
+        let room = room(&part);
+        assert_eq!((room.state, room.value), (CheckState::Failed, Some(466.0)));
+        assert!(room.why.starts_with("466 connections found no room in the tables"), "{}", room.why);
     }
 
     #[test]

@@ -94,10 +94,10 @@ fn relay(
     loop {
         match receiver.recv_timeout(TELL_EVERY) {
             Ok((_, batch)) => {
-                let weight = batch.weight();
+                let takes = batch.takes();
                 let said = Said::Batch(Box::new(batch));
                 frame::say(&mut link, &said)?;
-                room.took(weight);
+                room.took(takes);
                 if let Said::Batch(mut batch) = said {
                     batch.clear();
                     let _ = give_back.try_send(*batch);

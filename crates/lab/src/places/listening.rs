@@ -1,7 +1,11 @@
 //! Whether the server listens yet, read from the kernel's socket table: nothing is sent to the server, so its first
 //! connection is the load's.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+
+use sys::sched::Cores;
 
 /// What listens on a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +41,40 @@ pub fn look(pid: i32, address: IpAddr, port: u16) -> Listening {
     outcome
 }
 
+/// The cores on which those run who listen on `port` of `address`, in this process's network namespace: every thread of every
+/// process that has such a socket open. `None` if nobody listens, or if it cannot be told who: a process of another user,
+/// or of another PID namespace.
+pub fn cores_of(address: IpAddr, port: u16) -> Option<Cores> {
+    let sockets: HashSet<String> = tables("self")
+        .into_iter()
+        .filter(|listener| listener.port == port && reaches(listener.address, address))
+        .map(|listener| format!("socket:[{}]", listener.inode))
+        .collect();
+    if sockets.is_empty() {
+        return None;
+    }
+    let (mut found, mut cores) = (HashSet::new(), Vec::new());
+    for process in std::fs::read_dir("/proc").ok()?.flatten() {
+        let theirs = sockets_among(&process.path().join("fd"), &sockets);
+        if theirs.is_empty() {
+            continue;
+        }
+        found.extend(theirs);
+        for thread in std::fs::read_dir(process.path().join("task")).ok()?.flatten() {
+            let number = thread.file_name().to_str()?.parse().ok()?;
+            cores.extend_from_slice(Cores::of(number).ok()?.list());
+        }
+    }
+    (found.len() == sockets.len()).then(|| Cores::new(cores))
+}
+
+/// Which of `sockets` a process has open, by its folder of descriptors.
+fn sockets_among(folder: &Path, sockets: &HashSet<String>) -> HashSet<String> {
+    let open = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = open.filter_map(|entry| std::fs::read_link(entry.path()).ok()?.into_os_string().into_string().ok());
+    names.filter(|name| sockets.contains(name)).collect()
+}
+
 /// Whether a connection to `address` comes to this listener. One on `[::]` takes IPv4 as well, unless it was told not to,
 /// which the table does not show.
 fn reaches(listener: IpAddr, address: IpAddr) -> bool {
@@ -44,23 +82,38 @@ fn reaches(listener: IpAddr, address: IpAddr) -> bool {
 }
 
 fn listeners(pid: i32) -> Vec<(IpAddr, u16)> {
+    tables(&pid.to_string()).into_iter().map(|listener| (listener.address, listener.port)).collect()
+}
+
+/// A listening socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Listener {
+    address: IpAddr,
+    port: u16,
+    /// Its number, by which its owners are found.
+    inode: u64,
+}
+
+/// All of them in the namespace of a process, by its name in /proc.
+fn tables(process: &str) -> Vec<Listener> {
     let mut found = Vec::new();
     for (file, parse) in [("tcp", parse_v4 as fn(&str) -> Option<IpAddr>), ("tcp6", parse_v6)] {
-        let table = std::fs::read_to_string(format!("/proc/{pid}/net/{file}")).unwrap_or_default();
+        let table = std::fs::read_to_string(format!("/proc/{process}/net/{file}")).unwrap_or_default();
         found.extend(table.lines().filter_map(|line| listener(line, parse)));
     }
     found
 }
 
-/// The local address and port of a line in state LISTEN (0A).
-fn listener(line: &str, parse: fn(&str) -> Option<IpAddr>) -> Option<(IpAddr, u16)> {
+/// That of a line in state LISTEN (0A).
+fn listener(line: &str, parse: fn(&str) -> Option<IpAddr>) -> Option<Listener> {
     let mut fields = line.split_whitespace().skip(1);
     let (local, state) = (fields.next()?, fields.nth(1)?);
     if state != "0A" {
         return None;
     }
     let (address, port) = local.split_once(':')?;
-    Some((parse(address)?, u16::from_str_radix(port, 16).ok()?))
+    let inode = fields.nth(5)?.parse().ok()?;
+    Some(Listener { address: parse(address)?, port: u16::from_str_radix(port, 16).ok()?, inode })
 }
 
 fn parse_v4(text: &str) -> Option<IpAddr> {
@@ -84,12 +137,13 @@ mod tests {
 
     #[test]
     fn lines_of_the_socket_table_are_read() {
-        let line = "   0: 010012C6:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1";
-        assert_eq!(listener(line, parse_v4), Some(("198.18.0.1".parse().unwrap(), 8080)));
+        let line = "   0: 010012C6:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 77 1 0 100";
+        let address = "198.18.0.1".parse().unwrap();
+        assert_eq!(listener(line, parse_v4), Some(Listener { address, port: 8080, inode: 77 }));
         let established = line.replace(" 0A ", " 01 ");
         assert_eq!(listener(&established, parse_v4), None);
-        let any = "  1: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0:0 0:0 0";
-        assert_eq!(listener(any, parse_v6), Some(("::".parse().unwrap(), 80)));
+        let any = "  1: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 9";
+        assert_eq!(listener(any, parse_v6), Some(Listener { address: "::".parse().unwrap(), port: 80, inode: 9 }));
         assert_eq!(listener("  sl  local_address rem_address   st", parse_v4), None);
     }
 
@@ -111,6 +165,10 @@ mod tests {
         assert_eq!(look(pid, "127.0.0.1".parse().unwrap(), port), Listening::Yes);
         let other = "127.0.0.2".parse().unwrap();
         assert_eq!(look(pid, other, port), Listening::Elsewhere("127.0.0.1".parse().unwrap()));
+        let own = Cores::allowed().unwrap();
+        let theirs = cores_of("127.0.0.1".parse().unwrap(), port).unwrap();
+        assert!(own.list().iter().all(|core| theirs.list().contains(core)), "{theirs}");
+        assert_eq!(cores_of(other, port), None);
         drop(socket);
         assert_eq!(look(pid, other, port), Listening::No);
     }

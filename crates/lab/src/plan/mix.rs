@@ -77,6 +77,13 @@ impl MixPlan {
         let common = &load.every_request()?;
         let plain = origin(load)?;
         let mut targets = vec![(plain.clone(), "")];
+        if spec.https > 0.0 && plain.secure {
+            return Err(
+                "[load.mix]: with an https:// URL all requests are inside TLS, and its reverse proxy sees them: set \
+                        https = 0 (set.https), which is the share that no proxy sees"
+                    .into(),
+            );
+        }
         if spec.https > 0.0 {
             let at = self.secure.as_deref().unwrap_or(&plain.authority);
             let secure = Target::parse(&format!("https://{at}/"))
@@ -151,12 +158,23 @@ impl MixPlan {
     }
 }
 
-/// The origin's host and port: the plan's `url`, of which only that is a mix's to read.
+/// The host and port of the origin, or of the reverse proxy in front of it, which may speak TLS: the plan's `url`, of which
+/// only that is a mix's to read.
 fn origin(load: &LoadPlan) -> Result<Target, String> {
     let wanted = || {
-        "[load.mix] needs url = \"http://HOST:PORT/\": the origin, or the reverse proxy in front of it; paths are the mix's".into()
+        "[load.mix] needs url = \"http://HOST:PORT/\": the origin, or the reverse proxy in front of it (https:// where that one \
+         speaks TLS); paths are the mix's"
+            .to_owned()
     };
-    Target::parse(&load.url).ok().filter(|target| !target.secure && target.path_and_query == "/").ok_or_else(wanted)
+    let target = Target::parse(&load.url).ok().filter(|target| target.path_and_query == "/").ok_or_else(wanted)?;
+    if target.secure && load.proxy.is_some() {
+        return Err(
+            "[load.mix]: through a forward proxy (proxy) the url is http://HOST:PORT/; the share inside TLS is the \
+                    mix's own (set.https)"
+                .into(),
+        );
+    }
+    Ok(target)
 }
 
 /// Names of header fields that a mix sends, or that change what a cache does with its requests.

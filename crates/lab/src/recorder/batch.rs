@@ -16,6 +16,8 @@ pub struct Batch {
     pub requests: Vec<RequestRecord>,
     /// What the replies of a mix say of themselves, one for each of its requests.
     pub exchanges: Vec<CacheExchange>,
+    /// Exchanges for which the lane found no room, so that nobody will judge them.
+    pub unjudged: u64,
     /// Connections that have ended.
     pub connections: Vec<ConnectionEnd>,
     /// Where new connections are on the wire.
@@ -40,7 +42,7 @@ pub struct Batch {
 impl Batch {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
-        self.weight() == 0 && self.samples.is_empty() && !self.last
+        self.weight() == 0 && self.samples.is_empty() && self.unjudged == 0 && !self.last
     }
 
     /// Records in it: what the bound on waiting ones counts.
@@ -48,18 +50,32 @@ impl Batch {
         self.requests.len() + self.exchanges.len() + self.connections.len() + self.called.len() + self.counted.len()
     }
 
+    /// What it takes of the room.
+    pub fn takes(&self) -> Takes {
+        Takes { records: self.weight(), exchanges: self.exchanges.len() }
+    }
+
     /// Empties it and keeps its memory.
     pub fn clear(&mut self) {
-        let Batch { requests, exchanges, connections, called, samples, measured_end, last, counted, unpaired, counts } =
-            self;
+        let Batch { requests, exchanges, connections, called, samples, counted, .. } = self;
         requests.clear();
         exchanges.clear();
         connections.clear();
         called.clear();
         samples.clear();
         counted.clear();
-        (*measured_end, *last, *unpaired, *counts) = (None, false, false, None);
+        (self.unjudged, self.measured_end, self.last) = (0, None, false);
+        (self.unpaired, self.counts) = (false, None);
     }
+}
+
+/// What a batch takes of the room for those that wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Takes {
+    /// Records in it.
+    pub records: usize,
+    /// Of these, exchanges.
+    pub exchanges: usize,
 }
 
 /// A connection on which connect was called, and where it is on the wire.

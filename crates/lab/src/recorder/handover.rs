@@ -2,8 +2,9 @@
 //!
 //! A lane never waits for the recorder: records go into a queue that is bounded by their number, and where they find no
 //! room the lane counts them itself, at the price of some 0.3 us each, and passes on those that the table keeps. So the
-//! counts are of all requests whatever happens. Only a lane in another process, whose counts would have to travel, waits;
-//! what is late by that is late in its send lag.
+//! counts are of all requests whatever happens. Exchanges of a mix no lane can judge by itself: they have as much room again
+//! of their own, and those that find none there are left out, which the run then says. Only a lane in another process, whose
+//! counts would have to travel, waits; what is late by that is late in its send lag.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use load::{LaneSampler, Load};
 use units::Timestamp;
 
-use super::batch::{Batch, Called};
+use super::batch::{Batch, Called, Takes};
 use super::counting::Counting;
 use super::share::Share;
 
@@ -24,6 +25,8 @@ const WAIT: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct Room {
     waiting: AtomicUsize,
+    /// Of these, exchanges.
+    exchanges: AtomicUsize,
     max: usize,
     /// The table's share.
     pub share: Arc<Share>,
@@ -32,12 +35,24 @@ pub struct Room {
 impl Room {
     /// Room for `max` records.
     pub fn new(max: usize) -> Self {
-        Room { waiting: AtomicUsize::new(0), max, share: Arc::default() }
+        Room { waiting: AtomicUsize::new(0), exchanges: AtomicUsize::new(0), max, share: Arc::default() }
     }
 
-    /// Records taken out.
-    pub fn took(&self, records: usize) {
+    /// A batch of such a load was taken out.
+    pub fn took(&self, Takes { records, exchanges }: Takes) {
         self.waiting.fetch_sub(records, Ordering::AcqRel);
+        self.exchanges.fetch_sub(exchanges, Ordering::AcqRel);
+    }
+
+    /// A batch of such a load goes in.
+    fn put(&self, Takes { records, exchanges }: Takes) {
+        self.waiting.fetch_add(records, Ordering::AcqRel);
+        self.exchanges.fetch_add(exchanges, Ordering::AcqRel);
+    }
+
+    /// Exchanges that still go in, beyond which lanes may go by a batch each.
+    fn for_exchanges(&self) -> usize {
+        self.max.saturating_sub(self.exchanges.load(Ordering::Acquire))
     }
 
     fn lacks(&self, records: usize) -> bool {
@@ -92,14 +107,14 @@ impl Outlet {
         if batch.last {
             batch.counts = self.counts.take();
         }
-        self.room.waiting.fetch_add(batch.weight(), Ordering::AcqRel);
+        self.room.put(batch.takes());
         let next = self.spare.try_recv().unwrap_or_default();
         // A recorder that is gone has panicked, which is told when it is joined.
         let _ = self.sender.send((self.lane, std::mem::replace(batch, next)));
     }
 
-    /// Counts what is in a batch, and leaves of it what need not be counted. Exchanges of a mix stay: only who sees those of
-    /// all lanes can judge them.
+    /// Counts what is in a batch, and leaves of it what need not be counted. Of the exchanges of a mix those stay for which there is
+    /// room: only who sees those of all lanes can judge them.
     fn count(&mut self, batch: &mut Batch) {
         let WhenFull::Count(new) = &self.when_full else { return };
         let counts = self.counts.get_or_insert_with(|| Box::new(new()));
@@ -114,6 +129,9 @@ impl Outlet {
         batch.connections.clear();
         batch.called.clear();
         batch.unpaired = true;
+        let room = self.room.for_exchanges().min(batch.exchanges.len());
+        batch.unjudged += (batch.exchanges.len() - room) as u64;
+        batch.exchanges.truncate(room);
     }
 }
 

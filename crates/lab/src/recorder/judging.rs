@@ -7,17 +7,29 @@ use ledger::{CacheExchange, CacheFigures};
 use mix::Judge;
 use units::Timestamp;
 
+/// Exchanges that may wait until every lane has told of their time: some 120 MB. A lane that is held up for so long leaves out
+/// more than it holds up.
+const WAITING_MAX: usize = 512 << 10;
+
 /// The judge of a run, and what waits for it.
 #[derive(Debug)]
 pub struct Judging {
     judge: Judge,
     waiting: Vec<CacheExchange>,
+    waiting_max: usize,
+    unjudged: u64,
 }
 
 impl Judging {
     /// Nothing judged yet.
     pub fn new(judge: Judge) -> Self {
-        Judging { judge, waiting: Vec::new() }
+        Judging { judge, waiting: Vec::new(), waiting_max: WAITING_MAX, unjudged: 0 }
+    }
+
+    /// With room for so many to wait.
+    #[cfg(test)]
+    pub fn with_room(judge: Judge, waiting_max: usize) -> Self {
+        Judging { waiting_max, ..Judging::new(judge) }
     }
 
     /// The measured phase ends at `end`.
@@ -25,9 +37,17 @@ impl Judging {
         self.judge.set_measured_end(end);
     }
 
-    /// Takes what a lane tells of, and leaves an empty list in its place.
+    /// Takes what a lane tells of, as far as there is room, and leaves an empty list in its place.
     pub fn take(&mut self, exchanges: &mut Vec<CacheExchange>) {
+        let room = self.waiting_max.saturating_sub(self.waiting.len()).min(exchanges.len());
+        self.leave_out((exchanges.len() - room) as u64);
+        exchanges.truncate(room);
         self.waiting.append(exchanges);
+    }
+
+    /// So many exchanges will not be judged.
+    pub fn leave_out(&mut self, exchanges: u64) {
+        self.unjudged += exchanges;
     }
 
     /// Judges what ended before `moment`, of which every lane has told, and passes it on to `keep`.
@@ -46,6 +66,6 @@ impl Judging {
     /// Judges the rest.
     pub fn finish(mut self, keep: impl FnOnce(&[CacheExchange])) -> CacheFigures {
         self.judge_before(Timestamp::MAX, keep);
-        self.judge.finish()
+        CacheFigures { unjudged: self.unjudged, ..self.judge.finish() }
     }
 }

@@ -105,7 +105,9 @@ struct Rows {
     requests: VecDeque<RequestRecord>,
     seconds: Vec<SecondRecord>,
     exchanges: Vec<CacheExchange>,
-    /// Exchanges for which there was no room.
+    /// Exchanges that are on the disk or on their way to it.
+    passed_on: u64,
+    /// Exchanges that will not be in the table.
     left_out: u64,
     /// Nothing more comes.
     closed: bool,
@@ -169,6 +171,7 @@ impl Shelf {
     pub fn put_exchanges(&self, exchanges: &[CacheExchange]) {
         let mut rows = self.lock();
         if rows.failed {
+            rows.left_out += exchanges.len() as u64;
             return;
         }
         let taken = exchanges.len().min(self.max.saturating_sub(rows.exchanges.len()));
@@ -179,7 +182,8 @@ impl Shelf {
         }
     }
 
-    /// Exchanges for which there was no room.
+    /// Exchanges that are not in the table: for which there was no room, or that a disk which failed did not take. Where the
+    /// table could not be completed that is all of them.
     pub fn left_out(&self) -> u64 {
         self.lock().left_out
     }
@@ -195,9 +199,7 @@ impl Shelf {
         loop {
             let Taken { requests, seconds, exchanges, last } = self.take();
             if let Err(error) = sink.write(&requests, &seconds, &exchanges) {
-                let mut rows = self.lock();
-                rows.failed = true;
-                (rows.requests, rows.seconds, rows.exchanges) = (VecDeque::new(), Vec::new(), Vec::new());
+                self.fail();
                 return (0, Some(error));
             }
             if last {
@@ -207,8 +209,19 @@ impl Shelf {
         let keeps = |row: &RequestRecord| self.share.keeps(row.sequence);
         match sink.finish((self.share.one_in() > 1).then_some(&keeps as &dyn Fn(&RequestRecord) -> bool)) {
             Ok(rows) => (rows, None),
-            Err(error) => (0, Some(error)),
+            Err(error) => {
+                self.fail();
+                (0, Some(error))
+            }
         }
+    }
+
+    /// Nothing more is written, and what was is not complete.
+    fn fail(&self) {
+        let mut rows = self.lock();
+        rows.failed = true;
+        rows.left_out += rows.exchanges.len() as u64 + std::mem::take(&mut rows.passed_on);
+        (rows.requests, rows.seconds, rows.exchanges) = (VecDeque::new(), Vec::new(), Vec::new());
     }
 
     /// Waits for a part's worth of rows, for a part's time, or for the end.
@@ -226,6 +239,7 @@ impl Shelf {
         let most = rows.requests.len().min(ROWS_AT_ONCE);
         let requests = rows.requests.drain(..most).collect();
         let last = rows.closed && rows.requests.is_empty();
+        rows.passed_on += rows.exchanges.len() as u64;
         Taken {
             requests,
             seconds: std::mem::take(&mut rows.seconds),

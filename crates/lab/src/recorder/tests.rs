@@ -114,6 +114,8 @@ fn exchange(sequence: u64, number: u64, made_for: u64, done_us: u64) -> CacheExc
         got_kind: 0,
         got_version: 0,
         made_unix_ms: 1_700_000_000_000,
+        renewed: false,
+        age_s: None,
         due_version: 0,
         expires_unix_s: i64::MAX,
         came_gzip: false,
@@ -283,6 +285,81 @@ fn the_phase_ends_with_the_last_lane_or_when_a_stop_says() {
     assert_eq!(measured_end(&[at(10), at(12)], None), at(12));
     assert_eq!(measured_end(&[at(10), None], at(11)), at(11));
     assert_eq!(measured_end(&[at(10), at(12)], at(11)), at(11));
+}
+
+/// Nobody takes anything out: what a lane cannot count by itself must not pile up either.
+#[test]
+fn exchanges_that_find_no_room_between_lane_and_recorder_are_left_out() {
+    let (room, (sender, receiver)) = (Arc::new(Room::new(100)), channel());
+    let counting: Arc<dyn Fn() -> Counting + Send + Sync> = recording(1).counting;
+    let (_spare, mut outlet) = outlet(0, sender, &room, &counting);
+    for first in (0..10_000u64).step_by(30) {
+        let each = first..(first + 30).min(10_000);
+        let exchanges = each.clone().map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
+        let requests = each.map(request).collect();
+        outlet.pass(&mut Batch { requests, exchanges, measured_end: Some(END), ..Batch::default() });
+    }
+    outlet.pass(&mut Batch { last: true, ..Batch::default() });
+    drop(outlet);
+    let (mut passed, mut unjudged, mut requests) = (0, 0, 0);
+    for (_, batch) in receiver {
+        passed += batch.exchanges.len() as u64;
+        unjudged += batch.unjudged;
+        requests += batch.requests.len() as u64 + batch.counts.map_or(0, |counts| counts.requests);
+    }
+    assert_eq!(passed + unjudged, 10_000, "each is judged, or said not to be");
+    assert!((30..=100).contains(&passed), "{passed}");
+    assert_eq!(requests, 10_000, "requests are all counted");
+}
+
+/// A lane that is held up holds up the judge, who must not wait for it without end.
+#[test]
+fn what_waits_for_the_slowest_lane_is_bounded() {
+    let world = mix::World::new(Arc::new(mix::MixSpec::polymix(1)), 1, 1);
+    let judge = mix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
+    let mut judging = Judging::with_room(judge, 100);
+    for first in (0..1_000u64).step_by(30) {
+        let mut exchanges: Vec<_> = (first..first + 30).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
+        judging.take(&mut exchanges);
+        assert!(exchanges.is_empty());
+        judging.judge_before(Timestamp::ZERO, |_| panic!("nobody has told of that time"));
+    }
+    let mut kept = 0;
+    let figures = judging.finish(|judged| kept += judged.len() as u64);
+    assert_eq!((figures.requests, kept, figures.unjudged), (100, 100, 1_020 - 100));
+}
+
+/// A disk that takes one part and fails.
+struct FullDisk(bool);
+
+impl Sink for FullDisk {
+    fn write(&mut self, _: &[RequestRecord], _: &[SecondRecord], _: &[CacheExchange]) -> Result<(), String> {
+        if std::mem::replace(&mut self.0, true) { Err("no space left".into()) } else { Ok(()) }
+    }
+
+    fn finish(self: Box<Self>, _: Option<&dyn Fn(&RequestRecord) -> bool>) -> Result<u64, String> {
+        Err("no space left".into())
+    }
+}
+
+#[test]
+fn exchanges_that_a_full_disk_did_not_take_are_left_out() {
+    let disk = Box::new(FullDisk(false));
+    let world = mix::World::new(Arc::new(mix::MixSpec::polymix(1)), 1, 1);
+    let judge = mix::Judge::new(Arc::new(world), (Timestamp::ZERO, Some(END)));
+    let recording = Recording { judging: Some(Judging::new(judge)), ..recording(1) };
+    let (mut outlets, recorder) = Recorder::start_with(recording, Some(disk), 10_000, 10_000).unwrap();
+    for first in (0..1_000u64).step_by(100) {
+        let exchanges = (first..first + 100).map(|n| exchange(n, n, n, 1_000 * (n + 1))).collect();
+        outlets[0].pass(&mut Batch { exchanges, measured_end: Some(END), ..Batch::default() });
+    }
+    outlets[0].pass(&mut Batch { last: true, measured_end: Some(END), ..Batch::default() });
+    drop(outlets);
+    let recorded = recorder.join();
+    let figures = recorded.cache.unwrap();
+    assert_eq!((figures.requests, figures.unjudged), (1_000, 0), "every one is judged");
+    assert_eq!(recorded.exchanges_left_out, 1_000, "a table that was not completed has none");
+    assert!(recorded.store_error.is_some());
 }
 
 /// Lane 1 tells of the fetches, and late; lane 0 of the hits that they made possible.

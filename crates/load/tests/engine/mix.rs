@@ -92,9 +92,10 @@ impl Origin {
         let variant = self.world.variant(object, gzip);
         let since = asked.header("If-Modified-Since").map(unix_of);
         let not_modified = since.is_some_and(|since| since >= version.modified_s);
-        let made_ms = unix_s as u64 * 1000;
+        let made_ms = ZERO_S * 1000 + now.as_nanos() / 1_000_000;
         let ask = Some(id).filter(|_| !not_modified);
-        let stamp = Stamp { world, object, version: version.number, variant, ask, made_ms };
+        let number = version.number;
+        let stamp = Stamp { world, object, version: number, variant, ask, renewed: not_modified, made_ms };
         let mut stamped = Vec::new();
         stamp.write(&mut stamped);
         let body = self.world.body(object, version, variant);
@@ -345,6 +346,70 @@ fn a_client_that_leaves_as_planned_has_its_request_done() {
     // Each of them took its connection with it.
     assert!(world.load.live().connections_opened >= left, "{} for {left}", world.load.live().connections_opened);
     assert!(world.ends.iter().all(|end| end.requests <= 2 || left < world.records.len() as u64));
+}
+
+/// A proxy that does not pass the ask on: the origin answers nobody, and nobody's answers are no hits.
+#[test]
+fn what_was_made_for_nobody_is_no_hit() {
+    fn unnamed(reply: Vec<u8>) -> Vec<u8> {
+        let head = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let text = String::from_utf8(reply[..head].to_vec()).unwrap();
+        let value = text.split(&format!("{STAMP}: ")).nth(1).unwrap().split("\r\n").next().unwrap();
+        let stamp = Stamp { ask: None, ..Stamp::read(value.as_bytes()).unwrap() };
+        let mut without = Vec::new();
+        stamp.write(&mut without);
+        [text.replace(value, std::str::from_utf8(&without).unwrap()).as_bytes(), &reply[head..]].concat()
+    }
+    let mut load = load_of(&plain(), 50.0);
+    load.clients = 2;
+    let world = run_with(load.clone(), |origin| origin.spoils = unnamed);
+    assert_eq!((world.load.mix_live().hits, world.load.mix_live().basic_gets), (0, world.exchanges.len() as u64));
+    for exchange in &world.exchanges {
+        assert_eq!((exchange.failure, exchange.from_sequence, exchange.renewed), (None, None, false));
+        assert!(exchange.is_unnamed() && !mix::judge::is_hit(exchange), "{exchange:?}");
+    }
+    // It is a cache, too: what is old enough is a hit all the same.
+    let world = run_with(load, |origin| (origin.spoils, origin.kept) = (unnamed, Some(HashMap::new())));
+    let is_old = |exchange: &&CacheExchange| {
+        exchange.made_unix_ms + mix::judge::CLOCK_SLACK_MS < exchange.asked_unix_ms && exchange.cachable
+    };
+    let hits = world.exchanges.iter().filter(is_old).count() as u64;
+    assert!(hits > 5, "{hits}");
+    assert_eq!(world.load.mix_live().hits, hits);
+}
+
+/// A cache keeps the stump of an answer that the origin had cut, and serves it to whoever asks later.
+#[test]
+fn a_stump_that_was_kept_is_no_planned_end() {
+    let load = load_of(&MixSpec { origin_abort: 1.0, ..plain() }, 50.0);
+    let mut origin = Origin::of(&load);
+    let mut kept = HashMap::new();
+    let server = Site(move |asked: &Asked| {
+        let stump = kept.entry(asked.path().to_owned()).or_insert_with(|| {
+            let whole = origin.reply(asked.at, asked);
+            let head = whole.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+            whole[..head + (whole.len() - head) / 2].to_vec()
+        });
+        vec![(ms(5), Reply::Bytes(stump.clone())), (ms(6), Reply::Fin)]
+    });
+    let world = World::new(load, server).run();
+    let (mut fresh, mut old) = (0, 0);
+    for exchange in world.exchanges.iter().filter(|exchange| exchange.object_bytes > 1) {
+        let is_own = exchange.from_sequence == Some(exchange.sequence);
+        let is_old = exchange.made_unix_ms + mix::judge::CLOCK_SLACK_MS < exchange.asked_unix_ms;
+        if is_own || !is_old {
+            fresh += 1;
+            assert_eq!((exchange.failure, exchange.aborted), (None, true), "{exchange:?}");
+        } else {
+            old += 1;
+            assert_eq!((exchange.failure, exchange.aborted), (Some(FailureCause::ClosedEarly), false), "{exchange:?}");
+            let mut judge = mix::Judge::new(world_of(&MixSpec { origin_abort: 1.0, ..plain() }), (Timestamp::ZERO, None));
+            let mut exchange = *exchange;
+            judge.add(&mut exchange);
+            assert_eq!(exchange.wrong, Some(ledger::Wrong::Truncated));
+        }
+    }
+    assert!(fresh > 20 && old > 5, "{fresh} {old}");
 }
 
 /// The body ends in the middle, and with it the connection.

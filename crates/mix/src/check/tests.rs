@@ -36,7 +36,9 @@ struct Reply {
 
 fn reply(world: &World, object: Object, variant: Variant) -> Reply {
     let version = world.version(object, (NOW_MS / 1000) as i64);
-    let stamp = Stamp { world: world.id, object, version: version.number, variant, ask: Some(ID), made_ms: NOW_MS };
+    let number = version.number;
+    let stamp =
+        Stamp { world: world.id, object, version: number, variant, ask: Some(ID), renewed: false, made_ms: NOW_MS };
     let coding = if variant == Variant::Gzip { "gzip" } else { "" };
     Reply { stamp, status: "200 OK", coding, body: whole(&world.body(object, version, variant)) }
 }

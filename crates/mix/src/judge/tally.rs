@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ledger::cache_part::EXAMPLES_MAX;
-use ledger::{CacheExchange, CacheFigures, Ratio, Wrong, WrongExample};
+use ledger::{CacheExchange, CacheFigures, FailureCause, Ratio, Wrong, WrongExample};
 use stats::Histogram;
 
 use super::Readiness;
@@ -14,6 +14,7 @@ pub(super) struct Tally {
     requests: u64,
     answered: u64,
     errors: BTreeMap<&'static str, u64>,
+    error_statuses: BTreeMap<u16, u64>,
     basic: Amount,
     basic_answered: Amount,
     offered: Amount,
@@ -23,6 +24,8 @@ pub(super) struct Tally {
     offered_expired: u64,
     hits_not_offered: u64,
     hits_of_all: u64,
+    unnamed: u64,
+    stale_in_doubt: u64,
     response_time: Histogram,
     hits_response_time: Histogram,
     misses_response_time: Histogram,
@@ -57,8 +60,16 @@ impl Amount {
 
 impl Tally {
     /// `why` makes the example of a wrong answer.
-    pub(super) fn add(&mut self, exchange: &CacheExchange, readiness: Readiness, why: impl FnOnce() -> WrongExample) {
+    pub(super) fn add(
+        &mut self,
+        exchange: &CacheExchange,
+        readiness: Readiness,
+        is_in_doubt: bool,
+        why: impl FnOnce() -> WrongExample,
+    ) {
         self.requests += 1;
+        self.unnamed += u64::from(exchange.is_unnamed() && !exchange.hit);
+        self.stale_in_doubt += u64::from(is_in_doubt);
         self.body_bytes += exchange.body_bytes;
         let response_time = exchange.response_time_ns();
         self.response_time.record(response_time);
@@ -67,7 +78,12 @@ impl Tally {
                 self.answered += 1;
                 self.hits_of_all += u64::from(exchange.hit);
             }
-            Some(cause) => *self.errors.entry(cause.name()).or_default() += 1,
+            Some(cause) => {
+                *self.errors.entry(cause.name()).or_default() += 1;
+                if cause == FailureCause::UnexpectedStatus {
+                    *self.error_statuses.entry(exchange.status).or_default() += 1;
+                }
+            }
         }
         if exchange.is_basic() {
             self.add_basic(exchange, readiness);
@@ -108,6 +124,9 @@ impl Tally {
         for (cause, count) in other.errors {
             *self.errors.entry(cause).or_default() += count;
         }
+        for (status, count) in other.error_statuses {
+            *self.error_statuses.entry(status).or_default() += count;
+        }
         self.basic.merge(other.basic);
         self.basic_answered.merge(other.basic_answered);
         self.offered.merge(other.offered);
@@ -117,6 +136,8 @@ impl Tally {
         self.offered_expired += other.offered_expired;
         self.hits_not_offered += other.hits_not_offered;
         self.hits_of_all += other.hits_of_all;
+        self.unnamed += other.unnamed;
+        self.stale_in_doubt += other.stale_in_doubt;
         self.response_time.merge(&other.response_time);
         self.hits_response_time.merge(&other.hits_response_time);
         self.misses_response_time.merge(&other.misses_response_time);
@@ -142,6 +163,7 @@ impl Tally {
             answered: self.answered,
             error_ratio: (self.requests > 0).then(|| (self.requests - self.answered) as f64 / self.requests as f64),
             errors: self.errors.into_iter().map(|(cause, count)| (cause.to_owned(), count)).collect(),
+            error_statuses: self.error_statuses.into_iter().map(|(status, count)| (status.to_string(), count)).collect(),
             hit_ratio: ratio(offered, measured),
             byte_hit_ratio: ratio(offered_bytes, measured_bytes),
             basic_requests: self.basic.count,
@@ -153,6 +175,10 @@ impl Tally {
             hits: self.hits.count,
             hits_not_offered: self.hits_not_offered,
             hits_of_all: self.hits_of_all,
+            unnamed: self.unnamed,
+            stale_in_doubt: self.stale_in_doubt,
+            // The judge sees what it judges.
+            unjudged: 0,
             response_time_ns: self.response_time.quantiles(),
             hits_response_time_ns: self.hits_response_time.quantiles(),
             misses_response_time_ns: self.misses_response_time.quantiles(),

@@ -106,7 +106,9 @@ fn a_hit_is_an_answer_made_for_another() {
     assert_eq!(hit(|_| ()), (false, None));
     assert_eq!(hit(|row| row.from_sequence = Some(4)), (true, None));
     assert_eq!(hit(|row| row.from_run = Some(1)), (true, None), "kept from an earlier run");
-    assert_eq!(hit(|row| (row.from_sequence, row.from_run) = (None, None)), (true, None), "renewed by a 304");
+    let renewed = |row: &mut CacheExchange| (row.from_sequence, row.from_run, row.renewed) = (None, None, true);
+    assert_eq!(hit(renewed), (true, None), "renewed by a 304");
+    assert_eq!(hit(|row| (row.from_sequence, row.from_run) = (None, None)), (false, None), "made for nobody");
     let not_told = |row: &mut CacheExchange| {
         (row.status, row.form, row.from_sequence, row.from_run) = (304, CacheForm::Ims304, None, None);
     };
@@ -137,6 +139,49 @@ fn gzip_is_for_those_who_take_it() {
     assert_eq!(spoilt(|row| row.came_gzip = true), Some(Wrong::WrongVariant));
     assert_eq!(spoilt(|row| (row.came_gzip, row.accepts_gzip) = (true, true)), None);
     assert_eq!(spoilt(|row| (row.accepts_gzip, row.variant_gzip) = (true, true)), None, "plain is for everybody");
+}
+
+/// A proxy that does not pass the ask on has everything made for nobody.
+#[test]
+fn what_was_made_for_nobody_is_a_hit_if_it_was_made_before() {
+    let world = world();
+    let now = NOW_S as u64 * 1000;
+    let unnamed = |made_ms| {
+        let row = copy(&world, 5, made_ms, now);
+        CacheExchange { from_sequence: None, from_run: None, ..row }
+    };
+    let hit = |row| judged(&world, row).0;
+    assert!(!hit(unnamed(now + 3000)), "fetched for this request");
+    assert!(!hit(unnamed(now)));
+    assert!(!hit(unnamed(now - CLOCK_SLACK_MS)), "the clocks may differ by as much");
+    assert!(hit(unnamed(now - CLOCK_SLACK_MS - 1)));
+    assert!(hit(CacheExchange { renewed: true, ..unnamed(now + 3000) }), "what a 304 renewed was there before");
+    assert!(!hit(CacheExchange { got_world: 9, ..unnamed(now - 9000) }));
+
+    // All misses of a proxy that drops it, then one old copy.
+    let mut judge = judge(&world);
+    for sequence in 3..13 {
+        let made_for_nobody = CacheExchange { from_sequence: None, from_run: None, ..answer(&world, sequence, now) };
+        judge.add(&mut made_for_nobody.clone());
+    }
+    judge.add(&mut unnamed(now - 9000));
+    let figures = judge.finish();
+    assert_eq!((figures.hits, figures.unnamed, figures.basic_answered), (1, 10, 11));
+    assert!(figures.wrong.is_empty(), "{:?}", figures.wrong);
+}
+
+#[test]
+fn a_miss_that_names_nobody_is_false_only_where_it_was_made_since() {
+    let world = world();
+    let missed = |made_ms: fn(u64) -> u64| {
+        let spoil = |_: &CacheExchange, second: &mut CacheExchange| {
+            (second.from_sequence, second.from_run) = (None, None);
+            second.made_unix_ms = made_ms(second.asked_unix_ms);
+        };
+        after_a_fetch(&world, |_| (), spoil).0
+    };
+    assert_eq!(missed(|asked| asked), Some(Wrong::FalseMiss));
+    assert_eq!(missed(|asked| asked - 1), None, "perhaps a hit");
 }
 
 #[test]
@@ -170,6 +215,24 @@ fn a_planned_cut_may_be_passed_on_and_not_kept() {
     };
     assert_eq!(short(now - CLOCK_SLACK_MS), None);
     assert_eq!(short(now - CLOCK_SLACK_MS - 1), Some(Wrong::Truncated));
+
+    // The same with a framing that says so: a broken connection, and the stump that a cache kept.
+    let cut = |world: &Arc<World>, made_ms| {
+        let failure = Some(FailureCause::ClosedEarly);
+        judged(world, CacheExchange { content: CacheContent::Short, failure, ..copy(world, 5, made_ms, now) }).1
+    };
+    assert_eq!(cut(&world, now - CLOCK_SLACK_MS), None);
+    assert_eq!(cut(&world, now - CLOCK_SLACK_MS - 1), Some(Wrong::Truncated));
+    assert_eq!(cut(&world_with(|_| ()), now - 9000), None, "the origin had not cut it");
+    let mut kept = CacheExchange {
+        content: CacheContent::Short,
+        failure: Some(FailureCause::ClosedEarly),
+        ..copy(&world, 5, now - 9000, now)
+    };
+    let mut judge = judge(&world);
+    judge.add(&mut kept);
+    let why = &judge.finish().examples[0].why;
+    assert!(why.contains("was kept and used again, made for request 3"), "{why}");
 }
 
 #[test]
@@ -286,6 +349,48 @@ fn within_its_lifetime_an_old_version_is_not_stale() {
 
     let world = world_with(|spec| spec.kinds[0].life.expires = Expires::Absent);
     assert_eq!(judged(&world, copy(&world, 5, NOW_S as u64 * 1000, (NOW_S as u64 + 9000) * 1000)).1, None);
+}
+
+/// A copy that a 304 renewed lives from there (RFC 9111, section 4.3.4), and so may outlive a change.
+#[test]
+fn a_copy_that_may_have_been_renewed_is_not_called_stale() {
+    // Changes every 100 s, and lives for 30.
+    let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Law::Constant(30.0)));
+    let made_s = world.version(OBJECT, NOW_S).modified_s + 10;
+    let change_s = world.version(OBJECT, made_s).next_change_s;
+    let ms = |s: i64| s as u64 * 1000;
+    let asked = |at_ms, spoil: fn(&mut CacheExchange)| {
+        let mut row = CacheExchange { renewable: true, ..copy(&world, 5, ms(made_s), at_ms) };
+        spoil(&mut row);
+        let mut judge = judge(&world);
+        judge.add(&mut row);
+        (row.wrong, judge.finish().stale_in_doubt)
+    };
+    // Long past its own lifetime; renewed a second before the change it would live until then.
+    let last_ms = ms(change_s - 1 + 30) + DATE_SLACK_MS;
+    assert_eq!(asked(ms(change_s) - 1, |_| ()), (None, 0), "unchanged: renewed, as far as anybody can tell");
+    assert_eq!(asked(ms(change_s + 9), |_| ()), (None, 1));
+    assert_eq!(asked(last_ms, |_| ()), (None, 1));
+    assert_eq!(asked(last_ms + 1, |_| ()), (Some(Wrong::Stale), 0), "no renewal reaches so far");
+    // One that nobody could renew.
+    assert_eq!(asked(ms(change_s + 9), |row| row.renewable = false), (Some(Wrong::Stale), 0));
+    // Age tells against the cache: as old as it is, or since a renewal that is over, too.
+    let with_age = |age_s: i64| {
+        let mut row = CacheExchange { renewable: true, ..copy(&world, 5, ms(made_s), ms(change_s + 9)) };
+        row.age_s = Some(age_s as u32);
+        judged(&world, row).1
+    };
+    assert_eq!(with_age(change_s + 9 - made_s), Some(Wrong::Stale));
+    assert_eq!(with_age(9 + 25), Some(Wrong::Stale), "renewed 25 s before the change");
+    assert_eq!(with_age(9 + 15), None);
+    assert_eq!(with_age(0), None, "that a copy is new is not believed, nor that it was not renewed");
+    // Told by the 304's identity, the lifetime counts from the renewal.
+    let renewed = |renewed_s: i64, at_ms| {
+        let row = CacheExchange { renewable: true, renewed: true, from_sequence: None, from_run: None, ..copy(&world, 5, ms(renewed_s), at_ms) };
+        judged(&world, row).1
+    };
+    assert_eq!(renewed(change_s - 20, ms(change_s + 10) + DATE_SLACK_MS), None);
+    assert_eq!(renewed(change_s - 20, ms(change_s + 10) + DATE_SLACK_MS + 1), Some(Wrong::Stale));
 }
 
 /// An answer of the origin for request 3, then a basic request that was offered as a hit.
@@ -454,7 +559,12 @@ fn a_moment_without_end_is_no_panic() {
     for made_unix_ms in [0, u64::MAX] {
         for content in [CacheContent::Right, CacheContent::Short] {
             for form in [CacheForm::Basic, CacheForm::Reload] {
-                judged(&world(), CacheExchange { content, form, ..copy(&world(), 7, made_unix_ms, 1_700_000_000_000) });
+                let row = CacheExchange { content, form, ..copy(&world(), 7, made_unix_ms, 1_700_000_000_000) };
+                judged(&world(), row);
+                let world = world_with(|spec| spec.kinds[0].life.expires = Expires::MaxAge(Law::Constant(30.0)));
+                let old = CacheExchange { got_version: 0, renewable: true, age_s: Some(u32::MAX), ..row };
+                judged(&world, old);
+                judged(&world, CacheExchange { from_sequence: None, from_run: None, ..old });
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use ledger::{CacheExchange, CacheForm, Wrong, WrongExample};
 
-use super::object;
+use super::{is_framed, object};
 use crate::{Object, World};
 
 /// An exchange that is wrong, for a person.
@@ -52,7 +52,10 @@ fn why(world: &World, exchange: &CacheExchange, wrong: Wrong) -> String {
         }
         Wrong::WrongVariant => format!("a gzip body came to a client that does not take gzip, {maker}"),
         Wrong::WrongBody => format!("the head is right, the body of {came} bytes is not, {maker}"),
-        Wrong::Truncated => format!("{came} of {whole} bytes came as if they were all, {maker}"),
+        Wrong::Truncated if is_framed(exchange) => format!("{came} of {whole} bytes came as if they were all, {maker}"),
+        Wrong::Truncated => {
+            format!("{came} of {whole} bytes came: an answer that the origin had cut was kept and used again, {maker}")
+        }
         Wrong::FalseNotModified if exchange.form == CacheForm::Ims200 => {
             "a 304 came though the object had changed since the date in If-Modified-Since".to_owned()
         }
@@ -85,7 +88,8 @@ fn maker(exchange: &CacheExchange) -> String {
         }
         Some(sequence) if exchange.from_run == Some(exchange.run) => format!("made for request {sequence}"),
         Some(_) => "made in an earlier run".to_owned(),
-        None => "made for no request that is named".to_owned(),
+        None if exchange.renewed => "renewed by a 304".to_owned(),
+        None => "made for a request that named no ask".to_owned(),
     }
 }
 

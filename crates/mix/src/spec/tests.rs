@@ -124,3 +124,29 @@ fn a_file_says_what_it_wants_and_nothing_unknown() {
         assert!(toml::from_str::<MixSpec>(&text.replacen(from, to, 1)).is_err(), "{to}");
     }
 }
+
+/// The sweep writes a mix down for the origin that it starts: that origin must have the same objects.
+#[test]
+fn a_mix_is_known_again_by_its_marks() {
+    for name in MixSpec::NAMES {
+        let spec = MixSpec::named(name).unwrap();
+        let digest = spec.digest(7);
+        let read: MixSpec = toml::from_str(&toml::to_string_pretty(&spec).unwrap()).unwrap();
+        assert_eq!(read.digest(7), digest, "{name}");
+        assert_ne!(spec.digest(8).whole, digest.whole, "{name}: the seed is part of it");
+        let differences = |change: fn(&mut MixSpec)| {
+            let mut other = spec.clone();
+            change(&mut other);
+            assert_ne!(other.digest(7).whole, digest.whole, "{name}");
+            other.digest(7).origin_differences(&digest)
+        };
+        assert_eq!(differences(|other| other.kinds[0].cachable = 0.123), ["kinds"], "{name}");
+        assert_eq!(differences(|other| other.kinds[0].life.variance = 0.123), ["kinds"], "{name}");
+        assert_eq!(differences(|other| other.origin_abort = 0.123), ["origin_abort"], "{name}");
+        assert_eq!(differences(|other| other.think = Some(Law::Constant(9.0))), ["think"], "{name}");
+        let of_robots = differences(|other| (other.recurrence, other.gzip_clients) = (0.123, 0.3));
+        assert!(of_robots.is_empty(), "{name}: what robots ask for is not of the objects");
+    }
+    let none = |think| MixSpec { think, ..MixSpec::polymix(1) }.digest(7);
+    assert_eq!(none(None), none(Some(Law::Constant(0.0))), "it does not think");
+}

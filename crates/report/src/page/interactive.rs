@@ -49,7 +49,7 @@ fn data(chart: &Chart) -> Value {
             "name": crate::figures::plain(&series.name),
             "color": chart.color_of(at),
             "asked": series.asked,
-            "step": series.shape != Shape::Line,
+            "step": matches!(series.shape, Shape::Step | Shape::Area),
             "fill": series.shape == Shape::Area,
             "x": xs,
             "y": ys,

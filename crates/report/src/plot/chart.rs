@@ -70,6 +70,8 @@ pub struct Series {
 pub enum Shape {
     /// Straight lines from point to point.
     Line,
+    /// The same, with a dot at each point, for few of them: a point alone is seen, too.
+    Dotted,
     /// A value holds until the next point; end it with a point that repeats the last value.
     Step,
     /// Steps, filled down to the axis.
@@ -138,6 +140,12 @@ impl Series {
     /// The same, as what was asked for: thin and dashed.
     pub fn asked(mut self) -> Self {
         self.asked = true;
+        self
+    }
+
+    /// The same with a dot at each point.
+    pub fn dotted(mut self) -> Self {
+        self.shape = Shape::Dotted;
         self
     }
 

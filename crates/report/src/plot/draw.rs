@@ -53,6 +53,10 @@ pub(super) fn chart(chart: &Chart, width: Width, standalone: bool) -> String {
     for (at, series) in chart.series.iter().enumerate() {
         draw(&mut svg, series, chart.color_of(at), &x, &y, bottom);
     }
+    // The last first: where dots lie upon one another, the first series is on top.
+    for (at, series) in chart.series.iter().enumerate().rev().filter(|(_, series)| series.shape == Shape::Dotted) {
+        dots(&mut svg, chart, series, chart.color_of(at), [&x, &y]);
+    }
     rules(&mut svg, chart, &y, left, right);
     if chart.is_empty() {
         svg.words("nothing", [(left + right) / 2.0, (top + bottom) / 2.0], Anchor::Middle, "no values");
@@ -146,6 +150,19 @@ fn draw(svg: &mut Svg, series: &Series, color: usize, x: &Ruler, y: &Ruler, bott
     svg.path(&stroke(color, series.asked), &runs, None);
 }
 
+/// A dot for each point, which says what it is when it is pointed at.
+fn dots(svg: &mut Svg, chart: &Chart, series: &Series, color: usize, [x, y]: [&Ruler; 2]) {
+    for [across, down] in &series.points {
+        let (Some(left), Some(top)) = (x.place(*across), y.place(*down)) else { continue };
+        let at = chart.x.quantity.text(*across);
+        svg.dot(
+            &format!("f{color}"),
+            [left, top],
+            &format!("{} at {at}: {}", series.name, chart.y.quantity.text(*down)),
+        );
+    }
+}
+
 /// The points on paper, broken where one has no place.
 fn runs(series: &Series, x: &Ruler, y: &Ruler) -> Vec<Vec<[f64; 2]>> {
     let mut runs: Vec<Vec<[f64; 2]>> = vec![Vec::new()];
@@ -153,7 +170,7 @@ fn runs(series: &Series, x: &Ruler, y: &Ruler) -> Vec<Vec<[f64; 2]>> {
         match (x.place(point[0]), y.place(point[1])) {
             (Some(across), Some(down)) => {
                 let run = runs.last_mut().expect("there is always a run");
-                if series.shape != Shape::Line
+                if matches!(series.shape, Shape::Step | Shape::Area)
                     && let Some(&[_, before]) = run.last()
                 {
                     run.push([across, before]);

@@ -25,12 +25,13 @@ pub(super) fn print(page: &mut Page, part: &TapPart) {
     if part.client.is_none() && part.server.is_none() {
         page.entry("saw", "no TCP connection");
     }
-    if part.records_dropped > 0 || part.connections_left_out > 0 {
+    if part.records_dropped > 0 || part.connections_left_out > 0 || part.connections_unfollowed > 0 {
         let text = format!(
-            "{} of {} records found no room in a ring; {} connections found none in the collector",
+            "{} of {} records found no room in a ring; {} connections found none in the collector, {} none in their program",
             count(part.records_dropped),
             count(part.records.saturating_add(part.records_dropped)),
-            count(part.connections_left_out)
+            count(part.connections_left_out),
+            count(part.connections_unfollowed)
         );
         page.entry_in("lost", &text, Ink::Doubtful);
     }

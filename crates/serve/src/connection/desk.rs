@@ -5,6 +5,7 @@ use std::sync::Arc;
 use units::Timestamp;
 
 use super::OUTPUT_FULL;
+use super::backlog::Backlog;
 use crate::answer::COPY_MAX;
 use crate::cache::Cache;
 use crate::date::DateField;
@@ -39,6 +40,8 @@ pub(crate) struct Desk {
     pub(crate) plain: Vec<u8>,
     /// What is about to be sealed.
     pub(crate) chunk: Vec<u8>,
+    /// What is kept for all connections.
+    pub(crate) backlog: Backlog,
     /// A path that is compared with the routes.
     pub(super) path: Vec<u8>,
     /// The server ends: answers are the last ones of their connections.
@@ -65,6 +68,7 @@ impl Desk {
             sealed: Vec::new(),
             plain: Vec::new(),
             chunk: Vec::new(),
+            backlog: Backlog::new(),
             path: Vec::new(),
             stopping: false,
             turn: Turn::default(),

@@ -17,6 +17,7 @@ impl Connection {
         } else if self.unsent.is_empty() && self.unsent.capacity() > 0 {
             self.unsent = Vec::new();
         }
+        self.weigh(desk);
         if self.phase == Phase::Lingering || self.phase == Phase::Over {
             return;
         }

@@ -7,10 +7,11 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use sys::file::Root;
 
+use super::backlog::WORTH_IT;
 use super::*;
 use crate::cache::Finding;
 use crate::dynamic::{Event, Played, Told};
-use crate::figures::Figures;
+use crate::figures::{Figures, Refusal};
 use crate::files::Files;
 use crate::journal::Books;
 use crate::spec::{FileRules, Limits};
@@ -430,4 +431,108 @@ fn the_servers_own_figures_go_before_a_route_for_everything() {
         assert_eq!(out.starts_with(b"HTTP/1.1 200 OK\r\n"), own);
         assert_eq!(relay.next().is_none(), own);
     }
+}
+
+/// What a refused client goes on sending is read for a while, and then no more.
+#[test]
+fn a_refused_client_is_heard_out_within_bounds() {
+    let mut rig = Rig::new();
+    let mut out = Vec::new();
+    rig.connection.take(&mut rig.desk, &[b"GET / HTTP/1.1\r\nA: ".as_slice(), &[b'a'; 9000]].concat());
+    rig.connection.settle(&mut rig.desk);
+    assert_eq!(rig.connection.step(), Step::Discard, "before the answer has gone, too");
+    rig.turn(9, 9999, &mut out);
+    assert!(out.starts_with(b"HTTP/1.1 431 "));
+    assert_eq!(rig.connection.step(), Step::Finish);
+    rig.connection.finished(&rig.desk);
+    let ends_at = rig.connection.deadline();
+    assert_eq!(ends_at, rig.desk.now + LINGER);
+    // Whichever way it comes.
+    rig.connection.take(&mut rig.desk, &[b'a'; 1000]);
+    rig.connection.discarded(DISCARDED_MAX as usize - 1001);
+    rig.connection.settle(&mut rig.desk);
+    assert_eq!(rig.connection.step(), Step::Discard);
+    rig.connection.discarded(1);
+    assert_eq!(rig.connection.step(), Step::Part);
+    // Its end may come first, and its time ends all the same.
+    assert_eq!(rig.connection.deadline(), ends_at);
+    rig.desk.now = ends_at;
+    rig.connection.late(&mut rig.desk);
+    assert_eq!(rig.connection.step(), Step::Close);
+}
+
+#[test]
+fn what_is_sent_behind_the_last_request_does_not_destroy_its_answer() {
+    let mut rig = Rig::new();
+    let mut out = Vec::new();
+    rig.connection.take(&mut rig.desk, b"GET /300000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    rig.turn(1, 1000, &mut out);
+    assert_eq!(rig.connection.step(), Step::Discard);
+    rig.connection.discarded(10);
+    rig.turn(9, usize::MAX, &mut out);
+    assert!(out.len() > 300_000);
+    assert_eq!(rig.connection.step(), Step::Finish, "closing now would be a reset");
+}
+
+/// Clients that ask on and on and take nothing, all at one worker's desk.
+#[test]
+fn what_is_kept_for_all_clients_together_is_bounded() {
+    let mut rig = Rig::new();
+    let bound = rig.desk.backlog.bytes_max;
+    let address = "127.0.0.1:7".parse().unwrap();
+    let volley = request(1).repeat(1);
+    let small = request(0).repeat(500);
+    let mut clients = Vec::new();
+    let kept = |client: &Connection| client.unread.capacity() + client.unsent.capacity();
+    for ticket in 2..4000 {
+        let mut client = Connection::new(ticket, address, address, false, &rig.desk);
+        // Of each some takes place in the socket, which is full from the second volley on.
+        for _ in 0..4 {
+            if client.step() == Step::Go {
+                client.take(&mut rig.desk, &small);
+                client.settle(&mut rig.desk);
+            }
+        }
+        clients.push(client);
+    }
+    let all: usize = clients.iter().map(kept).sum();
+    assert!(all < bound + (64 << 10) + clients.len() * WORTH_IT as usize, "{all} bytes");
+    let total = rig.desk.board.figures.total();
+    assert!(total.refused[Refusal::Backlog.index()] > 0);
+    let cut = clients.iter().filter(|client| client.is_aborted() && client.step() == Step::Close).count();
+    assert_eq!(cut as u64, total.refused[Refusal::Backlog.index()]);
+    // Who takes what it asked for is answered as ever, also with a file that its socket does not take at once.
+    let mut out = Vec::new();
+    rig.connection.take(&mut rig.desk, &request(0));
+    rig.turn(9, usize::MAX, &mut out);
+    rig.connection.take(&mut rig.desk, &volley);
+    rig.turn(1, 100, &mut out);
+    assert!(!rig.connection.is_aborted());
+    rig.turn(9, usize::MAX, &mut out);
+    assert!(out.len() > 20_000);
+    assert_eq!(rig.connection.step(), Step::Go);
+    // Nothing is left on the books when they have gone.
+    for mut client in clients {
+        client.leave(&mut rig.desk);
+    }
+    assert!(!rig.desk.backlog.is_short());
+    rig.connection.leave(&mut rig.desk);
+    rig.desk.backlog.change(0, 0);
+    assert_eq!(rig.desk.backlog.bytes(), 0);
+}
+
+#[test]
+fn where_little_room_is_left_nobody_is_answered_or_read_ahead() {
+    let mut rig = Rig::new();
+    rig.desk.backlog.bytes_max = 40_000;
+    rig.desk.backlog.change(0, 20_000);
+    rig.connection.take(&mut rig.desk, &request(0).repeat(400));
+    rig.connection.settle(&mut rig.desk);
+    assert!(rig.connection.unsent.len() < 1000, "one answer");
+    assert_eq!(rig.connection.step(), Step::Hold);
+    // As the client takes answers, one after the other comes, all the same.
+    let mut out = Vec::new();
+    rig.turn(2000, usize::MAX, &mut out);
+    assert_eq!(out.windows(9).filter(|window| window == b"HTTP/1.1 ").count(), 400);
+    assert_eq!(rig.connection.step(), Step::Go);
 }

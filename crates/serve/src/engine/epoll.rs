@@ -1,5 +1,10 @@
 //! The engine over epoll: edge-triggered, every connection worked at until the kernel has nothing more to give or takes
 //! nothing more.
+//!
+//! ```text
+//!   wait() ── reports ─┬─ of those who are known ──▶ worked at, at once ──▶ more to do: again, later in the turn or in the next
+//!                      └─ of strangers, and of those who send much ──▶ strangers ──▶ worked at last, as the turn has time
+//! ```
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _};
@@ -7,11 +12,15 @@ use std::net::{Shutdown, TcpStream};
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use sys::socket::Read;
 use units::Timestamp;
 
 use super::table::Table;
 use super::turn::Turn;
-use super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, Ground, HEARD, Seat, Sent, TURNS, flush};
+use super::{
+    ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, Ground, HEARD, INPUT_BYTES, Seat, Sent, TURNS, discard, flush,
+    has_all,
+};
 use crate::connection::{Desk, Step};
 use crate::dynamic::Front;
 use crate::link::Link;
@@ -31,8 +40,12 @@ pub(crate) struct Worker<'a> {
     stop_at: Option<Timestamp>,
     desk: Desk,
     table: Table<Client>,
-    /// Tokens of connections that have more to do without a report.
+    /// Number of this turn of the loop; the first is 1.
+    turn: u64,
+    /// Tokens of known connections that have more to do without a report.
     again: VecDeque<u64>,
+    /// The same of strangers and of those who send much, reported or not.
+    strangers: VecDeque<u64>,
     /// Bytes as received.
     input: Box<[u8]>,
 }
@@ -44,8 +57,16 @@ struct Client {
     link: Link,
     /// In the set, and for what.
     watched: Watched,
-    /// In `again`.
+    /// In `again` or among the strangers.
     queued: bool,
+    /// Queued with its last report spent, or with one that said that the peer sent its last byte: see [`Worker::advance`].
+    unsure: bool,
+    /// The turn in which it was accepted.
+    accepted_in: u64,
+    /// A request of it was answered since, and it may send another.
+    known: bool,
+    /// It is known to send more at a time than is read at once.
+    heavy: bool,
 }
 
 impl Seat for Client {
@@ -100,7 +121,9 @@ impl<'a> Worker<'a> {
             accept_again_at: Timestamp::MAX,
             stop_at: None,
             desk,
+            turn: 1,
             again: VecDeque::new(),
+            strangers: VecDeque::new(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
         };
         worker.resume_accepting()?;
@@ -133,16 +156,29 @@ impl<'a> Worker<'a> {
             self.desk.date.refresh(self.desk.now);
             precedence.review(self.desk.now);
             self.desk.turn = Turn::begun(self.ground.clock, self.desk.now);
+            self.turn += 1;
+            let mut knocked = false;
             for event in &events[..ready] {
                 match event.data() {
                     FAILED => return Ok(()),
                     STOP if self.stop_at.is_some() => return Ok(()),
                     STOP => self.stop()?,
-                    LISTENER => self.accept()?,
+                    LISTENER => knocked = true,
                     RELAY => self.hear()?,
                     token => {
                         let over = EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
-                        self.advance(token, event.events().intersects(over))?;
+                        match self.table.get(token) {
+                            Some(client) if client.is_light() => {
+                                self.advance(token, event.events().intersects(over))?;
+                            }
+                            Some(client) => {
+                                client.unsure |= event.events().intersects(over);
+                                if !std::mem::replace(&mut client.queued, true) {
+                                    self.strangers.push_back(token);
+                                }
+                            }
+                            None => {}
+                        }
                     }
                 }
             }
@@ -154,11 +190,15 @@ impl<'a> Worker<'a> {
                     break;
                 }
                 let Some(token) = self.again.pop_front() else { break };
-                if let Some(client) = self.table.get(token) {
-                    client.queued = false;
-                    // Its report may be spent, so it has to read until nothing is left.
-                    self.advance(token, true)?;
+                self.go_on(token)?;
+            }
+            self.desk.turn.for_strangers();
+            for done in 0..self.strangers.len() {
+                if done > 0 && self.desk.turn.is_over() {
+                    break;
                 }
+                let Some(token) = self.strangers.pop_front() else { break };
+                self.go_on(token)?;
             }
             while let Some(token) = self.table.due(self.desk.now) {
                 let Some(client) = self.table.get(token) else { continue };
@@ -169,6 +209,9 @@ impl<'a> Worker<'a> {
                     client.link.late(&mut self.desk);
                     self.advance(token, true)?;
                 }
+            }
+            if knocked {
+                self.accept()?;
             }
             if self.stop_at.is_some_and(|at| self.desk.now >= at || self.table.length() == 0) {
                 return Ok(());
@@ -181,7 +224,7 @@ impl<'a> Worker<'a> {
 
     /// How long nothing can fall due.
     fn timeout(&self) -> EpollTimeout {
-        if !self.again.is_empty() {
+        if !self.again.is_empty() || !self.strangers.is_empty() {
             return EpollTimeout::ZERO;
         }
         let accept_at = if self.accepting { Timestamp::MAX } else { self.accept_again_at };
@@ -203,7 +246,17 @@ impl<'a> Worker<'a> {
             if self.stop_at.is_some() {
                 return Ok(());
             }
-            let seat = |stream, link| Client { stream, link, watched: Watched::No, queued: false };
+            let accepted_in = self.turn;
+            let seat = |stream, link| Client {
+                stream,
+                link,
+                watched: Watched::No,
+                queued: false,
+                unsure: false,
+                accepted_in,
+                known: false,
+                heavy: false,
+            };
             let token = match self.ground.admit(&mut self.table, &mut self.desk, seat, |_, client| drop(client))? {
                 Admitted::New(token) => token,
                 Admitted::Skipped | Admitted::MadeRoom => continue,
@@ -234,6 +287,14 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
+    /// Does all that can be done about a connection that was queued for it.
+    fn go_on(&mut self, token: u64) -> Result<(), ServeError> {
+        let Some(client) = self.table.get(token) else { return Ok(()) };
+        client.queued = false;
+        let unsure = std::mem::take(&mut client.unsure);
+        self.advance(token, unsure)
+    }
+
     /// Does all that can be done about a connection now. `hung_up`: its report said that the peer sent its last byte, or
     /// reports may be spent, so a read that is shorter than its buffer does not mean that nothing more will be
     /// reported.
@@ -241,20 +302,22 @@ impl<'a> Worker<'a> {
         let Some(client) = self.table.get(token) else { return Ok(()) };
         let next = client.work(&mut self.desk, &mut self.input, hung_up).unwrap_or(Next::Close);
         client.link.settle(&mut self.desk);
+        let used = client.link.spare_since() == Some(self.desk.now);
+        client.known |= used && next == Next::Input && client.accepted_in < self.turn;
         let needed = match next {
             Next::Input => Watched::Input,
             Next::Output => Watched::InputAndOutput,
             Next::Turn => {
-                if !client.queued {
-                    client.queued = true;
-                    self.again.push_back(token);
+                client.unsure = true;
+                if !std::mem::replace(&mut client.queued, true) {
+                    let queue = if client.is_light() { &mut self.again } else { &mut self.strangers };
+                    queue.push_back(token);
                 }
                 client.watched
             }
             Next::Close => return self.close(token),
         };
         let deadline = client.link.deadline();
-        let used = client.link.spare_since() == Some(self.desk.now);
         if client.watched < needed {
             let mut flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
             if needed == Watched::InputAndOutput {
@@ -322,9 +385,14 @@ impl<'a> Worker<'a> {
 }
 
 impl Client {
+    /// What it asks is done at once.
+    fn is_light(&self) -> bool {
+        self.known && !self.heavy
+    }
+
     /// Sends, answers and receives in turn.
     fn work(&mut self, desk: &mut Desk, input: &mut [u8], hung_up: bool) -> io::Result<Next> {
-        let mut drained = false;
+        let (mut drained, mut much) = (false, false);
         for _ in 0..TURNS {
             match flush(&self.stream, &mut self.link, desk, false)? {
                 Sent::All => {}
@@ -345,8 +413,16 @@ impl Client {
                     self.link.finished(desk);
                     continue;
                 }
-                Step::Hold => return Ok(Next::Input),
-                Step::Go if drained => return Ok(Next::Input),
+                Step::Part if has_all(&self.stream) => return Ok(Next::Close),
+                Step::Hold | Step::Part => return Ok(Next::Input),
+                Step::Go | Step::Discard if drained => return Ok(Next::Input),
+                // Each byte that is taken makes room for another, which the kernel carries at once.
+                Step::Go | Step::Discard if much && desk.turn.is_over() => return Ok(Next::Turn),
+                Step::Discard => {
+                    much = true;
+                    drained = !matches!(discard(&self.stream, &mut self.link, desk)?, Read::Bytes(_));
+                    continue;
+                }
                 Step::Go => {}
             }
             match self.stream.read(input) {
@@ -358,6 +434,8 @@ impl Client {
                     // A read shorter than its buffer has emptied the socket (epoll(7)), so one that would only say so
                     // is spared.
                     drained = !hung_up && got < input.len();
+                    much |= got == input.len();
+                    self.heavy |= much;
                     self.link.take(desk, &input[..got]);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => drained = true,
@@ -376,5 +454,3 @@ const FAILED: u64 = u64::MAX - 2;
 const RELAY: u64 = u64::MAX - 3;
 /// Reports fetched at once.
 const EVENTS: usize = 512;
-/// Room for one read: a burst of pipelined requests in one system call.
-const INPUT_BYTES: usize = 16 << 10;

@@ -14,13 +14,26 @@ use units::Timestamp;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turn {
     clock: Option<Clock>,
+    began: Timestamp,
     ends_at: Timestamp,
 }
 
 impl Turn {
     /// A turn that began at `now`.
     pub(crate) fn begun(clock: Clock, now: Timestamp) -> Self {
-        Turn { clock: Some(clock), ends_at: now + HEAVY }
+        Turn { clock: Some(clock), began: now, ends_at: now + HEAVY }
+    }
+
+    /// Those who are known have had their turn: strangers have what is left of it, and where little or nothing is, an eighth
+    /// of what it has taken. So crowds of known clients that fill a worker leave others a ninth of it, whatever they do.
+    pub(crate) fn for_strangers(&mut self) {
+        if let Some(clock) = &self.clock {
+            self.share_at(clock.now());
+        }
+    }
+
+    fn share_at(&mut self, now: Timestamp) {
+        self.ends_at = self.ends_at.max(now + now.since(self.began) / STRANGERS_PART);
     }
 
     /// Whether heavy work must wait for the next turn. Costs a look at the clock.
@@ -33,6 +46,8 @@ impl Turn {
 /// leaves to the kernel, closing above all, takes as long again: others wait for 100 to 200 us at most. Shorter ones would
 /// spend their time on system calls.
 const HEAVY: Duration = Duration::from_micros(50);
+/// See [`Turn::for_strangers`].
+const STRANGERS_PART: u32 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -43,6 +58,16 @@ mod tests {
         assert!(!Turn::default().is_over());
         let clock = Clock::start();
         assert!(!Turn::begun(clock, clock.now() + Duration::from_secs(1000)).is_over());
-        assert!(Turn { clock: Some(clock), ends_at: Timestamp::ZERO }.is_over());
+        assert!(Turn { clock: Some(clock), ..Turn::default() }.is_over());
+    }
+
+    #[test]
+    fn strangers_have_a_share_of_every_turn() {
+        let at = |us: u64| Timestamp::from_nanos(us * 1000);
+        for (known_until, ends_at) in [(0, 50), (40, 50), (48, 54), (80, 90), (4000, 4500)] {
+            let mut turn = Turn { began: at(0), ends_at: at(0) + HEAVY, ..Turn::default() };
+            turn.share_at(at(known_until));
+            assert_eq!(turn.ends_at, at(ends_at), "{known_until}");
+        }
     }
 }

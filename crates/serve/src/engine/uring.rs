@@ -20,12 +20,15 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use nix::libc::{EAGAIN, ECANCELED, ENOBUFS};
-use sys::uring::{Completion, Copied, Ring, RingSpec};
+use sys::uring::{CROWD, Completion, Copied, Ring, RingSpec};
 use units::Timestamp;
 
 use super::table::Table;
 use super::turn::Turn;
-use super::{ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, Ground, HEARD, Seat, Sent, TURNS, flush};
+use super::{
+    ACCEPT_PAUSE, ACCEPTS, ACCEPTS_AT_LEAST, Admitted, Ground, HEARD, INPUT_BYTES, Seat, Sent, TURNS, discard, flush,
+    has_all,
+};
 use crate::connection::{Desk, Outbound, Step};
 use crate::dynamic::Front;
 use crate::link::Link;
@@ -46,16 +49,18 @@ pub(crate) struct Worker<'a> {
     turn: u64,
     /// Tokens of connections that have more to do in the next turn.
     again: Vec<u64>,
-    /// What strangers sent, in the order in which it came: it waits for the work of those who are known.
-    strangers: VecDeque<(u64, Completion)>,
+    /// What came in bursts from those who are known, in the order in which it came: it waits for the light work.
+    bursts: VecDeque<(u64, Completion)>,
+    /// Strangers, and others with much to say, from whom something waits in the kernel: it is read after everything else.
+    strangers: VecDeque<u64>,
     /// Somebody may wait at the listener.
     knocked: bool,
     /// No connection can be accepted before, unless one ends.
     accept_again_at: Option<Timestamp>,
     /// The server ends, at the latest then.
     stop_at: Option<Timestamp>,
-    /// The first bytes of a new connection.
-    first: Box<[u8]>,
+    /// Bytes as read from a stranger.
+    input: Box<[u8]>,
 }
 
 /// One connection.
@@ -79,8 +84,12 @@ struct Client {
     accepted_in: u64,
     /// A request of it was answered since, and it may send another.
     known: bool,
-    /// How much of what it sent waits among the strangers'.
+    /// It is known to send more at a time than fits a buffer.
+    heavy: bool,
+    /// How many of its buffers wait among the bursts.
     waiting: u32,
+    /// The turn in which its receive was last told to end.
+    cancelled_in: u64,
 }
 
 impl Seat for Client {
@@ -97,9 +106,9 @@ impl Seat for Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiving {
     Nothing,
-    /// One shot: most connections of one request need no more, and are closed without anything to cancel.
-    Once,
-    /// As long as there is something to receive.
+    /// Nothing: it is watched, until something can be read or is about to be.
+    Watched,
+    /// The ring, as long as there is something to receive.
     On,
     /// The same, but it has been told to end.
     Ending,
@@ -136,11 +145,12 @@ impl<'a> Worker<'a> {
             desk,
             turn: 1,
             again: Vec::new(),
+            bursts: VecDeque::new(),
             strangers: VecDeque::new(),
             knocked: true,
             accept_again_at: None,
             stop_at: None,
-            first: vec![0; FIRST_BYTES].into_boxed_slice(),
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
         }
     }
 
@@ -155,20 +165,25 @@ impl<'a> Worker<'a> {
 
     fn serve(&mut self) -> Result<(), ServeError> {
         let mut precedence = self.ground.beside.stand(self.desk.now);
+        // Completions since the last turn that had time for everything else.
+        let mut came = 0;
         loop {
-            let mut patience = self.patience();
+            let mut patience = if came > 0 { Some(Duration::ZERO) } else { self.patience() };
             match &mut patience {
                 None => self.desk.books.tick(self.desk.now),
                 Some(patience) => *patience = (*patience).min(self.desk.books.due_at().since(self.desk.now)),
             }
-            self.ring.wait(patience).map_err(system("io_uring_enter"))?;
+            let more = self.ring.wait_once(patience).map_err(system("io_uring_enter"))?;
             self.desk.now = self.ground.clock.now();
             self.desk.date.refresh(self.desk.now);
             precedence.review(self.desk.now);
-            self.desk.turn = Turn::begun(self.ground.clock, self.desk.now);
+            if came == 0 {
+                self.desk.turn = Turn::begun(self.ground.clock, self.desk.now);
+            }
             self.turn += 1;
             let again = std::mem::take(&mut self.again);
             while let Some(completion) = self.ring.next() {
+                came += 1;
                 match completion.token {
                     FAILED => return Ok(()),
                     STOP if self.stop_at.is_some() => return Ok(()),
@@ -181,6 +196,12 @@ impl<'a> Worker<'a> {
             if self.desk.now >= self.desk.books.due_at() {
                 self.desk.books.tick(self.desk.now);
             }
+            if more && came < CROWD {
+                // Others have light work, too, which the kernel has not told of yet.
+                self.again.splice(..0, again);
+                continue;
+            }
+            came = 0;
             let mut done = 0;
             while done < again.len() && (done == 0 || !self.desk.turn.is_over()) {
                 let token = again[done];
@@ -192,11 +213,19 @@ impl<'a> Worker<'a> {
             }
             // Those that had no time left keep their place.
             self.again.splice(..0, again[done..].iter().copied());
-            while let Some((token, completion)) = self.strangers.pop_front() {
+            while let Some((token, completion)) = self.bursts.pop_front() {
                 if let Some(client) = self.table.get(token & TOKEN_MASK) {
                     client.waiting -= 1;
                 }
                 self.completed(token, completion);
+                // The buffers are everybody's.
+                if self.bursts.len() <= BURSTS_MAX && self.desk.turn.is_over() {
+                    break;
+                }
+            }
+            self.desk.turn.for_strangers();
+            while let Some(token) = self.strangers.pop_front() {
+                self.look_at(token);
                 if self.desk.turn.is_over() {
                     break;
                 }
@@ -226,7 +255,7 @@ impl<'a> Worker<'a> {
 
     /// How long nothing can fall due.
     fn patience(&self) -> Option<Duration> {
-        let has_work = !self.again.is_empty() || !self.strangers.is_empty();
+        let has_work = !self.again.is_empty() || !self.bursts.is_empty() || !self.strangers.is_empty();
         if has_work || (self.knocked && self.accept_again_at.is_none() && self.stop_at.is_none()) {
             return Some(Duration::ZERO);
         }
@@ -257,13 +286,20 @@ impl<'a> Worker<'a> {
                 short: false,
                 accepted_in: self.turn,
                 known: false,
+                heavy: false,
                 waiting: 0,
+                cancelled_in: 0,
             };
-            match self
-                .ground
-                .admit(&mut self.table, &mut self.desk, seat, |token, client: Client| client.let_go(token, ring))?
-            {
-                Admitted::New(token) => self.begin(token),
+            let (turn, full) = (self.turn, self.table.length() >= self.ground.cap);
+            let let_go = |token, client: Client| client.let_go(token, turn, ring);
+            match self.ground.admit(&mut self.table, &mut self.desk, seat, let_go)? {
+                Admitted::New(token) => {
+                    self.look_at(token);
+                    // Another was let go for it, which takes the next wait longer than all that was done here.
+                    if full {
+                        return Ok(());
+                    }
+                }
                 Admitted::Skipped => {}
                 // It is closed by the next wait: until then each further try would cost one more.
                 Admitted::MadeRoom => return Ok(()),
@@ -281,34 +317,56 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// A connection is new: its first request usually came with the handshake's last packet.
-    fn begin(&mut self, token: u64) {
+    /// Reads what a connection that is not received from has sent. One that is new has usually sent its first request, with the
+    /// handshake's last packet.
+    fn look_at(&mut self, token: u64) {
         let Some(client) = self.table.get(token) else { return };
-        match client.stream.read(&mut self.first) {
-            Ok(0) => client.link.ended(),
-            Ok(length) => client.link.take(&mut self.desk, &self.first[..length]),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                client.receiving = Receiving::Once;
-                self.ring.receive_once(client.stream.as_fd(), token | RECEIVE);
+        client.receiving = Receiving::Nothing;
+        match client.link.step() {
+            Step::Go if !client.link.is_full() => match client.stream.read(&mut self.input) {
+                Ok(0) => client.link.ended(),
+                Ok(length) => {
+                    client.heavy |= length == self.input.len();
+                    client.link.take(&mut self.desk, &self.input[..length]);
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(_) => client.link.broken(),
+            },
+            Step::Discard => {
+                if discard(&client.stream, &mut client.link, &self.desk).is_err() {
+                    client.link.broken();
+                }
             }
-            Err(_) => client.link.broken(),
+            // Nothing is to be received now: it is looked at again when that has changed.
+            _ => {}
         }
         self.advance(token);
     }
 
     /// Does what is asked by those who are known, at once; what strangers sent waits for the end of the turn, and has the
-    /// time that is left of it. So a flood of connections or of heads without end costs the others a turn, not its length.
+    /// time that is left of it. So a flood of connections or of heads without end costs the others a turn, not its length:
+    /// not even taking it out of the kernel, which makes that carry more of it, is done before.
     fn sort(&mut self, marked: u64, completion: Completion) {
+        let token = marked & TOKEN_MASK;
         if marked & !TOKEN_MASK == RECEIVE
-            && let Some(client) = self.table.get(marked & TOKEN_MASK)
-            // Those who send more than fits a buffer wait as well: they have much to do.
-            && (!client.known || client.waiting > 0 || completion.result.as_ref().is_ok_and(|&bytes| bytes >= RING.buffer_bytes))
+            && let Some(client) = self.table.get(token)
         {
-            client.waiting += 1;
-            self.strangers.push_back((marked, completion));
-        } else {
-            self.completed(marked, completion);
+            if client.receiving == Receiving::Watched {
+                return self.strangers.push_back(token);
+            }
+            if completion.result.as_ref().is_ok_and(|&bytes| bytes >= RING.buffer_bytes) {
+                // It has much to say: from now on that stays in the kernel until its turn has come.
+                client.heavy = true;
+            }
+            if client.heavy && completion.more {
+                client.receive_no_more(token, self.turn, &mut self.ring);
+            }
+            if client.heavy || client.waiting > 0 {
+                client.waiting += 1;
+                return self.bursts.push_back((marked, completion));
+            }
         }
+        self.completed(marked, completion);
     }
 
     fn completed(&mut self, marked: u64, completion: Completion) {
@@ -374,8 +432,8 @@ impl<'a> Worker<'a> {
         if client.queued {
             // It had its share of this turn, or what it sent in this turn is not certain to be taken.
             client.link.settle(&mut self.desk);
-            if client.link.is_full() {
-                client.receive_no_more(token, &mut self.ring);
+            if client.link.is_full() || !client.link.stays_open() {
+                client.receive_no_more(token, self.turn, &mut self.ring);
             }
             return;
         }
@@ -398,8 +456,9 @@ impl<'a> Worker<'a> {
             }
             Next::Close => return self.close(token),
         }
-        if client.link.is_full() {
-            client.receive_no_more(token, &mut self.ring);
+        // What is thrown away is not worth a buffer.
+        if client.link.is_full() || !client.link.stays_open() {
+            client.receive_no_more(token, self.turn, &mut self.ring);
         }
         let deadline = client.link.deadline();
         let used = client.link.spare_since() == Some(self.desk.now);
@@ -410,9 +469,9 @@ impl<'a> Worker<'a> {
     }
 
     fn close(&mut self, token: u64) {
-        let ring = &mut self.ring;
+        let (turn, ring) = (self.turn, &mut self.ring);
         self.ground.close(&mut self.table, token, &mut self.desk, |token, client: Client| {
-            client.let_go(token, ring);
+            client.let_go(token, turn, ring);
         });
         if self.accept_again_at.take().is_some() {
             self.knocked = true;
@@ -474,8 +533,9 @@ impl Client {
             }
             match self.link.step() {
                 Step::Close => return Ok(Next::Close),
-                Step::Hold => return Ok(Next::Hold),
-                Step::Go => return Ok(Next::Input),
+                Step::Part if has_all(&self.stream) => return Ok(Next::Close),
+                Step::Hold | Step::Part => return Ok(Next::Hold),
+                Step::Go | Step::Discard => return Ok(Next::Input),
                 Step::Finish => {
                     self.stream.shutdown(Shutdown::Write)?;
                     self.link.finished(desk);
@@ -495,33 +555,37 @@ impl Client {
 
     fn receive(&mut self, token: u64, ring: &mut Ring) {
         if self.receiving == Receiving::Nothing {
-            self.receives_behind = true;
-            if self.known {
+            if self.known && !self.heavy && self.link.stays_open() {
+                self.receives_behind = true;
                 self.receiving = Receiving::On;
                 ring.receive(self.stream.as_fd(), token | RECEIVE);
             } else {
-                // One buffer is enough for a stranger: what many of them fill is there for nobody else.
-                self.receiving = Receiving::Once;
-                ring.receive_once(self.stream.as_fd(), token | RECEIVE);
+                // Buffers that many of them fill would be there for nobody else.
+                self.receiving = Receiving::Watched;
+                ring.poll_readable_once(self.stream.as_fd(), token | RECEIVE);
             }
         }
     }
 
-    /// What the client sends from now on stays in the kernel, but for what is on its way already.
-    fn receive_no_more(&mut self, token: u64, ring: &mut Ring) {
-        if matches!(self.receiving, Receiving::On | Receiving::Once) {
+    /// What the client sends from now on stays in the kernel, but for what is on its way already. To be called again while more
+    /// comes: a receive that is about to go on by itself, since it has brought all that one call may, is not found by who
+    /// would end it.
+    fn receive_no_more(&mut self, token: u64, turn: u64, ring: &mut Ring) {
+        if matches!(self.receiving, Receiving::On | Receiving::Ending) && self.cancelled_in != turn {
             self.receiving = Receiving::Ending;
+            self.cancelled_in = turn;
             ring.cancel(token | RECEIVE);
         }
     }
 
-    fn let_go(self, token: u64, ring: &mut Ring) {
+    fn let_go(self, token: u64, turn: u64, ring: &mut Ring) {
         let socket = OwnedFd::from(self.stream);
         if self.receiving != Receiving::Nothing || self.blocked {
             ring.cancel_and_close(socket, &[token | RECEIVE, token | ROOM]);
-        } else {
+        } else if self.known || self.sent_in == turn {
             ring.close(socket);
         }
+        // A stranger's is closed here and now: it is work that counts in its turn.
     }
 }
 
@@ -536,8 +600,8 @@ const FAILED: u64 = (3 << 60) + 2;
 const LISTENER: u64 = (3 << 60) + 3;
 const RELAY: u64 = (3 << 60) + 4;
 
-const RING: RingSpec = RingSpec { operations: 4096, buffers: 4096, buffer_bytes: 2048 };
-/// Room for the first request of a connection; what does not fit is received when it has been looked at.
-const FIRST_BYTES: usize = 4 << 10;
+const RING: RingSpec = RingSpec { operations: 4096, buffers: 2048, buffer_bytes: 2048 };
+/// Buffers that bursts may hold from one turn to the next: half of them.
+const BURSTS_MAX: usize = RING.buffers as usize / 2;
 /// Answers up to this size are copied and sent with the next wait; larger ones are worth a system call of their own.
 const COPY_MAX: usize = 4 << 10;

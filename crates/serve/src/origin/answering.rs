@@ -3,7 +3,7 @@
 //! | field | when |
 //! |---|---|
 //! | Date | always; of this second, so that no Last-Modified is later |
-//! | X-Yamabiko | who made it, for which ask; on 304 without the ask, so that a cache which takes the field over for what it has does not make the copy that of the one who revalidated it |
+//! | X-Yamabiko | who made it, for which ask; on 304 without the ask, so that a cache which takes the field over for what it has does not make the copy that of the one who revalidated it; another mark where the request named no ask |
 //! | Last-Modified, ETag | of objects that have them, on 200 and 304 |
 //! | Expires, Cache-Control | `public` with Expires or max-age, as the mix says, or `private, no-store` of what is not to be cached and of answers to POST |
 //! | Vary: Accept-Encoding | of kinds that the mix says so of, whatever the client takes |
@@ -50,7 +50,8 @@ impl Origin {
         out.extend_from_slice(&date);
         let ask = asked.ask.filter(|_| !same);
         out.extend_from_slice(STAMP);
-        Stamp { world: asked.world, object, version: version.number, variant, ask, made_ms: now_ms }.write(out);
+        let number = version.number;
+        Stamp { world: asked.world, object, version: number, variant, ask, renewed: same, made_ms: now_ms }.write(out);
         out.extend_from_slice(b"\r\n");
         if let Some(modified_s) = modified_s {
             line(out, b"Last-Modified: ", &http_date_s(modified_s));

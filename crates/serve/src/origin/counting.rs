@@ -27,10 +27,8 @@ impl OriginCounts {
         for tally in lock(&self.0).iter() {
             let counts = lock(&tally.0);
             sum.add(&counts.figures);
-            for (&world, figures) in &counts.worlds {
-                let of_world = sum.worlds.entry(format!("{world:x}")).or_default();
-                of_world.requests += figures.requests;
-                of_world.content_bytes += figures.content_bytes;
+            for (world, recent) in &counts.worlds {
+                sum.worlds.entry(format!("{world:x}")).or_default().add(recent.figures);
             }
             lateness.merge(&counts.lateness);
         }
@@ -61,8 +59,15 @@ impl Tally {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub figures: OriginFigures,
-    worlds: HashMap<u32, WorldFigures>,
+    worlds: HashMap<u32, Recent>,
     pub lateness: Histogram,
+}
+
+/// A world, and when it was last asked for: the number of the request among those of its worker.
+#[derive(Debug, Default)]
+struct Recent {
+    figures: WorldFigures,
+    last: u64,
 }
 
 impl Counts {
@@ -79,10 +84,22 @@ impl Counts {
         figures.without_ask += u64::from(asked.ask.is_none());
         figures.foreign += u64::from(foreign);
         figures.thinking += u64::from(thinks);
-        let is_known = self.worlds.len() < OriginFigures::WORLDS_MAX || self.worlds.contains_key(&asked.world);
-        if is_known {
-            self.worlds.entry(asked.world).or_default().requests += 1;
+        let world = self.world(asked.world);
+        world.requests += 1;
+        world.without_ask += u64::from(asked.ask.is_none());
+    }
+
+    /// Counts of a world that is asked for. A new one takes the place of the one that was not asked for the longest: a sweep
+    /// reads those of the worlds that it asks for now.
+    fn world(&mut self, world: u32) -> &mut WorldFigures {
+        if self.worlds.len() >= OriginFigures::WORLDS_MAX && !self.worlds.contains_key(&world) {
+            let oldest = self.worlds.iter().min_by_key(|(_, recent)| recent.last).map(|(&oldest, _)| oldest);
+            oldest.and_then(|oldest| self.worlds.remove(&oldest));
+            self.figures.worlds_forgotten += 1;
         }
+        let recent = self.worlds.entry(world).or_default();
+        recent.last = self.figures.requests;
+        &mut recent.figures
     }
 
     /// It is answered, with so much of a body; `cut`: fewer than it announced.
@@ -91,7 +108,7 @@ impl Counts {
         *(if full { &mut figures.full } else { &mut figures.not_modified }) += 1;
         figures.aborted += u64::from(cut);
         figures.content_bytes += content_bytes;
-        if let Some(figures) = self.worlds.get_mut(&world) {
+        if let Some(Recent { figures, .. }) = self.worlds.get_mut(&world) {
             figures.content_bytes += content_bytes;
         }
     }
@@ -99,12 +116,54 @@ impl Counts {
     /// Not all of that was sent.
     pub fn take_back(&mut self, world: u32, bytes: u64) {
         self.figures.content_bytes -= bytes;
-        if let Some(figures) = self.worlds.get_mut(&world) {
-            figures.content_bytes -= bytes;
+        if let Some(Recent { figures, .. }) = self.worlds.get_mut(&world) {
+            // It may have been forgotten, and asked for again.
+            figures.content_bytes = figures.content_bytes.saturating_sub(bytes);
         }
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use mix::Object;
+
+    use super::*;
+
+    /// Sweeps that go on for days ask one origin: it must not stop to count what is asked for now.
+    #[test]
+    fn the_latest_worlds_are_counted() {
+        let mut counts = Counts::default();
+        let asked = |world| Asked {
+            world,
+            object: Object { kind: 0, number: 1 },
+            ask: None,
+            method: Method::Get,
+            gzip: false,
+            since_s: None,
+            tags: None,
+            old: false,
+            keep_alive: true,
+        };
+        let last = OriginFigures::WORLDS_MAX as u32 + 9;
+        for world in 0..=last {
+            // This one is asked for again and again.
+            counts.begin(&asked(u32::MAX), false, false);
+            counts.begin(&asked(world), false, false);
+            counts.begin(&asked(world), false, false);
+            counts.answer(world, true, 10, false);
+        }
+        assert_eq!(counts.worlds.len(), OriginFigures::WORLDS_MAX);
+        let wanted = WorldFigures { requests: 2, content_bytes: 10, without_ask: 2 };
+        assert_eq!(counts.worlds.get(&last).map(|recent| recent.figures), Some(wanted));
+        assert!(counts.worlds.contains_key(&u32::MAX) && !counts.worlds.contains_key(&9));
+        assert_eq!(counts.figures.worlds_forgotten, 11);
+        // An answer to one that has been forgotten meanwhile.
+        counts.answer(9, true, 10, false);
+        counts.take_back(9, 10);
+        assert_eq!(counts.worlds.len(), OriginFigures::WORLDS_MAX);
+    }
 }

@@ -201,7 +201,7 @@ fn lines_end_with_both_characters() {
 
 #[test]
 fn versions() {
-    for other in ["HTTP/2.0", "HTTP/3.0", "HTTP/1.2", "HTTP/0.9", "HTTP/9.9"] {
+    for other in ["HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/9.9"] {
         assert_eq!(refused(&format!("GET / {other}\r\nHost: x\r\n\r\n")), Status::VersionNotSupported, "{other}");
     }
     for none in ["HTTP/1.10", "HTTP/1.1.1", "http/1.1", "HTTX/1.1", "HTTP/a.1", "HTTP/1,1", "HTTP/ 1.1", "HTTP/+1.1"] {
@@ -209,6 +209,36 @@ fn versions() {
     }
     assert_eq!(refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Status::VersionNotSupported);
     assert_eq!(refused("\x16\x03\x01\x02\x00\x01"), Status::BadRequest);
+}
+
+/// RFC 9110, section 2.5.
+#[test]
+fn a_later_minor_version_is_read_as_the_latest_known() {
+    for minor in ["2", "5", "9"] {
+        let head = |minor: &str| format!("\r\nPOST /a?b HTTP/1.{minor}\r\nHost: x\r\nContent-Length: 3\r\n\r\n");
+        let (known, later) = (head("1"), head(minor));
+        let (known, read) = (complete(&known), complete(&later));
+        assert!(!read.old && read.keep_alive);
+        assert_eq!((read.method, read.path, read.query, read.body), (known.method, known.path, known.query, known.body));
+        assert_eq!((read.fields.host, read.length), (known.fields.host, known.length));
+        // Wherever it is cut, it is the beginning of one.
+        for cut in 1..later.len() {
+            assert_eq!(parse(&later.as_bytes()[..cut], &limits()), Parsed::Incomplete, "{cut}");
+        }
+        // As strict as ever.
+        for wrong in ["GET  / HTTP/1.M", "G(T / HTTP/1.M", "GET /\x01 HTTP/1.M", "GET / x HTTP/1.M", "GET / HTTP/1.M ", " HTTP/1.M"] {
+            let line = wrong.replace('M', minor);
+            assert_eq!(refused(&format!("{line}\r\nHost: x\r\n\r\n")), Status::BadRequest, "{line}");
+        }
+        for fields in ["Host : x\r\n", "Host: x\r\n folded\r\n", "Host: x\nA: b\r\n", "A: b\r\n"] {
+            let head = format!("GET / HTTP/1.{minor}\r\n{fields}\r\n");
+            assert_eq!(refused(&head), Status::BadRequest, "{fields:?}");
+        }
+        let many = "A: b\r\n".repeat(70);
+        assert_eq!(refused(&format!("GET / HTTP/1.{minor}\r\nHost: x\r\n{many}\r\n")), Status::HeadTooLarge);
+        let long = "a".repeat(LIMIT);
+        assert_eq!(refused(&format!("GET / HTTP/1.{minor}\r\nHost: x\r\nA: {long}\r\n\r\n")), Status::HeadTooLarge);
+    }
 }
 
 #[test]

@@ -182,3 +182,92 @@ fn asked_twice_it_stops_at_once() {
     let _ = busy.stream.read_to_end(&mut rest);
     assert!(rest.len() < 64 << 20);
 }
+
+/// A client that goes on sending after it was refused: the answer arrives, and the connection ends long before the bytes do.
+#[test]
+fn a_refused_client_that_goes_on_is_reset() {
+    let server = Running::start();
+    let mut client = server.connect();
+    client.stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut sender = client.stream.try_clone().unwrap();
+    let mut sent = 0u64;
+    client.send(b"GET / HTTP/1.1\r\nHost: x\r\nA: ");
+    let ended = loop {
+        match sender.write(&[b'a'; 64 << 10]) {
+            Ok(bytes) => sent += bytes as u64,
+            Err(error) => break error,
+        }
+        assert!(sent < 1 << 30, "nobody stops it");
+    };
+    assert!(matches!(ended.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{ended}");
+    // What was read is what the server counted: within the bound, and what was on its way to it.
+    let status = String::from_utf8(server.connect().get("/-/status").body).unwrap();
+    let received = status.split("\"received\":").nth(1).unwrap().trim_start().split([',', '}', '\n']).next().unwrap();
+    assert!(received.parse::<u64>().unwrap() < 400 << 10, "{status}");
+}
+
+/// A client that sends a body nobody wants to its end, and only then reads, gets its answer all the same.
+#[test]
+fn a_refused_client_that_ends_in_time_reads_why() {
+    let server = Running::start();
+    let mut client = server.connect();
+    let head = "POST /hello.txt HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\n\r\n";
+    client.send(head.as_bytes());
+    client.send(&[b'x'; 200 << 10]);
+    let answer = String::from_utf8(client.rest()).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+/// Hundreds that never say a whole head beside one that is known, and a new one: all that is not theirs goes on.
+#[test]
+fn strangers_have_their_turn_and_others_theirs() {
+    let server = Running::start();
+    let mut known = server.connect();
+    assert_eq!(known.get("/hello.txt").body, b"hello\n");
+    let mut crowd: Vec<_> = (0..200).map(|_| server.connect()).collect();
+    for round in 0..20 {
+        for stranger in &mut crowd {
+            stranger.send(if round == 0 { b"GET /hello.txt HTTP/1.1\r\nA: " } else { b"a" });
+        }
+        assert_eq!(known.get("/hello.txt").body, b"hello\n");
+    }
+    assert_eq!(server.connect().get("/hello.txt").body, b"hello\n");
+    for stranger in &mut crowd {
+        stranger.send(b"\r\nHost: x\r\n\r\n");
+        assert_eq!(stranger.response(true).body, b"hello\n");
+    }
+}
+
+/// Long heads on a connection that is known: more than one buffer each, and then again little ones.
+#[test]
+fn a_known_client_may_have_much_to_say() {
+    let server = Running::start();
+    let mut client = server.connect();
+    let long = format!("GET /hello.txt HTTP/1.1\r\nHost: x\r\nCookie: {}\r\n\r\n", "c".repeat(7000));
+    for round in 0..30 {
+        if round % 3 == 1 {
+            client.send(long.repeat(5).as_bytes());
+            (0..5).for_each(|_| assert_eq!(client.response(true).body, b"hello\n"));
+        }
+        assert_eq!(client.get("/hello.txt").body, b"hello\n");
+    }
+}
+
+/// As many as hold every buffer of a worker, if they are let: each is known, and then sends a burst.
+#[test]
+fn bursts_leave_buffers_for_others() {
+    let server = Running::start();
+    let mut crowd: Vec<_> = (0..150).map(|_| server.connect()).collect();
+    let mut other = server.connect();
+    for client in &mut crowd {
+        assert_eq!(client.get("/hello.txt").body, b"hello\n");
+    }
+    let burst = "GET /hello.txt HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1500);
+    for client in &mut crowd {
+        client.send(burst.as_bytes());
+        assert_eq!(other.get("/hello.txt").body, b"hello\n");
+    }
+    for client in &mut crowd {
+        (0..1500).for_each(|_| assert_eq!(client.response(true).body, b"hello\n"));
+    }
+}

@@ -72,7 +72,8 @@ impl Origin {
 
     fn with(spec: MixSpec, threads: usize, limits: Limits) -> Self {
         let world = Arc::new(World::new(Arc::new(spec), 7, 0x1f3a));
-        let origin = OriginSpec { accept_any_world: false, ..OriginSpec::new(Arc::clone(&world)) };
+        let mut origin = OriginSpec::new(Arc::clone(&world));
+        origin.accept_any_world = false;
         let directory = tempfile::tempdir().unwrap();
         let listen = "127.0.0.1:0".parse().unwrap();
         let spec = ServeSpec { threads, limits, engine: ENGINE, ..ServeSpec::of_origin(origin, listen) };
@@ -128,6 +129,12 @@ impl Origin {
         checker.end()
     }
 
+    /// Asks for an object of another world, with the name of an ask or without.
+    fn asks_in(&self, client: &mut Client, world: u32, ask: &str) -> Response {
+        client.send(format!("GET /y/{world:x}/B1 HTTP/1.1\r\nHost: o\r\n{ask}\r\n").as_bytes());
+        client.response(!ask.contains("If-None-Match"))
+    }
+
     fn figures(&self) -> OriginFigures {
         serde_json::from_slice(&self.server.connect().get("/-/origin").body).unwrap()
     }
@@ -164,6 +171,43 @@ fn object(kind: u8, number: u64) -> Object {
 
 fn stamp(response: &Response) -> Stamp {
     Stamp::read(response.field("X-Yamabiko").unwrap().as_bytes()).unwrap()
+}
+
+/// An origin that lives long counts the worlds that it is asked for now, and says of which it does not know.
+#[test]
+fn the_worlds_of_now_are_counted_and_others_are_not_taken_for_nothing() {
+    let origin = Origin::start(spec());
+    let mut client = origin.server.connect();
+    for world in 1..=OriginFigures::WORLDS_MAX as u32 {
+        assert_eq!(origin.asks_in(&mut client, world, "").status(), "200 OK");
+    }
+    let before = origin.figures();
+    assert_eq!((before.worlds.len(), before.worlds_forgotten), (OriginFigures::WORLDS_MAX, 0));
+    for ask in ["", "X-Yamabiko-Ask: 1.1\r\n", "X-Yamabiko-Ask: 1.2\r\n"] {
+        origin.asks_in(&mut client, 0x1000, ask);
+    }
+    let after = origin.figures();
+    assert_eq!((after.worlds.len(), after.worlds_forgotten), (OriginFigures::WORLDS_MAX, 1));
+    let counted = after.of_world(Some(&before), 0x1000).unwrap();
+    assert_eq!((counted.requests, counted.without_ask), (3, 1));
+    assert!(counted.content_bytes > 0);
+    assert_eq!(after.of_world(Some(&before), 1), None, "its counts made room");
+    assert_eq!(before.of_world(None, 0x1000).unwrap().requests, 0, "never asked for, and that is known");
+    assert_eq!(after.digest, origin.world.spec.digest(7));
+    assert!(after.started_unix_ms.abs_diff(unix_ms()) < 600_000);
+}
+
+/// What was made for a request without an ask can be told from what a 304 renewed.
+#[test]
+fn answers_to_nobody_and_renewals_have_marks_of_their_own() {
+    let origin = Origin::start(spec());
+    let mut client = origin.server.connect();
+    let unnamed = stamp(&origin.asks_in(&mut client, 0x1f3a, ""));
+    assert_eq!((unnamed.ask, unnamed.renewed), (None, false));
+    let named = stamp(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Ask: 1.2\r\n"));
+    assert_eq!((named.ask, named.renewed), (Some(AskId { run: 1, sequence: 2 }), false));
+    let renewed = stamp(&origin.asks_in(&mut client, 0x1f3a, "X-Yamabiko-Ask: 1.3\r\nIf-None-Match: *\r\n"));
+    assert_eq!((renewed.ask, renewed.renewed), (None, true));
 }
 
 #[test]

@@ -96,6 +96,8 @@ impl Row for CacheExchange {
         got_kind: 0,
         got_version: 0,
         made_unix_ms: 0,
+        renewed: false,
+        age_s: None,
         due_version: 0,
         expires_unix_s: i64::MAX,
         renewable: false,
@@ -180,7 +182,7 @@ impl Row for CacheExchange {
             "from_sequence",
             "",
             "Number of the request for which the origin made the answer: a hit if it is another. Null if none is named: by no \
-             identity, a 304 of the origin, a copy that one renewed.",
+             identity, a 304 of the origin, a copy that one renewed, an answer to a request without an ask.",
             |row: &CacheExchange| row.from_sequence.map(signed),
             |row, value| row.from_sequence = Some(unsigned(value)),
         )
@@ -213,6 +215,16 @@ impl Row for CacheExchange {
             |row, value| row.made_unix_ms = unsigned(value),
         )
         .nullable(),
+        flag!(renewed, "Whether its identity is that of a 304 of the origin, sent on or taken over by a copy that it renewed."),
+        Field::integer(
+            "age_s",
+            "s",
+            "Age, as whoever sent the answer says. Null where it says nothing.",
+            |row: &CacheExchange| row.age_s.map(i64::from),
+            |row, value| row.age_s = Some(value as u32),
+        )
+        .nullable()
+        .few(),
         number!(due_version, u32, "", "Version that the origin had when it was asked.").few(),
         Field::integer(
             "expires_unix_s",
@@ -235,7 +247,11 @@ impl Row for CacheExchange {
             },
         ),
         number!(body_bytes, u64, "bytes", "Bytes of the body that came, without the framing of chunks."),
-        flag!(hit, "Whether it came out of a cache: an identity, and not this request's. Never for a 304."),
+        flag!(
+            hit,
+            "Whether it came out of a cache: an identity, and not this request's; without a request, one made before this was \
+             asked. Never for a 304."
+        ),
         Field::text(
             "wrong",
             "What was wrong with it, the gravest: foreign, wrong_object, wrong_variant, wrong_body, truncated, \

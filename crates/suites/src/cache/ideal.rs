@@ -77,20 +77,36 @@ impl IdealRatios {
 /// Simulates a cache that keeps at most `size` bytes of bodies and forgets what was used least recently. A body larger
 /// than `size` is not kept. `stream` is in the order of sending.
 pub fn ideal<K: Hash + Eq + Clone>(stream: impl IntoIterator<Item = Fetch<K>>, size: Limit<Bytes>) -> IdealRatios {
-    let mut cache = Cache::new(size.value().map_or(u64::MAX, |size| size.0));
-    let mut ratios = IdealRatios::default();
-    for fetch in stream {
-        let hit = cache.ask(&fetch);
+    let mut simulation = Simulation::new(size);
+    stream.into_iter().for_each(|fetch| simulation.ask(&fetch));
+    simulation.end()
+}
+
+/// A simulated cache and what it did so far.
+struct Simulation<K> {
+    cache: Cache<K>,
+    ratios: IdealRatios,
+}
+
+impl<K: Hash + Eq + Clone> Simulation<K> {
+    fn new(size: Limit<Bytes>) -> Self {
+        Simulation { cache: Cache::new(size.value().map_or(u64::MAX, |size| size.0)), ratios: IdealRatios::default() }
+    }
+
+    fn ask(&mut self, fetch: &Fetch<K>) {
+        let hit = self.cache.ask(fetch);
         if fetch.counts {
+            let ratios = &mut self.ratios;
             ratios.requests += 1;
             ratios.bytes += fetch.bytes;
             ratios.hits += u64::from(hit);
             ratios.hit_bytes += if hit { fetch.bytes } else { 0 };
         }
     }
-    ratios.evicted = cache.evicted;
-    ratios.kept_bytes_max = cache.kept_max;
-    ratios
+
+    fn end(self) -> IdealRatios {
+        IdealRatios { evicted: self.cache.evicted, kept_bytes_max: self.cache.kept_max, ..self.ratios }
+    }
 }
 
 /// The ideals of one run.
@@ -122,47 +138,56 @@ impl Ideals {
 /// Simulates the recorded requests of a run, in any order; the ones intended in `measured` count, all fill. They must be all: a
 /// sample has no order to simulate.
 pub fn ideals_of(exchanges: &[CacheExchange], measured: Range<Timestamp>, size: Option<Bytes>) -> Ideals {
-    let mut asked: Vec<Asked> = exchanges.iter().map(|exchange| Asked::of(exchange, &measured)).collect();
-    simulate(&mut asked, size)
+    let mut places: Vec<_> = exchanges.iter().map(|row| (place(row), row)).collect();
+    places.sort_unstable_by_key(|(place, _)| *place);
+    let in_order = places.into_iter().map(|(_, row)| Ok::<_, std::convert::Infallible>(*row));
+    let Ok(ideals) = ideals_in_order(in_order, measured, size);
+    ideals
 }
 
-fn simulate(asked: &mut [Asked], size: Option<Bytes>) -> Ideals {
-    asked.sort_unstable_by_key(|asked| (asked.at, asked.sequence));
-    let stream = || asked.iter().map(|asked| asked.fetch);
-    Ideals { infinite: ideal(stream(), Limit::Unlimited), lru: size.map(|size| ideal(stream(), Limit::At(size))) }
+/// The same of requests that come in the order of their [`place`], however many: one at a time is looked at.
+///
+/// # Errors
+/// The first that came instead of a request.
+pub fn ideals_in_order<E>(
+    exchanges: impl Iterator<Item = Result<CacheExchange, E>>,
+    measured: Range<Timestamp>,
+    size: Option<Bytes>,
+) -> Result<Ideals, E> {
+    let mut infinite = Simulation::new(Limit::Unlimited);
+    let mut lru = size.map(|size| Simulation::new(Limit::At(size)));
+    for row in exchanges {
+        let fetch = fetch_of(&row?, &measured);
+        infinite.ask(&fetch);
+        lru.iter_mut().for_each(|lru| lru.ask(&fetch));
+    }
+    Ok(Ideals { infinite: infinite.end(), lru: lru.map(Simulation::end) })
 }
 
 /// An object's variant as recorded: world, kind, object, whether gzip.
 type Url = (u32, u8, u64, bool);
 
-/// A recorded request, cut to what the simulation asks.
-struct Asked {
-    at: Timestamp,
-    sequence: u64,
-    fetch: Fetch<Url>,
+/// Where a request stands in the order of sending. What was never sent takes its place by its intended moment: the stream is
+/// what was asked, whatever became of it.
+pub fn place(row: &CacheExchange) -> (Timestamp, u64) {
+    (row.sent_at.unwrap_or(row.intended_at), row.sequence)
 }
 
-impl Asked {
-    /// What was never sent takes its place by its intended moment: the stream is what was asked, whatever became of it.
-    fn of(row: &CacheExchange, measured: &Range<Timestamp>) -> Self {
-        // A proxy sees neither inside a tunnel nor may it keep the answer to a POST.
-        let seen = !row.secure && row.method == Method::Get;
-        Asked {
-            at: row.sent_at.unwrap_or(row.intended_at),
-            sequence: row.sequence,
-            fetch: Fetch {
-                url: (row.world, row.kind, row.object, row.variant_gzip),
-                bytes: row.object_bytes,
-                cachable: row.cachable && seen,
-                fills: row.could_fill(),
-                may_hit: seen && row.form != CacheForm::Reload,
-                counts: row.is_basic() && measured.contains(&row.intended_at),
-                version: row.due_version,
-                renewable: row.renewable,
-                expires_unix_s: row.expires_unix_s,
-                at_unix_s: i64::try_from(row.asked_unix_ms / 1000).unwrap_or(i64::MAX),
-            },
-        }
+/// A recorded request, cut to what the simulation asks.
+fn fetch_of(row: &CacheExchange, measured: &Range<Timestamp>) -> Fetch<Url> {
+    // A proxy sees neither inside a tunnel nor may it keep the answer to a POST.
+    let seen = !row.secure && row.method == Method::Get;
+    Fetch {
+        url: (row.world, row.kind, row.object, row.variant_gzip),
+        bytes: row.object_bytes,
+        cachable: row.cachable && seen,
+        fills: row.could_fill(),
+        may_hit: seen && row.form != CacheForm::Reload,
+        counts: row.is_basic() && measured.contains(&row.intended_at),
+        version: row.due_version,
+        renewable: row.renewable,
+        expires_unix_s: row.expires_unix_s,
+        at_unix_s: i64::try_from(row.asked_unix_ms / 1000).unwrap_or(i64::MAX),
     }
 }
 

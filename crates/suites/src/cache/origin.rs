@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lab::LabError;
 use lab::plan::TlsPlan;
 use mix::{Matter, MixSpec, OriginFigures};
 
@@ -43,14 +42,6 @@ impl Origin {
         division: &Division,
     ) -> Result<Origin, SuiteError> {
         if let Some(plain) = plan.cache.origin_at {
-            if mix.https > 0.0 {
-                return Err(LabError::Plan(
-                    "a share of https (https in the mix) needs an origin with TLS beside the plain one: let it be started \
-                     here (leave --origin-at out)"
-                        .into(),
-                )
-                .into());
-            }
             let origin = Origin { _servers: Vec::new(), plain, secure: None };
             origin.asked(plan, mix)?;
             return Ok(origin);
@@ -86,6 +77,7 @@ impl Origin {
     fn asked(&self, plan: &CachePlan, mix: &MixSpec) -> Result<(), SuiteError> {
         let said = figures(self.plain)?;
         let other = |what: &str, its: &str, ours: &str| {
+            let its = excerpt(its);
             let why = format!("at {} it has {what} {its}, and this sweep {ours}: start it with the same", self.plain);
             SuiteError::Program { program: "the origin", why }
         };
@@ -94,6 +86,17 @@ impl Origin {
         }
         if said.seed != plan.seed {
             return Err(other("the seed", &said.seed.to_string(), &plan.seed.to_string()));
+        }
+        let differences = said.digest.origin_differences(&mix.digest(plan.seed));
+        if !differences.is_empty() {
+            let why = format!(
+                "at {} its mix {} is another under the same name: {} differ from this sweep's; start it with the same \
+                 (--mix with a file of all fields, --think)",
+                self.plain,
+                mix.name,
+                differences.join(", ")
+            );
+            return Err(SuiteError::Program { program: "the origin", why });
         }
         let matter = Matter::shared().digest();
         if u32::from_str_radix(&said.matter, 16) != Ok(matter) {
@@ -133,8 +136,24 @@ fn figures(origin: SocketAddr) -> Result<OriginFigures, SuiteError> {
         why: format!("http://{origin}{FIGURES} {why}; is `yamabiko serve --mix` running there?"),
     };
     let text = get::body(origin, FIGURES).map_err(|error| wrong(format!("does not answer: {error}")))?;
-    serde_json::from_str(&text).map_err(|error| wrong(format!("is not what an origin says: {error}")))
+    // The error quotes what it does not like.
+    serde_json::from_str(&text)
+        .map_err(|error| wrong(format!("is not what an origin says: {}", excerpt(&error.to_string()))))
 }
+
+/// What whoever answers there said, in a sentence of ours: on one line, printable, and not long.
+fn excerpt(said: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let printable = |c: char| if c.is_control() || turns(c) { char::REPLACEMENT_CHARACTER } else { c };
+    let mut excerpt: String = said.chars().take(EXCERPT_MAX).map(printable).collect();
+    if said.chars().nth(EXCERPT_MAX).is_some() {
+        excerpt.push_str("..");
+    }
+    excerpt
+}
+
+/// Characters of what others said that are quoted.
+const EXCERPT_MAX: usize = 80;
 
 /// A certificate for an address, and its key.
 fn certificate(folder: &Path, listen: SocketAddr) -> Result<(PathBuf, PathBuf), SuiteError> {
@@ -149,5 +168,81 @@ fn certificate(folder: &Path, listen: SocketAddr) -> Result<(PathBuf, PathBuf), 
     match made {
         Ok(output) if output.status.success() => Ok((certificate, key)),
         _ => Err(SuiteError::Missing { program: "openssl", mend: "apt-get install openssl" }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::super::plan::SweepPlan;
+    use super::*;
+
+    /// What a sweep says of an origin at which this document is found.
+    fn refused(document: String) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let plain = listener.local_addr().unwrap();
+        let answers = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                request.push(byte[0]);
+            }
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{document}", document.len()).unwrap();
+        });
+        let plan = CachePlan::new(SweepPlan { direct: true, ..SweepPlan::default() });
+        let mix = plan.mix.spec().unwrap();
+        let origin = Origin { _servers: Vec::new(), plain, secure: None };
+        let said = origin.asked(&plan, &mix).map_or_else(|error| error.to_string(), |()| String::new());
+        answers.join().unwrap();
+        said
+    }
+
+    fn figures_of(change: impl FnOnce(&mut MixSpec, &mut OriginFigures)) -> String {
+        let plan = CachePlan::new(SweepPlan { direct: true, ..SweepPlan::default() });
+        let mut mix = plan.mix.spec().unwrap();
+        let mut figures = OriginFigures {
+            mix: mix.name.clone(),
+            seed: plan.seed,
+            matter: format!("{:08x}", Matter::shared().digest()),
+            ..OriginFigures::default()
+        };
+        change(&mut mix, &mut figures);
+        figures.digest = mix.digest(plan.seed);
+        serde_json::to_string(&figures).unwrap()
+    }
+
+    #[test]
+    fn an_origin_of_the_same_name_may_be_another() {
+        assert_eq!(refused(figures_of(|_, _| ())), "");
+        assert_eq!(refused(figures_of(|mix, _| mix.recurrence = 0.1)), "", "that is the robots'");
+        let other = refused(figures_of(|mix, _| (mix.origin_abort, mix.kinds[0].cachable) = (0.5, 0.1)));
+        assert!(other.contains("another under the same name: kinds, origin_abort differ"), "{other}");
+        let thinks = refused(figures_of(|mix, _| mix.think = None));
+        assert!(thinks.contains("same name: think differ"), "{thinks}");
+        let earlier = refused(figures_of(|_, _| ()).replace("\"digest\"", "\"of old\""));
+        assert!(earlier.contains("another under the same name"), "{earlier}");
+        let seed = refused(figures_of(|_, figures| figures.seed = 99));
+        assert!(seed.contains("the seed 99, and this sweep"), "{seed}");
+    }
+
+    #[test]
+    fn what_others_say_is_quoted_short_and_printable() {
+        let foul = "\u{1b}[31m\r\n\u{202e}".repeat(100_000);
+        let quoted = |said: String| {
+            assert!(said.chars().count() < 400, "{} characters", said.chars().count());
+            assert!(!said.chars().any(|c| c.is_control() || c == '\u{202e}'), "{said:?}");
+            said
+        };
+        let mix = foul.clone();
+        assert!(quoted(refused(figures_of(|_, figures| figures.mix = mix))).contains("it has the mix"));
+        let matter = foul.clone();
+        assert!(quoted(refused(figures_of(|_, figures| figures.matter = matter))).contains("another version"));
+        let text = serde_json::to_string(&serde_json::json!({ "matter": "", "mix": "", "seed": foul })).unwrap();
+        assert!(quoted(refused(text)).contains("is not what an origin says"));
+        assert!(quoted(refused("<html>".into())).contains("is not what an origin says"));
     }
 }

@@ -1,5 +1,7 @@
 //! A sweep as meant: the file with a `[cache]` table, complete, so that the same file makes the same sweep.
 
+mod refusals;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -56,7 +58,7 @@ pub struct SweepPlan {
     /// A forward proxy, `HOST:PORT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
-    /// A reverse proxy, `http://HOST:PORT`: it is configured to fetch from the origin.
+    /// A reverse proxy, `http://HOST:PORT` or `https`: it is configured to fetch from the origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<String>,
     /// No cache at all: robots ask the origin.
@@ -65,10 +67,11 @@ pub struct SweepPlan {
     /// Offered requests a second, a point each, in this order.
     #[serde(default = "default_rates")]
     pub rates: Vec<RequestRate>,
-    /// Length of a point, its warm-up included. Not of one with phases.
+    /// Length of a point, its warm-up included. Not of one with a schedule or phases, which have lengths of their own: a plan
+    /// that gives both is refused, and there it is not written.
     #[serde(with = "units::time::text", default = "default_point")]
     pub point: Duration,
-    /// Share of a point before its measured phase. Not of one with phases.
+    /// Share of a point before its measured phase. As `point` not of one with a schedule or phases.
     #[serde(default = "default_warmup")]
     pub warmup: Probability,
     /// Share of failures among what ended of late that ends a point, or `none`.
@@ -77,7 +80,7 @@ pub struct SweepPlan {
     /// The schedule of a point.
     #[serde(default)]
     pub schedule: Schedule,
-    /// Factor of the schedule's lengths.
+    /// Factor of the schedule's lengths. Without a schedule refused, and not written.
     #[serde(default = "default_scale")]
     pub time_scale: f64,
     /// Phases of the user's own instead of a schedule.
@@ -89,6 +92,10 @@ pub struct SweepPlan {
     /// Robots; absent: the rate over the mix's rate of a client, and where the mix has none 100 with a path, else 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,
+    /// Whether all points ask for the objects of one world, so that each finds what those before it left in the cache;
+    /// otherwise each has a world of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_world: bool,
     /// Size of the cache, for the simulation that forgets, and for filling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_size: Option<Bytes>,
@@ -104,7 +111,7 @@ pub struct SweepPlan {
     /// An origin that runs already, `ADDRESS:PORT`: `yamabiko serve --mix` with the same mix and seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin_at: Option<SocketAddr>,
-    /// How a reverse proxy is spoken to over https.
+    /// How a reverse proxy is spoken to over https; refused with any other cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsPlan>,
 }
@@ -263,6 +270,7 @@ impl Default for SweepPlan {
             phases: Vec::new(),
             arrivals: default_arrivals(),
             clients: None,
+            keep_world: false,
             cache_size: None,
             seat: default_seat(),
             timeout: default_timeout(),
@@ -308,20 +316,29 @@ impl CachePlan {
         if plan.mix.name.is_none() && plan.mix.file.is_none() {
             plan.mix.name = Some(MIX.to_owned());
         }
+        let written = toml::from_str::<toml::Table>(text).ok().and_then(|table| table.get("cache").cloned());
+        let is_written = |key: &str| written.as_ref().is_some_and(|cache| cache.get(key).is_some());
+        if let Some(key) = plan.cache.idle_keys().iter().find(|key| is_written(key)) {
+            return Err(PlanError::Contradiction(plan.cache.idle(key)));
+        }
         plan.check()?;
         Ok(plan)
     }
 
-    /// The plan as TOML, readable by [`CachePlan::from_toml`].
+    /// The plan as TOML, readable by [`CachePlan::from_toml`]. What would do nothing is not written.
     pub fn to_toml(&self) -> String {
-        toml::to_string_pretty(self).expect("a plan is plain tables of text and numbers")
+        let mut table = toml::Table::try_from(self).expect("a plan is plain tables of text and numbers");
+        if let Some(toml::Value::Table(cache)) = table.get_mut("cache") {
+            self.cache.idle_keys().iter().for_each(|&key| drop(cache.remove(key)));
+        }
+        toml::to_string_pretty(&table).expect("a plan is plain tables of text and numbers")
     }
 
     /// Makes paths in it relative to `folder`, where the plan's own file is.
     pub fn find_files_from(&mut self, folder: &Path) {
-        if let Some(file) = &mut self.mix.file
-            && file.is_relative()
-        {
+        let tls = self.cache.tls.iter_mut();
+        let tls = tls.flat_map(|tls| [&mut tls.cacert, &mut tls.cert, &mut tls.key].into_iter().flatten());
+        for file in self.mix.file.iter_mut().chain(tls).filter(|file| file.is_relative()) {
             *file = folder.join(&*file);
         }
     }
@@ -352,76 +369,26 @@ impl CachePlan {
     pub fn check(&self) -> Result<(), PlanError> {
         self.contradiction().map_or(Ok(()), |why| Err(PlanError::Contradiction(why)))
     }
+}
 
-    fn contradiction(&self) -> Option<String> {
-        let cache = &self.cache;
-        if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
-            return Some(format!("name `{}`: letters, digits, - and _ are wanted", self.name));
-        }
-        let front = match self.front() {
-            Ok(front) => front,
-            Err(why) => return Some(why),
-        };
-        if let Front::Reverse(url) = &front
-            && !url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).is_some_and(|rest| {
-                let host = rest.trim_end_matches('/');
-                !host.is_empty() && !host.contains('/')
-            })
-        {
-            return Some(format!("reverse = \"{url}\" (--reverse): http://HOST:PORT is wanted, without a path"));
-        }
-        if let Front::Reverse(_) = &front
-            && self.origin.listen.is_none()
-            && cache.origin_at.is_none()
-            && self.path.is_none()
-        {
-            return Some(
-                "a reverse proxy fetches from an address that it was told: say which, so that the origin listens there \
-                 (--origin ADDRESS:PORT, [origin] listen)"
-                    .into(),
-            );
-        }
-        if cache.rates.is_empty() || cache.rates.len() > POINTS_MAX {
-            return Some(format!("{} rates (--rate): from 1 to {POINTS_MAX} are possible", cache.rates.len()));
-        }
-        if cache.point < POINT_MIN {
-            return Some("point (--duration): a point takes at least 1s".into());
-        }
-        if cache.warmup.value() > 0.9 {
-            return Some("warmup (--warmup): at most 90 % of a point".into());
-        }
-        if cache.timeout.is_zero() || cache.connect_timeout.is_zero() {
-            return Some("a timeout of zero fails every request: give one above zero".into());
-        }
-        if !(1e-4..=100.0).contains(&cache.time_scale) {
-            return Some("time_scale (--time-scale): a factor from 1/10000 to 100".into());
-        }
-        if cache.schedule != Schedule::Constant && !cache.phases.is_empty() {
-            return Some("schedule and [[cache.phase]] both say what a point does: leave one of the two out".into());
-        }
-        if let Some(why) = cache.phases.iter().find_map(|phase| phase.check().err()) {
-            return Some(why);
-        }
-        if !cache.phases.is_empty() && !cache.phases.iter().any(|phase| phase.measured) {
-            return Some("no phase is measured: write measured = true in those that are to have figures".into());
-        }
-        if cache.phases.iter().any(|phase| phase.measured && phase.fill.is_some()) {
-            return Some("how long a filling phase takes is not known before: it cannot be measured".into());
-        }
-        if self.mix.name.is_some() && self.mix.file.is_some() {
-            return Some("[mix] name and file both say which mix: leave one of the two out".into());
-        }
-        if self.server.is_some() && cache.origin_at.is_some() {
-            return Some(
-                "behind a cache that the lab starts the origin is the lab's too: leave origin_at (--origin-at) out"
-                    .into(),
-            );
-        }
-        if self.server.is_some() && front == Front::Direct {
-            return Some("direct (--direct) asks the origin: there is no cache to start (--server)".into());
-        }
-        None
+impl SweepPlan {
+    /// Whether a point is one rate for its whole length.
+    pub fn is_constant(&self) -> bool {
+        self.schedule == Schedule::Constant && self.phases.is_empty()
     }
+}
+
+/// Whether a reverse proxy's URL is https, and its host and port; `None` where it is no `http[s]://HOST[:PORT]`.
+pub fn reverse_parts(url: &str) -> Option<(bool, &str)> {
+    let (scheme, rest) = url.trim().split_once("://")?;
+    let secure = match scheme.to_ascii_lowercase().as_str() {
+        "http" => false,
+        "https" => true,
+        _ => return None,
+    };
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    let usual = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    (!authority.is_empty() && authority.chars().all(usual)).then_some((secure, authority))
 }
 
 #[cfg(test)]
@@ -445,7 +412,7 @@ mod tests {
     #[test]
     fn every_key_reads_back() {
         let text = "name = \"x\"\nseed = 7\n[cache]\nreverse = \"http://127.0.0.1:80\"\nrates = [\"5/s\", \"80/s\"]\n\
-                    point = \"10s\"\nwarmup = \"20%\"\nstop_errors = \"none\"\ncache_size = \"64MB\"\nclients = 3\n\
+                    stop_errors = \"none\"\ncache_size = \"64MB\"\nclients = 3\n\
                     timeout = \"3m\"\nseat = \"2/s\"\narrivals = \"constant\"\n\
                     [[cache.phase]]\nname = \"teacher\"\nduration = \"5s\"\nload = 0.5\nrecurrence = [0, 0]\n\
                     [[cache.phase]]\nname = \"class\"\nduration = \"9s\"\nload = 0.5\nload_to = 1.0\nmeasured = true\n\
@@ -455,28 +422,11 @@ mod tests {
         assert_eq!(plan.cache.stop_errors, StopErrors(None));
         assert_eq!(plan.cache.phases[1].load_to, Some(1.0));
         assert_eq!(read(&plan.to_toml()).unwrap(), plan);
-    }
-
-    #[test]
-    fn what_contradicts_itself_is_refused() {
-        let refused = |rest: &str| read(&format!("[cache]\n{rest}")).unwrap_err();
-        assert!(refused("").contains("where is the cache"));
-        assert!(refused("proxy = \"h:1\"\ndirect = true").contains("exclude each other"));
-        assert!(refused("reverse = \"http://h:1\"").contains("--origin"));
-        assert!(refused("reverse = \"h:1\"").contains("http://HOST:PORT"));
-        assert!(refused("reverse = \"http://h:1/x\"").contains("without a path"));
-        let forward = |rest: &str| refused(&format!("proxy = \"h:1\"\n{rest}"));
-        assert!(forward("rates = []").contains("0 rates"));
-        assert!(forward("point = \"999ms\"").contains("at least 1s"));
-        assert!(forward("stop_errors = \"0%\"").contains("`none` ends none"));
-        assert!(forward("time_scale = 0.0").contains("time-scale"));
-        assert!(forward("rate = \"5/s\"").contains("unknown field"));
-        let phase = "[[cache.phase]]\nname = \"a\"\nduration = \"1s\"\n";
-        assert!(forward(phase).contains("no phase is measured"));
-        assert!(forward(&format!("schedule = \"polymix-4\"\n{phase}")).contains("leave one"));
-        assert!(forward("[[cache.phase]]\nname = \"a\"\nfill = \"1MB\"\nmeasured = true\n").contains("not known"));
-        assert!(forward("[mix]\nname = \"polymix-1\"\nfile = \"x\"").contains("leave one"));
-        assert!(refused("direct = true\n[server]\ncommand = \"x\"").contains("no cache to start"));
+        // Those of a point without phases.
+        let text = "[cache]\nproxy = \"127.0.0.1:80\"\npoint = \"10s\"\nwarmup = \"20%\"\nkeep_world = true\n";
+        let plan = read(text).unwrap();
+        assert_eq!((plan.cache.point, plan.cache.warmup.value()), (Duration::from_secs(10), 0.2));
+        assert_eq!(read(&plan.to_toml()).unwrap(), plan);
     }
 
     #[test]

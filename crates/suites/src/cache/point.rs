@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use lab::Outcome;
 use ledger::document::PhasePart;
-use ledger::{CacheExchange, CacheFigures, CachePoint, OriginTraffic};
+use ledger::{CacheFigures, CachePoint, OriginTraffic};
 use mix::origin_figures::WorldFigures;
 use mix::{Judge, World};
+use store::StoreError;
 use units::{Bytes, Timestamp};
 
+use super::exchanges::Exchanges;
 use super::ideal;
 use super::phases::PhaseOfPoint;
 
@@ -17,8 +19,10 @@ use super::phases::PhaseOfPoint;
 pub struct Made<'a> {
     /// What the lab says of it.
     pub outcome: &'a Outcome,
-    /// Every exchange, as recorded; none where the table is only a sample.
-    pub exchanges: Option<Vec<CacheExchange>>,
+    /// Every exchange, as recorded; none where the table is only a sample, or cannot be read.
+    pub exchanges: Option<Exchanges>,
+    /// Why the table could not be read, where it could not.
+    pub unread: Option<StoreError>,
     /// The world in which objects were asked for.
     pub world: Arc<World>,
     /// What of this world reached the origin, where it could be asked.
@@ -29,79 +33,111 @@ pub struct Made<'a> {
     pub cache_size: Option<Bytes>,
 }
 
-impl Made<'_> {
-    /// Its points: one, or with phases one for each that is measured and was reached.
-    pub fn points(&self, phases: &[PhaseOfPoint]) -> Vec<CachePoint> {
+impl<'a> Made<'a> {
+    /// With its table looked through.
+    pub fn new(outcome: &'a Outcome, world: Arc<World>, origin: Option<WorldFigures>) -> Self {
+        let mut made =
+            Made { outcome, exchanges: None, unread: None, world, origin, ended_early: false, cache_size: None };
+        // What the disk could not take is missing from the table, and a part has no order.
+        if let Some(folder) = outcome.folder.as_deref().filter(|_| outcome.exchanges_left_out == 0) {
+            match Exchanges::open(folder) {
+                Ok(exchanges) => made.exchanges = Some(exchanges),
+                Err(error) => made.unread = Some(error),
+            }
+        }
+        made
+    }
+
+    /// Its points: one, or with phases one for each that is measured and was reached, where every exchange is at hand to be
+    /// judged again.
+    pub fn points(&mut self, phases: &[PhaseOfPoint]) -> Vec<CachePoint> {
         if phases.is_empty() {
             return self.whole().into_iter().collect();
         }
         let parts = self.outcome.document.load.as_ref().map(|load| &load.by_phase[..]).unwrap_or_default();
+        let reached = |part: &&PhasePart| part.to_s > part.from_s;
         let measured = |part: &&PhasePart| phases.iter().any(|phase| phase.measured && phase.name == part.name);
-        parts.iter().filter(measured).filter(|part| part.to_s > part.from_s).map(|part| self.phase(part)).collect()
+        // Whatever ended the run ended the last phase that began, and those before it came to their end.
+        let last = parts.iter().rposition(|part| reached(&part));
+        let wanted = parts.iter().enumerate().filter(|(_, part)| reached(part) && measured(part));
+        let wanted: Vec<(bool, &PhasePart)> = wanted.map(|(at, part)| (Some(at) == last, part)).collect();
+        let mut points = Vec::new();
+        for (is_last, part) in wanted {
+            match self.phase(part, is_last) {
+                Ok(point) => points.extend(point),
+                Err(error) => self.unread = Some(error),
+            }
+        }
+        points
     }
 
     /// The whole measured phase.
-    fn whole(&self) -> Option<CachePoint> {
+    fn whole(&mut self) -> Option<CachePoint> {
         let load = self.outcome.document.load.as_ref()?;
         let mut figures = self.outcome.cache.clone()?;
-        self.fill_ideals(&mut figures, self.outcome.measured.clone());
+        if let Err(error) = self.fill_ideals(&mut figures, self.outcome.measured.clone()) {
+            self.unread = Some(error);
+        }
+        let run = &self.outcome.document.run;
         Some(CachePoint {
-            run: self.outcome.document.run.id.clone(),
+            run: run.id.clone(),
             phase: String::new(),
             offered_rate_per_s: load.offered_rate_per_s,
             carried_rate_per_s: load.carried_rate_per_s,
-            duration_s: self.outcome.document.run.duration_s,
+            duration_s: run.duration_s,
             ended_early: self.ended_early,
+            interrupted: run.interrupted && !self.ended_early,
             figures,
             origin: self.origin.and_then(|reached| self.saved(reached)),
         })
     }
 
     /// One phase of it: judged again with what came before it known, so that only its window is counted.
-    fn phase(&self, part: &PhasePart) -> CachePoint {
+    fn phase(&self, part: &PhasePart, is_last: bool) -> Result<Option<CachePoint>, StoreError> {
+        let Some(exchanges) = &self.exchanges else { return Ok(None) };
         let at = |seconds: f64| {
             let nanos = (seconds.max(0.0) * 1e9).round() as u64;
             Timestamp::from_nanos(self.outcome.measured.start.as_nanos().saturating_add(nanos))
         };
         let window = at(part.from_s)..at(part.to_s);
         let mut judge = Judge::new(Arc::clone(&self.world), (window.start, Some(window.end)));
-        for exchange in self.exchanges.iter().flatten() {
-            judge.add(&mut exchange.clone());
+        for exchange in exchanges.by_end()? {
+            judge.add(&mut exchange?);
         }
         let mut figures = judge.finish();
-        self.fill_ideals(&mut figures, window);
-        CachePoint {
-            run: self.outcome.document.run.id.clone(),
+        self.fill_ideals(&mut figures, window)?;
+        let run = &self.outcome.document.run;
+        Ok(Some(CachePoint {
+            run: run.id.clone(),
             phase: part.name.clone(),
             offered_rate_per_s: part.offered_rate_per_s,
             carried_rate_per_s: part.carried_rate_per_s,
             duration_s: part.to_s - part.from_s,
-            ended_early: self.ended_early,
+            ended_early: self.ended_early && is_last,
+            interrupted: run.interrupted && !self.ended_early && is_last,
             figures,
             // The origin counts a whole run: what of it was of this phase nobody knows.
             origin: None,
-        }
+        }))
     }
 
-    fn fill_ideals(&self, figures: &mut CacheFigures, window: Range<Timestamp>) {
-        if let Some(exchanges) = &self.exchanges {
-            // Where the table lacks some, the ideals stay absent, which the sweep says.
-            ideal::ideals_of(exchanges, window, self.cache_size).fill(figures);
-        }
+    /// Where the table lacks some, the ideals stay absent, which the sweep says.
+    fn fill_ideals(&self, figures: &mut CacheFigures, window: Range<Timestamp>) -> Result<(), StoreError> {
+        let Some(exchanges) = &self.exchanges else { return Ok(()) };
+        ideal::ideals_in_order(exchanges.by_sending()?, window, self.cache_size)?.fill(figures);
+        Ok(())
     }
 
-    /// What the cache kept from the origin: all that robots sent and got outside TLS, warm-up and drain included, as the origin
-    /// counts.
+    /// What the cache kept from the origin: all that robots sent and got an answer to outside TLS, warm-up and drain included,
+    /// as the origin counts.
     pub fn saved(&self, reached: WorldFigures) -> Option<OriginTraffic> {
-        let exchanges = self.exchanges.as_ref()?;
-        let seen = || exchanges.iter().filter(|exchange| !exchange.secure);
-        let sent = seen().filter(|exchange| exchange.sent_at.is_some()).count() as i64;
-        let got: i64 = seen().map(|exchange| exchange.body_bytes as i64).sum();
+        let answered = self.exchanges.as_ref()?.answered();
+        let less = |ours: u64, its: u64| ours as i64 - its as i64;
         Some(OriginTraffic {
             requests: reached.requests,
             bytes: reached.content_bytes,
-            saved_requests: sent - reached.requests as i64,
-            saved_bytes: got - reached.content_bytes as i64,
+            saved_requests: less(answered.requests, reached.requests),
+            saved_bytes: less(answered.bytes, reached.content_bytes),
         })
     }
 }

@@ -1,13 +1,18 @@
 //! The run of a point: the sweep's plan and a rate, as the lab wants it.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use lab::plan::{LoadPlan, MixPlan, OfferedRate, PhasePlan, Plan, Proxy};
+use lab::plan::{LoadPlan, MixPlan, OfferedRate, OriginPlan, PhasePlan, Plan, Proxy};
 use mix::{MixPhase, MixSpec};
+use stats::Rng;
 use units::{Bytes, RequestRate};
 
 use super::phases::{PhaseOfPoint, Schedule};
-use super::plan::{CachePlan, Front};
+use super::plan::{CachePlan, Front, reverse_parts};
+
+/// By this name robots know the cache that the lab starts.
+const SERVER: &str = "server";
 
 /// Clients of a path where the mix does not say how often one asks.
 const PATH_CLIENTS: u32 = 100;
@@ -51,6 +56,31 @@ pub fn phases(plan: &CachePlan, mix: &MixSpec, rate: RequestRate) -> Vec<Timed> 
         (None, fill) => filling(fill.unwrap_or_default(), phase, mix, rate),
     };
     phases.into_iter().map(|phase| Timed { lasts: lasts(&phase), phase }).collect()
+}
+
+/// What precedes a point because its mix has phases of its own: the last of them is what is measured, as a class is after
+/// its teacher. Nothing where the plan has phases, which take their place.
+pub fn lead(plan: &CachePlan, mix: &MixSpec) -> Duration {
+    mix.phases.last().filter(|_| plan.cache.is_constant()).map_or(Duration::ZERO, |last| last.from)
+}
+
+/// How long a point offers load.
+pub fn lasts(plan: &CachePlan, mix: &MixSpec, phases: &[Timed]) -> Duration {
+    if phases.is_empty() {
+        lead(plan, mix).saturating_add(plan.cache.point)
+    } else {
+        phases.iter().map(|timed| timed.lasts).sum()
+    }
+}
+
+/// World of a point, the `index`-th of the sweep. The first has the one that was asked for, so that one point can find what
+/// another sweep left; those after it have worlds that follow from it, so that they do not find what it left.
+pub fn world(plan: &CachePlan, index: usize, drawn: u32) -> u32 {
+    match plan.mix.world {
+        _ if index == 0 || plan.cache.keep_world => plan.mix.world.unwrap_or(drawn),
+        None => Rng::new(u64::from(drawn), index as u64).next() as u32,
+        Some(world) => Rng::new(u64::from(world), index as u64).next() as u32,
+    }
 }
 
 /// How long it takes until so many cachable bytes are new to a cache.
@@ -108,7 +138,8 @@ pub fn plan(
     phases: &[Timed],
 ) -> Plan {
     let cache = &plan.cache;
-    let warmup = if phases.is_empty() { cache.point.mul_f64(cache.warmup.value()) } else { Duration::ZERO };
+    let unmeasured = cache.point.mul_f64(cache.warmup.value());
+    let warmup = if phases.is_empty() { lead(plan, mix).saturating_add(unmeasured) } else { Duration::ZERO };
     let mut asked = MixPlan { world: Some(world), secure: target.secure.clone(), ..plan.mix.clone() };
     if let Some(objects) = working_set(plan, mix, rate) {
         asked.set.insert("working_set".into(), toml::Value::Integer(i64::try_from(objects).unwrap_or(i64::MAX)));
@@ -117,18 +148,17 @@ pub fn plan(
         let of_mix = toml::Value::try_from(mix_phases(phases)).expect("phases are tables of text and numbers");
         asked.set.insert("phases".into(), of_mix);
     }
-    let url_tls = if target.url.starts_with("https://") { cache.tls.clone() } else { None };
     let load = LoadPlan {
         proxy: target.proxy.clone(),
         rate: phases.is_empty().then_some(rate),
         arrivals: cache.arrivals,
         phases: phases.iter().map(|timed| load_phase(timed, rate)).collect(),
         clients: clients(plan, mix, rate),
-        duration: phases.is_empty().then(|| cache.point.saturating_sub(warmup)),
+        duration: phases.is_empty().then(|| cache.point.saturating_sub(unmeasured)),
         warmup,
         connect_timeout: cache.connect_timeout,
         timeout: cache.timeout,
-        tls: url_tls,
+        tls: cache.tls.clone(),
         mix: Some(asked),
         ..LoadPlan::get(&target.url)
     };
@@ -145,7 +175,67 @@ pub fn plan(
         slo: None,
     };
     made.load.settle_phases();
+    made.load.settle_tls();
     made
+}
+
+/// Refuses before anything is started what the run of a point would refuse, wherever its origin will be.
+///
+/// # Errors
+/// One sentence.
+pub fn check(sweep: &CachePlan, mix: &MixSpec, front: &Front) -> Result<(), String> {
+    sweep.check_mix(mix)?;
+    for &rate in &sweep.cache.rates {
+        let phases = phases(sweep, mix, rate);
+        let clients = clients(sweep, mix, rate);
+        // A port that nobody listens on: nothing is connected to.
+        let (origin, front) = match &sweep.server {
+            Some(_) => (sweep.origin.at(clients), in_lab(front)),
+            None => (SocketAddr::from(([127, 0, 0, 1], 1)), front.clone()),
+        };
+        let target = target(&front, &origin.to_string(), None);
+        let mut made = plan(sweep, mix, rate, sweep.name.clone(), 0, &target, &phases);
+        if sweep.server.is_some() {
+            let command = Some("true".to_owned());
+            made.origin = Some(OriginPlan { command, listen: Some(origin), ..sweep.origin.clone() });
+        }
+        made.check().map_err(|error| error.to_string())?;
+    }
+    one_origin(sweep, mix, front)
+}
+
+/// A reverse proxy is told the origin's address once, and behind one that the lab starts it is the one after the last
+/// client's.
+fn one_origin(plan: &CachePlan, mix: &MixSpec, front: &Front) -> Result<(), String> {
+    if !matches!((front, &plan.server), (Front::Reverse(_), Some(_))) {
+        return Ok(());
+    }
+    let addresses: Vec<SocketAddr> =
+        plan.cache.rates.iter().map(|&rate| plan.origin.at(clients(plan, mix, rate))).collect();
+    let Some((first, other)) = addresses.first().zip(addresses.iter().find(|other| *other != &addresses[0])) else {
+        return Ok(());
+    };
+    Err(format!(
+        "a reverse proxy that the lab starts is told the origin's address once, and with more clients it has another one \
+         ({first}, {other}): give every point as many clients (--clients)"
+    ))
+}
+
+/// Where robots ask with a cache of the lab's: by the name `server`, whatever host was typed.
+pub fn in_lab(front: &Front) -> Front {
+    match front {
+        Front::Forward(proxy) => Front::Forward(Proxy { host: SERVER.into(), ..proxy.clone() }),
+        Front::Reverse(url) => Front::Reverse(reverse_parts(url).map_or_else(
+            || url.clone(),
+            |(secure, authority)| {
+                // After the bracket of an IPv6 address, if there is one.
+                let after = authority.rfind(']').map_or(authority, |at| &authority[at..]);
+                let port = after.rsplit_once(':').map_or(String::new(), |(_, port)| format!(":{port}"));
+                format!("http{}://{SERVER}{port}", if secure { "s" } else { "" })
+            },
+        )),
+        Front::Direct => Front::Direct,
+    }
 }
 
 /// Where robots ask, with the origin at `origin` and, for TLS, at `secure`.
@@ -153,7 +243,9 @@ pub fn target(front: &Front, origin: &str, secure: Option<String>) -> Target {
     let plain = format!("http://{origin}/");
     match front {
         Front::Forward(proxy) => Target { url: plain, proxy: Some(proxy.clone()), secure },
-        Front::Reverse(url) => Target { url: format!("{}/", url.trim_end_matches('/')), proxy: None, secure: None },
+        Front::Reverse(url) => {
+            Target { url: format!("{}/", url.trim().trim_end_matches('/')), proxy: None, secure: None }
+        }
         Front::Direct => Target { url: plain, proxy: None, secure },
     }
 }
@@ -277,6 +369,82 @@ mod tests {
         let rates: Vec<_> = plan.load.phases.iter().map(|phase| (phase.from, phase.to, phase.rate)).collect();
         let at = |rate: f64| OfferedRate::new(rate);
         assert_eq!(rates, [(at(4.0), at(40.0), None), (None, None, at(0.0)), (None, None, at(40.0))]);
+    }
+
+    #[test]
+    fn a_mix_with_phases_of_its_own_is_measured_in_the_last() {
+        let plan = made("rates = [\"40/s\"]\n[mix]\nname = \"p5-seats\"\n", 40.0);
+        let spec = plan.load.mix.as_ref().unwrap().spec().unwrap();
+        let class = spec.phases.last().unwrap();
+        assert_eq!(class.recurrence, Some((1.0, 1.0)), "in the class nothing is new");
+        let end = plan.load.warmup + plan.load.duration.unwrap();
+        assert!(plan.load.warmup >= class.from && end <= class.to, "{:?} to {end:?}", plan.load.warmup);
+        assert_eq!(plan.load.duration, Some(Duration::from_secs(54)), "as long as any other");
+        let (sweep, mix) = sweep("[mix]\nname = \"p5-seats\"\n");
+        assert_eq!(lasts(&sweep, &mix, &[]), Duration::from_secs(120));
+        // Phases of the plan take their place.
+        let phase = "[[cache.phase]]\nname = \"a\"\nduration = \"5s\"\nmeasured = true\n[mix]\nname = \"p5-seats\"\n";
+        assert_eq!(made(phase, 40.0).load.warmup, Duration::ZERO);
+    }
+
+    #[test]
+    fn every_point_has_a_world_of_its_own_unless_one_is_to_be_kept() {
+        let worlds = |rest: &str| {
+            let (plan, _) = sweep(rest);
+            (0..50).map(|index| world(&plan, index, 99)).collect::<Vec<_>>()
+        };
+        for (rest, first) in [("", 99), ("[mix]\nname = \"polymix-1\"\nworld = 7\n", 7)] {
+            let these = worlds(rest);
+            let different: std::collections::BTreeSet<u32> = these.iter().copied().collect();
+            assert_eq!((these[0], different.len()), (first, 50));
+            assert_eq!(worlds(rest), these, "a second sweep finds what the first one's points left");
+        }
+        assert_eq!(worlds("keep_world = true\n[mix]\nname = \"polymix-1\"\nworld = 7\n"), [7; 50]);
+        assert_eq!(worlds("keep_world = true\n"), [99; 50]);
+    }
+
+    #[test]
+    fn what_no_point_could_do_is_refused_before_anything_starts() {
+        let refused = |text: &str| {
+            let plan = CachePlan::from_toml(text, "plan").unwrap();
+            check(&plan, &plan.mix.spec().unwrap(), &plan.front().unwrap()).unwrap_err()
+        };
+        let reverse = "[cache]\nreverse = \"https://h:1\"\n[origin]\nlisten = \"127.0.0.1:2\"\n";
+        assert!(refused(&format!("{reverse}[host]\nengine = \"io_uring\"\n")).contains("io_uring"));
+        assert!(refused(&format!("{reverse}[mix]\nname = \"modern-https\"\n")).contains("a reverse proxy sees all"));
+        let forward = "[cache]\nproxy = \"h:1\"\n";
+        assert!(refused(&format!("{forward}[watch]\nat = \"both\"\n")).contains("--watch"));
+        assert!(refused(&format!("{forward}[server]\ncommand = \"x\"\n")).contains("path"));
+        let lab = "[cache]\nreverse = \"http://127.0.0.1:80\"\n{}[server]\ncommand = \"x\"\n[path]\nrtt = \"1ms\"\n";
+        let robots = format!("{}[mix]\nname = \"polymix-4\"\n", lab.replace("{}", ""));
+        assert!(refused(&robots).contains("--clients"), "the origin's address would move");
+        let fixed = CachePlan::from_toml(
+            &format!("{}[mix]\nname = \"polymix-4\"\n", lab.replace("{}", "clients = 9\n")),
+            "plan",
+        )
+        .unwrap();
+        assert_eq!(check(&fixed, &fixed.mix.spec().unwrap(), &fixed.front().unwrap()), Ok(()));
+    }
+
+    #[test]
+    fn a_cache_of_the_labs_is_known_as_server() {
+        let of = |url: &str| in_lab(&Front::Reverse(url.into()));
+        assert_eq!(of("http://127.0.0.1:8080/"), Front::Reverse("http://server:8080".into()));
+        assert_eq!(of("https://[::1]:8443"), Front::Reverse("https://server:8443".into()));
+        assert_eq!(of("http://[::1]"), Front::Reverse("http://server".into()));
+        assert_eq!(of("http://cache"), Front::Reverse("http://server".into()));
+    }
+
+    #[test]
+    fn a_reverse_proxy_may_speak_tls() {
+        let text = "[cache]\nreverse = \"https://127.0.0.1:443\"\n[cache.tls]\ninsecure = true\n[origin]\nlisten = \"127.0.0.1:2\"\n";
+        let sweep = CachePlan::from_toml(text, "plan").unwrap();
+        let mix = sweep.mix.spec().unwrap();
+        let target = target(&sweep.front().unwrap(), "127.0.0.1:2", None);
+        let made = plan(&sweep, &mix, rate(5.0), "x".into(), 7, &target, &[]);
+        made.check().unwrap();
+        assert!(made.load.secure() && made.load.tls.as_ref().unwrap().insecure);
+        assert_eq!((made.load.url.as_str(), &made.load.proxy), ("https://127.0.0.1:443/", &None));
     }
 
     #[test]

@@ -1,27 +1,27 @@
 //! One rate after another.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use lab::LabError;
 use lab::plan::{OriginPlan, Placement, Plan, Proxy};
-use lab::{LabError, Outcome};
 use ledger::document::{Check, CheckState, Host, Run, SCHEMA, Weight};
-use ledger::{CacheExchange, CachePart, CachePoint, Document, Validity};
+use ledger::{CachePart, CachePoint, Document, NotCounted, Validity};
 use mix::origin_figures::WorldFigures;
 use mix::{MixSpec, OriginFigures, World};
 use stats::Rng;
-use store::{Book, RunFolder};
+use store::{Book, RunFolder, StoreError};
 use sys::signal::Interrupts;
 use units::{RequestRate, format_duration};
 
+use super::doubts;
 use super::origin::{self, Origin};
 use super::phases::{PhaseOfPoint, Schedule};
 use super::plan::{CachePlan, Front};
 use super::point::Made;
-use super::runs::{self, Target, Timed};
-use super::seats;
+use super::runs::{self, Timed};
+use super::seats::{self, Standing};
 use super::watchdog::Watchdog;
 use crate::error::SuiteError;
 use crate::local::Division;
@@ -29,8 +29,6 @@ use crate::reproduce::{Order, Stage, of_run};
 
 /// An origin may answer so much later than it was to: a hundredth of what the mixes let it think.
 const LATENESS_P99_NS_MAX: u64 = 25_000_000;
-/// By this name robots know the cache that the lab starts.
-const SERVER: &str = "server";
 
 /// A sweep that was made, and is all in its document.
 #[derive(Debug)]
@@ -49,10 +47,19 @@ pub fn time(plan: &CachePlan) -> Result<Duration, SuiteError> {
     let mix = mix_of(plan)?;
     let point = |&rate: &RequestRate| {
         let phases = runs::phases(plan, &mix, rate);
-        let lasts = if phases.is_empty() { plan.cache.point } else { phases.iter().map(|timed| timed.lasts).sum() };
-        lasts + Duration::from_secs(4)
+        runs::lasts(plan, &mix, &phases).saturating_add(Duration::from_secs(4))
     };
-    Ok(plan.cache.rates.iter().map(point).sum())
+    Ok(plan.cache.rates.iter().map(point).fold(Duration::ZERO, Duration::saturating_add))
+}
+
+/// Refuses what no point could do, before anything is started or written.
+///
+/// # Errors
+/// A plan that contradicts itself or cannot be carried out; a mix that cannot be had.
+pub fn check(plan: &CachePlan) -> Result<(), SuiteError> {
+    plan.check().map_err(LabError::from)?;
+    let front = plan.front().map_err(LabError::Plan)?;
+    runs::check(plan, &mix_of(plan)?, &front).map_err(|why| LabError::Plan(why).into())
 }
 
 /// Makes the points. Must be called while this process has one thread, since an origin is started in a place. An interrupt
@@ -68,7 +75,7 @@ pub fn run(
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<CacheDone, SuiteError> {
-    plan.check().map_err(LabError::from)?;
+    check(plan)?;
     let front = plan.front().map_err(LabError::Plan)?;
     let mix = mix_of(plan)?;
     let record = book.create(&plan.name, order.started, plan.seed)?;
@@ -96,11 +103,11 @@ struct Sweep<'a> {
     /// `None`: the lab starts it for each point, behind the cache that it starts too.
     origin: Option<Origin>,
     /// Of this sweep alone, so that nothing is in any cache.
-    worlds: Rng,
+    world: u32,
     folder: PathBuf,
     points: Vec<CachePoint>,
-    /// Of each point, the rate asked for.
-    asked_rates: Vec<f64>,
+    /// Of each point, the rate asked for, and what its run is worth as evidence of seats.
+    asked_rates: Vec<(f64, Standing)>,
     checks: Vec<Check>,
     notes: Vec<String>,
     /// The most that was seen of any point.
@@ -125,21 +132,13 @@ impl<'a> Sweep<'a> {
         let whole = plan.server.is_some() || plan.host.placement == Placement::Float;
         let division = if whole { Division::default() } else { Division::of_this_machine()? };
         let origin = match &plan.server {
-            Some(_) if mix.https > 0.0 => {
-                return Err(LabError::Plan(
-                    "https in the mix needs an origin with TLS, which is not there yet behind a cache that the lab starts: set \
-                     https = 0 ([mix] set), or start the cache yourself"
-                        .into(),
-                )
-                .into());
-            }
             Some(_) => None,
             None => Some(Origin::start(plan, mix, order, &folder, &division)?),
         };
         let since_1970 = order.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(Sweep {
             notes: notes(plan, mix),
-            worlds: Rng::new(since_1970.as_nanos() as u64, plan.seed),
+            world: Rng::new(since_1970.as_nanos() as u64, plan.seed).next() as u32,
             plan,
             front,
             mix,
@@ -159,11 +158,11 @@ impl<'a> Sweep<'a> {
     }
 
     fn points(&mut self, interrupts: &Interrupts, stage: &mut dyn Stage) -> Result<(), SuiteError> {
-        for &rate in &self.plan.cache.rates {
+        for (index, &rate) in self.plan.cache.rates.iter().enumerate() {
             if interrupts.count() > 0 {
                 break;
             }
-            match self.point(rate, interrupts, stage) {
+            match self.point(index, rate, interrupts, stage) {
                 Ok(()) => {}
                 // What was measured is kept, and says that it is not all.
                 Err(error) if !self.points.is_empty() => {
@@ -201,36 +200,52 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    fn point(&mut self, rate: RequestRate, interrupts: &Interrupts, stage: &mut dyn Stage) -> Result<(), SuiteError> {
+    fn point(
+        &mut self,
+        index: usize,
+        rate: RequestRate,
+        interrupts: &Interrupts,
+        stage: &mut dyn Stage,
+    ) -> Result<(), SuiteError> {
         let phases = runs::phases(self.plan, self.mix, rate);
-        let world = self.plan.mix.world.unwrap_or_else(|| self.worlds.next() as u32);
+        let world = runs::world(self.plan, index, self.world);
         let plan = self.plan_of(rate, world, &phases)?;
-        let before = self.asked()?;
+        let before = self.asked();
         let mut watchdog = Watchdog::new(stage.begin(&self.name(rate)), self.plan.cache.stop_errors.0);
         let command = &self.order.command;
         let book = self.book;
         let outcome = self.division.as_load(|| lab::bench(&plan, command, Some(book), interrupts, &mut watchdog))?;
-        let after = self.asked()?;
-        // By world: what the cache still fetches of an earlier point is not this one's.
-        let of_world = |figures: OriginFigures| figures.worlds.get(&format!("{world:x}")).copied().unwrap_or_default();
+        let after = self.asked();
+        let was_asked = self.origin.is_some() || outcome.origin.is_some();
+        // A point that was measured is kept, whatever became of the origin's own count.
+        let (before, after, unread) = match (before, after) {
+            (Ok(before), Ok(after)) => (before, after, None),
+            (Err(error), _) | (_, Err(error)) => (None, None, Some(error)),
+        };
         // One of the lab's lives as long as its run.
-        let counted = after.zip(before).map(|(after, before)| after.since(&before)).or_else(|| outcome.origin.clone());
-        self.lateness_p99_ns = self.lateness_p99_ns.max(counted.as_ref().map(|figures| figures.think_lateness_ns.p99));
-        let reached = counted.map(of_world);
-        let made = Made {
-            exchanges: exchanges(&outcome)?,
-            world: Arc::new(World::new(Arc::new(self.mix.clone()), self.plan.seed, world)),
-            origin: reached,
+        let counted = after.as_ref().or(outcome.origin.as_ref());
+        self.lateness_p99_ns = self.lateness_p99_ns.max(counted.map(|figures| figures.think_lateness_ns.p99));
+        // By world: what the cache still fetches of an earlier point is not this one's.
+        let reached = counted.and_then(|figures| figures.of_world(before.as_ref(), world));
+        let world = Arc::new(World::new(Arc::new(self.mix.clone()), self.plan.seed, world));
+        let mut made = Made {
             ended_early: watchdog.reached().is_some(),
             cache_size: self.plan.cache.cache_size,
-            outcome: &outcome,
+            ..Made::new(&outcome, world, reached)
         };
         let of_point: Vec<PhaseOfPoint> = phases.into_iter().map(|timed| timed.phase).collect();
         let points = made.points(&of_point);
         let document = &outcome.document;
         self.checks.extend(of_run(&rate.to_string(), &document.validity));
         self.checks.extend(reached.and_then(|reached| self.unreached(rate, reached, &points)));
-        self.checks.extend(unsimulated(rate, &points));
+        self.checks.extend(reached.and_then(|reached| doubts::asks_dropped(rate, reached)));
+        self.checks.extend(match unread {
+            Some(error) => Some(uncounted(rate, &error)),
+            None => doubts::not_counted(rate, was_asked, reached),
+        });
+        self.checks.extend(unsimulated(rate, &points, made.unread.as_ref()));
+        let measured = of_point.iter().filter(|phase| phase.measured).count();
+        self.checks.extend(doubts::phases_unjudged(rate, outcome.exchanges_left_out, measured));
         if let Some(reached) = watchdog.reached() {
             self.notes.push(format!(
                 "{rate}: ended after {} of its run, when {:.0} % of what ended of late had failed.",
@@ -255,9 +270,14 @@ impl<'a> Sweep<'a> {
             host
         });
         points.iter().for_each(|point| stage.point(point));
+        let mut standing = Standing::of(&document.validity);
+        if is_short(self.plan, self.mix) {
+            standing = standing.doubted("warm-up shorter than the think time");
+        }
         for point in &points {
             let phase = of_point.iter().find(|phase| phase.name == point.phase);
-            self.asked_rates.push(rate.per_second() * phase.map_or(1.0, PhaseOfPoint::mean_load));
+            let asked = rate.per_second() * phase.map_or(1.0, PhaseOfPoint::mean_load);
+            self.asked_rates.push((asked, standing.clone()));
         }
         self.points.extend(points);
         Ok(())
@@ -284,7 +304,7 @@ impl<'a> Sweep<'a> {
                 let listen = self.plan.origin.at(clients);
                 let command = origin::command(self.plan, self.mix, self.order, listen, None, &self.folder)?;
                 let plan = OriginPlan { command: Some(command), listen: Some(listen), ..self.plan.origin.clone() };
-                (self.in_lab(listen)?, Some(plan))
+                (runs::target(&runs::in_lab(self.front), &listen.to_string(), None), Some(plan))
             }
         };
         let mut made = runs::plan(self.plan, self.mix, rate, name, world, &target, phases);
@@ -293,17 +313,6 @@ impl<'a> Sweep<'a> {
             made.load.tls = Some(tls.clone());
         }
         Ok(made)
-    }
-
-    /// Where robots ask with a cache of the lab's: by the name `server`, whatever host was typed.
-    fn in_lab(&self, origin: SocketAddr) -> Result<Target, SuiteError> {
-        let front = match self.front {
-            Front::Forward(proxy) if proxy.host != SERVER => {
-                Front::Forward(Proxy { host: SERVER.into(), ..proxy.clone() })
-            }
-            front => front.clone(),
-        };
-        Ok(runs::target(&front, &origin.to_string(), None))
     }
 
     /// A check that failed, if robots were answered or refused and the origin saw none of them.
@@ -325,14 +334,21 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    fn close(self, interrupted: bool, record: &RunFolder) -> Result<Document, SuiteError> {
+    fn close(mut self, interrupted: bool, record: &RunFolder) -> Result<Document, SuiteError> {
+        let found = match self.front {
+            // Of an origin alone nobody asks.
+            Front::Direct => seats::Found::default(),
+            _ => {
+                let points = self.asked_rates.iter().zip(&self.points);
+                seats::of(points.map(|((rate, standing), point)| (*rate, point, standing)), self.plan.cache.seat)
+            }
+        };
+        self.notes.extend(seatless(&found.not_counted));
         let part = CachePart {
             mix: self.mix.name.clone(),
             proxy: proxy_words(self.front),
             target_hit_ratio: Some(self.mix.document_hit_ratio()),
-            // Of an origin alone nobody asks.
-            seats: seats::of(self.asked_rates.iter().copied().zip(&self.points), self.plan.cache.seat)
-                .filter(|_| *self.front != Front::Direct),
+            seats: found.seats,
             points: self.points,
             notes: self.notes,
         };
@@ -364,29 +380,51 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Every exchange of a run, in the order in which they ended; none where the disk could not take all.
-fn exchanges(outcome: &Outcome) -> Result<Option<Vec<CacheExchange>>, SuiteError> {
-    let Some(folder) = outcome.folder.as_deref().filter(|_| outcome.exchanges_left_out == 0) else { return Ok(None) };
-    let mut rows = store::read_cache_exchanges(folder)?.collect::<Result<Vec<CacheExchange>, _>>()?;
-    rows.sort_by_key(|row| (row.done_at, row.sequence));
-    Ok(Some(rows))
+/// A check that failed, since nobody knows what of a point the origin saw.
+fn uncounted(rate: RequestRate, error: &SuiteError) -> Check {
+    Check {
+        name: format!("{rate}: origin counted"),
+        state: CheckState::Failed,
+        weight: Weight::Suspect,
+        value: None,
+        limit: None,
+        unit: String::new(),
+        why: format!("origin not counted, so what the cache kept from it is not known: {error}"),
+    }
 }
 
-/// A check that could not run, if a point has no ideal to be held against.
-fn unsimulated(rate: RequestRate, points: &[CachePoint]) -> Option<Check> {
+/// Why no seats are stated, where no point counts.
+fn seatless(not_counted: &[NotCounted]) -> Option<String> {
+    let points: Vec<String> =
+        not_counted.iter().map(|point| format!("{}/s ({})", point.rate_per_s, point.why)).collect();
+    (!points.is_empty()).then(|| {
+        format!(
+            "No seats are stated: only valid points that came to their end count, and there is none: {}.",
+            points.join(", ")
+        )
+    })
+}
+
+/// A check that could not run, if a point has no ideal to be held against, or its table could not be read.
+fn unsimulated(rate: RequestRate, points: &[CachePoint], unread: Option<&StoreError>) -> Option<Check> {
     let lacks = |point: &&CachePoint| point.figures.basic_requests > 0 && point.figures.hit_ratio.ideal.is_none();
-    points.iter().find(lacks).map(|point| Check {
+    let why = match (unread, points.iter().find(lacks)) {
+        (Some(error), _) => format!("the exchanges of the run cannot be read again: {error}"),
+        (None, None) => return None,
+        (None, Some(point)) => format!(
+            "of the {} requests that hit ratios are of not all are in the run's table, and a part of them has no order to \
+             simulate: is the disk too slow?",
+            point.figures.basic_requests
+        ),
+    };
+    Some(Check {
         name: format!("{rate}: ideal simulated"),
         state: CheckState::CouldNotRun,
         weight: Weight::Suspect,
         value: None,
         limit: None,
         unit: String::new(),
-        why: format!(
-            "of the {} requests that hit ratios are of not all are in the run's table, and a part of them has no order to \
-             simulate: is the disk too slow?",
-            point.figures.basic_requests
-        ),
+        why,
     })
 }
 
@@ -397,6 +435,13 @@ fn proxy_words(front: &Front) -> String {
         Front::Reverse(url) => format!("reverse {url}"),
         Front::Direct => "none".into(),
     }
+}
+
+/// Whether points begin before the first answers have come, so that less is carried than offered whatever the cache does.
+fn is_short(plan: &CachePlan, mix: &MixSpec) -> bool {
+    let cache = &plan.cache;
+    let before = runs::lead(plan, mix).saturating_add(cache.point.mul_f64(cache.warmup.value()));
+    cache.is_constant() && before.as_secs_f64() < mix.think.as_ref().map_or(0.0, |law| law.mean())
 }
 
 /// What to know before reading any figure.
@@ -420,9 +465,24 @@ fn notes(plan: &CachePlan, mix: &MixSpec) -> Vec<String> {
             );
         }
     }
-    let warmup = cache.point.mul_f64(cache.warmup.value());
-    let think_s = mix.think.as_ref().map_or(0.0, |law| law.mean());
-    if cache.schedule == Schedule::Constant && cache.phases.is_empty() && warmup.as_secs_f64() < think_s {
+    let lead = runs::lead(plan, mix);
+    if !lead.is_zero() {
+        notes.push(format!(
+            "The mix {} has phases of its own, of which the last is measured: before it came {} of load that is in no figure.",
+            mix.name,
+            format_duration(lead)
+        ));
+    }
+    if cache.keep_world {
+        notes.push(
+            "All points asked for the objects of one world (--keep-world): hits are among them of what points before left in \
+             the cache, which the ideals do not know."
+                .into(),
+        );
+    }
+    if is_short(plan, mix) {
+        let warmup = cache.point.mul_f64(cache.warmup.value());
+        let think_s = mix.think.as_ref().map_or(0.0, |law| law.mean());
         notes.push(format!(
             "The warm-up of a point, {}, is shorter than the origin thinks, {think_s:.1} s in the mean: what is measured is the \
              beginning, in which less is carried than offered. Make points longer (--duration) before you conclude anything of \

@@ -330,6 +330,7 @@ impl Kitchen<'_> {
             addresses: 1,
             command: self.apache.clone(),
             cpu: None,
+            memory: None,
             tcp: setting.tcp(),
             start_timeout: Duration::from_secs(10),
         };

@@ -321,6 +321,7 @@ impl Kitchen<'_> {
                 addresses: 1,
                 command,
                 cpu: None,
+                memory: None,
                 tcp: dish.link.tcp(),
                 start_timeout: START,
             }),

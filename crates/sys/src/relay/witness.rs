@@ -1,7 +1,7 @@
 //! A process whose only use is to be in this one's process group: it shows whether a signal was sent to all of the group.
 //!
-//! A signal does not say so itself. The witness has every signal blocked, and what is sent to it stays pending, for anybody
-//! to see in /proc; the kernel marks all members of a group before kill(2) returns, so nobody has to wait for it to run.
+//! A signal does not say so itself. The witness has every signal blocked, and what is sent to it stays pending until it is
+//! asked; the kernel marks all members of a group before kill(2) returns, so nobody has to wait for it to run.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -39,19 +39,14 @@ impl Witness {
         if pid < 0 { Err(error) } else { Ok(Witness { pid, asks, answers }) }
     }
 
-    /// Signals that were sent to it since it last forgot: bit 0 is signal 1.
-    pub fn pending(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
-        line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
-    }
-
-    /// Makes it forget them.
-    pub fn forget(&self) {
-        // If it is gone nothing is pending any more.
-        if write(&self.asks, &[1]).is_ok() {
-            let _ = read(&self.answers, &mut [0]);
-        }
+    /// Signals that were sent to it since it was last asked, a bit each by its number. What comes while it answers is in this
+    /// answer or in the next one, and in none twice.
+    pub fn take(&self) -> u64 {
+        let mut answer = [0; 8];
+        // If it is gone nobody knows of any.
+        let asked = write(&self.asks, &[1]).is_ok();
+        let answered = asked && read(&self.answers, &mut answer).is_ok_and(|n| n == answer.len());
+        if answered { u64::from_ne_bytes(answer) } else { 0 }
     }
 }
 
@@ -82,8 +77,15 @@ fn be_there(parent: libc::pid_t, asked: RawFd, answered: RawFd) -> ! {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         while libc::read(0, (&raw mut byte).cast(), 1) == 1 {
-            while libc::sigtimedwait(&raw const all, std::ptr::null_mut(), &raw const at_once) > 0 {}
-            libc::write(1, (&raw const byte).cast(), 1);
+            let mut taken = 0_u64;
+            loop {
+                let signal = libc::sigtimedwait(&raw const all, std::ptr::null_mut(), &raw const at_once);
+                if signal <= 0 {
+                    break;
+                }
+                taken |= 1 << (signal & 63);
+            }
+            libc::write(1, (&raw const taken).cast(), size_of::<u64>());
         }
         libc::_exit(0);
     }
@@ -94,19 +96,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_to_it_is_seen_until_it_forgets() {
+    fn what_is_sent_to_it_is_told_once() {
         let witness = Witness::start().unwrap();
-        assert_eq!(witness.pending(), 0);
-        let bit = |signal: libc::c_int| 1 << (signal - 1);
+        assert_eq!(witness.take(), 0);
         for round in 0..3 {
             for signal in [libc::SIGTERM, libc::SIGUSR1] {
                 // SAFETY: a system call without pointers, about our own child.
                 assert_eq!(unsafe { libc::kill(witness.pid, signal) }, 0);
             }
-            assert_eq!(witness.pending(), bit(libc::SIGTERM) | bit(libc::SIGUSR1), "{round}");
-            witness.forget();
-            assert_eq!(witness.pending(), 0, "{round}");
+            assert_eq!(witness.take(), 1 << libc::SIGTERM | 1 << libc::SIGUSR1, "{round}");
+            assert_eq!(witness.take(), 0, "{round}");
         }
+        // Also what comes while it is asked: each is sent when the one before it was told.
+        let told = std::sync::atomic::AtomicU32::new(0);
+        let (seen, asked) = (std::sync::atomic::Ordering::SeqCst, &told);
+        std::thread::scope(|scope| {
+            let pid = witness.pid;
+            scope.spawn(move || {
+                for number in 0..500 {
+                    while asked.load(seen) < number {
+                        std::hint::spin_loop();
+                    }
+                    // SAFETY: as above.
+                    unsafe { libc::kill(pid, libc::SIGUSR2) };
+                }
+            });
+            while asked.load(seen) < 500 {
+                let signals = witness.take();
+                assert!(signals == 0 || signals == 1 << libc::SIGUSR2);
+                asked.fetch_add(u32::from(signals != 0), seen);
+            }
+        });
+        assert_eq!(witness.take(), 0);
         let pid = witness.pid;
         drop(witness);
         // SAFETY: as above; signal 0 only asks.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use units::Timestamp;
 
-use super::{Urgency, set_fifo, shorten_slice};
+use super::{Urgency, set_fifo, set_other, shorten_slice};
 use crate::clock::thread_cpu_time;
 
 /// Keeps a thread in the real-time class (SCHED_FIFO, priority 1), before every ordinary task, as long as it does not
@@ -56,16 +56,21 @@ impl Precedence {
             return;
         }
         let used = thread_cpu_time();
-        let first = !(window.first && fills(used.saturating_sub(window.used), lasted));
-        if first != window.first {
-            if first {
-                set_fifo();
-            } else {
-                shorten_slice();
-            }
-        }
+        let wanted = !(window.first && fills(used.saturating_sub(window.used), lasted));
+        let first = match (window.first, wanted) {
+            // What it is, not what was asked for: a thread that stayed in the class must be looked at again, and one that
+            // was not let back in has its turns until it is.
+            (false, true) => set_fifo(),
+            (true, false) => !give_way(),
+            (is, _) => is,
+        };
         *window = Window { began: now, used, first };
     }
+}
+
+/// Takes the calling thread out of the real-time class, with a short slice if the kernel gives one; false if it stays there.
+fn give_way() -> bool {
+    shorten_slice() || set_other()
 }
 
 /// Whether a thread that ran for `used` of `lasted` leaves the others nearly nothing.
@@ -86,27 +91,53 @@ mod tests {
         Timestamp::ZERO + Duration::from_millis(milliseconds)
     }
 
+    /// The class of the calling thread, as the kernel has it.
+    fn class() -> i32 {
+        // SAFETY: no pointers; 0 is the calling thread.
+        let class = unsafe { libc::sched_getscheduler(0) };
+        class & !libc::SCHED_RESET_ON_FORK
+    }
+
     #[test]
     fn who_fills_its_core_takes_turns_for_one_window() {
         let thread = std::thread::spawn(|| {
+            // Where the class is not to be had, what asks for it must not believe that it has it.
+            let allowed = set_fifo();
+            let before = class();
             let mut precedence = Precedence::taken(at(0));
-            let first = |precedence: &Precedence| precedence.0.as_ref().map(|window| window.first);
+            let now = |precedence: &Precedence| (precedence.0.as_ref().map(|window| window.first), class());
             // All of a window, whatever else the machine does: it ran for longer than that.
             let started = thread_cpu_time();
             while thread_cpu_time() - started < Duration::from_millis(12) {}
             precedence.review(at(10));
-            let after_filling = first(&precedence);
+            let after_filling = now(&precedence);
             precedence.review(at(19));
-            let meanwhile = first(&precedence);
+            let meanwhile = now(&precedence);
             // This one ends whatever was used of it.
             precedence.review(at(20));
-            let after_turns = first(&precedence);
+            let after_turns = now(&precedence);
             // Nothing to speak of in ten seconds.
             precedence.review(at(10_020));
-            (after_filling, meanwhile, after_turns, first(&precedence))
+            (allowed, before, [after_filling, meanwhile, after_turns, now(&precedence)])
         });
 
-        assert_eq!(thread.join().unwrap(), (Some(false), Some(false), Some(true), Some(true)));
+        let (allowed, before, seen) = thread.join().unwrap();
+        let first = (Some(allowed), if allowed { libc::SCHED_FIFO } else { libc::SCHED_OTHER });
+        let in_turns = (Some(false), libc::SCHED_OTHER);
+        assert_eq!(before, first.1);
+        assert_eq!(seen, [in_turns, in_turns, first, first]);
+    }
+
+    #[test]
+    fn there_are_two_ways_out_of_the_class() {
+        let thread = std::thread::spawn(|| {
+            let ways: [fn() -> bool; 2] = [shorten_slice, set_other];
+            ways.map(|leave| {
+                set_fifo();
+                (leave(), class())
+            })
+        });
+        assert_eq!(thread.join().unwrap(), [(true, libc::SCHED_OTHER); 2]);
     }
 
     #[test]

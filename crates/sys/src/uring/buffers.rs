@@ -40,11 +40,6 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Bytes of each.
-    pub fn each(&self) -> u32 {
-        self.each
-    }
-
     pub fn bytes(&self, number: u16, length: usize) -> &[u8] {
         assert!(number < self.count && length <= self.each as usize, "a buffer of this ring, within its length");
         // SAFETY: within the mapping; the kernel writes to a buffer only before it completes and after it is given

@@ -15,6 +15,8 @@ HOOK pid_t fork(void) {
     return child;
 }
 
+HOOK pid_t __fork(void) __attribute__((alias("fork")));
+
 /* Forks inside libc, and puts /dev/null onto 0 to 2. */
 HOOK int daemon(int stay, int keep) {
     ENSURE_STARTED();

@@ -9,7 +9,7 @@ HOOK int socket(int domain, int type, int protocol) {
     return fd;
 }
 
-/* The record of an attempt to connect; false if this is none of ours. Called with the real call already made. */
+/* The record of an attempt to connect; false if this is none of ours. `to` can be read. */
 static bool attempted(int fd, const struct sockaddr *to, socklen_t length, struct record *record) {
     if (LOAD(&sandboxed) || is_tcp(fd) < 0) return false;
     struct sockaddr_storage peer;
@@ -19,54 +19,118 @@ static bool attempted(int fd, const struct sockaddr *to, socklen_t length, struc
     return describe(fd, record, &peer);
 }
 
+/* Whether a program's memory can be read there: an address that is none is the kernel's to refuse, and not ours to die
+ * of. The kernel copies the set before it finds that the operation is none it knows. */
+static bool is_readable(const void *from, size_t bytes) {
+    const char *last = (const char *)from + bytes - 8;
+    return RAW(SYS_rt_sigprocmask, -1, from, 0, 8, 0) == -EINVAL && RAW(SYS_rt_sigprocmask, -1, last, 0, 8, 0) == -EINVAL;
+}
+
+/* Follows the attempt that `record` describes, and tells of it. `c` is what `fd` refers to. NULL: there is no room. */
+static struct connection *begin_attempt(int fd, struct connection *c, struct record *record, uint32_t flags) {
+    uint32_t before = (uint32_t)fd < DESCRIPTORS ? LOAD(&descriptors[fd]) : UNKNOWN;
+    if (c && LOAD(&c->flags) & FAILED && (LOAD(&c->number) ^ record->connection) << 8 == 0) {
+        /* Once more on the same socket. */
+        record->connection = LOAD(&c->number) + (1ull << 56);
+        occupy(c, record->connection, fd, flags);
+        c->connect_begin = record->begin;
+        record->kind = KIND_OPENED;
+        push(record);
+        return c;
+    }
+    if (before >= FIRST) {
+        forget_stale(fd);
+        before = UNKNOWN;
+    }
+    c = follow(fd, before, record, flags);
+    if (c) c->connect_begin = record->begin;
+    return c;
+}
+
+/* A connect that will wait is told of before it does: until it returns nobody would know of the connection, and those in
+ * process would be too few. False if this is none, or none that begins an attempt; `c` is NULL if it has no room. */
+static bool told_ahead(int fd, const struct sockaddr *to, socklen_t length, struct connection **c) {
+    struct connection *before = known(fd);
+    if (LOAD(&sandboxed) || !to || length < sizeof(struct sockaddr_in) || length > sizeof(struct sockaddr_storage) ||
+        (before && !(LOAD(&before->flags) & FAILED)))
+        return false;
+    long flags = RAW(SYS_fcntl, fd, F_GETFL, 0, 0, 0);
+    if (flags < 0 || flags & O_NONBLOCK || !is_readable(to, length)) return false;
+    if (to->sa_family != AF_INET && to->sa_family != AF_INET6) return false;
+    struct sockaddr_storage peer;
+    socklen_t room = sizeof peer;
+    /* One that is connected already, and that no hook has seen yet. */
+    if (RAW(SYS_getpeername, fd, &peer, &room, 0, 0) == 0) return false;
+    struct record record = {0};
+    if (!attempted(fd, to, length, &record)) return false;
+    record.begin = ticks();
+    *c = begin_attempt(fd, before, &record, CONNECTING | NAMELESS);
+    return true;
+}
+
+/* The kernel refused the call itself: there was no attempt. */
+static void withdraw(struct connection *c, int fd, uint64_t now) {
+    struct record record = {.kind = KIND_CONNECT_FAILED, .flags = FLAG_WITHDRAWN, .connection = LOAD(&c->number)};
+    record.begin = record.attempt.end = now;
+    push(&record);
+    let_go(c, fd);
+}
+
+/* What became of an attempt that was told ahead. */
+static void came_back(struct connection *c, uint64_t number, int fd, uint64_t now, int error) {
+    /* Another thread has closed it meanwhile, or has used it with success. */
+    if (LOAD(&c->number) != number || !(LOAD(&c->flags) & CONNECTING)) return;
+    /* It goes on by itself: a handler interrupted it, or SO_SNDTIMEO. */
+    if (error == EINTR || error == EINPROGRESS)
+        c->in_progress_since = now;
+    else if (is_misuse(error))
+        withdraw(c, fd, now);
+    else
+        settle(c, now, (uint16_t)error);
+}
+
 HOOK int connect(int fd, const struct sockaddr *to, socklen_t length) {
     ENSURE_STARTED();
     if (!active) return real.connect(fd, to, length);
+    int saved = errno;
+    struct connection *c = NULL;
+    bool ahead = told_ahead(fd, to, length, &c);
+    uint64_t number = c ? LOAD(&c->number) : 0;
+    errno = saved;
     uint64_t begin = ticks();
     int result = real.connect(fd, to, length);
-    int error = result < 0 ? errno : 0;
+    saved = errno;
+    int error = result < 0 ? saved : 0;
     uint64_t end = ticks();
-    struct connection *c = known(fd);
+    if (ahead) {
+        if (c) came_back(c, number, fd, end, error);
+        errno = saved;
+        return result;
+    }
+    c = known(fd);
     if (c && LOAD(&c->flags) & CONNECTING) {
         /* Asked again: done, failed, or not yet. */
         if (!error || error == EISCONN)
             settle(c, end, 0);
         else if (error != EALREADY && error != EINPROGRESS && error != EINTR && !is_misuse(error))
             settle(c, end, (uint16_t)error);
-        errno = error ? error : errno;
+        errno = saved;
         return result;
     }
     if ((error && error != EINPROGRESS && error != EINTR && is_misuse(error)) || !to || length < sizeof(sa_family_t))
         return result;
-    int saved = errno;
     bool pending = error == EINPROGRESS || error == EINTR;
     struct record record = {.begin = begin, .flags = pending ? FLAG_NONBLOCKING : 0};
     if (to->sa_family != AF_INET && to->sa_family != AF_INET6) {
         /* AF_UNSPEC takes a connection apart: what follows is another one. */
         if (c && to->sa_family == AF_UNSPEC && !error) forget_stale(fd);
     } else if (attempted(fd, to, length, &record)) {
-        uint32_t before = (uint32_t)fd < DESCRIPTORS ? LOAD(&descriptors[fd]) : UNKNOWN;
-        if (c && LOAD(&c->flags) & FAILED && (LOAD(&c->number) ^ record.connection) << 8 == 0) {
-            /* Once more on the same socket. */
-            record.connection = LOAD(&c->number) + (1ull << 56);
-            occupy(c, record.connection, fd, 0);
-            record.kind = KIND_OPENED;
-            push(&record);
-        } else {
-            if (before >= FIRST) {
-                forget_stale(fd);
-                before = UNKNOWN;
-            }
-            c = follow(fd, before, &record, 0);
-        }
-        if (c) {
-            c->connect_begin = begin;
-            if (pending) {
-                c->in_progress_since = end;
-                SET_BITS(&c->flags, CONNECTING);
-            } else {
-                settle(c, end, (uint16_t)error);
-            }
+        c = begin_attempt(fd, c, &record, 0);
+        if (c && pending) {
+            c->in_progress_since = end;
+            SET_BITS(&c->flags, CONNECTING);
+        } else if (c) {
+            settle(c, end, (uint16_t)error);
         }
     }
     errno = saved;
@@ -148,16 +212,9 @@ static inline int close_by(int fd, int (*next)(int)) {
     if (!own_process()) return next(fd);
     struct record record;
     bool last = about_to_close(c, fd, &record);
-    /* Before the call: after it the number may be given out again at any moment. */
-    bool gone = let_go(c, fd);
-    int result = next(fd);
-    if (gone && last) {
-        int saved = errno;
-        record.closed.end = ticks();
-        push(&record);
-        errno = saved;
-    }
-    return result;
+    /* Before the call: after it the number may be given out again at any moment. And it may wait, with SO_LINGER. */
+    if (let_go(c, fd) && last) push(&record);
+    return next(fd);
 }
 
 HOOK int close(int fd) { return close_by(fd, close_plainly); }
@@ -173,7 +230,7 @@ static void doubled(int from, int made) {
     forget_stale(made);
     if (!c) return;
     if ((uint32_t)made >= DESCRIPTORS) {
-        aside(&unfollowed);
+        no_room();
         return;
     }
     ADD(&c->references, 1);
@@ -193,23 +250,19 @@ HOOK int dup(int fd) {
     do { \
         ENSURE_STARTED(); \
         struct connection *c = fd != onto ? known(onto) : NULL; \
-        struct record record; \
-        bool last = false, gone = false; \
         if (c && own_process() && (LOAD(&sandboxed) || RAW(SYS_fcntl, fd, F_GETFD, 0, 0, 0) >= 0)) { \
-            last = about_to_close(c, onto, &record); \
-            gone = let_go(c, onto); \
+            struct record record; \
+            bool last = about_to_close(c, onto, &record); \
+            if (let_go(c, onto) && last) push(&record); \
         } \
         int made = call; \
-        if (gone && last) { \
-            record.closed.end = ticks(); \
-            push(&record); \
-        } \
         if (made >= 0 && fd != onto) doubled(fd, made); \
         return made; \
     } while (0)
 
 HOOK int dup2(int fd, int onto) { DUP_ONTO(real.dup2(fd, onto)); }
 HOOK int dup3(int fd, int onto, int flags) { DUP_ONTO(real.dup3(fd, onto, flags)); }
+HOOK int __dup2(int, int) __attribute__((alias("dup2")));
 
 #define FCNTL(name) \
     HOOK int name(int fd, int command, ...) { \
@@ -225,6 +278,7 @@ HOOK int dup3(int fd, int onto, int flags) { DUP_ONTO(real.dup3(fd, onto, flags)
     }
 FCNTL(fcntl)
 FCNTL(fcntl64)
+HOOK int __fcntl(int, int, ...) __attribute__((alias("fcntl")));
 
 /* Tells and forgets all from `first` to `last`, which are about to be closed. */
 static void close_all(uint32_t first, uint32_t last) {
@@ -237,10 +291,7 @@ static void close_all(uint32_t first, uint32_t last) {
         struct connection *c = &connections[at];
         struct record record;
         bool is_last = about_to_close(c, (int)fd, &record);
-        if (let_go(c, (int)fd) && is_last) {
-            record.closed.end = ticks();
-            push(&record);
-        }
+        if (let_go(c, (int)fd) && is_last) push(&record);
     }
 }
 
@@ -286,11 +337,6 @@ HOOK int fclose(FILE *stream) {
     errno = saved;
     struct record record;
     bool last = about_to_close(c, fd, &record);
-    bool gone = let_go(c, fd);
-    int result = real.fclose(stream);
-    if (gone && last) {
-        record.closed.end = ticks();
-        push(&record);
-    }
-    return result;
+    if (let_go(c, fd) && last) push(&record);
+    return real.fclose(stream);
 }

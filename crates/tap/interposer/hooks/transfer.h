@@ -118,6 +118,48 @@ HOOK ssize_t sendto(int fd, const void *from, size_t n, int flags, const struct 
     return result;
 }
 
+/* Written by libc itself, in a call that no hook sees. What had to be formatted and could not be is no error of the
+ * connection. */
+#define PRINT(fd, call) \
+    do { \
+        struct connection *c = followed(fd); \
+        if (!c) return call; \
+        uint64_t number = LOAD(&c->number), begin = ticks(); \
+        int result = call; \
+        if (result >= 0 || (errno != EILSEQ && errno != EOVERFLOW && errno != ENOMEM)) \
+            after(c, number, SEND, begin, result); \
+        return result; \
+    } while (0)
+
+HOOK int vdprintf(int fd, const char *restrict format, va_list list) { PRINT(fd, real.vdprintf(fd, format, list)); }
+HOOK int __vdprintf_chk(int fd, int flag, const char *restrict format, va_list list) {
+    PRINT(fd, real.__vdprintf_chk(fd, flag, format, list));
+}
+HOOK int dprintf(int fd, const char *restrict format, ...) {
+    va_list list;
+    va_start(list, format);
+    int result = vdprintf(fd, format, list);
+    va_end(list);
+    return result;
+}
+HOOK int __dprintf_chk(int fd, int flag, const char *restrict format, ...) {
+    va_list list;
+    va_start(list, format);
+    int result = __vdprintf_chk(fd, flag, format, list);
+    va_end(list);
+    return result;
+}
+
+/* Of a socket there is no other place than the current one: these are readv and writev with flags. */
+HOOK ssize_t preadv2(int fd, const struct iovec *to, int n, off_t from, int flags) {
+    TRANSFER(RECEIVE, fd, from == -1, real.preadv2(fd, to, n, from, flags));
+}
+HOOK ssize_t pwritev2(int fd, const struct iovec *from, int n, off_t to, int flags) {
+    TRANSFER(SEND, fd, to == -1, real.pwritev2(fd, from, n, to, flags));
+}
+HOOK ssize_t preadv64v2(int, const struct iovec *, int, off64_t, int) __attribute__((alias("preadv2")));
+HOOK ssize_t pwritev64v2(int, const struct iovec *, int, off64_t, int) __attribute__((alias("pwritev2")));
+
 HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned int n, int flags) {
     struct connection *c = followed(fd);
     if (!c) return real.sendmmsg(fd, messages, n, flags);

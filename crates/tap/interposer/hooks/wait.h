@@ -37,6 +37,9 @@ HOOK int pselect(int n, fd_set *restrict reads, fd_set *restrict writes, fd_set 
                  const struct timespec *restrict timeout, const sigset_t *restrict signals) {
     WAIT(real.pselect(n, reads, writes, others, timeout, signals));
 }
+/* Names under which libc has offered them for long. */
+HOOK int __poll(struct pollfd *, nfds_t, int) __attribute__((alias("poll")));
+HOOK int __select(int, fd_set *, fd_set *, fd_set *, struct timeval *) __attribute__((alias("select")));
 HOOK int epoll_wait(int fd, struct epoll_event *events, int n, int timeout) {
     WAIT(real.epoll_wait(fd, events, n, timeout));
 }

@@ -15,7 +15,8 @@ pub(super) struct Connection {
     pub(super) number: u64,
     /// Images that have its descriptor.
     pub(super) holders: Vec<u32>,
-    /// When its last known holder closed it, if others may have it yet: a child that was forked and has not said so.
+    /// When its last known holder closed it, or was found gone having left it, if others may have it yet: a child that was
+    /// forked and has not said so.
     pub(super) lingering: Option<Timestamp>,
     /// Whether it is among those in process; its number's keeper keeps this.
     pub(super) counted: bool,
@@ -41,6 +42,8 @@ pub(super) struct Connection {
     user: u32,
     /// The image that closed it last, and when.
     closer: Option<(u32, Timestamp)>,
+    /// When its user was found gone without a word, while others still had it.
+    vanished: Option<Timestamp>,
 }
 
 /// Why the last exchange of a connection is the last.
@@ -78,6 +81,7 @@ impl Connection {
             leaving: Vec::new(),
             user: image,
             closer: None,
+            vanished: None,
         }
     }
 
@@ -103,8 +107,7 @@ impl Connection {
 
     /// Whether somebody has it who has not said that he leaves. Between a close and the news that it was the last: yes.
     pub(super) fn is_in_process(&self) -> bool {
-        let leaves = |holder: &u32| self.leaving.iter().any(|(image, _)| image == holder);
-        self.lingering.is_none() && (self.holders.is_empty() || !self.holders.iter().all(leaves))
+        self.lingering.is_none() && (self.holders.is_empty() || !self.holders.iter().all(|image| self.has_left(*image)))
     }
 
     /// Asked and not answered.
@@ -114,11 +117,24 @@ impl Connection {
 
     pub(super) fn connected(&mut self, attempt: &Attempt) {
         self.made = true;
+        self.own_end(attempt);
         self.base.setup_ns = Some(attempt.end.as_nanos().saturating_sub(attempt.begin.as_nanos()));
+    }
+
+    /// An attempt that was told of before it had an address of its own has one by now.
+    fn own_end(&mut self, attempt: &Attempt) {
+        if attempt.own.is_some() {
+            self.base.own = attempt.own;
+            // Begun by another thread, which did not wait for this one's connect to return.
+            if let Some(row) = &mut self.current {
+                row.own = attempt.own;
+            }
+        }
     }
 
     /// The row of a connection that was not made.
     pub(super) fn not_made(mut self, attempt: &Attempt, done: &mut Vec<TapExchange>) {
+        self.own_end(attempt);
         let row = self.take_base();
         done.push(TapExchange {
             last: true,
@@ -241,16 +257,41 @@ impl Connection {
         self.finish(End::Closed(at), done);
     }
 
+    /// `image` is gone and has it no more; others may.
+    pub(super) fn gone(&mut self, image: u32, at: Timestamp) {
+        self.holders.retain(|holder| *holder != image);
+        if self.user == image && !self.has_left(image) {
+            self.vanished = Some(at);
+        }
+    }
+
     /// The last holder is gone.
     pub(super) fn abandoned(self, image: u32, at: Timestamp, done: &mut Vec<TapExchange>) {
-        let said = self.leaving.iter().find(|(other, _)| *other == image).map(|(_, at)| *at);
-        let end = match (said, self.closer) {
-            (Some(said), _) => End::Left(said),
-            // A child that only had it, by fork, and whose end was found out later.
-            (None, Some((closer, closed))) if closer == self.user && image != closer => End::Closed(closed),
-            (None, _) => End::Gone(at),
+        let told = match self.closer {
+            // Whoever left told when, and a child that only had it, by fork, has nothing to tell: it is over since the last
+            // one ceased to have it, which is not always who was found gone last.
+            _ if self.has_left(image) => self.last_word(),
+            Some((closer, _)) if closer == self.user && image != closer => self.last_word(),
+            _ => None,
         };
-        self.finish(end, done);
+        self.finish(told.unwrap_or(End::Gone(at)), done);
+    }
+
+    fn has_left(&self, image: u32) -> bool {
+        self.leaving.iter().any(|(other, _)| *other == image)
+    }
+
+    /// The latest close or leave that was told, or the end of its user, if that came later and without a word.
+    fn last_word(&self) -> Option<End> {
+        let left = self.leaving.iter().map(|(_, at)| *at).max();
+        let closed = self.closer.map(|(_, at)| at);
+        if self.vanished > left.max(closed) {
+            self.vanished.map(End::Gone)
+        } else if closed >= left {
+            closed.map(End::Closed)
+        } else {
+            left.map(End::Left)
+        }
     }
 
     /// Whether processes that are not known may have it.
@@ -258,9 +299,12 @@ impl Connection {
         self.doubt.shared
     }
 
-    /// Nothing more will be told of it: it was closed, or it is open as the run ends.
+    /// Nothing more will be told of it: it was closed or left, or it is open as the run ends.
     pub(super) fn over(self, done: &mut Vec<TapExchange>) {
-        let end = self.lingering.map_or(End::RunEnded, End::Closed);
+        let end = match self.lingering {
+            None => End::RunEnded,
+            Some(at) => self.last_word().unwrap_or(End::Closed(at)),
+        };
         self.finish(end, done);
     }
 

@@ -348,6 +348,103 @@ fn a_child_that_only_has_a_connection_does_not_cut_it() {
 }
 
 #[test]
+fn a_connection_ends_with_the_last_who_had_it_whoever_is_found_gone_last() {
+    let found = |talk: &mut Talk, gone: [u32; 2]| {
+        let mut exchanges = Exchanges::new(Vec::new());
+        std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
+        gone.into_iter().for_each(|image| exchanges.gone(image, Timestamp::from_nanos(ms(9_000))));
+        exchanges.end();
+        let mut all = Vec::new();
+        exchanges.drain(&mut all);
+        let last = all.pop().unwrap();
+        assert!(last.last);
+        (last.outcome, last.connection_ns())
+    };
+    // The child asks and leaves, the parent keeps the connection for 100 ms longer.
+    let child_asks = || {
+        let mut talk = Talk::connect(1);
+        talk.fork(2).in_image(2).send(80).wait(5).receive(10).leave().in_image(1).wait(100);
+        talk
+    };
+    for gone in [[1, 2], [2, 1]] {
+        assert_eq!(found(child_asks().close(), gone), (TapOutcome::Succeeded, Some(ms(106))), "{gone:?}");
+        assert_eq!(found(child_asks().leave(), gone), (TapOutcome::Succeeded, Some(ms(106))), "{gone:?}");
+        // It is killed, and had it last: when that was nobody knows before it is found out.
+        let cut = (TapOutcome::Cut, Some(ms(8_000)));
+        assert_eq!(found(child_asks().send(80), gone), cut, "{gone:?}");
+    }
+}
+
+#[test]
+fn a_child_that_tells_of_itself_when_its_parent_is_gone_still_has_the_connection() {
+    let left = || {
+        let mut talk = Talk::connect(1);
+        talk.send(80).wait(5).leave();
+        let mut exchanges = Exchanges::new(Vec::new());
+        std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
+        exchanges.gone(1, Timestamp::from_nanos(ms(1_010)));
+        (talk, exchanges)
+    };
+    let end = |mut exchanges: Exchanges| {
+        exchanges.end();
+        let mut all = Vec::new();
+        exchanges.drain(&mut all);
+        let last = all.pop().unwrap();
+        (last.outcome, last.connection_ns())
+    };
+    let (mut talk, mut exchanges) = left();
+    assert_eq!((exchanges.in_process(), exchanges.open()), (0, 1));
+    talk.fork(2).in_image(2).wait(10).receive(900).wait(5).close();
+    talk.events.into_iter().for_each(|event| exchanges.take(event));
+    assert_eq!((exchanges.in_process(), exchanges.open()), (0, 0));
+    assert_eq!(end(exchanges), (TapOutcome::Succeeded, Some(ms(21))));
+    // It lives on, and the run ends.
+    let (mut talk, mut exchanges) = left();
+    talk.fork(2);
+    talk.events.into_iter().for_each(|event| exchanges.take(event));
+    exchanges.tick(Timestamp::from_nanos(ms(60_000)));
+    assert_eq!(exchanges.in_process(), 1);
+    assert_eq!(end(exchanges), (TapOutcome::Cut, None));
+    // There is none.
+    let (_, mut exchanges) = left();
+    exchanges.tick(Timestamp::from_nanos(ms(2_009)));
+    assert_eq!(exchanges.open(), 1);
+    exchanges.tick(Timestamp::from_nanos(ms(2_010)));
+    assert_eq!(exchanges.open(), 0);
+    assert_eq!(end(exchanges), (TapOutcome::Cut, Some(ms(6))));
+}
+
+#[test]
+fn a_connect_that_waits_is_in_process_meanwhile() {
+    let mut exchanges = Exchanges::new(Vec::new());
+    let mut talk = Talk::connecting();
+    std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
+    assert_eq!((exchanges.in_process(), exchanges.open()), (1, 1));
+    // The kernel refused the call: there was nothing.
+    let at = Timestamp::from_nanos(ms(1_001));
+    talk.tell(What::Withdrawn { connection: 1, at });
+    talk.events.pop().into_iter().for_each(|event| exchanges.take(event));
+    exchanges.end();
+    let mut all = Vec::new();
+    exchanges.drain(&mut all);
+    assert_eq!((exchanges.in_process(), exchanges.open(), all.len()), (0, 0, 0));
+    // Its own end is known when it has returned.
+    let own = "192.0.2.7:40000".parse().unwrap();
+    let mut talk = Talk::connect(20);
+    talk.last_attempt(|attempt| attempt.own = Some(own));
+    talk.send(80).wait(5).receive(10).close();
+    assert_eq!(rows(talk.events)[0].own, Some(own));
+    // Given up while it waits, or killed.
+    let outcome = |talk: &mut Talk| {
+        let all = of(std::mem::take(talk));
+        (all[0].outcome, all[0].error, all[0].connection_ns())
+    };
+    let failed = (TapOutcome::Failed, Some(TapError::GivenUp), Some(ms(3_000)));
+    assert_eq!(outcome(Talk::connecting().wait(3_000).close()), failed);
+    assert_eq!(outcome(Talk::connecting().wait(3_000).gone()), (TapOutcome::Cut, None, Some(ms(3_000))));
+}
+
+#[test]
 fn a_child_that_is_slow_with_its_answer_keeps_the_connection() {
     // It tells of itself after its parent has closed, and then nothing for longer than connections linger: what it
     // received is told when it answers.

@@ -84,14 +84,18 @@ impl Record {
     }
 
     fn address(&self, offset: usize, port: u16) -> SocketAddr {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&self.bytes()[offset..offset + 16]);
+        address(octets, port)
+    }
+
+    /// That of an attempt, in two pieces around its end.
+    fn own_address(&self) -> SocketAddr {
         let bytes = self.bytes();
         let mut octets = [0; 16];
-        octets.copy_from_slice(&bytes[offset..offset + 16]);
-        let ip = match Ipv6Addr::from(octets).to_canonical() {
-            IpAddr::V6(ip) if ip.is_unspecified() && port == 0 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            ip => ip,
-        };
-        SocketAddr::new(ip, port)
+        octets[..8].copy_from_slice(&bytes[24..32]);
+        octets[8..].copy_from_slice(&bytes[40..48]);
+        address(octets, self.calls() as u16)
     }
 
     /// The latest of the moments in it, in ticks.
@@ -100,7 +104,7 @@ impl Record {
         match self.kind() {
             kind::SENT | kind::RECEIVED => begin.max(third).max(fourth),
             kind::CONNECTED | kind::CONNECT_FAILED | kind::POLLED => begin.max(fourth),
-            kind::RESOLVED | kind::CLOSED | kind::LEFT => begin.max(third),
+            kind::RESOLVED => begin.max(third),
             _ => begin,
         }
     }
@@ -137,6 +141,7 @@ impl Record {
             },
             kind::OPENED => What::Opened(self.opened(ticks)),
             kind::CONNECTED => What::Connected(self.attempt(ticks)),
+            kind::CONNECT_FAILED if self.flag(2) => What::Withdrawn { connection, at },
             kind::CONNECT_FAILED => What::ConnectFailed(self.attempt(ticks)),
             kind::SENT => What::Sent(self.run(ticks)),
             kind::RECEIVED => What::Received(self.run(ticks)),
@@ -181,6 +186,7 @@ impl Record {
             blocked: ticks.duration(blocked, end),
             waited: ticks.duration(waited, end),
             error: self.error(),
+            own: self.flag(1).then(|| self.own_address()),
         }
     }
 
@@ -203,12 +209,10 @@ impl Record {
     }
 
     fn closed(&self, ticks: &Ticks) -> Closed {
-        let [_, connection, begin, end, sent, received, ..] = self.0;
-        let at = ticks.at(begin);
+        let [_, connection, begin, _, sent, received, ..] = self.0;
         Closed {
             connection,
-            begin: at,
-            end: ticks.at(end).max(at),
+            begin: ticks.at(begin),
             account: self.flag(1).then_some(Account { sent, received, retransmits: self.low(6), rtt_us: self.high(6) }),
             doubt: Doubt {
                 stdio: self.flag(2),
@@ -221,4 +225,12 @@ impl Record {
             forks: [self.low(7), self.high(7)],
         }
     }
+}
+
+fn address(octets: [u8; 16], port: u16) -> SocketAddr {
+    let ip = match Ipv6Addr::from(octets).to_canonical() {
+        IpAddr::V6(ip) if ip.is_unspecified() && port == 0 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        ip => ip,
+    };
+    SocketAddr::new(ip, port)
 }

@@ -25,6 +25,7 @@ pub mod header {
     pub const FILE_BYTES: usize = 48;
     pub const FILTERS: usize = 56;
     pub const SLOTS_USED: usize = 64;
+    pub const UNFOLLOWED: usize = 68;
 }
 
 /// Offsets in a slot.

@@ -12,15 +12,21 @@ use super::guard::Guard;
 /// A file mapped for reading and writing, shared.
 #[derive(Debug)]
 pub struct Shared {
+    // Fields are dropped in this order: when the mapping goes, its place is another's at once, and no longer to be guarded.
+    guard: Guard,
+    mapping: Mapping,
+}
+
+#[derive(Debug)]
+struct Mapping {
     memory: NonNull<u8>,
     bytes: usize,
-    guard: Guard,
 }
 
 // SAFETY: the memory belongs to no thread, and is reached through atomics only.
-unsafe impl Send for Shared {}
+unsafe impl Send for Mapping {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for Mapping {}
 
 impl Shared {
     /// Maps the first `bytes` of `file`. What somebody cuts off from it reads as zeros from then on.
@@ -32,14 +38,12 @@ impl Shared {
             return Err(io::Error::last_os_error());
         }
         let memory = NonNull::new(at.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let guard = Guard::new(at as usize, bytes).inspect_err(|_| {
-            // SAFETY: the mapping just made, which nobody has seen.
-            unsafe { libc::munmap(at, bytes) };
-        })?;
+        let mapping = Mapping { memory, bytes };
+        let guard = Guard::new(at as usize, bytes)?;
         // The ring is no part of what a core dump of this process should hold.
         // SAFETY: the range is the mapping just made.
         unsafe { libc::madvise(at, bytes, libc::MADV_DONTDUMP) };
-        Ok(Shared { memory, bytes, guard })
+        Ok(Shared { guard, mapping })
     }
 
     /// Whether something was read that somebody had cut off.
@@ -49,22 +53,22 @@ impl Shared {
 
     /// The 8 bytes at `offset`, which must be a multiple of 8 and inside.
     pub fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8) && offset.checked_add(8).is_some_and(|end| end <= self.bytes));
+        assert!(offset.is_multiple_of(8) && offset.checked_add(8).is_some_and(|end| end <= self.mapping.bytes));
         // SAFETY: inside the mapping, which is page-aligned and lives as long as `self`; all bit patterns are numbers.
-        unsafe { self.memory.add(offset).cast().as_ref() }
+        unsafe { self.mapping.memory.add(offset).cast().as_ref() }
     }
 
     /// The 4 bytes at `offset`, which must be a multiple of 4 and inside.
     pub fn half(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4) && offset.checked_add(4).is_some_and(|end| end <= self.bytes));
+        assert!(offset.is_multiple_of(4) && offset.checked_add(4).is_some_and(|end| end <= self.mapping.bytes));
         // SAFETY: as in `word`.
-        unsafe { self.memory.add(offset).cast().as_ref() }
+        unsafe { self.mapping.memory.add(offset).cast().as_ref() }
     }
 }
 
-impl Drop for Shared {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `map`; references into it do not outlive `self`.
+        // SAFETY: the mapping made in `Shared::map`; references into it do not outlive that.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.bytes) };
     }
 }

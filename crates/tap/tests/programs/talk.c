@@ -160,9 +160,13 @@ static long dups(void) {
 
 static long messages(void) {
     int fd = connected(), pipes[2];
-    char request_parts[3][8] = {"GET /20", "000 HTT", "P/1.0\r\n"}, buffers[3][100];
-    struct iovec parts[3] = {{request_parts[0], 7}, {request_parts[1], 7}, {request_parts[2], 7}};
-    if (writev(fd, parts, 1) != 7) fail("writev");
+    char request_parts[3][8] = {"/2", "000 HTT", "P/1.0\r\n"}, buffers[3][100];
+    struct iovec parts[3] = {{request_parts[0], 1}, {request_parts[1], 7}, {request_parts[2], 7}};
+    if (dprintf(fd, "%s ", "GET") != 4) fail("dprintf");
+    if (writev(fd, parts, 1) != 1) fail("writev");
+    parts[0].iov_base = &request_parts[0][1];
+    if (pwritev2(fd, parts, 1, -1, 0) != 1) fail("pwritev2");
+    if (send(fd, "0", 1, 0) != 1) fail("send");
     struct msghdr message = {.msg_iov = &parts[1], .msg_iovlen = 1};
     if (sendmsg(fd, &message, 0) != 7) fail("sendmsg");
     struct mmsghdr several[2] = {{.msg_hdr = {.msg_iov = &parts[2], .msg_iovlen = 1}}};
@@ -178,6 +182,8 @@ static long messages(void) {
     if (recv(fd, peeked, sizeof peeked, MSG_PEEK) <= 0) fail("peek");
     for (int i = 0; i < 3; i++) parts[i] = (struct iovec){buffers[i], sizeof buffers[i]};
     long n = readv(fd, parts, 3);
+    if (n > 0) sum += n;
+    n = preadv2(fd, parts, 1, -1, 0);
     if (n > 0) sum += n;
     n = recvmsg(fd, &message, 0);
     if (n > 0) sum += n;
@@ -346,15 +352,54 @@ static long waits(void) {
     return read(connected(), &byte, 1);
 }
 
+static int listening(struct sockaddr_in *own, int backlog) {
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    socklen_t length = sizeof *own;
+    *own = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (bind(listener, (struct sockaddr *)own, length) < 0 || listen(listener, backlog) < 0) fail("listen");
+    getsockname(listener, (struct sockaddr *)own, &length);
+    return listener;
+}
+
+/* Nobody accepts: of several connects the last ones wait, the very last for as long as its socket says. */
+static long knocks(void) {
+    struct sockaddr_in own;
+    int listener = listening(&own, 0), error = 0;
+    for (int i = 0; i < 6; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        if (connect(fd, (struct sockaddr *)&own, sizeof own) < 0 && errno != EINPROGRESS) fail("connect");
+    }
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct timeval patience = {.tv_usec = 300000};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(fd, (struct sockaddr *)&own, sizeof own) < 0) error = errno;
+    close(fd);
+    printf("%d\n", error);
+    fflush(stdout);
+    if (port) {
+        fd = socket(AF_INET, SOCK_STREAM, 0);
+        connect(fd, (struct sockaddr *)&own, sizeof own);
+    }
+    close(listener);
+    return error;
+}
+
+/* So many at once, then one more when all are closed. */
+static long many(int n) {
+    int *made = calloc(n, sizeof *made);
+    long sum = 0;
+    for (int i = 0; i < n; i++) made[i] = connected();
+    for (int i = 0; i < n; i++) sum += talk_on(made[i]);
+    for (int i = 0; i < n; i++) close(made[i]);
+    free(made);
+    return sum + talk();
+}
+
 /* Both ends in one thread, and a record a call: the k-th exchange is of k + 1 bytes there and one back. */
 static long pingpong(int n) {
     static char buffer[100000];
-    int listener = socket(AF_INET, SOCK_STREAM, 0), a = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in own = {.sin_family = AF_INET};
-    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof own;
-    if (bind(listener, (struct sockaddr *)&own, sizeof own) < 0 || listen(listener, 1) < 0) fail("listen");
-    getsockname(listener, (struct sockaddr *)&own, &length);
+    struct sockaddr_in own;
+    int listener = listening(&own, 1), a = socket(AF_INET, SOCK_STREAM, 0);
     if (connect(a, (struct sockaddr *)&own, sizeof own) < 0) fail("connect");
     int b = accept(listener, NULL, NULL);
     for (int k = 0; k < n; k++) {
@@ -513,6 +558,19 @@ static long errnos(void) {
     if (connect(other, (struct sockaddr *)&to, sizeof to) < 0) wrong++;
     if (talk_on(other) <= 0) wrong++;
     close(other);
+    /* What is not memory, what listens, and what takes a connection apart. */
+    other = socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT(connect(other, (struct sockaddr *)1, 16), EFAULT);
+    EXPECT(connect(other, (struct sockaddr *)&to, sizeof to - 1), EINVAL);
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    errno = 5;
+    if (connect(other, &none, sizeof none) || errno != 5) wrong++;
+    if (connect(other, (struct sockaddr *)&to, sizeof to) || errno != 5) wrong++;
+    if (talk_on(other) <= 0) wrong++;
+    close(other);
+    other = listening(&to, 1);
+    EXPECT(connect(other, (struct sockaddr *)&to, sizeof to), EISCONN);
+    close(other);
     return wrong;
 }
 
@@ -538,6 +596,8 @@ int main(int n, char **arguments) {
     MODE("serves", serves(atoi(third)))
     MODE("raw-fork", raw_fork())
     MODE("waits", waits())
+    MODE("knocks", knocks())
+    MODE("many", many(atoi(third)))
     MODE("pingpong", pingpong(atoi(third)))
     MODE("uring", with_uring())
     MODE("sandboxed", sandboxed(atoi(third)))

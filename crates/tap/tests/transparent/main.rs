@@ -232,8 +232,59 @@ fn errno_is_the_kernels_and_attempts_on_one_socket_are_told_apart() {
     let refused: Vec<_> = connections.iter().filter(|connection| !connection.failed.is_empty()).collect();
     assert_eq!(refused.len(), 1);
     assert_eq!(refused[0].failed, [111]);
+    // The socket that listens was no client for a moment, and has no row.
+    let withdrawn: Vec<_> = connections.iter().filter(|connection| connection.withdrawn > 0).collect();
+    assert!(withdrawn.iter().all(|one| (one.connected, one.closed, one.left) == (0, 0, 0)), "{withdrawn:?}");
+    assert_eq!(connections.iter().filter(|one| one.connected == 1 && one.received == ANSWERED).count(), 3);
     let again = connections.iter().find(|other| other.number == refused[0].number + (1 << 56)).unwrap();
     assert_eq!((again.connected, again.received), (1, ANSWERED));
+}
+
+#[test]
+fn a_connect_that_waits_is_told_before_it_returns() {
+    // It gives up after 0.3 s, as without the tap.
+    let tapped = compare(&|| mode("knocks", 0, ""));
+    let waited = tapped.connections().into_iter().find(|one| one.closed == 1 && one.connected == 0).unwrap();
+    assert_eq!((waited.opened.len(), waited.failed.len(), waited.withdrawn), (1, 0, 0), "{waited:?}");
+    // And one that waits for longer is known meanwhile. Seven were tried before it, of which one is closed.
+    let mut tapped = Tapped::new();
+    let started = tapped.start(&mut mode("knocks", 1, ""));
+    let opened = |tapped: &Tapped| tapped.connections().iter().filter(|one| !one.opened.is_empty()).count();
+    let clock = sys::clock::Clock::start();
+    while opened(&tapped) < 8 {
+        assert!(clock.now().as_nanos() < 60_000_000_000, "{:?}", tapped.connections());
+        tapped.drain();
+        std::thread::yield_now();
+    }
+    let known = tapped.connections();
+    assert!(known.iter().filter(|one| one.closed == 0).all(|one| one.failed.is_empty()), "{known:?}");
+    drop(started);
+}
+
+/// The library with places for 14 connections. The real one has them for 65,534.
+#[test]
+fn connections_without_a_place_are_counted_for_all_to_know() {
+    let parent = tempfile::tempdir().unwrap();
+    let library = parent.path().join("libyamabiko_tap.so");
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("interposer/interposer.c");
+    let flags =
+        "-std=gnu11 -O1 -w -fPIC -shared -fvisibility=hidden -ftls-model=initial-exec -fno-builtin -U_FORTIFY_SOURCE";
+    let built =
+        Command::new("cc").args(flags.split(' ')).arg("-DCONNECTIONS=16u").arg("-o").args([&library, &source]).status();
+    assert!(built.unwrap().success());
+    let port = server();
+    let mut tapped = Tapped::new();
+    let mut command = mode("many", port, "20");
+    let started = tapped.start_with(&mut command, &library);
+    let output = tapped.wait(started);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{}\n", 21 * ANSWERED));
+    assert_eq!(tapped.unfollowed(), 6);
+    assert_eq!(tapped.assert_whole().len(), 15, "when places are free again, connections have them");
+    let told = tapped.events.iter().rev().find_map(|event| match event.what {
+        What::Aside { unfollowed, .. } => Some(unfollowed),
+        _ => None,
+    });
+    assert_eq!(told, Some(6));
 }
 
 #[test]
@@ -470,12 +521,23 @@ fn the_library_needs_little() {
     let unknown: Vec<_> = symbols("--undefined-only").into_iter().filter(|name| !KNOWN.contains(&&**name)).collect();
     assert_eq!(unknown, Vec::<String>::new());
     let defined = symbols("--defined-only");
-    for name in ["connect", "accept4", "read", "__recvfrom_chk", "epoll_pwait2", "posix_spawnp", "fcntl64", "syscall"] {
+    for name in HOOKS.split_whitespace() {
         assert!(defined.iter().any(|defined| defined == name), "{name}");
     }
     // What is not a hook is not seen by programs: a name of ours could stand in for one of theirs.
     assert!(!defined.iter().any(|name| name == "push" || name == "real_syscall"));
 }
+
+/// By what names programs call what is followed. vfork is not among them: nobody can stand before a call that returns twice
+/// on one stack, and its child is known by its process number.
+const HOOKS: &str = "connect accept accept4 close shutdown dup dup2 dup3 fcntl fcntl64 read readv recv recvfrom recvmsg \
+    recvmmsg write writev send sendto sendmsg sendmmsg sendfile sendfile64 splice preadv2 preadv64v2 pwritev2 pwritev64v2 \
+    poll ppoll select pselect epoll_wait epoll_pwait epoll_pwait2 \
+    __read_chk __recv_chk __recvfrom_chk __poll_chk __ppoll_chk __dprintf_chk __vdprintf_chk \
+    __read __write __send __connect __close __dup2 __fcntl __poll __select __fork \
+    getaddrinfo gethostbyname gethostbyname2 gethostbyname_r gethostbyname2_r \
+    fork daemon posix_spawn posix_spawnp execve execv execvp execvpe execveat fexecve execl execlp execle _exit _Exit \
+    dprintf vdprintf fdopen fclose close_range closefrom getsockopt socket prctl syscall";
 
 #[test]
 fn what_a_living_process_is_short_of_is_named() {

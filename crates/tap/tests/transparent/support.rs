@@ -118,6 +118,12 @@ impl Tapped {
         Started(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
     }
 
+    /// As `start`, with another library.
+    pub fn start_with(&self, command: &mut Command, library: &Path) -> Started {
+        command.envs(self.folder.environment(None)).env("LD_PRELOAD", library).stdin(Stdio::null());
+        Started(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
+    }
+
     /// Reads the rings until the program has ended, and then to their ends.
     pub fn wait(&mut self, started: Started) -> Output {
         let ending = thread::spawn(move || started.output());
@@ -131,6 +137,11 @@ impl Tapped {
 
     pub fn drain(&mut self) {
         self.rings.drain(&mut |event| self.events.push(event));
+    }
+
+    /// Connections that found no room in their program.
+    pub fn unfollowed(&self) -> u32 {
+        self.rings.unfollowed()
     }
 
     pub fn reclaim(&mut self) -> usize {
@@ -172,7 +183,13 @@ impl Tapped {
             }
             match &event.what {
                 What::Opened(opened) => connection.opened.push((opened.role, opened.peer, opened.local)),
-                What::Connected(_) => connection.connected += 1,
+                What::Connected(attempt) => {
+                    connection.connected += 1;
+                    if let (Some(own), Some(opened)) = (attempt.own, connection.opened.last_mut()) {
+                        opened.2 = own;
+                    }
+                }
+                What::Withdrawn { .. } => connection.withdrawn += 1,
                 What::ConnectFailed(attempt) => connection.failed.push(attempt.error),
                 What::Sent(run) => {
                     assert!(run.begin <= run.first && run.first <= run.end, "{run:?}");
@@ -210,7 +227,7 @@ impl Tapped {
         assert_eq!(self.lost(), 0);
         let connections = self.connections();
         for connection in &connections {
-            if !connection.failed.is_empty() {
+            if !connection.failed.is_empty() || connection.withdrawn > 0 {
                 continue;
             }
             let account = connection.account.unwrap_or_else(|| panic!("no account: {connection:?}"));
@@ -226,7 +243,7 @@ fn number_of(what: &What) -> Option<u64> {
         What::Connected(attempt) | What::ConnectFailed(attempt) => Some(attempt.connection),
         What::Sent(run) | What::Received(run) => Some(run.connection),
         What::Closed(closed) | What::Left(closed) => Some(closed.connection),
-        What::Shut { connection, .. } => Some(*connection),
+        What::Shut { connection, .. } | What::Withdrawn { connection, .. } => Some(*connection),
         _ => None,
     }
 }
@@ -238,6 +255,7 @@ pub struct Connection {
     pub images: Vec<u32>,
     pub opened: Vec<(Role, SocketAddr, SocketAddr)>,
     pub connected: u32,
+    pub withdrawn: u32,
     pub failed: Vec<i32>,
     pub sent: u64,
     pub received: u64,

@@ -124,7 +124,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
 }
 
 /// TLS as meant; `None` where no option asks for any, and the URL decides.
-fn tls_plan(options: &TlsOptions) -> Option<TlsPlan> {
+pub fn tls_plan(options: &TlsOptions) -> Option<TlsPlan> {
     let plan = TlsPlan {
         insecure: options.insecure,
         cacert: options.cacert.clone(),

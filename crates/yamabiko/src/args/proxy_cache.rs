@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use lab::plan::{Engine, HostPlan, OriginPlan, PathPlan, Placement, Proxy, TlsPlan};
+use lab::plan::{Engine, HostPlan, OriginPlan, PathPlan, Placement, Proxy};
 use path::Loss;
 use suites::cache::phases::Schedule;
 use suites::cache::plan::{MIX, POINT, POINT_FULL, TIME_SCALE, TIMEOUT, TIMEOUT_FULL};
@@ -14,8 +14,8 @@ use suites::cache::{CachePlan, StopErrors, SweepPlan};
 use units::{Bytes, Probability, RequestRate, parse_duration};
 
 use super::path::path_plan;
-use super::plan::{host_plan, watch_plan};
-use super::{HostOptions, PathOptions, ServerOptions, WatchOptions, address};
+use super::plan::{host_plan, tls_plan, watch_plan};
+use super::{HostOptions, PathOptions, ServerOptions, TlsOptions, WatchOptions, address};
 
 /// Requests on a connection that nobody makes within a point.
 const USES_MANY: u32 = 1_000_000_000;
@@ -30,9 +30,8 @@ const USES_MANY: u32 = 1_000_000_000;
 pub struct ProxyCache {
     /// A forward proxy
     #[arg(long, value_name = "[USER:PASSWORD@]HOST:PORT", conflicts_with_all = ["reverse", "direct"])]
-    #[arg(required_unless_present_any = ["reverse", "direct"])]
     pub proxy: Option<Proxy>,
-    /// A reverse proxy, http://HOST:PORT, configured to fetch from --origin
+    /// A reverse proxy, http[s]://HOST:PORT, configured to fetch from --origin
     #[arg(long, value_name = "URL", conflicts_with = "direct")]
     pub reverse: Option<String>,
     /// No cache: robots ask the origin
@@ -41,15 +40,15 @@ pub struct ProxyCache {
     /// Offer so many requests a second, one point each [default: 5,10,15,20,30,40,50,80/s]
     #[arg(short, long, value_name = "RATES", value_parser = rates, allow_hyphen_values = true)]
     pub rate: Option<Rates>,
-    /// Length of a point, its warm-up included [default: 60s]
+    /// Length of a point, its warm-up included; a schedule has its own [default: 60s]
     #[arg(short, long, value_parser = parse_duration, allow_hyphen_values = true)]
     pub duration: Option<Duration>,
     /// As long as P5's: 30 minutes a point, and answers may take 180 s; with a schedule its own length
     #[arg(long)]
     pub full: bool,
-    /// Share of a point before its measured phase
-    #[arg(long, value_name = "SHARE", default_value = "10%", allow_hyphen_values = true)]
-    pub warmup: Probability,
+    /// Share of a point before its measured phase [default: 10%]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    pub warmup: Option<Probability>,
     /// End a point when this share of what ended of late failed, or `none`
     #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
     pub stop_errors: StopErrors,
@@ -75,13 +74,12 @@ pub struct ProxyCache {
     #[arg(long, value_enum, default_value_t = super::Engine::Auto)]
     pub engine: super::Engine,
     /// Requests a second of one seat at its peak
-    #[arg(long, value_name = "RATE", default_value = "1/s", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE", default_value = "1/s", allow_hyphen_values = true, conflicts_with = "direct")]
     pub seat: RequestRate,
-    /// Take any certificate of a reverse proxy with https for good
-    #[arg(short = 'k', long, requires = "reverse")]
-    pub insecure: bool,
     #[command(flatten)]
     pub mix: MixOptions,
+    #[command(flatten)]
+    pub tls: TlsOptions,
     #[command(flatten)]
     pub origin: OriginOptions,
     #[command(flatten)]
@@ -117,10 +115,13 @@ pub struct MixOptions {
     /// Size of the cache: the simulation gives its best hit ratio too, and a schedule fills it twice over
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub cache_size: Option<Bytes>,
-    /// Ask for the objects of this world, a number: a second sweep finds what the first one left in the cache [default: one
-    /// of each point alone]
+    /// Ask for the objects of this world, a number, and of those that follow from it, one a point: the same sweep made again
+    /// finds in the cache what the first one left [default: worlds that nobody asked of before]
     #[arg(long, value_name = "NUMBER", value_parser = world)]
     pub world: Option<u32>,
+    /// All points ask for the objects of one world: each finds what those before it left in the cache
+    #[arg(long)]
+    pub keep_world: bool,
 }
 
 #[derive(Args, Debug)]
@@ -180,19 +181,27 @@ impl ProxyCache {
             reverse: self.reverse.clone(),
             direct: self.direct,
             point: self.duration.unwrap_or(point),
-            warmup: self.warmup,
             stop_errors: self.stop_errors,
             schedule: self.mix.schedule,
             time_scale: self.mix.time_scale.unwrap_or(scale),
             clients: self.clients,
+            keep_world: self.mix.keep_world,
             cache_size: self.mix.cache_size,
             seat: self.seat,
             timeout: self.timeout.unwrap_or(timeout),
             connect_timeout: self.connect_timeout,
             origin_at: self.origin.origin_at,
-            tls: self.insecure.then(|| TlsPlan { insecure: true, ..TlsPlan::default() }),
+            tls: tls_plan(&self.tls),
             ..SweepPlan::default()
         };
+        let cache = SweepPlan { warmup: self.warmup.unwrap_or(cache.warmup), ..cache };
+        let given = [
+            (self.duration.is_some(), "point"),
+            (self.warmup.is_some(), "warmup"),
+            (self.mix.time_scale.is_some(), "time_scale"),
+        ];
+        let given: Vec<&str> = given.into_iter().filter_map(|(is, key)| is.then_some(key)).collect();
+        cache.refuse_idle(&given).map_err(anyhow::Error::msg)?;
         let mut plan = CachePlan {
             name: self.result.name.clone(),
             seed: self.result.seed,
@@ -224,7 +233,7 @@ impl ProxyCache {
         if let Some(uses) = uses {
             plan.mix.set.insert("client_uses".into(), toml::Value::String(uses.to_string()));
         }
-        plan.check()?;
+        suites::cache::check(&plan)?;
         Ok(plan)
     }
 }
@@ -249,8 +258,6 @@ impl MixOptions {
             plan.mix.set.insert("think".into(), toml::Value::String(law.to_string()));
         }
         plan.mix.world = self.world;
-        // Said now, not when the sweep begins.
-        plan.mix.spec().map_err(anyhow::Error::msg)?;
         Ok(())
     }
 }
@@ -269,9 +276,9 @@ impl OriginOptions {
 
 /// Rates on one line; a type of its own, since clap takes a list for an option that may be given more than once.
 #[derive(Clone, Debug)]
-pub struct Rates(Vec<RequestRate>);
+pub struct Rates(pub Vec<RequestRate>);
 
-fn rates(typed: &str) -> Result<Rates, String> {
+pub(super) fn rates(typed: &str) -> Result<Rates, String> {
     suites::cache::rates(typed).map(Rates)
 }
 

@@ -19,6 +19,9 @@ pub enum Reproduce {
     /// P2 (1999): what the tap costs a program by the amount transferred, and what the logs of nginx and Apache do not see
     /// of a transfer over 1.5 Mbit/s while the load rises
     Transparent(Transparent),
+    /// P5 (2001), its cache half: squid on a small, a middle and a large machine at 5 to 80 requests a second, and a class
+    /// of 40 seats; CPU share and memory by control groups
+    Gateway(Gateway),
 }
 
 /// Where the result goes, of any of them.
@@ -97,6 +100,54 @@ pub struct Transparent {
     pub experiments: Vec<u8>,
     #[command(flatten)]
     pub result: Reproduced,
+}
+
+#[derive(Args, Debug)]
+pub struct Gateway {
+    /// Length of each point; a quarter of it is not measured
+    #[arg(short, long, default_value = "8s", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub duration: Duration,
+    /// As long as the paper's: 30 minutes a point, and answers may take six times as long. Some 16 hours
+    #[arg(long, conflicts_with = "duration")]
+    pub full: bool,
+    /// Only these parts, such as small,class
+    #[arg(short, long, value_enum, value_delimiter = ',', value_name = "PARTS")]
+    #[arg(default_values_t = [
+        GatewayPart::Small, GatewayPart::Middle, GatewayPart::Large, GatewayPart::Repeats, GatewayPart::New, GatewayPart::Class
+    ])]
+    pub parts: Vec<GatewayPart>,
+    /// Of the paper's rates only these, such as 5,20,80/s
+    #[arg(short, long, value_name = "RATES", value_parser = super::proxy_cache::rates, allow_hyphen_values = true)]
+    pub rate: Option<super::proxy_cache::Rates>,
+    /// How many times as fast as in the paper time runs [default: by what squid takes for a request here]
+    #[arg(long, value_name = "FACTOR", value_parser = faster, allow_hyphen_values = true)]
+    pub factor: Option<f64>,
+    #[command(flatten)]
+    pub result: Reproduced,
+}
+
+/// A factor of time, from 1 on.
+fn faster(typed: &str) -> Result<f64, String> {
+    match typed.parse::<f64>() {
+        Ok(factor) if (1.0..=1000.0).contains(&factor) => Ok(factor),
+        _ => Err("a number from 1 to 1000 is wanted".into()),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GatewayPart {
+    /// The sweep on the small machine
+    Small,
+    /// On the middle one
+    Middle,
+    /// On the large one, at 10 and at 100 Mbit/s
+    Large,
+    /// 95 % cachable with 90 % hits
+    Repeats,
+    /// A course in which every URL is new
+    New,
+    /// 40 seats after the teacher fetched the pages
+    Class,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

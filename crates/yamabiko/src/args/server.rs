@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lab::plan::{AddressFamily, ServerPlan, ServerTcp, TargetPlan};
-use units::{CpuShare, parse_duration};
+use units::{Bytes, CpuShare, parse_duration};
 
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Server")]
@@ -16,6 +16,9 @@ pub struct ServerOptions {
     /// Hold it to a share of one core, such as 50%
     #[arg(long, value_name = "SHARE", requires = "server", allow_hyphen_values = true)]
     pub server_cpu: Option<CpuShare>,
+    /// Hold it to so much memory, page cache included, such as 64MiB; who needs more is killed by the kernel
+    #[arg(long, value_name = "BYTES", requires = "server", allow_hyphen_values = true)]
+    pub server_memory: Option<Bytes>,
     /// Its TCP, such as initcwnd=2,cc=reno; also that of a service that runs on this host already
     #[arg(long, value_name = "SETTINGS")]
     pub server_tcp: Option<ServerTcp>,
@@ -44,6 +47,7 @@ impl ServerOptions {
             names: self.server_name.clone(),
             addresses: self.server_addresses.unwrap_or(1),
             cpu: self.server_cpu,
+            memory: self.server_memory,
             tcp: self.server_tcp.clone().unwrap_or_default(),
             start_timeout: self.server_start_timeout,
         })

@@ -38,6 +38,7 @@ pub fn run(typed: &args::ProxyCache) -> Result<Exit> {
 pub fn run_plan(text: &str, file: &Path, doing: &Doing<'_>) -> Result<Exit> {
     let mut plan = CachePlan::from_toml(text, &file.display().to_string())?;
     plan.find_files_from(file.parent().unwrap_or(Path::new("")));
+    cache::check(&plan)?;
     do_sweep(&plan, doing, None)
 }
 
@@ -58,7 +59,11 @@ fn do_sweep(plan: &CachePlan, doing: &Doing<'_>, html: Option<&PathBuf>) -> Resu
     };
     if !doing.json {
         let time = std::time::Duration::from_secs(cache::time(plan)?.as_secs());
-        say(format_args!("{} points; this takes about {}", plan.cache.rates.len(), units::format_duration(time)));
+        let points = match plan.cache.rates.len() {
+            1 => "one point".to_owned(),
+            n => format!("{n} points"),
+        };
+        say(format_args!("{points}; this takes about {}", units::format_duration(time)));
     }
     let mut done = cache::run(plan, &order, &book, &interrupts, &mut Progress { quiet: doing.json })?;
     let page = report::cache_page(&done.document, &plan.to_toml()).into_html();

@@ -28,6 +28,14 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
     if let Ok(Some(document)) = store::read_reproduction(&dir) {
         return reproduction(&dir, &document, arguments);
     }
+    if let Ok(Some(document)) = store::read_disk(&dir) {
+        ensure!(
+            arguments.export.is_none() && arguments.svg.is_none() && arguments.html.is_none(),
+            "figures of a disk are printed as a table or as JSON; there is no page of them"
+        );
+        super::disk::show(&document, arguments.json)?;
+        return Ok(super::disk::exit_of(&document, false));
+    }
     if let Ok(document) = store::read_summary(&dir)
         && document.load.is_none()
         && document.cache.is_some()

@@ -2,6 +2,7 @@
 
 mod directory;
 mod dserver;
+mod gateway;
 mod koshien;
 mod transparent;
 
@@ -31,6 +32,7 @@ pub fn run(reproduce: &args::Reproduce) -> Result<Exit> {
         args::Reproduce::Dserver(dserver) => dserver::run(dserver),
         args::Reproduce::Directory(directory) => directory::run(directory),
         args::Reproduce::Transparent(transparent) => transparent::run(transparent),
+        args::Reproduce::Gateway(gateway) => gateway::run(gateway),
     }
 }
 

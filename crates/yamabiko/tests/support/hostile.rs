@@ -26,6 +26,9 @@
 //! | `/conflicting-length` | two Content-Length fields that differ |
 //! | `/bad-chunk` | a chunk size that is no number |
 //! | `/extra-bytes` | five bytes announced, more sent, nobody asked |
+//! | `/unasked` | a response before any request, then nothing; only with [`Hostile::always`] |
+//!
+//! As a proxy it is asked for other servers' URLs: [`Hostile::always`] does the same whatever is asked for.
 //!
 //! Anything else is a 404. HEAD is answered without the body. It listens on loopback, with a thread for each
 //! connection, and ends, connections and all, when dropped.
@@ -53,9 +56,17 @@ impl Hostile {
 
     /// Listens on `address`, in the network namespace of the calling thread.
     pub fn listen(address: &str) -> Self {
-        let listener = TcpListener::bind(address).expect("bind the hostile server");
+        Self::serve(TcpListener::bind(address).expect("bind the hostile server"), None)
+    }
+
+    /// Answers every request as the one for `path`.
+    pub fn always(path: &'static str) -> Self {
+        Self::serve(TcpListener::bind("127.0.0.1:0").expect("bind the hostile server"), Some(path))
+    }
+
+    fn serve(listener: TcpListener, always: Option<&'static str>) -> Self {
         let address = listener.local_addr().expect("getsockname of the hostile server");
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { always, ..Shared::default() });
         let acceptor = thread::spawn({
             let shared = Arc::clone(&shared);
             move || accept(&listener, &shared)
@@ -113,6 +124,8 @@ struct Shared {
     end: Condvar,
     requests: AtomicUsize,
     connections: AtomicUsize,
+    /// In place of the path that is asked for.
+    always: Option<&'static str>,
 }
 
 /// What has to be ended.
@@ -171,10 +184,17 @@ enum Then {
 
 fn converse(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    if shared.always == Some("/unasked") {
+        let mut out = stream;
+        out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nxxxxx")?;
+        return until_closed(stream);
+    }
     while let Some(line) = read_line(stream)? {
         let mut words = line.split(' ');
         let method = words.next().unwrap_or_default();
-        let request = Request { path: words.next().unwrap_or_default().to_owned(), head_only: method == "HEAD" };
+        let path = words.next().unwrap_or_default();
+        let path = shared.always.unwrap_or(path).to_owned();
+        let request = Request { path, head_only: method == "HEAD" };
         if request.path == "/rst" {
             shared.requests.fetch_add(1, Ordering::SeqCst);
             return reset(stream);

@@ -8,9 +8,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 /// What is wrong with it.
@@ -35,14 +36,32 @@ pub enum Fault {
     IgnoresReload,
     /// A condition gets a 304 always.
     AlwaysNotModified,
+    /// Every tenth body goes on, with a length that says so.
+    Lengthens,
+    /// Every tenth answer is a page of its own, with 200.
+    AnswersItself,
+    /// Every tenth answer that may be kept bears the name of the request that another answer was made for.
+    MixesHeads,
+    /// Nothing is kept.
+    Forgets,
+    /// Fields that it does not know are not passed on.
+    DropsAsk,
+    /// It takes itself for the origin; after [`HOPS_MAX`] turns it has no connection left, and waits.
+    Loops,
+    /// It sends everybody back to where they came from.
+    RedirectsToItself,
     /// So many of ten requests get 502.
     Fails(u64),
 }
+
+/// Turns of a request that loops.
+const HOPS_MAX: usize = 5;
 
 /// The cache. Its listener ends when it is dropped.
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
+    listening: Option<JoinHandle<()>>,
 }
 
 /// What it counted of itself.
@@ -58,9 +77,14 @@ pub struct Counted {
 
 struct Shared {
     fault: Fault,
+    address: SocketAddr,
     /// The origin of a reverse proxy.
     to: Option<SocketAddr>,
     ended: AtomicBool,
+    /// Nobody listens for now.
+    is_dead: AtomicBool,
+    /// Connections of clients by number, for when it dies.
+    open: Mutex<HashMap<usize, TcpStream>>,
     requests: AtomicU64,
     hits: AtomicU64,
     fetched: AtomicU64,
@@ -75,7 +99,8 @@ struct Store {
     copies: HashMap<(String, bool), Slot>,
     /// Nobody waits for what will not be kept.
     uncachable: HashSet<String>,
-    any: Vec<Arc<Answer>>,
+    /// Of some URLs.
+    any: Vec<(String, Arc<Answer>)>,
 }
 
 enum Slot {
@@ -111,30 +136,47 @@ impl Proxy {
     }
 
     fn start(fault: Fault, to: Option<SocketAddr>) -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = quiet_listener();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             fault,
+            address,
             to,
             ended: AtomicBool::new(false),
+            is_dead: AtomicBool::new(false),
+            open: Mutex::default(),
             requests: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             fetched: AtomicU64::new(0),
             store: Mutex::default(),
             filled: Condvar::new(),
         });
-        let of_listener = Arc::clone(&shared);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                if of_listener.ended.load(Ordering::Acquire) {
-                    return;
-                }
-                let (Ok(stream), shared) = (stream, Arc::clone(&of_listener)) else { return };
-                // An error is the client's leaving, or the origin's.
-                std::thread::spawn(move || shared.connection(stream));
-            }
-        });
-        Proxy { address, shared }
+        let listening = Some(shared.listen(listener));
+        Proxy { address, shared, listening }
+    }
+
+    /// Ends its listener and every connection of a client, at once. What it has kept it keeps.
+    pub fn die(&mut self) {
+        self.shared.is_dead.store(true, Ordering::Release);
+        self.stop_listening();
+        for (_, stream) in self.shared.open.lock().unwrap().drain() {
+            // Fails where the client has gone already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Listens again where it did before it died.
+    pub fn come_back(&mut self) {
+        self.shared.is_dead.store(false, Ordering::Release);
+        self.listening = Some(self.shared.listen(TcpListener::bind(self.address).unwrap()));
+    }
+
+    fn stop_listening(&mut self) {
+        if let Some(listening) = self.listening.take() {
+            // Wakes it.
+            let _ = TcpStream::connect(self.address);
+            listening.join().unwrap();
+        }
     }
 
     /// Where it listens.
@@ -152,12 +194,40 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
-        // Wakes the listener.
-        let _ = TcpStream::connect(self.address);
+        self.stop_listening();
     }
 }
 
+/// On a port that the kernel gives to nobody unasked: one of those it gives to a client could, once nobody listens, connect
+/// that client to itself.
+pub fn quiet_listener() -> TcpListener {
+    let first = 10_000 + (std::process::id() % 1000) as u16 * 20;
+    let ports = (first..30_000).chain(10_000..first);
+    ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()).next().expect("a port is free")
+}
+
 impl Shared {
+    fn listen(self: &Arc<Shared>, listener: TcpListener) -> JoinHandle<()> {
+        let shared = Arc::clone(self);
+        thread::spawn(move || {
+            for (number, stream) in listener.incoming().enumerate() {
+                if shared.ended.load(Ordering::Acquire) || shared.is_dead.load(Ordering::Acquire) {
+                    return;
+                }
+                let (Ok(stream), shared) = (stream, Arc::clone(&shared)) else { return };
+                if let Ok(copy) = stream.try_clone() {
+                    shared.open.lock().unwrap().insert(number, copy);
+                }
+                thread::spawn(move || {
+                    // An error is the client's leaving, or the origin's.
+                    let _ = shared.connection(stream);
+                    // The copy would hold it open.
+                    shared.open.lock().unwrap().remove(&number);
+                });
+            }
+        })
+    }
+
     fn connection(&self, stream: TcpStream) -> Result<()> {
         stream.set_nodelay(true)?;
         let mut reader = BufReader::new(stream.try_clone()?);
@@ -166,7 +236,7 @@ impl Shared {
             let number = self.requests.fetch_add(1, Ordering::AcqRel);
             let closes = asked.version == "HTTP/1.0" || asked.has("connection", "close");
             let answer = self.answer(&asked, number).unwrap_or_else(|_| Arc::new(Answer::plain(502)));
-            let answer = self.broken(answer, number);
+            let answer = self.broken(&asked, answer, number);
             answer.write(&mut writer, asked.method == "HEAD", closes)?;
             if closes {
                 break;
@@ -181,7 +251,13 @@ impl Shared {
         {
             return Ok(Arc::new(Answer::plain(502)));
         }
-        if asked.method != "GET" && asked.method != "HEAD" {
+        if self.fault == Fault::RedirectsToItself {
+            let back = ("Location".to_owned(), asked.target.clone());
+            return Ok(Arc::new(Answer { status: 302, fields: vec![back], body: Vec::new() }));
+        }
+        let is_read = asked.method == "GET" || asked.method == "HEAD";
+        // One that loops would wait for itself to fetch.
+        if !is_read || self.fault == Fault::Loops {
             return self.fetch(asked).map(Arc::new);
         }
         let reload = asked.has("cache-control", "no-cache") || asked.has("pragma", "no-cache");
@@ -239,12 +315,14 @@ impl Shared {
         }
         if let Some(answer) = answer.filter(|answer| answer.status == 200 && asked.method == "GET") {
             let varies = answer.field("vary").is_some();
-            if answer.may_be_kept() || self.fault == Fault::KeepsUncachable {
+            if self.fault == Fault::Forgets {
+                // As if it had never come.
+            } else if answer.may_be_kept() || self.fault == Fault::KeepsUncachable {
                 store.varies.insert(url.clone(), varies);
                 let key = (url.clone(), gzip && varies && self.fault != Fault::IgnoresVary);
                 store.copies.insert(key, Slot::Kept(Arc::clone(answer)));
                 if store.any.len() < 100 {
-                    store.any.push(Arc::clone(answer));
+                    store.any.push((url.clone(), Arc::clone(answer)));
                 }
             } else {
                 store.uncachable.insert(url.clone());
@@ -265,12 +343,20 @@ impl Shared {
             }
             (None, None) => return Err(refuse("not a URL")),
         };
+        let to = if self.fault == Fault::Loops { self.once_more(asked)? } else { to };
         let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-        let mut head = format!("{} {path} HTTP/1.1\r\n", asked.method);
+        // One that takes itself for the origin knows it by the URL that it was asked for.
+        let target = if self.fault == Fault::Loops { asked.target.as_str() } else { path };
+        let mut head = format!("{} {target} HTTP/1.1\r\n", asked.method);
         for (name, value) in &asked.fields {
-            if !["connection", "proxy-connection", "keep-alive"].contains(&name.to_ascii_lowercase().as_str()) {
+            let is_dropped = match name.to_ascii_lowercase().as_str() {
+                "connection" | "proxy-connection" | "keep-alive" => true,
+                "x-yamabiko-ask" => self.fault == Fault::DropsAsk,
+                _ => false,
+            };
+            if !is_dropped {
                 head.push_str(&format!("{name}: {value}\r\n"));
             }
         }
@@ -280,16 +366,37 @@ impl Shared {
         Answer::read(&mut BufReader::new(stream), asked.method == "HEAD")
     }
 
+    /// Itself, unless the request has gone round too often: then it is not heard of again.
+    fn once_more(&self, asked: &Asked) -> Result<SocketAddr> {
+        let turns = asked.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("via")).count();
+        while turns >= HOPS_MAX {
+            if self.ended.load(Ordering::Acquire) {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(self.address)
+    }
+
     /// The answer as it goes out: spoilt, if that is what is wrong.
-    fn broken(&self, answer: Arc<Answer>, number: u64) -> Arc<Answer> {
+    fn broken(&self, asked: &Asked, answer: Arc<Answer>, number: u64) -> Arc<Answer> {
         if number % 10 != 9 || answer.status != 200 || answer.body.len() < 2 {
             return answer;
         }
         let half = answer.body.len() / 2;
+        let of_another_url = || {
+            let store = self.store.lock().unwrap();
+            store.any.iter().find(|(url, _)| *url != asked.target).map(|(_, other)| Arc::clone(other))
+        };
         match self.fault {
-            Fault::WrongObject => {
-                let store = self.store.lock().unwrap();
-                store.any.iter().find(|other| other.body != answer.body).map_or(answer, Arc::clone)
+            Fault::WrongObject => of_another_url().unwrap_or(answer),
+            Fault::MixesHeads if answer.may_be_kept() => match of_another_url() {
+                Some(other) => Arc::new(answer.made_as(&other)),
+                None => answer,
+            },
+            Fault::Lengthens => Arc::new(answer.with_body([&answer.body[..], b"more"].concat())),
+            Fault::AnswersItself => {
+                Arc::new(Answer { status: 200, fields: Vec::new(), body: b"Please log in.".to_vec() })
             }
             Fault::Truncates => Arc::new(answer.with_body(answer.body[..half].to_vec())),
             Fault::Flips => {
@@ -387,6 +494,23 @@ impl Answer {
 
     fn with_body(&self, body: Vec<u8>) -> Answer {
         Answer { status: self.status, fields: self.fields.clone(), body }
+    }
+
+    /// With the name of the request that the other was made for: two parts of the identity, as the origin writes it.
+    fn made_as(&self, other: &Answer) -> Answer {
+        const STAMP: &str = "x-yamabiko";
+        let parts = |answer: &Answer| -> Vec<String> {
+            answer.field(STAMP).unwrap_or_default().split('.').map(str::to_owned).collect()
+        };
+        let (mut own, others) = (parts(self), parts(other));
+        if own.len() == 7 && others.len() == 7 {
+            own[4..6].clone_from_slice(&others[4..6]);
+        }
+        let fields = self.fields.iter().map(|(name, value)| {
+            let value = if name.eq_ignore_ascii_case(STAMP) { own.join(".") } else { value.clone() };
+            (name.clone(), value)
+        });
+        Answer { status: self.status, fields: fields.collect(), body: self.body.clone() }
     }
 
     fn write(&self, writer: &mut impl Write, of_head: bool, closes: bool) -> Result<()> {

@@ -127,6 +127,27 @@ impl Client {
         Ok(figures)
     }
 
+    /// `yamabiko cache` of one point, every exchange kept: the sweep's document and the point's own.
+    pub fn cache(&self, options: &[&str]) -> Result<(Document, Document, Figures)> {
+        let mut command = Command::new(&self.yamabiko);
+        command.args(["cache", "--json"]).args(options);
+        let (text, mut figures) = self.timed(command.env("YAMABIKO_RUNS", self.runs.path()))?;
+        let sweep: Document = serde_json::from_str(&text).context("the sweep's document cannot be read")?;
+        let part = sweep.cache.as_ref().context("the document has no cache part")?;
+        let folder = self.runs.path().join(&part.points.first().context("the sweep has no point")?.run);
+        let file = folder.join("summary.json");
+        let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let point: Document = serde_json::from_str(&text).context("the point's document cannot be read")?;
+        let load = point.load.as_ref().context("the point's document has no load part")?;
+        figures.rate = load.carried_rate_per_s;
+        figures.phase_s = point.run.duration_s;
+        figures.requests = load.completed as f64 * (1.0 + point.run.warmup_s / point.run.duration_s.max(1e-9));
+        for folder in [&folder, Path::new(&sweep.run.dir)] {
+            std::fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        Ok((sweep, point, figures))
+    }
+
     /// Runs a program on the client's core and reads the cores' counters around it.
     fn timed(&self, program: &mut Command) -> Result<(String, Figures)> {
         let mut command = Command::new("taskset");

@@ -31,16 +31,33 @@ pub fn read(table: &str) -> Counted {
         .collect()
 }
 
-/// What the hooks of these calls cost, a request: calls that move bytes at `record_ns` (each is taken to change the
-/// direction, which is the dearest), those that move none at `empty_ns`, waiting at `poll_ns`.
-pub fn hooks_ns(counted: &Counted, requests: f64, record_ns: f64, empty_ns: f64, poll_ns: f64) -> f64 {
+/// What one hook costs, in nanoseconds, by what its call does.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs {
+    /// Moves bytes, and a record is written: the direction changed.
+    pub record_ns: f64,
+    /// Moves bytes as the one before it did.
+    pub within_ns: f64,
+    /// Moves none.
+    pub empty_ns: f64,
+    /// Waits.
+    pub poll_ns: f64,
+}
+
+/// What the hooks of these calls cost, a request, of which so many wrote a record as the runs with the tap counted them.
+pub fn hooks_ns(counted: &Counted, requests: f64, records_per_request: f64, costs: Costs) -> f64 {
     let of = |names: &[&str]| {
         let calls = names.iter().filter_map(|name| counted.get(*name));
         calls.fold(Calls::default(), |all, one| Calls { made: all.made + one.made, failed: all.failed + one.failed })
     };
     let (moves, waits) = (of(MOVES), of(WAITS));
-    let moved = moves.made.saturating_sub(moves.failed) as f64 * record_ns + moves.failed as f64 * empty_ns;
-    (moved + waits.made as f64 * poll_ns) / requests.max(1.0)
+    let each = |calls: u64| calls as f64 / requests.max(1.0);
+    let moved = each(moves.made.saturating_sub(moves.failed));
+    let with_record = records_per_request.min(moved);
+    with_record * costs.record_ns
+        + (moved - with_record) * costs.within_ns
+        + each(moves.failed) * costs.empty_ns
+        + each(waits.made) * costs.poll_ns
 }
 
 /// Calls of these kinds that a request takes.
@@ -77,8 +94,11 @@ mod tests {
         assert_eq!(counted["read"], Calls { made: 100_000, failed: 20_000 });
         assert_eq!(counted["connect"], Calls { made: 1, failed: 0 });
         assert_eq!(per_request(&counted, 80_000.0), (2.25, 0.5));
-        // Two calls with a record, a quarter of one without, half a wait.
-        assert!((hooks_ns(&counted, 80_000.0, 30.0, 8.0, 10.0) - (60.0 + 2.0 + 5.0)).abs() < 1e-9);
+        let costs = Costs { record_ns: 30.0, within_ns: 15.0, empty_ns: 8.0, poll_ns: 10.0 };
+        // Two calls that move bytes, a quarter of one that moves none, half a wait.
+        assert!((hooks_ns(&counted, 80_000.0, 1.5, costs) - (45.0 + 7.5 + 2.0 + 5.0)).abs() < 1e-9);
+        // Records of ends and beginnings are no calls.
+        assert!((hooks_ns(&counted, 80_000.0, 3.0, costs) - (60.0 + 2.0 + 5.0)).abs() < 1e-9);
         assert!(read("nonsense").is_empty());
     }
 }

@@ -16,6 +16,9 @@ use crate::bench::servers::{PORT, Running, Site, output, wrk_figures};
 const SERVER_CORE: &str = "0";
 const PROGRAM_CORE: &str = "1";
 
+/// Under strace a program is so much slower that a few rounds tell it.
+const TRACED_ROUNDS: usize = 3;
+
 /// What is asked for, and how much of the throughput the tap may cost.
 struct Size {
     about: &'static str,
@@ -81,9 +84,10 @@ struct Ran {
 pub fn measure(tapped: &Tapped, site: &Site, extent: Extent, hooks: &Hooks) -> Result<()> {
     let _nginx = Running::start(&site.nginx(), Some(SERVER_CORE))?;
     println!(
-        "\nprograms against nginx, each on its core, {} rounds of: without, with the tap, with tap and book, under strace, \
-         without again",
-        extent.rounds
+        "\nprograms against nginx, each on its core, {} rounds of: without, with the tap, without again, with tap and book; \
+         under strace in {}",
+        extent.rounds,
+        extent.rounds.min(TRACED_ROUNDS)
     );
     for client in [Client::Wrk, Client::Curl] {
         for size in SIZES {
@@ -97,24 +101,27 @@ pub fn measure(tapped: &Tapped, site: &Site, extent: Extent, hooks: &Hooks) -> R
 
 impl Bench<'_> {
     fn turn_about(&self, client: Client, rounds: usize, hooks: &Hooks) -> Result<()> {
+        // Between two runs without, that which is judged.
         const WAYS: [Way; 5] =
-            [Way::Plain, Way::Tapped(Kept::No), Way::Tapped(Kept::InTheBook), Way::Traced, Way::Plain];
+            [Way::Plain, Way::Tapped(Kept::No), Way::Plain, Way::Tapped(Kept::InTheBook), Way::Traced];
         let mut ran: [Vec<Ran>; 5] = Default::default();
-        for _ in 0..rounds {
+        for round in 0..rounds {
             for (way, ran) in WAYS.into_iter().zip(&mut ran) {
-                ran.push(self.run(client, way)?);
+                if way != Way::Traced || round < TRACED_ROUNDS {
+                    ran.push(self.run(client, way)?);
+                }
             }
         }
         let rates = ran.each_ref().map(|runs| runs.iter().map(|run| run.rate).collect::<Vec<f64>>());
-        let [plain, with, kept, traced, again] = &rates;
+        let [plain, with, again, kept, traced] = &rates;
         // What it would have been without, in the same round.
         let base: Vec<f64> = plain.iter().zip(again).map(|(a, b)| f64::midpoint(*a, *b)).collect();
         for (label, rates) in [
             ("without", plain),
             ("with the tap", with),
+            ("without again", again),
             ("with tap and book", kept),
             ("strace -f -c", traced),
-            ("without again", again),
         ] {
             println!("{}", line(label, "req/s", rates));
         }
@@ -133,12 +140,12 @@ impl Bench<'_> {
             ratio(traced, &base),
             ratio(&base, traced)
         );
-        for (label, runs) in [("with the tap", &ran[1]), ("with tap and book", &ran[2])] {
+        for (label, runs) in [("with the tap", &ran[1]), ("with tap and book", &ran[3])] {
             let (records, dropped) =
                 runs.iter().fold((0, 0), |(all, lost), run| (all + run.records, lost + run.dropped));
             println!("  {label}: loaded in {} of {rounds} runs, {records} records, {dropped} dropped", runs.len());
         }
-        by_parts(&ran[3], hooks, median(&base));
+        by_parts(&ran[4], &ran[1], hooks, median(&base));
         Ok(())
     }
 
@@ -197,16 +204,22 @@ fn lost(rates: &[f64], of: &[f64]) -> (f64, f64, f64) {
 }
 
 /// The calls of a request times what their hooks cost, against the time that a request takes.
-fn by_parts(traced: &[Ran], hooks: &Hooks, rate: f64) {
+fn by_parts(traced: &[Ran], with: &[Ran], hooks: &Hooks, rate: f64) {
     let of = |value: &dyn Fn(&Ran) -> f64| median(&traced.iter().map(value).collect::<Vec<_>>());
-    let (record_ns, empty_ns, poll_ns) = (hooks.cost_ns("exchange"), hooks.cost_ns("eagain"), hooks.cost_ns("poll"));
-    let hooks_ns = of(&|run| calls::hooks_ns(&run.calls, run.requests, record_ns, empty_ns, poll_ns));
+    let costs = calls::Costs {
+        record_ns: hooks.cost_ns("exchange"),
+        within_ns: hooks.cost_ns("reads"),
+        empty_ns: hooks.cost_ns("eagain"),
+        poll_ns: hooks.cost_ns("poll"),
+    };
+    let records = median(&with.iter().map(|run| run.records as f64 / run.requests.max(1.0)).collect::<Vec<_>>());
+    let hooks_ns = of(&|run| calls::hooks_ns(&run.calls, run.requests, records, costs));
     let moves = of(&|run| calls::per_request(&run.calls, run.requests).0);
     let waits = of(&|run| calls::per_request(&run.calls, run.requests).1);
     let each_ns = 1e9 / rate;
     println!(
-        "  by parts: {moves:.1} calls that move bytes and {waits:.1} that wait, a request, make {hooks_ns:.0} ns of hooks: \
-         {:.1} % of the {:.1} us that a request takes",
+        "  by parts: {moves:.1} calls that move bytes, {records:.1} of them with a record, and {waits:.1} that wait, a \
+         request, make {hooks_ns:.0} ns of hooks: {:.1} % of the {:.1} us that a request takes",
         100.0 * hooks_ns / each_ns,
         each_ns / 1e3
     );

@@ -93,6 +93,8 @@ fn missing(part: &TapPart) -> Option<&'static str> {
         Some("the tap lost records, as tap_drops says")
     } else if part.connections_left_out > 0 {
         Some("connections found no room in the tap's collector, as tap_room says")
+    } else if part.connections_unfollowed > 0 {
+        Some("connections found no room in the tables of the tap's library, as tap_room says")
     } else {
         None
     }
@@ -149,6 +151,8 @@ mod tests {
         };
         let lost = TapPart { records_dropped: 1, ..TapPart::default() };
         assert_eq!(states(&lost, "http://127.0.0.1:1/"), [CheckState::CouldNotRun; 3]);
+        let unfollowed = TapPart { connections_unfollowed: 400, ..TapPart::default() };
+        assert_eq!(states(&unfollowed, "http://127.0.0.1:1/"), [CheckState::CouldNotRun; 3], "nobody is accused");
         assert_eq!(
             states(&TapPart::default(), "https://127.0.0.1:1/"),
             [CheckState::Failed, CheckState::NotApplicable, CheckState::NotApplicable]
@@ -171,5 +175,7 @@ mod tests {
         assert_eq!(tap_little(&TapPart::default(), None), None);
         let lost = TapPart { connections_left_out: 1, ..TapPart::default() };
         assert_eq!(tap_little(&lost, Some(&levels(64.0))).unwrap().state, CheckState::CouldNotRun);
+        let unfollowed = TapPart { connections_unfollowed: 1, ..TapPart::default() };
+        assert_eq!(tap_little(&unfollowed, Some(&levels(70.0))).unwrap().state, CheckState::CouldNotRun);
     }
 }

@@ -95,11 +95,31 @@ fn what_contradicts_a_mix_is_refused_by_name() {
     }
     let closed = "[load]\nurl = \"http://o/\"\nduration = \"1s\"\nconnections = 1\n[load.mix]\nname = \"polymix-1\"\n";
     assert!(Plan::from_toml(closed, "test").unwrap_err().to_string().contains("open loop"));
-    for url in ["https://o/", "http://o/path", "ftp://o/"] {
+    for url in ["https://o/path", "http://o/path", "ftp://o/"] {
         let text =
             format!("[load]\nurl = \"{url}\"\nrate = \"1/s\"\nduration = \"1s\"\n[load.mix]\nname = \"polymix-1\"\n");
         assert!(Plan::from_toml(&text, "test").unwrap_err().to_string().contains("HOST:PORT"), "{url}");
     }
+}
+
+#[test]
+fn a_reverse_proxy_may_speak_tls() {
+    let text = |rest: &str| {
+        format!(
+            "[load]\nurl = \"https://o/\"\nrate = \"1/s\"\nduration = \"1s\"\n{rest}[load.mix]\nname = \"polymix-4\"\n"
+        )
+    };
+    let plan = Plan::from_toml(&text(""), "test").unwrap();
+    plan.check().unwrap();
+    assert!(plan.load.secure() && plan.load.tls.is_some(), "as with any https URL");
+    let workload = plan.load.mix.as_ref().unwrap().workload(&plan.load, 3, 9).unwrap();
+    assert_eq!(workload.requests.len(), MixSpec::polymix(4).kinds.len());
+    assert!(workload.requests.iter().all(|request| request.target.secure && request.target.port == 443));
+    let said = Plan::from_toml(&text("proxy = \"p:1\"\n"), "test").unwrap_err().to_string();
+    assert!(said.contains("forward proxy"), "{said}");
+    let twice = Plan::from_toml(&format!("{}set.https = 0.5\n", text("")), "test").unwrap();
+    let said = twice.load.mix.as_ref().unwrap().workload(&twice.load, 3, 9).unwrap_err();
+    assert!(said.contains("set.https"), "{said}");
 }
 
 #[test]

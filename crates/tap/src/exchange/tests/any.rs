@@ -27,9 +27,9 @@ fn any_event() -> impl Strategy<Value = Event> {
             error,
         };
         let (blocked, waited) = (Duration::ZERO, Duration::ZERO);
-        let attempt = Attempt { connection, begin: at, end: run.end, blocked, waited, error: 111 };
+        let attempt = Attempt { connection, begin: at, end: run.end, blocked, waited, error: 111, own: None };
         let doubt = Doubt { shared: flag, ..Doubt::default() };
-        let closed = Closed { connection, begin: at, end: at, account: None, doubt, forks: [0, bytes as u32 % 3] };
+        let closed = Closed { connection, begin: at, account: None, doubt, forks: [0, bytes as u32 % 3] };
         let role = [Role::Connected, Role::Accepted, Role::Found][bytes as usize % 3];
         let (local, peer) = ("192.0.2.1:50000".parse().unwrap(), "192.0.2.80:80".parse().unwrap());
         let what = match kind {

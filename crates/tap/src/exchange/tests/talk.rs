@@ -216,6 +216,14 @@ impl Talk {
         }
     }
 
+    /// Changes the attempt told last.
+    pub fn last_attempt(&mut self, change: impl FnOnce(&mut Attempt)) {
+        match &mut self.events.last_mut().unwrap().what {
+            What::Connected(attempt) | What::ConnectFailed(attempt) => change(attempt),
+            other => panic!("{other:?} is no attempt"),
+        }
+    }
+
     fn lookup(&mut self, tid: u32, millis: u64, error: i32) {
         let begin = self.now();
         self.wait(millis);
@@ -232,7 +240,7 @@ impl Talk {
         let begin = self.now();
         self.wait(millis);
         let (blocked, waited) = (Duration::ZERO, Duration::ZERO);
-        Attempt { connection: CONNECTION, begin, end: self.now(), blocked, waited, error }
+        Attempt { connection: CONNECTION, begin, end: self.now(), blocked, waited, error, own: None }
     }
 
     fn run(&mut self, millis: u64, bytes: u64) -> Run {
@@ -254,14 +262,14 @@ impl Talk {
 
     fn closing(&self, account: Option<Account>, doubt: Doubt) -> Closed {
         let at = self.now();
-        Closed { connection: CONNECTION, begin: at, end: at, account, doubt, forks: [0, 1] }
+        Closed { connection: CONNECTION, begin: at, account, doubt, forks: [0, 1] }
     }
 
     fn now(&self) -> Timestamp {
         Timestamp::from_nanos(self.now)
     }
 
-    fn tell(&mut self, what: What) -> &mut Talk {
+    pub fn tell(&mut self, what: What) -> &mut Talk {
         let origin = Origin { image: self.image, pid: self.image, tid: self.image * 10 };
         self.events.push(Event { origin, what });
         self

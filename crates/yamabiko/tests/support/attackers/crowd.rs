@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::socket::sockopt::{Linger, RcvBuf};
+use nix::sys::socket::sockopt::{IpBindAddressNoPort, Linger, RcvBuf};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket};
 
 use super::{Tally, Target, source};
@@ -147,6 +147,9 @@ fn open(to: SocketAddr, from: Option<IpAddr>, of: &Crowd) -> io::Result<TcpStrea
         setsockopt(&made, Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 })?;
     }
     if let Some(from) = from {
+        // The port is chosen at connect, for both addresses together. One chosen by bind would be taken from everybody on
+        // this machine who binds nothing, for as long as the connection is remembered (TIME_WAIT, a minute).
+        setsockopt(&made, IpBindAddressNoPort, &true)?;
         bind(made.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(from, 0)))?;
     }
     match connect(made.as_raw_fd(), &SockaddrStorage::from(to)) {

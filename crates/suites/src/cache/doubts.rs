@@ -1,0 +1,95 @@
+//! What a point does not know, said by checks: nothing of it may look like a zero.
+
+use ledger::document::{Check, CheckState, Weight};
+use mix::origin_figures::WorldFigures;
+use units::RequestRate;
+
+/// Of the requests that reach the origin so many may have lost their ask before the point is invalid: half a point, as near
+/// as hit ratios are to be. A cache may ask in its own name now and then, when it fetches ahead.
+const WITHOUT_ASK_MAX: f64 = 0.005;
+
+/// A check that could not run, where an origin was there to be asked and what reached it is not known. `was_asked`: one was
+/// there.
+pub fn not_counted(rate: RequestRate, was_asked: bool, reached: Option<WorldFigures>) -> Option<Check> {
+    (was_asked && reached.is_none()).then(|| Check {
+        name: format!("{rate}: origin counted"),
+        state: CheckState::CouldNotRun,
+        weight: Weight::Suspect,
+        value: None,
+        limit: None,
+        unit: String::new(),
+        why: "what reached the origin is not known, and neither is what the cache saved: it did not answer after the point, was \
+              started again meanwhile, or was asked for more worlds than it counts"
+            .into(),
+    })
+}
+
+/// A check that failed, if requests reached the origin without the name of their ask. What is made for nobody is told from
+/// a hit by its moment alone.
+pub fn asks_dropped(rate: RequestRate, reached: WorldFigures) -> Option<Check> {
+    let WorldFigures { requests, without_ask, .. } = reached;
+    let limit = requests as f64 * WITHOUT_ASK_MAX;
+    (without_ask > 0).then(|| Check {
+        name: format!("{rate}: asks reached the origin"),
+        state: CheckState::Failed,
+        weight: if without_ask as f64 > limit { Weight::Invalid } else { Weight::Suspect },
+        value: Some(without_ask as f64),
+        limit: Some(0.0),
+        unit: "requests".into(),
+        why: format!(
+            "the proxy does not pass X-Yamabiko-Ask on: of {requests} requests that reached the origin {without_ask} had lost it, \
+             so that their answers name nobody, and hits are told by the moment alone"
+        ),
+    })
+}
+
+/// A check that could not run, if phases were to be judged by themselves and not every exchange is in the run's table.
+/// `left_out`: how many are not. `phases`: how many measured phases have no figures for it.
+pub fn phases_unjudged(rate: RequestRate, left_out: u64, phases: usize) -> Option<Check> {
+    (left_out > 0 && phases > 0).then(|| Check {
+        name: format!("{rate}: phases judged"),
+        state: CheckState::CouldNotRun,
+        weight: Weight::Suspect,
+        value: Some(left_out as f64),
+        limit: Some(0.0),
+        unit: "exchanges".into(),
+        why: format!(
+            "{left_out} exchanges are not in the run's table, so that its {phases} measured phases cannot be judged one by one, and \
+             have no figures: is the disk full, or too slow?"
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate() -> RequestRate {
+        RequestRate::from_per_second(5.0).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_known_is_said() {
+        let reached = Some(WorldFigures::default());
+        assert_eq!(not_counted(rate(), true, reached), None, "nothing, and that is known");
+        assert_eq!(not_counted(rate(), false, None), None);
+        let check = not_counted(rate(), true, None).unwrap();
+        assert_eq!((check.state, check.weight, check.value), (CheckState::CouldNotRun, Weight::Suspect, None));
+
+        assert_eq!(phases_unjudged(rate(), 0, 2), None);
+        assert_eq!(phases_unjudged(rate(), 7, 0), None, "one without phases is judged as it goes");
+        let check = phases_unjudged(rate(), 7, 2).unwrap();
+        assert_eq!((check.state, check.value), (CheckState::CouldNotRun, Some(7.0)));
+    }
+
+    #[test]
+    fn asks_that_were_lost_spoil_a_point() {
+        let dropped = |without_ask| asks_dropped(rate(), WorldFigures { requests: 1000, content_bytes: 0, without_ask });
+        assert_eq!(dropped(0), None);
+        for (without_ask, weight) in [(1, Weight::Suspect), (5, Weight::Suspect), (6, Weight::Invalid)] {
+            let check = dropped(without_ask).unwrap();
+            assert_eq!((check.state, check.weight), (CheckState::Failed, weight), "{without_ask}");
+            assert!(check.why.contains("X-Yamabiko-Ask"), "{}", check.why);
+        }
+    }
+}

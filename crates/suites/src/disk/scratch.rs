@@ -1,0 +1,192 @@
+//! The file that is written and read: without a name, so that nothing can be left of it.
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::sys::statvfs::statvfs;
+use units::Bytes;
+
+use crate::error::SuiteError;
+
+/// So much must stay free: the larger of a twentieth of the file system and this.
+const FREE_MIN: u64 = 256 << 20;
+
+/// An open file without a name. Its room is free again when this process and those it handed it to have ended.
+#[derive(Debug)]
+pub struct Scratch {
+    file: File,
+    size: Bytes,
+    directory: PathBuf,
+    file_system: String,
+}
+
+impl Scratch {
+    /// Makes it in `directory`, if there is room for it and enough stays free.
+    ///
+    /// # Errors
+    /// No such folder, one that may not be written to, too little room.
+    pub fn make(directory: &Path, size: Bytes) -> Result<Scratch, SuiteError> {
+        let directory = fs::canonicalize(directory).map_err(SuiteError::file(directory))?;
+        if !directory.is_dir() {
+            return Err(SuiteError::Plan(format!("{} is no folder", directory.display())));
+        }
+        let found = statvfs(&directory).map_err(|errno| SuiteError::file(&directory)(errno.into()))?;
+        let unit = found.fragment_size();
+        room(&directory, size, found.blocks_available() * unit, found.blocks() * unit)?;
+        let file = nameless(&directory)?;
+        file.set_len(size.0).map_err(SuiteError::file(&directory))?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let file_system = mounted(&mounts, &directory).unwrap_or_else(|| "a file system that is not known".to_owned());
+        Ok(Scratch { file, size, directory, file_system })
+    }
+
+    /// Its size now.
+    pub fn size(&self) -> Bytes {
+        self.size
+    }
+
+    /// Kind of file system and what it is on, such as `ext4 on /dev/sda1`.
+    pub fn file_system(&self) -> &str {
+        &self.file_system
+    }
+
+    /// Its name for a process that it was handed to.
+    pub fn name(&self) -> String {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd())
+    }
+
+    /// Makes it all hole again.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn empty(&self) -> Result<(), SuiteError> {
+        let done = self.file.set_len(0).and_then(|()| self.file.set_len(self.size.0));
+        done.map_err(SuiteError::file(&self.directory))
+    }
+
+    /// Cuts off what was never written.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn shorten(&mut self, size: u64) -> Result<(), SuiteError> {
+        self.size = Bytes(size);
+        self.file.set_len(size).map_err(SuiteError::file(&self.directory))
+    }
+}
+
+impl AsFd for Scratch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// A file without a name, or, where the file system cannot, one that loses its name at once.
+fn nameless(directory: &Path) -> Result<File, SuiteError> {
+    let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
+    if let Ok(file) = open(directory, flags, Mode::S_IRUSR | Mode::S_IWUSR) {
+        return Ok(file.into());
+    }
+    tempfile::tempfile_in(directory).map_err(SuiteError::file(directory))
+}
+
+/// Refuses to fill a file system of which so much is free of so much.
+fn room(directory: &Path, size: Bytes, available: u64, whole: u64) -> Result<(), SuiteError> {
+    let stays = (whole / 20).max(FREE_MIN);
+    let most = available.saturating_sub(stays);
+    if size.0 <= most {
+        return Ok(());
+    }
+    let most = most >> 20;
+    let instead = match most {
+        ..16 => "there is no room for any".to_owned(),
+        most => format!("the most that fits is --size {most}MiB"),
+    };
+    Err(SuiteError::Room(format!(
+        "a file of {size} would fill the disk: {} has {} MiB free, of which {} MiB are to stay free; {instead}",
+        directory.display(),
+        available >> 20,
+        stays >> 20
+    )))
+}
+
+/// What is mounted where `directory` is: proc_pid_mountinfo(5).
+fn mounted(mountinfo: &str, directory: &Path) -> Option<String> {
+    let mounts = mountinfo.lines().filter_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let point = unescaped(before.split(' ').nth(4)?);
+        let mut after = after.split(' ');
+        Some((point, after.next()?, after.next()?))
+    });
+    // Of several at one point the last covers the others.
+    let found = mounts.filter(|(point, _, _)| directory.starts_with(point)).max_by_key(|(point, _, _)| point.len());
+    found.map(|(_, kind, source)| format!("{kind} on {source}"))
+}
+
+/// Spaces and the like are written as three octal digits there.
+fn unescaped(text: &str) -> String {
+    ["\\040", "\\011", "\\012", "\\134"]
+        .iter()
+        .zip([" ", "\t", "\n", "\\"])
+        .fold(text.to_owned(), |text, (escape, is)| text.replace(escape, is))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_ever_seen_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut scratch = Scratch::make(folder.path(), Bytes(32 << 20)).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(fs::metadata(scratch.name()).unwrap().len(), 32 << 20);
+        scratch.shorten(1 << 20).unwrap();
+        scratch.empty().unwrap();
+        assert_eq!((fs::metadata(scratch.name()).unwrap().len(), scratch.size()), (1 << 20, Bytes(1 << 20)));
+        assert!(scratch.file_system().contains(" on "), "{}", scratch.file_system());
+        let unlinked: File = tempfile::tempfile_in(folder.path()).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{unlinked:?}");
+    }
+
+    #[test]
+    fn a_folder_that_is_none_is_named() {
+        let error = Scratch::make(Path::new("/no/such/folder"), Bytes(1)).unwrap_err();
+        assert!(error.to_string().contains("/no/such/folder"), "{error}");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(Scratch::make(file.path(), Bytes(1)).unwrap_err().to_string().contains("is no folder"));
+        assert!(Scratch::make(Path::new("/proc"), Bytes(1)).is_err());
+    }
+
+    #[test]
+    fn a_disk_is_not_filled() {
+        let gib = 1 << 30;
+        let fits = |size, available, whole| room(Path::new("/srv"), Bytes(size), available, whole);
+        assert!(fits(gib, 3 * gib, 20 * gib).is_ok());
+        let why = fits(gib, gib + (100 << 20), 4 * gib).unwrap_err().to_string();
+        assert!(why.contains("/srv has 1124 MiB free, of which 256 MiB") && why.contains("--size 868MiB"), "{why}");
+        let why = fits(gib, 100 << 20, 4 * gib).unwrap_err().to_string();
+        assert!(why.contains("no room for any"), "{why}");
+        // A twentieth of a large one.
+        assert!(fits(gib, 50 * gib, 1000 * gib).is_err());
+        let error = Scratch::make(&std::env::temp_dir(), Bytes(1 << 60)).unwrap_err();
+        assert!(matches!(error, SuiteError::Room(_)), "{error}");
+    }
+
+    #[test]
+    fn the_deepest_mount_counts_and_of_two_the_later() {
+        let text = "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
+                    30 22 0:5 / /srv rw shared:2 - tmpfs tmpfs rw\n\
+                    31 22 0:6 / /srv/a\\040b rw - xfs /dev/vdb rw\n\
+                    32 22 0:6 / /srv rw - btrfs /dev/vdc rw\n\
+                    nonsense";
+        let of = |path: &str| mounted(text, Path::new(path)).unwrap();
+        assert_eq!(of("/home"), "ext4 on /dev/vda");
+        assert_eq!(of("/srv/x"), "btrfs on /dev/vdc");
+        assert_eq!(of("/srv/a b/c"), "xfs on /dev/vdb");
+        assert_eq!(of("/srvx"), "ext4 on /dev/vda");
+        assert_eq!(mounted("", Path::new("/")), None);
+    }
+}

@@ -1,0 +1,341 @@
+//! The tests, and what fio is told for each.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::time::Duration;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use serde::Serialize;
+use stats::Rng;
+
+use super::scratch::Scratch;
+use crate::error::SuiteError;
+
+/// What Bonnie reads and writes at a time, and rewrites.
+const BLOCK: u64 = 16 << 10;
+/// Bonnie seeks in so many processes at once.
+const SEEKERS: u64 = 3;
+/// Of so many blocks that were sought one is written back.
+const WRITTEN_BACK: u64 = 10;
+/// Of a longer file so many blocks are rewritten, and sought: 4 GiB.
+const BLOCKS_MAX: u64 = 1 << 18;
+/// Requests at once that a busy cache or database has at a disk.
+const DEEP: u32 = 32;
+
+/// One test of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trial {
+    /// Sequential, a system call for each byte, as Bonnie++ 2 has it (Bonnie 1 called putc).
+    WritePerChar,
+    /// Sequential, 16 KiB a call, into a file that was empty.
+    WritePerBlock,
+    /// Each block of 16 KiB read and written back.
+    Rewrite,
+    /// Sequential, a system call for each byte.
+    ReadPerChar,
+    /// Sequential, 16 KiB a call.
+    ReadPerBlock,
+    /// Three seekers at once read blocks of 16 KiB, none twice, and write one in ten of them back.
+    Seeks,
+    /// 4 KiB at random places, one after the other, past the page cache.
+    #[serde(rename = "random_read_4k")]
+    RandomRead,
+    /// The same, 32 at once.
+    #[serde(rename = "random_read_4k_32")]
+    RandomReadDeep,
+    /// 4 KiB written at random places, one after the other, past the page cache.
+    #[serde(rename = "random_write_4k")]
+    RandomWrite,
+    /// The same, 32 at once.
+    #[serde(rename = "random_write_4k_32")]
+    RandomWriteDeep,
+    /// 4 KiB written at a random place, and fdatasync, again and again: what a database does at each commit.
+    Commits,
+}
+
+impl Trial {
+    /// All, in the order in which they are made.
+    pub const ALL: [Trial; 11] = [
+        Trial::WritePerChar,
+        Trial::WritePerBlock,
+        Trial::Rewrite,
+        Trial::ReadPerChar,
+        Trial::ReadPerBlock,
+        Trial::Seeks,
+        Trial::RandomRead,
+        Trial::RandomReadDeep,
+        Trial::RandomWrite,
+        Trial::RandomWriteDeep,
+        Trial::Commits,
+    ];
+
+    /// As in the JSON document and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Trial::WritePerChar => "write_per_char",
+            Trial::WritePerBlock => "write_per_block",
+            Trial::Rewrite => "rewrite",
+            Trial::ReadPerChar => "read_per_char",
+            Trial::ReadPerBlock => "read_per_block",
+            Trial::Seeks => "seeks",
+            Trial::RandomRead => "random_read_4k",
+            Trial::RandomReadDeep => "random_read_4k_32",
+            Trial::RandomWrite => "random_write_4k",
+            Trial::RandomWriteDeep => "random_write_4k_32",
+            Trial::Commits => "commits",
+        }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Trial> {
+        Trial::ALL.into_iter().find(|test| test.name() == name)
+    }
+
+    /// In words, for a table.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Trial::WritePerChar => "write, a byte a call",
+            Trial::WritePerBlock => "write, 16 KiB a call",
+            Trial::Rewrite => "rewrite, 16 KiB",
+            Trial::ReadPerChar => "read, a byte a call",
+            Trial::ReadPerBlock => "read, 16 KiB a call",
+            Trial::Seeks => "seeks, 3 at once",
+            Trial::RandomRead => "random reads of 4 KiB",
+            Trial::RandomReadDeep => "the same, 32 at once",
+            Trial::RandomWrite => "random writes of 4 KiB",
+            Trial::RandomWriteDeep => "the same, 32 at once",
+            Trial::Commits => "4 KiB and fdatasync",
+        }
+    }
+
+    /// Whether it is one of Bonnie's.
+    pub const fn is_bonnies(self) -> bool {
+        !matches!(
+            self,
+            Trial::RandomRead
+                | Trial::RandomReadDeep
+                | Trial::RandomWrite
+                | Trial::RandomWriteDeep
+                | Trial::Commits
+        )
+    }
+
+    /// Whether it goes round the page cache.
+    pub const fn direct(self) -> bool {
+        matches!(
+            self,
+            Trial::RandomRead | Trial::RandomReadDeep | Trial::RandomWrite | Trial::RandomWriteDeep
+        )
+    }
+
+    /// Whether it ends when the whole file was gone through once, and not after a time.
+    pub const fn takes_whole_file(self) -> bool {
+        matches!(self, Trial::WritePerBlock | Trial::Rewrite | Trial::ReadPerBlock)
+    }
+
+    /// Whether it makes the file anew.
+    pub(super) const fn begins_with_an_empty_file(self) -> bool {
+        matches!(self, Trial::WritePerChar | Trial::WritePerBlock)
+    }
+
+    /// Whether the file must have been written before.
+    pub(super) const fn wants_a_written_file(self) -> bool {
+        !self.begins_with_an_empty_file()
+    }
+
+    /// What fio is told, on its command line, and lists of blocks that must be handed to it.
+    ///
+    /// # Errors
+    /// No memory for a list.
+    pub(super) fn words(self, scratch: &Scratch, lasting: Duration, seed: u64) -> Result<Words, SuiteError> {
+        let mut words = Words::default();
+        words.add("output-format", "json");
+        words.add("percentile_list", "50:75:90:95:99:99.9:99.99");
+        match self {
+            Trial::Seeks => {
+                let lists = sought(scratch.size().0 / BLOCK, seed);
+                for (at, blocks) in lists.iter().enumerate() {
+                    words.job(&format!("seeks{at}"), scratch, lasting);
+                    let written_back = |index: usize| (index as u64) % WRITTEN_BACK == WRITTEN_BACK - 1;
+                    words.list(scratch, blocks.iter().enumerate().map(|(index, &block)| (block, written_back(index))))?;
+                }
+                return Ok(words);
+            }
+            Trial::Rewrite => {
+                words.job(self.name(), scratch, lasting);
+                let blocks = (scratch.size().0 / BLOCK).min(BLOCKS_MAX);
+                words.list(scratch, (0..blocks).map(|block| (block, true)))?;
+                words.add("end_fsync", "1");
+                return Ok(words);
+            }
+            _ => {}
+        }
+        words.job(self.name(), scratch, lasting);
+        words.add("size", &scratch.size().0.to_string());
+        words.add("randseed", &seed.to_string());
+        let (kind, bytes) = match self {
+            Trial::WritePerChar => ("write", "1"),
+            Trial::WritePerBlock => ("write", "16k"),
+            Trial::ReadPerChar => ("read", "1"),
+            Trial::ReadPerBlock => ("read", "16k"),
+            Trial::RandomRead | Trial::RandomReadDeep => ("randread", "4k"),
+            _ => ("randwrite", "4k"),
+        };
+        words.add("rw", kind);
+        words.add("bs", bytes);
+        match self {
+            // What one byte costs is to be the call's cost, not that of timing it.
+            Trial::WritePerChar | Trial::ReadPerChar => words.add("gtod_reduce", "1"),
+            Trial::RandomReadDeep | Trial::RandomWriteDeep => {
+                words.add("ioengine", "libaio");
+                words.add("iodepth", &DEEP.to_string());
+            }
+            Trial::Commits => words.add("fdatasync", "1"),
+            _ => {}
+        }
+        if self.direct() {
+            words.add("direct", "1");
+        }
+        if !self.takes_whole_file() && !matches!(self, Trial::WritePerChar | Trial::ReadPerChar) {
+            words.add("time_based", "1");
+        }
+        if kind == "write" {
+            words.add("end_fsync", "1");
+        }
+        Ok(words)
+    }
+}
+
+/// fio's command line, and files in memory that it reads.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    pub words: Vec<String>,
+    pub lists: Vec<File>,
+}
+
+impl Words {
+    fn add(&mut self, option: &str, value: &str) {
+        self.words.push(format!("--{option}={value}"));
+    }
+
+    /// What follows is told of a job of this name. Threads, since fio's processes would make sessions of their own and outlive it.
+    fn job(&mut self, name: &str, scratch: &Scratch, lasting: Duration) {
+        self.add("name", name);
+        self.add("thread", "1");
+        self.add("filename", &scratch.name());
+        self.add("ioengine", "psync");
+        self.add("invalidate", "1");
+        self.add("runtime", &format!("{}ms", lasting.as_millis()));
+    }
+
+    /// Blocks to read, and to write back or not, one after the other: fio's log of version 2, in memory.
+    fn list(&mut self, scratch: &Scratch, blocks: impl Iterator<Item = (u64, bool)>) -> Result<(), SuiteError> {
+        use std::os::fd::AsRawFd as _;
+        let memory = memfd_create("blocks", MFdFlags::MFD_CLOEXEC);
+        let file: File = memory.map_err(|errno| SuiteError::file("a list in memory")(errno.into()))?.into();
+        let name = scratch.name();
+        let written = (|| {
+            let mut out = BufWriter::new(&file);
+            writeln!(out, "fio version 2 iolog\n{name} add\n{name} open")?;
+            for (block, back) in blocks {
+                let at = block * BLOCK;
+                writeln!(out, "{name} read {at} {BLOCK}")?;
+                if back {
+                    writeln!(out, "{name} write {at} {BLOCK}")?;
+                }
+            }
+            writeln!(out, "{name} close")?;
+            out.flush()
+        })();
+        written.map_err(SuiteError::file("a list in memory"))?;
+        self.add("read_iolog", &format!("/proc/self/fd/{}", file.as_raw_fd()));
+        self.lists.push(file);
+        Ok(())
+    }
+}
+
+/// Each seeker's blocks: all in random order, none twice, dealt out.
+fn sought(blocks: u64, seed: u64) -> Vec<Vec<u64>> {
+    let mut all: Vec<u64> = (0..blocks).collect();
+    let mut rng = Rng::new(seed, 0x5ee4);
+    let wanted = all.len().min(BLOCKS_MAX as usize);
+    // The front of a Fisher-Yates shuffle.
+    for at in 0..wanted {
+        let other = at + (rng.next() % (all.len() - at) as u64) as usize;
+        all.swap(at, other);
+    }
+    let dealt = |seeker: u64| all[..wanted].iter().copied().skip(seeker as usize).step_by(SEEKERS as usize).collect();
+    (0..SEEKERS).map(dealt).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use units::Bytes;
+
+    use super::*;
+
+    fn scratch() -> Scratch {
+        Scratch::make(&std::env::temp_dir(), Bytes(16 << 20)).unwrap()
+    }
+
+    #[test]
+    fn names_differ_and_are_those_of_the_plan() {
+        let names: BTreeSet<&str> = Trial::ALL.iter().map(|test| test.name()).collect();
+        assert_eq!(names.len(), Trial::ALL.len());
+        for test in Trial::ALL {
+            assert_eq!(serde_json::to_string(&test).unwrap(), format!("\"{}\"", test.name()));
+            assert_eq!(Trial::named(test.name()), Some(test));
+        }
+        assert_eq!(Trial::named("x"), None);
+        assert_eq!(Trial::ALL.iter().filter(|test| test.is_bonnies()).count(), 6);
+    }
+
+    #[test]
+    fn no_block_is_sought_twice_and_a_seed_repeats_them() {
+        let lists = sought(1000, 7);
+        assert_eq!(lists.len(), 3);
+        let all: BTreeSet<u64> = lists.iter().flatten().copied().collect();
+        assert_eq!((all.len(), lists.iter().map(Vec::len).sum::<usize>()), (1000, 1000));
+        assert_ne!(lists[0][..10], [0, 3, 6, 9, 12, 15, 18, 21, 24, 27]);
+        assert_eq!(lists, sought(1000, 7));
+        assert_ne!(lists, sought(1000, 8));
+        assert_eq!(sought(BLOCKS_MAX * 2, 1).iter().map(Vec::len).sum::<usize>() as u64, BLOCKS_MAX);
+        assert!(sought(0, 1).iter().all(Vec::is_empty));
+    }
+
+    #[test]
+    fn rewriting_reads_each_block_and_writes_it_back() {
+        let (scratch, mut lines) = (scratch(), String::new());
+        let words = Trial::Rewrite.words(&scratch, Duration::from_secs(1), 1).unwrap();
+        let list = words.words.iter().find_map(|word| word.strip_prefix("--read_iolog=")).unwrap();
+        lines.push_str(&fs::read_to_string(list).unwrap());
+        let of = |what: &str| lines.lines().filter(|line| line.split(' ').nth(1) == Some(what)).count();
+        assert_eq!((of("read"), of("write")), (1024, 1024));
+        assert!(lines.contains(" read 16384 16384\n") && lines.contains(" write 16384 16384\n"));
+        let seeks = Trial::Seeks.words(&scratch, Duration::from_secs(1), 1).unwrap();
+        let written: usize = seeks
+            .words
+            .iter()
+            .filter_map(|word| word.strip_prefix("--read_iolog="))
+            .map(|list| fs::read_to_string(list).unwrap().matches(" write ").count())
+            .sum();
+        assert_eq!((seeks.lists.len(), written), (3, 102));
+    }
+
+    #[test]
+    fn what_is_timed_ends_by_time_and_what_is_whole_with_the_file() {
+        let scratch = scratch();
+        for test in Trial::ALL {
+            let words = test.words(&scratch, Duration::from_millis(1500), 3).unwrap().words;
+            let has = |word: &str| words.iter().any(|w| w == word);
+            assert!(has("--runtime=1500ms") && has("--thread=1") && has("--output-format=json"), "{words:?}");
+            assert_eq!(has("--direct=1"), test.direct(), "{words:?}");
+            assert!(!(has("--time_based=1") && test.takes_whole_file()), "{words:?}");
+            assert!(!words.iter().any(|word| word.contains(std::env::temp_dir().to_str().unwrap())), "no name: {words:?}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Caches from Debian as systems under test: [`Squid`], [`Varnish`], [`NginxCache`].
+//!
+//! ```text
+//!   find() ── configure(folder, ..) ──> a shell command ──> [server] of a plan: the lab starts it, and ends it
+//!                                                      '──> Running::start: on this host, until it is dropped
+//!                                                                  └── counters(): what it says of itself
+//! ```
+//!
+//! Each works in a folder of its own, with a configuration of its own: nothing of the machine's is read, and no service of
+//! the machine is touched. What a cache counts is read from itself, by its own way, and is never what a measurement rests
+//! on: it is the other opinion on hits, beside the identity of the answers.
+
+mod nginx_cache;
+pub mod squid;
+mod varnish;
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::unistd::{Uid, User};
+use sys::place::Leashed;
+use units::Bytes;
+
+pub use nginx_cache::NginxCache;
+pub use squid::Squid;
+pub use varnish::Varnish;
+
+use crate::error::SuiteError;
+use crate::reproduce::quoted;
+
+/// How large a cache is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// In memory. Of nginx, which keeps bodies in files, its table of keys.
+    pub memory: Bytes,
+    /// On disk, in the cache's own folder; absent: none. nginx has nothing else, and is then without a bound.
+    pub disk: Option<Bytes>,
+}
+
+/// What a cache has counted of itself since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests of clients that it could look at: tunnels (CONNECT) are not among them, nor questions for these counters.
+    pub requests: u64,
+    /// Of these, the ones that it answered with a copy: also with one that it asked the origin about first, and was told
+    /// that it is still good.
+    pub hits: u64,
+}
+
+impl Counters {
+    /// From `earlier` to `self`.
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        Counters {
+            requests: self.requests.saturating_sub(earlier.requests),
+            hits: self.hits.saturating_sub(earlier.hits),
+        }
+    }
+
+    /// Hits over requests, 0 to 1; none without requests.
+    pub fn hit_ratio(&self) -> Option<f64> {
+        (self.requests > 0).then(|| self.hits as f64 / self.requests as f64)
+    }
+}
+
+/// A cache that runs on this host. It ends when this is dropped, and dies with the thread that started it.
+#[derive(Debug)]
+pub struct Running {
+    leashed: Option<Leashed>,
+}
+
+/// It may take so long until it listens.
+const START_MAX: Duration = Duration::from_secs(20);
+/// It is looked for this often.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// It may take so long to end when it is told to; then it is killed.
+const GRACE: Duration = Duration::from_secs(2);
+
+impl Running {
+    /// Starts the shell command of a cache and waits until it listens; what it prints goes to `log`, whose end is in the
+    /// error. As root it has a PID namespace of its own, so that nothing of it outlives it; otherwise a process group.
+    ///
+    /// Unlike [`crate::local::Local`] it may be called from a process with many threads; call it from one that lives as long
+    /// as the cache is to.
+    ///
+    /// # Errors
+    /// Something listens there already; it cannot be started, ended, or does not listen.
+    pub fn start(command: &str, listen: SocketAddr, log: &Path) -> Result<Running, SuiteError> {
+        let failed = |why: String| SuiteError::Program { program: "a cache", why };
+        if TcpStream::connect(listen).is_ok() {
+            return Err(failed(format!("something listens on {listen} already; end it, or make this later")));
+        }
+        File::create(log).map_err(SuiteError::file(log))?;
+        let script = format!("exec >{} 2>&1; {command}", quoted(log));
+        let namespace: &[&str] =
+            if Uid::effective().is_root() { &["unshare", "--pid", "--fork", "--kill-child", "--"] } else { &[] };
+        let argv: Vec<_> = namespace.iter().copied().chain(["/bin/sh", "-c", &script]).map(Into::into).collect();
+        let mut running = Running { leashed: Some(Leashed::start(&argv, &[], None)?) };
+        let mut waited = Duration::ZERO;
+        while TcpStream::connect(listen).is_err() {
+            let ended = running.leashed.as_mut().map_or(Ok(None), Leashed::try_exit)?;
+            if ended.is_some() || waited >= START_MAX {
+                let how = if ended.is_some() { "ended before it listened on" } else { "does not listen on" };
+                let words = File::open(log).map(|log| lab::server::last_words(&log)).unwrap_or_default();
+                return Err(failed(format!("`{command}` {how} {listen}{words}")));
+            }
+            rest();
+            waited += LOOK_EVERY;
+        }
+        Ok(running)
+    }
+}
+
+impl Drop for Running {
+    /// Tells it to end, and kills what does not.
+    fn drop(&mut self) {
+        if let Some(leashed) = self.leashed.take() {
+            leashed.stop(GRACE);
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "there is no descriptor that tells when a program listens")]
+fn rest() {
+    std::thread::sleep(LOOK_EVERY);
+}
+
+/// A folder below `folder` that a cache may write which gives away root for one of these accounts, the first that there is.
+fn folder_for(folder: &Path, accounts: &[&str]) -> Result<(), SuiteError> {
+    fs::create_dir_all(folder).map_err(SuiteError::file(folder))?;
+    if Uid::effective().is_root()
+        && let Some(user) = accounts.iter().find_map(|name| User::from_name(name).ok().flatten())
+    {
+        chown(folder, Some(user.uid.as_raw()), Some(user.gid.as_raw())).map_err(SuiteError::file(folder))?;
+    }
+    Ok(())
+}
+
+/// An amount in whole mebibytes, at least one, as configurations want it.
+fn mebibytes(bytes: Bytes) -> u64 {
+    bytes.0.div_ceil(1 << 20).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_since_is_never_negative() {
+        let of = |requests, hits| Counters { requests, hits };
+        assert_eq!(of(10, 4).since(&of(4, 5)), of(6, 0));
+        assert_eq!(of(8, 2).hit_ratio(), Some(0.25));
+        assert_eq!(of(0, 0).hit_ratio(), None);
+    }
+
+    #[test]
+    fn sizes_are_never_less_than_was_asked() {
+        assert_eq!([0, 1, 1 << 20, (1 << 20) + 1].map(|bytes| mebibytes(Bytes(bytes))), [1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn one_that_ends_is_named_with_its_last_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let log = folder.path().join("log");
+        let said = Running::start("echo no such thing; exit 1", free, &log).unwrap_err().to_string();
+        assert!(said.contains("ended before it listened on") && said.contains("it said: no such thing"), "{said}");
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let said = Running::start("sleep 100", taken.local_addr().unwrap(), &log).unwrap_err().to_string();
+        assert!(said.contains("listens on") && said.contains("already"), "{said}");
+    }
+}

@@ -1,0 +1,107 @@
+//! nginx's proxy_cache as a reverse proxy: one worker, a folder of its own.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use nix::unistd::Uid;
+
+use super::{Counters, Sizes, mebibytes};
+use crate::error::SuiteError;
+use crate::nginx::Nginx;
+
+/// What `$upstream_cache_status` says of an answer with a copy, fresh or not.
+const HITS: [&str; 4] = ["HIT", "REVALIDATED", "STALE", "UPDATING"];
+
+/// An installed nginx, as a cache.
+#[derive(Clone, Debug)]
+pub struct NginxCache {
+    nginx: Nginx,
+}
+
+impl NginxCache {
+    /// Looks for it where distributions put it.
+    ///
+    /// # Errors
+    /// [`SuiteError::Missing`].
+    pub fn find() -> Result<NginxCache, SuiteError> {
+        Ok(NginxCache { nginx: Nginx::find()? })
+    }
+
+    /// The program's own words for its version, such as `nginx/1.22.1`; empty if it says none.
+    pub fn version(&self) -> String {
+        self.nginx.version()
+    }
+
+    /// Writes a configuration into a folder `nginx` of `folder`, and gives the shell command that starts it in the foreground at
+    /// `listen`, in front of `origin`, whose connections it keeps. What answers say of their lifetime is minded; besides
+    ///
+    /// - a reload (`no-cache` of a request) goes to the origin, which nginx by itself does not mind;
+    /// - a copy past its lifetime is asked about (`proxy_cache_revalidate`);
+    /// - requests are not joined (`proxy_cache_lock` off, as by default).
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn configure(
+        &self,
+        folder: &Path,
+        listen: SocketAddr,
+        origin: SocketAddr,
+        sizes: Sizes,
+    ) -> Result<String, SuiteError> {
+        let own = folder.join("nginx");
+        fs::create_dir_all(&own).map_err(SuiteError::file(&own))?;
+        let root = own.display();
+        // As root it would give its rights away to an account that may not enter the folder.
+        let user = if Uid::effective().is_root() { "user root;\n" } else { "" };
+        let bound = sizes.disk.map_or(String::new(), |disk| format!(" max_size={}m", mebibytes(disk)));
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("  {kind}_temp_path {root}/{kind};\n"))
+            .concat();
+        let text = format!(
+            "{user}daemon off;\nworker_processes 1;\nworker_rlimit_nofile 8192;\npid {root}/nginx.pid;\n\
+             error_log {root}/error.log;\nevents {{ worker_connections 4096; }}\nhttp {{\n\
+             \x20 log_format own '$request_method $upstream_cache_status';\n  access_log {root}/access.log own;\n{temporary}\
+             \x20 proxy_cache_path {root}/store levels=1:2 keys_zone=own:{keys}m inactive=1y use_temp_path=off{bound};\n\
+             \x20 upstream origin {{ server {origin}; keepalive 64; keepalive_requests 1000000; }}\n\
+             \x20 map $http_cache_control $fresh {{ default 0; ~no-cache 1; }}\n\
+             \x20 server {{\n    listen {listen} backlog=4096;\n    keepalive_requests 1000000;\n    location / {{\n\
+             \x20     proxy_pass http://origin;\n      proxy_http_version 1.1;\n      proxy_set_header Connection \"\";\n\
+             \x20     proxy_set_header Host $http_host;\n      proxy_cache own;\n      proxy_cache_key $request_uri;\n\
+             \x20     proxy_cache_revalidate on;\n      proxy_cache_bypass $fresh;\n    }}\n  }}\n}}\n",
+            keys = mebibytes(sizes.memory),
+        );
+        let file = own.join("nginx.conf");
+        fs::write(&file, text).map_err(SuiteError::file(&file))?;
+        Ok(format!("exec {} -p '{root}' -c '{}' -e '{root}/error.log'", self.nginx.program().display(), file.display()))
+    }
+
+    /// What one that was configured in `folder` has counted: a line of its access log each, by `$upstream_cache_status`. The
+    /// line is written after the answer was sent.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn counters(&self, folder: &Path) -> Result<Counters, SuiteError> {
+        let log = folder.join("nginx/access.log");
+        Ok(count(&fs::read_to_string(&log).map_err(SuiteError::file(&log))?))
+    }
+}
+
+fn count(log: &str) -> Counters {
+    // A line that is not whole yet is not counted.
+    let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let hits = whole.lines().filter(|line| line.rsplit(' ').next().is_some_and(|status| HITS.contains(&status)));
+    Counters { requests: whole.lines().count() as u64, hits: hits.count() as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_lines_are_counted_by_their_status() {
+        let log = "GET HIT\nGET MISS\nGET REVALIDATED\nGET EXPIRED\nPOST -\nGET BYPASS\nGET HI";
+        assert_eq!(count(log), Counters { requests: 6, hits: 2 });
+        assert_eq!(count(""), Counters::default());
+    }
+}

@@ -1,0 +1,138 @@
+//! Varnish as a reverse proxy: its own defaults, a folder of its own.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Counters, Sizes, mebibytes};
+use crate::error::SuiteError;
+use crate::reproduce::quoted;
+
+/// Where distributions put the program.
+const PROGRAMS: [&str; 3] = ["/usr/sbin/varnishd", "/usr/local/sbin/varnishd", "/usr/bin/varnishd"];
+/// And the one that reads its counters.
+const STATS: [&str; 2] = ["/usr/bin/varnishstat", "/usr/local/bin/varnishstat"];
+
+/// Requests of clients.
+const REQUESTS: &str = "MAIN.client_req";
+/// Of these, the ones counted a second time.
+const AGAIN: &str = "MAIN.busy_wakeup";
+/// Answered out of the cache.
+const HITS: &str = "MAIN.cache_hit";
+
+/// An installed Varnish.
+#[derive(Clone, Debug)]
+pub struct Varnish {
+    program: PathBuf,
+    stat: PathBuf,
+}
+
+impl Varnish {
+    /// Looks for it where distributions put it.
+    ///
+    /// # Errors
+    /// [`SuiteError::Missing`].
+    pub fn find() -> Result<Varnish, SuiteError> {
+        let there = |places: &[&str]| places.iter().map(PathBuf::from).find(|place| place.exists());
+        match (there(&PROGRAMS), there(&STATS)) {
+            (Some(program), Some(stat)) => Ok(Varnish { program, stat }),
+            _ => Err(SuiteError::Missing { program: "Varnish", mend: "apt-get install varnish" }),
+        }
+    }
+
+    /// The program's own words for its version, such as `varnish-7.1.1`; empty if it says none.
+    pub fn version(&self) -> String {
+        let said = Command::new(&self.program).arg("-V").output();
+        let said = said.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
+        let version = said.split_once('(').and_then(|(_, rest)| rest.split_once([' ', ')']));
+        version.map_or(String::new(), |(version, _)| version.to_owned())
+    }
+
+    /// Writes a configuration into a folder `varnish` of `folder`, and gives the shell command that starts it in the foreground at
+    /// `listen`, in front of `origin`. Its rules are the ones built in, but that
+    ///
+    /// - a reload (`no-cache` of a request) goes to the origin, which Varnish by itself does not mind;
+    /// - nothing is handed out after its lifetime (`default_grace` 0), which it would do for 10 s while it fetches anew.
+    ///
+    /// Its pages on disk are as large as `sizes.disk` says; without, it keeps all in memory.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn configure(
+        &self,
+        folder: &Path,
+        listen: SocketAddr,
+        origin: SocketAddr,
+        sizes: Sizes,
+    ) -> Result<String, SuiteError> {
+        let own = folder.join("varnish");
+        fs::create_dir_all(&own).map_err(SuiteError::file(&own))?;
+        let file = own.join("own.vcl");
+        let text = format!(
+            "vcl 4.1;\nbackend origin {{ .host = \"{}\"; .port = \"{}\"; }}\n\
+             sub vcl_recv {{\n  if (req.http.Cache-Control ~ \"no-cache\" || req.http.Pragma ~ \"no-cache\") {{\n    \
+             set req.hash_always_miss = true;\n  }}\n}}\n",
+            origin.ip(),
+            origin.port()
+        );
+        fs::write(&file, text).map_err(SuiteError::file(&file))?;
+        let storage = match sizes.disk {
+            Some(disk) => format!("file,{},{}M", own.join("store").display(), mebibytes(disk)),
+            None => format!("malloc,{}M", mebibytes(sizes.memory)),
+        };
+        // Without a jail it is who we are: its folder needs no account of its own.
+        Ok(format!(
+            "exec {} -F -j none -n {} -a {listen} -f {} -s {} -T none -l 8m -p default_grace=0 \
+             -p thread_pools=1 -p thread_pool_min=50",
+            quoted(&self.program),
+            quoted(&own.join("work")),
+            quoted(&file),
+            quoted(Path::new(&storage)),
+        ))
+    }
+
+    /// What one that was configured in `folder` has counted, by varnishstat: `MAIN.cache_hit`, and `MAIN.client_req` less
+    /// `MAIN.busy_wakeup`, since a request that waited for another's fetch is counted again when it goes on. Its threads add
+    /// theirs up when they have a moment, so that it may take one until all is in it.
+    ///
+    /// # Errors
+    /// It does not run, or varnishstat says something else.
+    pub fn counters(&self, folder: &Path) -> Result<Counters, SuiteError> {
+        let wrong = |why: String| SuiteError::Program { program: "varnishstat", why };
+        let output = Command::new(&self.stat)
+            .args(["-1", "-j", "-t", "5", "-n"])
+            .arg(folder.join("varnish/work"))
+            .args(["-f", REQUESTS, "-f", AGAIN, "-f", HITS])
+            .output()
+            .map_err(SuiteError::file(&self.stat))?;
+        if !output.status.success() {
+            return Err(wrong(String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ")));
+        }
+        read_counters(&output.stdout).ok_or_else(|| wrong(format!("it lacks {REQUESTS}, {AGAIN} or {HITS}")))
+    }
+}
+
+/// From varnishstat's JSON, which has the counters in an object of their own since version 7, and before that at the top.
+fn read_counters(json: &[u8]) -> Option<Counters> {
+    let said: serde_json::Value = serde_json::from_slice(json).ok()?;
+    let counters = said.get("counters").unwrap_or(&said);
+    let of = |name: &str| counters.get(name)?.get("value")?.as_u64();
+    Some(Counters { requests: of(REQUESTS)?.saturating_sub(of(AGAIN)?), hits: of(HITS)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_from_both_of_its_forms() {
+        let counters =
+            r#""MAIN.client_req": {"value": 15}, "MAIN.busy_wakeup": {"value": 3}, "MAIN.cache_hit": {"value": 5}"#;
+        let wanted = Some(Counters { requests: 12, hits: 5 });
+        assert_eq!(read_counters(format!(r#"{{"version": 1, "counters": {{{counters}}}}}"#).as_bytes()), wanted);
+        assert_eq!(read_counters(format!("{{{counters}}}").as_bytes()), wanted);
+        assert_eq!(read_counters(br#"{"MAIN.cache_hit": {"value": 5}}"#), None);
+        assert_eq!(read_counters(b"no"), None);
+    }
+}

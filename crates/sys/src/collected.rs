@@ -1,0 +1,269 @@
+//! A program that is run to its end: what it said, what it used, and that it dies with this process.
+//!
+//! For measuring programs of others (`fio`) that end by themselves. Servers and whatever starts children belong into a
+//! [place](crate::place): of a program here only itself is killed, with all its threads, not what it starts.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getppid};
+
+use crate::error::{Error, Result};
+use crate::place::Exit;
+use crate::signal::Interrupts;
+
+/// Of each of its streams so much is kept; the rest is read and thrown away.
+const OUTPUT_MAX: u64 = 64 << 20;
+/// How often its end and the user's wish are looked for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Collected {
+    /// How it ended.
+    pub exit: Exit,
+    /// Why it was killed, if it was.
+    pub killed: Option<Killed>,
+    /// What it wrote to descriptor 1, at most 64 MiB.
+    pub stdout: Vec<u8>,
+    /// What it wrote to descriptor 2, at most 64 MiB.
+    pub stderr: Vec<u8>,
+    /// What the kernel counted of it: getrusage(2).
+    pub used: Used,
+}
+
+/// Why a program was killed by us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Killed {
+    /// It took longer than it may.
+    Late,
+    /// The user asked to stop.
+    Interrupted,
+}
+
+/// Resources of a process that ended, its threads and the children it waited for included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Processor time in user mode.
+    pub user: Duration,
+    /// Processor time in the kernel.
+    pub system: Duration,
+    /// Bytes that were fetched from storage for it. What the page cache had is not in it; what was read ahead is.
+    pub storage_read_bytes: u64,
+    /// Bytes that it gave to storage: counted when a page of a file becomes dirty, or is written around the page cache.
+    pub storage_written_bytes: u64,
+}
+
+/// Runs `argv` to its end, for at most `limit`, or until the user asks to stop. Its standard input is /dev/null. Each of `handed` is
+/// open in it under the same number as here. It dies with the thread that called this.
+///
+/// # Errors
+/// No such program; no process to be had.
+pub fn collect(
+    argv: &[OsString],
+    handed: &[BorrowedFd<'_>],
+    limit: Duration,
+    interrupts: Option<&Interrupts>,
+) -> Result<Collected> {
+    let (program, arguments) = argv
+        .split_first()
+        .ok_or_else(|| Error::Unexpected { call: "start a program".to_owned(), answer: "no program".to_owned() })?;
+    let parent = nix::unistd::getpid();
+    let numbers: Vec<RawFd> = handed.iter().map(AsRawFd::as_raw_fd).collect();
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let bind = move || {
+        set_pdeathsig(Signal::SIGKILL)?;
+        // It may have died before that.
+        if getppid() != parent {
+            return Err(Errno::ESRCH.into());
+        }
+        for &number in &numbers {
+            // SAFETY: a descriptor of the caller's that stays open while this runs; only its flag in the child changes.
+            Errno::result(unsafe { libc::fcntl(number, libc::F_SETFD, 0) })?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec it makes system calls only, and reads a list made before.
+    unsafe { command.pre_exec(bind) };
+    let failed = |source| Error::Exec { program: program.to_string_lossy().into_owned(), source };
+    let mut running = Running::new(command.spawn().map_err(failed)?);
+    let stdout = gather(running.child.stdout.take());
+    let stderr = gather(running.child.stderr.take());
+    let (killed, ended) = running.wait(Instant::now() + limit, interrupts)?;
+    let (exit, used) = ended;
+    let whole = |reader: JoinHandle<Vec<u8>>| reader.join().unwrap_or_default();
+    Ok(Collected { exit, killed, stdout: whole(stdout), stderr: whole(stderr), used })
+}
+
+/// Reads a stream to its end in a thread of its own, so that the program never waits for us.
+fn gather(stream: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        if let Some(mut stream) = stream {
+            let _ = stream.by_ref().take(OUTPUT_MAX).read_to_end(&mut kept);
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        }
+        kept
+    })
+}
+
+/// A child that is killed if it is not waited for.
+struct Running {
+    child: Child,
+    reaped: bool,
+}
+
+impl Running {
+    fn new(child: Child) -> Self {
+        Running { child, reaped: false }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    fn wait(
+        &mut self,
+        deadline: Instant,
+        interrupts: Option<&Interrupts>,
+    ) -> Result<(Option<Killed>, (Exit, Used))> {
+        loop {
+            if let Some(ended) = self.ended(libc::WNOHANG)? {
+                return Ok((None, ended));
+            }
+            let why = match interrupts {
+                Some(interrupts) if interrupts.count() > 0 => Some(Killed::Interrupted),
+                _ if Instant::now() >= deadline => Some(Killed::Late),
+                _ => None,
+            };
+            if why.is_some() {
+                let _ = kill(self.pid(), Signal::SIGKILL);
+                loop {
+                    if let Some(ended) = self.ended(0)? {
+                        return Ok((why, ended));
+                    }
+                }
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// How it ended and what it used, if it did; with flags 0 waits for that.
+    fn ended(&mut self, flags: i32) -> Result<Option<(Exit, Used)>> {
+        let mut status = 0;
+        // SAFETY: all zero is a valid rusage.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: a child of ours that was not waited for yet, and places for both answers that live longer than the call.
+        let answer = unsafe { libc::wait4(self.pid().as_raw(), &raw mut status, flags, &raw mut usage) };
+        match Errno::result(answer) {
+            Ok(0) | Err(Errno::EINTR) => Ok(None),
+            Ok(_) => {
+                self.reaped = true;
+                let exit = if libc::WIFEXITED(status) {
+                    Exit::Code(libc::WEXITSTATUS(status))
+                } else {
+                    Exit::Signal(libc::WTERMSIG(status))
+                };
+                Ok(Some((exit, used(&usage))))
+            }
+            Err(error) => Err(Error::of("wait4")(error)),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.reaped {
+            let _ = kill(self.pid(), Signal::SIGKILL);
+            while matches!(self.ended(0), Ok(None)) {}
+        }
+    }
+}
+
+fn used(usage: &libc::rusage) -> Used {
+    let time = |of: libc::timeval| {
+        Duration::from_secs(of.tv_sec.unsigned_abs()) + Duration::from_micros(of.tv_usec.unsigned_abs())
+    };
+    // Linux counts blocks of 512 bytes here, whatever the file system's are: getrusage(2).
+    let bytes = |blocks: libc::c_long| blocks.unsigned_abs().saturating_mul(512);
+    Used {
+        user: time(usage.ru_utime),
+        system: time(usage.ru_stime),
+        storage_read_bytes: bytes(usage.ru_inblock),
+        storage_written_bytes: bytes(usage.ru_oublock),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn shell(command: &str) -> Vec<OsString> {
+        ["/bin/sh", "-c", command].map(OsString::from).to_vec()
+    }
+
+    #[test]
+    fn streams_status_and_time_are_collected() {
+        let done = collect(&shell("echo out; echo err >&2; exit 3"), &[], LONG, None).unwrap();
+        assert_eq!((done.exit, done.killed), (Exit::Code(3), None));
+        assert_eq!((&done.stdout[..], &done.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+        let busy = collect(&shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"), &[], LONG, None).unwrap();
+        assert!(busy.used.user > Duration::ZERO, "{:?}", busy.used);
+        assert!(collect(&["/no/such/program".into()], &[], LONG, None).is_err());
+        assert!(collect(&[], &[], LONG, None).is_err());
+    }
+
+    #[test]
+    fn more_than_a_pipe_holds_is_read() {
+        let done = collect(&shell("head -c 1000000 /dev/zero"), &[], LONG, None).unwrap();
+        assert_eq!(done.stdout.len(), 1_000_000);
+    }
+
+    #[test]
+    fn what_takes_too_long_is_killed() {
+        let done = collect(&shell("exec sleep 1000"), &[], Duration::from_millis(50), None).unwrap();
+        assert_eq!((done.exit, done.killed), (Exit::Signal(9), Some(Killed::Late)));
+    }
+
+    #[test]
+    fn descriptors_are_handed_on_under_their_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::create_new(folder.path().join("gone")).unwrap();
+        std::fs::remove_file(folder.path().join("gone")).unwrap();
+        let number = file.as_raw_fd();
+        let write = format!("echo written > /proc/self/fd/{number}");
+        assert_eq!(collect(&shell(&write), &[file.as_fd()], LONG, None).unwrap().exit, Exit::Code(0));
+        // Another process wrote into a file that has no name.
+        assert_eq!(std::fs::read(format!("/proc/self/fd/{number}")).unwrap(), b"written\n");
+        let read = format!("cat <&{number}");
+        assert_ne!(collect(&shell(&read), &[], LONG, None).unwrap().exit, Exit::Code(0), "not handed on");
+    }
+
+    #[test]
+    fn bytes_given_to_storage_are_counted_where_there_is_storage() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = File::create_new(folder.path().join("file")).unwrap();
+        file.write_all(b"begun").unwrap();
+        let number = file.as_raw_fd();
+        let write = format!("head -c 1048576 /dev/zero > /proc/self/fd/{number}");
+        let done = collect(&shell(&write), &[file.as_fd()], LONG, None).unwrap();
+        // `head` is a child that the shell waited for. A file system without a device of its own counts nothing.
+        let written = done.used.storage_written_bytes;
+        assert!(written == 0 || written >= 1 << 20, "{written}");
+    }
+}
