@@ -212,7 +212,15 @@ mod tests {
     fn a_stamp_is_as_documented() {
         let object = Object { kind: 0, number: 0x2b7 };
         let ask = Some(AskId { run: 1, sequence: 0x9c4 });
-        let stamp = Stamp { world: 0x1f3a, object, version: 3, variant: Variant::Plain, ask, renewed: false, made_ms: 0x18c_2f5a_3e10 };
+        let stamp = Stamp {
+            world: 0x1f3a,
+            object,
+            version: 3,
+            variant: Variant::Plain,
+            ask,
+            renewed: false,
+            made_ms: 0x18c_2f5a_3e10,
+        };
         let mut bytes = Vec::new();
         stamp.write(&mut bytes);
         assert_eq!(bytes, b"1f3a.A2b7.3.p.1.9c4.18c2f5a3e10");

@@ -164,8 +164,8 @@ fn offered(part: &CachePart, chart: Chart, value: Value<'_>) -> Chart {
             return chart;
         }
         chart.series(match phase {
-            "" => Series::line("offered", points).asked().color(5),
-            phase => Series::line(format!("offered, {phase}"), points).asked(),
+            "" => Series::line("offered", points).asked().dotted().color(5),
+            phase => Series::line(format!("offered, {phase}"), points).asked().dotted(),
         })
     })
 }

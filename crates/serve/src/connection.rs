@@ -320,10 +320,18 @@ impl Connection {
             // After its last byte there is nothing to receive, and asking would be answered at once, for ever.
             _ if self.owes() && self.ended => Step::Hold,
             Phase::Open if self.owes() => {
-                if self.is_full() { Step::Hold } else { Step::Go }
+                if self.is_full() {
+                    Step::Hold
+                } else {
+                    Step::Go
+                }
             }
             _ if self.owes() => {
-                if self.discarded < DISCARDED_MAX { Step::Discard } else { Step::Hold }
+                if self.discarded < DISCARDED_MAX {
+                    Step::Discard
+                } else {
+                    Step::Hold
+                }
             }
             Phase::Ending => Step::Close,
             Phase::EndingGently => Step::Finish,
@@ -355,7 +363,7 @@ impl Connection {
     /// Whether so much has been received and not answered that no more should be received. Where little room is left for
     /// all, nothing is received ahead of what is owed.
     pub(crate) fn is_full(&self) -> bool {
-        self.unread.len() >= UNREAD_MAX || (self.crowded && !self.unread.is_empty() && self.owes())
+        self.unread.len() >= UNREAD_MAX || (self.crowded && self.owes())
     }
 
     /// Whether requests are read on after what is owed.

@@ -185,6 +185,16 @@ fn read_later_minor(input: &[u8], head_bytes: usize, head_fields: usize) -> Pars
     }
 }
 
+/// Writes 1.1 into a head that was read as such, for those who read it again.
+pub(crate) fn as_known_version(head: &mut [u8]) {
+    if let Some(end) = memchr::memchr(b'\r', head)
+        && let Some(minor) = head[..end].last_mut()
+        && matches!(*minor, b'2'..=b'9')
+    {
+        *minor = b'1';
+    }
+}
+
 fn read<'a>(parsed: &httparse::Request<'_, 'a>, input: &'a [u8]) -> Result<Request<'a>, Status> {
     if has_bare_line_feed(input) {
         return Err(Status::BadRequest);
@@ -244,6 +254,8 @@ fn odd_version(input: &[u8]) -> Status {
     let start = input.iter().position(|&byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(0);
     let line = input[start..].split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
     match line.split(|&byte| byte == b' ').nth(2).and_then(|word| word.strip_prefix(b"HTTP/")) {
+        // What is of major version 1 and was not read is not written to the letter.
+        Some([b'1', b'.', b'0'..=b'9']) => Status::BadRequest,
         Some([b'0'..=b'9', b'.', b'0'..=b'9'] | [b'0'..=b'9', b'.'] | [b'0'..=b'9']) => Status::VersionNotSupported,
         _ => Status::BadRequest,
     }

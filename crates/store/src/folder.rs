@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ledger::{
-    CacheExchange, ConnectionRecord, DiskDocument, Document, ReproductionDocument, RequestRecord, SecondRecord, TapExchange,
-    WatchPart, WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DiskDocument, Document, ReproductionDocument, RequestRecord, SecondRecord,
+    TapExchange, WatchPart, WatchSecond, WireRequest,
 };
 use stats::Histogram;
 

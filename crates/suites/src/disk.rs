@@ -273,7 +273,11 @@ mod tests {
         ] {
             assert!(matches!(wrong.check(), Err(SuiteError::Plan(_))), "{wrong:?}");
         }
-        assert!(plan().time() > Duration::from_secs(40) && plan().time() < Duration::from_secs(80), "{:?}", plan().time());
+        assert!(
+            plan().time() > Duration::from_secs(40) && plan().time() < Duration::from_secs(80),
+            "{:?}",
+            plan().time()
+        );
     }
 
     #[test]

@@ -122,6 +122,25 @@ fn each_fault_is_caught_and_named() {
     }
 }
 
+/// Lifetimes that are counted from the answer, a quarter of the time between two changes: copies are asked about again and
+/// again, and the last renewal reaches beyond the change.
+#[test]
+fn a_cache_that_renews_its_copies_is_accused_of_nothing() {
+    let renewing = |fault| {
+        let mut spec = lively();
+        for kind in &mut spec.kinds {
+            kind.life.cycle = Law::Constant(20.0);
+            kind.life.expires = Expires::MaxAge(Law::Constant(5.0));
+        }
+        run(spec, 60 * RATE_PER_S as usize, fault).1
+    };
+    let right = renewing(None);
+    assert_eq!(right.incorrect(), 0, "{:?}", right.examples);
+    assert!(right.stale_in_doubt > 0, "and the doubt is counted");
+    let wrong = renewing(Some(Fault::NeverExpires));
+    assert!(wrong.wrong[Wrong::Stale.name()] > 0, "beyond what any renewal reaches");
+}
+
 #[test]
 fn a_cache_that_forgets_has_false_misses_and_nothing_else() {
     let (_, figures) = run(MixSpec::polymix(1), REQUESTS / 2, Some(Fault::Forgets));

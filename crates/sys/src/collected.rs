@@ -131,11 +131,7 @@ impl Running {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    fn wait(
-        &mut self,
-        deadline: Instant,
-        interrupts: Option<&Interrupts>,
-    ) -> Result<(Option<Killed>, (Exit, Used))> {
+    fn wait(&mut self, deadline: Instant, interrupts: Option<&Interrupts>) -> Result<(Option<Killed>, (Exit, Used))> {
         loop {
             if let Some(ended) = self.ended(libc::WNOHANG)? {
                 return Ok((None, ended));

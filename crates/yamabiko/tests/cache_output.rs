@@ -72,7 +72,9 @@ fn a_sweep_has_every_figure_and_comes_out_of_the_book_again() {
     let saved: i64 = points(&document).iter().filter_map(|point| point["origin"]["saved_requests"].as_i64()).sum();
     assert_eq!(saved, counted.hits as i64, "what it answered itself is what it saved");
     assert_eq!(counted.hits + counted.fetched, counted.requests);
-    assert!(document["cache"]["seats"]["seats"].is_u64(), "{document:#}");
+    // Where others keep the machine busy no point may be valid: then that is said, and no number.
+    let notes = document["cache"]["notes"].to_string();
+    assert!(document["cache"]["seats"]["seats"].is_u64() != notes.contains("No seats are stated"), "{document:#}");
 
     // The last run of the book is the last point's; the sweep has a name of its own.
     let id = document["run"]["id"].as_str().unwrap().to_owned();
@@ -91,7 +93,21 @@ fn a_reverse_proxy_is_asked_at_its_own_address() {
     let (room, origin) = origin("polymix-3");
     let proxy = Proxy::reverse(Fault::None, origin.address);
     let (url, at) = (format!("http://{}", proxy.address()), origin.address.to_string());
-    let words = ["cache", "--reverse", &url, "--origin-at", &at, "--mix", "polymix-3", "--think", "none", "--rate", "100/s", "-d", "2s"];
+    let words = [
+        "cache",
+        "--reverse",
+        &url,
+        "--origin-at",
+        &at,
+        "--mix",
+        "polymix-3",
+        "--think",
+        "none",
+        "--rate",
+        "100/s",
+        "-d",
+        "2s",
+    ];
     let output = room.run(&[&words[..], &["--clients", "20", "--json"]].concat());
     let document = output.json();
     assert_eq!(document["cache"]["proxy"], url.replace("http", "reverse http"), "{output}");
@@ -136,7 +152,19 @@ fn a_cache_that_is_not_there_is_named_and_nothing_hangs() {
     // A port that was free a moment ago.
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let at = origin.address.to_string();
-    let output = room.run(&["cache", "--proxy", &nowhere, "--origin-at", &at, "--think", "none", "--rate", "100/s", "-d", "20s"]);
+    let output = room.run(&[
+        "cache",
+        "--proxy",
+        &nowhere,
+        "--origin-at",
+        &at,
+        "--think",
+        "none",
+        "--rate",
+        "100/s",
+        "-d",
+        "20s",
+    ]);
     assert_eq!(output.code, Some(3), "{output}");
     assert!(output.stdout.contains("Nothing was answered: connect refused."), "{output}");
 }

@@ -24,7 +24,7 @@ fn is_empty(folder: &Path) -> bool {
 fn every_test_is_made_and_every_figure_is_fios() {
     let (room, folder) = (Room::shared(), folder());
     let said = room.run(&["disk", str_of(folder.path()), "-s", "16MiB", "-d", "200ms", "--json"]);
-    let document: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|why| panic!("{why}: {said:?}"));
+    let document: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
     let disk = document["disk"].as_object().unwrap();
     assert_eq!(disk.len(), 11, "{}", document["validity"]);
     let dir = Path::new(document["run"]["dir"].as_str().unwrap());
@@ -64,8 +64,18 @@ fn every_test_is_made_and_every_figure_is_fios() {
 #[test]
 fn memory_is_not_taken_for_a_disk() {
     let room = Room::shared();
-    let said = room.run(&["disk", "/dev/shm", "-s", "16MiB", "-d", "100ms", "-t", "read_per_block,write_per_block", "--strict"]);
-    assert_eq!(said.code, Some(3), "{said:?}");
+    let said = room.run(&[
+        "disk",
+        "/dev/shm",
+        "-s",
+        "16MiB",
+        "-d",
+        "100ms",
+        "-t",
+        "read_per_block,write_per_block",
+        "--strict",
+    ]);
+    assert_eq!(said.code, Some(3), "{said}");
     assert!(said.stdout.contains("SUSPECT") && said.stdout.contains("tmpfs"), "{}", said.stdout);
     assert!(said.stdout.contains("page cache"), "{}", said.stdout);
 }
@@ -105,15 +115,24 @@ fn nothing_is_left_after_sigkill() {
 #[test]
 fn an_interrupt_keeps_what_was_measured() {
     let (room, folder) = (Room::shared(), folder());
-    let running =
-        room.start(&["disk", str_of(folder.path()), "-s", "16MiB", "-d", "60s", "-t", "write_per_block,commits", "--json"]);
+    let running = room.start(&[
+        "disk",
+        str_of(folder.path()),
+        "-s",
+        "16MiB",
+        "-d",
+        "60s",
+        "-t",
+        "write_per_block,commits",
+        "--json",
+    ]);
     wait_until("fio commits", || {
         let below = processes::children(running.pid());
         below.iter().any(|&pid| processes::command_line(pid).contains("--name=commits"))
     });
     running.signal(Signal::SIGINT);
     let said = running.finish();
-    let document: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|why| panic!("{why}: {said:?}"));
+    let document: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
     assert_eq!(document["run"]["interrupted"], true);
     assert_eq!(document["disk"].as_object().unwrap().keys().collect::<Vec<_>>(), ["write_per_block"]);
 }

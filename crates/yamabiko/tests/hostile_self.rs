@@ -61,6 +61,15 @@ fn well_behaved_responses() {
     assert_eq!(server.url("/a"), format!("http://{}/a", server.address()));
 }
 
+/// Whatever is asked for, even as proxies are asked.
+#[test]
+fn one_behaviour_for_every_request() {
+    let server = Hostile::always("/status/503");
+    for path in ["/ok/1000", "/", "http://elsewhere.example/page"] {
+        assert!(exchange(&server, "GET", path).0.starts_with("HTTP/1.1 503 "), "{path}");
+    }
+}
+
 #[test]
 fn broken_responses() {
     let server = Hostile::start();

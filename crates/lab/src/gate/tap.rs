@@ -109,8 +109,8 @@ const FEW: f64 = 0.001;
 #[cfg(test)]
 mod tests {
     use ledger::document::Validity;
-    use ledger::{CheckState, Verdict};
     use ledger::tap_part::TapProgram;
+    use ledger::{CheckState, Verdict};
 
     use super::*;
 

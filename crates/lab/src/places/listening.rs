@@ -59,10 +59,12 @@ pub fn cores_of(address: IpAddr, port: u16) -> Option<Cores> {
         if theirs.is_empty() {
             continue;
         }
+        let Ok(threads) = std::fs::read_dir(process.path().join("task")) else { continue };
         found.extend(theirs);
-        for thread in std::fs::read_dir(process.path().join("task")).ok()?.flatten() {
+        for thread in threads.flatten() {
             let number = thread.file_name().to_str()?.parse().ok()?;
-            cores.extend_from_slice(Cores::of(number).ok()?.list());
+            // One that has ended meanwhile runs nowhere.
+            cores.extend(Cores::of(number).into_iter().flat_map(|cores| cores.list().to_vec()));
         }
     }
     (found.len() == sockets.len()).then(|| Cores::new(cores))
@@ -137,7 +139,8 @@ mod tests {
 
     #[test]
     fn lines_of_the_socket_table_are_read() {
-        let line = "   0: 010012C6:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 77 1 0 100";
+        let line =
+            "   0: 010012C6:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 77 1 0 100";
         let address = "198.18.0.1".parse().unwrap();
         assert_eq!(listener(line, parse_v4), Some(Listener { address, port: 8080, inode: 77 }));
         let established = line.replace(" 0A ", " 01 ");

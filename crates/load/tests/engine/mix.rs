@@ -403,7 +403,8 @@ fn a_stump_that_was_kept_is_no_planned_end() {
         } else {
             old += 1;
             assert_eq!((exchange.failure, exchange.aborted), (Some(FailureCause::ClosedEarly), false), "{exchange:?}");
-            let mut judge = mix::Judge::new(world_of(&MixSpec { origin_abort: 1.0, ..plain() }), (Timestamp::ZERO, None));
+            let mut judge =
+                mix::Judge::new(world_of(&MixSpec { origin_abort: 1.0, ..plain() }), (Timestamp::ZERO, None));
             let mut exchange = *exchange;
             judge.add(&mut exchange);
             assert_eq!(exchange.wrong, Some(ledger::Wrong::Truncated));

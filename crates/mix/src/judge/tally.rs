@@ -163,7 +163,11 @@ impl Tally {
             answered: self.answered,
             error_ratio: (self.requests > 0).then(|| (self.requests - self.answered) as f64 / self.requests as f64),
             errors: self.errors.into_iter().map(|(cause, count)| (cause.to_owned(), count)).collect(),
-            error_statuses: self.error_statuses.into_iter().map(|(status, count)| (status.to_string(), count)).collect(),
+            error_statuses: self
+                .error_statuses
+                .into_iter()
+                .map(|(status, count)| (status.to_string(), count))
+                .collect(),
             hit_ratio: ratio(offered, measured),
             byte_hit_ratio: ratio(offered_bytes, measured_bytes),
             basic_requests: self.basic.count,

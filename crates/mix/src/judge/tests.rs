@@ -386,7 +386,13 @@ fn a_copy_that_may_have_been_renewed_is_not_called_stale() {
     assert_eq!(with_age(0), None, "that a copy is new is not believed, nor that it was not renewed");
     // Told by the 304's identity, the lifetime counts from the renewal.
     let renewed = |renewed_s: i64, at_ms| {
-        let row = CacheExchange { renewable: true, renewed: true, from_sequence: None, from_run: None, ..copy(&world, 5, ms(renewed_s), at_ms) };
+        let row = CacheExchange {
+            renewable: true,
+            renewed: true,
+            from_sequence: None,
+            from_run: None,
+            ..copy(&world, 5, ms(renewed_s), at_ms)
+        };
         judged(&world, row).1
     };
     assert_eq!(renewed(change_s - 20, ms(change_s + 10) + DATE_SLACK_MS), None);

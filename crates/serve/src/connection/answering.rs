@@ -78,6 +78,9 @@ impl Connection {
 
     /// Answers out of the result cache, or asks the relay; false when the path is a file's.
     fn respond_dynamically(&mut self, desk: &mut Desk, request: &Request<'_>) -> bool {
+        if is_at_its_last_hop(request) {
+            return false;
+        }
         // A path that no file can have is for the files to refuse.
         let Ok(path) = plain(request.path, &mut desk.path) else { return false };
         let Some(route) = desk.front.as_ref().and_then(|front| front.routed(path)) else { return false };
@@ -159,4 +162,13 @@ impl Connection {
             whole: true,
         });
     }
+}
+
+/// RFC 9110, section 7.6.2: who passes requests on keeps these to itself, and answers as the last one asked.
+fn is_at_its_last_hop(request: &Request<'_>) -> bool {
+    matches!(request.method, Method::Options | Method::Trace)
+        && request
+            .fields
+            .values(b"max-forwards")
+            .any(|hops| !hops.is_empty() && hops.iter().all(|&digit| digit == b'0'))
 }

@@ -56,7 +56,7 @@ impl Connection {
         desk.backlog.change(self.kept, kept);
         self.kept = kept;
         self.crowded = !relayed && desk.backlog.is_short();
-        if desk.backlog.is_full() && kept >= WORTH_IT && !self.unsent.is_empty() {
+        if desk.backlog.is_full() && kept >= WORTH_IT {
             desk.books.counters().connection_refused(Refusal::Backlog);
             self.enter(desk, false);
             self.aborted = true;

@@ -12,7 +12,7 @@ use crate::dynamic::{Ask, Event};
 use crate::figures::Kind;
 use crate::journal::{Entry, Kept, NO_ANSWER};
 use crate::phrase::status_line;
-use crate::request::{Method, Request};
+use crate::request::{Method, Request, as_known_version};
 use crate::response::{Fate, Status, field, write_refusal};
 
 /// An answer that was not over when it began.
@@ -93,10 +93,12 @@ impl Connection {
             world: None,
         }));
         self.tail = Some(Tail::Awaited);
+        let mut head: Box<[u8]> = request.head.into();
+        as_known_version(&mut head);
         let ask = Ask {
             ticket: self.ticket,
             route,
-            head: request.head.into(),
+            head,
             body: request.body,
             peer: self.peer,
             local: self.local,

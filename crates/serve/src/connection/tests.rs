@@ -480,7 +480,7 @@ fn what_is_kept_for_all_clients_together_is_bounded() {
     let mut rig = Rig::new();
     let bound = rig.desk.backlog.bytes_max;
     let address = "127.0.0.1:7".parse().unwrap();
-    let volley = request(1).repeat(1);
+    let volley = request(1);
     let small = request(0).repeat(500);
     let mut clients = Vec::new();
     let kept = |client: &Connection| client.unread.capacity() + client.unsent.capacity();
@@ -517,8 +517,34 @@ fn what_is_kept_for_all_clients_together_is_bounded() {
     }
     assert!(!rig.desk.backlog.is_short());
     rig.connection.leave(&mut rig.desk);
-    rig.desk.backlog.change(0, 0);
     assert_eq!(rig.desk.backlog.bytes(), 0);
+}
+
+/// Nothing of an answer is kept for them, but what they sent ahead of it.
+#[test]
+fn what_is_sent_ahead_of_a_file_counts_too() {
+    let mut rig = Rig::new();
+    rig.desk.backlog.bytes_max = 200_000;
+    let address = "127.0.0.1:7".parse().unwrap();
+    let ahead = request(0).repeat(200);
+    let mut clients = Vec::new();
+    for ticket in 2..100 {
+        let mut client = Connection::new(ticket, address, address, false, &rig.desk);
+        client.take(&mut rig.desk, &request(2));
+        while !rig.desk.out.is_empty() {
+            let head = rig.desk.out.len();
+            client.sent(&mut rig.desk, head);
+        }
+        client.settle(&mut rig.desk);
+        if client.step() == Step::Go {
+            client.take(&mut rig.desk, &ahead);
+            client.settle(&mut rig.desk);
+        }
+        clients.push(client);
+    }
+    let all: usize = clients.iter().map(|client| client.unread.capacity()).sum();
+    assert!(all > 80_000 && all < 200_000, "{all} bytes");
+    assert!(clients.iter().all(|client| client.owes() && !client.is_aborted()), "they are only not heard");
 }
 
 #[test]

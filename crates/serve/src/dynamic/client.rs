@@ -1,6 +1,7 @@
 //! The way back to one waiting client, and the body it sends, as an exchange sees them.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -169,8 +170,17 @@ pub(crate) struct RequestBody {
     /// Bytes still to come, when the client said how many.
     left: Option<u64>,
     opened: bool,
+    /// What came before its turn.
+    ahead: VecDeque<Piece>,
+    /// The bytes that are set aside for that, and those of all.
+    aside: usize,
+    aside_of_all: Ahead,
     progress: Progress,
 }
+
+/// Bytes that are set aside for what clients send before their turn, over all exchanges with an upstream.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ahead(Rc<Cell<usize>>);
 
 /// When something last moved, shared between the body and who waits for the answer.
 #[derive(Clone, Debug)]
@@ -193,12 +203,59 @@ impl Progress {
 impl RequestBody {
     /// `length`: what the client said, not 0; `None` for a chunked body.
     pub(super) fn new(ticket: Ticket, back: Back, pieces: UnboundedReceiver<Piece>, length: Option<u64>) -> Self {
-        RequestBody { source: Some((ticket, back, pieces)), left: length, opened: false, progress: Progress::new() }
+        let mut body = RequestBody::none();
+        (body.source, body.left) = (Some((ticket, back, pieces)), length);
+        body
     }
 
     /// No body at all.
     pub(super) fn none() -> Self {
-        RequestBody { source: None, left: Some(0), opened: false, progress: Progress::new() }
+        RequestBody {
+            source: None,
+            left: Some(0),
+            opened: false,
+            ahead: VecDeque::new(),
+            aside: 0,
+            aside_of_all: Ahead::default(),
+            progress: Progress::new(),
+        }
+    }
+
+    /// Lets the client begin, and takes in all of a small body, or the first [`BODY_WINDOW`] of a large one: so a client that
+    /// is slow with it holds no place at the upstream meanwhile. Where all together have sent so much ahead that there is no
+    /// room for more, the body comes when its turn has come, as large ones do.
+    pub(super) async fn gather(&mut self, of_all: &Ahead) {
+        let most = self.left.map_or(BODY_WINDOW, |left| usize::try_from(left).unwrap_or(usize::MAX).min(BODY_WINDOW));
+        if self.source.is_none() || of_all.0.get() + most > AHEAD_MAX {
+            return;
+        }
+        of_all.0.set(of_all.0.get() + most);
+        (self.aside, self.aside_of_all) = (most, of_all.clone());
+        self.open();
+        let mut came = 0;
+        while came < BODY_WINDOW
+            && let Some((_, _, pieces)) = &mut self.source
+            && let Some(piece) = pieces.recv().await
+        {
+            let ended = match &piece {
+                Piece::Bytes(bytes) => {
+                    came += bytes.len();
+                    false
+                }
+                Piece::End => true,
+            };
+            self.ahead.push_back(piece);
+            if ended {
+                break;
+            }
+        }
+    }
+
+    /// So much of what was set aside is free again.
+    fn release(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.aside);
+        self.aside -= bytes;
+        self.aside_of_all.0.set(self.aside_of_all.0.get() - bytes);
     }
 
     /// Bytes still to come; `None` when the client did not say.
@@ -227,9 +284,16 @@ impl RequestBody {
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyCut>>> {
-        let Some((ticket, back, pieces)) = &mut self.source else { return Poll::Ready(None) };
-        let piece = ready!(pieces.poll_recv(cx));
+        let Some((_, _, pieces)) = &mut self.source else { return Poll::Ready(None) };
+        let piece = match self.ahead.pop_front() {
+            None => ready!(pieces.poll_recv(cx)),
+            some => some,
+        };
+        if let Some(Piece::Bytes(bytes)) = &piece {
+            self.release(bytes.len());
+        }
         self.progress.touch();
+        let Some((ticket, back, _)) = &self.source else { return Poll::Ready(None) };
         match piece {
             // A worker that passes on more than was announced has parsed wrongly: never let it reach the upstream.
             Some(Piece::Bytes(bytes)) if self.left.is_none_or(|left| left >= bytes.len() as u64) => {
@@ -247,6 +311,12 @@ impl RequestBody {
                 Poll::Ready(Some(Err(BodyCut)))
             }
         }
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        self.release(usize::MAX);
     }
 }
 
@@ -274,5 +344,7 @@ impl Body for RequestBody {
 
 /// Interim answers to one request that are passed on.
 const HINTS_MAX: usize = 8;
+/// What may be set aside at an upstream for bodies before their turn: those of 256 clients, or of more with small ones.
+const AHEAD_MAX: usize = 16 << 20;
 /// Bytes told in one event: small enough that a window holds several.
 pub(super) const PIECE: usize = 64 << 10;

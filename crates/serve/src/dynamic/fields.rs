@@ -140,6 +140,12 @@ pub(super) fn for_upstream(head: &RequestHead, asker: Asker, changes: &Changes) 
         // RFC 9110, section 7.6.3: a gateway must say so to its upstream.
         kept.append(header::VIA, via);
     }
+    // RFC 9110, section 7.6.2. Those with 0 stay here (`connection/answering.rs`); with another method it means nothing.
+    if matches!(head.method, http::Method::OPTIONS | http::Method::TRACE)
+        && let Some(hops) = kept.get(header::MAX_FORWARDS).and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
+    {
+        kept.insert(header::MAX_FORWARDS, hops.saturating_sub(1).into());
+    }
     for (name, value) in &changes.with {
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
             kept.append(name, value);
@@ -254,6 +260,16 @@ mod tests {
         let kept = for_upstream(&head("Connection: host, x-forwarded-for\r\n"), asker(), &Changes::default());
         assert_eq!(kept["host"], "h");
         assert_eq!(kept["x-forwarded-for"], "192.0.2.1");
+    }
+
+    #[test]
+    fn one_hop_less_is_left_for_who_counts_them() {
+        let left = |method: &str| {
+            let head = format!("{method} /app HTTP/1.1\r\nHost: h\r\nMax-Forwards: 7\r\n\r\n");
+            let kept = for_upstream(&RequestHead::parse(head.as_bytes()).unwrap(), asker(), &Changes::default());
+            kept["max-forwards"].to_str().unwrap().to_owned()
+        };
+        assert_eq!(["OPTIONS", "TRACE", "GET"].map(left), ["6", "6", "7"]);
     }
 
     #[test]

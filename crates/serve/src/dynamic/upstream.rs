@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::account::{Counts, Level, ProgramState, count};
 use super::admission::{Admission, Door, Place};
-use super::client::{Hints, RequestBody};
+use super::client::{Ahead, Hints, RequestBody};
 use super::fields::{Asker, RequestHead};
 use super::spec::{DynamicLimits, FastCgiScript, Route, Upstream};
 use super::{Ask, fastcgi, http1, route};
@@ -119,6 +119,8 @@ pub(super) struct Gate {
     pub(super) admission: Rc<Admission>,
     pub(super) http: http1::Pool,
     pub(super) fastcgi: fastcgi::Pool,
+    /// What was sent to it before its turn.
+    ahead: Ahead,
 }
 
 impl Scripts {
@@ -140,6 +142,7 @@ impl Gate {
             admission: Rc::new(Admission::new(limits, door)),
             http: http1::Pool::default(),
             fastcgi: fastcgi::Pool::default(),
+            ahead: Ahead::default(),
         }
     }
 }
@@ -217,11 +220,13 @@ pub(crate) async fn send(
         count(&route.counts.refused_down);
         return Err(Failure::down());
     }
-    let place = route.gate.admission.enter(&route.counts).await?;
-    let in_flight = Level::raise(&route.counts, |counts| &counts.in_flight);
-    let deadline = Instant::now() + route.limits.whole_time;
+    // Who leaves from here on is counted, wherever it waited.
     let mut unfinished = Unfinished(Some(&route.counts));
     let mut body = body.unwrap_or_else(RequestBody::none);
+    body.gather(&route.gate.ahead).await;
+    let place = route.gate.admission.enter(&route.counts).await.inspect_err(|_| unfinished.0 = None)?;
+    let in_flight = Level::raise(&route.counts, |counts| &counts.in_flight);
+    let deadline = Instant::now() + route.limits.whole_time;
     body.open();
     let asker = Asker { peer: ask.peer, local: ask.local, secure: ask.secure };
     let asked = async {

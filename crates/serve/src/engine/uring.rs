@@ -333,7 +333,8 @@ impl<'a> Worker<'a> {
                 Err(_) => client.link.broken(),
             },
             Step::Discard => {
-                if discard(&client.stream, &mut client.link, &self.desk).is_err() {
+                let outcome = discard(&client.stream, &mut client.link, &self.desk);
+                if outcome.is_err() {
                     client.link.broken();
                 }
             }

@@ -219,14 +219,24 @@ fn a_later_minor_version_is_read_as_the_latest_known() {
         let (known, later) = (head("1"), head(minor));
         let (known, read) = (complete(&known), complete(&later));
         assert!(!read.old && read.keep_alive);
-        assert_eq!((read.method, read.path, read.query, read.body), (known.method, known.path, known.query, known.body));
+        assert_eq!(
+            (read.method, read.path, read.query, read.body),
+            (known.method, known.path, known.query, known.body)
+        );
         assert_eq!((read.fields.host, read.length), (known.fields.host, known.length));
         // Wherever it is cut, it is the beginning of one.
         for cut in 1..later.len() {
             assert_eq!(parse(&later.as_bytes()[..cut], &limits()), Parsed::Incomplete, "{cut}");
         }
         // As strict as ever.
-        for wrong in ["GET  / HTTP/1.M", "G(T / HTTP/1.M", "GET /\x01 HTTP/1.M", "GET / x HTTP/1.M", "GET / HTTP/1.M ", " HTTP/1.M"] {
+        for wrong in [
+            "GET  / HTTP/1.M",
+            "G(T / HTTP/1.M",
+            "GET /\x01 HTTP/1.M",
+            "GET / x HTTP/1.M",
+            "GET / HTTP/1.M ",
+            " HTTP/1.M",
+        ] {
             let line = wrong.replace('M', minor);
             assert_eq!(refused(&format!("{line}\r\nHost: x\r\n\r\n")), Status::BadRequest, "{line}");
         }

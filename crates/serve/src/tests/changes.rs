@@ -64,8 +64,11 @@ fn a_link_that_turns_out_of_the_directory_and_back_leads_nowhere_else() {
         fs::rename(root.join(from), root.join(to)).unwrap();
     });
     let mut client = server.connect();
-    let mut found = 0;
-    for turn in 0..2000 {
+    let (mut found, mut turn) = (0, 0);
+    // On a busy machine the link may rest where it leads outside for as long as all of them take.
+    while turn < 2000 || found == 0 {
+        turn += 1;
+        assert!(turn < 1_000_000, "it never leads inside");
         let path = ["way/file", "a/b/../../way/file", "a/b/../../../file", "way/../file"][turn % 4];
         let response = client.get(&spelt(path, turn));
         match response.status() {
@@ -76,7 +79,6 @@ fn a_link_that_turns_out_of_the_directory_and_back_leads_nowhere_else() {
             status => assert!(status.starts_with("404") || status.starts_with("503"), "{status}"),
         }
     }
-    assert!(found > 0);
     drop(turning);
 }
 

@@ -133,7 +133,7 @@ fn a_large_body_goes_through_both_ways() {
 }
 
 #[test]
-fn a_client_that_expects_100_is_told_when_its_place_is_there() {
+fn a_client_that_expects_100_is_told_to_go_on() {
     let server = serving(mirror);
     let mut client = server.connect();
     client.send(b"POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
@@ -141,6 +141,47 @@ fn a_client_that_expects_100_is_told_when_its_place_is_there() {
     client.send(b"abc");
     assert_eq!(client.response(true).body, b"/app 3");
     assert_eq!(client.get("/hello.txt").body, b"hello\n");
+}
+
+#[test]
+fn what_may_go_no_further_is_answered_here() {
+    let server = serving(mirror);
+    let mut client = server.connect();
+    let ask = |method: &str, hops: &str| format!("{method} /app/x HTTP/1.1\r\nHost: h\r\nMax-Forwards: {hops}\r\n\r\n");
+    client.send(ask("OPTIONS", "0").as_bytes());
+    let here = client.response(false);
+    assert_eq!((here.status(), here.field("Allow")), ("204 No Content", Some("GET, HEAD, OPTIONS")));
+    client.send(ask("TRACE", "00").as_bytes());
+    assert_eq!(client.response(true).status(), "405 Method Not Allowed");
+    for (method, hops) in [("OPTIONS", "1"), ("GET", "0"), ("OPTIONS", "x")] {
+        client.send(ask(method, hops).as_bytes());
+        assert_eq!(client.response(true).body, b"/app/x 0", "{method} {hops}");
+    }
+}
+
+#[test]
+fn a_later_minor_version_is_no_other_to_the_program() {
+    let server = serving(mirror);
+    let mut client = server.connect();
+    client.send(b"GET /app/x HTTP/1.9\r\nHost: h\r\n\r\n");
+    assert_eq!(client.response(true).body, b"/app/x 0");
+    assert_eq!(client.get("/app/y").body, b"/app/y 0");
+}
+
+#[test]
+fn a_slow_body_holds_no_place() {
+    let server = serving_below("/app", DynamicLimits { concurrency: 1, queue: 0, ..DynamicLimits::default() }, mirror);
+    let (mut slow, mut other) = (server.connect(), server.connect());
+    slow.send(b"POST /app/slow HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+    // The relay has begun with it.
+    assert_eq!(slow.response(false).status(), "100 Continue");
+    slow.send(b"12");
+    for _ in 0..20 {
+        assert_eq!(other.get("/app/quick").body, b"/app/quick 0");
+    }
+    slow.send(b"345");
+    assert_eq!(slow.response(true).body, b"/app/slow 5");
+    assert_eq!(slow.get("/hello.txt").body, b"hello\n");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use ledger::document::{Check, CheckState, Weight};
 use mix::origin_figures::WorldFigures;
+use mix::{MixSpec, OriginFigures};
 use units::RequestRate;
 
 /// Of the requests that reach the origin so many may have lost their ask before the point is invalid: half a point, as near
@@ -60,6 +61,26 @@ pub fn phases_unjudged(rate: RequestRate, left_out: u64, phases: usize) -> Optio
     })
 }
 
+/// A check that failed, if an origin that the lab started by the plan's own command is another than the sweep's: it cannot be
+/// asked before the load. `said`: what it says of itself.
+pub fn another_origin(rate: RequestRate, said: &OriginFigures, mix: &MixSpec, seed: u64) -> Option<Check> {
+    let mut differences = said.digest.origin_differences(&mix.digest(seed));
+    differences.extend((said.seed != seed).then_some("seed"));
+    (!differences.is_empty()).then(|| Check {
+        name: format!("{rate}: the origin has this mix"),
+        state: CheckState::Failed,
+        weight: Weight::Invalid,
+        value: None,
+        limit: None,
+        unit: String::new(),
+        why: format!(
+            "the origin that [origin] command started answers by another mix or seed than this sweep's: {} differ; start it with \
+             the same, or leave the command out",
+            differences.join(", ")
+        ),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,8 +104,20 @@ mod tests {
     }
 
     #[test]
+    fn an_origin_of_another_mix_spoils_a_point() {
+        let mix = MixSpec::polymix(1);
+        let said = OriginFigures { digest: mix.digest(7), seed: 7, ..OriginFigures::default() };
+        assert_eq!(another_origin(rate(), &said, &mix, 7), None);
+        assert_eq!(another_origin(rate(), &said, &MixSpec { recurrence: 0.1, ..mix.clone() }, 7), None);
+        let check = another_origin(rate(), &said, &MixSpec { think: None, ..mix.clone() }, 8).unwrap();
+        assert_eq!((check.state, check.weight), (CheckState::Failed, Weight::Invalid));
+        assert!(check.why.contains("think, seed differ"), "{}", check.why);
+    }
+
+    #[test]
     fn asks_that_were_lost_spoil_a_point() {
-        let dropped = |without_ask| asks_dropped(rate(), WorldFigures { requests: 1000, content_bytes: 0, without_ask });
+        let dropped =
+            |without_ask| asks_dropped(rate(), WorldFigures { requests: 1000, content_bytes: 0, without_ask });
         assert_eq!(dropped(0), None);
         for (without_ask, weight) in [(1, Weight::Suspect), (5, Weight::Suspect), (6, Weight::Invalid)] {
             let check = dropped(without_ask).unwrap();

@@ -355,7 +355,8 @@ impl CachePlan {
             (None, None, true) => Ok(Front::Direct),
             (None, None, false) => {
                 Err("where is the cache? proxy = \"HOST:PORT\" (--proxy) for one that robots are told of, \
-                                        reverse = \"http://HOST:PORT\" (--reverse) for one in front of the origin"
+                     reverse = \"http://HOST:PORT\" (--reverse) for one in front of the origin; direct = true (--direct) for \
+                     none"
                     .into())
             }
             _ => Err("proxy (--proxy), reverse (--reverse) and direct (--direct) exclude each other: leave one".into()),

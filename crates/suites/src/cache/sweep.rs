@@ -239,6 +239,8 @@ impl<'a> Sweep<'a> {
         self.checks.extend(of_run(&rate.to_string(), &document.validity));
         self.checks.extend(reached.and_then(|reached| self.unreached(rate, reached, &points)));
         self.checks.extend(reached.and_then(|reached| doubts::asks_dropped(rate, reached)));
+        let labs = outcome.origin.as_ref();
+        self.checks.extend(labs.and_then(|said| doubts::another_origin(rate, said, self.mix, self.plan.seed)));
         self.checks.extend(match unread {
             Some(error) => Some(uncounted(rate, &error)),
             None => doubts::not_counted(rate, was_asked, reached),

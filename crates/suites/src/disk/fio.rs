@@ -159,8 +159,9 @@ pub(super) fn figures(test: Trial, said: &Said) -> Result<DiskTest, String> {
         "" => "it said nothing".to_owned(),
         complaint => complaint.chars().take(300).collect(),
     };
-    let output: Output = serde_json::from_str(&said.json)
-        .map_err(|why| format!("fio ended with {:?} and said nothing that can be read ({why}): {}", said.exit, complaint()))?;
+    let output: Output = serde_json::from_str(&said.json).map_err(|why| {
+        format!("fio ended with {:?} and said nothing that can be read ({why}): {}", said.exit, complaint())
+    })?;
     if let Some(job) = output.jobs.iter().find(|job| job.error != 0) {
         let errno = std::io::Error::from_raw_os_error(i32::try_from(job.error).unwrap_or_default());
         return Err(format!("fio: {errno}: {}", complaint()));
@@ -262,7 +263,9 @@ mod tests {
         let seeks = figures(Trial::Seeks, &said(&[seeker.clone(), seeker.clone(), seeker.clone()])).unwrap();
         assert_eq!((seeks.iops, seeks.bytes_per_s, seeks.latency_ns), (30.0, 300.0, None));
         assert!((seeks.cpu - 3.0 * 0.425).abs() < 1e-9);
-        let rewrite = figures(Trial::Rewrite, &said(&[job(direction(1600, 99.0, 9.9, 9), direction(1600, 100.0, 10.0, 10))])).unwrap();
+        let rewrite =
+            figures(Trial::Rewrite, &said(&[job(direction(1600, 99.0, 9.9, 9), direction(1600, 100.0, 10.0, 10))]))
+                .unwrap();
         assert_eq!((rewrite.bytes_per_s, rewrite.iops), (100.0, 10.0));
     }
 

@@ -113,20 +113,13 @@ impl Trial {
     pub const fn is_bonnies(self) -> bool {
         !matches!(
             self,
-            Trial::RandomRead
-                | Trial::RandomReadDeep
-                | Trial::RandomWrite
-                | Trial::RandomWriteDeep
-                | Trial::Commits
+            Trial::RandomRead | Trial::RandomReadDeep | Trial::RandomWrite | Trial::RandomWriteDeep | Trial::Commits
         )
     }
 
     /// Whether it goes round the page cache.
     pub const fn direct(self) -> bool {
-        matches!(
-            self,
-            Trial::RandomRead | Trial::RandomReadDeep | Trial::RandomWrite | Trial::RandomWriteDeep
-        )
+        matches!(self, Trial::RandomRead | Trial::RandomReadDeep | Trial::RandomWrite | Trial::RandomWriteDeep)
     }
 
     /// Whether it ends when the whole file was gone through once, and not after a time.
@@ -158,7 +151,8 @@ impl Trial {
                 for (at, blocks) in lists.iter().enumerate() {
                     words.job(&format!("seeks{at}"), scratch, lasting);
                     let written_back = |index: usize| (index as u64) % WRITTEN_BACK == WRITTEN_BACK - 1;
-                    words.list(scratch, blocks.iter().enumerate().map(|(index, &block)| (block, written_back(index))))?;
+                    words
+                        .list(scratch, blocks.iter().enumerate().map(|(index, &block)| (block, written_back(index))))?;
                 }
                 return Ok(words);
             }
@@ -335,7 +329,10 @@ mod tests {
             assert!(has("--runtime=1500ms") && has("--thread=1") && has("--output-format=json"), "{words:?}");
             assert_eq!(has("--direct=1"), test.direct(), "{words:?}");
             assert!(!(has("--time_based=1") && test.takes_whole_file()), "{words:?}");
-            assert!(!words.iter().any(|word| word.contains(std::env::temp_dir().to_str().unwrap())), "no name: {words:?}");
+            assert!(
+                !words.iter().any(|word| word.contains(std::env::temp_dir().to_str().unwrap())),
+                "no name: {words:?}"
+            );
         }
     }
 }

@@ -59,8 +59,8 @@ impl NginxCache {
             .map(|kind| format!("  {kind}_temp_path {root}/{kind};\n"))
             .concat();
         let text = format!(
-            "{user}daemon off;\nworker_processes 1;\nworker_rlimit_nofile 8192;\npid {root}/nginx.pid;\n\
-             error_log {root}/error.log;\nevents {{ worker_connections 4096; }}\nhttp {{\n\
+            "{user}daemon off;\nworker_processes 1;\nworker_rlimit_nofile 16384;\npid {root}/nginx.pid;\n\
+             error_log {root}/error.log;\nevents {{ worker_connections 8000; }}\nhttp {{\n\
              \x20 log_format own '$request_method $upstream_cache_status';\n  access_log {root}/access.log own;\n{temporary}\
              \x20 proxy_cache_path {root}/store levels=1:2 keys_zone=own:{keys}m inactive=1y use_temp_path=off{bound};\n\
              \x20 upstream origin {{ server {origin}; keepalive 64; keepalive_requests 1000000; }}\n\

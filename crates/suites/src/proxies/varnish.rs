@@ -84,7 +84,7 @@ impl Varnish {
         // Without a jail it is who we are: its folder needs no account of its own.
         Ok(format!(
             "exec {} -F -j none -n {} -a {listen} -f {} -s {} -T none -l 8m -p default_grace=0 \
-             -p thread_pools=1 -p thread_pool_min=50",
+             -p thread_pools=1 -p thread_pool_min=50 -p thread_stats_rate=1",
             quoted(&self.program),
             quoted(&own.join("work")),
             quoted(&file),
@@ -94,7 +94,7 @@ impl Varnish {
 
     /// What one that was configured in `folder` has counted, by varnishstat: `MAIN.cache_hit`, and `MAIN.client_req` less
     /// `MAIN.busy_wakeup`, since a request that waited for another's fetch is counted again when it goes on. Its threads add
-    /// theirs up when they have a moment, so that it may take one until all is in it.
+    /// theirs up after each request (`thread_stats_rate` 1), so that it may take a moment until all is in it.
     ///
     /// # Errors
     /// It does not run, or varnishstat says something else.

@@ -124,6 +124,11 @@ impl ModelCache {
             (came.from_sequence, came.from_run) = (copy.from_sequence, copy.from_run);
             (came.got_version, came.made_unix_ms) = (copy.got_version, copy.made_unix_ms);
             (came.came_gzip, came.body_bytes) = (copy.came_gzip, copy.body_bytes);
+            // Asked about, and still good: its lifetime begins anew (RFC 9111, section 4.3.4).
+            let is_over = unix_ms(copy.expires_unix_s) <= asked.asked_unix_ms;
+            if let Some(kept) = self.copies.get_mut(&key).filter(|_| is_over && copy.got_version == asked.due_version) {
+                kept.expires_unix_s = asked.expires_unix_s;
+            }
         }
         let keeps = asked.could_fill() || (fault(Fault::KeepsUncachable) && asked.form == CacheForm::Basic && !passes);
         if copy.is_none() && keeps && !asked.aborted {
@@ -142,8 +147,7 @@ impl ModelCache {
 
     /// To the millisecond, or renewed by the origin, which this cache asks at once and which knows whether it changed.
     fn is_fresh(&self, copy: &CacheExchange, asked: &CacheExchange) -> bool {
-        let ends_ms = u64::try_from(copy.expires_unix_s).unwrap_or(0).saturating_mul(1000);
-        asked.asked_unix_ms < ends_ms || (asked.renewable && copy.got_version == asked.due_version)
+        asked.asked_unix_ms < unix_ms(copy.expires_unix_s) || (asked.renewable && copy.got_version == asked.due_version)
     }
 
     fn spoil(&self, came: &mut CacheExchange) {
@@ -170,4 +174,8 @@ impl ModelCache {
             _ => {}
         }
     }
+}
+
+fn unix_ms(s: i64) -> u64 {
+    u64::try_from(s).unwrap_or(0).saturating_mul(1000)
 }

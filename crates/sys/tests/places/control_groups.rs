@@ -30,6 +30,24 @@ pub fn holds_its_share() {
     assert!(usage.memory_max.is_none_or(|bytes| bytes > 4096));
 }
 
+/// Who takes more than the bound is killed; who takes less is not.
+pub fn holds_its_memory() {
+    let bound = 24 << 20;
+    let takes = |megabytes: u64| {
+        let group = Cgroup::create("eater", Limits { memory: Some(bound), ..Limits::default() }).unwrap();
+        let mut spec = shell(&format!("x=$(head -c {}M /dev/zero | tr '\\0' x); test ${{#x}} -gt 1", megabytes));
+        spec.cgroup = Some(&group);
+        let mut place = start(spec);
+        let exit = ended(&mut place);
+        let most = group.usage().unwrap().memory_max.unwrap();
+        println!("note: {megabytes} MB within 24 MiB: {exit:?}, at most {most} bytes");
+        assert!(most <= bound, "{most}");
+        exit
+    };
+    assert_eq!(takes(1), Exit::Code(0));
+    assert_ne!(takes(64), Exit::Code(0));
+}
+
 pub fn counts_the_dead() {
     let group = Cgroup::create("dead", Limits::default()).unwrap();
     let mut spec = shell("(ulimit -t 1; while :; do :; done); exit 3");

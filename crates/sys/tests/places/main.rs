@@ -44,7 +44,7 @@ const CASES: &[Case] = cases! {
         sees_loopback_once keeps_what_was_asked_for sees_a_tun_without_link_header loses_what_finds_no_block
         says_what_is_wrong;
     Root: control_groups:
-        holds_its_share counts_the_dead is_removed sweeps_the_dead_only;
+        holds_its_share holds_its_memory counts_the_dead is_removed sweeps_the_dead_only;
     Root: servers: nginx_in_front nginx_as_a_daemon apache_as_a_daemon;
     Ordinary: rootless:
         may_make_a_user_namespace keeps_its_identity opens_ports_and_ping serves_with_nginx serves_with_apache

@@ -73,7 +73,11 @@ pub fn show(document: &DiskDocument, json: bool) -> Result<()> {
     let needs: Vec<Vec<String>> = made(false).map(|(test, figures)| needs_line(test, figures)).collect();
     let mut table = String::new();
     if !bonnies.is_empty() {
-        table += &report::terminal::table(&["as Bonnie does", "KB/s", "a second", "%CPU", "from or to storage"], &bonnies, style);
+        table += &report::terminal::table(
+            &["as Bonnie does", "KB/s", "a second", "%CPU", "from or to storage"],
+            &bonnies,
+            style,
+        );
     }
     if !needs.is_empty() {
         if !table.is_empty() {

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
@@ -199,11 +199,14 @@ impl Drop for Proxy {
 }
 
 /// On a port that the kernel gives to nobody unasked: one of those it gives to a client could, once nobody listens, connect
-/// that client to itself.
+/// that client to itself. No port is used twice in this process, so that one who has died finds its own again.
 pub fn quiet_listener() -> TcpListener {
-    let first = 10_000 + (std::process::id() % 1000) as u16 * 20;
-    let ports = (first..30_000).chain(10_000..first);
-    ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()).next().expect("a port is free")
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    // Processes with neighbouring numbers begin far from one another.
+    let first = std::process::id().wrapping_mul(61);
+    let mut ports =
+        std::iter::repeat_with(|| first.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % 20_000).take(20_000);
+    ports.find_map(|port| TcpListener::bind(("127.0.0.1", 10_000 + port as u16)).ok()).expect("a port is free")
 }
 
 impl Shared {
@@ -369,13 +372,13 @@ impl Shared {
     /// Itself, unless the request has gone round too often: then it is not heard of again.
     fn once_more(&self, asked: &Asked) -> Result<SocketAddr> {
         let turns = asked.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("via")).count();
-        while turns >= HOPS_MAX {
-            if self.ended.load(Ordering::Acquire) {
-                return Err(ErrorKind::Interrupted.into());
-            }
+        if turns < HOPS_MAX {
+            return Ok(self.address);
+        }
+        while !self.ended.load(Ordering::Acquire) {
             thread::sleep(Duration::from_millis(20));
         }
-        Ok(self.address)
+        Err(ErrorKind::Interrupted.into())
     }
 
     /// The answer as it goes out: spoilt, if that is what is wrong.

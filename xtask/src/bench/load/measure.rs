@@ -127,11 +127,13 @@ impl Client {
         Ok(figures)
     }
 
-    /// `yamabiko cache` of one point, every exchange kept: the sweep's document and the point's own.
-    pub fn cache(&self, options: &[&str]) -> Result<(Document, Document, Figures)> {
+    /// `yamabiko cache` of one point, every exchange kept: the sweep's document and the point's own. `spread`: on the server's core
+    /// as well.
+    pub fn cache(&self, spread: bool, options: &[&str]) -> Result<(Document, Document, Figures)> {
         let mut command = Command::new(&self.yamabiko);
         command.args(["cache", "--json"]).args(options);
-        let (text, mut figures) = self.timed(command.env("YAMABIKO_RUNS", self.runs.path()))?;
+        let cores = if spread { format!("{SERVER_CORE},{CLIENT_CORE}") } else { CLIENT_CORE.to_string() };
+        let (text, mut figures) = self.timed_on(&cores, command.env("YAMABIKO_RUNS", self.runs.path()))?;
         let sweep: Document = serde_json::from_str(&text).context("the sweep's document cannot be read")?;
         let part = sweep.cache.as_ref().context("the document has no cache part")?;
         let folder = self.runs.path().join(&part.points.first().context("the sweep has no point")?.run);
@@ -150,8 +152,13 @@ impl Client {
 
     /// Runs a program on the client's core and reads the cores' counters around it.
     fn timed(&self, program: &mut Command) -> Result<(String, Figures)> {
+        self.timed_on(&CLIENT_CORE.to_string(), program)
+    }
+
+    /// The same on these cores, as taskset takes them.
+    fn timed_on(&self, cores: &str, program: &mut Command) -> Result<(String, Figures)> {
         let mut command = Command::new("taskset");
-        command.args(["-c", &CLIENT_CORE.to_string()]).arg(program.get_program()).args(program.get_args());
+        command.args(["-c", cores]).arg(program.get_program()).args(program.get_args());
         for (name, value) in program.get_envs() {
             if let Some(value) = value {
                 command.env(name, value);

@@ -92,6 +92,7 @@ fn past_places_and_queue_a_client_is_told_when_to_come_back() {
     assert!(desk.heard.get(&first[2]).is_none_or(VecDeque::is_empty));
     let account = desk.account_when(|account| account.in_flight == 0);
     assert_eq!((account.answered, account.refused_full, account.waiting), (4, 1, 0));
+    assert_eq!(account.cancelled, 1, "from the queue, too");
 }
 
 #[test]

@@ -149,7 +149,8 @@ fn an_answer_may_come_before_the_body_is_read() {
     let ticket =
         desk.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n", Body::Bytes(100_000_000));
     assert!(matches!(desk.event(ticket), Event::Room(BODY_WINDOW)));
-    desk.front.body(ticket, &[0; 1000]);
+    // It is asked when that much is there.
+    desk.front.body(ticket, &[0; BODY_WINDOW]);
     let got = desk.all(ticket);
     assert_eq!((got.status, got.text(), got.whole), (413, "long", true));
     assert_eq!(desk.account_when(|account| account.in_flight == 0).answered, 1);
@@ -164,20 +165,54 @@ fn a_body_that_breaks_off_never_arrives_as_whole() {
         let _ = told.send((head.contains("chunked"), rest));
     });
     let mut desk = Desk::before(&upstream);
+    // Of one that is small nothing arrives at all.
+    let small = desk.ask("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n", Body::Bytes(10));
+    assert!(matches!(desk.event(small), Event::Room(BODY_WINDOW)));
+    desk.front.body(small, b"half");
+    desk.front.cancel(small);
+    desk.account_when(|account| account.in_flight == 0 && account.cancelled == 1);
     for (head, body) in [
-        ("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n", Body::Bytes(10)),
+        ("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n", Body::Bytes(100_000)),
         ("POST /app HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Body::Chunked),
     ] {
         let ticket = desk.ask(head, body);
-        assert!(matches!(desk.event(ticket), Event::Room(_)));
-        desk.front.body(ticket, b"half");
+        assert!(matches!(desk.event(ticket), Event::Room(BODY_WINDOW)));
+        desk.front.body(ticket, &[b'h'; BODY_WINDOW]);
         // Until it is at the upstream, a cancelled exchange would leave nothing to look at.
-        assert!(matches!(desk.event(ticket), Event::Room(4)));
+        assert!(matches!(desk.event(ticket), Event::Room(BODY_WINDOW)));
         desk.front.cancel(ticket);
         let (chunked, rest) = seen.recv_timeout(Duration::from_secs(20)).unwrap();
-        assert!(!rest.ends_with(b"0\r\n\r\n") && (chunked || rest.len() < 10), "{rest:?}");
+        assert!(!rest.ends_with(b"0\r\n\r\n") && (chunked || rest.len() < 100_000), "{} bytes", rest.len());
     }
-    desk.account_when(|account| account.in_flight == 0 && account.cancelled == 2);
+    desk.account_when(|account| account.in_flight == 0 && account.cancelled == 3);
+    assert!(seen.try_recv().is_err(), "two requests, and not three");
+}
+
+/// Sent ahead by more clients than there is room for: the others' come when it is their turn, and nobody's is lost.
+#[test]
+fn bodies_are_whole_however_many_come_ahead_of_their_turn() {
+    let upstream = Upstream::start(|mut peer| {
+        while let Some(head) = peer.head() {
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok()).unwrap_or(0);
+            let body = peer.body(length);
+            let text = format!("{length} {}", body.iter().map(|&byte| u64::from(byte)).sum::<u64>());
+            peer.write(ok(&text).as_bytes());
+        }
+    });
+    let mut desk = Desk::new(&[format!("/app=http://{}", upstream.address)], |limits| {
+        (limits.concurrency, limits.queue, limits.queue_time) = (1, 1000, Duration::from_secs(3600));
+    });
+    let length = BODY_WINDOW;
+    let head = format!("POST /app HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
+    let tickets: Vec<Ticket> = (0..300).map(|_| desk.ask(&head, Body::Bytes(length as u64))).collect();
+    // Who found no room ahead holds the place until it is heard.
+    for &ticket in &tickets {
+        desk.send(ticket, &vec![ticket as u8; length]);
+    }
+    for ticket in tickets {
+        assert_eq!(desk.all(ticket).text(), format!("{length} {}", length as u64 * u64::from(ticket as u8)));
+    }
+    desk.account_when(|account| account.in_flight == 0 && account.answered == 300);
 }
 
 /// Answers two requests on each connection, and closes it with the third.

@@ -121,6 +121,9 @@ impl Kitchen<'_> {
         };
         plan.cache.arrivals = ArrivalKind::Constant;
         plan.cache.clients = Some(SEATS);
+        // Its phases have lengths of their own.
+        let none = SweepPlan::default();
+        (plan.cache.point, plan.cache.warmup) = (none.point, none.warmup);
         plan.cache.phases = vec![
             PhaseOfPoint { recurrence: Some([0.0; 2]), ..phase("teacher", TEACHER.div_f64(factor), 0.1) },
             phase("pause", PAUSE.div_f64(factor), 0.0),

@@ -69,7 +69,7 @@ impl Machine {
     pub const fn cache(self) -> Bytes {
         match self {
             Machine::Small => Bytes(16 << 20),
-            Machine::Middle | Machine::Large => Bytes(64 << 20),
+            Machine::Middle | Machine::Large => Bytes(32 << 20),
         }
     }
 }

@@ -106,10 +106,10 @@ fn page(document: &ReproductionDocument) -> Page {
             if points.is_empty() {
                 continue;
             }
-            chart = chart.series(Series::line(&name, points).color(color));
+            chart = chart.series(Series::line(&name, points).color(color).dotted());
             let of_paper = published(machine, card, figure, factor);
             if !of_paper.is_empty() {
-                chart = chart.series(Series::line(format!("{name}, paper"), of_paper).asked().color(color));
+                chart = chart.series(Series::line(format!("{name}, paper"), of_paper).asked().color(color).dotted());
             }
         }
         chart
@@ -125,10 +125,9 @@ fn page(document: &ReproductionDocument) -> Page {
         .figure(chart("Repeats of what had come", ("of plain GETs", Quantity::Share), rows::HAD_COME, share).about(
             "To its client by then: the hits of a cache that joins no requests, as long as its clients do not wait.",
         ))
-        .figure(
-            chart("CPU", ("of the machine's share", Quantity::Share), rows::CPU, share)
-                .about("Where it is all used, the machine is the limit; where not, the card is."),
-        );
+        .figure(chart("CPU", ("of the machine's share", Quantity::Share), rows::CPU, share).about(
+            "Where all of it is used the machine is the limit; where not, the card is, or a host that is busy.",
+        ));
     let title = "Gateway: squid on a small, a middle and a large machine";
     page_with(title, document, (&summary.head, &summary.lines), &[6], vec![figures])
 }
@@ -150,12 +149,5 @@ fn published(machine: Machine, card: Card, quantity: &str, factor: f64) -> Vec<[
         })
         .collect();
     points.sort_by(|a, b| a[0].total_cmp(&b[0]));
-    if let [[rate, value]] = points[..] {
-        // One point alone would not be seen.
-        points = vec![[rate - ALONE_PER_S, value], [rate + ALONE_PER_S, value]];
-    }
     points
 }
-
-/// A single published point is a dash so long to either side.
-const ALONE_PER_S: f64 = 1.0;
