@@ -7,6 +7,7 @@
 pub mod attack;
 pub mod cache;
 mod connections;
+mod extent;
 mod load;
 mod path;
 mod replay;

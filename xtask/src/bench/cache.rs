@@ -11,9 +11,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use ledger::document::{CheckState, Verdict};
 
+use super::extent::Extent;
 use super::load::measure::{Client, Figures};
 use super::rounds::median;
 use super::serve::measure::Account;
@@ -67,37 +68,8 @@ cachable = 0.8
 life = { cycle = "63072000", last_modified = 1.0, expires = "next_change" }
 "#;
 
-/// How long the bench takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
-    /// Of each round one run of everything.
-    rounds: usize,
-    /// Length of one run, its warm-up included.
-    seconds: u64,
-}
-
-impl Default for Extent {
-    fn default() -> Self {
-        Extent { rounds: 4, seconds: 4 }
-    }
-}
-
-impl Extent {
-    fn from_words(words: &[&str]) -> Result<Self> {
-        let mut extent = Extent::default();
-        for pair in words.chunks(2) {
-            let [name, value] = *pair else { bail!("{} needs a number", pair[0]) };
-            let number: u64 = value.parse().with_context(|| format!("{name} {value}: a whole number is wanted"))?;
-            match name {
-                _ if number == 0 => bail!("{name} 0: at least 1 is needed"),
-                "--rounds" => extent.rounds = usize::try_from(number)?,
-                "--seconds" => extent.seconds = number,
-                _ => bail!("`{name}` is not understood; there are --rounds N and --seconds N"),
-            }
-        }
-        Ok(extent)
-    }
-}
+/// The usual length; a run includes its warm-up.
+const USUAL_EXTENT: Extent = Extent { rounds: 4, seconds: 4 };
 
 /// Runs the bench at its usual length and prints it.
 pub fn run() -> Result<()> {
@@ -109,7 +81,7 @@ pub fn run() -> Result<()> {
 /// # Errors
 /// An option that there is not; something that could not be measured.
 pub fn run_with(words: &[&str]) -> Result<()> {
-    let extent = Extent::from_words(words)?;
+    let extent = USUAL_EXTENT.changed_by(words)?;
     need("taskset")?;
     let bench = Bench::new(extent)?;
     println!(
@@ -315,16 +287,6 @@ impl fmt::Display for Exchanged {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn options_are_read_and_nonsense_is_refused() {
-        assert_eq!(Extent::from_words(&[]).unwrap(), Extent::default());
-        let short = Extent::from_words(&["--seconds", "1", "--rounds", "3"]).unwrap();
-        assert_eq!(short, Extent { rounds: 3, seconds: 1 });
-        for words in [&["--rounds"][..], &["--rounds", "0"], &["--rounds", "x"], &["--turns", "1"]] {
-            assert!(Extent::from_words(words).is_err(), "{words:?}");
-        }
-    }
 
     #[test]
     fn the_target_is_among_the_steps() {

@@ -14,46 +14,18 @@ mod hooks;
 mod programs;
 mod run;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
 use self::hooks::Hooks;
 use self::run::Tapped;
+use super::extent::Extent;
 use super::servers::{Site, need, yamabiko};
 
 /// What a hook costs differs little from round to round.
 const HOOK_ROUNDS: usize = 5;
 
-/// How long the bench takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
-    /// Of each round one run of everything.
-    rounds: usize,
-    /// Length of one run of wrk; curl takes as many requests as last about as long.
-    seconds: u64,
-}
-
-impl Default for Extent {
-    fn default() -> Self {
-        Extent { rounds: 11, seconds: 1 }
-    }
-}
-
-impl Extent {
-    fn from_words(words: &[&str]) -> Result<Self> {
-        let mut extent = Extent::default();
-        for pair in words.chunks(2) {
-            let [name, value] = *pair else { bail!("{} needs a number", pair[0]) };
-            let number: u64 = value.parse().with_context(|| format!("{name} {value}: a whole number is wanted"))?;
-            match name {
-                _ if number == 0 => bail!("{name} 0: at least 1 is needed"),
-                "--rounds" => extent.rounds = usize::try_from(number)?,
-                "--seconds" => extent.seconds = number,
-                _ => bail!("`{name}` is not understood; there are --rounds N and --seconds N"),
-            }
-        }
-        Ok(extent)
-    }
-}
+/// The usual length of wrk's runs; curl takes as many requests as last about as long.
+const USUAL_EXTENT: Extent = Extent { rounds: 11, seconds: 1 };
 
 /// Runs the bench at its usual length and prints it.
 pub fn run() -> Result<()> {
@@ -65,7 +37,7 @@ pub fn run() -> Result<()> {
 /// # Errors
 /// An option that there is not; something that could not be measured, a run without the library above all.
 pub fn run_with(words: &[&str]) -> Result<()> {
-    let extent = Extent::from_words(words)?;
+    let extent = USUAL_EXTENT.changed_by(words)?;
     for program in ["wrk", "curl", "nginx", "strace", "taskset", "chrt", "cc", "bash"] {
         need(program)?;
     }
@@ -84,16 +56,6 @@ fn verdict(value: f64, limit: f64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn options_are_read_and_nonsense_is_refused() {
-        assert_eq!(Extent::from_words(&[]).unwrap(), Extent::default());
-        let short = Extent::from_words(&["--seconds", "1", "--rounds", "3"]).unwrap();
-        assert_eq!(short, Extent { rounds: 3, seconds: 1 });
-        for words in [&["--rounds"][..], &["--rounds", "0"], &["--rounds", "x"], &["--turns", "1"]] {
-            assert!(Extent::from_words(words).is_err(), "{words:?}");
-        }
-    }
 
     #[test]
     fn a_limit_is_met_below_it() {

@@ -107,7 +107,7 @@ pub struct Gateway {
     /// Length of each point; a quarter of it is not measured
     #[arg(short, long, default_value = "8s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub duration: Duration,
-    /// As long as the paper's: 30 minutes a point, and answers may take six times as long. Some 16 hours
+    /// As long as the paper's: 30 minutes a point, and answers may take six times as long. Some 18 hours
     #[arg(long, conflicts_with = "duration")]
     pub full: bool,
     /// Only these parts, such as small,class

@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 use super::calls::{self, Counted};
 use super::hooks::Hooks;
 use super::run::{Kept, Tapped};
-use super::{Extent, verdict};
+use super::verdict;
+use crate::bench::extent::Extent;
 use crate::bench::rounds::{line, median, ratio};
 use crate::bench::servers::{PORT, Running, Site, output, wrk_figures};
 
