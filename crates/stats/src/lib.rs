@@ -5,7 +5,7 @@
 //!
 //! [`Histogram`] is what hot paths record into, [`quantiles_of`] its exact counterpart. [`mser5`] finds the end of a
 //! warm-up, [`batch_means`] and [`mean_interval`] say how well a mean is known, [`trend`](fn@trend) whether a level rises. Each
-//! estimator states its bias and its source.
+//! estimator states its bias and its source. [`search`] finds the highest load that is not too much.
 
 pub mod histogram;
 pub mod interval;
@@ -13,6 +13,7 @@ pub mod mser;
 pub mod normal;
 pub mod rng;
 pub mod sample;
+pub mod search;
 mod student;
 pub mod trend;
 
