@@ -5,6 +5,7 @@
 
 pub mod directory;
 pub mod dserver;
+mod figures;
 pub mod gateway;
 pub mod koshien;
 mod sheet;

@@ -98,8 +98,10 @@ pub fn show(document: &Document, json: bool) -> Result<()> {
     }
 }
 
-struct Progress {
-    quiet: bool,
+/// What is told of points while they are made, on stderr.
+pub struct Progress {
+    /// Nothing is.
+    pub quiet: bool,
 }
 
 impl Stage for Progress {

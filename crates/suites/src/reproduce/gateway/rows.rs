@@ -5,6 +5,8 @@ use ledger::{CachePoint, Document, ReproductionRow, Seats};
 use super::Experiment;
 use super::paper::{published, usable as usable_in_paper};
 use super::scale::{Card, Machine, Scale};
+pub use crate::reproduce::figures::find;
+use crate::reproduce::figures::row;
 use crate::reproduce::gateway::Part;
 
 /// Whole answers a second, over the factor.
@@ -147,25 +149,6 @@ pub fn usable(name: &str, machine: Machine, card: Card, seats: &Seats) -> Reprod
         note: format!("the rule, ours: {}", seats.rule),
         ..row(name, "", USABLE, "/s", seats.seats as f64)
     }
-}
-
-/// A row with a figure; one that is not a number is none.
-fn row(experiment: &str, setting: &str, quantity: &str, unit: &str, here: f64) -> ReproductionRow {
-    ReproductionRow {
-        experiment: experiment.into(),
-        setting: setting.into(),
-        quantity: quantity.into(),
-        unit: unit.into(),
-        here: here.is_finite().then_some(here),
-        ..ReproductionRow::default()
-    }
-}
-
-/// The figure of a row.
-pub fn find(rows: &[ReproductionRow], experiment: &str, setting: &str, quantity: &str) -> Option<f64> {
-    let is =
-        |row: &&ReproductionRow| row.experiment == experiment && row.setting == setting && row.quantity == quantity;
-    rows.iter().find(is).and_then(|row| row.here)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use ledger::ReproductionRow;
 
 use super::{Link, Server};
+pub use crate::reproduce::figures::{beside, row};
 
 /// Experiment 1.
 pub const OVERHEAD: &str = "1";
@@ -47,23 +48,6 @@ pub fn setting_of_server(server: Server, band: Option<&str>) -> String {
         None => server.name().to_owned(),
         Some(band) => format!("{}, {band}", server.name()),
     }
-}
-
-/// A row with a figure; one that is not a number is none.
-pub fn row(experiment: &str, setting: &str, quantity: &str, unit: &str, here: f64) -> ReproductionRow {
-    ReproductionRow {
-        experiment: experiment.into(),
-        setting: setting.into(),
-        quantity: quantity.into(),
-        unit: unit.into(),
-        here: here.is_finite().then_some(here),
-        ..ReproductionRow::default()
-    }
-}
-
-/// The same with the paper's words and a note.
-pub fn beside(row: ReproductionRow, paper: Option<&str>, note: &str) -> ReproductionRow {
-    ReproductionRow { paper: paper.map(str::to_owned), note: note.to_owned(), ..row }
 }
 
 /// The figure of a row.

@@ -3,21 +3,19 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use lab::Observer;
-use ledger::{CachePoint, ReproductionDocument};
+use ledger::ReproductionDocument;
 use report::page::{Page, Section};
 use report::plot::{Axis, Chart, Quantity, Series};
 use report::reproduction::page_with;
 use store::Book;
 use suites::cache::plan::RATES_PER_S;
-use suites::reproduce::Stage;
 use suites::reproduce::gateway::{self, Asked, Card, Machine, POINT_FULL, POINT_MIN, PUBLISHED, Part, rows, summary};
 use sys::signal::Interrupts;
 
+use super::super::cache::Progress;
 use super::{conclude, order};
 use crate::args;
 use crate::exit::Exit;
-use crate::progress::Display;
 use crate::terminal::say;
 
 /// Makes its parts.
@@ -67,22 +65,6 @@ fn rates(typed: &args::Gateway) -> Result<Vec<f64>> {
         }
     }
     Ok(rates)
-}
-
-struct Progress {
-    quiet: bool,
-}
-
-impl Stage for Progress {
-    fn begin(&mut self, what: &str) -> Box<dyn Observer> {
-        Box::new(Display::new(what, self.quiet))
-    }
-
-    fn point(&mut self, point: &CachePoint) {
-        if !self.quiet {
-            say(report::terminal::cache_point(point));
-        }
-    }
 }
 
 fn page(document: &ReproductionDocument) -> Page {

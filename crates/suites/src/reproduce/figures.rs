@@ -1,0 +1,27 @@
+//! Rows of a reproduction: one figure each.
+
+use ledger::ReproductionRow;
+
+/// A row with a figure; one that is not a number is none.
+pub fn row(experiment: &str, setting: &str, quantity: &str, unit: &str, here: f64) -> ReproductionRow {
+    ReproductionRow {
+        experiment: experiment.into(),
+        setting: setting.into(),
+        quantity: quantity.into(),
+        unit: unit.into(),
+        here: here.is_finite().then_some(here),
+        ..ReproductionRow::default()
+    }
+}
+
+/// The same with the paper's words and a note.
+pub fn beside(row: ReproductionRow, paper: Option<&str>, note: &str) -> ReproductionRow {
+    ReproductionRow { paper: paper.map(str::to_owned), note: note.to_owned(), ..row }
+}
+
+/// The figure of a row.
+pub fn find(rows: &[ReproductionRow], experiment: &str, setting: &str, quantity: &str) -> Option<f64> {
+    rows.iter()
+        .find(|row| row.experiment == experiment && row.setting == setting && row.quantity == quantity)
+        .and_then(|row| row.here)
+}
