@@ -19,6 +19,7 @@ pub mod connection;
 pub mod disk_part;
 pub mod doctor;
 pub mod document;
+pub mod finding;
 pub mod reproduction;
 pub mod request;
 pub mod second;
@@ -35,6 +36,7 @@ pub use connection::{ConnectionRecord, ConnectionState, RecordEnd, RttSummary, S
 pub use disk_part::{DiskDocument, DiskTest};
 pub use doctor::DoctorDocument;
 pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verdict};
+pub use finding::Finding;
 pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};
 pub use second::SecondRecord;
