@@ -2,6 +2,7 @@
 
 mod destination;
 mod document;
+mod looked;
 pub(crate) mod memory;
 mod spec;
 mod urgency;
@@ -13,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ledger::{CacheFigures, Document};
-use load::{Lane, LaneSampler, LevelMerger, Load, LoadSpec, Tally, TallySpec, Urls};
+use ledger::{CacheFigures, Document, ServerSecond};
+use load::{Lane, LaneSampler, LevelMerger, Load, LoadSpec, Span, Tally, TallySpec, Urls};
 use mix::{Judge, OriginFigures};
 use path::{ClientPath, PathSpec};
 use stats::{Histogram, Rng};
@@ -28,6 +29,7 @@ use tap::own::Own;
 use units::Timestamp;
 
 use self::destination::Destination;
+use self::looked::Looked;
 use crate::bench::memory::Memory;
 use crate::distances;
 use crate::drive::load_io::LoadIo;
@@ -39,22 +41,16 @@ use crate::drive::{Drive, Driven, Loading};
 use crate::error::LabError;
 use crate::handshakes::Handshakes;
 use crate::host::CorePlan;
-use crate::lanes::{LaneEnd, LanePlan, Line, Running, STOP_LEAD, process};
+use crate::lanes::{LaneEnd, LanePlan, Line, Running, process};
 use crate::offer;
 use crate::places::target::Reach;
 use crate::places::{self, Places};
 use crate::plan::{Engine, HttpVersion, Plan};
 use crate::recorder::{Counting, Handover, Judging, Recorded, Recorder, Recording};
-use crate::server::{self, Account};
+use crate::server;
 use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapping};
 use crate::watching::{Taps, Watching};
 
-/// The main thread looks at the run this often.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// And tells the observer this often.
-const TELL_EVERY: Duration = Duration::from_millis(200);
-/// Memory of the server is read this often.
-const MEMORY_EVERY: Duration = Duration::from_millis(500);
 /// The load starts so long after everything is ready, so that threads are in place.
 const LEAD: Duration = Duration::from_millis(50);
 /// And so much later for each process that takes part.
@@ -116,6 +112,12 @@ pub struct Outcome {
     pub exchanges_left_out: u64,
     /// The measured phase, on the run's clock.
     pub measured: std::ops::Range<Timestamp>,
+    /// The measured phase in spans of 100 ms; only whole ones.
+    pub spans: Vec<Span>,
+    /// What the server of the lab used, second by second of the measured phase. Empty without one.
+    pub server_seconds: Vec<ServerSecond>,
+    /// Share of the time for which the busiest loop of the load worked, `[0, 1]`.
+    pub loop_busy: f64,
     /// What the origin counted that the lab started (`[origin]`), if it still answered at the end.
     pub origin: Option<OriginFigures>,
 }
@@ -160,6 +162,9 @@ pub fn bench_tapped(
     // What is asked while files are read and the server starts counts.
     let asked_before = interrupts.count();
     plan.check()?;
+    if plan.capacity.is_some() {
+        return Err(LabError::plan("this plan seeks a capacity ([capacity]), which takes many runs: say yamabiko capacity, or run"));
+    }
     if plan.watch.tap && own.is_none() {
         return Err(LabError::plan(
             "tap (--tap, [watch] tap): only `bench` and `run` can stand beside their own load so",
@@ -338,7 +343,10 @@ pub fn bench_tapped(
     });
 
     let pids: Vec<i32> = [std::process::id() as i32].into_iter().chain(workers.iter().map(Worker::pid)).collect();
-    let mut looked = Looked { memory_before: Memory::read(&pids), pids, asked_before, ..Looked::default() };
+    let steered = places.as_ref().and_then(|places: &Places| places.steered(&cores)).cloned();
+    let bounded = plan.server.as_ref().is_some_and(|server| server.cpu.is_some());
+    let mut looked =
+        Looked { memory_before: Memory::read(&pids), pids, asked_before, steered, bounded, ..Looked::default() };
     if plan.load.warmup.is_zero() {
         // Measured from the start: the first look at a short run may come when it is over.
         looked.server_from = places.as_ref().and_then(server::account);
@@ -449,85 +457,6 @@ pub fn bench_tapped(
 struct Before {
     devices: Option<[sys::netlink::LinkStats; 2]>,
     cpu: Option<Vec<(usize, sys::accounting::CpuTimes)>>,
-}
-
-/// What the main thread saw while the loop ran.
-#[derive(Default)]
-struct Looked {
-    /// How often a stop had been asked for before this run.
-    asked_before: u32,
-    /// The generator's processes.
-    pids: Vec<i32>,
-    memory_before: Memory,
-    /// When the measured phase began.
-    memory: Option<Memory>,
-    server_from: Option<Account>,
-    server_to: Option<Account>,
-    rss_bytes_max: u64,
-    server_ended: Option<String>,
-    interrupted: bool,
-    gave_up: bool,
-}
-
-impl Looked {
-    fn until_done(
-        &mut self,
-        running: &Running<'_>,
-        interrupts: &Interrupts,
-        clock: &Clock,
-        mut places: Option<&mut Places>,
-        observer: &mut dyn Observer,
-    ) {
-        let (mut asked, mut told, mut memory_read) = (0, Timestamp::ZERO, Timestamp::ZERO);
-        loop {
-            running.look();
-            let progress = &running.run;
-            let phase = progress.phase();
-            if phase == Phase::Done {
-                self.gave_up = progress.gave_up();
-                if self.server_to.is_none() {
-                    // Nothing was in flight at the end, so that the drain was over between two looks.
-                    self.server_to = places.as_deref().and_then(server::account);
-                }
-                return;
-            }
-            let now = clock.now();
-            if phase == Phase::Measured && self.memory.is_none() {
-                self.memory = Some(Memory::read(&self.pids));
-            }
-            if let Some(places) = places.as_deref_mut() {
-                if phase == Phase::Measured && self.server_from.is_none() {
-                    self.server_from = server::account(places);
-                }
-                if phase > Phase::Measured && self.server_to.is_none() {
-                    self.server_to = server::account(places);
-                }
-                if now.since(memory_read) >= MEMORY_EVERY {
-                    memory_read = now;
-                    if let Some(account) = server::account(places) {
-                        self.rss_bytes_max = self.rss_bytes_max.max(account.rss_bytes());
-                    }
-                }
-                if self.server_ended.is_none()
-                    && phase < Phase::Drain
-                    && let Some(place) = &mut places.server
-                {
-                    self.server_ended = server::ended(place);
-                }
-            }
-            let count = (interrupts.count() - self.asked_before).max(u32::from(observer.enough(&progress.snapshot())));
-            if count > asked {
-                asked = count;
-                self.interrupted |= phase < Phase::Drain;
-                running.ask(asked, now + STOP_LEAD);
-            }
-            if now.since(told) >= TELL_EVERY {
-                told = now;
-                observer.tick(now.since(Timestamp::ZERO), &progress.snapshot());
-            }
-            interrupts.wait(LOOK_EVERY);
-        }
-    }
 }
 
 /// A lane's loop, as every lane has it; a path is the first's.

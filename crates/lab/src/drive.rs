@@ -15,6 +15,7 @@ pub mod endpoints;
 mod h2;
 pub mod load_io;
 pub mod path_io;
+pub mod path_live;
 pub mod poller;
 pub mod progress;
 pub mod tls;

@@ -251,6 +251,11 @@ impl Places {
         Ok(PathIo::new(Network::new(addresses, spec, seed), client, server, rewrite))
     }
 
+    /// The server's cores, where its packets are received on them: interrupt work there is work for the server.
+    pub fn steered<'a>(&self, cores: &'a CorePlan) -> Option<&'a sys::sched::Cores> {
+        cores.server.as_ref().filter(|_| self.steering == Steering::ServerCores)
+    }
+
     /// Makes sure that the clients can reach these addresses at all.
     ///
     /// # Errors

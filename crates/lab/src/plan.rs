@@ -4,6 +4,7 @@
 //! and unknown keys are errors: a misspelt option must not become a run that measured something else.
 
 mod arrivals;
+mod capacity;
 mod mix;
 mod origin;
 mod path;
@@ -24,6 +25,7 @@ use units::{Bytes, CpuShare, RequestRate};
 
 pub(crate) use self::arrivals::RateFile;
 pub use self::arrivals::{ArrivalKind, BurstsPlan, OfferedRate, PhaseKind, PhasePlan, SelfSimilarPlan, sweep};
+pub use self::capacity::CapacityPlan;
 pub use self::mix::MixPlan;
 pub use self::origin::OriginPlan;
 pub use self::path::PathPlan;
@@ -72,6 +74,9 @@ pub struct Plan {
     /// The objective the run is judged by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Slo>,
+    /// The search for the highest load that keeps the objective; absent: this is one run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacityPlan>,
 }
 
 /// What is offered.
@@ -488,6 +493,9 @@ impl Plan {
     /// One sentence that says which parts contradict each other and what to write instead.
     pub fn check(&self) -> Result<(), PlanError> {
         let refuse = |why: String| Err(PlanError::Contradiction(why));
+        if let Some(capacity) = &self.capacity {
+            return capacity.check(self);
+        }
         let load = &self.load;
         if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
             return refuse(format!("name `{}`: letters, digits, - and _ are wanted", self.name));

@@ -1,12 +1,15 @@
 //! The server of the lab: waiting for it to listen, and what it used.
 
+pub mod series;
+
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use ledger::document;
-use sys::accounting::{CpuTimes, cpu_times, tree_usage};
+use sys::accounting::{CpuTimes, cpu_times, tree_descriptors, tree_usage};
+use sys::cgroup::Periods;
 use sys::place::{Exit, Place};
 use sys::sched::Cores;
 
@@ -14,6 +17,8 @@ use crate::error::LabError;
 use crate::places::Places;
 use crate::places::listening::{self, Listening, look};
 use crate::plan::ServerPlan;
+
+pub use series::Series;
 
 /// How often it is asked whether the server listens.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -79,7 +84,9 @@ pub struct Account {
     user: Duration,
     system: Duration,
     throttled: Option<Duration>,
+    periods: Option<Periods>,
     rss_bytes: u64,
+    descriptors: Option<u64>,
     from_cgroup: bool,
     cores: Vec<(usize, CpuTimes)>,
 }
@@ -90,11 +97,14 @@ pub fn account(places: &Places) -> Option<Account> {
     let tree = tree_usage(place.init_pid());
     let group = places.cgroup.as_ref().and_then(|group| group.usage().ok());
     let cores = cpu_times().unwrap_or_default();
+    let descriptors = tree_descriptors(place.init_pid());
     Some(match group {
         Some(usage) => Account {
             user: usage.user,
             system: usage.system,
             throttled: usage.throttled,
+            periods: usage.periods,
+            descriptors,
             rss_bytes: tree.rss_bytes.max(usage.memory_max.unwrap_or(0).min(tree.rss_bytes)),
             from_cgroup: true,
             cores,
@@ -103,6 +113,8 @@ pub fn account(places: &Places) -> Option<Account> {
             user: tree.user,
             system: tree.system,
             throttled: None,
+            periods: None,
+            descriptors,
             rss_bytes: tree.rss_bytes,
             from_cgroup: false,
             cores,
@@ -128,17 +140,7 @@ impl Account {
     ) -> document::Server {
         let user = self.user.saturating_sub(earlier.user).as_secs_f64();
         let system = self.system.saturating_sub(earlier.system).as_secs_f64();
-        // Interrupt work on the server's cores while nothing else of ours runs there is work for the server.
-        let receive = steered.map(|cores| {
-            self.cores
-                .iter()
-                .filter(|(core, _)| cores.list().contains(core))
-                .filter_map(|(core, times)| {
-                    let before = earlier.cores.iter().find(|(other, _)| other == core)?;
-                    Some(times.since(&before.1).softirq.as_secs_f64())
-                })
-                .sum::<f64>()
-        });
+        let receive = steered.map(|cores| self.receive_since(earlier, cores));
         let total = user + system + receive.unwrap_or(0.0);
         document::Server {
             command: plan.command.clone(),
@@ -154,6 +156,16 @@ impl Account {
             source: if self.from_cgroup { "cgroup" } else { "/proc" }.into(),
             tcp: tcp.into(),
         }
+    }
+
+    /// Interrupt work on the server's cores, in seconds: while nothing else of ours runs there, it is work for the server.
+    fn receive_since(&self, earlier: &Account, cores: &Cores) -> f64 {
+        let times = self.cores.iter().filter(|(core, _)| cores.list().contains(core));
+        let spent = times.filter_map(|(core, times)| {
+            let before = earlier.cores.iter().find(|(other, _)| other == core)?;
+            Some(times.since(&before.1).softirq.as_secs_f64())
+        });
+        spent.sum()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use ledger::document::{self, Document, SloTerm};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -47,6 +48,32 @@ impl Slo {
     }
 }
 
+/// Bounds that follow from an objective, for whoever plans a run by it or ends one early.
+impl Slo {
+    /// The least limit of a response time; none where it is on errors alone.
+    pub fn response_limit(&self) -> Option<Duration> {
+        self.tails().map(|(_, limit)| limit).min()
+    }
+
+    /// Of each term on a quantile, the mean or the maximum: the share of the requests that may take longer (of the mean: all but none are
+    /// bounded, so 1), and the limit.
+    pub fn tails(&self) -> impl Iterator<Item = (f64, Duration)> {
+        self.terms.iter().filter_map(|term| Some((term.quantity.tail()?, Duration::from_nanos(term.limit as u64))))
+    }
+
+    /// The most errors over offered that it allows; 1 where it says nothing of errors.
+    pub fn errors_limit(&self) -> f64 {
+        let errors = self.terms.iter().filter(|term| term.quantity == Quantity::Errors);
+        errors.map(|term| term.limit).fold(1.0, f64::min)
+    }
+
+    /// Requests that are needed to tell its smallest tail: twenty in the tail; 0 where it has none.
+    pub fn requests_min(&self) -> u64 {
+        let tails = self.tails().map(|(share, _)| share).filter(|share| *share > 0.0 && *share < 1.0);
+        tails.map(|share| (20.0 / share).round() as u64).max().unwrap_or(0)
+    }
+}
+
 impl Term {
     fn judge(&self, document: &Document) -> SloTerm {
         let value = document.load.as_ref().map_or(f64::INFINITY, |load| self.quantity.of(load));
@@ -57,6 +84,22 @@ impl Term {
 }
 
 impl Quantity {
+    /// The share of the requests that may take longer than the limit says; none for what is not a time.
+    fn tail(self) -> Option<f64> {
+        Some(match self {
+            Quantity::Mean => 1.0,
+            Quantity::P50 => 0.5,
+            Quantity::P75 => 0.25,
+            Quantity::P90 => 0.1,
+            Quantity::P95 => 0.05,
+            Quantity::P99 => 0.01,
+            Quantity::P999 => 0.001,
+            Quantity::P9999 => 0.0001,
+            Quantity::Max => 0.0,
+            Quantity::Errors => return None,
+        })
+    }
+
     fn of(self, load: &document::Load) -> f64 {
         let q = &load.response_time_ns;
         if q.count == 0 && self != Quantity::Errors {
@@ -164,6 +207,17 @@ mod tests {
         for wrong in ["", "p99", "p98 < 1ms", "p99 < 200", "errors < 2", "p99 > 1ms"] {
             assert!(wrong.parse::<Slo>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn bounds_follow_from_it() {
+        let of = |typed: &str| typed.parse::<Slo>().unwrap();
+        let slo = of("p99 < 200ms, mean < 50ms, errors < 0.1%");
+        assert_eq!(slo.response_limit(), Some(Duration::from_millis(50)));
+        assert_eq!((slo.errors_limit(), slo.requests_min()), (0.001, 2_000));
+        assert_eq!((of("max < 1s").errors_limit(), of("max < 1s").requests_min()), (1.0, 0));
+        assert_eq!(of("p99.9 < 1s").requests_min(), 20_000);
+        assert_eq!(of("errors < 1%").response_limit(), None);
     }
 
     #[test]

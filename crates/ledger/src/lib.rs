@@ -14,15 +14,18 @@
 
 pub mod cache_exchange;
 pub mod cache_part;
+pub mod capacity_part;
 pub mod cause;
 pub mod connection;
 pub mod disk_part;
 pub mod doctor;
 pub mod document;
 pub mod finding;
+pub mod forwarding_part;
 pub mod reproduction;
 pub mod request;
 pub mod second;
+pub mod server_second;
 pub mod tap_exchange;
 pub mod tap_part;
 pub mod watch_part;
@@ -31,15 +34,22 @@ pub mod wire_request;
 
 pub use cache_exchange::{CacheContent, CacheExchange, CacheForm, Wrong};
 pub use cache_part::{CacheFigures, CachePart, CachePoint, NotCounted, OriginTraffic, Ratio, Seats, WrongExample};
+pub use capacity_part::{
+    BoundBy, Bracket, CapacityDocument, CapacityPart, EachDistance, GeneratorLimit, TrialPart, TrialSecond, TrialServer,
+};
 pub use cause::{DropCause, FailureCause};
 pub use connection::{ConnectionRecord, ConnectionState, RecordEnd, RttSummary, Sent};
 pub use disk_part::{DiskDocument, DiskTest};
 pub use doctor::DoctorDocument;
 pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verdict};
 pub use finding::Finding;
+pub use forwarding_part::{
+    ForwardingPart, GatewayCondition, GatewayDocument, Measured, PacketRate, ProxyLoad, SearchTrial,
+};
 pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};
 pub use second::SecondRecord;
+pub use server_second::ServerSecond;
 pub use tap_exchange::{TapError, TapExchange, TapOutcome, TapSide};
 pub use tap_part::{TapDocument, TapPart};
 pub use watch_part::{WatchDocument, WatchPart};

@@ -14,6 +14,7 @@ mod little;
 mod phases;
 mod seconds;
 mod sketch;
+mod spans;
 mod urls;
 
 use std::collections::BTreeMap;
@@ -28,10 +29,12 @@ use crate::levels::{Levels, SecondLevels};
 use distance::Distances;
 use phases::ByPhase;
 use seconds::Seconds;
+use spans::Spans;
 use urls::ByUrl;
 
 pub use little::LittleTerms;
 pub use phases::PhaseSpan;
+pub use spans::Span;
 pub use urls::Urls;
 
 /// What a tally needs to know before the first record.
@@ -63,6 +66,7 @@ pub struct Tally {
     connections_opened: u64,
     little: little::Integrals,
     seconds: Seconds,
+    spans: Spans,
     distances: Option<Distances>,
     urls: ByUrl,
     phases: ByPhase,
@@ -110,6 +114,8 @@ pub struct Outcome {
     pub little: LittleTerms,
     /// The series, one row a second from the run's zero.
     pub seconds: Vec<SecondRecord>,
+    /// The measured phase in spans of 100 ms; only whole ones.
+    pub spans: Vec<Span>,
     /// The distributions.
     pub histograms: Histograms,
 }
@@ -164,6 +170,7 @@ impl Tally {
             connections_opened: 0,
             little: little::Integrals::default(),
             seconds: Seconds::default(),
+            spans: Spans::default(),
             distances: spec.clients_rtt_ns.as_deref().map(Distances::new),
             urls: ByUrl::new(spec.urls.clone()),
             phases: ByPhase::new(&spec.phases, spec.measured.0),
@@ -181,6 +188,7 @@ impl Tally {
     pub fn add_request(&mut self, record: &RequestRecord) {
         self.seconds.add_request(record);
         let (start, end) = self.spec.measured;
+        self.spans.add_request(record, start);
         if let Some(started_at) = record.started_at {
             self.little.add_request(started_at, record.done_at, self.spec.measured);
         }
@@ -224,6 +232,7 @@ impl Tally {
         self.connections_opened += other.connections_opened;
         self.little.merge(&other.little);
         self.seconds.merge(&other.seconds);
+        self.spans.merge(&other.spans);
         match (&mut self.distances, &other.distances) {
             (None, None) => {}
             (Some(distances), Some(other)) => distances.merge(other),
@@ -283,7 +292,8 @@ impl Tally {
         let seconds = self.seconds.len().max(levels.seconds.len()) as u32;
         let level = |second: u32| levels.seconds.get(second as usize).copied().unwrap_or_default();
         let seconds = (0..seconds).map(|second| self.seconds.record(second, level(second), measured)).collect();
-        Outcome { load, little: self.little.terms(measured_end.since(measured.0)), seconds, histograms }
+        let spans = self.spans.finish((measured.0, measured_end), &levels.spans);
+        Outcome { spans, load, little: self.little.terms(measured_end.since(measured.0)), seconds, histograms }
     }
 
     fn add_measured(&mut self, record: &RequestRecord) {

@@ -14,6 +14,8 @@
 
 pub mod ab;
 mod cache_page;
+pub mod disk;
+mod disk_page;
 pub mod figures;
 mod fortio;
 pub mod json;
@@ -27,5 +29,6 @@ pub mod terminal;
 pub mod words;
 
 pub use cache_page::cache_page;
+pub use disk_page::disk_page;
 pub use fortio::fortio;
 pub use terminal::{ProfileEntry, ProfileView, Series, Spread, SpreadUnit, Style};

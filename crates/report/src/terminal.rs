@@ -13,6 +13,7 @@
 
 mod bars;
 mod cache;
+mod disk;
 mod doctor;
 mod entries;
 mod headline;
@@ -30,6 +31,7 @@ use ledger::Document;
 use stats::Histogram;
 
 pub use cache::{cache, cache_point};
+pub use disk::disk;
 pub use doctor::doctor;
 pub use entries::{Entry, entries};
 pub use judged::judged;

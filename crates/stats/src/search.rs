@@ -8,6 +8,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// What is sought, and how sure it must be. Names in brackets are RFC 9971's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
@@ -32,7 +34,7 @@ pub struct Goal {
 }
 
 /// One trial of a load.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// The load.
     pub load: f64,

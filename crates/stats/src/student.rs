@@ -25,6 +25,14 @@ fn t_probability(t: f64, freedom: f64) -> f64 {
     1.0 - 0.5 * incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
+/// Probability that a t variable with `freedom` degrees of freedom is as far from 0 as `t` or farther, on either side.
+pub(crate) fn t_beyond(t: f64, freedom: f64) -> f64 {
+    if t.is_infinite() {
+        return 0.0;
+    }
+    incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
+}
+
 /// Regularised incomplete beta function. Source: Abramowitz and Stegun, 26.5.8 (continued fraction), summed by Lentz's
 /// method; 26.5.2 (symmetry) where the fraction would converge slowly.
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ledger::{
-    CacheExchange, ConnectionRecord, DiskDocument, Document, ReproductionDocument, RequestRecord, SecondRecord,
-    TapExchange, WatchPart, WatchSecond, WireRequest,
+    CacheExchange, CapacityDocument, ConnectionRecord, DiskDocument, Document, GatewayDocument, ReproductionDocument, RequestRecord,
+    SecondRecord, ServerSecond, TapExchange, WatchPart, WatchSecond, WireRequest,
 };
 use stats::Histogram;
 
 use crate::reader::count_parts;
 use crate::table::Row;
 use crate::{
-    CacheExchangesWriter, ConnectionsWriter, RequestsWriter, Result, SeriesWriter, StoreError, TableWriter, TapsWriter,
-    WatchSeriesWriter, WireRequestsWriter, files, hlog,
+    CacheExchangesWriter, ConnectionsWriter, RequestsWriter, Result, SeriesWriter, ServerSeriesWriter, StoreError,
+    TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter, files, hlog,
 };
 
 /// The folder of a run that goes on. While this lives, the folder is locked (flock), so that a list of runs can tell
@@ -81,6 +81,11 @@ impl RunFolder {
     /// Begins series.parquet.
     pub fn series(&self) -> SeriesWriter {
         TableWriter::<SecondRecord>::new(&self.path)
+    }
+
+    /// Begins server_series.parquet.
+    pub fn server_series(&self) -> ServerSeriesWriter {
+        TableWriter::<ServerSecond>::new(&self.path)
     }
 
     /// Begins connections.parquet.
@@ -163,6 +168,22 @@ pub fn read_reproduction(dir: &Path) -> Result<Option<ReproductionDocument>> {
 /// There is no document, or its part is not one of this version.
 pub fn read_disk(dir: &Path) -> Result<Option<DiskDocument>> {
     read_document_with("disk", dir)
+}
+
+/// The document in `dir` if it is that of a gateway.
+///
+/// # Errors
+/// There is no document, or its part is not one of this version.
+pub fn read_gateway(dir: &Path) -> Result<Option<GatewayDocument>> {
+    read_document_with("gateway", dir)
+}
+
+/// The document in `dir` if it is that of a capacity.
+///
+/// # Errors
+/// There is no document, or its part is not one of this version.
+pub fn read_capacity(dir: &Path) -> Result<Option<CapacityDocument>> {
+    read_document_with("capacity", dir)
 }
 
 fn read_document_with<D: serde::de::DeserializeOwned>(part: &str, dir: &Path) -> Result<Option<D>> {

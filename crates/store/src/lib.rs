@@ -38,15 +38,15 @@ pub use book::Book;
 pub use calendar::{ctime, rfc3339};
 pub use entry::{RunEntry, RunState};
 pub use error::{Result, StoreError};
-pub use folder::{RunFolder, read_disk, read_plan, read_reproduction, read_summary, read_watch_part};
+pub use folder::{RunFolder, read_capacity, read_disk, read_gateway, read_plan, read_reproduction, read_summary, read_watch_part};
 pub use hlog::read_histogram;
 pub use merge::FinishedTable;
 pub use reader::{
-    Rows, read_cache_exchanges, read_connections, read_requests, read_series, read_taps, read_watch_series,
-    read_wire_requests,
+    Rows, read_cache_exchanges, read_connections, read_requests, read_series, read_server_series, read_taps,
+    read_watch_series, read_wire_requests,
 };
 pub use table::{Column, Kind, Table, columns, columns_page};
 pub use writer::{
-    CacheExchangesWriter, ConnectionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, TableWriter, TapsWriter,
-    WatchSeriesWriter, WireRequestsWriter,
+    CacheExchangesWriter, ConnectionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, ServerSeriesWriter,
+    TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,
 };

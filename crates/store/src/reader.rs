@@ -5,7 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ledger::{CacheExchange, ConnectionRecord, RequestRecord, SecondRecord, TapExchange, WatchSecond, WireRequest};
+use ledger::{
+    CacheExchange, ConnectionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchSecond, WireRequest,
+};
 
 use crate::decode::Input;
 use crate::table::Row;
@@ -24,6 +26,14 @@ pub fn read_requests(dir: &Path) -> Result<Rows<RequestRecord>> {
 /// # Errors
 /// Those of [`read_requests`].
 pub fn read_series(dir: &Path) -> Result<Rows<SecondRecord>> {
+    Rows::open(dir)
+}
+
+/// The seconds of a run's measured phase at the server of the lab.
+///
+/// # Errors
+/// Those of [`read_requests`].
+pub fn read_server_series(dir: &Path) -> Result<Rows<ServerSecond>> {
     Rows::open(dir)
 }
 

@@ -8,6 +8,7 @@ mod connections;
 mod page;
 mod requests;
 mod series;
+mod server_series;
 mod taps;
 mod watch_series;
 mod wire_requests;
@@ -15,7 +16,9 @@ mod words;
 
 use std::borrow::Cow;
 
-use ledger::{CacheExchange, ConnectionRecord, RequestRecord, SecondRecord, TapExchange, WatchSecond, WireRequest};
+use ledger::{
+    CacheExchange, ConnectionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchSecond, WireRequest,
+};
 
 use crate::writer::ROWS_A_PART_MAX;
 
@@ -26,6 +29,7 @@ pub fn columns() -> Vec<Table> {
     vec![
         described::<RequestRecord>(),
         described::<SecondRecord>(),
+        described::<ServerSecond>(),
         described::<ConnectionRecord>(),
         described::<WireRequest>(),
         described::<WatchSecond>(),

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ledger::{CacheExchange, ConnectionRecord, RequestRecord, SecondRecord, TapExchange, WatchSecond, WireRequest};
+use ledger::{
+    CacheExchange, ConnectionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchSecond, WireRequest,
+};
 
 use crate::encode::Encoder;
 use crate::merge::{self, FinishedTable};
@@ -14,6 +16,8 @@ use crate::{Result, StoreError, files};
 pub type RequestsWriter = TableWriter<RequestRecord>;
 /// Writes series.parquet.
 pub type SeriesWriter = TableWriter<SecondRecord>;
+/// Writes server_series.parquet.
+pub type ServerSeriesWriter = TableWriter<ServerSecond>;
 /// Writes connections.parquet.
 pub type ConnectionsWriter = TableWriter<ConnectionRecord>;
 /// Writes wire_requests.parquet.

@@ -8,6 +8,7 @@ pub mod cache;
 pub mod curl;
 pub mod disk;
 mod error;
+pub mod gateway;
 mod get;
 pub mod httperf;
 pub mod local;

@@ -7,12 +7,14 @@
 mod cpu;
 mod host;
 mod process;
+mod schedule;
 mod steering;
 mod tcp;
 
 pub use cpu::{CpuTimes, cpu_times};
 pub use host::HostFacts;
-pub use process::{ProcessStat, ProcessUsage, descendants, own_usage, thread_times, tree_usage};
+pub use process::{ProcessStat, ProcessUsage, descendants, own_usage, thread_times, tree_descriptors, tree_usage};
+pub use schedule::{Served, served, this_thread};
 pub use steering::set_rps;
 pub use tcp::TcpCounters;
 

@@ -138,6 +138,18 @@ impl Cgroup {
         self.directories.iter().map(|directory| directory.join("cgroup.procs")).collect()
     }
 
+    /// Moves the calling process into the group, with all its threads.
+    ///
+    /// # Errors
+    /// It may not, as an ordinary user; or it is real-time, which version 1 refuses.
+    pub fn join(&self) -> Result<()> {
+        use std::io::Write as _;
+        for (mut file, path) in self.open_procs()?.into_iter().zip(self.procs_paths()) {
+            file.write_all(b"0").map_err(Error::of(format!("write 0 to {}", path.display())))?;
+        }
+        Ok(())
+    }
+
     /// How often the share is dealt out: as asked, or longer where the share is small.
     pub fn period(&self) -> Duration {
         self.period

@@ -19,6 +19,7 @@ pub mod limits;
 pub mod namespace;
 pub mod netlink;
 pub mod nft;
+pub mod packets;
 pub mod place;
 pub mod probe;
 pub mod process;

@@ -42,13 +42,26 @@ impl Masquerade {
     /// # Errors
     /// No CAP_NET_ADMIN; a kernel without what is needed, by name; a table of this name exists.
     pub fn new(table: &str, network: IpAddr, prefix: u8, device: u32) -> Result<Masquerade> {
+        Masquerade::load(table, &rules(table, network, prefix, Some(device)))
+    }
+
+    /// The same for a namespace that forwards by itself and whose answers find their way by its own routes: what comes from
+    /// `network`/`prefix` (a multiple of 8) and is sent on leaves under the address of the device that it leaves by, and
+    /// the kernel translates the answers back.
+    ///
+    /// # Errors
+    /// As of [`Masquerade::new`].
+    pub fn of(table: &str, network: IpAddr, prefix: u8) -> Result<Masquerade> {
+        Masquerade::load(table, &rules(table, network, prefix, None))
+    }
+
+    fn load(table: &str, batch: &Batch) -> Result<Masquerade> {
         let mut socket = Socket::new(NETLINK_NETFILTER).map_err(|error| {
             Error::of("socket NETLINK_NETFILTER")(error)
                 .mend(&[Errno::EPROTONOSUPPORT], "this kernel has no nf_tables (modprobe nf_tables)")
         })?;
         socket.bind_auto().map_err(Error::of("bind NETLINK_NETFILTER"))?;
         socket.connect(&SocketAddr::new(0, 0)).map_err(Error::of("connect NETLINK_NETFILTER"))?;
-        let batch = rules(table, network, prefix, device);
         let bytes = batch.bytes();
         let sent = socket.send(&bytes, 0).map_err(Error::of("send nf_tables rules"))?;
         if sent != bytes.len() {
@@ -57,7 +70,7 @@ impl Masquerade {
                 answer: format!("took {sent} bytes"),
             });
         }
-        receive(&socket, &batch)?;
+        receive(&socket, batch)?;
         Ok(Masquerade { _socket: socket, table: table.to_owned() })
     }
 
@@ -67,8 +80,9 @@ impl Masquerade {
     }
 }
 
-/// The whole of it, as one transaction: all or nothing.
-fn rules(table: &str, network: IpAddr, prefix: u8, device: u32) -> Batch {
+/// The whole of it, as one transaction: all or nothing. `device`: to which the answers are handed over, where the kernel does
+/// not by itself.
+fn rules(table: &str, network: IpAddr, prefix: u8, device: Option<u32>) -> Batch {
     let family = Family::of(network);
     let source_and_destination = if network.is_ipv4() { (12, 16) } else { (8, 24) };
     let address_bytes = if network.is_ipv4() { 4 } else { 16 };
@@ -81,10 +95,11 @@ fn rules(table: &str, network: IpAddr, prefix: u8, device: u32) -> Batch {
     batch.add("table", message::NEW_TABLE, |attributes| {
         attributes.text(message::TABLE_NAME, table).number(message::TABLE_FLAGS, message::TABLE_OWNER);
     });
-    for (chain, kind, hook, priority) in [
+    let chains = [
         ("out", "nat", message::HOOK_POSTROUTING, message::PRIORITY_SOURCE_NAT),
         ("back", "filter", message::HOOK_PREROUTING, AFTER_TRANSLATION),
-    ] {
+    ];
+    for (chain, kind, hook, priority) in chains.into_iter().take(1 + usize::from(device.is_some())) {
         batch.add("chain", message::NEW_CHAIN, |attributes| {
             attributes
                 .text(message::CHAIN_TABLE, table)
@@ -103,6 +118,7 @@ fn rules(table: &str, network: IpAddr, prefix: u8, device: u32) -> Batch {
             expression::masquerade(list);
         });
     });
+    let Some(device) = device else { return batch };
     batch.add("dup rule", message::NEW_RULE, |attributes| {
         rule(attributes, table, "back", |list| {
             expression::load_network_header(list, destination, network.len() as u32);
@@ -159,11 +175,16 @@ mod tests {
 
     #[test]
     fn rules_are_one_transaction() {
-        let batch = rules("yamabiko0", "198.19.0.0".parse().unwrap(), 16, 7);
-        assert_eq!(batch.steps(), 5);
-        let bytes = batch.bytes();
-        let kinds: Vec<u16> = message::answers(&bytes).map(|message| message.kind).collect();
-        assert_eq!(kinds, [0x10, 0xa00, 0xa03, 0xa03, 0xa06, 0xa06, 0x11]);
-        assert_eq!(bytes.len() % 4, 0);
+        for (device, expected) in [
+            (Some(7), &[0x10, 0xa00, 0xa03, 0xa03, 0xa06, 0xa06, 0x11][..]),
+            (None, &[0x10, 0xa00, 0xa03, 0xa06, 0x11]),
+        ] {
+            let batch = rules("yamabiko0", "198.19.0.0".parse().unwrap(), 16, device);
+            assert_eq!(batch.steps(), expected.len() - 2);
+            let bytes = batch.bytes();
+            let kinds: Vec<u16> = message::answers(&bytes).map(|message| message.kind).collect();
+            assert_eq!(kinds, expected);
+            assert_eq!(bytes.len() % 4, 0);
+        }
     }
 }

@@ -87,6 +87,9 @@ pub struct RequestRate(f64);
 const RATE_WANTED: &str = "a rate is written like 110/s, 6000/m or 20000000/day, above 0 and at most 1000000000/s";
 
 impl RequestRate {
+    /// One a second.
+    pub const ONE: RequestRate = RequestRate(1.0);
+
     /// From a number a second; `None` unless above 0, finite and at most 10^9.
     pub fn from_per_second(rate: f64) -> Option<Self> {
         (rate > 0.0 && rate <= 1e9).then_some(RequestRate(rate))

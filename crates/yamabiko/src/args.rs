@@ -6,6 +6,7 @@ mod cache;
 mod disk;
 mod doctor;
 mod dynamic;
+mod gateway;
 mod learn;
 mod load;
 mod log;
@@ -35,6 +36,7 @@ pub use self::ab::Ab;
 pub use self::arrivals::ArrivalOptions;
 pub use self::disk::Disk;
 pub use self::doctor::Doctor;
+pub use self::gateway::{Forwarding, GatewayClient, GatewayServer, GatewayWhat};
 pub use self::learn::{By, Learn};
 pub use self::load::{Http, LoadOptions, MethodName, TlsOptions};
 pub use self::path::PathOptions;
@@ -72,6 +74,8 @@ pub enum Verb {
     Cache(Box<ProxyCache>),
     /// How fast a folder's storage reads, writes, seeks and commits, by fio
     Disk(Disk),
+    /// How a machine between two networks forwards: in the lab, or a real one
+    Gateway(Box<Forwarding>),
     /// Do what a plan file says
     Run(Run),
     /// Run any program at the far end of a path

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Verb::Ab(ab) => verb::ab::run(&ab.words),
         Verb::Cache(cache) => verb::cache::run(&cache),
         Verb::Disk(disk) => verb::disk::run(&disk),
+        Verb::Gateway(gateway) => verb::gateway::run(&gateway),
         Verb::Run(run) => verb::run::run(&run),
         Verb::Net(net) => verb::net::run(&net),
         Verb::Profile(profile) => verb::profile::run(&profile),

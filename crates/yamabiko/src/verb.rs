@@ -6,6 +6,7 @@ pub mod cache;
 pub mod demo;
 pub mod disk;
 pub mod doctor;
+pub mod gateway;
 pub mod net;
 pub mod profile;
 pub mod report;

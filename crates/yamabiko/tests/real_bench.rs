@@ -80,7 +80,7 @@ fn main_job(room: &Room, server: &str, seconds: u64) -> (Value, PathBuf) {
 fn kept_files(document: &Value) -> PathBuf {
     let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
     let hlogs = ["response_time", "service_time", "send_lag", "connect", "first_byte", "connection_duration"];
-    let others = ["plan.toml", "summary.json", "requests.parquet", "series.parquet"].map(str::to_owned);
+    let others = ["plan.toml", "summary.json", "requests.parquet", "series.parquet", "server_series.parquet"].map(str::to_owned);
     for name in hlogs.map(|name| format!("{name}.hlog")).iter().chain(&others) {
         assert!(dir.join(name).is_file(), "{name} is not in {}", dir.display());
     }
@@ -115,6 +115,16 @@ fn rows_are_the_counts(document: &Value, dir: &Path) {
     let series: Vec<_> = store::read_series(dir).unwrap().map(Result::unwrap).collect();
     assert_eq!(series.iter().map(|second| second.offered).sum::<u64>(), all);
     assert_eq!(series.iter().map(|second| second.completed + second.failed).sum::<u64>(), all);
+
+    // The server's seconds are what the document says it used.
+    let server: Vec<_> = store::read_server_series(dir).unwrap().map(Result::unwrap).collect();
+    let used: f64 = server.iter().map(|second| second.cpu_user_s + second.cpu_system_s).sum();
+    let said = number(document, "server.cpu_user_s") + number(document, "server.cpu_system_s");
+    assert!((used - said).abs() < 0.05, "by the second {used} s, in all {said} s");
+    let elapsed: f64 = server.iter().map(|second| second.elapsed_s).sum();
+    let duration = number(document, "run.duration_s");
+    assert!((elapsed - duration).abs() < 0.1 * duration + 0.1, "{elapsed} s of {duration} s");
+    assert!(server.iter().all(|second| second.rss_bytes > 0 && second.cpu_receive_s.is_some()));
 }
 
 /// The rows of the measured phase in order of intention: those of the warm-up come before them.

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use ledger::document::{self, Recorded, Run, SCHEMA, Validity};
-use ledger::{CacheFigures, CachePart, CachePoint, Document, SecondRecord};
+use ledger::{CacheFigures, CachePart, CachePoint, Document, SecondRecord, ServerSecond};
 use load::{Ending, Levels, Tally};
 use path::{LinkSpec, PathSpec, Propagation};
 use store::RunFolder;
@@ -172,7 +172,9 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         path
     });
     let server = server_part(&ended, counted.load.completed);
-    let series_error = ended.folder.as_ref().and_then(|folder| keep_series(folder, &counted.seconds).err());
+    let server_seconds = std::mem::take(&mut ended.looked.server_series).into_rows();
+    let series_error =
+        ended.folder.as_ref().and_then(|folder| keep_series(folder, &counted.seconds, &server_seconds).err());
     let folder_text = |of: fn(&RunFolder) -> String| ended.folder.as_ref().map(of).unwrap_or_default();
     let mut document = Document {
         schema: SCHEMA.into(),
@@ -273,6 +275,9 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         exchanges_left_out: left_out,
         cache: ended.mix.map(|mix| mix.figures),
         measured: measured_from..measured_end,
+        spans: counted.spans,
+        server_seconds,
+        loop_busy: ended.lane.health.busy_share(),
         origin: None,
     })
 }
@@ -320,11 +325,7 @@ fn cache_part(plan: &Plan, mix: &Mix, document: &Document) -> CachePart {
 fn server_part(ended: &Ended<'_>, completed: u64) -> Option<document::Server> {
     let (places, plan) = (ended.places.as_ref()?, ended.plan.server.as_ref()?);
     let (from, to) = (ended.looked.server_from.as_ref()?, ended.looked.server_to.as_ref()?);
-    let steered = match places.steering {
-        Steering::ServerCores => ended.cores.server.as_ref(),
-        _ => None,
-    };
-    Some(to.since(from, plan, &places.tcp, steered, completed, ended.looked.rss_bytes_max))
+    Some(to.since(from, plan, &places.tcp, ended.looked.steered.as_ref(), completed, ended.looked.rss_bytes_max))
 }
 
 /// Whether the RTT of a handshake may differ from what was asked because the plan says so.
@@ -353,7 +354,12 @@ fn steal_share(before: Option<&[(usize, CpuTimes)]>, after: Option<&[(usize, Cpu
 }
 
 /// The exact series replaces the provisional rows that were written while the run went.
-fn keep_series(folder: &RunFolder, seconds: &[SecondRecord]) -> store::Result<()> {
+fn keep_series(folder: &RunFolder, seconds: &[SecondRecord], server: &[ServerSecond]) -> store::Result<()> {
+    if !server.is_empty() {
+        let mut writer = folder.server_series();
+        writer.push(server)?;
+        writer.finish()?;
+    }
     // What stands there is gone after a full disk, too.
     let _ = std::fs::remove_dir_all(folder.path().join("series"));
     let mut writer = folder.series();

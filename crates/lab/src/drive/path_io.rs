@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
 
 use ledger::Direction;
 use path::{Lateness, Network, Rewrite};
@@ -9,38 +11,93 @@ use sys::clock::Clock;
 use sys::tun::Tun;
 use units::Timestamp;
 
+use super::path_live::PathLive;
+use crate::gateway::card::Ring;
+
 /// Packets read from one device before the loop looks at what is due.
 const READS_PER_VISIT: usize = 8;
 /// Packets written before the loop looks at what has arrived.
 const WRITES_PER_VISIT: usize = 32;
 
+/// A write so much after it was due is counted as late for whoever looks on.
+const LATE: Duration = Duration::from_millis(1);
+
+/// An end of a path: a device that is read from, and that is written to unless a ring is. What is put into a ring is
+/// handed to the device by someone else, in that one's time.
+pub struct End {
+    tun: Tun,
+    ring: Option<Ring>,
+}
+
+impl End {
+    /// Packets for this end go into `ring`.
+    pub fn with_ring(tun: Tun, ring: Ring) -> Self {
+        End { tun, ring: Some(ring) }
+    }
+
+    fn write(&mut self, packet: &[u8]) -> io::Result<()> {
+        match &mut self.ring {
+            None => self.tun.write(packet).map(drop),
+            Some(ring) => ring.put(packet),
+        }
+    }
+
+    fn overflowed(&self) -> u64 {
+        self.ring.as_ref().map_or(0, Ring::overflowed)
+    }
+}
+
+impl From<Tun> for End {
+    fn from(tun: Tun) -> Self {
+        End { tun, ring: None }
+    }
+}
+
 /// The path between two TUN devices.
 pub struct PathIo {
     network: Network,
-    client: Tun,
-    server: Tun,
+    client: End,
+    server: End,
     rewrite: Rewrite,
     refused_writes: u64,
+    late_writes: u64,
+    /// Someone who looks on.
+    live: Option<Arc<PathLive>>,
     /// Where the last visit may have left packets, by direction.
     unread: [bool; 2],
     measured_lateness: Option<Lateness>,
 }
 
 impl PathIo {
-    /// The path `network` between the device at the clients' end and the one at the server's. `rewrite` is done to every
-    /// packet before the path sees it.
-    pub fn new(network: Network, client: Tun, server: Tun, rewrite: Rewrite) -> Self {
-        PathIo { network, client, server, rewrite, refused_writes: 0, unread: [false; 2], measured_lateness: None }
+    /// The path `network` between the end at the clients and the one at the server. `rewrite` is done to every packet
+    /// before the path sees it.
+    pub fn new(network: Network, client: impl Into<End>, server: impl Into<End>, rewrite: Rewrite) -> Self {
+        PathIo {
+            network,
+            client: client.into(),
+            server: server.into(),
+            rewrite,
+            refused_writes: 0,
+            late_writes: 0,
+            live: None,
+            unread: [false; 2],
+            measured_lateness: None,
+        }
+    }
+
+    /// From now on its counters can be read in `live` while it runs, after every batch.
+    pub fn show(&mut self, live: Arc<PathLive>) {
+        self.live = Some(live);
     }
 
     /// The device at the clients' end.
     pub fn client_tun(&self) -> BorrowedFd<'_> {
-        self.client.as_fd()
+        self.client.tun.as_fd()
     }
 
     /// The device at the server's end.
     pub fn server_tun(&self) -> BorrowedFd<'_> {
-        self.server.as_fd()
+        self.server.tun.as_fd()
     }
 
     /// Takes in what waits at one end, at most a batch.
@@ -49,7 +106,7 @@ impl PathIo {
     /// Those of reading a TUN device other than EAGAIN.
     pub fn read(&mut self, from_clients: bool, clock: &Clock) -> io::Result<()> {
         let (tun, direction) =
-            if from_clients { (&self.client, Direction::Up) } else { (&self.server, Direction::Down) };
+            if from_clients { (&self.client.tun, Direction::Up) } else { (&self.server.tun, Direction::Down) };
         for _ in 0..READS_PER_VISIT {
             match tun.read(self.network.read_buffer()) {
                 Ok(length) => {
@@ -99,15 +156,20 @@ impl PathIo {
         for _ in 0..WRITES_PER_VISIT {
             let now = clock.now();
             let Some(departure) = self.network.poll_due(now) else { break };
-            let tun = match departure.direction {
-                Direction::Up => &self.server,
-                Direction::Down => &self.client,
+            let end = match departure.direction {
+                Direction::Up => &mut self.server,
+                Direction::Down => &mut self.client,
             };
-            match tun.write(departure.frame) {
-                Ok(_) => self.network.handle_written(now),
+            self.late_writes += u64::from(now.since(departure.due) > LATE);
+            match end.write(departure.frame) {
+                Ok(()) => self.network.handle_written(now),
                 // The core counts a departure that was not written as dropped.
                 Err(_) => self.refused_writes += 1,
             }
+        }
+        if let Some(live) = &self.live {
+            let overflowed = self.client.overflowed() + self.server.overflowed();
+            live.store(&self.network, self.late_writes, self.refused_writes, overflowed);
         }
         Ok(())
     }

@@ -117,6 +117,7 @@ impl Case {
                 backlog: level(0.0),
                 samples: 9000,
                 seconds: vec![],
+                spans: vec![],
             },
             seconds: vec![10.0; 10],
             mistaken_drops: Some(Mistaken::default()),

@@ -214,6 +214,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 watch,
                 host: HostPlan { wait, engine, placement, threads: 1 + seed as u32 % 4 },
                 origin: None,
+                capacity: None,
                 slo,
             }
         },

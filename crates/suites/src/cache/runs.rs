@@ -169,6 +169,7 @@ pub fn plan(
         path: plan.path.clone(),
         server: plan.server.clone(),
         origin: None,
+        capacity: None,
         target: plan.target.clone(),
         watch: plan.watch,
         host: plan.host.clone(),

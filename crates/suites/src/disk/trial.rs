@@ -92,31 +92,6 @@ impl Trial {
         Trial::ALL.into_iter().find(|test| test.name() == name)
     }
 
-    /// In words, for a table.
-    pub const fn about(self) -> &'static str {
-        match self {
-            Trial::WritePerChar => "write, a byte a call",
-            Trial::WritePerBlock => "write, 16 KiB a call",
-            Trial::Rewrite => "rewrite, 16 KiB",
-            Trial::ReadPerChar => "read, a byte a call",
-            Trial::ReadPerBlock => "read, 16 KiB a call",
-            Trial::Seeks => "seeks, 3 at once",
-            Trial::RandomRead => "random reads of 4 KiB",
-            Trial::RandomReadDeep => "the same, 32 at once",
-            Trial::RandomWrite => "random writes of 4 KiB",
-            Trial::RandomWriteDeep => "the same, 32 at once",
-            Trial::Commits => "4 KiB and fdatasync",
-        }
-    }
-
-    /// Whether it is one of Bonnie's.
-    pub const fn is_bonnies(self) -> bool {
-        !matches!(
-            self,
-            Trial::RandomRead | Trial::RandomReadDeep | Trial::RandomWrite | Trial::RandomWriteDeep | Trial::Commits
-        )
-    }
-
     /// Whether it goes round the page cache.
     pub const fn direct(self) -> bool {
         matches!(self, Trial::RandomRead | Trial::RandomReadDeep | Trial::RandomWrite | Trial::RandomWriteDeep)
@@ -285,7 +260,6 @@ mod tests {
             assert_eq!(Trial::named(test.name()), Some(test));
         }
         assert_eq!(Trial::named("x"), None);
-        assert_eq!(Trial::ALL.iter().filter(|test| test.is_bonnies()).count(), 6);
     }
 
     #[test]

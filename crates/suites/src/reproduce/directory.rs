@@ -247,6 +247,7 @@ impl Kitchen<'_> {
             host: HostPlan::default(),
             watch: WatchPlan::default(),
             origin: None,
+            capacity: None,
             slo: None,
         };
         let mut observer = self.stage.begin(name);

@@ -273,6 +273,7 @@ impl Kitchen<'_> {
             host: HostPlan::default(),
             watch: WatchPlan::default(),
             origin: None,
+            capacity: None,
             slo: None,
         }
     }

@@ -373,6 +373,7 @@ impl Kitchen<'_> {
             host: HostPlan::default(),
             watch: WatchPlan::default(),
             origin: None,
+            capacity: None,
             slo: None,
         };
         let outcome = lab::bench(&plan, &self.asked.command, Some(self.book), self.interrupts, observer)?;

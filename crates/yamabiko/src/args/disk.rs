@@ -25,6 +25,9 @@ pub struct Disk {
     /// Seed of every random choice
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     pub seed: u64,
+    /// Write the result as one page to this file too
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Keep nothing in the book
     #[arg(long)]
     pub no_save: bool,

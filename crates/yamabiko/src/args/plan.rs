@@ -105,6 +105,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
             ..host_plan(&bench.host, Placement::Split)
         },
         origin: None,
+        capacity: None,
         slo: bench.result.slo.clone(),
     };
     bench.workload.put(&bench.url, &mut plan.load);

@@ -135,6 +135,7 @@ fn plan(experiment: &Experiment, demo: &args::Demo, folder: &Path) -> Result<Pla
         host: HostPlan::default(),
         watch: WatchPlan::default(),
         origin: None,
+        capacity: None,
         slo: None,
     };
     plan.check()?;

@@ -1,8 +1,9 @@
 //! `yamabiko disk`: how fast a folder's storage reads, writes and commits.
 
+use std::fs;
+
 use anyhow::{Context, Result};
-use ledger::{DiskDocument, DiskTest};
-use report::figures;
+use ledger::DiskDocument;
 use store::Book;
 use suites::disk::{self, Trial};
 use suites::reproduce::Order;
@@ -12,7 +13,11 @@ use sys::signal::Interrupts;
 use super::bench::{command_line, print};
 use crate::args;
 use crate::exit::{self, Exit};
+use crate::page_file;
 use crate::terminal::{self, say};
+
+/// The page's name in the run's folder.
+const PAGE: &str = "report.html";
 
 /// Measures it as typed.
 pub fn run(typed: &args::Disk) -> Result<Exit> {
@@ -40,14 +45,23 @@ pub fn run(typed: &args::Disk) -> Result<Exit> {
                 units::format_duration(time)
             ));
         }
-        say(test.about());
+        say(report::disk::about(test.name()));
     };
     let mut done = disk::run(&plan, &order, &book, &interrupts, &mut tell)?;
+    let kept = (!typed.no_save).then(|| done.folder.join(PAGE));
     if typed.no_save {
         done.document.run.dir.clear();
         done.document.run.id.clear();
     }
+    let plan = fs::read_to_string(done.folder.join("plan.toml")).unwrap_or_default();
+    let page = report::disk_page(&done.document, &plan).into_html();
+    for file in kept.iter().chain(&typed.html) {
+        page_file::write(file, page.as_bytes())?;
+    }
     show(&done.document, typed.json)?;
+    if let Some(page) = typed.html.as_ref().or(kept.as_ref()).filter(|_| !typed.json) {
+        print(&(page_file::url(page) + "\n"))?;
+    }
     Ok(exit_of(&done.document, typed.strict))
 }
 
@@ -62,89 +76,20 @@ pub fn exit_of(document: &DiskDocument, strict: bool) -> Exit {
 /// Prints what was measured, now or from the book.
 pub fn show(document: &DiskDocument, json: bool) -> Result<()> {
     if json {
-        return print(&(serde_json::to_string_pretty(document)? + "\n"));
+        print(&(serde_json::to_string_pretty(document)? + "\n"))
+    } else {
+        print(&report::terminal::disk(document, terminal::style()))
     }
-    let style = terminal::style();
-    let made = |bonnies: bool| {
-        let tests = Trial::ALL.into_iter().filter(move |test| test.is_bonnies() == bonnies);
-        tests.filter_map(|test| Some((test, document.disk.get(test.name())?)))
-    };
-    let bonnies: Vec<Vec<String>> = made(true).map(|(test, figures)| bonnies_line(test, figures)).collect();
-    let needs: Vec<Vec<String>> = made(false).map(|(test, figures)| needs_line(test, figures)).collect();
-    let mut table = String::new();
-    if !bonnies.is_empty() {
-        table += &report::terminal::table(
-            &["as Bonnie does", "KB/s", "a second", "%CPU", "from or to storage"],
-            &bonnies,
-            style,
-        );
-    }
-    if !needs.is_empty() {
-        if !table.is_empty() {
-            table.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_test_is_told_in_words() {
+        for test in Trial::ALL {
+            assert_ne!(report::disk::about(test.name()), test.name());
         }
-        let head = ["caches, databases", "a second", "p50", "p99", "p99.9", "max", "%CPU"];
-        table += &report::terminal::table(&head, &needs, style);
     }
-    let notes = [
-        "Bytes are counted as fio counts them, a KB is 1,000 of them; %CPU is of one core, user and kernel, without the kernel's own threads. \
-         What storage itself remembers (a controller's cache, a host below this machine) is not seen from here.",
-    ];
-    print(&report::terminal::judged(&document.run, &document.validity, &answer(document), &table, &notes, style))
-}
-
-/// The result in a sentence.
-fn answer(document: &DiskDocument) -> String {
-    let settings = &document.run.host.settings;
-    let of = |name: &str| settings.get(name).map(String::as_str).unwrap_or_default();
-    let figure = |test: Trial| document.disk.get(test.name());
-    let parts = [
-        figure(Trial::WritePerBlock).map(|test| format!("writes {}", megabytes(test))),
-        figure(Trial::ReadPerBlock).map(|test| format!("reads {}", megabytes(test))),
-        figure(Trial::Seeks).map(|test| format!("{} seeks a second", whole(test.iops))),
-        figure(Trial::RandomRead).map(|test| format!("{} random reads of 4 KiB a second", whole(test.iops))),
-        figure(Trial::Commits).map(|test| format!("{} commits a second", whole(test.iops))),
-    ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    match parts.as_slice() {
-        [] => format!("{} ({}): nothing was measured.", of("folder"), of("file system")),
-        parts => format!("{} ({}): {}.", of("folder"), of("file system"), parts.join(", ")),
-    }
-}
-
-fn bonnies_line(test: Trial, figures: &DiskTest) -> Vec<String> {
-    vec![
-        test.about().to_owned(),
-        whole(figures.bytes_per_s / 1e3),
-        if test == Trial::Seeks { whole(figures.iops) } else { String::new() },
-        percent(figures.cpu),
-        figures.storage_share.map(|share| figures::share(share.min(1.0))).unwrap_or_default(),
-    ]
-}
-
-fn needs_line(test: Trial, figures: &DiskTest) -> Vec<String> {
-    let time = |of: fn(&ledger::Quantiles) -> u64| {
-        figures.latency_ns.as_ref().map(|times| figures::duration(of(times))).unwrap_or_default()
-    };
-    vec![
-        test.about().to_owned(),
-        whole(figures.iops),
-        time(|q| q.p50),
-        time(|q| q.p99),
-        time(|q| q.p99_9),
-        time(|q| q.max),
-        percent(figures.cpu),
-    ]
-}
-
-fn megabytes(test: &DiskTest) -> String {
-    format!("{:.0} MB/s", test.bytes_per_s / 1e6)
-}
-
-fn whole(value: f64) -> String {
-    if value < 100.0 { format!("{value:.1}") } else { figures::count(value.round() as u64) }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1}", 100.0 * share)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use lab::plan::Plan;
-use ledger::{Document, ReproductionDocument, WatchDocument};
+use ledger::{DiskDocument, Document, ReproductionDocument, WatchDocument};
 use report::page::Page;
 use report::run_page::{self, Sources};
 use store::Book;
@@ -29,12 +29,7 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
         return reproduction(&dir, &document, arguments);
     }
     if let Ok(Some(document)) = store::read_disk(&dir) {
-        ensure!(
-            arguments.export.is_none() && arguments.svg.is_none() && arguments.html.is_none(),
-            "figures of a disk are printed as a table or as JSON; there is no page of them"
-        );
-        super::disk::show(&document, arguments.json)?;
-        return Ok(super::disk::exit_of(&document, false));
+        return disk(&dir, &document, arguments);
     }
     if let Ok(document) = store::read_summary(&dir)
         && document.load.is_none()
@@ -112,6 +107,22 @@ fn reproduction(dir: &Path, document: &ReproductionDocument, arguments: &args::R
         }
     }
     Ok(exit::of_validity(&document.validity))
+}
+
+/// Storage: its tests, or their page, or its plots.
+fn disk(dir: &Path, document: &DiskDocument, arguments: &args::Report) -> Result<Exit> {
+    ensure!(
+        arguments.export.is_none(),
+        "--export: a disk has no response times; fio's own answers are beside its document, in {}",
+        dir.display()
+    );
+    if arguments.html.is_none() && arguments.svg.is_none() {
+        super::disk::show(document, arguments.json)?;
+    } else {
+        let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
+        write_page(report::disk_page(document, &plan), arguments)?;
+    }
+    Ok(super::disk::exit_of(document, false))
 }
 
 /// A sweep against a cache: its points, or its page, or its plots.

@@ -42,6 +42,7 @@ pub fn plan(options: &Options) -> anyhow::Result<Plan> {
         watch: WatchPlan::default(),
         host: HostPlan { placement: Placement::Split, ..HostPlan::default() },
         origin: None,
+        capacity: None,
         slo: None,
     };
     plan.check()?;

@@ -1,0 +1,114 @@
+//! What a path has done so far, for another thread to read while its loop runs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ledger::{Direction, DropCause};
+use path::{Counters, Network};
+
+/// Counters of a path as of its last batch of packets. Each is exact; two of them may be of neighbouring batches.
+#[derive(Debug, Default)]
+pub struct PathLive {
+    directions: [DirectionLive; 2],
+    written: AtomicU64,
+    late: AtomicU64,
+    refused: AtomicU64,
+    overflowed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct DirectionLive {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    delivered: AtomicU64,
+    delivered_bytes: AtomicU64,
+    lost: AtomicU64,
+    queue_full: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// A reading of [`PathLive`] in one direction: wire packets, and bytes of IP packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Handed in.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Handed on.
+    pub delivered: u64,
+    /// Their bytes.
+    pub delivered_bytes: u64,
+    /// Dropped by a loss that was asked for.
+    pub lost: u64,
+    /// Dropped because a queue was full.
+    pub queue_full: u64,
+    /// Dropped for any cause.
+    pub dropped: u64,
+}
+
+impl PathLive {
+    /// One direction.
+    pub fn carried(&self, direction: Direction) -> Carried {
+        let DirectionLive { packets, bytes, delivered, delivered_bytes, lost, queue_full, dropped } =
+            &self.directions[direction.index()];
+        Carried {
+            packets: load(packets),
+            bytes: load(bytes),
+            delivered: load(delivered),
+            delivered_bytes: load(delivered_bytes),
+            lost: load(lost),
+            queue_full: load(queue_full),
+            dropped: load(dropped),
+        }
+    }
+
+    /// Writes, a big segment counted once.
+    pub fn written(&self) -> u64 {
+        load(&self.written)
+    }
+
+    /// Of these, more than 1 ms after they were due.
+    pub fn late(&self) -> u64 {
+        load(&self.late)
+    }
+
+    /// Writes that the kernel refused.
+    pub fn refused(&self) -> u64 {
+        load(&self.refused)
+    }
+
+    /// Packets for which the ring at an end had no room.
+    pub fn overflowed(&self) -> u64 {
+        load(&self.overflowed)
+    }
+
+    pub(super) fn store(&self, network: &Network, late: u64, refused: u64, overflowed: u64) {
+        for direction in Direction::BOTH {
+            self.directions[direction.index()].store(network.counters(direction));
+        }
+        store(&self.written, network.lateness().all.len());
+        store(&self.late, late);
+        store(&self.refused, refused);
+        store(&self.overflowed, overflowed);
+    }
+}
+
+impl DirectionLive {
+    fn store(&self, counters: &Counters) {
+        store(&self.packets, counters.accepted);
+        store(&self.bytes, counters.accepted_bytes);
+        store(&self.delivered, counters.delivered);
+        store(&self.delivered_bytes, counters.delivered_bytes);
+        store(&self.lost, counters.dropped(DropCause::Loss));
+        store(&self.queue_full, counters.dropped(DropCause::QueueFull));
+        store(&self.dropped, counters.dropped_in_all());
+    }
+}
+
+fn load(value: &AtomicU64) -> u64 {
+    value.load(Ordering::Relaxed)
+}
+
+/// Nobody else writes.
+fn store(to: &AtomicU64, value: u64) {
+    to.store(value, Ordering::Relaxed);
+}

@@ -1,0 +1,200 @@
+//! The tester of a gateway: two ends that measure what lies between them, and send to nobody else.
+#![allow(dead_code, unused_variables)]
+
+mod message;
+mod secret;
+mod seen;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use sys::namespace::NetNamespace;
+
+use crate::LabError;
+
+pub use message::Test;
+pub use secret::Secret;
+pub use seen::{ExchangesSeen, RttSeen, Seen, SentSeen, TrialSeen};
+
+/// The port of both TCP and UDP.
+pub const PORT: u16 = 7021;
+
+/// What a server is told.
+#[derive(Clone, Debug)]
+pub struct ServerSpec {
+    /// Where it listens, with TCP and UDP; port 0 for any.
+    pub listen: SocketAddr,
+    /// What a client must know. Without one ([`Secret::none`]) only a loopback address is listened at.
+    pub secret: Secret,
+    /// Ends after so many sessions.
+    pub sessions: Option<u32>,
+    /// Ends after this time.
+    pub lasts: Option<Duration>,
+}
+
+/// What a server tells while it serves.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// It listens.
+    Listening {
+        /// There.
+        at: SocketAddr,
+    },
+    /// A client with the secret has come.
+    Begun {
+        /// Its address.
+        peer: SocketAddr,
+    },
+    /// A client is gone.
+    Ended {
+        /// Its address.
+        peer: SocketAddr,
+        /// How: `said goodbye`, `lost: ..`.
+        how: String,
+    },
+    /// Somebody was turned away; one in a second is told, at most.
+    Refused {
+        /// Whoever it was.
+        peer: SocketAddr,
+        /// Why.
+        why: String,
+        /// How many were turned away so far.
+        in_all: u64,
+    },
+}
+
+/// Serves until `stop` is readable, or what the specification says is over.
+///
+/// # Errors
+/// The address cannot be listened at, or is to be reached from other hosts though there is no secret.
+pub fn serve(spec: &ServerSpec, stop: BorrowedFd<'_>, tell: &mut dyn FnMut(Told)) -> Result<(), LabError> {
+    Err(LabError::environment("not yet"))
+}
+
+/// A client's session with a server: one trial after the other.
+pub struct Session {
+    to: SocketAddr,
+}
+
+/// What is known of the server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerFacts {
+    /// The program's version.
+    pub version: String,
+    /// Processor cores of its host.
+    pub cores: u32,
+    /// What its TCP uses; empty where that is not known.
+    pub congestion_control: String,
+}
+
+impl Session {
+    /// Connects, from inside `net` where it is given, and proves and demands knowledge of the secret.
+    ///
+    /// # Errors
+    /// All of [`ForwardError`] but those of a trial.
+    pub fn open(to: SocketAddr, secret: &Secret, net: Option<&NetNamespace>) -> Result<Session, ForwardError> {
+        Err(ForwardError::Refused("not yet".to_owned()))
+    }
+
+    /// What is known of the server.
+    pub fn server(&self) -> &ServerFacts {
+        unimplemented!()
+    }
+
+    /// Runs one trial and returns what both ends saw.
+    ///
+    /// # Errors
+    /// [`ForwardError::Refused`] and [`ForwardError::UdpBlocked`]: this trial cannot be, the session goes on. Others end
+    /// the session.
+    pub fn run(&mut self, test: &Test) -> Result<TrialSeen, ForwardError> {
+        self.run_while(test, &|| true)
+    }
+
+    /// The same, ended early once `go_on` says no: it is asked some twenty times a second.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_while(&mut self, test: &Test, go_on: &dyn Fn() -> bool) -> Result<TrialSeen, ForwardError> {
+        Err(ForwardError::Refused("not yet".to_owned()))
+    }
+}
+
+/// Why a session or a trial could not be.
+#[derive(Debug, thiserror::Error)]
+pub enum ForwardError {
+    /// The network says that there is no way, or nobody there.
+    #[error("{address} cannot be reached: {source}")]
+    Unreachable {
+        /// The server's address.
+        address: SocketAddr,
+        /// What the kernel said: by an ICMP message, or of itself.
+        source: io::Error,
+    },
+    /// Nothing came back.
+    #[error(
+        "no answer from {address}: is gateway server running there, and does the gateway let TCP and UDP port {} through?",
+        .address.port()
+    )]
+    NoAnswer {
+        /// The server's address.
+        address: SocketAddr,
+    },
+    /// The server closed the connection on our proof.
+    #[error("the server at {address} does not know this secret")]
+    WrongSecret {
+        /// The server's address.
+        address: SocketAddr,
+    },
+    /// Something else answers there, or it has closed its door.
+    #[error(
+        "what answers at {address} is no gateway server (or one that has closed its door to this address, which it does \
+         for a minute after three wrong secrets)"
+    )]
+    NotAServer {
+        /// The server's address.
+        address: SocketAddr,
+    },
+    /// The two ends do not speak the same.
+    #[error("versions differ: {here} here, {there} there")]
+    OtherVersion {
+        /// The client's version.
+        here: String,
+        /// The server's.
+        there: String,
+    },
+    /// One session at a time.
+    #[error("the server is in use by {by}")]
+    Busy {
+        /// The address of the other client.
+        by: String,
+    },
+    /// TCP comes through, UDP does not. The session goes on.
+    #[error(
+        "UDP does not come through to {address}: TCP alone can be measured (--tests stream,transactions,connections)"
+    )]
+    UdpBlocked {
+        /// The server's address.
+        address: SocketAddr,
+    },
+    /// The other end was not heard of any more.
+    #[error("the server was lost {} ms after the trial began: {why}", .at.as_millis())]
+    Lost {
+        /// Since the trial, or the opening of the session, began.
+        at: Duration,
+        /// How that was noticed.
+        why: String,
+    },
+    /// The trial cannot be. The session goes on.
+    #[error("{0}")]
+    Refused(String),
+    /// The system failed.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,144 @@
+//! The card: the process in whose time the gateway forwards.
+//!
+//! ```text
+//!   link's loop --put--> ring (bounded) --receive--> card --write--> g0: forwarding, NAT, and out at g1, inside this write
+//! ```
+//!
+//! A kernel forwards in the softirq that a packet's arrival raises, which no control group holds or counts: it is charged to
+//! whoever runs, and for a TUN that is who writes to it. So packets that arrive at the gateway are written by a process that
+//! does nothing else and is in the gateway's control group: what it may use is what the gateway has, and while it is held
+//! back packets wait in its rings, as they wait in those of a card whose interrupts are not served. A ring that is full
+//! loses what comes: that is the gateway's loss, and counted apart.
+//!
+//! Why not threaded NAPI: docs/decisions/0021.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use sys::cgroup::Cgroup;
+use sys::epoll::{Epoll, Event, Interest};
+use sys::packets::{self, PacketBatch};
+use sys::sched::Cores;
+use sys::tun::Tun;
+use sys::worker::Worker;
+
+use crate::error::LabError;
+
+/// What may wait in a ring, in bytes as the kernel counts them: some 1,366 packets of 64 bytes, 456 of 1500, 16 segments of
+/// 64 KB. A card of today has 256 to 4,096 places.
+pub const RING_BYTES: u32 = 1 << 20;
+/// What the card says when it works.
+const READY: &str = "ready";
+
+/// Our end of a ring of the card.
+#[derive(Debug)]
+pub struct Ring {
+    sending: OwnedFd,
+    overflowed: u64,
+}
+
+impl Ring {
+    /// A ring, and the card's end of it.
+    ///
+    /// # Errors
+    /// No descriptor is to be had.
+    pub fn new() -> Result<(Ring, OwnedFd), LabError> {
+        let (sending, receiving) = packets::packet_pair(RING_BYTES).map_err(LabError::environment)?;
+        Ok((Ring { sending, overflowed: 0 }, receiving))
+    }
+
+    /// Puts a packet into it (virtio header first). One for which there is no room is the gateway's to lose: it is
+    /// counted, and is no error.
+    ///
+    /// # Errors
+    /// The card is gone.
+    pub fn put(&mut self, packet: &[u8]) -> io::Result<()> {
+        self.overflowed += u64::from(!packets::send_packet(self.sending.as_fd(), packet)?);
+        Ok(())
+    }
+
+    /// Packets for which there was no room.
+    pub fn overflowed(&self) -> u64 {
+        self.overflowed
+    }
+
+    /// What fits into it, in bytes as the kernel counts them: less than [`RING_BYTES`] where this user may not have more.
+    ///
+    /// # Errors
+    /// Those of getsockopt(2).
+    pub fn capacity(&self) -> io::Result<usize> {
+        packets::capacity(self.sending.as_fd())
+    }
+}
+
+/// Starts the card: what comes out of a ring is written to the device of the same number. It joins `group` before anything
+/// else, runs on `cores` where there are some, and ends when its rings are closed, when the worker is dropped, or with this
+/// process. Must be called while this process has one thread.
+///
+/// # Errors
+/// The process has other threads; the group may not be joined.
+pub fn start(
+    devices: [&Tun; 2],
+    rings: [OwnedFd; 2],
+    group: Option<&Cgroup>,
+    cores: Option<&Cores>,
+) -> Result<Worker, LabError> {
+    let keep = [devices[0].as_fd(), devices[1].as_fd(), rings[0].as_fd(), rings[1].as_fd()];
+    let worker = Worker::start(c"yamabiko-card", &keep, |mut link| {
+        let joined = group.map_or(Ok(()), Cgroup::join);
+        let placed = cores.map_or(Ok(()), Cores::pin_this_thread);
+        let ready = match (&joined, &placed) {
+            (Err(error), _) => error.to_string(),
+            (_, Err(error)) => format!("sched_setaffinity: {error}"),
+            _ => READY.to_owned(),
+        };
+        // The original is waiting for it; if it is gone, so is this process.
+        let _ = link.write_all(ready.as_bytes());
+        let _ = link.shutdown(std::net::Shutdown::Write);
+        if ready == READY {
+            let _ = carry(devices, &rings);
+        }
+    });
+    let worker = worker.map_err(LabError::environment)?;
+    let said = wait_ready(worker.link()).map_err(LabError::system("start the card"))?;
+    match said.as_str() {
+        READY => Ok(worker),
+        why => Err(LabError::Environment(format!("the gateway's card cannot start: {why}"))),
+    }
+}
+
+/// What it says of itself; nothing if it died.
+fn wait_ready(mut link: &UnixStream) -> io::Result<String> {
+    let mut said = String::new();
+    link.read_to_string(&mut said)?;
+    Ok(said)
+}
+
+/// The card's whole life. What the kernel will not take (a device that is down, a malformed packet) its device counts.
+fn carry(devices: [&Tun; 2], rings: &[OwnedFd; 2]) -> io::Result<()> {
+    let epoll = Epoll::new()?;
+    for (number, ring) in rings.iter().enumerate() {
+        epoll.add(ring.as_fd(), Interest::READ, number as u64)?;
+    }
+    let mut batch = PacketBatch::default();
+    let mut events = [Event::default(); 2];
+    let mut open = [true; 2];
+    while open != [false; 2] {
+        let ready = epoll.wait(&mut events, -1)?;
+        // At most a batch of each in turn: neither direction waits for the other.
+        for event in ready {
+            let number = event.token() as usize;
+            match batch.receive(rings[number].as_fd())? {
+                Some(packets) => packets.for_each(|packet| {
+                    let _ = devices[number].write(packet);
+                }),
+                None => {
+                    epoll.remove(rings[number].as_fd())?;
+                    open[number] = false;
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! What `gateway` measures: a part of the JSON document.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::document::{Quantiles, Run, Validity};
+use crate::finding::Finding;
+
+/// The document of `gateway`: that of a run, with this part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GatewayDocument {
+    /// [`crate::document::SCHEMA`].
+    pub schema: String,
+    /// What was measured, where and when.
+    pub run: Run,
+    /// Whether to believe it.
+    pub validity: Validity,
+    /// How the machine in the middle forwards.
+    pub gateway: ForwardingPart,
+}
+
+/// How a machine between two networks forwards, in one condition after another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ForwardingPart {
+    /// `lab`: this kernel, in a namespace; `remote`: a real one, between this host and `peer`.
+    pub mode: String,
+    /// Where the tester's other end is; absent in the lab.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+    /// The share of one core that the gateway was held to: 1 is a whole core. Absent: it was not held, or is a real one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// The memory it was held to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Length of a trial in seconds.
+    pub trial_s: f64,
+    /// Size of what a TCP stream writes at once, in bytes.
+    pub message_bytes: u32,
+    /// Socket buffers asked for, in bytes; absent: the kernel's own tuning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket_bytes: Option<u32>,
+    /// Socket buffers that the kernel gave, of sending and of receiving.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket_bytes_got: Option<[u32; 2]>,
+    /// Each link in each condition.
+    pub conditions: Vec<GatewayCondition>,
+    /// What else to know, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// What came out of one condition on one link. What was not asked for, or could not be measured, is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GatewayCondition {
+    /// `none`, `nat`, `nat-proxy-idle`, `nat-proxy-loaded`, `proxy-loaded`; of a real gateway whatever it was called.
+    pub name: String,
+    /// Each of the gateway's two links, each way, as it is typed; empty of a real gateway.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub link: String,
+    /// One TCP stream up: payload that the receiver had, in Mbit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mbit_per_s: Option<Measured>,
+    /// The same down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mbit_per_s_down: Option<Measured>,
+    /// One byte there and one byte back on an open connection, one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions_per_s: Option<Measured>,
+    /// New connections, each with a byte and its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_per_s: Option<Measured>,
+    /// Packets a second, for each size and direction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packets: Vec<PacketRate>,
+    /// RTT through the gateway by what else goes on: `idle`, `stream_up`, `packets_64_up_50` (64 bytes, at 50 % of their rate) ..
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rtt_ns: BTreeMap<String, Quantiles>,
+    /// The gateway's processor time by test, over the time of the trials: 1 is one core.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cpu: BTreeMap<String, Measured>,
+    /// Packets lost of those sent in the survey, up and down: what the way loses at light load.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub floor: BTreeMap<String, f64>,
+    /// How the proxy fared that was loaded meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<ProxyLoad>,
+    /// What was come upon.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+}
+
+/// A figure of several trials.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Their mean.
+    pub mean: f64,
+    /// Their standard deviation (n - 1); absent of one trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stddev: Option<f64>,
+    /// Student-t interval of the mean, 95 %; absent of one trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
+    /// Each, in the order in which they were made.
+    pub trials: Vec<f64>,
+}
+
+/// The highest rate of packets at which no more than a given share is lost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PacketRate {
+    /// Length of the IP packet in bytes.
+    pub ip_bytes: u16,
+    /// The same as an Ethernet frame, checksum included: 18 more. On the wire there are 20 more between frames.
+    pub frame_bytes: u16,
+    /// Whether they go to the server.
+    pub up: bool,
+    /// Share of the packets that may be lost.
+    pub loss_bound: f64,
+    /// Packets a second. The mean of the searches, where there were several; absent: none was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<f64>,
+    /// The least rate at which more are lost; absent: there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub too_many_per_second: Option<f64>,
+    /// Distance of these two, over the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<f64>,
+    /// Bits of IP a second at that rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits_per_s: Option<f64>,
+    /// What ended the search: `gateway` (more are lost), `link`, `tester` (no more can be sent) or `nothing_passes`.
+    pub limited_by: String,
+    /// What each search found, where there were several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub searches: Option<Measured>,
+    /// Every trial, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trials: Vec<SearchTrial>,
+}
+
+/// One trial of a search for a rate of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SearchTrial {
+    /// Packets a second that were to be sent.
+    pub asked_per_s: f64,
+    /// That were sent.
+    pub offered_per_s: f64,
+    /// Length in seconds.
+    pub lasted_s: f64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that did not arrive.
+    pub lost: u64,
+    /// Longest time without a packet at the receiver.
+    pub longest_silence_ns: u64,
+    /// Whether no more were lost than may be.
+    pub good: bool,
+    /// Whether the sender was late, so that the trial says nothing of the gateway.
+    pub tester_late: bool,
+    /// The gateway's processor time over the trial's, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<f64>,
+}
+
+/// How a loaded proxy fared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProxyLoad {
+    /// `rate`: requests of PolyMix-1 at a rate; `wget`: one file after the other.
+    pub by: String,
+    /// Requests offered a second; absent of `wget`, which waits for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_per_s: Option<f64>,
+    /// Answers a second.
+    pub carried_per_s: f64,
+    /// Share of requests without a whole answer.
+    pub error_ratio: f64,
+    /// Share answered from the cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hit_ratio: Option<f64>,
+    /// Mean response time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_mean_ns: Option<f64>,
+    /// Whether it did not carry what was offered: below 90 %, or 5 % and more errors.
+    pub overloaded: bool,
+}

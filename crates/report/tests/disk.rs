@@ -1,0 +1,154 @@
+//! The storage under a folder, on the terminal and as a page.
+
+#[path = "support/markup.rs"]
+mod markup;
+
+use ledger::document::{Check, CheckState, Quantiles, Run, SCHEMA, Weight};
+use ledger::{DiskDocument, DiskTest, Validity};
+use report::{Style, disk_page, terminal};
+
+fn bonnies(bytes_per_s: f64, storage_share: f64) -> DiskTest {
+    DiskTest {
+        bytes_per_s,
+        iops: bytes_per_s / 16_384.0,
+        cpu: 0.42,
+        cpu_user: 0.12,
+        cpu_system: 0.3,
+        written_bytes: 1 << 30,
+        duration_s: 7.5,
+        storage_share: Some(storage_share),
+        ..DiskTest::default()
+    }
+}
+
+fn need(iops: f64, p50_ns: u64) -> DiskTest {
+    let times = Quantiles {
+        count: 5_000,
+        mean: 1.2 * p50_ns as f64,
+        stddev: 1.0,
+        min: p50_ns / 2,
+        p50: p50_ns,
+        p75: 2 * p50_ns,
+        p90: 3 * p50_ns,
+        p95: 4 * p50_ns,
+        p99: 5 * p50_ns,
+        p99_9: 6 * p50_ns,
+        p99_99: 7 * p50_ns,
+        max: 8 * p50_ns,
+    };
+    DiskTest { iops, bytes_per_s: 4096.0 * iops, latency_ns: Some(times), direct: true, ..bonnies(0.0, 1.0) }
+}
+
+fn document(cached: &[&str]) -> DiskDocument {
+    let tests = [
+        ("write_per_block", bonnies(210e6, 1.0)),
+        ("read_per_block", bonnies(3_100e6, if cached.contains(&"read_per_block") { 0.02 } else { 1.0 })),
+        ("seeks", bonnies(1.7e6, 1.0)),
+        ("random_read_4k", need(9_000.0, 100_000)),
+        ("commits", need(420.0, 2_000_000)),
+    ];
+    let check = |(name, test): &(&str, DiskTest)| Check {
+        name: format!("{name}: storage measured"),
+        state: if cached.contains(name) { CheckState::Failed } else { CheckState::Ok },
+        weight: Weight::Suspect,
+        value: test.storage_share,
+        limit: Some(0.9),
+        unit: String::new(),
+        why: "as the kernel counted".into(),
+    };
+    let mut run =
+        Run { id: "20261122-120000-disk-abcd".into(), dir: "/runs/20261122".into(), ..Run::default() };
+    run.command = "yamabiko disk '/srv/<cache>'".into();
+    let settings =
+        [("folder", "/srv/<cache>"), ("file system", "ext4 on /dev/sda1"), ("file", "1GiB"), ("fio", "fio-3.33")];
+    run.host.settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    DiskDocument {
+        schema: SCHEMA.into(),
+        run,
+        validity: Validity::from_checks(tests.iter().map(check).collect()),
+        disk: tests.map(|(name, test)| (name.to_owned(), test)).into(),
+    }
+}
+
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_test_has_its_line_and_its_figures() {
+    let document = document(&[]);
+    let text = terminal::disk(&document, Style::PLAIN);
+    for wanted in [
+        "/srv/<cache> (ext4 on /dev/sda1): writes 210 MB/s, reads 3,100 MB/s, 104 seeks a second, 9,000 random reads of 4 KiB a second, 420 \
+         commits a second.",
+        "write, 16 KiB a call 210,000",
+        "4 KiB random reads 9,000 100 us 500 us 600 us 800 us 42.0",
+    ] {
+        assert!(flat(&text).contains(wanted), "{wanted}\n{text}");
+    }
+    assert!(!text.contains("PAGE CACHE"), "{text}");
+    let page = disk_page(&document, "size = \"1GiB\"");
+    let titles: Vec<&str> = page.figures().iter().map(|figure| figure.title()).collect();
+    assert_eq!(titles, ["Transfers", "Operations", "Times", "Times side by side", "Processor"]);
+    let svg = page.figures()[2].standalone();
+    // 5,000 values tell the slowest thousandth and no more.
+    assert!(svg.contains("600 us") && !svg.contains("700 us"), "{svg}");
+    let html = page.into_html();
+    let cells: Vec<String> = markup::elements(&html)
+        .into_iter()
+        .filter(|element| matches!(element.name.as_str(), "td" | "th"))
+        .map(|element| element.text)
+        .collect();
+    for wanted in ["write, 16 KiB a call", "210,000", "99.99 %", "14.0 ms", "4 KiB and fdatasync", "2.00 ms"] {
+        assert!(cells.iter().any(|cell| cell == wanted), "{wanted}: {cells:?}");
+    }
+    assert!(html.contains("/srv/&lt;cache&gt;") && html.contains("fio-3.33") && html.contains("/runs/20261122"));
+    assert!(!html.contains("The page cache was measured"));
+}
+
+#[test]
+fn where_the_page_cache_answered_it_is_said_before_and_beside_each_figure() {
+    let document = document(&["read_per_block"]);
+    let text = terminal::disk(&document, Style::PLAIN);
+    for wanted in [
+        "reads 3,100 MB/s (PAGE CACHE)",
+        "NOT the speed of a disk, since the page cache or memory answered (ext4 on /dev/sda1): read, 16 KiB a call.",
+        "read, 16 KiB a call (PAGE CACHE) 3,100,000",
+    ] {
+        assert!(flat(&text).contains(wanted), "{wanted}\n{text}");
+    }
+    let page = disk_page(&document, "");
+    // In the plots, too: a picture is passed on without its page.
+    let svg = page.figures()[0].standalone();
+    assert!(svg.contains("read, 16 KiB a call (PAGE CACHE)") && !svg.contains("write, 16 KiB a call (PAGE"), "{svg}");
+    let html = page.into_html();
+    markup::elements(&html);
+    let (said, table) = (html.find("The page cache was measured").unwrap(), html.find("As Bonnie").unwrap());
+    assert!(said < table, "before any figure");
+    let lead = html.find("NOT the speed of a disk").unwrap();
+    assert!(lead < said);
+}
+
+#[test]
+fn memory_alone_is_no_disk_at_all() {
+    let mut document = document(&["write_per_block", "read_per_block", "seeks", "random_read_4k", "commits"]);
+    let text = terminal::disk(&document, Style::PLAIN);
+    assert!(flat(&text).contains("None of this is the speed of a disk"), "{text}");
+    document.disk.clear();
+    document.run.dir.clear();
+    document.run.id.clear();
+    let text = terminal::disk(&document, Style::PLAIN);
+    assert!(text.contains("nothing was measured"), "{text}");
+    let page = disk_page(&document, "");
+    assert!(page.figures().is_empty());
+    assert!(page.into_html().contains("Nothing was kept of this run."));
+}
+
+#[test]
+fn a_test_of_a_later_version_is_shown_by_its_name() {
+    let mut document = document(&[]);
+    document.disk = [("holes_4k".to_owned(), need(5.0, 900))].into();
+    let text = flat(&terminal::disk(&document, Style::PLAIN));
+    assert!(text.contains("holes_4k 5.0 900 ns"), "{text}");
+    assert!(disk_page(&document, "").into_html().contains("holes_4k"));
+}

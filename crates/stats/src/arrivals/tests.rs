@@ -1,0 +1,1 @@
+//! Rows of arrivals with known loss, order and silence.

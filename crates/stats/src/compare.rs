@@ -1,0 +1,263 @@
+//! Whether two things differ, and by how much: tests and intervals of differences.
+//!
+//! [`welch`] is for independent values of both sides (figures of several runs), [`paired`] for values that were taken
+//! side by side, [`between`] for whatever has a standard error. [`holm`] is for several questions asked of the same
+//! values. [`crate::bootstrap`] gives standard errors of quantiles, [`crate::abba`] the order of runs that a drift of
+//! the machine does not bias.
+
+use crate::interval::mean_interval;
+use crate::student::{t_beyond, t_quantile};
+
+/// A figure and how well it is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The figure.
+    pub value: f64,
+    /// Its standard error, 0 or more.
+    pub standard_error: f64,
+    /// Degrees of freedom of the standard error, above 0: one less than the number of independent values it was made
+    /// of.
+    pub freedom: f64,
+}
+
+impl Estimate {
+    /// Mean of independent values. `None` of fewer than two.
+    pub fn of_mean(values: &[f64]) -> Option<Self> {
+        let mean = mean_interval(values, 0.95)?;
+        let freedom = values.len() as f64 - 1.0;
+        Some(Estimate { value: mean.mean, standard_error: mean.standard_error, freedom })
+    }
+
+    /// Its logarithm, by the delta method: the relative error is the absolute error of the logarithm, as long as it is
+    /// small. `None` of a value that has none.
+    pub fn ln(self) -> Option<Self> {
+        (self.value > 0.0 && self.value.is_finite()).then(|| Estimate {
+            value: self.value.ln(),
+            standard_error: self.standard_error / self.value,
+            ..self
+        })
+    }
+}
+
+/// A difference, second less first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// How much more the second is.
+    pub mean: f64,
+    /// Lower and upper end of its interval.
+    pub interval: [f64; 2],
+    /// How likely a difference of this size or more would be, if there were none: 0 to 1.
+    pub p: f64,
+}
+
+impl Difference {
+    /// Whether 0 lies outside of the interval.
+    pub fn is_shown(&self) -> bool {
+        self.interval[0] > 0.0 || self.interval[1] < 0.0
+    }
+
+    /// Half the width of the interval: a difference of this size or more would have been shown.
+    pub fn half_width(&self) -> f64 {
+        (self.interval[1] - self.interval[0]) / 2.0
+    }
+
+    fn of(mean: f64, standard_error: f64, freedom: f64, confidence: f64) -> Self {
+        let half =
+            if standard_error == 0.0 { 0.0 } else { standard_error * t_quantile((1.0 + confidence) / 2.0, freedom) };
+        let p = match (mean == 0.0, standard_error == 0.0) {
+            (true, _) => 1.0,
+            (false, true) => 0.0,
+            (false, false) => t_beyond(mean / standard_error, freedom),
+        };
+        Difference { mean, interval: [mean - half, mean + half], p }
+    }
+}
+
+/// The difference of two independent figures, `b` less `a`. `None` of figures that are not finite, or a confidence
+/// outside (0, 1).
+///
+/// Bias: none in the difference; the degrees of freedom are an approximation (Welch 1947, Satterthwaite 1946), in which
+/// the interval covers as often as it says within about a percent.
+pub fn between(a: Estimate, b: Estimate, confidence: f64) -> Option<Difference> {
+    let usable = |of: &Estimate| of.value.is_finite() && of.standard_error.is_finite() && of.freedom > 0.0;
+    if !(confidence > 0.0 && confidence < 1.0 && usable(&a) && usable(&b)) {
+        return None;
+    }
+    let (va, vb) = (a.standard_error.powi(2), b.standard_error.powi(2));
+    let parts = va * va / a.freedom + vb * vb / b.freedom;
+    // Where neither scatters, freedom means nothing.
+    let freedom = if parts > 0.0 { (va + vb).powi(2) / parts } else { a.freedom.min(b.freedom) };
+    Some(Difference::of(b.value - a.value, (va + vb).sqrt(), freedom, confidence))
+}
+
+/// The difference of the means of two sets of independent values, `b` less `a`, whose scatter need not be the same:
+/// Welch's t test. `None` with fewer than two values on a side.
+///
+/// Exact but for the degrees of freedom for normal values; for skewed ones, and few, the interval covers less often
+/// than it says. Take logarithms of times and rates first: then the difference is a ratio, and less skewed.
+pub fn welch(a: &[f64], b: &[f64], confidence: f64) -> Option<Difference> {
+    between(Estimate::of_mean(a)?, Estimate::of_mean(b)?, confidence)
+}
+
+/// The mean difference of values that were taken in pairs, `b[i]` less `a[i]`, by Student's t. What both of a pair
+/// share, such as a machine that was slow just then, is not in it. `None` with fewer than two pairs, or where the sides
+/// are not of the same length.
+pub fn paired(a: &[f64], b: &[f64], confidence: f64) -> Option<Difference> {
+    if a.len() != b.len() {
+        return None;
+    }
+    let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - a).collect();
+    of_differences(&differences, confidence)
+}
+
+/// The mean of differences that are independent of each other, by Student's t. `None` of fewer than two, or of one that
+/// is not finite.
+pub fn of_differences(differences: &[f64], confidence: f64) -> Option<Difference> {
+    let mean = mean_interval(differences, confidence).filter(|mean| mean.standard_error.is_finite())?;
+    Some(Difference::of(mean.mean, mean.standard_error, differences.len() as f64 - 1.0, confidence))
+}
+
+/// Probabilities of several tests, adjusted so that the chance of calling any of them a difference, where there is none
+/// at all, is no more than the limit each adjusted one is held to: Holm's step-down procedure. In the order they came;
+/// NaN stays NaN and counts as no test.
+///
+/// Source: S. Holm, "A simple sequentially rejective multiple test procedure" (1979).
+pub fn holm(p: &[f64]) -> Vec<f64> {
+    let mut adjusted = p.to_vec();
+    let mut least: f64 = 0.0;
+    let order = by_size(p);
+    for (at, &index) in order.iter().enumerate() {
+        least = least.max(p[index] * (order.len() - at) as f64).min(1.0);
+        adjusted[index] = least;
+    }
+    adjusted
+}
+
+/// The confidence at which each of several intervals has 0 outside exactly if Holm's procedure calls its difference
+/// shown, `confidence` for all of them together. In the order they came; one whose probability is NaN has `confidence`
+/// itself.
+///
+/// They are not an exact simultaneous set: Holm's decisions are, and these intervals say the same as the decisions.
+pub fn holm_confidences(p: &[f64], confidence: f64) -> Vec<f64> {
+    let limit = 1.0 - confidence;
+    let mut of = vec![confidence; p.len()];
+    let order = by_size(p);
+    let mut ended = None;
+    for (at, &index) in order.iter().enumerate() {
+        let share = ended.unwrap_or(limit / (order.len() - at) as f64);
+        // The first that is not shown ends it: those after it are held to its level.
+        if ended.is_none() && p[index] > share {
+            ended = Some(share);
+        }
+        of[index] = 1.0 - share;
+    }
+    of
+}
+
+fn by_size(p: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..p.len()).filter(|&index| !p[index].is_nan()).collect();
+    order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Rng;
+
+    /// Extra hours of sleep under two drugs: Student's own values (1908), which are R's `sleep`.
+    const FIRST: [f64; 10] = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
+    const SECOND: [f64; 10] = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
+
+    fn is(difference: Option<Difference>, mean: f64, interval: [f64; 2], p: f64) {
+        let found = difference.unwrap();
+        let near = |a: f64, b: f64, by: f64| assert!((a - b).abs() < by, "{a} {b}");
+        near(found.mean, mean, 1e-12);
+        near(found.interval[0], interval[0], 1e-6);
+        near(found.interval[1], interval[1], 1e-6);
+        near(found.p, p, 5e-6);
+    }
+
+    /// `t.test(extra ~ group, data = sleep)` and the same paired, as R's help page prints them, with the sign of second
+    /// less first.
+    #[test]
+    fn students_own_values() {
+        is(welch(&FIRST, &SECOND, 0.95), 1.58, [-0.205_483_2, 3.365_483_2], 0.079_39);
+        is(paired(&FIRST, &SECOND, 0.95), 1.58, [0.700_114_2, 2.459_885_8], 0.002_833);
+        assert!(!welch(&FIRST, &SECOND, 0.95).unwrap().is_shown() && paired(&FIRST, &SECOND, 0.95).unwrap().is_shown());
+    }
+
+    /// `p.adjust(c(0.01, 0.02, 0.03, 0.04, 0.05), "holm")` by hand: 5, 4, 3 .. times, never falling.
+    #[test]
+    fn holm_by_hand() {
+        let adjusted = holm(&[0.03, 0.01, 0.05, 0.04, 0.02]);
+        for (found, is) in adjusted.iter().zip([0.09, 0.05, 0.09, 0.09, 0.08]) {
+            assert!((found - is).abs() < 1e-12, "{adjusted:?}");
+        }
+        assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
+        assert!(holm(&[f64::NAN, 0.01])[0].is_nan() && holm(&[f64::NAN, 0.01])[1] == 0.01);
+        assert!(holm(&[]).is_empty());
+    }
+
+    #[test]
+    fn too_little_is_none() {
+        assert_eq!(welch(&[1.0], &[1.0, 2.0], 0.95), None);
+        assert_eq!(paired(&[1.0, 2.0], &[1.0], 0.95), None);
+        assert_eq!(welch(&[1.0, 2.0], &[1.0, 2.0], 1.0), None);
+        assert_eq!(of_differences(&[1.0, f64::NAN], 0.95), None);
+        let sure = welch(&[1.0, 1.0], &[2.0, 2.0], 0.95).unwrap();
+        assert_eq!((sure.interval, sure.p, sure.is_shown()), ([1.0, 1.0], 0.0, true));
+        let same = welch(&[1.0, 1.0], &[1.0, 1.0], 0.95).unwrap();
+        assert_eq!((same.p, same.is_shown()), (1.0, false));
+        assert_eq!(Estimate { value: 0.0, standard_error: 1.0, freedom: 3.0 }.ln(), None);
+    }
+
+    fn nearly_normal(rng: &mut Rng) -> f64 {
+        (0..12).map(|_| rng.uniform()).sum::<f64>() - 6.0
+    }
+
+    /// Of 1000 intervals at 95 % 950 should cover; the binomial's standard deviation is 6.9.
+    #[test]
+    fn intervals_cover_as_often_as_they_say() {
+        let covers = |found: Option<Difference>| found.is_some_and(|found| !found.is_shown());
+        let (mut unequal, mut in_pairs, mut any) = (0, 0, 0);
+        for stream in 0..1000 {
+            let mut rng = Rng::new(17, stream);
+            let mut draw = |count: usize, scale: f64| -> Vec<f64> {
+                (0..count).map(|_| 5.0 + scale * nearly_normal(&mut rng)).collect()
+            };
+            unequal += usize::from(covers(welch(&draw(4, 1.0), &draw(9, 4.0), 0.95)));
+            let (shared, a, b) = (draw(6, 10.0), draw(6, 1.0), draw(6, 1.0));
+            let with = |own: &[f64]| -> Vec<f64> { shared.iter().zip(own).map(|(s, o)| s + o).collect() };
+            in_pairs += usize::from(covers(paired(&with(&a), &with(&b), 0.95)));
+            // Of seven independent questions, the share of times that none is answered wrongly.
+            let p: Vec<f64> = (0..7).map(|_| welch(&draw(5, 1.0), &draw(5, 1.0), 0.95).unwrap().p).collect();
+            any += usize::from(holm(&p).iter().all(|&p| p > 0.05));
+        }
+        for (name, hits) in [("unequal", unequal), ("in pairs", in_pairs), ("any of seven", any)] {
+            assert!((925..=975).contains(&hits), "{name}: {hits}");
+        }
+    }
+
+    proptest! {
+        /// An interval at Holm's confidence leaves 0 out exactly where the adjusted probability is below the limit.
+        #[test]
+        fn intervals_say_what_holm_says(differences in prop::collection::vec((-3.0_f64..3.0, 0.1_f64..1.0, 2_u32..30), 1..9)) {
+            let estimates: Vec<Estimate> = differences
+                .iter()
+                .map(|&(value, standard_error, freedom)| Estimate { value, standard_error, freedom: f64::from(freedom) })
+                .collect();
+            let zero = Estimate { value: 0.0, standard_error: 0.0, freedom: 1.0 };
+            let at = |of: Estimate, confidence: f64| between(zero, of, confidence).unwrap();
+            let p: Vec<f64> = estimates.iter().map(|&of| at(of, 0.95).p).collect();
+            let adjusted = holm(&p);
+            for ((&of, confidence), adjusted) in estimates.iter().zip(holm_confidences(&p, 0.95)).zip(adjusted) {
+                // On the limit itself rounding decides.
+                prop_assume!((adjusted - 0.05).abs() > 1e-9);
+                prop_assert_eq!(at(of, confidence).is_shown(), adjusted < 0.05, "{:?} {}", of, confidence);
+            }
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! A trial: what is to be made, what came of it, and on which side of the answer that puts its load.
+
+use std::time::Duration;
+
+use lab::Outcome;
+use lab::plan::Plan;
+use lab::slo::Slo;
+use ledger::document::{CheckState, Document};
+use ledger::{TrialPart, TrialSecond, TrialServer};
+use load::Span;
+
+use super::findings;
+use super::growth::{Growth, growth};
+use super::warmup;
+use crate::watchdog::Lost;
+
+/// What a trial is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A closed loop for a second: about how much the server can do at all.
+    Guess,
+    /// How much the generator can make.
+    Limit,
+    /// How long the server takes to settle.
+    Calibration,
+    /// The first, short stage.
+    Short,
+    /// A search of long trials.
+    Long,
+    /// Once more, at the answer or below it.
+    Confirmation,
+    /// Beyond the answer.
+    Overload,
+}
+
+impl Purpose {
+    /// As in the document.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Purpose::Guess => "guess",
+            Purpose::Limit => "limit",
+            Purpose::Calibration => "calibration",
+            Purpose::Short => "short",
+            Purpose::Long => "long",
+            Purpose::Confirmation => "confirmation",
+            Purpose::Overload => "overload",
+        }
+    }
+
+    /// Whether it is long enough to be a run of its own in the book.
+    pub const fn is_kept(self) -> bool {
+        matches!(self, Purpose::Long | Purpose::Confirmation)
+    }
+}
+
+/// A trial to be made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Asked {
+    /// What for.
+    pub purpose: Purpose,
+    /// Which search of long trials, from 1; 0: none.
+    pub search: u32,
+    /// The load: a rate a second; of [`Purpose::Guess`] connections of a closed loop.
+    pub load: f64,
+    /// Length of its measured phase.
+    pub lasts: Duration,
+    /// Warm-up before it.
+    pub warmup: Duration,
+    /// The width of the search that it belongs to: growth is judged by it.
+    pub width: f64,
+    /// The generator's own limit, as far as it is known: near it lateness is its own fault.
+    pub generator_limit: Option<f64>,
+}
+
+/// On which side of the answer a trial puts its load, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Judged {
+    /// It is not too much.
+    Good,
+    /// It is too much for the server.
+    Bad(Vec<String>),
+    /// It is too much for the generator.
+    ClientLimit(String),
+    /// Something disturbed it: it counts for nothing.
+    Void(String),
+}
+
+impl Judged {
+    /// As in the document.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Judged::Good => "good",
+            Judged::Bad(_) => "bad",
+            Judged::ClientLimit(_) => "client",
+            Judged::Void(_) => "void",
+        }
+    }
+}
+
+/// What a check of the gate that did not hold says of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// The server cannot do it.
+    Server,
+    /// The generator cannot.
+    Client,
+    /// The generator was late: its own fault where it was busy, the server's where connections were waited for, else somebody else's.
+    Late,
+    /// Something disturbed the trial, whatever it shows.
+    Void,
+    /// Something slowed it down: a load that held all the same held, one that did not may hold another time.
+    Slowed,
+    /// Under a load that is too much it may fail for that reason; under one that holds it must hold.
+    WhereGood,
+    /// It says nothing of the load.
+    Aside,
+}
+
+/// Every check of `lab`'s gate. One that is not here makes a trial void.
+const CLASSES: [(&str, Class); 41] = [
+    ("server_answers", Class::Server),
+    ("server_alive", Class::Server),
+    ("responses_good", Class::Server),
+    ("responses_whole", Class::Server),
+    ("server_host_receives", Class::Server),
+    ("connection_cap", Class::Server),
+    ("connections_held", Class::Server),
+    ("carried_as_offered", Class::Server),
+    ("steady_state", Class::Server),
+    ("generator_on_time", Class::Late),
+    ("client_cpu", Class::Client),
+    ("client_descriptors_and_ports", Class::Client),
+    ("path_on_time", Class::Late),
+    ("nothing_dropped_by_mistake", Class::Client),
+    ("conservation", Class::Void),
+    ("wire_clock", Class::Void),
+    ("wire_kept_up", Class::Void),
+    ("tap_ring", Class::Void),
+    ("loop_never_stalled", Class::Slowed),
+    ("machine_undisturbed", Class::Slowed),
+    ("littles_law_requests", Class::WhereGood),
+    ("littles_law_connections", Class::WhereGood),
+    ("littles_law_wire_requests", Class::WhereGood),
+    ("littles_law_wire_connections", Class::WhereGood),
+    ("rtt_as_asked", Class::WhereGood),
+    ("rtt_tail_as_asked", Class::WhereGood),
+    ("rtt_at_server_as_asked", Class::WhereGood),
+    ("rtt_tail_at_server_as_asked", Class::WhereGood),
+    ("path_on_time_from_outside", Class::WhereGood),
+    ("wire_capture_drops", Class::WhereGood),
+    ("witnesses_agree_requests", Class::WhereGood),
+    ("witnesses_agree_connections", Class::WhereGood),
+    ("witnesses_agree_service_time", Class::WhereGood),
+    ("witnesses_agree_service_time_tail", Class::WhereGood),
+    ("cache_exchanges_judged", Class::WhereGood),
+    ("wall_clock_held", Class::WhereGood),
+    ("tap_loaded", Class::WhereGood),
+    ("tap_coverage", Class::WhereGood),
+    ("tap_room", Class::WhereGood),
+    ("tap_connections_agree", Class::WhereGood),
+    ("records_kept", Class::Aside),
+];
+
+/// A generator that was less busy than this was not the limit of what it made.
+const BUSY_SHARE: f64 = 0.8;
+/// Send lag at the 99th percentile that is too much near the generator's limit: half of what the gate allows anywhere.
+const LAG_NS: u64 = 500_000;
+/// From this share of its limit on the generator is near it.
+const NEAR: f64 = 0.5;
+
+/// What a trial is judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// Its document.
+    pub document: &'a Document,
+    /// What became of the number in flight.
+    pub growth: Growth,
+    /// Share of the time in which the generator had work.
+    pub loop_busy: f64,
+    /// Why it was ended before its time, if it was.
+    pub lost: Option<&'a Lost>,
+    /// What was asked.
+    pub asked: &'a Asked,
+}
+
+/// On which side of the answer a trial puts its load. In the order of precedence: disturbed, the generator's limit, too much, good.
+pub fn judge(seen: &Seen<'_>, slo: &Slo) -> Judged {
+    let document = seen.document;
+    let failed = |class: Class| {
+        document.validity.checks.iter().filter(move |check| check.state == CheckState::Failed && class_of(&check.name) == class)
+    };
+    if document.run.interrupted && seen.lost.is_none() {
+        return Judged::Void("it was interrupted".into());
+    }
+    if let Some(check) = failed(Class::Void).next() {
+        return Judged::Void(check.why.clone());
+    }
+    let waited = failed(Class::Server).any(|check| check.name == "connection_cap");
+    if let Some(check) = failed(Class::Client).next() {
+        return Judged::ClientLimit(check.why.clone());
+    }
+    if let Some(check) = failed(Class::Late).next() {
+        // Where connections were waited for, the wait is the server's, and is in the response times.
+        if seen.loop_busy >= BUSY_SHARE {
+            return Judged::ClientLimit(check.why.clone());
+        }
+        if !waited {
+            return Judged::Void(check.why.clone());
+        }
+    }
+    let lag_ns = document.load.as_ref().map_or(0, |load| load.send_lag_ns.p99);
+    let is_near = seen.asked.generator_limit.is_some_and(|limit| seen.asked.load > NEAR * limit);
+    if is_near && lag_ns > LAG_NS && !waited {
+        return Judged::ClientLimit(format!(
+            "near its limit the generator was late by {:.1} ms (99th percentile)",
+            lag_ns as f64 / 1e6
+        ));
+    }
+    let reasons = reasons(seen, slo, failed(Class::Server).map(|check| check.why.clone()).collect());
+    let slowed = failed(Class::Slowed).next();
+    match (reasons.is_empty(), slowed) {
+        (false, Some(check)) if !is_beyond(seen, slo) => Judged::Void(check.why.clone()),
+        (false, _) => Judged::Bad(reasons),
+        (true, _) => match failed(Class::WhereGood).next() {
+            Some(check) => Judged::Void(check.why.clone()),
+            None => Judged::Good,
+        },
+    }
+}
+
+fn class_of(check: &str) -> Class {
+    CLASSES.iter().find(|(name, _)| *name == check).map_or(Class::Void, |(_, class)| *class)
+}
+
+/// Everything that says that the load is too much.
+fn reasons(seen: &Seen<'_>, slo: &Slo, checks: Vec<String>) -> Vec<String> {
+    let judged = slo.judge(seen.document);
+    let missed = judged.terms.iter().filter(|term| !term.met).map(|term| {
+        let value = match term.unit.as_str() {
+            _ if !term.value.is_finite() => "nothing was answered".to_owned(),
+            "ns" => milliseconds(term.value),
+            _ => format!("{:.2} %", 100.0 * term.value),
+        };
+        format!("{}: {value}", term.term)
+    });
+    let mut reasons: Vec<String> = missed.collect();
+    if let Some(lost) = seen.lost {
+        reasons.push(lost.words());
+    } else if seen.growth.grows() {
+        reasons.push(format!(
+            "requests piled up: {:+.1} a second in flight, where {:.1} is the bound",
+            seen.growth.per_s, seen.growth.bound_per_s
+        ));
+    }
+    reasons.extend(checks);
+    reasons
+}
+
+/// Whether more piled up than what slowed the trial down could explain: then it was too much all the same.
+fn is_beyond(seen: &Seen<'_>, slo: &Slo) -> bool {
+    let checks = &seen.document.validity.checks;
+    let value = |name: &str| checks.iter().find(|check| check.name == name).and_then(|check| check.value).unwrap_or(0.0);
+    let lasted_s = seen.document.run.duration_s;
+    // One standstill is known; that there were several such is likely.
+    let away_s = (3.0 * value("loop_never_stalled") / 1e9 + value("machine_undisturbed") * lasted_s).min(lasted_s);
+    let explained = away_s * seen.asked.load;
+    let piled = match (seen.lost, slo.response_limit()) {
+        (Some(lost), _) => lost.in_flight(),
+        (None, _) => (seen.growth.per_s - seen.growth.bound_per_s) * lasted_s,
+    };
+    piled > 2.0 * explained
+}
+
+/// A time in nanoseconds, for people.
+pub(super) fn milliseconds(ns: f64) -> String {
+    match ns / 1e6 {
+        ms if ms < 10.0 => format!("{ms:.2} ms"),
+        ms if ms < 1000.0 => format!("{ms:.0} ms"),
+        ms => format!("{:.2} s", ms / 1e3),
+    }
+}
+
+/// What a trial came to, with its verdict and what was come upon in it.
+pub fn part(outcome: &Outcome, asked: &Asked, lost: Option<&Lost>, plan: &Plan, slo: &Slo) -> TrialPart {
+    let document = &outcome.document;
+    let levels: Vec<f64> = outcome.spans.iter().map(|span| span.in_flight_mean + span.backlog_mean).collect();
+    let growth = growth(&levels, Span::LENGTH, asked.load, asked.width);
+    let seen = Seen { document, growth, loop_busy: outcome.loop_busy, lost, asked };
+    let judged = match asked.purpose {
+        // Its own limit is what is sought: only lateness and load of the generator count.
+        Purpose::Limit => limit(&seen),
+        // A closed loop has no objective to keep.
+        Purpose::Guess => guess(&seen),
+        Purpose::Calibration => calibration(&seen, slo),
+        _ => judge(&seen, slo),
+    };
+    let mut part = figures(&seen, slo);
+    part.server = server(outcome, plan);
+    part.cpu_busy = part.server.map(|server| server.cpu_cores / server.may_use_cores);
+    if asked.purpose.is_kept() {
+        part.run = document.run.id.clone();
+    }
+    if asked.purpose == Purpose::Calibration {
+        part.settled_s = warmup::settled(&outcome.spans);
+    }
+    let is_bad = matches!(judged, Judged::Bad(_));
+    if matches!(asked.purpose, Purpose::Confirmation | Purpose::Long) || is_bad {
+        part.findings = findings::of_trial(&outcome.spans, &outcome.server_seconds, asked.purpose, plan);
+    }
+    if asked.purpose == Purpose::Confirmation {
+        part.seconds = seconds(outcome);
+    }
+    with(part, judged)
+}
+
+/// A part with its verdict.
+pub(super) fn with(part: TrialPart, judged: Judged) -> TrialPart {
+    let verdict = judged.name().to_owned();
+    let why = match judged {
+        Judged::Good => Vec::new(),
+        Judged::Bad(reasons) => reasons,
+        Judged::ClientLimit(why) | Judged::Void(why) => vec![why],
+    };
+    TrialPart { verdict, why, ..part }
+}
+
+/// The figures of a trial that need nothing but what it is judged by.
+pub(super) fn figures(seen: &Seen<'_>, slo: &Slo) -> TrialPart {
+    let asked = seen.asked;
+    let nothing = ledger::document::Load::default();
+    let load = seen.document.load.as_ref().unwrap_or(&nothing);
+    TrialPart {
+        stage: asked.purpose.name().into(),
+        search: asked.search,
+        load: asked.load,
+        asked_s: asked.lasts.as_secs_f64(),
+        lasted_s: seen.document.run.duration_s,
+        carried_rate_per_s: load.carried_rate_per_s,
+        response_time_ns: load.response_time_ns,
+        error_ratio: slo.error_ratio(seen.document),
+        in_flight: load.in_flight,
+        growth_per_s: seen.growth.per_s,
+        growth_bound_per_s: seen.growth.bound_per_s,
+        connections: load.connections.mean,
+        send_lag_p99_ns: load.send_lag_ns.p99,
+        loop_busy: seen.loop_busy,
+        response_bytes: if load.completed > 0 { load.bytes_received as f64 / load.completed as f64 } else { 0.0 },
+        ..TrialPart::default()
+    }
+}
+
+/// Of the generator's own limit nothing counts but the generator.
+fn limit(seen: &Seen<'_>) -> Judged {
+    let checks = &seen.document.validity.checks;
+    let failed = checks.iter().filter(|check| check.state == CheckState::Failed);
+    let mut generators = failed.filter(|check| matches!(class_of(&check.name), Class::Client | Class::Late));
+    match generators.next() {
+        _ if seen.document.run.interrupted => Judged::Void("it was interrupted".into()),
+        Some(check) => Judged::ClientLimit(check.why.clone()),
+        None => Judged::Good,
+    }
+}
+
+fn guess(seen: &Seen<'_>) -> Judged {
+    let answered = seen.document.load.as_ref().is_some_and(|load| load.completed > 0);
+    let ends = ["server_answers", "server_alive", "responses_good"];
+    let failed = seen.document.validity.checks.iter().find(|check| check.state == CheckState::Failed && ends.contains(&check.name.as_str()));
+    match failed {
+        _ if seen.document.run.interrupted => Judged::Void("it was interrupted".into()),
+        Some(check) => Judged::Bad(vec![check.why.clone()]),
+        None if !answered => Judged::Void("nothing was answered in it".into()),
+        None => Judged::Good,
+    }
+}
+
+/// At this load the server is to settle, not to keep an objective.
+fn calibration(seen: &Seen<'_>, slo: &Slo) -> Judged {
+    match judge(seen, slo) {
+        Judged::Bad(reasons) if seen.lost.is_none() => {
+            let ends = seen.document.validity.checks.iter();
+            let mut ends = ends.filter(|check| check.state == CheckState::Failed && check.name.starts_with("server_"));
+            if ends.next().is_some() { Judged::Bad(reasons) } else { Judged::Good }
+        }
+        other => other,
+    }
+}
+
+/// What the server used.
+fn server(outcome: &Outcome, plan: &Plan) -> Option<TrialServer> {
+    let used = outcome.document.server.as_ref()?;
+    let lasted_s = outcome.document.run.duration_s.max(1e-3);
+    let held = plan.server.as_ref().and_then(|server| server.cpu);
+    let cores = outcome.document.run.host.server_cores.as_deref().map_or(outcome.document.run.host.cores, cores_of);
+    let (periods, throttled) = outcome.server_seconds.iter().fold((0, 0), |(periods, throttled), second| {
+        (periods + second.periods.unwrap_or(0), throttled + second.periods_throttled.unwrap_or(0))
+    });
+    Some(TrialServer {
+        cpu_cores: (used.cpu_user_s + used.cpu_system_s) / lasted_s,
+        receive_cores: used.cpu_receive_s.map(|receive_s| receive_s / lasted_s),
+        may_use_cores: held.map_or(f64::from(cores.max(1)), |share| share.value()),
+        held: held.is_some(),
+        throttled_share: (held.is_some() && periods > 0).then(|| throttled as f64 / periods as f64),
+        rss_bytes_max: used.rss_bytes_max,
+    })
+}
+
+/// How many cores a list such as `0,2-3` names.
+fn cores_of(list: &str) -> u32 {
+    let count = |part: &str| match part.split_once('-') {
+        Some((from, to)) => Some(to.parse::<u32>().ok()?.checked_sub(from.parse().ok()?)? + 1),
+        None => part.parse::<u32>().ok().map(|_| 1),
+    };
+    list.split(',').filter_map(|part| count(part.trim())).sum()
+}
+
+/// The course of a trial, second by second.
+fn seconds(outcome: &Outcome) -> Vec<TrialSecond> {
+    let second = |(second, spans): (usize, &[Span])| {
+        let completed: u64 = spans.iter().map(|span| span.completed).sum();
+        let time: f64 = spans.iter().map(|span| span.response_mean_ns * span.completed as f64).sum();
+        let level: f64 = spans.iter().map(|span| span.in_flight_mean + span.backlog_mean).sum();
+        let server = outcome.server_seconds.iter().find(|server| server.second as usize == second);
+        TrialSecond {
+            second: second as u32,
+            completed,
+            failed: spans.iter().map(|span| span.failed).sum(),
+            response_mean_ns: (completed > 0).then(|| time / completed as f64),
+            in_flight: level / spans.len() as f64,
+            cpu_s: server.map(|server| (server.cpu_user_s + server.cpu_system_s) / server.elapsed_s.max(1e-3)),
+            rss_bytes: server.map(|server| server.rss_bytes),
+        }
+    };
+    let whole = (Duration::from_secs(1).as_nanos() / Span::LENGTH.as_nanos()) as usize;
+    outcome.spans.chunks_exact(whole).enumerate().map(second).collect()
+}

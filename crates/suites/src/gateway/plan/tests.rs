@@ -1,0 +1,69 @@
+use super::*;
+
+fn read(text: &str) -> Result<GatewayPlan, String> {
+    GatewayPlan::from_toml(text, "plan.toml").map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_empty_table_is_p5s_five_conditions_and_reads_back() {
+    let plan = read("[gateway]").unwrap();
+    assert_eq!(plan, GatewayPlan::default());
+    assert_eq!(plan.each().len(), 15);
+    assert_eq!(plan.each()[1].0, "nat");
+    assert_eq!(read(&plan.to_toml()).unwrap(), plan);
+}
+
+#[test]
+fn every_key_comes_back() {
+    let text = "name = \"school\"\nseed = 7\n[gateway]\nconditions = [\"nat\", \"4\"]\nlinks = [\"10Mbit,loss=1%\"]\nshare = \"none\"\n\
+                memory = \"64MB\"\ntests = [\"stream\", \"packets\"]\ntrials = 3\nlasts = \"1s\"\ndirection = \"up\"\nsocket_bytes = \"auto\"\n\
+                message_bytes = 8192\nsizes = [128]\nloss = \"0.1%\"\nwidth = \"5%\"\nfull = true\nload = \"wget\"\nsetup = \"true\"\n";
+    let plan = read(text).unwrap();
+    assert_eq!((plan.name.as_str(), plan.seed, plan.share, plan.socket_bytes), ("school", 7, None, None));
+    assert_eq!(plan.conditions, [Condition::Nat, Condition::NatProxyLoaded]);
+    assert_eq!(plan.load, ProxyLoading::Wget);
+    assert_eq!(read(&plan.to_toml()).unwrap(), plan);
+}
+
+#[test]
+fn a_real_gateway_is_as_it_is() {
+    let plan = read("[gateway]\nto = \"192.0.2.7\"\nlabel = \"nat\"").unwrap();
+    assert_eq!(plan, GatewayPlan { label: Some("nat".into()), ..GatewayPlan::against("192.0.2.7".into()) });
+    assert_eq!(plan.each(), [("nat".to_owned(), None)]);
+    assert_eq!(read(&plan.to_toml()).unwrap(), plan);
+    for labs in ["conditions = [\"nat\"]", "links = [\"10Mbit\"]", "share = \"10%\"", "memory = \"64MB\"", "setup = \"true\""] {
+        let said = read(&format!("[gateway]\nto = \"192.0.2.7\"\n{labs}")).unwrap_err();
+        assert!(said.contains("is of the lab"), "{labs}: {said}");
+    }
+    for remote in ["label = \"x\"", "proxy = \"a:1\"", "gateway_stat = \"x\"", "token_file = \"x\""] {
+        let said = read(&format!("[gateway]\n{remote}")).unwrap_err();
+        assert!(said.contains("real gateway"), "{remote}: {said}");
+    }
+}
+
+#[test]
+fn what_is_out_of_range_is_refused_and_what_is_just_inside_is_not() {
+    let refused = |line: &str| read(&format!("[gateway]\n{line}")).is_err();
+    for (inside, outside) in [
+        ("sizes = [64, 1500]", "sizes = [63]"),
+        ("sizes = [1500]", "sizes = [1501]"),
+        ("trials = 1", "trials = 0"),
+        ("lasts = \"500ms\"", "lasts = \"499ms\""),
+        ("lasts = \"120s\"", "lasts = \"121s\""),
+        ("width = \"0.1%\"", "width = \"0.09%\""),
+        ("loss = \"50%\"", "loss = \"51%\""),
+        ("socket_bytes = 1024", "socket_bytes = 1023"),
+        ("tests = [\"stream\"]", "tests = []"),
+        ("tests = [\"stream\"]", "tests = [\"stream\", \"stream\"]"),
+        ("tests = [\"stream\"]", "tests = [\"streams\"]"),
+        ("load = \"wget\"", "load = \"curl\""),
+        ("share = \"1%\"", "share = \"0.9%\""),
+        ("conditions = [\"5\"]", "conditions = [\"6\"]"),
+        ("message_bytes = 1", "messages_bytes = 1"),
+    ] {
+        assert!(!refused(inside), "{inside}");
+        assert!(refused(outside), "{outside}");
+    }
+    let said = read("[gateway]\ntrials = 3\nsize = [64]").unwrap_err();
+    assert!(said.contains("plan.toml") && said.contains("size"), "{said}");
+}
