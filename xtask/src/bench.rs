@@ -8,6 +8,7 @@ pub mod attack;
 pub mod cache;
 mod connections;
 mod extent;
+pub mod gateway;
 mod load;
 mod path;
 mod replay;
@@ -59,6 +60,11 @@ const BENCHES: &[Bench] = &[
         name: "cache",
         about: "exchanges per second of robots and origin together, without a cache [--rounds N] [--seconds N]",
         run: cache::run,
+    },
+    Bench {
+        name: "gateway",
+        about: "forwarding beside iperf3 in the same lab, storage beside fio by hand [--rounds N] [--seconds N]",
+        run: gateway::run,
     },
 ];
 

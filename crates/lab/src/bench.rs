@@ -77,6 +77,10 @@ pub trait Observer {
     fn enough(&mut self, _snapshot: &Snapshot) -> bool {
         false
     }
+    /// Asked as often: true ends everything, as a second Ctrl-C would, whatever is still in flight.
+    fn at_once(&mut self, _snapshot: &Snapshot) -> bool {
+        false
+    }
 }
 
 /// What an observer may want to know beforehand.

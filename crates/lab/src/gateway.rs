@@ -28,9 +28,20 @@ use std::fs::File;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use sys::accounting::{ProcessStat, served};
+use sys::cgroup::{Cgroup, Limits};
 use sys::namespace::NetNamespace;
+use sys::nft::Masquerade;
+use sys::place::Place;
+use sys::sched::Cores;
+use sys::worker::Worker;
 use units::{BitRate, Bytes, CpuShare, Limit, Probability};
 
+use self::card::Ring;
+use self::links::Link;
+use self::places::Networks;
+use self::programs::{Program, Surroundings};
+use crate::drive::path_io::{End, PathIo};
 use crate::error::LabError;
 use crate::plan::Placement;
 
@@ -153,7 +164,22 @@ pub enum Starts {
 
 /// A lab that is made, and not started. It takes all of itself down when it is dropped.
 pub struct GatewayLab {
-    _private: (),
+    // In the order in which they are taken down: programs, links, card, and what they stand on.
+    programs: Vec<Program>,
+    paths: [PathIo; 2],
+    base: Base,
+}
+
+/// What programs and links stand on.
+struct Base {
+    card: Worker,
+    /// What was set up at the gateway, and goes on there.
+    _set_up: Option<Place>,
+    _nat: Option<Masquerade>,
+    networks: Networks,
+    group: Option<Cgroup>,
+    division: Division,
+    facts: LabFacts,
 }
 
 impl GatewayLab {
@@ -162,8 +188,56 @@ impl GatewayLab {
     ///
     /// # Errors
     /// What the machine lacks, by name; a set-up that fails; programs that are not there.
-    pub fn new(_spec: &LabSpec, _server: Option<&ServerEnd>, _extra: Vec<Waiting>) -> Result<Self, LabError> {
-        Err(LabError::Environment("the gateway's lab is not there yet".into()))
+    pub fn new(spec: &LabSpec, server: Option<&ServerEnd>, extra: Vec<Waiting>) -> Result<Self, LabError> {
+        let mut waiting: Vec<Waiting> = spec.proxy.iter().map(Waiting::from).collect();
+        waiting.extend(extra);
+        waiting.extend(server.map(Waiting::from));
+        let mut lab = GatewayLab::empty(spec)?;
+        for program in waiting {
+            let made = lab.program(|around| Program::prepare(program, around))?;
+            lab.programs.push(made);
+        }
+        Ok(lab)
+    }
+
+    /// Without programs.
+    fn empty(spec: &LabSpec) -> Result<Self, LabError> {
+        let rootless = crate::places::gain_privilege()?;
+        // What a killed run left of control groups; where there are none, nothing was left.
+        let _ = sys::cgroup::sweep();
+        let group = group(spec)?;
+        let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
+        let division = Division::new(spec.placement, &allowed);
+        let networks = Networks::new()?;
+        let devices = networks.connect(spec.nat)?;
+        let ((mut from_clients, first), (from_server, second)) = (Ring::new()?, Ring::new()?);
+        let mut facts = LabFacts {
+            stands_still: group.as_ref().zip(spec.share).map(|(group, share)| stands_still(group, share)),
+            card_ns_a_packet: None,
+            placement: division.words(),
+            by_cgroup: group.is_some(),
+            rootless,
+            notes: notes(&from_clients, group.is_some()),
+        };
+        let card = card::start([&devices.inside, &devices.outside], [first, second], group.as_ref(), division.of(At::Gateway))?;
+        facts.card_ns_a_packet = card::cost(&card, &mut from_clients, || Some(networks.statistics().ok()?[1].rx_packets));
+        let nat = spec.nat.then(|| nat::masquerade(&networks.gateway)).transpose()?;
+        let set_up = spec.setup.as_ref().map(|command| nat::set_up(&networks.gateway, command)).transpose()?;
+        let paths = [
+            links::path(&spec.link, 1, spec.seed, devices.client, End::with_ring(devices.inside, from_clients)),
+            // The gateway's own address is the second client: what its proxy asks for is carried as well.
+            links::path(&spec.link, 2, !spec.seed, End::with_ring(devices.outside, from_server), devices.server),
+        ];
+        let base = Base { card, _set_up: set_up, _nat: nat, networks, group, division, facts };
+        Ok(GatewayLab { programs: Vec::new(), paths, base })
+    }
+
+    fn program(
+        &self,
+        make: impl FnOnce(&Surroundings<'_>) -> Result<Program, LabError>,
+    ) -> Result<Program, LabError> {
+        let Base { networks, group, division, facts, .. } = &self.base;
+        make(&Surroundings { networks, group: group.as_ref(), rootless: facts.rootless, cores: division })
     }
 
     /// Starts the links, then the programs that start at once, and waits for those that listen.
@@ -171,52 +245,253 @@ impl GatewayLab {
     /// # Errors
     /// A program that cannot be started, ends, or does not listen: with its last words.
     pub fn start(self) -> Result<RunningLab, LabError> {
-        Err(LabError::Environment("the gateway's lab is not there yet".into()))
+        let GatewayLab { programs, paths: [a, b], base } = self;
+        let [first, second] = base.division.loops();
+        let links = [Link::start("link a", a, first)?, Link::start("link b", b, second)?];
+        let mut lab = RunningLab { programs, links, base };
+        for program in &mut lab.programs {
+            program.start_at_once()?;
+        }
+        Ok(lab)
     }
 }
 
 /// A lab that runs, until it is dropped.
 pub struct RunningLab {
-    client: NetNamespace,
+    programs: Vec<Program>,
+    links: [Link; 2],
+    base: Base,
 }
 
 impl RunningLab {
     /// The clients' network.
     pub fn client_net(&self) -> &NetNamespace {
-        &self.client
+        &self.base.networks.client
+    }
+
+    /// The cores for what runs at the clients' end; `None`: wherever the kernel puts it.
+    pub fn client_cores(&self) -> Option<&Cores> {
+        self.base.division.of(At::Clients)
     }
 
     /// What the gateway used so far.
     pub fn used(&self) -> GatewayUsed {
-        GatewayUsed::default()
+        let pid = self.base.card.pid();
+        let card = served(pid, pid).map_or(Duration::ZERO, |served| served.ran);
+        let overflowed = [self.links[0].overflowed(), self.links[1].overflowed()];
+        let at = Duration::from_nanos(sys::clock::monotonic_ns());
+        match self.base.group.as_ref().and_then(|group| group.usage().ok()) {
+            Some(used) => {
+                let cpu = used.user + used.system;
+                GatewayUsed {
+                    at,
+                    cpu,
+                    card,
+                    programs: cpu.saturating_sub(card),
+                    throttled: used.throttled,
+                    periods: used.periods,
+                    memory_max: used.memory_max,
+                    overflowed,
+                }
+            }
+            None => {
+                let each = self.programs.iter().filter_map(Program::used_at_gateway);
+                let programs = each.map(|used| used.user + used.system).sum();
+                GatewayUsed { at, cpu: card + programs, card, programs, overflowed, ..GatewayUsed::default() }
+            }
+        }
     }
 
     /// What both links did so far: that to the clients, that to the server.
     pub fn links(&self) -> [LinkFigures; 2] {
-        Default::default()
+        let devices = self.base.networks.statistics().ok();
+        let [a, b] = &self.links;
+        [
+            a.figures(devices.map(|[client, inside, ..]| [client, inside])),
+            b.figures(devices.map(|[_, _, outside, server]| [outside, server])),
+        ]
     }
 
     /// What the gateway's kernel counted so far.
     pub fn counts(&self) -> GatewayCounts {
-        GatewayCounts::default()
+        self.base.networks.counts()
     }
 
     /// What is to be said of this lab beside its figures.
     pub fn facts(&self) -> &LabFacts {
-        unimplemented!()
+        &self.base.facts
     }
 
     /// Starts a program that was waiting.
     ///
     /// # Errors
     /// There is none of this name, or it cannot be started.
-    pub fn go(&mut self, _name: &str) -> Result<(), LabError> {
-        Ok(())
+    pub fn go(&mut self, name: &str) -> Result<(), LabError> {
+        self.named(name)?.go()
     }
 
     /// How a program ended, with its last words; `None` while it runs (or any process that it left behind), and before it was
     /// started.
-    pub fn ended(&mut self, _name: &str) -> Option<String> {
-        None
+    pub fn ended(&mut self, name: &str) -> Option<String> {
+        self.programs.iter_mut().find(|program| program.name == name)?.ended()
+    }
+
+    /// Interrupts a program, as Ctrl-C would, and waits at most `patience` until nobody is left of it. How it ended then, with its
+    /// last words; `None` if it still runs, or never did.
+    ///
+    /// # Errors
+    /// There is none of this name; its place was killed from outside.
+    pub fn interrupt(&mut self, name: &str, patience: Duration) -> Result<Option<String>, LabError> {
+        self.named(name)?.interrupt(patience)
+    }
+
+    fn named(&mut self, name: &str) -> Result<&mut Program, LabError> {
+        let named = self.programs.iter_mut().find(|program| program.name == name);
+        named.ok_or_else(|| LabError::Plan(format!("no program of the lab is called {name}")))
+    }
+
+    /// What of the lab itself has stopped working, in words: its card, a link, a proxy, the server's end. Figures taken then are
+    /// of no lab.
+    pub fn trouble(&mut self) -> Option<String> {
+        let gone = ProcessStat::read(self.base.card.pid()).is_none_or(|stat| matches!(stat.state, 'Z' | 'X'));
+        if gone {
+            return Some("the gateway's card was killed".into());
+        }
+        for (link, name) in self.links.iter_mut().zip(["the clients'", "the server's"]) {
+            if let Some(why) = link.trouble() {
+                return Some(format!("{name} link stopped: {why}"));
+            }
+        }
+        self.programs.iter_mut().filter(|program| program.starts_at_once()).find_map(Program::ended)
+    }
+}
+
+impl Drop for RunningLab {
+    fn drop(&mut self) {
+        // Held to little, a program would be long about its end.
+        if let Some(group) = &self.base.group {
+            group.lift();
+        }
+        for program in &mut self.programs {
+            program.stop();
+        }
+    }
+}
+
+/// Which cores are whose. Nobody's: wherever the kernel puts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Division {
+    gateway: Option<Cores>,
+    client: Option<Cores>,
+    server: Option<Cores>,
+    loops: [Option<Cores>; 2],
+}
+
+impl Division {
+    /// The gateway has the first core to itself, the links have the last; the ends have others as far as there are.
+    fn new(placement: Placement, allowed: &Cores) -> Self {
+        let cores = allowed.list();
+        let one = |core: usize| Some(Cores::new(vec![core]));
+        match *cores {
+            _ if placement == Placement::Float => Division::default(),
+            [gateway, others] => {
+                Division { gateway: one(gateway), client: one(others), server: one(others), loops: [one(others), one(others)] }
+            }
+            [gateway, ends, links] => {
+                Division { gateway: one(gateway), client: one(ends), server: one(ends), loops: [one(links), one(links)] }
+            }
+            [gateway, server, client, links] => {
+                Division { gateway: one(gateway), client: one(client), server: one(server), loops: [one(links), one(links)] }
+            }
+            [gateway, server, ref clients @ .., second, first] if !clients.is_empty() => Division {
+                gateway: one(gateway),
+                client: Some(Cores::new(clients.to_vec())),
+                server: one(server),
+                loops: [one(first), one(second)],
+            },
+            _ => Division::default(),
+        }
+    }
+
+    fn of(&self, at: At) -> Option<&Cores> {
+        match at {
+            At::Clients => self.client.as_ref(),
+            At::Gateway => self.gateway.as_ref(),
+            At::Server => self.server.as_ref(),
+        }
+    }
+
+    fn loops(&self) -> [Option<Cores>; 2] {
+        self.loops.clone()
+    }
+
+    fn words(&self) -> String {
+        match (&self.gateway, &self.client, &self.server, &self.loops) {
+            (Some(gateway), Some(client), Some(server), [Some(a), Some(b)]) => {
+                format!("gateway on core {gateway}, links on {a} and {b}, clients on {client}, server on {server}")
+            }
+            _ => "wherever the kernel puts it".into(),
+        }
+    }
+}
+
+/// The gateway's control group; none where none can be made and nothing is to be held.
+fn group(spec: &LabSpec) -> Result<Option<Cgroup>, LabError> {
+    let limits = Limits { cpu: spec.share, memory: spec.memory.map(|bytes| bytes.0), ..Limits::default() };
+    let option = match (spec.share, spec.memory) {
+        (Some(share), _) => format!("--gateway-cpu {share}"),
+        (None, Some(memory)) => format!("--gateway-memory {memory}"),
+        (None, None) => return Ok(Cgroup::create("gateway", limits).ok()),
+    };
+    match Cgroup::create("gateway", limits) {
+        Ok(group) => Ok(Some(group)),
+        Err(error) => Err(LabError::Environment(format!("{option}: no control group can be made here: {error}"))),
+    }
+}
+
+/// The longest pause between two of its shares.
+fn stands_still(group: &Cgroup, share: CpuShare) -> Duration {
+    group.period().mul_f64((1.0 - share.cores()).max(0.0))
+}
+
+fn notes(ring: &Ring, by_cgroup: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Ok(bytes) = ring.capacity()
+        && bytes < card::RING_BYTES as usize
+    {
+        notes.push(format!(
+            "the gateway's card has rings of {} of {} KiB: larger ones take CAP_NET_ADMIN, or sysctl net.core.wmem_max={}",
+            bytes >> 10,
+            card::RING_BYTES >> 10,
+            card::RING_BYTES / 2
+        ));
+    }
+    if !by_cgroup {
+        notes.push("no control group can be made here: the gateway's processor time is that of its processes in /proc".into());
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn division(cores: usize) -> Division {
+        Division::new(Placement::Split, &Cores::new((0..cores).collect()))
+    }
+
+    #[test]
+    fn nobody_shares_the_gateways_core() {
+        assert_eq!((division(1), Division::new(Placement::Float, &Cores::new(vec![0, 1]))), Default::default());
+        for cores in 2..9 {
+            let division = division(cores);
+            let gateway = division.gateway.clone().unwrap();
+            let others = [&division.client, &division.server, &division.loops[0], &division.loops[1]];
+            for other in others {
+                let other = other.clone().unwrap();
+                assert!(!other.list().is_empty() && !other.list().contains(&gateway.list()[0]), "{cores} cores: {other}");
+            }
+        }
+        assert_eq!(division(6).words(), "gateway on core 0, links on 5 and 4, clients on 2-3, server on 1");
     }
 }

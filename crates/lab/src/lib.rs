@@ -20,7 +20,6 @@ pub mod distances;
 pub mod doctor;
 pub mod drive;
 mod error;
-pub mod forward;
 mod gate;
 pub mod gateway;
 mod handshakes;

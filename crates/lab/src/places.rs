@@ -36,6 +36,7 @@ use crate::drive::path_io::PathIo;
 use crate::error::LabError;
 use crate::host::CorePlan;
 use crate::plan::{ServerPlan, ServerTcp};
+pub(crate) use ends::bring_up;
 pub(crate) use host_end::forwards_ipv6;
 use target::{How, Reach};
 

@@ -67,6 +67,12 @@ impl Slo {
         errors.map(|term| term.limit).fold(1.0, f64::min)
     }
 
+    /// Requests that failed, were not done at the end or were answered by an error of the server, over those offered: what `errors` is
+    /// held against. 1 without a load.
+    pub fn error_ratio(&self, document: &Document) -> f64 {
+        document.load.as_ref().map_or(1.0, |load| Quantity::Errors.of(load))
+    }
+
     /// Requests that are needed to tell its smallest tail: twenty in the tail; 0 where it has none.
     pub fn requests_min(&self) -> u64 {
         let tails = self.tails().map(|(share, _)| share).filter(|share| *share > 0.0 && *share < 1.0);
@@ -115,13 +121,17 @@ impl Quantity {
             Quantity::P999 => q.p99_9 as f64,
             Quantity::P9999 => q.p99_99 as f64,
             Quantity::Max => q.max as f64,
-            Quantity::Errors => {
-                let failed: u64 = load.failed.values().sum();
-                let errors = failed + load.in_flight_at_end + server_errors(load);
-                if load.offered_requests == 0 { 1.0 } else { errors as f64 / load.offered_requests as f64 }
-            }
+            Quantity::Errors => error_ratio(load),
         }
     }
+}
+
+/// Errors as an objective counts them, over the requests offered: those that failed or were not answered by the end, and whole answers of class 5xx. 1 where
+/// none was offered.
+pub fn error_ratio(load: &document::Load) -> f64 {
+    let failed: u64 = load.failed.values().sum();
+    let errors = failed + load.in_flight_at_end + server_errors(load);
+    if load.offered_requests == 0 { 1.0 } else { errors as f64 / load.offered_requests as f64 }
 }
 
 /// Responses of class 5xx: whole, but an error to the user who asked.

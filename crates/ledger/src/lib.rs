@@ -16,12 +16,14 @@ pub mod cache_exchange;
 pub mod cache_part;
 pub mod capacity_part;
 pub mod cause;
+pub mod compare_part;
 pub mod connection;
 pub mod disk_part;
 pub mod doctor;
 pub mod document;
 pub mod finding;
 pub mod forwarding_part;
+pub mod predict_part;
 pub mod reproduction;
 pub mod request;
 pub mod second;
@@ -38,6 +40,7 @@ pub use capacity_part::{
     BoundBy, Bracket, CapacityDocument, CapacityPart, EachDistance, GeneratorLimit, TrialPart, TrialSecond, TrialServer,
 };
 pub use cause::{DropCause, FailureCause};
+pub use compare_part::{CompareDocument, ComparePart, CompareVerdict};
 pub use connection::{ConnectionRecord, ConnectionState, RecordEnd, RttSummary, Sent};
 pub use disk_part::{DiskDocument, DiskTest};
 pub use doctor::DoctorDocument;
@@ -45,6 +48,10 @@ pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verd
 pub use finding::Finding;
 pub use forwarding_part::{
     ForwardingPart, GatewayCondition, GatewayDocument, Measured, PacketRate, ProxyLoad, SearchTrial,
+};
+pub use predict_part::{
+    Assembled, CurvePoint, Demand, Machines, MeasuredLoad, PathTimes, PerConnection, PredictDocument, PredictLimit, PredictPart,
+    PredictedPart, UsersPoint, UslPart,
 };
 pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};

@@ -16,6 +16,7 @@ mod cache;
 mod disk;
 mod doctor;
 mod entries;
+mod gateway;
 mod headline;
 mod judged;
 mod load;
@@ -34,6 +35,7 @@ pub use cache::{cache, cache_point};
 pub use disk::disk;
 pub use doctor::doctor;
 pub use entries::{Entry, entries};
+pub use gateway::gateway;
 pub use judged::judged;
 use page::Page;
 pub use profile::{

@@ -101,14 +101,15 @@ impl Arrivals {
     /// to the numbers left out since the highest, [`WINDOW`] of them at most: a caller who knows how many are sent passes on
     /// no higher ones.
     pub fn add(&mut self, number: u64, at_ns: u64) {
+        // One past the highest must be a number too.
+        let number = number.min(u64::MAX - 1);
         self.silence_until(at_ns);
         if number < self.floor {
             self.reordered += 1;
             return;
         }
         if number >= self.end {
-            // One more than the highest; u64::MAX itself never happens at any rate, and is the same as the one before.
-            self.end = number.saturating_add(1);
+            self.end = number + 1;
             self.settle(self.end.saturating_sub(WINDOW));
         } else if self.is_here(number) {
             self.duplicated += 1;
@@ -179,7 +180,8 @@ impl Arrivals {
         let Some((first, first_ns)) = self.first else {
             return Silence { lasted_ns: self.time_of(sent), sent, ..Silence::default() };
         };
-        let before = Silence { lasted_ns: self.time_of(first), sent: first, late: self.below(first), ..Silence::default() };
+        let before =
+            Silence { lasted_ns: self.time_of(first), sent: first, late: self.below(first), ..Silence::default() };
         let missing = sent - self.end;
         let after = Silence {
             lasted_ns: self.time_of(missing),
@@ -188,9 +190,9 @@ impl Arrivals {
             sent: missing,
             late: 0,
         };
-        [before, after].into_iter().fold(self.silence, |longest, other| {
-            if other.lasted_ns > longest.lasted_ns { other } else { longest }
-        })
+        [before, after]
+            .into_iter()
+            .fold(self.silence, |longest, other| if other.lasted_ns > longest.lasted_ns { other } else { longest })
     }
 
     /// Numbers below this one that are here, as far as the window tells.

@@ -104,7 +104,7 @@ fn curvature(
     let error = (left.max(0.0) / (count - 3.0) / squares).sqrt();
     match (along / squares, error) {
         (coefficient, error) if error > 0.0 => coefficient / error,
-        (coefficient, _) if coefficient == 0.0 => 0.0,
+        (0.0, _) => 0.0,
         (coefficient, _) => coefficient.signum() * f64::INFINITY,
     }
 }

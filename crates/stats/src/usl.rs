@@ -184,9 +184,8 @@ fn solve(mut lines: [[f64; 4]; 3], count: usize) -> Option<[f64; 3]> {
         }
         for below in at + 1..count {
             let times = lines[below][at] / lines[at][at];
-            for column in at..4 {
-                lines[below][column] -= times * lines[at][column];
-            }
+            let above = lines[at];
+            lines[below].iter_mut().zip(above).for_each(|(cell, above)| *cell -= times * above);
         }
     }
     let mut found = [0.0; 3];

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ledger::{
-    CacheExchange, CapacityDocument, ConnectionRecord, DiskDocument, Document, GatewayDocument, ReproductionDocument, RequestRecord,
+    CacheExchange, CapacityDocument, CompareDocument, ConnectionRecord, DiskDocument, Document, GatewayDocument, PredictDocument, ReproductionDocument, RequestRecord,
     SecondRecord, ServerSecond, TapExchange, WatchPart, WatchSecond, WireRequest,
 };
 use stats::Histogram;
@@ -39,6 +39,26 @@ impl RunFolder {
             _ => {}
         }
         Ok(RunFolder { path, started, _lock: lock })
+    }
+
+    /// Opens the folder of a run that ended, or was killed, to go on with it.
+    ///
+    /// # Errors
+    /// It is not there, or another process has it: the run goes on.
+    pub fn reopen(path: PathBuf, started: SystemTime) -> Result<Self> {
+        // Its name is its id, however it was typed.
+        let path = fs::canonicalize(&path).map_err(|source| StoreError::io("realpath", &path, source))?;
+        let lock = File::open(&path).map_err(|source| StoreError::io("open", &path, source))?;
+        match lock.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => {
+                let busy = io::Error::new(io::ErrorKind::ResourceBusy, "the run goes on in another process");
+                Err(StoreError::io("flock", &path, busy))
+            }
+            Err(fs::TryLockError::Error(source)) if source.kind() != io::ErrorKind::Unsupported => {
+                Err(StoreError::io("flock", &path, source))
+            }
+            _ => Ok(RunFolder { path, started, _lock: lock }),
+        }
     }
 
     /// Where it is.
@@ -184,6 +204,22 @@ pub fn read_gateway(dir: &Path) -> Result<Option<GatewayDocument>> {
 /// There is no document, or its part is not one of this version.
 pub fn read_capacity(dir: &Path) -> Result<Option<CapacityDocument>> {
     read_document_with("capacity", dir)
+}
+
+/// The document in `dir` if it is that of a comparison.
+///
+/// # Errors
+/// There is no document, or its part is not one of this version.
+pub fn read_compare(dir: &Path) -> Result<Option<CompareDocument>> {
+    read_document_with("compare", dir)
+}
+
+/// The document in `dir` if it is that of a prediction.
+///
+/// # Errors
+/// There is no document, or its part is not one of this version.
+pub fn read_predict(dir: &Path) -> Result<Option<PredictDocument>> {
+    read_document_with("predict", dir)
 }
 
 fn read_document_with<D: serde::de::DeserializeOwned>(part: &str, dir: &Path) -> Result<Option<D>> {

@@ -8,22 +8,20 @@
 //!                                                      '--seats--> how many seats that machine holds
 //! ```
 //!
-//! Read [`plan`] first: what can be asked. [`phases`] is the schedule of a point, `watchdog` ends one that fails too much,
+//! Read [`plan`] first: what can be asked. [`phases`] is the schedule of a point, [`crate::watchdog`] ends one that fails too much,
 //! [`ideal`] is the second opinion on the hit ratio.
 
 pub mod doubts;
 mod exchanges;
 pub mod ideal;
-mod origin;
+pub(crate) mod origin;
 pub mod phases;
 pub mod plan;
 mod point;
 mod runs;
 pub mod seats;
 mod sweep;
-mod watchdog;
 
 pub use plan::{CachePlan, Front, StopErrors, SweepPlan, rates};
 pub use runs::{Target, Timed};
 pub use sweep::{CacheDone, check, run, time};
-pub use watchdog::{Reached, Watchdog};

@@ -1,14 +1,15 @@
 //! Forwarding of the machine in the middle, as P5 measured it with netperf, and what RFC 2544 asks of it besides.
 //!
 //! ```text
-//!   GatewayPlan --link, condition--> a lab of its own ----.
-//!                 (or a real gateway, as it is)            v
-//!                     survey, trials in turns, searches, RTT under load --> ForwardingPart
-//!                        (lab::forward: client here, server beyond)          figures, findings, checks
+//!   GatewayPlan --link, condition--> a lab of its own (`labs`), or a real gateway, as it is (`remote`)
+//!                                     |  the tester: its client here, its server beyond (lab::forward)
+//!                                     v
+//!                    survey, trials in turns, searches, RTT under load (`trials`, `rates`)
+//!                                     |
+//!                  figures (`document`), what was come upon (`findings`), whether to believe it (`checks`)
 //! ```
 //!
-//! Read [`plan`] first: what can be asked. `trials` makes them, `findings` names what it came upon, `checks` says whether to
-//! believe it, `load` keeps a proxy busy.
+//! Read [`plan`] first: what can be asked; then `trials`. `load` keeps a proxy busy meanwhile.
 
 mod condition;
 mod link;
@@ -65,11 +66,10 @@ pub fn time(plan: &GatewayPlan) -> Duration {
     plan.lasts
 }
 
-/// Measures. In the lab it must be called while this process has one thread. An interrupt ends it with the trial at hand; what
-/// was measured by then is in the document.
+/// To come.
 ///
 /// # Errors
-/// A plan that cannot be carried out; a machine that lacks something; a real gateway's other end that does not answer.
+/// Always.
 pub fn run(
     plan: &GatewayPlan,
     _order: &Order,

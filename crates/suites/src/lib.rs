@@ -5,6 +5,8 @@
 
 pub mod apache;
 pub mod cache;
+pub mod capacity;
+pub mod compare;
 pub mod curl;
 pub mod disk;
 mod error;
@@ -15,5 +17,6 @@ pub mod local;
 pub mod nginx;
 pub mod proxies;
 pub mod reproduce;
+pub mod watchdog;
 
 pub use error::SuiteError;

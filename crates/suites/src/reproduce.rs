@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use lab::Observer;
 use ledger::document::{Check, CheckState, Validity, Verdict, Weight};
-use ledger::{CachePoint, Reproduction, ReproductionDocument};
+use ledger::{CachePoint, Reproduction, ReproductionDocument, TrialPart};
 
 /// Tells where a reproduction stands.
 pub trait Stage {
@@ -24,6 +24,10 @@ pub trait Stage {
     fn begin(&mut self, what: &str) -> Box<dyn Observer>;
     /// A point of a sweep of caches was made. Nothing happens unless somebody wants to tell it.
     fn point(&mut self, _point: &CachePoint) {}
+    /// A trial of a capacity was made; the highest load so far that held, and the least that was too much.
+    fn trial(&mut self, _trial: &TrialPart, _bracket: (Option<f64>, Option<f64>)) {}
+    /// A measurement without a load of requests begins. Nothing happens unless somebody wants to tell it.
+    fn step(&mut self, _what: &str) {}
 }
 
 /// A reproduction that was made, and is all in its document.
@@ -55,8 +59,19 @@ pub struct Summary {
     pub head: Vec<&'static str>,
     /// Cells.
     pub lines: Vec<Vec<String>>,
+    /// Further tables, of halves that have columns of their own.
+    pub more: Vec<Lines>,
     /// What to say below, each in a sentence or two.
     pub remarks: Vec<String>,
+}
+
+/// One more table of a summary.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lines {
+    /// Names of the columns; the first names the lines.
+    pub head: Vec<&'static str>,
+    /// Cells.
+    pub lines: Vec<Vec<String>>,
 }
 
 /// The main figures of any of them. One that an earlier version made has no name, and is `koshien`.

@@ -11,6 +11,7 @@ pub mod capture;
 pub mod cgroup;
 pub mod clock;
 pub mod collected;
+pub mod datagrams;
 pub mod epoll;
 mod error;
 pub mod file;

@@ -172,14 +172,18 @@ impl AsFd for TcpSocket {
 }
 
 /// A socket address in the kernel's form.
-struct Address {
+pub(crate) struct Address {
     storage: libc::sockaddr_storage,
     length: libc::socklen_t,
 }
 
 impl Address {
-    fn pointer(&self) -> *const libc::sockaddr {
+    pub(crate) fn pointer(&self) -> *const libc::sockaddr {
         (&raw const self.storage).cast()
+    }
+
+    pub(crate) fn length(&self) -> libc::socklen_t {
+        self.length
     }
 
     fn unix(path: &Path) -> io::Result<Self> {

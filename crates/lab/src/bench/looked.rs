@@ -105,7 +105,9 @@ impl Looked {
                     self.server_ended = server::ended(place);
                 }
             }
-            let count = (interrupts.count() - self.asked_before).max(u32::from(observer.enough(&progress.snapshot())));
+            let snapshot = progress.snapshot();
+            let observers = if observer.at_once(&snapshot) { 2 } else { u32::from(observer.enough(&snapshot)) };
+            let count = (interrupts.count() - self.asked_before).max(observers);
             if count > asked {
                 asked = count;
                 self.interrupted |= phase < Phase::Drain;

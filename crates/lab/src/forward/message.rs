@@ -253,3 +253,16 @@ impl Test {
         }
     }
 }
+
+/// Version and protocol of a first message, whatever else the other end's version puts into it.
+pub(super) fn hello(text: &[u8]) -> Option<(String, u32)> {
+    let value: serde_json::Value = serde_json::from_slice(text).ok()?;
+    if value.get("do")?.as_str()? != "hello" {
+        return None;
+    }
+    let version = value.get("version")?.as_str()?.chars().filter(|letter| letter.is_ascii_graphic()).take(64);
+    Some((version.collect(), value.get("protocol")?.as_u64()?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -38,6 +38,8 @@ pub struct Seen {
     pub to_ns: u64,
     /// Received in the window, by stream.
     pub stream_bytes: Vec<u64>,
+    /// Streams that ended before the window did.
+    pub broken: u32,
     /// What arrived of the packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<ArrivalsSeen>,

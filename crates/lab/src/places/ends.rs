@@ -30,7 +30,7 @@ pub(super) fn client_end(offload: Offload, reaches: &[Reach]) -> Result<(Tun, bo
     // IPv6 binds to an address of a local prefix only with this.
     let v6 = try_ipv6(CLIENT_DEVICE) && sysctl("net/ipv6/ip_nonlocal_bind", "1").is_ok();
     netlink.link_up("lo").map_err(LabError::environment)?;
-    bring_up(&mut netlink, CLIENT_DEVICE)?;
+    bring_up(&mut netlink, CLIENT_DEVICE).map_err(LabError::environment)?;
     // AnyIP: every address of the clients' network is bindable without being configured.
     add(&mut netlink, &Route { kind: RouteKind::Local, ..network(CLIENT_NETWORK.into(), "lo") })?;
     // And one that is: programs that ask for names of the families they have (AI_ADDRCONFIG) look for it.
@@ -79,7 +79,7 @@ pub(super) fn server_end(offload: Offload, tcp: &ServerTcp, addresses: &[IpAddr]
     let mut netlink = Netlink::open().map_err(LabError::environment)?;
     let v6 = try_ipv6(SERVER_DEVICE);
     netlink.link_up("lo").map_err(LabError::environment)?;
-    bring_up(&mut netlink, SERVER_DEVICE)?;
+    bring_up(&mut netlink, SERVER_DEVICE).map_err(LabError::environment)?;
     for &address in addresses.iter().filter(|address| v6 || address.is_ipv4()) {
         let whole = if address.is_ipv4() { 32 } else { 128 };
         netlink.add_address(SERVER_DEVICE, address, whole).map_err(LabError::environment)?;
@@ -106,10 +106,10 @@ pub(super) fn add_tcp_route(netlink: &mut Netlink, route: &Route<'_>, tcp: &Serv
     })
 }
 
-pub(super) fn bring_up(netlink: &mut Netlink, name: &str) -> Result<(), LabError> {
-    netlink.set_mtu(name, MTU_BYTES).map_err(LabError::environment)?;
-    netlink.set_tx_queue_len(name, DEVICE_QUEUE_PACKETS).map_err(LabError::environment)?;
-    netlink.link_up(name).map_err(LabError::environment)
+pub(crate) fn bring_up(netlink: &mut Netlink, name: &str) -> sys::Result<()> {
+    netlink.set_mtu(name, MTU_BYTES)?;
+    netlink.set_tx_queue_len(name, DEVICE_QUEUE_PACKETS)?;
+    netlink.link_up(name)
 }
 
 /// IPv6 in a namespace of the lab's own. Where it cannot be had (a kernel without it, settings that cannot be written), the

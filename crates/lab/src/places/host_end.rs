@@ -86,7 +86,7 @@ pub(super) fn host_end(reaches: &[Reach], offload: Offload, tcp: &ServerTcp) -> 
             )
         })?;
     }
-    bring_up(&mut netlink, &device)?;
+    bring_up(&mut netlink, &device).map_err(LabError::environment)?;
     for reach in reaches.iter().filter(|reach| reach.how == How::OnDevice) {
         netlink.add_address(&device, reach.connect, 128).map_err(LabError::environment)?;
     }

@@ -27,6 +27,8 @@ pub struct BarRow {
     pub name: String,
     /// A value for each series; `None`, or one that is not a number, is shown as a dash.
     pub values: Vec<Option<f64>>,
+    /// Between what a value lies, as far as that is known; drawn across the end of a bar, and not at all with dots.
+    pub intervals: Vec<Option<[f64; 2]>>,
 }
 
 impl Bars {
@@ -49,7 +51,14 @@ impl Bars {
 
     /// Adds a group.
     pub fn row(mut self, name: impl Into<String>, values: &[Option<f64>]) -> Self {
-        self.rows.push(BarRow { name: name.into(), values: values.to_vec() });
+        self.rows.push(BarRow { name: name.into(), values: values.to_vec(), intervals: Vec::new() });
+        self
+    }
+
+    /// Adds a group of values with their intervals.
+    pub fn row_within(mut self, name: impl Into<String>, values: &[(Option<f64>, Option<[f64; 2]>)]) -> Self {
+        let (values, intervals) = values.iter().copied().unzip();
+        self.rows.push(BarRow { name: name.into(), values, intervals });
         self
     }
 

@@ -15,6 +15,8 @@ pub enum Quantity {
     Nanoseconds,
     /// Bytes.
     Bytes,
+    /// Bits a second, written with the unit that fits.
+    BitsPerSecond,
     /// A share from 0 to 1, written as a percentage.
     Share,
 }
@@ -35,6 +37,7 @@ impl Quantity {
             Quantity::Seconds => format!("{} s", trimmed(value, 1)),
             Quantity::Nanoseconds => figures::duration_f64(value),
             Quantity::Bytes => figures::bytes(value.max(0.0) as u64),
+            Quantity::BitsPerSecond => figures::bit_rate(value.max(0.0)),
             Quantity::Share => figures::share(value),
         }
     }
@@ -47,6 +50,8 @@ impl Quantity {
             Quantity::Seconds => "s",
             Quantity::Nanoseconds => "ns",
             Quantity::Bytes => "bytes",
+            // No chart of them is interactive.
+            Quantity::BitsPerSecond => "count",
             Quantity::Share => "share",
         }
     }
@@ -72,6 +77,12 @@ impl Quantity {
                 l if l >= 1e6 => (1e6, " MB"),
                 l if l >= 1e3 => (1e3, " KB"),
                 _ => (1.0, " B"),
+            },
+            Quantity::BitsPerSecond => match largest {
+                l if l >= 1e9 => (1e9, " Gbit/s"),
+                l if l >= 1e6 => (1e6, " Mbit/s"),
+                l if l >= 1e3 => (1e3, " kbit/s"),
+                _ => (1.0, " bit/s"),
             },
             Quantity::Share => (0.01, " %"),
         };
@@ -124,6 +135,7 @@ mod tests {
         assert_eq!(Quantity::Seconds.labels(&[-5.0, 0.5], 0.5), ["-5", "0.5"]);
         assert_eq!(Quantity::PerSecond.labels(&[2e6], 1e6), ["2 M"]);
         assert_eq!(Quantity::Nanoseconds.label(5e7), "50 ms");
+        assert_eq!(Quantity::BitsPerSecond.labels(&[0.0, 5e6, 1e7], 5e6), ["0", "5 Mbit/s", "10 Mbit/s"]);
     }
 
     #[test]
@@ -132,6 +144,7 @@ mod tests {
         assert_eq!(Quantity::Count.text(23.31), "23.3");
         assert_eq!(Quantity::PerSecond.text(110.0), "110.0/s");
         assert_eq!(Quantity::Seconds.text(12.0), "12 s");
+        assert_eq!(Quantity::BitsPerSecond.text(9.49e6), "9.49 Mbit/s");
         assert_eq!(Quantity::Nanoseconds.text(4.82e7), "48.2 ms");
         assert_eq!(Quantity::Count.text(f64::NAN), "-");
     }

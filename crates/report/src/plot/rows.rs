@@ -26,7 +26,8 @@ fn lengths(bars: &Bars, width: Width, standalone: bool) -> String {
     let values = || bars.rows.iter().flat_map(|row| &row.values).flatten().copied().filter(|value| value.is_finite());
     let figures = values().map(|value| text_width(&bars.quantity.text(value))).fold(0.0, f64::max);
     let room = (across - left - figures - 2.0 * GAP).max(20.0);
-    let most = values().fold(0.0, f64::max);
+    let ends = bars.rows.iter().flat_map(|row| &row.intervals).flatten().map(|interval| interval[1]);
+    let most = values().chain(ends.filter(|end| end.is_finite())).fold(0.0, f64::max);
 
     let mut svg = begun(bars, &entries, across, height, title);
     for (at, row) in bars.rows.iter().enumerate() {
@@ -39,8 +40,19 @@ fn lengths(bars: &Bars, width: Width, standalone: bool) -> String {
             let part = value.filter(|_| most > 0.0).map_or(0.0, |value| (value / most).clamp(0.0, 1.0));
             let length = part * room;
             svg.rect(&format!("f{}", place % COLORS), [left, y + 1.0], [length, BAR - 2.0], "");
+            let interval = row.intervals.get(place).copied().flatten().filter(|_| value.is_some() && most > 0.0);
+            let mut end = left + length;
+            if let Some([low, high]) = interval {
+                let [low, high] = [low, high].map(|at| left + (at / most).clamp(0.0, 1.0) * room);
+                let middle = y + BAR / 2.0;
+                svg.line("axis", [low, middle], [high, middle]);
+                for at in [low, high] {
+                    svg.line("axis", [at, middle - WHISKER], [at, middle + WHISKER]);
+                }
+                end = end.max(high);
+            }
             let text = value.map_or_else(|| "-".to_owned(), |value| bars.quantity.text(value));
-            svg.words("tick", [left + length + GAP, y + BAR / 2.0 + 4.0], Anchor::Start, &text);
+            svg.words("tick", [end + GAP, y + BAR / 2.0 + 4.0], Anchor::Start, &text);
         }
     }
     if bars.rows.is_empty() {
@@ -136,6 +148,8 @@ fn description(bars: &Bars) -> String {
 const TITLE: f64 = 30.0;
 const BAR: f64 = 17.0;
 const BETWEEN: f64 = 13.0;
+/// Half the height of an interval's ends.
+const WHISKER: f64 = 4.0;
 const GAP: f64 = 8.0;
 /// A line of dots.
 const ROW: f64 = 24.0;

@@ -22,10 +22,10 @@ use super::plan::{CachePlan, Front};
 use super::point::Made;
 use super::runs::{self, Timed};
 use super::seats::{self, Standing};
-use super::watchdog::Watchdog;
 use crate::error::SuiteError;
 use crate::local::Division;
 use crate::reproduce::{Order, Stage, of_run};
+use crate::watchdog::Watchdog;
 
 /// An origin may answer so much later than it was to: a hundredth of what the mixes let it think.
 const LATENESS_P99_NS_MAX: u64 = 25_000_000;

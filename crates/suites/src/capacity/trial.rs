@@ -232,6 +232,12 @@ fn class_of(check: &str) -> Class {
     CLASSES.iter().find(|(name, _)| *name == check).map_or(Class::Void, |(_, class)| *class)
 }
 
+/// Whether a check of the gate has a class.
+#[cfg(test)]
+pub(super) fn knows(check: &str) -> bool {
+    CLASSES.iter().any(|(name, _)| *name == check)
+}
+
 /// Everything that says that the load is too much.
 fn reasons(seen: &Seen<'_>, slo: &Slo, checks: Vec<String>) -> Vec<String> {
     let judged = slo.judge(seen.document);
@@ -397,7 +403,7 @@ fn server(outcome: &Outcome, plan: &Plan) -> Option<TrialServer> {
     Some(TrialServer {
         cpu_cores: (used.cpu_user_s + used.cpu_system_s) / lasted_s,
         receive_cores: used.cpu_receive_s.map(|receive_s| receive_s / lasted_s),
-        may_use_cores: held.map_or(f64::from(cores.max(1)), |share| share.value()),
+        may_use_cores: held.map_or(f64::from(cores.max(1)), |share| share.cores()),
         held: held.is_some(),
         throttled_share: (held.is_some() && periods > 0).then(|| throttled as f64 / periods as f64),
         rss_bytes_max: used.rss_bytes_max,

@@ -42,6 +42,8 @@ pub struct GatewayPlan {
     pub memory: Option<Bytes>,
     /// The tests; within a condition they take turns, so that what drifts is in all of them.
     pub tests: Vec<TestName>,
+    /// Whether each condition begins with a look at light load, which most findings come from.
+    pub survey: bool,
     /// Trials of each test in a condition.
     pub trials: u32,
     /// Length of a trial.
@@ -227,6 +229,8 @@ impl fmt::Display for ProxyLoading {
     }
 }
 
+/// A real gateway's condition where nobody named it.
+pub(super) const AS_IT_IS: &str = "as it is";
 /// A trial of packets, and one as RFC 2544 has it.
 const PACKET_TRIAL: Duration = Duration::from_secs(2);
 const PACKET_TRIAL_FULL: Duration = Duration::from_secs(60);
@@ -246,6 +250,7 @@ impl Default for GatewayPlan {
             share: Some("10%".parse().expect(text)),
             memory: None,
             tests: TestName::ALL.to_vec(),
+            survey: true,
             trials: 10,
             lasts: Duration::from_secs(3),
             direction: Directions::Both,
@@ -356,7 +361,7 @@ impl GatewayPlan {
     /// What is measured: a condition's name on a link, in the order in which they are made. Of a real gateway one.
     pub fn each(&self) -> Vec<(String, Option<(Condition, Link)>)> {
         if self.to != Where::Lab {
-            return vec![(self.label.clone().unwrap_or_else(|| "as it is".into()), None)];
+            return vec![(self.label.clone().unwrap_or_else(|| AS_IT_IS.into()), None)];
         }
         let on = |link: &Link| {
             let link = *link;

@@ -1,5 +1,5 @@
 //! P5: Makino, Kubo, Ohtsuka, Shibata, Matsumoto and Hayashi (Reitaku University, 2001), evaluation of a multi-function gateway for
-//! school networks: its cache half. squid on three machines, P5's rates and situations:
+//! school networks. squid on three machines at P5's rates and in its situations, forwarding on the same machines, and storage:
 //!
 //! | part | what |
 //! |---|---|
@@ -7,6 +7,8 @@
 //! | [`Part::Repeats`] | 95 % cachable with 90 % hits, on the small machine |
 //! | [`Part::New`] | a course in which every URL is new, on the middle one |
 //! | [`Part::Class`] | 40 seats after the teacher fetched the pages, on the small one |
+//! | [`Part::Forwarding`] | a TCP stream through all three in five conditions, behind both cards ([`forwarding`]) |
+//! | [`Part::Disk`] | Bonnie's table ([`storage`]) |
 //!
 //! ```text
 //!   robots ───┐                            ┌─── squid, held to a share of a core and so much memory
@@ -18,12 +20,17 @@
 //! share that small cannot be dealt out smoothly. So rates and cards are F times the paper's, and think times and time-outs are
 //! a Fth: as many requests and connections are under way as there, and each figure goes back to the paper's scale by F. F is
 //! found first, from the CPU that squid takes for a request here: the small machine is to have what the paper's needed for its
-//! 10/s. The other two follow by their clocks, and nothing else is fitted. Read [`scale`] next.
+//! 10/s. The other two follow by their clocks, and nothing else is fitted. Forwarding has an F of its own, found likewise. What the
+//! paper concluded is asked of the figures of the run ([`conclusions`]). Read [`scale`] next.
 
+mod asked;
+pub mod conclusions;
+pub mod forwarding;
 mod paper;
 mod plans;
 pub mod rows;
 mod scale;
+pub mod storage;
 mod words;
 
 use std::fs;
@@ -34,18 +41,19 @@ use std::time::Duration;
 use lab::Observer;
 use lab::plan::PathPlan;
 use ledger::document::{Check, CheckState, Weight};
-use ledger::{CachePoint, Document, Reproduction, ReproductionRow};
+use ledger::{CachePoint, DiskDocument, Document, GatewayDocument, Reproduction, ReproductionRow};
 use store::Book;
 use sys::signal::Interrupts;
 
+pub use self::asked::{Asked, Experiment, Part, Storage, Streams};
 pub use self::paper::{PUBLISHED, Published};
 pub use self::scale::{Card, Machine, Scale};
 pub use self::words::summary;
 
+use self::forwarding::Forwarding;
 use self::plans::at;
 use super::sheet::Sheet;
-use super::{Order, Reproduced, Stage};
-use crate::cache::plan::RATES_PER_S;
+use super::{Reproduced, Stage};
 use crate::cache::{self, CachePlan};
 use crate::error::SuiteError;
 use crate::proxies::{Sizes, Squid};
@@ -56,6 +64,10 @@ pub const NAME: &str = "gateway";
 pub const POINT: Duration = Duration::from_secs(8);
 /// A point of the paper.
 pub const POINT_FULL: Duration = Duration::from_secs(30 * 60);
+/// Trials of a stream, and how long each is: ten as in the paper, whose length is not said.
+pub const STREAMS_FULL: (u32, Duration) = (10, Duration::from_secs(10));
+/// The longest trial.
+pub const STREAM_MAX: Duration = Duration::from_secs(120);
 /// Shorter points have no figures.
 pub const POINT_MIN: Duration = Duration::from_secs(2);
 /// An answer may take so long, in the paper's time, and with `--full` so long. Its means of 79 s say that it was more than
@@ -67,156 +79,143 @@ const COST_PER_S: f64 = 250.0;
 const COST_POINT: Duration = Duration::from_secs(4);
 /// Think times there.
 const COST_FACTOR: f64 = 10.0;
-/// Starting squid and ending a run, and what is under way when a point is over.
-const AROUND: Duration = Duration::from_millis(2200);
-
-/// A part of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The sweep on the small machine.
-    Small,
-    /// On the middle one.
-    Middle,
-    /// On the large one, with both cards.
-    Large,
-    /// 95 % cachable with 90 % hits.
-    Repeats,
-    /// Every URL new.
-    New,
-    /// A class whose teacher fetched the pages.
-    Class,
-}
-
-impl Part {
-    /// All, in their order.
-    pub const ALL: [Part; 6] = [Part::Small, Part::Middle, Part::Large, Part::Repeats, Part::New, Part::Class];
-
-    /// What is measured: a mix on a machine behind a card, at the paper's rates.
-    fn experiments(self) -> Vec<Experiment> {
-        let ten =
-            |machine, mix, rates: &'static [f64]| Experiment { part: self, machine, card: Card::Mbit10, mix, rates };
-        match self {
-            Part::Small => vec![ten(Machine::Small, "polymix-1", &RATES_PER_S)],
-            Part::Middle => vec![ten(Machine::Middle, "polymix-1", &RATES_PER_S)],
-            Part::Large => {
-                let large = ten(Machine::Large, "polymix-1", &RATES_PER_S);
-                vec![large, Experiment { card: Card::Mbit100, ..large }]
-            }
-            Part::Repeats => vec![ten(Machine::Small, "p5-prepared", &[20.0])],
-            Part::New => vec![ten(Machine::Middle, "p5-new", &[20.0, 40.0])],
-            Part::Class => vec![ten(Machine::Small, "p5-seats", &[40.0])],
-        }
-    }
-}
-
-/// One mix on one machine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Experiment {
-    part: Part,
-    machine: Machine,
-    card: Card,
-    mix: &'static str,
-    /// The paper's requests a second.
-    rates: &'static [f64],
-}
-
-impl Experiment {
-    /// As in the rows: `small, 10 Mbit/s`, and what is special about it.
-    pub fn name(&self) -> String {
-        let place = rows::experiment(self.machine, self.card);
-        match self.part {
-            Part::Small | Part::Middle | Part::Large => place,
-            Part::Repeats => format!("{}, {place}", rows::REPEATS),
-            Part::New => format!("{}, {place}", rows::NEW),
-            Part::Class => format!("{}, {place}", rows::CLASS),
-        }
-    }
-
-    fn is_sweep(&self) -> bool {
-        matches!(self.part, Part::Small | Part::Middle | Part::Large)
-    }
-}
-
-/// What to make.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    /// As for every reproduction.
-    pub order: Order,
-    /// Which parts.
-    pub parts: Vec<Part>,
-    /// Length of a point, its warm-up included.
-    pub point: Duration,
-    /// The paper's rates; those of a situation are its own.
-    pub rates: Vec<f64>,
-    /// How much faster time runs than in the paper; absent: found by a measurement.
-    pub factor: Option<f64>,
-    /// With the time-outs that a point of the paper's length lets one see.
-    pub full: bool,
-}
-
-impl Asked {
-    /// Time it takes, nearly.
-    pub fn time(&self) -> Duration {
-        let points: usize = self.experiments().iter().map(|experiment| self.rates_of(experiment).len()).sum();
-        let cost = if self.factor.is_none() { COST_POINT + AROUND } else { Duration::ZERO };
-        cost + (self.point + AROUND) * points as u32
-    }
-
-    fn experiments(&self) -> Vec<Experiment> {
-        let asked = Part::ALL.into_iter().filter(|part| self.parts.contains(part));
-        asked.flat_map(Part::experiments).collect()
-    }
-
-    fn rates_of(&self, experiment: &Experiment) -> Vec<f64> {
-        let is_asked = |rate: &f64| !experiment.is_sweep() || self.rates.iter().any(|asked| asked == rate);
-        experiment.rates.iter().copied().filter(is_asked).collect()
-    }
-}
 
 /// Makes the parts asked for, and puts the paper beside them. Must be called while this process has one thread, since the
-/// lab forks. An interrupt ends it with the point at hand; what was made by then is in the document.
+/// lab forks. An interrupt ends it with what is at hand; what was made by then is in the document.
 ///
 /// # Errors
-/// squid is not installed; CPU or memory cannot be bounded here; the lab could not make a run; the book cannot be written.
+/// squid is not installed; CPU or memory cannot be bounded here; no factor was found; the lab could not make a run of a cache; the book cannot be
+/// written. What goes wrong with forwarding or storage later than that is a check that could not run.
 pub fn make(
     asked: &Asked,
     book: &Book,
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Reproduced, SuiteError> {
-    let folder = tempfile::tempdir().map_err(SuiteError::file(std::env::temp_dir()))?;
-    // squid gives root away, and must still find what is its own.
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).map_err(SuiteError::file(folder.path()))?;
-    let mut kitchen = Kitchen {
-        asked,
-        book,
-        interrupts,
-        stage,
-        folder: folder.path(),
-        squid: Squid::find()?,
-        sheet: Sheet::new(book, NAME, &asked.order)?,
-    };
-    let mut rows = Vec::new();
-    let scale = match asked.factor {
-        Some(factor) => Scale::given(factor),
-        None => kitchen.measure_cost()?,
-    };
-    rows.extend(rows::of_scale(&scale));
-    for experiment in asked.experiments() {
-        if interrupts.count() > 0 {
-            break;
-        }
-        rows.extend(kitchen.cook(&experiment, &scale)?);
+    let mut made = Made { sheet: Sheet::new(book, NAME, &asked.order)?, about: Vec::new(), notes: Vec::new(), rows: Vec::new() };
+    // Factors first: without them nothing else has a meaning, and who is missing one wants to know it soon.
+    let mut factor = None;
+    if asked.forwards() {
+        factor = Some(made.forwarding(asked, book, interrupts, &mut *stage, |forwarding| forwarding.factor())?);
     }
+    let scale = made.caches(asked, book, interrupts, stage)?;
+    let mut forwarded = None;
+    if let Some(factor) = factor.filter(|_| interrupts.count() == 0) {
+        made.about.push(words::about_forwarding(asked, &factor));
+        made.notes.extend(forwarding::rows::NOTES);
+        made.rows.extend(forwarding::rows::of_factor(&factor));
+        let rounds = |forwarding: &mut Forwarding<'_>| forwarding.rounds(factor, scale.as_ref());
+        match made.forwarding(asked, book, interrupts, &mut *stage, rounds) {
+            Ok(done) => {
+                made.rows.extend(forwarding::rows::rows(&done));
+                forwarded = Some(done);
+            }
+            Err(why) => made.sheet.check(not_made("forwarding", &why)),
+        }
+    }
+    if asked.parts.contains(&Part::Disk) && interrupts.count() == 0 {
+        made.disk(asked, book, interrupts, stage);
+    }
+    let concluded = conclusions::rows(&made.rows, forwarded.as_ref(), asked.seats);
+    made.rows.extend(concluded);
+    let Made { sheet, about, notes, rows } = made;
     let part = Reproduction {
         name: NAME.into(),
-        about: words::about(asked, &scale, &kitchen.squid.version()),
+        about: format!("{} {}", words::PAPER, about.join(" ")),
         answer: words::answer(&rows),
-        notes: words::NOTES.map(str::to_owned).to_vec(),
+        notes: notes.into_iter().map(str::to_owned).collect(),
         rows,
         runs: Vec::new(),
     };
-    kitchen.sheet.close(&asked.order, interrupts.count() > 0, part)
+    sheet.close(&asked.order, interrupts.count() > 0, part)
+}
+
+/// The document while it grows.
+struct Made {
+    sheet: Sheet,
+    about: Vec<String>,
+    notes: Vec<&'static str>,
+    rows: Vec<ReproductionRow>,
+}
+
+impl Made {
+    /// The cache half; its scale, where there is one.
+    fn caches(
+        &mut self,
+        asked: &Asked,
+        book: &Book,
+        interrupts: &Interrupts,
+        stage: &mut dyn Stage,
+    ) -> Result<Option<Scale>, SuiteError> {
+        if !asked.has_caches() && !asked.measures_cost() {
+            return Ok(asked.factor.map(Scale::given));
+        }
+        let folder = tempfile::tempdir().map_err(SuiteError::file(std::env::temp_dir()))?;
+        // squid gives root away, and must still find what is its own.
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(folder.path(), mode).map_err(SuiteError::file(folder.path()))?;
+        let (squid, sheet) = (Squid::find()?, &mut self.sheet);
+        let mut kitchen = Kitchen { asked, book, interrupts, stage, folder: folder.path(), squid, sheet };
+        let scale = match asked.factor {
+            Some(factor) => Scale::given(factor),
+            None => kitchen.measure_cost()?,
+        };
+        self.rows.extend(rows::of_scale(&scale));
+        for experiment in asked.experiments() {
+            if interrupts.count() > 0 {
+                break;
+            }
+            self.rows.extend(kitchen.cook(&experiment, &scale)?);
+        }
+        if asked.has_caches() {
+            self.about.push(words::about(asked, &scale, &kitchen.squid.version()));
+            self.notes.extend(words::NOTES);
+        }
+        Ok(Some(scale))
+    }
+
+    /// Does something of forwarding, and takes its runs in.
+    fn forwarding<T>(
+        &mut self,
+        asked: &Asked,
+        book: &Book,
+        interrupts: &Interrupts,
+        stage: &mut dyn Stage,
+        what: impl FnOnce(&mut Forwarding<'_>) -> Result<T, SuiteError>,
+    ) -> Result<T, SuiteError> {
+        let sheet = &mut self.sheet;
+        let mut take = |name: &str, document: &GatewayDocument| sheet.take_run(name, &document.run, &document.validity);
+        what(&mut Forwarding { asked: &asked.streams, order: &asked.order, book, interrupts, stage, take: &mut take })
+    }
+
+    /// Storage.
+    fn disk(&mut self, asked: &Asked, book: &Book, interrupts: &Interrupts, stage: &mut dyn Stage) {
+        self.about.push(words::about_storage(&asked.storage));
+        self.notes.extend(storage::NOTES);
+        let (sheet, rows) = (&mut self.sheet, &mut self.rows);
+        let mut take = |name: &str, document: &DiskDocument, made: Vec<ReproductionRow>| {
+            sheet.take_run(name, &document.run, &document.validity);
+            rows.extend(made);
+        };
+        let mut begin = |what: &str| stage.step(what);
+        if let Err(why) = storage::make(&asked.storage, &asked.order, book, interrupts, &mut begin, &mut take) {
+            self.sheet.check(not_made("disk", &why));
+        }
+    }
+}
+
+/// A part that the rest can do without.
+fn not_made(what: &str, why: &SuiteError) -> Check {
+    let source = std::error::Error::source(why).map_or(String::new(), |source| format!(": {source}"));
+    Check {
+        name: format!("{what}: made"),
+        state: CheckState::CouldNotRun,
+        weight: Weight::Suspect,
+        value: None,
+        limit: None,
+        unit: String::new(),
+        why: format!("{why}{source}"),
+    }
 }
 
 /// What every sweep is made with.
@@ -227,7 +226,7 @@ struct Kitchen<'a> {
     stage: &'a mut dyn Stage,
     folder: &'a Path,
     squid: Squid,
-    sheet: Sheet,
+    sheet: &'a mut Sheet,
 }
 
 impl Kitchen<'_> {
@@ -336,7 +335,7 @@ const UNANSWERED: &str = ": server_answers";
 /// Causes of failures of requests that came to nothing but late.
 const LATE: [&str; 2] = ["response_timeout", "connect_timeout"];
 
-/// Says which machine a point is of.
+/// Says which machine something is of.
 struct Named<'a> {
     name: &'a str,
     inner: &'a mut dyn Stage,
@@ -350,31 +349,15 @@ impl Stage for Named<'_> {
     fn point(&mut self, point: &CachePoint) {
         self.inner.point(point);
     }
+
+    fn step(&mut self, what: &str) {
+        self.inner.step(&format!("{}: {what}", self.name));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::SystemTime;
-
-    pub(super) fn asked(parts: &[Part]) -> Asked {
-        let order = Order { program: "y".into(), seed: 1, command: String::new(), started: SystemTime::UNIX_EPOCH };
-        let rates = RATES_PER_S.to_vec();
-        Asked { order, parts: parts.to_vec(), point: POINT, rates, factor: None, full: false }
-    }
-
-    #[test]
-    fn all_of_it_takes_some_minutes() {
-        let whole = asked(&Part::ALL);
-        assert_eq!(whole.experiments().len(), 7);
-        assert!((300..560).contains(&whole.time().as_secs()), "{:?}", whole.time());
-        let mut some = asked(&[Part::Class, Part::Small]);
-        some.rates = vec![20.0];
-        let names: Vec<String> = some.experiments().iter().map(Experiment::name).collect();
-        assert_eq!(names, ["small, 10 Mbit/s", "a class, small, 10 Mbit/s"], "in their order, whatever was typed");
-        some.factor = Some(10.0);
-        assert_eq!(some.time(), (POINT + AROUND) * 2, "a class has its own rate");
-    }
 
     #[test]
     fn overload_is_a_result_and_a_broken_squid_is_not() {

@@ -27,15 +27,20 @@ impl Sheet {
     /// Takes in a run that was made, by name; `division` where this host's cores were divided, which the run, held to
     /// one of them, does not know.
     pub fn take(&mut self, name: &str, document: &Document, division: Option<&Division>) {
-        self.checks.extend(of_run(name, &document.validity));
-        if !document.run.id.is_empty() {
-            self.runs.push(document.run.id.clone());
-        }
-        self.duration_s += document.run.duration_s;
-        let host = self.host.get_or_insert_with(|| document.run.host.clone());
-        if let Some(division) = division {
+        self.take_run(name, &document.run, &document.validity);
+        if let (Some(division), Some(host)) = (division, &mut self.host) {
             division.describe(host);
         }
+    }
+
+    /// Takes in a run of any kind, by name.
+    pub fn take_run(&mut self, name: &str, run: &Run, validity: &Validity) {
+        self.checks.extend(of_run(name, validity));
+        if !run.id.is_empty() {
+            self.runs.push(run.id.clone());
+        }
+        self.duration_s += run.duration_s;
+        self.host.get_or_insert_with(|| run.host.clone());
     }
 
     /// Takes in a check that is not a run's.

@@ -19,8 +19,9 @@ pub enum Reproduce {
     /// P2 (1999): what the tap costs a program by the amount transferred, and what the logs of nginx and Apache do not see
     /// of a transfer over 1.5 Mbit/s while the load rises
     Transparent(Transparent),
-    /// P5 (2001), its cache half: squid on a small, a middle and a large machine at 5 to 80 requests a second, and a class
-    /// of 40 seats; CPU share and memory by control groups
+    /// P5 (2001): a school's gateway. squid on a small, a middle and a large machine at 5 to 80 requests a second, and a class
+    /// of 40 seats; a TCP stream through them with and without NAT and a loaded squid; Bonnie's table. CPU share and memory by
+    /// control groups
     Gateway(Gateway),
 }
 
@@ -104,24 +105,48 @@ pub struct Transparent {
 
 #[derive(Args, Debug)]
 pub struct Gateway {
-    /// Length of each point; a quarter of it is not measured
+    /// Length of each point of a cache; a quarter of it is not measured
     #[arg(short, long, default_value = "8s", value_parser = parse_duration, allow_hyphen_values = true)]
     pub duration: Duration,
-    /// As long as the paper's: 30 minutes a point, and answers may take six times as long. Some 18 hours
-    #[arg(long, conflicts_with = "duration")]
+    /// As long as the paper's: 30 minutes a point, and answers may take six times as long; 10 trials of 10 s of each stream.
+    /// Some 19 hours
+    #[arg(long, conflicts_with_all = ["duration", "trials", "stream"])]
     pub full: bool,
     /// Only these parts, such as small,class
     #[arg(short, long, value_enum, value_delimiter = ',', value_name = "PARTS")]
     #[arg(default_values_t = [
-        GatewayPart::Small, GatewayPart::Middle, GatewayPart::Large, GatewayPart::Repeats, GatewayPart::New, GatewayPart::Class
+        GatewayPart::Small, GatewayPart::Middle, GatewayPart::Large, GatewayPart::Repeats, GatewayPart::New, GatewayPart::Class,
+        GatewayPart::Forwarding, GatewayPart::Disk
     ])]
     pub parts: Vec<GatewayPart>,
     /// Of the paper's rates only these, such as 5,20,80/s
     #[arg(short, long, value_name = "RATES", value_parser = super::proxy_cache::rates, allow_hyphen_values = true)]
     pub rate: Option<super::proxy_cache::Rates>,
-    /// How many times as fast as in the paper time runs [default: by what squid takes for a request here]
+    /// How many times as fast as in the paper time runs for caches [default: by what squid takes for a request here]
     #[arg(long, value_name = "FACTOR", value_parser = faster, allow_hyphen_values = true)]
     pub factor: Option<f64>,
+    /// The same for forwarding [default: by what the small machine forwards here]
+    #[arg(long, value_name = "FACTOR", value_parser = faster, allow_hyphen_values = true)]
+    pub factor_forwarding: Option<f64>,
+    /// Trials of the stream in each condition; the conditions take turns
+    #[arg(long, default_value_t = 3, value_name = "TRIALS", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub trials: u32,
+    /// Length of a stream
+    #[arg(long, default_value = "3s", value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub stream: Duration,
+    /// What a loaded squid is asked while streams pass: PolyMix-1 at this rate of the paper's, such as 40/s, or wget, one file
+    /// after the other
+    #[arg(long, default_value = "wget", value_name = "RATE")]
+    pub load: suites::gateway::ProxyLoading,
+    /// The folder whose storage is measured [default: that of the book]
+    #[arg(long, value_name = "FOLDER")]
+    pub directory: Option<std::path::PathBuf>,
+    /// Size of the file beside the paper's 100 MB
+    #[arg(long, default_value = "1GiB", value_name = "SIZE", allow_hyphen_values = true)]
+    pub size: units::Bytes,
+    /// Seats of the class that asks what hardware it needs
+    #[arg(long, default_value_t = 40, value_name = "SEATS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub seats: u32,
     #[command(flatten)]
     pub result: Reproduced,
 }
@@ -148,6 +173,10 @@ pub enum GatewayPart {
     New,
     /// 40 seats after the teacher fetched the pages
     Class,
+    /// A TCP stream through each machine: alone, with NAT, with squid idle and loaded
+    Forwarding,
+    /// Bonnie's table of the storage here
+    Disk,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -114,4 +114,10 @@ impl Stage for Progress {
             say(report::terminal::cache_point(point));
         }
     }
+
+    fn step(&mut self, what: &str) {
+        if !self.quiet {
+            say(what);
+        }
+    }
 }

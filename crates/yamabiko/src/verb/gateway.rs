@@ -2,6 +2,7 @@
 
 mod client;
 mod lab;
+mod through;
 
 use anyhow::{Result, bail};
 
@@ -13,7 +14,7 @@ pub fn run(typed: &Forwarding) -> Result<Exit> {
     match &typed.what {
         Some(GatewayWhat::Server(_)) => bail!("gateway server: not there yet"),
         Some(GatewayWhat::Client(client)) => client::run(client),
-        None if !typed.command.is_empty() => bail!("gateway -- CMD: not there yet"),
+        None if !typed.command.is_empty() => through::run(typed),
         None => lab::run(typed),
     }
 }

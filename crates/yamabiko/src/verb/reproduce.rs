@@ -67,7 +67,9 @@ pub fn show(document: &ReproductionDocument, json: bool) -> Result<()> {
     }
     let style = terminal::style();
     let summary = reproduce::summary(&document.reproduce);
-    let table = report::terminal::table(&summary.head, &summary.lines, style);
+    let first = (!summary.lines.is_empty()).then(|| report::terminal::table(&summary.head, &summary.lines, style));
+    let more = summary.more.iter().map(|more| report::terminal::table(&more.head, &more.lines, style));
+    let table = first.into_iter().chain(more).collect::<Vec<_>>().join("\n");
     // The first is on where the paper's figures and these come from; the page has them all.
     let notes: Vec<&str> = summary.remarks.iter().chain(document.reproduce.notes.first()).map(String::as_str).collect();
     let (run, validity) = (&document.run, &document.validity);

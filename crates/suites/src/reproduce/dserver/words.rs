@@ -89,6 +89,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
     Summary {
         head: vec!["size, way, server", "s for 1000, paper", "s", "req/s, paper", "req/s", "KB/s, paper", "KB/s"],
         lines,
+        more: Vec::new(),
         remarks: Vec::new(),
     }
 }

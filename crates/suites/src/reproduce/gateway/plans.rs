@@ -148,7 +148,7 @@ mod tests {
     use store::Book;
     use sys::signal::Interrupts;
 
-    use super::super::tests::asked;
+    use super::super::asked::tests::asked;
     use super::*;
     use crate::proxies::Squid;
     use crate::reproduce::Stage;
@@ -167,7 +167,7 @@ mod tests {
             stage: &mut Silent,
             folder: folder.path(),
             squid: Squid::for_tests(),
-            sheet: Sheet::new(&book, NAME, &asked.order).unwrap(),
+            sheet: &mut Sheet::new(&book, NAME, &asked.order).unwrap(),
         };
         let scale = Scale::given(10.0);
         for experiment in asked.experiments() {

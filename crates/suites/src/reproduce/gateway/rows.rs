@@ -99,7 +99,6 @@ pub fn of_point(
     let (name, setting) = (experiment.name(), setting(rate));
     let figures = &point.figures;
     let paper = |quantity: &str| match experiment.part {
-        Part::Small | Part::Middle | Part::Large => published(experiment.machine, experiment.card, rate, quantity),
         Part::Repeats => match quantity {
             ERRORS => Some("0"),
             MEAN => Some("0.73"),
@@ -112,6 +111,7 @@ pub fn of_point(
             ERRORS => Some("even Type1 serves"),
             _ => None,
         },
+        _ => published(experiment.machine, experiment.card, rate, quantity),
     };
     let early = if point.ended_early { "ended early: half of what ended of late had failed" } else { "" };
     let row = |quantity: &str, unit: &str, here: Option<f64>| ReproductionRow {

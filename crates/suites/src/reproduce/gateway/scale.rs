@@ -84,6 +84,9 @@ pub enum Card {
 }
 
 impl Card {
+    /// Both.
+    pub const ALL: [Card; 2] = [Card::Mbit10, Card::Mbit100];
+
     /// In the paper's time.
     pub const fn megabits(self) -> u32 {
         match self {
@@ -130,10 +133,15 @@ impl Scale {
     /// The one by which the small machine can do what the paper's did, if a request takes so much CPU; of two digits.
     pub fn of_cost(cpu_us: f64) -> Scale {
         let small_per_s = Machine::Small.share().cores() * 1e6 / cpu_us;
-        let exact = (small_per_s / SMALLEST_PER_S).clamp(1.0, 1000.0);
-        let step = 10f64.powf(exact.log10().floor() - 1.0);
-        Scale { factor: (exact / step).round() * step, cpu_us: Some(cpu_us) }
+        Scale { factor: two_digits(small_per_s / SMALLEST_PER_S), cpu_us: Some(cpu_us) }
     }
+}
+
+/// A factor as it is used: two digits, since it is not known better, and from 1 to 1000, since time never runs slower than in the paper.
+pub fn two_digits(exact: f64) -> f64 {
+    let exact = exact.clamp(1.0, 1000.0);
+    let step = 10f64.powf(exact.log10().floor() - 1.0);
+    (exact / step).round() * step
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@ use ledger::{Reproduction, ReproductionRow};
 use super::rows::{
     CLASS, ERRORS, FACTOR, HITS, MEAN, NEW, REPEATS, RESPONSES, SCALE, USABLE, experiment, find, rate_of,
 };
+use super::asked::{Asked, Storage, Streams};
+use super::forwarding::Factor;
 use super::scale::{Card, Machine, Scale};
-use super::{Asked, TIMEOUT, TIMEOUT_FULL};
+use super::{TIMEOUT, TIMEOUT_FULL, conclusions, forwarding, storage};
 use crate::reproduce::{Summary, level};
 
 /// What to know when comparing with the paper.
@@ -37,7 +39,41 @@ pub const NOTES: [&str; 8] = [
      `nearly Polymix-1`, and which parts differed is not said either.",
 ];
 
-/// What was made, and how.
+/// Whose experiments these are.
+pub const PAPER: &str = "P5: Makino, Kubo, Ohtsuka, Shibata, Matsumoto and Hayashi (Reitaku University, 2001), evaluation of a multi-function \
+     gateway for school networks.";
+
+/// What was made of forwarding, and how.
+pub fn about_forwarding(asked: &Asked, factor: &Factor) -> String {
+    let Streams { trials, lasts, load_per_s, .. } = &asked.streams;
+    let load = match load_per_s {
+        Some(per_s) => format!("PolyMix-1 at {per_s}/s of the paper's"),
+        None => "wget, one file after the other".to_owned(),
+    };
+    let found = factor.found.map_or(String::new(), |found| {
+        format!(" With NAT and links without a limit the small machine forwards {} Mbit/s here.", level(found.mbit_per_s))
+    });
+    format!(
+        "Forwarding: a TCP stream from the clients to a server, 16,384 bytes of socket buffers and messages, {trials} trials of {} in each of five \
+         conditions in turns, links F times as fast as the paper's cards; a loaded squid has {load}. F of forwarding = {}.{found} The \
+         machines are those of the caches: {}.",
+        units::format_duration(*lasts),
+        factor.value,
+        Machine::ALL.map(|machine| format!("{} {}", machine.name(), machine.share())).join(", "),
+    )
+}
+
+/// What was made of storage, and how.
+pub fn about_storage(asked: &Storage) -> String {
+    format!(
+        "Disk: Bonnie's columns by fio on a file of 100 MiB and one of {} in {}, {} a test that does not take the whole file.",
+        asked.size,
+        asked.directory.display(),
+        units::format_duration(asked.each)
+    )
+}
+
+/// What was made of the caches, and how.
 pub fn about(asked: &Asked, scale: &Scale, version: &str) -> String {
     let machine = |machine: &Machine| {
         format!(
@@ -56,8 +92,7 @@ pub fn about(asked: &Asked, scale: &Scale, version: &str) -> String {
         )
     });
     format!(
-        "P5: Makino, Kubo, Ohtsuka, Shibata, Matsumoto and Hayashi (Reitaku University, 2001), evaluation of a multi-function gateway \
-         for school networks; its cache half. Origin and robots on either side of one card, PolyMix-1, {} (a cache anew for each \
+        "Caches: origin and robots on either side of one card, PolyMix-1, {} (a cache anew for each \
          point), {} a point, of which a quarter is not measured; answers may take {} of the paper's time. F = {}.{cost} \
          Machines: {}.",
         if version.is_empty() { "squid" } else { version },
@@ -68,8 +103,17 @@ pub fn about(asked: &Asked, scale: &Scale, version: &str) -> String {
     )
 }
 
-/// The answer in some sentences.
+/// The answer in some sentences: the caches', what hardware is needed, and what storage does. What forwarding costs is in the conclusions, which
+/// stand below it.
 pub fn answer(rows: &[ReproductionRow]) -> String {
+    let concluded = conclusions::sentences(rows);
+    let caches = of_caches(rows);
+    let parts: Vec<String> = caches.into_iter().chain(concluded.into_iter().next_back()).collect();
+    if parts.is_empty() { "Some of the experiments, made again.".to_owned() } else { parts.join(" ") }
+}
+
+/// What the caches did; nothing where none was measured.
+fn of_caches(rows: &[ReproductionRow]) -> Option<String> {
     let of = |experiment: &str, setting: &str, quantity: &str| find(rows, experiment, setting, quantity);
     let mut parts = Vec::new();
     let places = [
@@ -117,13 +161,13 @@ pub fn answer(rows: &[ReproductionRow]) -> String {
     }
     match of(SCALE, "", FACTOR) {
         Some(factor) if !parts.is_empty() => {
-            format!("{}. All on the paper's scale, F = {factor}.", parts.join(". "))
+            Some(format!("{}. All on the paper's scale, F = {factor}.", parts.join(". ")))
         }
-        _ => "Some of the experiments, made again.".to_owned(),
+        _ => None,
     }
 }
 
-/// The points of all experiments, each in a line.
+/// The points of all experiments, each in a line; forwarding and storage in tables of their own; the conclusions below.
 pub fn summary(reproduction: &Reproduction) -> Summary {
     let rows = &reproduction.rows;
     let mut lines: Vec<Vec<String>> = Vec::new();
@@ -164,7 +208,8 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
     Summary {
         head: vec!["machine, card", "offered", "responses/s", "mean, s", "hits, %", "errors, %", "the paper"],
         lines,
-        remarks: Vec::new(),
+        more: [forwarding::rows::lines(rows), storage::lines(rows)].into_iter().flatten().collect(),
+        remarks: conclusions::sentences(rows),
     }
 }
 

@@ -82,6 +82,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
     Summary {
         head: vec!["experiment", "paper", "connections", "low", "high", "RTT p50, ms", "arrivals/s"],
         lines,
+        more: Vec::new(),
         remarks: ratios,
     }
 }

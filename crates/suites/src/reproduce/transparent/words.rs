@@ -129,6 +129,7 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
     Summary {
         head: vec!["experiment", "setting", "quantity", "paper", "here"],
         lines: reproduction.rows.iter().filter(shown).map(cells).collect(),
+        more: Vec::new(),
         remarks: Vec::new(),
     }
 }

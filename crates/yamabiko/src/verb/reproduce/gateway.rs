@@ -1,15 +1,16 @@
 //! `yamabiko reproduce gateway`.
 
+mod page;
+
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use ledger::ReproductionDocument;
-use report::page::{Page, Section};
-use report::plot::{Axis, Chart, Quantity, Series};
-use report::reproduction::page_with;
 use store::Book;
 use suites::cache::plan::RATES_PER_S;
-use suites::reproduce::gateway::{self, Asked, Card, Machine, POINT_FULL, POINT_MIN, PUBLISHED, Part, rows, summary};
+use suites::gateway::ProxyLoading;
+use suites::reproduce::gateway::{
+    self, Asked, POINT_FULL, POINT_MIN, Part, STREAM_MAX, STREAMS_FULL, Storage, Streams,
+};
 use sys::signal::Interrupts;
 
 use super::super::cache::Progress;
@@ -32,7 +33,10 @@ pub fn run(typed: &args::Gateway) -> Result<Exit> {
         args::GatewayPart::Repeats => Part::Repeats,
         args::GatewayPart::New => Part::New,
         args::GatewayPart::Class => Part::Class,
+        args::GatewayPart::Forwarding => Part::Forwarding,
+        args::GatewayPart::Disk => Part::Disk,
     };
+    let book = Book::open()?;
     let asked = Asked {
         order: order(&typed.result)?,
         parts: typed.parts.iter().map(part).collect(),
@@ -40,15 +44,41 @@ pub fn run(typed: &args::Gateway) -> Result<Exit> {
         rates: rates(typed)?,
         factor: typed.factor,
         full: typed.full,
+        streams: streams(typed)?,
+        storage: Storage {
+            directory: typed.directory.clone().unwrap_or_else(|| book.root().to_owned()),
+            size: typed.size,
+            each: DISK_TEST,
+        },
+        seats: typed.seats,
     };
     let interrupts = Interrupts::install()?;
-    let book = Book::open()?;
     if !typed.result.json {
         let time = Duration::from_secs(asked.time().as_secs());
         say(format_args!("{} parts; this takes about {}", asked.parts.len(), units::format_duration(time)));
     }
     let reproduced = gateway::make(&asked, &book, &interrupts, &mut Progress { quiet: typed.result.json })?;
-    conclude(&reproduced.document, page(&reproduced.document), &reproduced.folder, &typed.result)
+    conclude(&reproduced.document, page::page(&reproduced.document), &reproduced.folder, &typed.result)
+}
+
+/// A test of a disk that does not take the whole file.
+const DISK_TEST: Duration = Duration::from_secs(5);
+/// Shorter streams are mostly their own beginning.
+const STREAM_MIN: Duration = Duration::from_secs(1);
+
+fn streams(typed: &args::Gateway) -> Result<Streams> {
+    let (trials, lasts) = if typed.full { STREAMS_FULL } else { (typed.trials, typed.stream) };
+    ensure!(
+        (STREAM_MIN..=STREAM_MAX).contains(&lasts),
+        "--stream: from {} to {}",
+        units::format_duration(STREAM_MIN),
+        units::format_duration(STREAM_MAX)
+    );
+    let load_per_s = match typed.load {
+        ProxyLoading::Wget => None,
+        ProxyLoading::Rate(rate) => Some(rate.per_second()),
+    };
+    Ok(Streams { trials, lasts, factor: typed.factor_forwarding, load_per_s })
 }
 
 /// Those of the paper that were asked for.
@@ -65,71 +95,4 @@ fn rates(typed: &args::Gateway) -> Result<Vec<f64>> {
         }
     }
     Ok(rates)
-}
-
-fn page(document: &ReproductionDocument) -> Page {
-    let summary = summary(&document.reproduce);
-    let sweeps = [
-        (Machine::Small, Card::Mbit10),
-        (Machine::Middle, Card::Mbit10),
-        (Machine::Large, Card::Mbit10),
-        (Machine::Large, Card::Mbit100),
-    ];
-    let chart = |title: &str, (label, quantity): (&str, Quantity), figure: &str, factor: f64| {
-        let y = match quantity {
-            Quantity::Nanoseconds => Axis::log(label, quantity),
-            Quantity::Share => Axis { to: Some(1.0), ..Axis::from_zero(label, quantity) },
-            _ => Axis::from_zero(label, quantity),
-        };
-        let mut chart = Chart::new(title, Axis::from_zero("offered, over F", Quantity::PerSecond), y);
-        for (color, (machine, card)) in sweeps.into_iter().enumerate() {
-            let name = rows::experiment(machine, card);
-            let points = points(document, &name, figure, factor);
-            if points.is_empty() {
-                continue;
-            }
-            chart = chart.series(Series::line(&name, points).color(color).dotted());
-            let of_paper = published(machine, card, figure, factor);
-            if !of_paper.is_empty() {
-                chart = chart.series(Series::line(format!("{name}, paper"), of_paper).asked().color(color).dotted());
-            }
-        }
-        chart
-    };
-    // Seconds to ns, per cent to shares.
-    let (ns, share) = (1e9, 0.01);
-    let figures = Section::new("By offered rate, as the paper's figures 2 and 3")
-        .text("All on the paper's scale: time runs F times as fast here. Dashed: what the paper tells of its curves.")
-        .figure(chart("Responses", ("responses a second, over F", Quantity::PerSecond), rows::RESPONSES, 1.0))
-        .figure(chart("Mean response time", ("mean, times F", Quantity::Nanoseconds), rows::MEAN, ns))
-        .figure(chart("Document hit ratio", ("hits", Quantity::Share), rows::HITS, share))
-        .figure(chart("Error ratio", ("failed", Quantity::Share), rows::ERRORS, share))
-        .figure(chart("Repeats of what had come", ("of plain GETs", Quantity::Share), rows::HAD_COME, share).about(
-            "To its client by then: the hits of a cache that joins no requests, as long as its clients do not wait.",
-        ))
-        .figure(chart("CPU", ("of the machine's share", Quantity::Share), rows::CPU, share).about(
-            "Where all of it is used the machine is the limit; where not, the card is, or a host that is busy.",
-        ));
-    let title = "Gateway: squid on a small, a middle and a large machine";
-    page_with(title, document, (&summary.head, &summary.lines), &[6], vec![figures])
-}
-
-/// A figure of a sweep, by the paper's rates.
-fn points(document: &ReproductionDocument, experiment: &str, quantity: &str, factor: f64) -> Vec<[f64; 2]> {
-    let of = document.reproduce.rows.iter().filter(|row| row.experiment == experiment && row.quantity == quantity);
-    of.filter_map(|row| Some([rows::rate_of(&row.setting)?, row.here? * factor])).collect()
-}
-
-/// What the paper publishes of it.
-fn published(machine: Machine, card: Card, quantity: &str, factor: f64) -> Vec<[f64; 2]> {
-    let of = PUBLISHED.iter().filter(|one| (one.machine, one.card, one.quantity) == (machine, card, quantity));
-    let mut points: Vec<[f64; 2]> = of
-        .filter_map(|one| Some((one, one.value?)))
-        .flat_map(|(one, value)| {
-            let covered = RATES_PER_S.into_iter().filter(|rate| (one.from_per_s..=one.to_per_s).contains(rate));
-            covered.map(move |rate| [rate, value * factor])
-        })
-        .collect();
-    points.sort_by(|a, b| a[0].total_cmp(&b[0]));
-    points
 }

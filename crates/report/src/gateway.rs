@@ -1,0 +1,301 @@
+//! What terminal and page say alike of a gateway.
+
+use ledger::{ForwardingPart, GatewayCondition, GatewayDocument, Measured, PacketRate, ProxyLoad};
+
+use crate::figures::{self, duration, duration_f64, level, share};
+
+/// Tests in words, by their names in the document.
+const TESTS: [(&str, &str); 4] = [
+    ("stream_up", "stream up"),
+    ("stream_down", "stream down"),
+    ("transactions", "transactions"),
+    ("connections", "connections"),
+];
+
+/// A condition on its link: `nat, 10Mbit`.
+pub(crate) fn place(condition: &GatewayCondition) -> String {
+    if condition.link.is_empty() {
+        condition.name.clone()
+    } else {
+        format!("{}, {}", condition.name, condition.link)
+    }
+}
+
+/// The links, each once, in their order; of a real gateway one without a name.
+pub(crate) fn links(part: &ForwardingPart) -> Vec<&str> {
+    let mut links: Vec<&str> = Vec::new();
+    for condition in &part.conditions {
+        if !links.contains(&condition.link.as_str()) {
+            links.push(&condition.link);
+        }
+    }
+    links
+}
+
+pub(crate) fn on<'a>(part: &'a ForwardingPart, link: &'a str) -> impl Iterator<Item = &'a GatewayCondition> {
+    part.conditions.iter().filter(move |condition| condition.link == link)
+}
+
+/// The result in a sentence or two: of each link what the first condition does and how much less the others.
+pub(crate) fn answer(document: &GatewayDocument) -> String {
+    let part = &document.gateway;
+    let mut sentences: Vec<String> = links(part).into_iter().filter_map(|link| of_link(part, link)).collect();
+    let found: Vec<String> = part
+        .conditions
+        .iter()
+        .filter(|condition| !condition.findings.is_empty())
+        .map(|condition| {
+            let names: Vec<&str> = condition.findings.iter().map(|finding| finding.name.as_str()).collect();
+            format!("{} ({})", names.join(", "), place(condition))
+        })
+        .collect();
+    match found.as_slice() {
+        [] => {}
+        few if few.len() <= 3 => sentences.push(format!("Found: {}.", few.join("; "))),
+        many => sentences.push(format!("Found: {} and more, below.", many[..3].join("; "))),
+    }
+    if sentences.is_empty() { "Nothing was measured.".to_owned() } else { sentences.join(" ") }
+}
+
+/// Of one link, by the figure that most conditions have.
+fn of_link(part: &ForwardingPart, link: &str) -> Option<String> {
+    type Figure = (&'static str, fn(&GatewayCondition) -> Option<f64>, fn(f64) -> String);
+    let figures: [Figure; 4] = [
+        ("one TCP stream", |condition| mean(condition.mbit_per_s.as_ref().or(condition.mbit_per_s_down.as_ref())), |value| {
+            figures::bit_rate(value * 1e6)
+        }),
+        ("packets", |condition| condition.packets.iter().find_map(|rate| rate.per_second), |value| {
+            format!("{} a second", level(value))
+        }),
+        ("transactions", |condition| mean(condition.transactions_per_s.as_ref()), figures::rate),
+        ("new connections", |condition| mean(condition.connections_per_s.as_ref()), figures::rate),
+    ];
+    let (what, of, text) = figures.into_iter().find(|(_, of, _)| on(part, link).any(|each| of(each).is_some()))?;
+    let mut values = on(part, link).filter_map(|condition| Some((condition.name.as_str(), of(condition)?)));
+    let (first, base) = values.next()?;
+    let others: Vec<String> = values
+        .map(|(name, value)| {
+            if base <= 0.0 {
+                return format!("{name} {}", text(value));
+            }
+            // A difference of less than half a per cent is none to speak of.
+            match value / base - 1.0 {
+                near if near.abs() < 0.005 => format!("{name} the same"),
+                less if less < 0.0 => format!("{name} {} less", share(-less)),
+                more => format!("{name} {} more", share(more)),
+            }
+        })
+        .collect();
+    let place = if link.is_empty() { String::new() } else { format!("{link}: ") };
+    let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
+    Some(format!("{place}{what} with {first}: {}{others}.", text(base)))
+}
+
+fn mean(figure: Option<&Measured>) -> Option<f64> {
+    figure.map(|figure| figure.mean)
+}
+
+/// A figure and half the width of its interval: `9.49 +-0.02`.
+pub(crate) fn within(figure: Option<&Measured>) -> String {
+    let Some(figure) = figure else { return String::new() };
+    match figure.interval {
+        Some([low, high]) => format!("{} +-{}", level(figure.mean), level((high - low) / 2.0)),
+        None => level(figure.mean),
+    }
+}
+
+/// How a gateway was measured, in a sentence.
+pub(crate) fn about(part: &ForwardingPart) -> String {
+    let trials = part.conditions.iter().filter_map(|condition| condition.mbit_per_s.as_ref().or(condition.mbit_per_s_down.as_ref()));
+    let trials = trials.map(|figure| figure.trials.len()).max();
+    let trials = match trials {
+        Some(1) => ", one trial each".to_owned(),
+        Some(many) => format!(", up to {many} trials each, intervals of 95 %"),
+        None => String::new(),
+    };
+    let held = part.share.map_or(String::new(), |held| format!(", held to {} of a core", share(held)));
+    let held = match part.memory_bytes {
+        Some(memory) => format!("{held} and {} of memory", figures::bytes(memory)),
+        None => held,
+    };
+    match &part.peer {
+        Some(peer) => format!("a real gateway, between this host and {peer}; trials of {} s{trials}", level(part.trial_s)),
+        None => format!("this kernel's own gateway{held}; trials of {} s{trials}", level(part.trial_s)),
+    }
+}
+
+/// Head and rows of the figures of all trials.
+pub(crate) fn figures_table(part: &ForwardingPart) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let head = vec!["", "Mbit/s up", "Mbit/s down", "transactions/s", "new connections/s", "CPU", "bound by"];
+    let rows = part.conditions.iter().filter(|condition| has_figures(condition)).map(|condition| {
+        vec![
+            place(condition),
+            within(condition.mbit_per_s.as_ref()),
+            within(condition.mbit_per_s_down.as_ref()),
+            within(condition.transactions_per_s.as_ref()),
+            within(condition.connections_per_s.as_ref()),
+            cpu(condition),
+            bound(condition),
+        ]
+    });
+    (head, rows.collect())
+}
+
+fn has_figures(condition: &GatewayCondition) -> bool {
+    condition.mbit_per_s.is_some()
+        || condition.mbit_per_s_down.is_some()
+        || condition.transactions_per_s.is_some()
+        || condition.connections_per_s.is_some()
+}
+
+/// The gateway's processor under streams, or under what else there was.
+fn cpu(condition: &GatewayCondition) -> String {
+    let first = TESTS.iter().find_map(|(name, _)| condition.cpu.get(*name));
+    first.map_or(String::new(), |figure| share(figure.mean))
+}
+
+/// What bounded streams, said once where both ways agree.
+fn bound(condition: &GatewayCondition) -> String {
+    let (up, down) = (condition.bound_by.get("stream_up"), condition.bound_by.get("stream_down"));
+    match (up, down) {
+        (Some(up), Some(down)) if up != down => format!("{up}, {down}"),
+        (Some(by), _) | (None, Some(by)) => by.clone(),
+        (None, None) => String::new(),
+    }
+}
+
+/// Head and rows of the rates of packets.
+pub(crate) fn packets_table(part: &ForwardingPart) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let head = vec!["", "bytes", "frame", "way", "packets/s", "less than", "IP", "lost at most", "bound by"];
+    let rates = part.conditions.iter().flat_map(|condition| condition.packets.iter().map(move |rate| (condition, rate)));
+    let rows = rates.map(|(condition, rate)| {
+        vec![
+            place(condition),
+            rate.ip_bytes.to_string(),
+            rate.frame_bytes.to_string(),
+            way(rate.up).to_owned(),
+            rate.per_second.map(level).unwrap_or_else(|| "none".to_owned()),
+            rate.too_many_per_second.map(level).unwrap_or_default(),
+            rate.bits_per_s.map(figures::bit_rate).unwrap_or_default(),
+            share(rate.loss_bound),
+            bounded_by(rate).to_owned(),
+        ]
+    });
+    (head, rows.collect())
+}
+
+/// What ended a search, in words.
+pub(crate) fn bounded_by(rate: &PacketRate) -> &str {
+    match rate.limited_by.as_str() {
+        "nothing_passes" => "nothing passes",
+        other => other,
+    }
+}
+
+pub(crate) const fn way(up: bool) -> &'static str {
+    if up { "up" } else { "down" }
+}
+
+/// Head and rows of round trips.
+pub(crate) fn rtt_table(part: &ForwardingPart) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let head = vec!["RTT", "while", "probes", "mean", "50 %", "90 %", "99 %", "max"];
+    let all = part.conditions.iter().flat_map(|condition| condition.rtt_ns.iter().map(move |(load, q)| (condition, load, q)));
+    let rows = all.map(|(condition, load, q)| {
+        vec![
+            place(condition),
+            loaded_with(load),
+            figures::count(q.count),
+            duration_f64(q.mean),
+            duration(q.p50),
+            duration(q.p90),
+            duration(q.p99),
+            duration(q.max),
+        ]
+    });
+    (head, rows.collect())
+}
+
+/// What else went on, from its name in the document: `packets_64_up_50`.
+pub(crate) fn loaded_with(name: &str) -> String {
+    let words: Vec<&str> = name.split('_').collect();
+    match words.as_slice() {
+        ["idle"] => "nothing else".to_owned(),
+        ["stream", way] => format!("a stream {way}"),
+        ["packets", size, way, percent] => format!("packets of {size} bytes {way}, {percent} % of their rate"),
+        _ => name.replace('_', " "),
+    }
+}
+
+/// A test's name in words.
+pub(crate) fn test(name: &str) -> String {
+    match TESTS.iter().find(|(known, _)| *known == name) {
+        Some((_, words)) => (*words).to_owned(),
+        None => match name.strip_prefix("rtt_") {
+            Some(load) => format!("RTT: {}", loaded_with(load)),
+            None => name.replace('_', " "),
+        },
+    }
+}
+
+/// How a loaded proxy fared.
+pub(crate) fn fared(proxy: &ProxyLoad) -> String {
+    let offered = proxy.offered_per_s.map_or(String::new(), |rate| format!(" of {}", figures::rate(rate)));
+    let hits = proxy.hit_ratio.map_or(String::new(), |ratio| format!(", {} hits", share(ratio)));
+    let mean = proxy.response_mean_ns.map_or(String::new(), |ns| format!(", {} on average", duration_f64(ns)));
+    let over = if proxy.overloaded { "; OVERLOADED" } else { "" };
+    let by = if proxy.by == "wget" { " by wget" } else { "" };
+    format!("{}{offered} answered{by}, {} failed{hits}{mean}{over}", figures::rate(proxy.carried_per_s), share(proxy.error_ratio))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::{Finding, Quantiles};
+
+    fn condition(name: &str, mbit: f64) -> GatewayCondition {
+        let figure = Measured { mean: mbit, trials: vec![mbit], ..Measured::default() };
+        GatewayCondition { name: name.into(), link: "10Mbit".into(), mbit_per_s: Some(figure), ..GatewayCondition::default() }
+    }
+
+    fn document(conditions: Vec<GatewayCondition>) -> GatewayDocument {
+        GatewayDocument {
+            schema: String::new(),
+            run: ledger::document::Run::default(),
+            validity: ledger::Validity::from_checks(Vec::new()),
+            gateway: ForwardingPart { conditions, trial_s: 3.0, ..ForwardingPart::default() },
+        }
+    }
+
+    #[test]
+    fn the_answer_sets_conditions_beside_the_first() {
+        let said = answer(&document(vec![condition("none", 10.0), condition("nat", 8.0), condition("proxy-loaded", 10.02)]));
+        assert_eq!(said, "10Mbit: one TCP stream with none: 10.0 Mbit/s; nat 20.0 % less, proxy-loaded the same.");
+        assert_eq!(answer(&document(Vec::new())), "Nothing was measured.");
+        let finding = Finding { name: "no_route".into(), ..Finding::default() };
+        let silent = GatewayCondition { name: "nat".into(), findings: vec![finding], ..GatewayCondition::default() };
+        assert_eq!(answer(&document(vec![silent])), "Found: no_route (nat).");
+    }
+
+    #[test]
+    fn names_are_told_in_words() {
+        assert_eq!(loaded_with("packets_64_up_50"), "packets of 64 bytes up, 50 % of their rate");
+        assert_eq!(loaded_with("idle"), "nothing else");
+        assert_eq!(test("stream_up"), "stream up");
+        assert_eq!(test("rtt_stream_down"), "RTT: a stream down");
+        let figure = Measured { mean: 9.4, interval: Some([9.38, 9.42]), ..Measured::default() };
+        assert_eq!(within(Some(&figure)), "9.40 +-0.02");
+    }
+
+    #[test]
+    fn tables_have_a_cell_for_each_column() {
+        let mut one = condition("nat", 9.4);
+        one.packets = vec![PacketRate { ip_bytes: 64, limited_by: "nothing_passes".into(), ..PacketRate::default() }];
+        one.rtt_ns.insert("idle".into(), Quantiles { count: 3, ..Quantiles::default() });
+        let part = document(vec![one]).gateway;
+        for (head, rows) in [figures_table(&part), packets_table(&part), rtt_table(&part)] {
+            assert_eq!(rows.len(), 1);
+            assert_eq!(head.len(), rows[0].len(), "{head:?}");
+        }
+        assert_eq!(packets_table(&part).1[0][4], "none");
+    }
+}

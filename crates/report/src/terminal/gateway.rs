@@ -1,0 +1,45 @@
+//! A gateway on the terminal.
+
+use ledger::GatewayDocument;
+
+use super::page::{Ink, Page};
+use super::{Style, judged};
+use crate::gateway;
+
+/// The verdict, the result in a sentence or two, figures by condition and link, what was come upon.
+pub fn gateway(document: &GatewayDocument, style: Style) -> String {
+    let part = &document.gateway;
+    let mut page = Page::new(style);
+    page.entry("gateway", &gateway::about(part));
+    for (head, rows) in [gateway::figures_table(part), gateway::packets_table(part), gateway::rtt_table(part)] {
+        if rows.is_empty() {
+            continue;
+        }
+        let (head, rows) = told(head, rows);
+        page.blank();
+        page.table(&head, &rows);
+    }
+    page.blank();
+    for condition in &part.conditions {
+        for finding in &condition.findings {
+            let test = if finding.test.is_empty() { String::new() } else { format!(" ({})", finding.test.replace('_', " ")) };
+            let text = format!("{}: {}: {}{test}", gateway::place(condition), finding.name, finding.words);
+            page.entry_in("FOUND", &text, Ink::Doubtful);
+        }
+    }
+    for condition in &part.conditions {
+        if let Some(proxy) = &condition.proxy {
+            page.entry("proxy", &format!("{}: {}", gateway::place(condition), gateway::fared(proxy)));
+        }
+    }
+    let notes: Vec<&str> = part.notes.iter().map(String::as_str).collect();
+    judged(&document.run, &document.validity, &gateway::answer(document), &page.into_text(), &notes, style)
+}
+
+/// Without columns that say nothing.
+fn told<'a>(head: Vec<&'a str>, rows: Vec<Vec<String>>) -> (Vec<&'a str>, Vec<Vec<String>>) {
+    let says = |at: usize| rows.iter().any(|row| !row[at].is_empty());
+    let kept: Vec<usize> = (0..head.len()).filter(|&at| says(at)).collect();
+    let rows = rows.iter().map(|row| kept.iter().map(|&at| row[at].clone()).collect()).collect();
+    (kept.iter().map(|&at| head[at]).collect(), rows)
+}

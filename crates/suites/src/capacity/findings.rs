@@ -1,0 +1,228 @@
+//! What is come upon in a trial besides its verdict: a server that stands still, fills its memory, slows down, or is held back.
+//!
+//! Each is named, with its figures; a number that hides it would be worse than none.
+
+use std::collections::BTreeMap;
+
+use lab::plan::Plan;
+use ledger::{Finding, ServerSecond};
+use load::Span;
+
+use super::trial::{Purpose, milliseconds};
+
+/// A span with less than this share of the mean of completions is one in which the server stood still.
+const STILL_SHARE: f64 = 0.2;
+/// Spans need so many completions in the mean for an empty one to say anything.
+const COMPLETIONS_MIN: f64 = 5.0;
+/// So many standstills have a period, if their gaps scatter by less than [`PERIOD_SCATTER`] of their mean.
+const STALLS_MIN: usize = 3;
+const PERIOD_SCATTER: f64 = 0.2;
+/// Memory that grows by less than this share a minute is not said to grow.
+const MEMORY_SHARE: f64 = 0.01;
+/// Response times that grow by less than this share a minute are not said to.
+const SLOWER_SHARE: f64 = 0.01;
+/// A slope so many standard errors from zero is one. Those of a response time are of means of five seconds, since a second's depends on
+/// the one before.
+const ERRORS: f64 = 3.0;
+/// Seconds that are taken together there.
+const SECONDS_TOGETHER: usize = 5;
+/// Held back in this share of the periods in which it wanted to run, the share of the processor is what binds it.
+pub const THROTTLED_SHARE: f64 = 0.9;
+
+/// What a trial shows. Trends are looked for in long ones only: what holds for seconds cannot show them.
+pub fn of_trial(spans: &[Span], server: &[ServerSecond], purpose: Purpose, plan: &Plan) -> Vec<Finding> {
+    let test = purpose.name();
+    let mut found: Vec<Finding> = stalls(spans).into_iter().collect();
+    if purpose == Purpose::Confirmation {
+        let memory = plan.server.as_ref().and_then(|server| server.memory).map(|memory| memory.0);
+        found.extend(memory_grows(server, memory));
+        found.extend(slows_down(spans));
+    }
+    found.extend(throttled(server));
+    found.into_iter().map(|finding| Finding { test: test.into(), ..finding }).collect()
+}
+
+fn finding<const N: usize>(name: &str, figures: [(&str, f64); N], words: String) -> Finding {
+    let figures: BTreeMap<String, f64> = figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Finding { name: name.into(), test: String::new(), figures, words }
+}
+
+/// Times in which next to nothing was completed.
+pub fn stalls(spans: &[Span]) -> Option<Finding> {
+    let mean = spans.iter().map(|span| span.completed as f64).sum::<f64>() / spans.len().max(1) as f64;
+    if mean < COMPLETIONS_MIN {
+        return None;
+    }
+    // Stretches of spans that stood still, each by its first span and its length. What ends with the trial is the trial's end.
+    let mut stalls: Vec<(usize, usize)> = Vec::new();
+    for (at, span) in spans.iter().enumerate() {
+        if span.completed as f64 >= STILL_SHARE * mean {
+            continue;
+        }
+        match stalls.last_mut() {
+            Some((from, length)) if *from + *length == at => *length += 1,
+            _ => stalls.push((at, 1)),
+        }
+    }
+    stalls.retain(|(from, length)| from + length < spans.len());
+    let longest = stalls.iter().map(|(_, length)| *length).max()?;
+    let span_s = Span::LENGTH.as_secs_f64();
+    let gaps: Vec<f64> = stalls.windows(2).map(|pair| (pair[1].0 - pair[0].0) as f64 * span_s).collect();
+    let period_s = gaps.iter().sum::<f64>() / gaps.len().max(1) as f64;
+    let scatter = (gaps.iter().map(|gap| (gap - period_s).powi(2)).sum::<f64>() / gaps.len().max(1) as f64).sqrt();
+    let is_periodic = stalls.len() >= STALLS_MIN && scatter < PERIOD_SCATTER * period_s;
+    let longest_s = longest as f64 * span_s;
+    let figures = [("count", stalls.len() as f64), ("longest_s", longest_s)];
+    let stood = format!("{:.0} ms", longest_s * 1e3);
+    Some(if is_periodic {
+        let mut found = finding("stalls", figures, format!("the server stands still for up to {stood} every {period_s:.1} s"));
+        found.figures.insert("period_s".into(), period_s);
+        found
+    } else {
+        let times = if stalls.len() == 1 { "once".to_owned() } else { format!("{} times", stalls.len()) };
+        finding("stalls", figures, format!("the server stood still {times}, for up to {stood}"))
+    })
+}
+
+/// Resident memory that goes on growing at a constant load. `most`: what it may have.
+pub fn memory_grows(server: &[ServerSecond], most: Option<u64>) -> Option<Finding> {
+    let points: Vec<(f64, f64)> = server.iter().map(|second| (f64::from(second.second), second.rss_bytes as f64)).collect();
+    let line = stats::trend(&points)?;
+    let last = server.last()?.rss_bytes as f64;
+    let a_minute = line.slope * 60.0;
+    if a_minute < MEMORY_SHARE * last || line.slope <= ERRORS * line.slope_error {
+        return None;
+    }
+    let fills = most.map(|most| (most as f64 - last).max(0.0) / line.slope);
+    let words = match fills {
+        Some(fills_s) => format!(
+            "its memory grows by {:.1} MB a minute and fills the {:.0} MB that it may have in {}",
+            a_minute / 1e6,
+            most.unwrap_or(0) as f64 / 1e6,
+            span(fills_s)
+        ),
+        None => format!("its memory grows by {:.1} MB a minute, {:.0} % of what it has", a_minute / 1e6, 100.0 * a_minute / last),
+    };
+    let mut found = finding("memory_grows", [("bytes_per_s", line.slope), ("rss_bytes", last)], words);
+    found.figures.extend(fills.map(|fills_s| ("fills_in_s".to_owned(), fills_s)));
+    Some(found)
+}
+
+/// Response times that go on growing at a constant load that it carries.
+pub fn slows_down(spans: &[Span]) -> Option<Finding> {
+    let together = SECONDS_TOGETHER * (1.0 / Span::LENGTH.as_secs_f64()) as usize;
+    let point = |(at, spans): (usize, &[Span])| {
+        let completed: u64 = spans.iter().map(|span| span.completed).sum();
+        let time: f64 = spans.iter().map(|span| span.response_mean_ns * span.completed as f64).sum();
+        (completed > 0).then(|| ((at * SECONDS_TOGETHER) as f64, time / completed as f64))
+    };
+    let points: Vec<(f64, f64)> = spans.chunks_exact(together).enumerate().filter_map(point).collect();
+    let line = stats::trend(&points)?;
+    let mean = points.iter().map(|(_, time)| time).sum::<f64>() / points.len() as f64;
+    let a_minute = line.slope * 60.0;
+    if a_minute < SLOWER_SHARE * mean || line.slope <= ERRORS * line.slope_error {
+        return None;
+    }
+    let words = format!(
+        "at a constant load its mean response time, {}, grows by {:.1} % a minute",
+        milliseconds(mean),
+        100.0 * a_minute / mean
+    );
+    Some(finding("slows_down", [("share_per_minute", a_minute / mean), ("mean_ns", mean)], words))
+}
+
+/// Held back by the share of the processor that it may have.
+pub fn throttled(server: &[ServerSecond]) -> Option<Finding> {
+    let periods: u64 = server.iter().filter_map(|second| second.periods).sum();
+    let held: u64 = server.iter().filter_map(|second| second.periods_throttled).sum();
+    let share = held as f64 / periods as f64;
+    (periods > 0 && share > THROTTLED_SHARE).then(|| {
+        let words = format!("its share of the processor held it back in {:.0} % of its periods", 100.0 * share);
+        finding("throttled", [("share", share)], words)
+    })
+}
+
+fn span(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.0} h", s / 3600.0),
+        s => format!("{:.0} days", s / 86_400.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(count: usize, completed: impl Fn(usize) -> u64, time_ns: impl Fn(usize) -> f64) -> Vec<Span> {
+        (0..count)
+            .map(|at| Span { completed: completed(at), response_mean_ns: time_ns(at), ..Span::default() })
+            .collect()
+    }
+
+    #[test]
+    fn stalls_are_counted_and_their_period_is_named() {
+        // Still for 300 ms every 5 s.
+        let found = stalls(&spans(300, |at| if at % 50 < 3 { 0 } else { 20 }, |_| 1e6)).unwrap();
+        assert_eq!((found.figures["count"], found.figures["period_s"]), (6.0, 5.0));
+        assert!(found.words.contains("300 ms every 5.0 s"), "{}", found.words);
+        // Twice has no period; once is once.
+        let twice = stalls(&spans(300, |at| if at == 30 || at == 200 { 0 } else { 20 }, |_| 1e6)).unwrap();
+        assert!(!twice.figures.contains_key("period_s") && twice.words.contains("2 times"), "{}", twice.words);
+    }
+
+    #[test]
+    fn what_is_just_not_still_is_no_stall() {
+        // A boundary pair: a fifth of the mean, and a little less. The mean is 20 but for the one.
+        let at = |low: u64| stalls(&spans(10_000, |at| if at == 500 { low } else { 20 }, |_| 1e6));
+        assert!(at(4).is_none());
+        assert!(at(3).is_some());
+        // So few completions have gaps of their own.
+        assert!(stalls(&spans(300, |at| u64::from(at % 3 == 0), |_| 1e6)).is_none());
+        // The trial's own end is none.
+        assert!(stalls(&spans(300, |at| if at > 297 { 0 } else { 20 }, |_| 1e6)).is_none());
+    }
+
+    fn seconds(rss: impl Fn(u32) -> u64) -> Vec<ServerSecond> {
+        (0..60).map(|second| ServerSecond { second, rss_bytes: rss(second), ..ServerSecond::default() }).collect()
+    }
+
+    #[test]
+    fn memory_that_grows_by_a_hundredth_a_minute_is_told() {
+        const MB: u64 = 1_000_000;
+        let found = memory_grows(&seconds(|s| 100 * MB + u64::from(s) * MB), Some(460 * MB)).unwrap();
+        assert!((found.figures["bytes_per_s"] - 1e6).abs() < 1.0, "{found:?}");
+        assert!((found.figures["fills_in_s"] - 301.0).abs() < 0.5, "{found:?}");
+        assert!(found.words.contains("60.0 MB a minute"), "{}", found.words);
+        // A boundary pair: 1 % of what it has at the end, a minute.
+        let by = |bytes: u64| memory_grows(&seconds(|s| 100 * MB + u64::from(s) * bytes), None);
+        assert!(by(16_000).is_none());
+        assert!(by(17_000).is_some());
+        // Up and down is no growth, nor is a fall.
+        assert!(memory_grows(&seconds(|s| 100 * MB + u64::from(s % 2) * 50 * MB), None).is_none());
+        assert!(memory_grows(&seconds(|s| 200 * MB - u64::from(s) * MB), None).is_none());
+        assert!(memory_grows(&[], None).is_none());
+    }
+
+    #[test]
+    fn a_server_that_slows_down_is_told() {
+        let by = |share_per_minute: f64| slows_down(&spans(600, |_| 20, |at| 1e6 * (1.0 + share_per_minute * at as f64 / 600.0)));
+        assert!(by(0.009).is_none());
+        let found = by(0.02).unwrap();
+        assert!((found.figures["share_per_minute"] - 0.02).abs() < 0.001, "{found:?}");
+        // Scatter alone.
+        assert!(slows_down(&spans(600, |_| 20, |at| 1e6 + (at / 50 * 7 % 5) as f64 * 1e5)).is_none());
+    }
+
+    #[test]
+    fn held_back_in_nine_of_ten_periods() {
+        let of = |held| {
+            let second = ServerSecond { periods: Some(200), periods_throttled: Some(held), ..ServerSecond::default() };
+            throttled(&[second, second])
+        };
+        assert!(of(180).is_none());
+        assert_eq!(of(190).unwrap().figures["share"], 0.95);
+        assert!(throttled(&[ServerSecond::default()]).is_none());
+    }
+}

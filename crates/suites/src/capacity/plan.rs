@@ -1,0 +1,172 @@
+//! From the plan of a capacity to the rules of its course, and from a trial that is asked for to its plan.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lab::LabError;
+use lab::plan::{CapacityPlan, HttpVersion, Plan, WatchAt};
+use lab::slo::Slo;
+use ledger::Method;
+use units::RequestRate;
+
+use super::search::Rules;
+use super::trial::{Asked, Purpose};
+use crate::error::SuiteError;
+use crate::reproduce::quoted;
+use crate::watchdog::Keep;
+
+/// The capacity that a plan asks for, and its objective.
+///
+/// # Errors
+/// A plan that contradicts itself, or asks for none.
+pub fn of(plan: &Plan) -> Result<(&CapacityPlan, &Slo), SuiteError> {
+    plan.check().map_err(LabError::from)?;
+    match (&plan.capacity, &plan.slo) {
+        (Some(capacity), Some(slo)) => Ok((capacity, slo)),
+        _ => Err(SuiteError::Plan("the plan seeks no capacity: it has no [capacity]".into())),
+    }
+}
+
+/// The rules of its course. `first`: where to begin, if that is known; `limit`: the generator's, if it is.
+pub fn rules(plan: &Plan, capacity: &CapacityPlan, slo: &Slo, first: Option<f64>, limit: Option<f64>) -> Rules {
+    let given = plan.load.warmup;
+    Rules {
+        plan: capacity.clone(),
+        warmup: (!given.is_zero()).then_some(given),
+        first,
+        requests_min: slo.requests_min(),
+        can_limit: limit.is_none() && stand_in_port(plan).is_some(),
+        generator_limit: limit,
+        response_limit: slo.response_limit().unwrap_or_default(),
+    }
+}
+
+/// The plan of a trial, the `number`th of its course. `size`: bytes of the answers, where they are known; `program`: this one.
+pub fn of_trial(plan: &Plan, asked: &Asked, number: usize, size: f64, program: &Path) -> Plan {
+    let rate = RequestRate::from_per_second(asked.load.clamp(1e-6, 1e9)).expect("clamped to what a rate may be");
+    let mut trial = plan.of_trial(rate, asked.lasts);
+    trial.load.warmup = asked.warmup;
+    // Each trial is a run of its own, with its own chances.
+    trial.seed = plan.seed.wrapping_add(number as u64);
+    trial.name = match asked.purpose {
+        Purpose::Long => format!("{}-search-{}", plan.name, asked.search),
+        other => format!("{}-{}", plan.name, other.name()),
+    };
+    if !asked.purpose.is_kept() {
+        trial.watch.at = Some(WatchAt::None);
+    }
+    match asked.purpose {
+        Purpose::Guess => {
+            trial.load.rate = None;
+            let connections = trial.load.connections.map_or(asked.load as u32, |most| most.min(asked.load as u32));
+            trial.load.connections = Some(connections);
+            trial.load.open_connections = None;
+            trial.load.clients = trial.load.clients.min(connections);
+            trial.slo = None;
+        }
+        Purpose::Limit => {
+            if let (Some(server), Some(port)) = (&mut trial.server, stand_in_port(plan)) {
+                let size = size.max(1.0) as u64;
+                server.command = format!("exec {} serve --max {size} --listen '[::]:{port}'", quoted(program));
+                server.cpu = None;
+                server.memory = None;
+            }
+        }
+        _ => {}
+    }
+    trial
+}
+
+/// What a trial must keep, for whoever ends it early.
+pub fn keep(asked: &Asked, slo: &Slo) -> Keep {
+    let judged = matches!(asked.purpose, Purpose::Short | Purpose::Long | Purpose::Confirmation);
+    Keep {
+        rate: asked.load,
+        lasts: asked.lasts,
+        errors: if judged { slo.errors_limit() } else { 1.0 },
+        tails: if judged { slo.tails().collect() } else { Vec::new() },
+    }
+}
+
+/// The port at which this program's fastest server can stand in for the lab's: where one page is asked for over plain HTTP/1.
+fn stand_in_port(plan: &Plan) -> Option<u16> {
+    let load = &plan.load;
+    let one_page = load.urls.is_none()
+        && load.request.is_empty()
+        && load.session.is_empty()
+        && load.content.is_none()
+        && load.har.is_none()
+        && load.proxy.is_none()
+        && load.unix.is_none()
+        && load.expect.is_none()
+        && matches!(load.http, HttpVersion::Http10 | HttpVersion::Http11)
+        && load.method == Method::Get;
+    if plan.server.is_none() || !one_page {
+        return None;
+    }
+    let authority = load.url.strip_prefix("http://")?.split(['/', '?']).next()?;
+    match authority.rsplit_once(':') {
+        Some((_, port)) => port.parse().ok(),
+        None => Some(80),
+    }
+}
+
+/// After a trial that was too much a server that lives on works off what it was left with: this is waited for.
+pub fn rest(slo: &Slo) -> Duration {
+    Duration::from_secs(1) + slo.response_limit().unwrap_or_default() * 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str) -> Plan {
+        Plan::from_toml(text, "plan").unwrap()
+    }
+
+    const LAB: &str = "slo = \"p99 < 200ms, errors < 1%\"\n[load]\nurl = \"http://server:8080/x\"\n[path]\nrtt = \"0ms\"\n[server]\n\
+                       command = \"nginx\"\ncpu = 0.2\n[capacity]\n";
+
+    fn asked(purpose: Purpose, load: f64) -> Asked {
+        let lasts = Duration::from_secs(10);
+        Asked { purpose, search: 1, load, lasts, warmup: Duration::from_secs(2), width: 0.02, generator_limit: None }
+    }
+
+    #[test]
+    fn every_trial_is_a_plan_that_can_be_carried_out() {
+        let plan = plan(LAB);
+        for purpose in [Purpose::Guess, Purpose::Limit, Purpose::Calibration, Purpose::Short, Purpose::Long, Purpose::Confirmation, Purpose::Overload] {
+            let trial = of_trial(&plan, &asked(purpose, 16.0), 3, 1024.0, Path::new("/bin/yamabiko"));
+            trial.check().unwrap_or_else(|error| panic!("{purpose:?}: {error}"));
+            assert_eq!((trial.seed, trial.capacity.is_none()), (4, true));
+            assert_eq!(trial.load.is_open(), purpose != Purpose::Guess, "{purpose:?}");
+            assert_eq!(trial.watch_at() == WatchAt::None, !purpose.is_kept(), "{purpose:?}");
+        }
+    }
+
+    #[test]
+    fn the_generators_limit_is_sought_against_the_fastest_server_without_a_bound() {
+        let trial = of_trial(&plan(LAB), &asked(Purpose::Limit, 1e4), 0, 612.7, Path::new("/bin/yama biko"));
+        let server = trial.server.unwrap();
+        assert_eq!(server.command, "exec '/bin/yama biko' serve --max 612 --listen '[::]:8080'");
+        assert_eq!(server.cpu, None);
+    }
+
+    #[test]
+    fn only_one_page_over_plain_http_can_be_stood_in_for() {
+        assert_eq!(stand_in_port(&plan(LAB)), Some(8080));
+        assert_eq!(stand_in_port(&plan(&LAB.replace(":8080", ""))), Some(80));
+        assert_eq!(stand_in_port(&plan(&LAB.replace("http:", "https:"))), None);
+        let elsewhere = "slo = \"p99 < 200ms\"\n[load]\nurl = \"http://127.0.0.1:8080/x\"\n[capacity]\n";
+        assert_eq!(stand_in_port(&plan(elsewhere)), None);
+    }
+
+    #[test]
+    fn only_trials_that_are_judged_are_ended_early() {
+        let slo: Slo = "p99 < 200ms, errors < 1%".parse().unwrap();
+        let kept = keep(&asked(Purpose::Short, 50.0), &slo);
+        assert_eq!((kept.errors, kept.tails.as_slice()), (0.01, &[(0.01, Duration::from_millis(200))][..]));
+        let overload = keep(&asked(Purpose::Overload, 50.0), &slo);
+        assert!(overload.tails.is_empty() && overload.errors == 1.0);
+    }
+}

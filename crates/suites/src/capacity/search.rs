@@ -1,0 +1,481 @@
+//! The course of a capacity: which trial comes next, as a pure function of the trials that were made.
+//!
+//! ```text
+//!   guess --> generator's limit --> calibration --> short stage --> long searches 1 .. k --> confirmation --> overload
+//!   1 s       6 x 1 s               15 s            bracket 5 %     each to the width         answer, 0.9      1.2, 2
+//! ```
+//!
+//! An overload of a share e stays below a response time of L for L / e seconds: short trials are cheap and let too much pass, so they only
+//! say where the long ones begin. Nothing here runs a trial or reads a clock; told the same trials again ([`Course::add`]), a course goes on
+//! where it was, which is how one that was interrupted is taken up.
+
+use std::time::Duration;
+
+use lab::plan::CapacityPlan;
+use ledger::TrialPart;
+use stats::search::{Cap, Goal, Search, SearchResult, Step, Trial};
+
+use super::trial::{Asked, Purpose};
+use super::warmup::CALIBRATION;
+
+/// Connections of the closed loop that makes the first guess.
+pub const GUESS_CONNECTIONS: f64 = 16.0;
+/// The guess, and each trial of the generator's limit, lasts so long.
+const SECOND: Duration = Duration::from_secs(1);
+/// Of what the closed loop gets, the share that is tried first.
+const FIRST_SHARE: f64 = 0.5;
+/// And of that, the share at which the server is to settle.
+const CALIBRATION_SHARE: f64 = 0.5;
+/// The short stage brackets the answer to this.
+pub const SHORT_WIDTH: f64 = 0.05;
+/// While one side is unknown, loads of the short stage are so many times the last; those of the long one begin in the bracket.
+const SHORT_RAMP: f64 = 2.0;
+const LONG_RAMP: f64 = 1.05;
+/// The generator's own limit is sought to this, in so many trials at most.
+const LIMIT_WIDTH: f64 = 0.25;
+const LIMIT_TRIALS: usize = 8;
+/// And begins at no less.
+const LIMIT_START: f64 = 2_000.0;
+/// A trial that was disturbed is made again so often at one load, and so often in one search; then it is undecided.
+const VOID_AT_LOAD: usize = 2;
+pub const VOID_IN_SEARCH: usize = 6;
+/// Confirmations, as shares of the answer.
+pub const CONFIRMED_AT: [f64; 2] = [1.0, 0.9];
+/// Overloads, as multiples of the answer.
+const OVERLOADS: [f64; 2] = [1.2, 2.0];
+/// A trial becomes so long where it has few requests; a load that would take longer has too few.
+pub const LONGEST: Duration = Duration::from_secs(60);
+/// The warm-up where the server was not seen to settle.
+const WARMUP_UNSETTLED: Duration = Duration::from_secs(15);
+/// Loads have so many digits: they are kept as text, and must come back as they were.
+const DIGITS: i32 = 7;
+/// By so much of itself a width may be missed, since loads are rounded.
+const ROUNDING: f64 = 0.002;
+
+/// What a course goes by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    /// What was asked for.
+    pub plan: CapacityPlan,
+    /// The warm-up, where it was given.
+    pub warmup: Option<Duration>,
+    /// Where to begin, where it is known from elsewhere.
+    pub first: Option<f64>,
+    /// Requests that a trial must have for the objective's tail.
+    pub requests_min: u64,
+    /// Whether this program's fastest server can stand in for the server, to find the generator's limit.
+    pub can_limit: bool,
+    /// That limit, where it was found at another distance.
+    pub generator_limit: Option<f64>,
+    /// The objective's least limit of a response time.
+    pub response_limit: Duration,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// Make this trial.
+    Make(Asked),
+    /// Nothing more.
+    End(End),
+}
+
+/// How a course ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    /// It came to its regular end.
+    Found,
+    /// The objective is missed at the least load, too.
+    MissedAtAny {
+        /// That load.
+        at: f64,
+    },
+    /// No load up to the highest that may be tried was too much.
+    NeverTooMuch {
+        /// That load.
+        at: f64,
+    },
+    /// The generator could make no more, and the server still held.
+    ClientLimit {
+        /// The highest load that held; 0 if none was made.
+        held: f64,
+    },
+    /// Trials were disturbed again and again.
+    Undecided {
+        /// How many.
+        voids: usize,
+    },
+    /// It cannot be: in a sentence.
+    Refused(String),
+}
+
+/// A course under way.
+#[derive(Clone, Debug)]
+pub struct Course<'a> {
+    rules: &'a Rules,
+    made: Vec<TrialPart>,
+}
+
+/// What one search came to.
+enum Came<T> {
+    To(T),
+    Next(Next),
+}
+
+impl<'a> Course<'a> {
+    /// Begins.
+    pub fn new(rules: &'a Rules) -> Self {
+        Course { rules, made: Vec::new() }
+    }
+
+    /// A trial was made.
+    pub fn add(&mut self, trial: TrialPart) {
+        self.made.push(trial);
+    }
+
+    /// The trials so far.
+    pub fn made(&self) -> &[TrialPart] {
+        &self.made
+    }
+
+    /// What to do next.
+    pub fn next(&self) -> Next {
+        match self.until_the_end() {
+            Came::To(()) => Next::End(End::Found),
+            Came::Next(next) => next,
+        }
+    }
+
+    fn until_the_end(&self) -> Came<()> {
+        let first = match self.first() {
+            Came::To(first) => first,
+            Came::Next(next) => return Came::Next(next),
+        };
+        if let Some(next) = self.limit_next(first) {
+            return Came::Next(next);
+        }
+        if let Some(next) = self.calibration_next(first) {
+            return Came::Next(next);
+        }
+        let (lower, upper) = match self.searched(Purpose::Short, 0, first) {
+            Came::To(bracket) => bracket,
+            Came::Next(next) => return Came::Next(next),
+        };
+        for number in 1..=self.rules.plan.searches {
+            if let Came::Next(next) = self.searched(Purpose::Long, number, (lower * upper).sqrt()) {
+                return Came::Next(next);
+            }
+        }
+        let answer = self.answer().expect("every search came to its end");
+        if !self.rules.plan.confirm.is_zero() {
+            for share in CONFIRMED_AT {
+                if let Some(next) = self.once(Purpose::Confirmation, rounded(share * answer), self.rules.plan.confirm) {
+                    return Came::Next(next);
+                }
+            }
+        }
+        if self.rules.plan.overload {
+            for times in OVERLOADS {
+                if let Some(next) = self.once(Purpose::Overload, rounded(times * answer), self.rules.plan.short) {
+                    return Came::Next(next);
+                }
+            }
+        }
+        Came::To(())
+    }
+
+    /// The median of what the searches found, as far as they came to their end.
+    pub fn answer(&self) -> Option<f64> {
+        let mut lowers: Vec<f64> = self.brackets().into_iter().map(|(lower, _)| lower).collect();
+        lowers.sort_by(f64::total_cmp);
+        // Of an even number the lower of the two in the middle: a load that was tried.
+        (!lowers.is_empty()).then(|| lowers[(lowers.len() - 1) / 2])
+    }
+
+    /// The brackets of the searches of long trials that came to their end, the first first.
+    pub fn brackets(&self) -> Vec<(f64, f64)> {
+        let of = |number| match self.search(Purpose::Long, number, 1.0).result() {
+            SearchResult::Regular { lower, upper } => Some((lower, upper)),
+            _ => None,
+        };
+        (1..=self.rules.plan.searches).map_while(of).collect()
+    }
+
+    /// What is known on both sides so far: of the long trials, or of the short ones if there are none.
+    pub fn so_far(&self) -> (Option<f64>, Option<f64>) {
+        let last = (1..=self.rules.plan.searches).rev().find(|&number| self.counted(Purpose::Long, number).next().is_some());
+        match last {
+            Some(number) => self.search(Purpose::Long, number, 1.0).bounds(),
+            None => self.search(Purpose::Short, 0, 1.0).bounds(),
+        }
+    }
+
+    /// The highest load that held in the short stage below the least that did not.
+    pub fn short_lower(&self) -> Option<f64> {
+        self.search(Purpose::Short, 0, 1.0).bounds().0
+    }
+
+    /// The warm-up of every trial, and whether the server was seen to settle in it, or it was given.
+    pub fn warmup(&self) -> (Duration, bool) {
+        if let Some(given) = self.rules.warmup {
+            return (given, true);
+        }
+        let settled = self.counted(Purpose::Calibration, 0).filter_map(|trial| trial.settled_s).next_back();
+        settled.map_or((WARMUP_UNSETTLED, false), |settled_s| (Duration::from_secs_f64(settled_s), true))
+    }
+
+    /// How much the generator can make, where it was measured.
+    pub fn generator_limit(&self) -> Option<f64> {
+        let (lower, upper) = self.limit_search(LIMIT_START).bounds();
+        lower.or(upper).or(self.rules.generator_limit)
+    }
+
+    /// The same by how busy it was: 95 % over what a request took. At low loads a request costs more, so this errs low.
+    pub fn generator_estimate(&self) -> Option<f64> {
+        let counts = |trial: &&TrialPart| {
+            let stages = [Purpose::Calibration, Purpose::Short, Purpose::Long, Purpose::Confirmation];
+            stages.iter().any(|stage| stage.name() == trial.stage) && trial.verdict == "good" && trial.loop_busy > 0.0
+        };
+        let busiest = self.made.iter().filter(counts).max_by(|a, b| a.carried_rate_per_s.total_cmp(&b.carried_rate_per_s))?;
+        Some(busiest.carried_rate_per_s * 0.95 / busiest.loop_busy)
+    }
+
+    /// Trials of one stage and search that count.
+    fn counted(&self, purpose: Purpose, search: u32) -> impl DoubleEndedIterator<Item = &TrialPart> {
+        let of = move |trial: &&TrialPart| trial.stage == purpose.name() && trial.search == search && trial.verdict != "void";
+        self.made.iter().filter(of)
+    }
+
+    /// Where the short stage begins.
+    fn first(&self) -> Came<f64> {
+        let plan = &self.rules.plan;
+        let known = self.rules.first.or(plan.start.map(|start| start.per_second()));
+        // The size of an answer, which the generator's limit is sought with, is learnt by the guess too.
+        if let Some(first) = known.filter(|_| !self.seeks_limit()) {
+            return self.within(first);
+        }
+        match self.counted(Purpose::Guess, 0).next() {
+            None => match self.ask(Purpose::Guess, 0, GUESS_CONNECTIONS, SECOND, Duration::ZERO, 1.0) {
+                Next::Make(asked) => Came::Next(Next::Make(asked)),
+                end => Came::Next(end),
+            },
+            Some(trial) if trial.verdict != "good" => {
+                Came::Next(Next::End(End::Refused(trial.why.first().cloned().unwrap_or_default())))
+            }
+            Some(trial) => {
+                if known.is_none() && trial.carried_rate_per_s < self.min() {
+                    return Came::Next(Next::End(End::Refused(format!(
+                        "too few requests for the objective's tail: {} of them are needed in a trial, and the server makes about {}/s; \
+                         choose a quantile nearer the middle (p95, p90), or longer trials (--trial)",
+                        self.rules.requests_min, rounded(trial.carried_rate_per_s)
+                    ))));
+                }
+                self.within(known.unwrap_or(FIRST_SHARE * trial.carried_rate_per_s))
+            }
+        }
+    }
+
+    fn within(&self, first: f64) -> Came<f64> {
+        let (min, max) = (self.min(), self.max());
+        if max < min {
+            return Came::Next(Next::End(End::Refused(format!(
+                "too few requests for the objective's tail at {max}/s (--max): {} of them are needed in a trial; choose a quantile nearer \
+                 the middle (p95, p90), or longer trials (--trial)",
+                self.rules.requests_min
+            ))));
+        }
+        Came::To(rounded(first).clamp(min, max))
+    }
+
+    /// The least load: it has enough requests in the longest trial.
+    pub fn min(&self) -> f64 {
+        let longest = self.rules.plan.trial.max(LONGEST).as_secs_f64();
+        let least = self.rules.requests_min.max(10) as f64 / longest;
+        // Never down: then they would be too few.
+        let unit = 10_f64.powi(least.log10().floor() as i32 - 2);
+        rounded((least / unit).ceil() * unit)
+    }
+
+    fn max(&self) -> f64 {
+        self.rules.plan.max.map_or(1e9, |max| max.per_second())
+    }
+
+    /// How long a trial at a load lasts, if it is to last so long at least.
+    fn lasts(&self, load: f64, least: Duration) -> Duration {
+        let needed_s = self.rules.requests_min as f64 / load;
+        let tenths = (needed_s * 10.0 - 1e-6).ceil().max(0.0);
+        least.max(Duration::from_millis(tenths as u64 * 100))
+    }
+
+    fn seeks_limit(&self) -> bool {
+        self.rules.can_limit && self.rules.plan.limit
+    }
+
+    /// Bytes of an answer, the mean, as far as it is known.
+    pub fn response_bytes(&self) -> f64 {
+        self.made.iter().map(|trial| trial.response_bytes).find(|bytes| *bytes > 0.0).unwrap_or(0.0)
+    }
+
+    fn limit_next(&self, first: f64) -> Option<Next> {
+        if !self.seeks_limit() {
+            return None;
+        }
+        let search = self.limit_search((8.0 * first).max(LIMIT_START));
+        if search.trials().len() >= LIMIT_TRIALS {
+            return None;
+        }
+        match search.next() {
+            Step::Try(load) => match self.ask(Purpose::Limit, 0, rounded(load), SECOND, Duration::from_millis(200), LIMIT_WIDTH) {
+                // That nothing can be learnt of the generator does not end the search for the server's capacity.
+                Next::End(_) => None,
+                make => Some(make),
+            },
+            Step::Done => None,
+        }
+    }
+
+    fn limit_search(&self, start: f64) -> Search {
+        let start = start.min(1e9);
+        let mut search = Search::new(Goal {
+            trial: SECOND,
+            sum: SECOND,
+            exceed_ratio: 0.5,
+            width: LIMIT_WIDTH,
+            min: start.min(100.0),
+            max: 1e9,
+            start,
+            ramp: SHORT_RAMP,
+            whole: false,
+        });
+        for trial in self.counted(Purpose::Limit, 0) {
+            let good = trial.verdict == "good";
+            search.add(Trial { load: trial.load, lasted: SECOND, full: true, good });
+        }
+        search
+    }
+
+    fn calibration_next(&self, first: f64) -> Option<Next> {
+        if self.rules.warmup.is_some() {
+            return None;
+        }
+        let mut made = self.counted(Purpose::Calibration, 0);
+        let load = rounded(CALIBRATION_SHARE * first);
+        let lasts = match (made.next(), made.next()) {
+            (None, _) => CALIBRATION[0],
+            (Some(trial), _) if trial.verdict == "bad" => {
+                return Some(Next::End(End::Refused(trial.why.first().cloned().unwrap_or_default())));
+            }
+            (Some(trial), _) if trial.verdict == "client" => return Some(Next::End(End::ClientLimit { held: 0.0 })),
+            (Some(trial), None) if trial.settled_s.is_none() => CALIBRATION[1],
+            _ => return None,
+        };
+        Some(self.ask(Purpose::Calibration, 0, load, lasts, Duration::ZERO, SHORT_WIDTH))
+    }
+
+    /// A search by its trials.
+    fn search(&self, purpose: Purpose, number: u32, start: f64) -> Search {
+        let plan = &self.rules.plan;
+        let (trial, width, ramp) = match purpose {
+            Purpose::Short => (plan.short, SHORT_WIDTH.max(plan.width.value()), SHORT_RAMP),
+            _ => (plan.trial, plan.width.value(), LONG_RAMP),
+        };
+        let (min, max) = (self.min(), self.max().max(self.min()));
+        let mut search = Search::new(Goal {
+            trial,
+            sum: trial,
+            exceed_ratio: 0.5,
+            width: width * (1.0 + ROUNDING),
+            min,
+            max,
+            start: start.clamp(min, max),
+            ramp: ramp.max(1.0 + width),
+            whole: false,
+        });
+        for trial in self.counted(purpose, number) {
+            let lasted = Duration::from_secs_f64(trial.lasted_s.max(0.0));
+            match trial.verdict.as_str() {
+                "client" => {
+                    // The limit lies somewhere between what held and this.
+                    search.cap(match search.bounds().0 {
+                        Some(lower) if trial.load <= lower * (1.0 + width) => lower,
+                        Some(lower) => rounded((lower * trial.load).sqrt()),
+                        None => rounded(trial.load / 2.0),
+                    });
+                }
+                verdict => search.add(Trial { load: trial.load, lasted, full: true, good: verdict == "good" }),
+            }
+        }
+        search
+    }
+
+    /// Goes on with a search; its bracket when it is over.
+    fn searched(&self, purpose: Purpose, number: u32, start: f64) -> Came<(f64, f64)> {
+        let plan = &self.rules.plan;
+        let search = self.search(purpose, number, start);
+        let (least, width) = match purpose {
+            Purpose::Short => (plan.short, SHORT_WIDTH.max(plan.width.value())),
+            _ => (plan.trial, plan.width.value()),
+        };
+        if let Step::Try(load) = search.next() {
+            let load = rounded(load);
+            let lasts = self.lasts(load, least);
+            return Came::Next(self.ask(purpose, number, load, lasts, self.warmup().0, width));
+        }
+        Came::Next(Next::End(match search.result() {
+            SearchResult::Regular { lower, upper } => return Came::To((lower, upper)),
+            SearchResult::NoLower { upper } => End::MissedAtAny { at: upper },
+            SearchResult::NoUpper { lower, why: Cap::Max } => End::NeverTooMuch { at: lower },
+            SearchResult::NoUpper { lower, why: Cap::Generator } => End::ClientLimit { held: lower },
+            SearchResult::Open { lower, .. } => End::ClientLimit { held: lower.unwrap_or(0.0) },
+        }))
+    }
+
+    /// One trial of a load, if it was not made yet.
+    fn once(&self, purpose: Purpose, load: f64, lasts: Duration) -> Option<Next> {
+        if self.counted(purpose, 0).any(|trial| trial.load == load) {
+            return None;
+        }
+        let width = self.rules.plan.width.value();
+        match self.ask(purpose, 0, load, self.lasts(load, lasts), self.warmup().0, width) {
+            // The answer is known; that nothing can be added to it is told by a check.
+            Next::End(_) => None,
+            make => Some(make),
+        }
+    }
+
+    /// The trial, unless trials like it were disturbed too often.
+    fn ask(&self, purpose: Purpose, search: u32, load: f64, lasts: Duration, warmup: Duration, width: f64) -> Next {
+        let voids = self.made.iter().filter(|trial| trial.stage == purpose.name() && trial.search == search && trial.verdict == "void");
+        let (all, here) = voids.fold((0, 0), |(all, here), trial| (all + 1, here + usize::from(trial.load == load)));
+        if here > VOID_AT_LOAD || all > VOID_IN_SEARCH {
+            return Next::End(End::Undecided { voids: all });
+        }
+        let generator_limit = self.generator_limit();
+        Next::Make(Asked { purpose, search, load, lasts, warmup, width, generator_limit })
+    }
+}
+
+/// A load with as many digits as are kept.
+pub fn rounded(load: f64) -> f64 {
+    if load <= 0.0 || !load.is_finite() {
+        return load;
+    }
+    // By way of text, since that is how it comes back.
+    let digits = (DIGITS - 1) as usize;
+    format!("{load:.digits$e}").parse().expect("a number as it was printed")
+}
+
+/// How long a capacity takes, about: nobody knows how many trials it needs.
+pub fn time(rules: &Rules) -> Duration {
+    const AROUND_EACH: Duration = Duration::from_millis(1_500);
+    let plan = &rules.plan;
+    let warmup = rules.warmup.unwrap_or(SECOND);
+    let each = |lasts: Duration, trials: f64| (lasts + warmup + AROUND_EACH).mul_f64(trials);
+    let calibration = if rules.warmup.is_none() { CALIBRATION[0] } else { Duration::ZERO };
+    let limit = if rules.can_limit && plan.limit { each(SECOND, 6.0) } else { Duration::ZERO };
+    let confirmations = if plan.confirm.is_zero() { Duration::ZERO } else { each(plan.confirm, 2.0) };
+    let overloads = if plan.overload { each(plan.short, 2.0) } else { Duration::ZERO };
+    // Trials that are lost end early.
+    let one = limit + calibration + each(plan.short, 6.0) + each(plan.trial, 2.7) * plan.searches + confirmations + overloads;
+    one * (plan.each.len().max(1) as u32)
+}

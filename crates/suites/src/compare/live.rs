@@ -1,0 +1,359 @@
+//! Two servers that are there now, in turns.
+
+use std::fs;
+use std::time::Duration;
+
+use lab::plan::Plan;
+use ledger::compare_part::{CompareSide, ComparedBlock, ComparedRun, PlanDifference};
+use ledger::document::{Check, CheckState, Weight};
+use ledger::{ComparePart, Document, Validity, Verdict};
+use stats::abba::{self, Blocks, RUNS_A_BLOCK, Side};
+use store::{Book, RunFolder};
+use sys::signal::Interrupts;
+
+use super::metric::{Evidence, Found, Metric, judged};
+use super::{Closing, CompareDone, Question, carried, check, plans};
+use crate::error::SuiteError;
+use crate::reproduce::{Order, Stage};
+
+/// From one run's end to the next one's load: places, the server's start, the last answers. Measured: 0.3 s for a small
+/// server.
+const BETWEEN: Duration = Duration::from_millis(700);
+/// So many blocks may be void before the comparison is given up, and more where many are made.
+const VOID_MIN: usize = 2;
+/// One of so many.
+const VOID_ONE_IN: usize = 4;
+
+/// What is compared.
+#[derive(Clone, Debug)]
+pub struct LivePlan {
+    /// The plan of a run of either side: alike but for what is compared. Each run has a seed of its own, the same for
+    /// the runs that stand against each other.
+    pub sides: [Plan; 2],
+    /// What each is, in words.
+    pub what: [String; 2],
+    /// How many blocks.
+    pub blocks: Blocks,
+    /// Keep each run in the book.
+    pub keep_runs: bool,
+}
+
+impl LivePlan {
+    /// How long it takes, at least and at most; a run that ends by its number of requests is not known to end, and
+    /// counts as 10 s.
+    pub fn time(&self) -> [Duration; 2] {
+        let load = &self.sides[0].load;
+        let run = load.duration.unwrap_or(Duration::from_secs(10)) + load.warmup + BETWEEN;
+        // One more: the first does not count.
+        let of = |blocks: usize| run * (RUNS_A_BLOCK * (blocks + 1)) as u32;
+        [of(self.blocks.least), of(self.blocks.most.max(self.blocks.least))]
+    }
+
+    fn check(&self) -> Result<(), SuiteError> {
+        let wrong = |why: &str| Err(SuiteError::Plan(why.to_owned()));
+        if self.blocks.least < 3 {
+            return wrong("--blocks: at least 3, or nothing is known of how they scatter");
+        }
+        if !(self.blocks.half_width > 0.0 && self.blocks.half_width < 1.0) {
+            return wrong("--until-seen: above 0 % and below 100 %; 2 % is usual");
+        }
+        Ok(())
+    }
+}
+
+/// Makes the runs, block by block. An interrupt ends it; what was measured is kept.
+///
+/// # Errors
+/// Numbers out of range; a plan that cannot be carried out, a server that does not start. Runs whose figures are not to
+/// be trusted are no error: their block does not count, and where there are many of them the comparison is invalid.
+pub fn run(
+    plan: &LivePlan,
+    question: &Question,
+    order: &Order,
+    book: &Book,
+    interrupts: &Interrupts,
+    stage: &mut dyn Stage,
+) -> Result<CompareDone, SuiteError> {
+    question.check()?;
+    plan.check()?;
+    plan.sides.iter().try_for_each(Plan::check).map_err(lab::LabError::from)?;
+    let differ = plans::differences(&plan.sides[0].to_toml(), &plan.sides[1].to_toml()).map_err(SuiteError::Plan)?;
+    let by = question.by.unwrap_or(Metric::deciding(plan.sides[0].load.is_open()));
+    let record = book.create("compare", order.started, order.seed)?;
+    let gone = |_: &SuiteError| {
+        let _ = fs::remove_dir_all(record.path());
+    };
+    let text = plan.sides.each_ref().map(Plan::to_toml);
+    record.write_plan(&text[0])?;
+    let measuring = Measuring { plan, question, order, book, by, blocks: Vec::new(), ended: None };
+    measuring.all(&record, differ, interrupts, stage).inspect_err(gone)
+}
+
+/// A block that was made, or begun.
+struct Block {
+    sides: [Side; RUNS_A_BLOCK],
+    /// Fewer where it was interrupted.
+    runs: Vec<(Document, String)>,
+    why_not: String,
+}
+
+impl Block {
+    fn counts(&self) -> bool {
+        self.why_not.is_empty()
+    }
+
+    /// Second less first, on the metric's scale: the mean of each side's two.
+    fn difference(&self, metric: Metric) -> Option<f64> {
+        let mut sums = [0.0; 2];
+        for (side, (document, _)) in self.sides.iter().zip(&self.runs) {
+            sums[side.index()] += metric.scaled(metric.of(document)?)?;
+        }
+        (self.runs.len() == RUNS_A_BLOCK).then(|| (sums[1] - sums[0]) / 2.0)
+    }
+}
+
+struct Measuring<'a> {
+    plan: &'a LivePlan,
+    question: &'a Question,
+    order: &'a Order,
+    book: &'a Book,
+    by: Metric,
+    blocks: Vec<Block>,
+    /// Why it was given up.
+    ended: Option<String>,
+}
+
+impl Measuring<'_> {
+    fn all(
+        mut self,
+        record: &RunFolder,
+        differ: Vec<PlanDifference>,
+        interrupts: &Interrupts,
+        stage: &mut dyn Stage,
+    ) -> Result<CompareDone, SuiteError> {
+        let rule = self.plan.blocks;
+        let void_max = VOID_MIN.max(rule.most.max(rule.least) / VOID_ONE_IN);
+        loop {
+            let block = self.block(interrupts, stage)?;
+            let interrupted = block.runs.len() < RUNS_A_BLOCK;
+            self.blocks.push(block);
+            if interrupted || interrupts.count() > 0 {
+                break;
+            }
+            let void = self.blocks.iter().skip(1).filter(|block| !block.counts()).count();
+            if void > void_max {
+                self.ended = Some(format!("{void} blocks were void: {}", self.reasons().join("; ")));
+                break;
+            }
+            if rule.enough(&self.differences(self.by), self.question.confidence) {
+                break;
+            }
+        }
+        let interrupted = interrupts.count() > 0;
+        let checks = self.checks(interrupted);
+        let order = self.order;
+        let question = self.question;
+        self.closing(differ, checks, interrupted).close(question, order, record)
+    }
+
+    /// Four runs.
+    fn block(&self, interrupts: &Interrupts, stage: &mut dyn Stage) -> Result<Block, SuiteError> {
+        let number = self.blocks.len() as u64;
+        let sides = abba::order(self.order.seed, number);
+        let mut block = Block { sides, runs: Vec::new(), why_not: String::new() };
+        let mut made = [0; 2];
+        for side in sides {
+            let mut plan = self.plan.sides[side.index()].clone();
+            // The first of A stands against the first of B.
+            plan.seed = self.order.seed.wrapping_add(2 * number + made[side.index()]);
+            made[side.index()] += 1;
+            let mut observer = stage.begin(&self.label(number, side));
+            let book = self.plan.keep_runs.then_some(self.book);
+            let outcome = lab::bench(&plan, &self.order.command, book, interrupts, &mut *observer)?;
+            if interrupts.count() > 0 {
+                block.why_not = "it was interrupted".to_owned();
+                return Ok(block);
+            }
+            let id = outcome.document.run.id.clone();
+            block.runs.push((outcome.document, if self.plan.keep_runs { id } else { String::new() }));
+        }
+        block.why_not = match number {
+            0 => "the first: it makes machine and servers warm".to_owned(),
+            _ => why_void(&block),
+        };
+        Ok(block)
+    }
+
+    /// What is being made, and what is known so far.
+    fn label(&self, number: u64, side: Side) -> String {
+        let name = ["A", "B"][side.index()];
+        let differences = self.differences(self.by);
+        let found = self.plan.blocks.judge(&differences, self.question.confidence);
+        let so_far = found.map(|found| {
+            let [low, high] = found.interval.map(|end| 100.0 * end.exp_m1());
+            format!(", {} of B {low:+.1} to {high:+.1} % so far", self.by.short())
+        });
+        match number {
+            0 => format!("warm-up, {name}"),
+            _ => format!("block {number}, {name}{}", so_far.filter(|_| self.by.is_relative()).unwrap_or_default()),
+        }
+    }
+
+    fn differences(&self, metric: Metric) -> Vec<f64> {
+        let counted = self.blocks.iter().filter(|block| block.counts());
+        counted.filter_map(|block| block.difference(metric)).collect()
+    }
+
+    fn counted(&self) -> usize {
+        self.blocks.iter().filter(|block| block.counts()).count()
+    }
+
+    fn reasons(&self) -> Vec<String> {
+        let void = self.blocks.iter().enumerate().skip(1).filter(|(_, block)| !block.counts());
+        void.map(|(number, block)| format!("block {number}: {}", block.why_not)).collect()
+    }
+
+    fn found(&self) -> Vec<Found> {
+        let counted: Vec<&Block> = self.blocks.iter().filter(|block| block.counts()).collect();
+        let found = Metric::ALL.into_iter().map(|metric| {
+            let mean = |wanted: Side| -> Option<f64> {
+                let runs = counted.iter().flat_map(|block| block.sides.iter().zip(&block.runs));
+                let of = runs
+                    .filter(|(side, _)| **side == wanted)
+                    .map(|(_, (document, _))| metric.scaled(metric.of(document)?));
+                let of: Vec<f64> = of.collect::<Option<_>>()?;
+                (!of.is_empty()).then(|| metric.figure(of.iter().sum::<f64>() / of.len() as f64))
+            };
+            let differences = self.differences(metric);
+            let whole = differences.len() == counted.len();
+            let evidence = if whole { Evidence::Blocks(differences, self.plan.blocks) } else { Evidence::None };
+            Found { metric, a: mean(Side::A), b: mean(Side::B), evidence }
+        });
+        found.filter(|found| found.a.is_some() || found.b.is_some()).collect()
+    }
+
+    fn checks(&self, interrupted: bool) -> Vec<Check> {
+        let names: Vec<String> = (0..self.blocks.len()).map(|number| format!("block {number}")).collect();
+        let counted = self.blocks.iter().zip(&names).filter(|(block, _)| block.counts());
+        let runs: Vec<(&str, &Validity)> = counted
+            .flat_map(|(block, name)| block.runs.iter().map(|(document, _)| (name.as_str(), &document.validity)))
+            .collect();
+        let mut checks = if runs.is_empty() { Vec::new() } else { carried(runs.into_iter()) };
+        let (void, made) = (self.reasons(), self.blocks.len().saturating_sub(1));
+        let why = match &self.ended {
+            Some(why) => format!("{why}; what disturbs them must be found first"),
+            None if void.is_empty() => "blocks with a run that is not to be trusted".to_owned(),
+            None => format!("of {made} blocks these do not count: {}", void.join("; ")),
+        };
+        checks.push(Check {
+            value: Some(void.len() as f64),
+            unit: "blocks".to_owned(),
+            ..check(
+                "blocks_void",
+                if self.ended.is_some() { CheckState::Failed } else { CheckState::Ok },
+                Weight::Invalid,
+                why,
+            )
+        });
+        let (counted, least) = (self.counted(), self.plan.blocks.least);
+        let cut = if interrupted { "it was interrupted: " } else { "" };
+        checks.push(Check {
+            value: Some(counted as f64),
+            limit: Some(least as f64),
+            unit: "blocks".to_owned(),
+            ..check(
+                "blocks_enough",
+                if counted >= least { CheckState::Ok } else { CheckState::Failed },
+                Weight::Suspect,
+                format!("{cut}blocks that count, and the least that were to be made"),
+            )
+        });
+        checks
+    }
+
+    fn closing(self, plans_differ: Vec<PlanDifference>, checks: Vec<Check>, interrupted: bool) -> Closing {
+        let metrics = judged(self.found(), self.by, self.question.confidence);
+        let rule = self.plan.blocks;
+        let differences = self.differences(self.by);
+        let mut notes = Vec::new();
+        if let Some(found) = rule.judge(&differences, self.question.confidence)
+            && !rule.is_fixed()
+            && self.by.is_relative()
+            && found.half_width() > rule.half_width
+            && self.counted() >= rule.most
+        {
+            notes.push(format!(
+                "After {} blocks the interval is still {:.1} % on either side, not {:.1} % as was asked: this machine is too unsteady, or runs are too short \
+                 (-d).",
+                self.counted(),
+                100.0 * found.half_width().exp_m1(),
+                100.0 * rule.half_width
+            ));
+        }
+        let all = || self.blocks.iter().flat_map(|block| block.runs.iter().map(|(document, _)| &document.run));
+        let counted = self.counted() as u64;
+        let side = |at: usize| {
+            let wanted = [Side::A, Side::B][at];
+            let runs = self.blocks.iter().flat_map(|block| block.sides.iter().zip(&block.runs));
+            let runs = runs.filter(|(side, (_, id))| **side == wanted && !id.is_empty()).map(|(_, (_, id))| id.clone());
+            CompareSide { what: self.plan.what[at].clone(), runs: runs.collect(), counted: 2 * counted }
+        };
+        Closing {
+            part: ComparePart {
+                method: "blocks".to_owned(),
+                confidence: self.question.confidence,
+                by: self.by.name().to_owned(),
+                a: side(0),
+                b: side(1),
+                plans_differ,
+                metrics,
+                blocks: self.blocks.iter().map(told).collect(),
+                fail_if: Vec::new(),
+                notes,
+            },
+            checks,
+            measured_s: all().map(|run| run.duration_s).sum(),
+            warmup_s: all().map(|run| run.warmup_s).sum(),
+            interrupted,
+        }
+    }
+}
+
+/// Why a block does not count; empty if it does. Whatever a run's verdict is due to, the block's other runs go with it:
+/// half a block would not be free of drift.
+fn why_void(block: &Block) -> String {
+    let bad =
+        block.sides.iter().zip(&block.runs).filter(|(_, (document, _))| document.validity.verdict == Verdict::Invalid);
+    let reason = |(side, (document, _)): (&Side, &(Document, String))| {
+        let failed = document
+            .validity
+            .checks
+            .iter()
+            .filter(|check| check.state == CheckState::Failed && check.weight == Weight::Invalid);
+        let names: Vec<&str> = failed.map(|check| check.name.as_str()).collect();
+        format!("a run of {} is invalid ({})", ["A", "B"][side.index()], names.join(", "))
+    };
+    bad.map(reason).collect::<Vec<_>>().join(", ")
+}
+
+fn told(block: &Block) -> ComparedBlock {
+    let name = |side: &Side| ["A", "B"][side.index()];
+    let run = |(side, (document, id)): (&Side, &(Document, String))| ComparedRun {
+        side: name(side).to_owned(),
+        run: id.clone(),
+        verdict: document.validity.verdict.name().to_owned(),
+        figures: Metric::ALL
+            .into_iter()
+            .filter_map(|metric| Some((metric.name().to_owned(), metric.of(document)?)))
+            .collect(),
+    };
+    ComparedBlock {
+        order: block.sides.iter().map(name).collect(),
+        counted: block.counts(),
+        why: block.why_not.clone(),
+        runs: block.sides.iter().zip(&block.runs).map(run).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Where two plans differ, field by field.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lab::plan::Plan;
+use ledger::compare_part::PlanDifference;
+use toml::Value;
+
+/// Fields that say nothing of what was measured: the folder's name, the seed of random choices, the objective that it
+/// was held against.
+const BESIDE_THE_POINT: [&str; 3] = ["name", "seed", "slo"];
+/// Tables and fields of whatever is compared.
+const SUBJECT: [&str; 4] = ["server", "target", "load.proxy", "load.unix"];
+
+/// The fields in which two plans differ, as text of the book. A plan that this version can read has its defaults
+/// written out first.
+///
+/// # Errors
+/// One of them is no TOML.
+pub(crate) fn differences(a: &str, b: &str) -> Result<Vec<PlanDifference>, String> {
+    let (a, b) = (fields(a)?, fields(b)?);
+    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let differ = names.into_iter().filter(|name| a.get(*name) != b.get(*name) && !is_of(name, &BESIDE_THE_POINT));
+    Ok(differ
+        .map(|name| {
+            let (a, b) = (a.get(name).cloned(), b.get(name).cloned());
+            let elsewhere = name == "load.url" && a.as_deref().map(without_host) == b.as_deref().map(without_host);
+            PlanDifference { field: name.clone(), subject: elsewhere || is_of(name, &SUBJECT), a, b }
+        })
+        .collect())
+}
+
+/// Their names, as a sentence lists them.
+pub(crate) fn listed<'a>(differences: impl Iterator<Item = &'a PlanDifference>) -> String {
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+    let one = |one: &PlanDifference| format!("{} ({} and {})", one.field, value(&one.a), value(&one.b));
+    differences.map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn is_of(name: &str, tables: &[&str]) -> bool {
+    let below = |table: &&str| name.strip_prefix(*table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    tables.iter().any(below)
+}
+
+/// A URL without scheme, host and port: where it is served does not change what is asked for.
+fn without_host(url: &str) -> String {
+    let url = url.trim_matches('"');
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    format!("{scheme}:{}", rest.split_once('/').map_or("", |(_, path)| path))
+}
+
+fn fields(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let whole = Plan::from_toml(text, "plan.toml").map(|plan| plan.to_toml());
+    let value: Value = toml::from_str(whole.as_deref().unwrap_or(text)).map_err(|error| error.message().to_owned())?;
+    let mut fields = BTreeMap::new();
+    flatten("", &value, &mut fields);
+    Ok(fields)
+}
+
+fn flatten(name: &str, value: &Value, fields: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Table(table) => {
+            for (key, value) in table {
+                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                flatten(&name, value, fields);
+            }
+        }
+        Value::Array(values) if values.iter().any(Value::is_table) => {
+            for (index, value) in values.iter().enumerate() {
+                flatten(&format!("{name}[{index}]"), value, fields);
+            }
+        }
+        other => {
+            fields.insert(name.to_owned(), other.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(load: &str, rest: &str) -> String {
+        format!("name = \"x\"\nseed = 3\n[load]\nduration = \"5s\"\n{load}\n{rest}")
+    }
+
+    fn names(differences: &[PlanDifference], subject: bool) -> Vec<&str> {
+        differences.iter().filter(|one| one.subject == subject).map(|one| one.field.as_str()).collect()
+    }
+
+    #[test]
+    fn each_field_is_named_once() {
+        let a =
+            plan("url = \"http://server/a\"\nrate = \"100/s\"", "[path]\nrtt = \"0ms\"\n[server]\ncommand = \"one\"");
+        let b = plan(
+            "url = \"http://server/a\"\nrate = \"110/s\"\nheaders = [\"A: b\"]",
+            "[path]\nrtt = \"48ms\"\n[server]\ncommand = \"two\"\ncpu = \"50%\"",
+        );
+        let found = differences(&a, &b).unwrap();
+        assert_eq!(names(&found, true), ["server.command", "server.cpu"]);
+        assert_eq!(names(&found, false), ["load.headers", "load.rate", "path.rtt"]);
+        assert_eq!(
+            listed(found.iter().filter(|one| one.field == "load.headers" || one.field == "path.rtt")),
+            "load.headers (nothing and [\"A: b\"]), path.rtt (\"0ms\" and \"48ms\")"
+        );
+        assert!(differences(&a, &a).unwrap().is_empty());
+    }
+
+    /// Defaults that an earlier version did not write are no difference; names and seeds never are.
+    #[test]
+    fn what_is_beside_the_point() {
+        let short = plan("url = \"http://127.0.0.1/\"\nconnections = 4", "");
+        let whole = Plan::from_toml(&short, "x").unwrap().to_toml();
+        let other = short.replace("name = \"x\"", "name = \"y\"").replace("seed = 3", "seed = 4\nslo = \"p99 < 1s\"");
+        for text in [whole, other] {
+            let found = differences(&short, &text).unwrap();
+            assert!(found.is_empty(), "{found:?}");
+        }
+    }
+
+    /// Another host, or another port, is what is compared; another page is another question.
+    #[test]
+    fn where_is_not_what() {
+        let of = |url: &str| plan(&format!("url = \"{url}\"\nconnections = 4"), "");
+        let found = |b: &str| {
+            let found = differences(&of("http://127.0.0.1:8080/page"), &of(b)).unwrap();
+            (found.len(), found.iter().all(|one| one.subject))
+        };
+        assert_eq!(found("http://127.0.0.1:8081/page"), (1, true));
+        assert_eq!(found("http://127.0.0.1:8080/other"), (1, false));
+        assert!(!found("https://127.0.0.1:8080/page").1);
+    }
+
+    /// What cannot be read as a plan is compared as it stands.
+    #[test]
+    fn plans_of_other_versions() {
+        let found = differences("[load]\nnew = 1\nold = \"x\"", "[load]\nnew = 2\nold = \"x\"").unwrap();
+        assert_eq!(names(&found, false), ["load.new"]);
+        assert!(differences("[load", "").is_err());
+    }
+}

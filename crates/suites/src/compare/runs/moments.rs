@@ -1,0 +1,219 @@
+//! How the figures of one run scatter from moment to moment.
+
+use std::path::Path;
+
+use ledger::{Document, RequestRecord, ServerSecond};
+use stats::Rng;
+use stats::bootstrap::{BLOCKS_MIN, quantiles_of_blocks};
+use stats::compare::Estimate;
+
+use crate::compare::metric::Metric;
+use crate::error::SuiteError;
+
+/// A block is a second: longer than what requests share (a stall, a burst), short enough for enough of them.
+const BLOCK_NS: u64 = 1_000_000_000;
+/// Means are taken of so many batches of blocks that follow one another, so that what lasts longer than a block is
+/// seen.
+const BATCHES: usize = stats::interval::BATCHES;
+/// Rounds of the bootstrap: a standard error of 400 is known within 4 %.
+const ROUNDS: u32 = 400;
+/// Of more rows an even part is taken: the scatter of a quantile is then known as well, within what it is worth.
+const ROWS_MAX: u64 = 4_000_000;
+const QUANTILES: [(Metric, f64); 3] = [(Metric::P50, 0.5), (Metric::P90, 0.9), (Metric::P99, 0.99)];
+
+/// One run, block by block.
+pub(super) struct Moments {
+    blocks: Vec<Block>,
+    /// Of each of [`QUANTILES`].
+    quantiles: Vec<Option<Estimate>>,
+    /// The server's processor time over time, each a second or so.
+    cpu: Vec<f64>,
+}
+
+/// What happened in a second. Requests belong to that in which they were intended, completions to that in which they
+/// ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Block {
+    offered: f64,
+    response_sum_ns: f64,
+    errors: f64,
+    completed: f64,
+}
+
+impl Moments {
+    /// Reads them out of the run's folder.
+    ///
+    /// # Errors
+    /// The tables cannot be read; the run is shorter than 20 blocks, or has no table of requests.
+    pub(super) fn read(dir: &Path, document: &Document, rng: &mut Rng) -> Result<Self, SuiteError> {
+        let run = &document.run;
+        let count = (run.duration_s + 1e-6).floor() as usize;
+        if count < BLOCKS_MIN {
+            return Err(SuiteError::Plan(format!(
+                "{}: one run a side has only {:.1} s: {BLOCKS_MIN} are needed to see how its figures scatter; make longer runs (-d {BLOCKS_MIN}s), or \
+                 name several a side",
+                run.id, run.duration_s
+            )));
+        }
+        let rows = run.recorded.map_or(0, |recorded| recorded.requests);
+        let each = rows.div_ceil(ROWS_MAX).max(1);
+        let mut first = None;
+        let mut records = Vec::new();
+        for record in store::read_requests(dir)? {
+            let record: RequestRecord = record?;
+            let intended = record.intended_at.as_nanos();
+            first = Some(first.map_or(intended, |first: u64| first.min(intended)));
+            if record.sequence % each == 0 {
+                records.push((intended, record.done_at.as_nanos(), is_error(&record), record.failure.is_none()));
+            }
+        }
+        let Some(first) = first else {
+            return Err(SuiteError::Plan(format!(
+                "{}: it has no table of requests, and one run a side is compared by it; name several a side",
+                run.id
+            )));
+        };
+        // The warm-up begins with the first request.
+        let from = first + (run.warmup_s * 1e9) as u64;
+        let block_of = |at: u64| at.checked_sub(from).map(|since| (since / BLOCK_NS) as usize).filter(|&at| at < count);
+        let mut blocks = vec![Block::default(); count];
+        let mut times = Vec::new();
+        for (intended, done, error, whole) in records {
+            if let Some(at) = block_of(intended) {
+                let time = done.saturating_sub(intended);
+                blocks[at].offered += 1.0;
+                blocks[at].response_sum_ns += time as f64;
+                blocks[at].errors += f64::from(u8::from(error));
+                times.push((at as u32, time));
+            }
+            if let Some(at) = block_of(done).filter(|_| whole) {
+                blocks[at].completed += 1.0;
+            }
+        }
+        let quantiles = quantiles_of_blocks(&mut times, &QUANTILES.map(|(_, quantile)| quantile), ROUNDS, rng);
+        let seconds: Vec<ServerSecond> = store::read_server_series(dir)?.collect::<Result<_, _>>()?;
+        let used =
+            |row: &ServerSecond| (row.cpu_user_s + row.cpu_system_s + row.cpu_receive_s.unwrap_or(0.0)) / row.elapsed_s;
+        let cpu = seconds.iter().filter(|row| row.elapsed_s > 0.0).map(used).collect();
+        Ok(Moments { blocks, quantiles, cpu })
+    }
+
+    /// How well a figure of the run is known, on its metric's scale; the figure is the document's own.
+    pub(super) fn estimate(&self, metric: Metric, document: &Document) -> Option<Estimate> {
+        let figure = metric.of(document)?;
+        if metric == Metric::Errors {
+            let error = self.ratio_error(|block| (block.errors, block.offered))?;
+            return Some(Estimate { value: figure, standard_error: error, freedom: FREEDOM });
+        }
+        let mean = |sum: fn(&Block) -> f64, over: fn(&Block) -> f64| -> Option<Estimate> {
+            let (sums, overs): (f64, f64) =
+                self.batched().iter().fold((0.0, 0.0), |(a, b), block| (a + sum(block), b + over(block)));
+            let standard_error = self.ratio_error(|block| (sum(block), over(block)))?;
+            (overs > 0.0).then(|| Estimate { value: sums / overs, standard_error, freedom: FREEDOM })
+        };
+        let estimate = match metric {
+            Metric::Mean => mean(|block| block.response_sum_ns, |block| block.offered)?,
+            Metric::Rate => mean(|block| block.completed, |_| 1.0)?,
+            Metric::Cpu if self.cpu.len() >= BATCHES => batch_mean(&self.cpu)?,
+            Metric::P50 | Metric::P90 | Metric::P99 => {
+                let at = QUANTILES.iter().position(|&(of, _)| of == metric)?;
+                self.quantiles[at]?
+            }
+            _ => return None,
+        };
+        let scaled = estimate.ln()?;
+        Some(Estimate { value: metric.scaled(figure)?, ..scaled })
+    }
+
+    /// Blocks joined to batches; the first blocks, that do not fill one, are left out.
+    fn batched(&self) -> Vec<Block> {
+        let length = self.blocks.len() / BATCHES;
+        let kept = &self.blocks[self.blocks.len() - length * BATCHES..];
+        let join = |blocks: &[Block]| {
+            blocks.iter().fold(Block::default(), |sum, block| Block {
+                offered: sum.offered + block.offered,
+                response_sum_ns: sum.response_sum_ns + block.response_sum_ns,
+                errors: sum.errors + block.errors,
+                completed: sum.completed + block.completed,
+            })
+        };
+        kept.chunks_exact(length.max(1)).map(join).collect()
+    }
+
+    /// Standard error of a sum over another, batches taken as independent: of what is left of the sum beside the ratio.
+    fn ratio_error(&self, of: impl Fn(&Block) -> (f64, f64)) -> Option<f64> {
+        let parts: Vec<(f64, f64)> = self.batched().iter().map(of).collect();
+        let count = parts.len() as f64;
+        let (sum, over): (f64, f64) = parts.iter().fold((0.0, 0.0), |(a, b), part| (a + part.0, b + part.1));
+        let ratio = sum / over;
+        let left: f64 = parts.iter().map(|(sum, over)| (sum - ratio * over).powi(2)).sum();
+        let error = (left * count / (count - 1.0)).sqrt() / over;
+        (count >= 2.0 && error.is_finite()).then_some(error)
+    }
+}
+
+const FREEDOM: f64 = BATCHES as f64 - 1.0;
+
+/// Mean of values that follow one another, by batches of them.
+fn batch_mean(values: &[f64]) -> Option<Estimate> {
+    let length = values.len() / BATCHES;
+    let kept = &values[values.len() - length * BATCHES..];
+    let means: Vec<f64> =
+        kept.chunks_exact(length.max(1)).map(|batch| batch.iter().sum::<f64>() / length as f64).collect();
+    Estimate::of_mean(&means)
+}
+
+/// As an objective counts them.
+fn is_error(record: &RequestRecord) -> bool {
+    record.failure.is_some() || (500..600).contains(&record.status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_blocks(blocks: Vec<Block>) -> Moments {
+        Moments { blocks, quantiles: vec![None; QUANTILES.len()], cpu: Vec::new() }
+    }
+
+    fn nearly_normal(rng: &mut Rng) -> f64 {
+        (0..12).map(|_| rng.uniform()).sum::<f64>() - 6.0
+    }
+
+    /// Seconds of 50 to 150 requests, whose mean lies about 10 with a memory of some seconds: of 400 intervals at 95 %
+    /// 380 should cover.
+    #[test]
+    fn means_of_a_run_with_a_memory_cover() {
+        let hits = (0..400)
+            .filter(|&stream| {
+                let mut rng = Rng::new(61, stream);
+                let mut level = 0.0;
+                let blocks = (0..120).map(|_| {
+                    level = 0.5 * level + nearly_normal(&mut rng);
+                    let offered = 50.0 + 100.0 * rng.uniform();
+                    let sum = offered * (10.0 + level) + offered.sqrt() * 5.0 * nearly_normal(&mut rng);
+                    Block { offered, response_sum_ns: sum, ..Block::default() }
+                });
+                let moments = of_blocks(blocks.collect());
+                let error = moments.ratio_error(|block| (block.response_sum_ns, block.offered)).unwrap();
+                let sums = moments
+                    .batched()
+                    .iter()
+                    .fold((0.0, 0.0), |(a, b), block| (a + block.response_sum_ns, b + block.offered));
+                // t of 19 degrees of freedom.
+                (sums.0 / sums.1 - 10.0).abs() <= 2.093 * error
+            })
+            .count();
+        assert!((358..=396).contains(&hits), "{hits}");
+    }
+
+    #[test]
+    fn a_steady_run_has_no_scatter() {
+        let blocks = vec![Block { offered: 100.0, response_sum_ns: 1e9, completed: 100.0, errors: 0.0 }; 25];
+        let moments = of_blocks(blocks);
+        assert_eq!(moments.batched().len(), 20);
+        assert_eq!(moments.ratio_error(|block| (block.response_sum_ns, block.offered)), Some(0.0));
+        // Nothing over nothing is not known.
+        assert_eq!(moments.ratio_error(|block| (block.errors, block.errors)), None);
+    }
+}

@@ -1,0 +1,252 @@
+use std::time::{Duration, SystemTime};
+
+use ledger::document::Recorded;
+use ledger::{CompareDocument, CompareVerdict, RequestRecord, Verdict};
+use stats::Rng;
+use tempfile::TempDir;
+use units::Timestamp;
+
+use super::*;
+use crate::compare::FailIf;
+use crate::compare::sample::{document, invalid};
+
+struct Shelf {
+    _dir: TempDir,
+    book: Book,
+    made: u64,
+}
+
+const PLAN: &str = "[load]\nurl = \"http://server/\"\nrate = \"100/s\"\nduration = \"5s\"\n[path]\nrtt = \"0ms\"\n[server]\ncommand = \"one\"";
+
+impl Shelf {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Shelf { book: Book::at(dir.path()), _dir: dir, made: 0 }
+    }
+
+    /// A run of that plan in the book, one second after the one before.
+    fn keep(&mut self, plan: &str, mut document: Document, requests: &[RequestRecord]) -> PathBuf {
+        self.made += 1;
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(self.made);
+        let folder = self.book.create("run", at, self.made).unwrap();
+        document.run.id = folder.id().to_owned();
+        folder.write_plan(plan).unwrap();
+        if !requests.is_empty() {
+            let mut writer = folder.requests();
+            writer.push(requests).unwrap();
+            writer.finish().unwrap();
+            let rows = requests.len() as u64;
+            document.run.recorded = Some(Recorded { requests: rows, of: rows, one_in: 1 });
+        }
+        folder.write_summary(&document).unwrap();
+        folder.path().to_owned()
+    }
+
+    fn compare(
+        &self,
+        a: &[PathBuf],
+        b: &[PathBuf],
+        more: impl FnOnce(&mut RunsPlan, &mut Question),
+    ) -> Result<CompareDocument, String> {
+        let mut plan = RunsPlan { a: a.to_vec(), b: b.to_vec(), different_plans: false };
+        let mut question = Question { by: None, confidence: 0.95, fail_if: Vec::new() };
+        more(&mut plan, &mut question);
+        let started = SystemTime::UNIX_EPOCH + Duration::from_secs(9999);
+        let order = Order { program: "/x".into(), seed: 1, command: "c".into(), started };
+        super::compare(&plan, &question, &order, &self.book)
+            .map(|done| done.document)
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// Requests of `seconds` at 100/s behind a warm-up of one, whose times are `times` of a draw from 0 to 1, with the
+/// moods of a second.
+fn requests(seconds: u64, seed: u64, times: impl Fn(f64) -> f64) -> Vec<RequestRecord> {
+    let mut rng = Rng::new(seed, 0);
+    let mut mood = 1.0;
+    (0..(seconds + 1) * 100)
+        .map(|sequence| {
+            if sequence % 100 == 0 {
+                mood = 0.98 + 0.04 * rng.uniform();
+            }
+            let intended = 50_000_000 + sequence * 10_000_000;
+            RequestRecord {
+                sequence,
+                client: 0,
+                connection: Some(0),
+                session: None,
+                url: 0,
+                stream: None,
+                intended_at: Timestamp::from_nanos(intended),
+                started_at: Some(Timestamp::from_nanos(intended)),
+                connected_at: None,
+                secured_at: None,
+                sent_at: None,
+                first_byte_at: None,
+                done_at: Timestamp::from_nanos(intended + (1e6 * mood * times(rng.uniform())) as u64),
+                status: 200,
+                bytes_received: 100,
+                head_bytes: 50,
+                keeps_connection: true,
+                bytes_sent: 10,
+                failure: None,
+            }
+        })
+        .collect()
+}
+
+/// The document that goes with them.
+fn summed(requests: &[RequestRecord], seconds: u64) -> Document {
+    let times: Vec<u64> = requests[100..].iter().map(RequestRecord::response_time_ns).collect();
+    let mut document = document(1.0, 100.0);
+    document.load.as_mut().unwrap().response_time_ns = stats::quantiles_of(&times);
+    document.run.duration_s = seconds as f64;
+    document.run.warmup_s = 1.0;
+    document
+}
+
+fn metric<'a>(document: &'a CompareDocument, short: &str) -> &'a ledger::compare_part::ComparedMetric {
+    document.compare.metrics.iter().find(|metric| metric.short == short).unwrap()
+}
+
+#[test]
+fn one_run_a_side_by_its_own_moments() {
+    let mut shelf = Shelf::new();
+    let mut run = |seed, times: fn(f64) -> f64| {
+        let rows = requests(40, seed, times);
+        shelf.keep(PLAN, summed(&rows, 40), &rows)
+    };
+    let (first, again, slower) =
+        (run(1, |draw| 1.0 + draw), run(2, |draw| 1.0 + draw), run(3, |draw| 1.1 * (1.0 + draw)));
+    let same = shelf.compare(&[first.clone()], &[again], |_, _| {}).unwrap();
+    assert_eq!((same.compare.method.as_str(), same.compare.by.as_str()), ("one_run", "response_time_mean_ns"));
+    let mean = same.compare.headline().unwrap();
+    assert_eq!(mean.verdict, CompareVerdict::NoDifferenceShown, "{mean:?}");
+    // Moods of 40 seconds, 1.2 % each, and 4,000 requests that scatter by 19 %: a difference of some 1 % would have
+    // been seen.
+    assert!((0.005..0.02).contains(&mean.could_have_seen.unwrap()), "{mean:?}");
+    assert!(same.compare.notes[0].contains("another start"), "{:?}", same.compare.notes);
+    let other = shelf.compare(&[first], &[slower], |_, _| {}).unwrap();
+    for short in ["mean", "p50", "p90", "p99"] {
+        let metric = metric(&other, short);
+        assert_eq!(metric.verdict, CompareVerdict::More, "{metric:?}");
+        let [low, high] = metric.interval.unwrap();
+        assert!(low < 0.1 && 0.1 < high && high - low < 0.08, "{metric:?}");
+    }
+    assert_eq!(metric(&other, "errors").verdict, CompareVerdict::NoDifferenceShown);
+    assert_eq!(metric(&other, "rate").verdict, CompareVerdict::NoDifferenceShown);
+    assert_eq!(other.validity.verdict, Verdict::Valid, "{:?}", other.validity);
+}
+
+#[test]
+fn too_short_to_say() {
+    let mut shelf = Shelf::new();
+    let rows = requests(19, 1, |draw| 1.0 + draw);
+    let short = shelf.keep(PLAN, summed(&rows, 19), &rows);
+    let bare = shelf.keep(PLAN, summed(&requests(20, 1, |draw| draw), 20), &[]);
+    let error = shelf.compare(&[short.clone()], &[short.clone()], |_, _| {}).unwrap_err();
+    assert!(error.contains("has only 19.0 s: 20 are needed"), "{error}");
+    let error = shelf.compare(&[bare.clone()], &[bare.clone()], |_, _| {}).unwrap_err();
+    assert!(error.contains("no table of requests"), "{error}");
+    let error = shelf.compare(&[short.clone()], &[short.clone(), bare], |_, _| {}).unwrap_err();
+    assert!(error.starts_with("1 and 2 runs"), "{error}");
+    // Nothing is left in the book of what was refused.
+    assert_eq!(shelf.book.list().unwrap().len(), 2);
+}
+
+#[test]
+fn several_a_side_by_their_figures() {
+    let mut shelf = Shelf::new();
+    let mut runs = |means: &[f64]| -> Vec<PathBuf> {
+        means.iter().map(|&mean| shelf.keep(PLAN, document(mean, 100.0), &[])).collect()
+    };
+    let a = runs(&[1.00e6, 1.02e6, 0.98e6, 1.01e6]);
+    let b = runs(&[1.21e6, 1.19e6, 1.22e6, 1.18e6]);
+    let found =
+        shelf.compare(&a, &b, |_, question| question.fail_if = FailIf::several("p99 > 5%, cpu > 1%").unwrap()).unwrap();
+    assert_eq!(found.compare.method, "runs");
+    let mean = found.compare.headline().unwrap();
+    assert!(mean.verdict == CompareVerdict::More && (mean.difference.unwrap() - 0.197).abs() < 0.01, "{mean:?}");
+    assert_eq!((found.compare.a.counted, found.compare.b.runs.len()), (4, 4));
+    let failed: Vec<Option<bool>> = found.compare.fail_if.iter().map(|term| term.failed).collect();
+    assert_eq!(failed, [Some(true), None]);
+    // Nobody knows of the processor, which was asked for.
+    assert_eq!(found.validity.verdict, Verdict::Suspect);
+    let by = shelf.compare(&a, &b, |_, question| question.by = Some(Metric::P99)).unwrap();
+    assert_eq!(by.compare.metrics[0].short, "p99");
+}
+
+#[test]
+fn an_invalid_run_makes_an_invalid_comparison() {
+    let mut shelf = Shelf::new();
+    let good: Vec<PathBuf> = (0..3).map(|_| shelf.keep(PLAN, document(1e6, 100.0), &[])).collect();
+    let mut bad = good.clone();
+    bad[1] = shelf.keep(PLAN, invalid(document(1e6, 100.0)), &[]);
+    let found = shelf.compare(&good, &bad, |_, _| {}).unwrap();
+    assert_eq!(found.validity.verdict, Verdict::Invalid);
+    assert!(
+        found
+            .validity
+            .checks
+            .iter()
+            .any(|check| check.name == "runs: generator_on_time" && check.why.contains("1 of 6"))
+    );
+}
+
+#[test]
+fn plans_that_differ_are_named_field_by_field() {
+    let mut shelf = Shelf::new();
+    let mut keep =
+        |plan: &str| -> Vec<PathBuf> { (0..2).map(|_| shelf.keep(plan, document(1e6, 100.0), &[])).collect() };
+    let one = keep(PLAN);
+    let two = keep(&PLAN.replace("\"one\"", "\"two\""));
+    let faster = keep(&PLAN.replace("100/s", "200/s").replace("\"0ms\"", "\"48ms\""));
+    let found = shelf.compare(&one, &two, |_, _| {}).unwrap();
+    let differ = &found.compare.plans_differ;
+    assert!(differ.len() == 1 && differ[0].field == "server.command" && differ[0].subject, "{differ:?}");
+    let error = shelf.compare(&one, &faster, |_, _| {}).unwrap_err();
+    for words in ["load.rate (\"100/s\" and \"200/s\")", "path.rtt (\"0ms\" and \"48ms\")", "--different-plans"] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    let found = shelf.compare(&one, &faster, |plan, _| plan.different_plans = true).unwrap();
+    assert_eq!(found.compare.plans_differ.len(), 2);
+    assert_eq!(found.validity.verdict, Verdict::Valid);
+    let mixed = [one[0].clone(), faster[0].clone()];
+    let error = shelf.compare(&mixed, &two, |plan, _| plan.different_plans = true).unwrap_err();
+    assert!(error.contains("are on one side"), "{error}");
+}
+
+#[test]
+fn another_machine_is_doubted() {
+    let mut shelf = Shelf::new();
+    let mut elsewhere = document(1e6, 100.0);
+    elsewhere.run.host.cores = 64;
+    let a: Vec<PathBuf> = (0..2).map(|_| shelf.keep(PLAN, document(1e6, 100.0), &[])).collect();
+    let b: Vec<PathBuf> = (0..2).map(|_| shelf.keep(PLAN, elsewhere.clone(), &[])).collect();
+    let found = shelf.compare(&a, &b, |_, _| {}).unwrap();
+    assert_eq!(found.validity.verdict, Verdict::Suspect);
+}
+
+#[test]
+fn runs_by_name() {
+    let mut shelf = Shelf::new();
+    assert!(find(&shelf.book, "last").is_err());
+    let dirs: Vec<PathBuf> = (0..4).map(|_| shelf.keep(PLAN, document(1e6, 100.0), &[])).collect();
+    shelf.compare(&dirs[..2], &dirs[2..], |_, _| {}).unwrap();
+    // The comparison is the last in the book, and no run of load.
+    assert_eq!(shelf.book.list().unwrap().len(), 5);
+    let canonical = |dirs: &[PathBuf]| -> Vec<PathBuf> { dirs.iter().map(|dir| dir.canonicalize().unwrap()).collect() };
+    let found = |words: &str| canonical(&find(&shelf.book, words).unwrap());
+    assert_eq!(found("last"), canonical(&dirs[3..]));
+    assert_eq!(found("last~3, last~1"), canonical(&[dirs[0].clone(), dirs[2].clone()]));
+    let name = dirs[1].file_name().unwrap().to_str().unwrap();
+    assert_eq!(found(name), canonical(&dirs[1..2]));
+    assert_eq!(found(dirs[1].to_str().unwrap()), canonical(&dirs[1..2]));
+    for wrong in ["last~4", "last~x", "lastly", ",", "nonsense"] {
+        assert!(find(&shelf.book, wrong).is_err(), "{wrong}");
+    }
+    // A comparison has no load of its own.
+    let comparison = shelf.book.find("last").unwrap();
+    let error = shelf.compare(&[comparison.clone()], &[comparison], |_, _| {}).unwrap_err();
+    assert!(error.contains("only runs of load"), "{error}");
+}

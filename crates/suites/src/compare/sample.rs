@@ -1,0 +1,49 @@
+//! Documents that tests make up.
+
+use ledger::document::{Check, CheckState, Load, Run, SCHEMA, Weight};
+use ledger::{Document, Quantiles, Validity};
+
+/// A run of an open loop with these times.
+pub(super) fn document(mean_ns: f64, rate_per_s: f64) -> Document {
+    let times = Quantiles {
+        count: 1000,
+        mean: mean_ns,
+        p50: mean_ns as u64,
+        p90: (2.0 * mean_ns) as u64,
+        p99: (4.0 * mean_ns) as u64,
+        ..Quantiles::default()
+    };
+    Document {
+        schema: SCHEMA.into(),
+        run: Run { duration_s: 5.0, ..Run::default() },
+        validity: Validity::from_checks(Vec::new()),
+        load: Some(Load {
+            loop_kind: "open".into(),
+            offered_requests: 1000,
+            completed: 1000,
+            carried_rate_per_s: rate_per_s,
+            response_time_ns: times,
+            ..Load::default()
+        }),
+        path: None,
+        watch: None,
+        tap: None,
+        server: None,
+        slo: None,
+        cache: None,
+    }
+}
+
+/// One whose generator was late.
+pub(super) fn invalid(document: Document) -> Document {
+    let check = Check {
+        name: "generator_on_time".into(),
+        state: CheckState::Failed,
+        weight: Weight::Invalid,
+        value: None,
+        limit: None,
+        unit: String::new(),
+        why: "it was late".into(),
+    };
+    Document { validity: Validity::from_checks(vec![check]), ..document }
+}

@@ -1,0 +1,271 @@
+//! What a request costs, as figures that know how well they are known; pure.
+//!
+//! ```text
+//!   loads of a class --> Cost {light: line, held: mean} --> Demands of a request of the mix --> how much at which rate
+//! ```
+//!
+//! A server that is asked for one thing at a time wakes up for each; one that is behind finds the next when it is done with the last. What
+//! the waking costs is of the order of the request itself for a fast server, so both are measured and neither stands for the other: `light`
+//! is U = U0 + X D over rates far below capacity, `held` is U / X while the server is held to a part of its share and always behind.
+
+use stats::mean_interval;
+use stats::regression::{Line, line};
+
+/// Of every interval here.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// A figure and where it lies, at 95 %.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// The figure.
+    pub value: f64,
+    /// Half the width of its interval; infinite where nothing is known of it.
+    pub half: f64,
+}
+
+impl Estimate {
+    /// Known without error.
+    pub const fn exact(value: f64) -> Self {
+        Estimate { value, half: 0.0 }
+    }
+
+    /// The mean of repeated, independent figures, by Student's t; `None` of fewer than two.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        mean_interval(values, CONFIDENCE).map(|interval| Estimate { value: interval.mean, half: interval.half_width })
+    }
+
+    /// So many of it.
+    pub fn times(self, factor: f64) -> Self {
+        Estimate { value: self.value * factor, half: self.half * factor.abs() }
+    }
+
+    /// Both together, as if their errors were independent.
+    pub fn plus(self, other: Self) -> Self {
+        Estimate { value: self.value + other.value, half: self.half.hypot(other.half) }
+    }
+
+    /// What is left without `other`.
+    pub fn less(self, other: Self) -> Self {
+        self.plus(other.times(-1.0))
+    }
+
+    /// Both ends. A demand is never below 0, whatever the noise.
+    pub fn interval(self) -> [f64; 2] {
+        [self.value - self.half, self.value + self.half]
+    }
+
+    /// Half the width over the figure.
+    pub fn relative(self) -> f64 {
+        self.half / self.value.abs()
+    }
+}
+
+/// What requests of a class cost of one resource, as its loads show.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Over light loads, where there were three or more.
+    pub light: Option<Line>,
+    /// Under held loads, where there were two or more.
+    pub held: Option<Estimate>,
+}
+
+impl Cost {
+    /// Of `light` and `held` loads, each as requests a second and cores busy. Loads of no request are left out.
+    pub fn of(light: &[(f64, f64)], held: &[(f64, f64)]) -> Self {
+        let each: Vec<f64> = held.iter().filter(|(rate, _)| *rate > 0.0).map(|(rate, busy)| busy / rate).collect();
+        let light: Vec<(f64, f64)> = light.iter().copied().filter(|(rate, _)| *rate > 0.0).collect();
+        Cost { light: line(&light), held: Estimate::of(&each) }
+    }
+
+    /// The slope over light loads.
+    pub fn slope(&self) -> Option<Estimate> {
+        let line = self.light.as_ref()?;
+        Some(Estimate { value: line.slope, half: line.slope_interval(CONFIDENCE).half_width })
+    }
+
+    /// What counts where the server is behind: under held loads, else over light ones.
+    pub fn behind(&self) -> Option<Estimate> {
+        self.held.or_else(|| self.slope())
+    }
+
+    /// Cores busy without any request: where the line begins, at least 0, and 0 where it may as well begin there.
+    pub fn idle(&self) -> f64 {
+        let Some(line) = &self.light else { return 0.0 };
+        if line.intercept_interval(CONFIDENCE).low() > 0.0 { line.intercept } else { 0.0 }
+    }
+}
+
+/// A request of the mix: what it costs of one resource, light and behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Mixed {
+    /// When requests come one at a time.
+    pub light: Option<Estimate>,
+    /// While the server is behind.
+    pub behind: Estimate,
+    /// Whether the latter was measured so; otherwise it is that of light loads.
+    pub held: bool,
+    /// Cores busy without any request.
+    pub idle: f64,
+}
+
+impl Mixed {
+    /// The sum over `(how many each request brings, cost)`: classes by their share, and connections and handshakes by their number. `None`
+    /// where one of them has no cost at all.
+    pub fn of(parts: &[(f64, &Cost)]) -> Option<Self> {
+        let parts: Vec<_> = parts.iter().filter(|(each, _)| *each > 0.0).collect();
+        let sum = |costs: Option<Vec<Estimate>>| costs.map(|costs| costs.into_iter().reduce(Estimate::plus).unwrap_or_default());
+        let of = |cost: fn(&Cost) -> Option<Estimate>| sum(parts.iter().map(|(each, costs)| Some(cost(costs)?.times(*each))).collect());
+        let held = of(|cost| cost.held);
+        Some(Mixed {
+            light: of(Cost::slope),
+            behind: match held {
+                Some(held) => held,
+                None => of(Cost::behind)?,
+            },
+            held: held.is_some() && !parts.is_empty(),
+            idle: parts.iter().map(|(_, cost)| cost.idle()).fold(0.0, f64::max),
+        })
+        .filter(|_| !parts.is_empty())
+    }
+
+    /// The rate at which `cores` are all used, and where it lies. Idle work counts where the demand is that of light loads: under held
+    /// loads it is in each request.
+    pub fn rate_within(&self, cores: f64) -> Option<(f64, [f64; 2])> {
+        let left = if self.held { cores } else { cores - self.idle };
+        let [low, high] = self.behind.interval();
+        let is_known = self.behind.value > 0.0 && left > 0.0;
+        // Where the demand may as well be nothing there is no upper end.
+        let at = |demand: f64| if demand > 0.0 { left / demand } else { f64::INFINITY };
+        is_known.then(|| (at(self.behind.value), [at(high), at(low)]))
+    }
+
+    /// What a request costs at a rate, where `cores` may be used: an arrival wakes the server up if it finds it with nothing to do, the more
+    /// seldom the busier it is. With w for the waking, b for the share of its time that the server is busy: D = Db + w (1 - b), and b =
+    /// X D / cores; so D = (Db + w) / (1 + X w / cores), which is the demand of light loads at 0 and Db where all is used.
+    pub fn at(&self, rate: f64, cores: f64) -> f64 {
+        let behind = self.behind.value.max(0.0);
+        let waking = self.light.map_or(0.0, |light| (light.value - behind).max(0.0));
+        (behind + waking) / (1.0 + rate * waking / cores)
+    }
+}
+
+/// What only some requests do, from runs in which different shares of them did: `runs` are (share that did it not, demand); 0 and 1 are the
+/// ends. The line through them gives what one costs that does it, and one that does not: TLS handshakes in full and resumed, misses and hits.
+/// With two runs there is no interval.
+pub fn ends(runs: &[(f64, Estimate)]) -> Option<(Estimate, Estimate)> {
+    match runs {
+        [(a, of_a), (b, of_b)] if (a - b).abs() > 1e-6 => {
+            // Straight through both, to 0 and to 1.
+            let at = |share: f64| of_a.times((b - share) / (b - a)).plus(of_b.times((share - a) / (b - a)));
+            Some((at(0.0), at(1.0)))
+        }
+        _ => None,
+    }
+}
+
+/// The share of hits with which requests of a hit's and of a miss's demand come to that of the mix, between 0 and 1. `None` where the two
+/// hardly differ.
+pub fn hit_share(hit: f64, miss: f64, mix: f64) -> Option<f64> {
+    let apart = miss - hit;
+    (apart > miss * 0.05).then(|| ((miss - mix) / apart).clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-9 * b.abs().max(1e-9), "{a} {b}");
+    }
+
+    /// Ten, twenty .. fifty requests a second of 2 ms, and 5 % of a core that is busy anyway.
+    fn light() -> Vec<(f64, f64)> {
+        (1..=5).map(|tens| f64::from(tens) * 10.0).map(|rate| (rate, 0.05 + 0.002 * rate)).collect()
+    }
+
+    #[test]
+    fn a_cost_is_a_slope_and_a_mean() {
+        let cost = Cost::of(&light(), &[(30.0, 0.03), (40.0, 0.044), (0.0, 0.5)]);
+        near(cost.slope().unwrap().value, 0.002);
+        near(cost.idle(), 0.05);
+        near(cost.held.unwrap().value, 0.001_05);
+        // Student's t of one degree of freedom, 12.706, over two figures 0.0001 apart.
+        assert!((cost.held.unwrap().half - 12.7062 * 0.000_05).abs() < 1e-7, "{cost:?}");
+        assert_eq!(cost.behind(), cost.held);
+        let only = Cost::of(&light(), &[]);
+        near(only.behind().unwrap().value, 0.002);
+        assert_eq!(Cost::of(&[(1.0, 1.0)], &[(1.0, 1.0)]), Cost::default());
+    }
+
+    #[test]
+    fn a_mix_is_the_sum_of_its_parts() {
+        let of = |each: f64| Cost { light: line(&light().map_each(each)), held: Some(Estimate { value: each, half: each / 10.0 }) };
+        let (page, search, connection) = (of(0.001), of(0.010), of(0.002));
+        let mix = Mixed::of(&[(0.8, &page), (0.2, &search), (1.0, &connection)]).unwrap();
+        // By hand: 0.8 + 2 + 2 ms, and 0.08, 0.2 and 0.2 ms of half widths by squares.
+        near(mix.behind.value, 0.0048);
+        near(mix.behind.half, (0.08f64.powi(2) + 0.2f64.powi(2) * 2.0).sqrt() / 1e3);
+        near(mix.light.unwrap().value, 0.0048);
+        assert!(mix.held);
+        let (rate, [low, high]) = mix.rate_within(0.2).unwrap();
+        near(rate, 0.2 / 0.0048);
+        assert!(low < rate && rate < high);
+        // A class without any cost leaves no sum; one that nothing brings along does not matter.
+        assert_eq!(Mixed::of(&[(0.8, &page), (0.2, &Cost::default())]), None);
+        assert!(Mixed::of(&[(1.0, &page), (0.0, &Cost::default())]).is_some());
+        assert_eq!(Mixed::of(&[]), None);
+    }
+
+    trait Each {
+        fn map_each(&self, demand: f64) -> Vec<(f64, f64)>;
+    }
+
+    impl Each for Vec<(f64, f64)> {
+        fn map_each(&self, demand: f64) -> Vec<(f64, f64)> {
+            self.iter().map(|&(rate, _)| (rate, demand * rate)).collect()
+        }
+    }
+
+    #[test]
+    fn without_held_loads_idle_work_is_taken_off_first() {
+        let mix = Mixed::of(&[(1.0, &Cost::of(&light(), &[]))]).unwrap();
+        assert!(!mix.held);
+        let (rate, _) = mix.rate_within(0.25).unwrap();
+        assert!((rate - 100.0).abs() < 1e-6, "{rate}");
+        assert_eq!(mix.rate_within(0.05), None);
+    }
+
+    #[test]
+    fn a_request_costs_less_the_busier_the_server_is() {
+        let mix = Mixed {
+            light: Some(Estimate::exact(8e-6)),
+            behind: Estimate::exact(4e-6),
+            held: true,
+            idle: 0.0,
+        };
+        near(mix.at(0.0, 0.2), 8e-6);
+        // All of 0.2 cores used: 50,000 a second of 4 us.
+        near(mix.at(50_000.0, 0.2), 4e-6);
+        let halfway = mix.at(25_000.0, 0.2);
+        assert!(halfway > 4e-6 && halfway < 8e-6);
+        // b = X D / cores, by which D was made.
+        near(halfway, 4e-6 + 4e-6 * (1.0 - 25_000.0 * halfway / 0.2));
+        let flat = Mixed { light: None, ..mix };
+        near(flat.at(1000.0, 0.2), 4e-6);
+    }
+
+    #[test]
+    fn two_unknowns_come_out_of_two_runs() {
+        // Full handshakes 300 us, resumed ones 80: runs with 5 % and with all of them in full.
+        let run = |full: f64| (1.0 - full, Estimate { value: 300e-6 * full + 80e-6 * (1.0 - full), half: 1e-6 });
+        let (full, resumed) = ends(&[run(1.0), run(0.05)]).unwrap();
+        near(full.value, 300e-6);
+        near(resumed.value, 80e-6);
+        near(full.half, 1e-6);
+        assert!(resumed.half > 1e-6);
+        assert_eq!(ends(&[run(0.5), run(0.5)]), None);
+        near(hit_share(10e-6, 110e-6, 60e-6).unwrap(), 0.5);
+        near(hit_share(10e-6, 110e-6, 5e-6).unwrap(), 1.0);
+        assert_eq!(hit_share(10e-6, 10e-6, 10e-6), None);
+    }
+}

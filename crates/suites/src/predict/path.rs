@@ -1,0 +1,177 @@
+//! What the distances add to a request: round trips, bytes over links, and how long a connection is there; pure.
+
+use path::{EffectSpec, PathSpec};
+
+/// TCP's payload of a packet of 1,500 bytes, with timestamps.
+const SEGMENT_BYTES: f64 = 1448.0;
+/// What the kernel begins with, in segments, unless the plan says otherwise (RFC 6928).
+pub const INITCWND: u32 = 10;
+
+/// What a request brings over the path, measured without distance.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// To the server, whole packets.
+    pub up_bytes: f64,
+    /// From it.
+    pub down_bytes: f64,
+    /// Packets to the server.
+    pub up_packets: f64,
+    /// Packets from it.
+    pub down_packets: f64,
+    /// Bytes of the answer itself.
+    pub answer_bytes: f64,
+}
+
+/// How connections are used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Manner {
+    /// Each request has a connection of its own.
+    pub close: bool,
+    /// Round trips of its TLS handshake, the mean; 0 without TLS.
+    pub tls_round_trips: f64,
+    /// Segments that the server sends before it hears of any.
+    pub initcwnd: u32,
+}
+
+/// One client, as far as a request takes time on its way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Distance {
+    rtt_s: f64,
+    /// Bytes a second of its own links; infinite without a rate.
+    up: f64,
+    down: f64,
+}
+
+/// The clients' distances.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathModel {
+    clients: Vec<Distance>,
+    /// Bytes a second of the narrowest link that all share, up and down.
+    shared: (f64, f64),
+    /// Largest mean loss of any direction.
+    loss: f64,
+}
+
+impl PathModel {
+    /// Of a path.
+    pub fn of(spec: &PathSpec) -> Self {
+        let clients = spec.clients.iter().map(|client| Distance {
+            rtt_s: client.rtt().as_secs_f64(),
+            up: narrowest(&client.up.effects),
+            down: narrowest(&client.down.effects),
+        });
+        // Of a link that some share only the others have more; the least that any client meets is what binds first.
+        let shared = spec.shared.iter().fold((f64::INFINITY, f64::INFINITY), |least, link| {
+            (least.0.min(narrowest(&link.up)), least.1.min(narrowest(&link.down)))
+        });
+        let loss = spec.clients.iter().map(|client| client.up.loss().max(client.down.loss())).fold(0.0, f64::max);
+        PathModel { clients: clients.collect(), shared, loss }
+    }
+
+    /// Mean round trip over the clients.
+    pub fn rtt_mean_s(&self) -> f64 {
+        self.mean(|client| client.rtt_s)
+    }
+
+    /// Largest share of packets that a direction loses.
+    pub fn loss(&self) -> f64 {
+        self.loss
+    }
+
+    /// Time that client `index` (of any number, in turn) waits for a request, without the server.
+    pub fn response_s(&self, index: usize, manner: &Manner, traffic: &Traffic) -> f64 {
+        match self.clients.get(index % self.clients.len().max(1)) {
+            Some(client) => client.response_s(manner, traffic),
+            None => 0.0,
+        }
+    }
+
+    /// The mean of it.
+    pub fn response_mean_s(&self, manner: &Manner, traffic: &Traffic) -> f64 {
+        self.mean(|client| client.response_s(manner, traffic))
+    }
+
+    /// Requests a second that the links carry, up and down: each client has the same share, so the narrowest of their own links or the
+    /// shared one is full first. Infinite without rates.
+    pub fn link_rates(&self, traffic: &Traffic) -> (f64, f64) {
+        let count = self.clients.len() as f64;
+        let least = |of: fn(&Distance) -> f64| self.clients.iter().map(of).fold(f64::INFINITY, f64::min);
+        let up = (least(|client| client.up) * count).min(self.shared.0);
+        let down = (least(|client| client.down) * count).min(self.shared.1);
+        (up / traffic.up_bytes.max(1.0), down / traffic.down_bytes.max(1.0))
+    }
+
+    fn mean(&self, of: impl Fn(&Distance) -> f64) -> f64 {
+        self.clients.iter().map(of).sum::<f64>() / self.clients.len().max(1) as f64
+    }
+}
+
+impl Distance {
+    fn response_s(&self, manner: &Manner, traffic: &Traffic) -> f64 {
+        self.rtt_s * round_trips(manner, traffic.answer_bytes) + traffic.up_bytes / self.up + traffic.down_bytes / self.down
+    }
+}
+
+/// Round trips of a request: connecting and TLS where it has a connection of its own, one for the request and the first window of its answer,
+/// and one more for each doubling that the rest needs (slow start, no loss, an acknowledgement for each segment).
+pub fn round_trips(manner: &Manner, answer_bytes: f64) -> f64 {
+    let before = if manner.close { 1.0 + manner.tls_round_trips } else { 0.0 };
+    before + 1.0 + further_windows(answer_bytes, manner.initcwnd)
+}
+
+/// Windows after the first, each twice as large as the one before: the least n with initcwnd (2^(n+1) - 1) segments or more.
+fn further_windows(answer_bytes: f64, initcwnd: u32) -> f64 {
+    let segments = (answer_bytes / SEGMENT_BYTES).ceil().max(1.0);
+    let windows = (1.0 + segments / f64::from(initcwnd.max(1))).log2().ceil();
+    (windows - 1.0).max(0.0)
+}
+
+/// Bytes a second of the narrowest rate among effects.
+fn narrowest(effects: &[EffectSpec]) -> f64 {
+    let rates = effects.iter().filter_map(|effect| match effect {
+        EffectSpec::Bottleneck(bottleneck) => bottleneck.rate.mean().map(|rate| rate.bits_per_second() as f64 / 8.0),
+        _ => None,
+    });
+    rates.fold(f64::INFINITY, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lab::plan::PathPlan;
+
+    use super::*;
+
+    const PLAIN: Manner = Manner { close: true, tls_round_trips: 0.0, initcwnd: INITCWND };
+    const TEN_KB: Traffic =
+        Traffic { up_bytes: 500.0, down_bytes: 11_000.0, up_packets: 8.0, down_packets: 10.0, answer_bytes: 10_400.0 };
+
+    #[test]
+    fn windows_double() {
+        // 10 segments fit into the first window, 11 into two, 30 into two, 31 into three.
+        for (segments, expected) in [(1.0, 0.0), (10.0, 0.0), (11.0, 1.0), (30.0, 1.0), (31.0, 2.0), (70.0, 2.0), (71.0, 3.0)] {
+            assert_eq!(further_windows(segments * SEGMENT_BYTES, 10), expected, "{segments}");
+        }
+        // Koshien's 10 KB with a window of 2: 8 segments are 2 + 4 + 2, so three windows; with connecting four round trips.
+        assert_eq!(round_trips(&Manner { initcwnd: 2, ..PLAIN }, 10_400.0), 4.0);
+        assert_eq!(round_trips(&PLAIN, 10_400.0), 2.0);
+        assert_eq!(round_trips(&Manner { close: false, ..PLAIN }, 10_400.0), 1.0);
+        assert_eq!(round_trips(&Manner { tls_round_trips: 1.0, ..PLAIN }, 10_400.0), 3.0);
+    }
+
+    #[test]
+    fn a_constant_distance_is_round_trips_and_rates() {
+        let mut plan = PathPlan { rtt: Some(Duration::from_millis(48)), offload: true, ..PathPlan::default() };
+        let model = PathModel::of(&lab::distances::spec(&plan, 100).unwrap());
+        assert!((model.rtt_mean_s() - 0.048).abs() < 1e-12);
+        assert!((model.response_mean_s(&PLAIN, &TEN_KB) - 0.096).abs() < 1e-12);
+        assert!((model.response_s(7, &PLAIN, &TEN_KB) - 0.096).abs() < 1e-12);
+        assert_eq!(model.link_rates(&TEN_KB), (f64::INFINITY, f64::INFINITY));
+        plan.down = Some("8Mbit".parse().unwrap());
+        let model = PathModel::of(&lab::distances::spec(&plan, 100).unwrap());
+        // 1 MB/s: 11 ms more, and 100 clients of 1 MB/s for 11 kB each.
+        assert!((model.response_mean_s(&PLAIN, &TEN_KB) - 0.107).abs() < 1e-9);
+        assert!((model.link_rates(&TEN_KB).1 - 100.0 * 1e6 / 11_000.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,388 @@
+//! The end of a run whose verdict is known before its time: of a point of a cache whose errors have become too many
+//! ([`Watchdog`]), of a trial of a capacity that is lost ([`Guard`]).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lab::drive::progress::{Phase, Snapshot};
+use lab::{Observer, RunFacts};
+use units::Probability;
+
+/// The ratio is of what ended within this time, or longer where that were fewer than [`ENDINGS_MIN`] requests.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Fewer endings say nothing.
+const ENDINGS_MIN: u64 = 20;
+
+/// Passes everything on to another observer, and ends the measured phase when the share of failures among the requests
+/// that ended of late reaches a limit.
+pub struct Watchdog {
+    inner: Box<dyn Observer>,
+    limit: Option<f64>,
+    readings: VecDeque<Reading>,
+    reached: Option<Reached>,
+}
+
+/// When the limit was reached.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reached {
+    /// Since the run's zero.
+    pub at: Duration,
+    /// The share.
+    pub ratio: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    at: Duration,
+    completed: u64,
+    failed: u64,
+}
+
+impl Watchdog {
+    /// Without a limit it only passes on.
+    pub fn new(inner: Box<dyn Observer>, limit: Option<Probability>) -> Self {
+        Watchdog { inner, limit: limit.map(Probability::value), readings: VecDeque::new(), reached: None }
+    }
+
+    /// When the limit was reached, if it was.
+    pub fn reached(&self) -> Option<Reached> {
+        self.reached
+    }
+
+    fn read(&mut self, now: Reading) {
+        let Some(limit) = self.limit.filter(|_| self.reached.is_none()) else { return };
+        let endings = |since: &Reading| (now.completed - since.completed) + (now.failed - since.failed);
+        // The latest reading that is far enough back in both.
+        let is_far = |since: &Reading| now.at.saturating_sub(since.at) >= WINDOW && endings(since) >= ENDINGS_MIN;
+        let Some(at) = self.readings.iter().rposition(is_far) else {
+            self.readings.push_back(now);
+            return;
+        };
+        let since = self.readings[at];
+        self.readings.drain(..at);
+        self.readings.push_back(now);
+        let ratio = (now.failed - since.failed) as f64 / endings(&since) as f64;
+        if ratio >= limit {
+            self.reached = Some(Reached { at: now.at, ratio });
+        }
+    }
+}
+
+impl Observer for Watchdog {
+    fn started(&mut self, facts: &RunFacts) {
+        if facts.warmup.is_zero() {
+            self.readings.push_back(Reading { at: Duration::ZERO, completed: 0, failed: 0 });
+        }
+        self.inner.started(facts);
+    }
+
+    fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
+        // One that ended in its warm-up would have no figures.
+        if snapshot.phase == Phase::Measured {
+            self.read(Reading { at: elapsed, completed: snapshot.completed, failed: snapshot.failed });
+        }
+        self.inner.tick(elapsed, snapshot);
+    }
+
+    fn ended(&mut self) {
+        self.inner.ended();
+    }
+
+    fn enough(&mut self, snapshot: &Snapshot) -> bool {
+        self.reached.is_some() || self.inner.enough(snapshot)
+    }
+}
+
+/// What a trial must keep, as far as it can be known before its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Keep {
+    /// Offered a second.
+    pub rate: f64,
+    /// Length of the measured phase.
+    pub lasts: Duration,
+    /// The most errors over offered.
+    pub errors: f64,
+    /// Of each term of the objective on times: the share of the requests that may take longer (a mean: 1), and the limit.
+    pub tails: Vec<(f64, Duration)>,
+}
+
+/// Passes everything on to another observer, and ends a trial whose objective is lost whatever still comes: then its measured phase, and
+/// a little later what is in flight, ends early.
+pub struct Guard {
+    inner: Box<dyn Observer>,
+    keep: Keep,
+    lost: Option<Lost>,
+    /// When the measured phase began to be seen, and what had failed by then.
+    from: Option<(Duration, u64)>,
+    last: Duration,
+    /// For each tail, how long more was in flight than can be answered in time; of a mean, the sum over time.
+    above_s: Vec<f64>,
+    /// Since when nothing more is offered.
+    drain: Option<Duration>,
+    now: Duration,
+    waiting: u64,
+}
+
+/// How a trial was lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lost {
+    /// Since the measured phase began.
+    pub after: Duration,
+    by: LostBy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum LostBy {
+    /// More failed than the objective allows of all that was to be offered.
+    Errors { failed: u64 },
+    /// More was in flight, for longer, than the objective allows.
+    PilesUp { in_flight: u64 },
+}
+
+impl Lost {
+    /// In words.
+    pub fn words(&self) -> String {
+        let after = units::format_duration(Duration::from_millis(self.after.as_millis() as u64 / 100 * 100));
+        match self.by {
+            LostBy::Errors { failed } => format!("lost after {after}: {failed} requests had failed"),
+            LostBy::PilesUp { in_flight } => format!("lost after {after}: {in_flight} requests were in flight or waiting"),
+        }
+    }
+
+    /// Requests in flight and waiting when it was lost; 0 where it was lost by errors.
+    pub fn in_flight(&self) -> f64 {
+        match self.by {
+            LostBy::Errors { .. } => 0.0,
+            LostBy::PilesUp { in_flight } => in_flight as f64,
+        }
+    }
+}
+
+/// By Little's law so much in flight waits for its limit; twice that waits for twice as long, whatever the order.
+const TIMES: f64 = 2.0;
+/// Fewer are no pile, whatever the rate.
+const PILE_MIN: f64 = 8.0;
+
+impl Guard {
+    /// Watches a trial.
+    pub fn new(inner: Box<dyn Observer>, keep: Keep) -> Self {
+        let above_s = vec![0.0; keep.tails.len()];
+        let zero = Duration::ZERO;
+        Guard { inner, keep, lost: None, from: None, last: zero, above_s, drain: None, now: zero, waiting: 0 }
+    }
+
+    /// How the trial was lost, if it was.
+    pub fn lost(&self) -> Option<&Lost> {
+        self.lost.as_ref()
+    }
+
+    fn read(&mut self, now: Duration, snapshot: &Snapshot) {
+        let (began, failed_before) = *self.from.get_or_insert((now, snapshot.failed));
+        let since_s = now.saturating_sub(self.last.max(began)).as_secs_f64();
+        if self.lost.is_some() {
+            return;
+        }
+        let after = now.saturating_sub(began);
+        let offered = self.keep.rate * self.keep.lasts.as_secs_f64();
+        let failed = snapshot.failed - failed_before;
+        // One request more: that of the boundary.
+        if failed as f64 > self.keep.errors * offered + 1.0 {
+            self.lost = Some(Lost { after, by: LostBy::Errors { failed } });
+            return;
+        }
+        let level = (snapshot.in_flight + snapshot.backlog) as f64;
+        for (above_s, &(share, limit)) in self.above_s.iter_mut().zip(&self.keep.tails) {
+            let level_max = (TIMES * self.keep.rate * limit.as_secs_f64()).max(PILE_MIN);
+            // A mean may be above its limit for a time; its sum over time may not.
+            let (more, most) = match share >= 1.0 {
+                true => (level / level_max * since_s, self.keep.lasts.as_secs_f64()),
+                false if level > level_max => (since_s, TIMES * share * self.keep.lasts.as_secs_f64() + limit.as_secs_f64()),
+                false => (0.0, f64::INFINITY),
+            };
+            *above_s += more;
+            if *above_s > most {
+                self.lost = Some(Lost { after, by: LostBy::PilesUp { in_flight: level as u64 } });
+            }
+        }
+    }
+}
+
+impl Observer for Guard {
+    fn started(&mut self, facts: &RunFacts) {
+        self.inner.started(facts);
+    }
+
+    fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
+        match snapshot.phase {
+            Phase::Measured => self.read(elapsed, snapshot),
+            Phase::Drain | Phase::Done => {
+                self.drain.get_or_insert(elapsed);
+            }
+            Phase::Warmup => {}
+        }
+        (self.last, self.now) = (elapsed, elapsed);
+        self.waiting = snapshot.in_flight + snapshot.backlog;
+        self.inner.tick(elapsed, snapshot);
+    }
+
+    fn ended(&mut self) {
+        self.inner.ended();
+    }
+
+    fn enough(&mut self, snapshot: &Snapshot) -> bool {
+        self.lost.is_some() || self.inner.enough(snapshot)
+    }
+
+    /// What is in flight is not waited for where it is known to be too late already: more of it than the objective allows, for longer.
+    fn at_once(&mut self, snapshot: &Snapshot) -> bool {
+        let Some(drain) = self.drain else { return self.inner.at_once(snapshot) };
+        let waited = self.now.saturating_sub(drain);
+        let offered = self.keep.rate * self.keep.lasts.as_secs_f64();
+        let is_too_late = |&(share, limit): &(f64, Duration)| {
+            let many = self.lost.is_some() || share < 1.0 && self.waiting as f64 > share * offered + 1.0;
+            many && waited > limit
+        };
+        self.keep.tails.iter().any(is_too_late) || self.inner.at_once(snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Observer for Nobody {
+        fn started(&mut self, _: &RunFacts) {}
+        fn tick(&mut self, _: Duration, _: &Snapshot) {}
+        fn ended(&mut self) {}
+    }
+
+    /// When it says enough, of endings (completed, failed) a tick of 200 ms.
+    fn ends(limit: f64, endings: impl IntoIterator<Item = (u64, u64)>) -> Option<Duration> {
+        let mut dog = Watchdog::new(Box::new(Nobody), Probability::new(limit));
+        dog.started(&RunFacts { duration: None, warmup: Duration::ZERO, requests: None, notes: Vec::new() });
+        let mut snapshot = Snapshot {
+            phase: Phase::Measured,
+            offered: 0,
+            completed: 0,
+            failed: 0,
+            in_flight: 0,
+            connections: 0,
+            backlog: 0,
+            mix: Default::default(),
+        };
+        for (tick, (completed, failed)) in (1..).zip(endings) {
+            snapshot.completed += completed;
+            snapshot.failed += failed;
+            dog.tick(Duration::from_millis(200) * tick, &snapshot);
+            if dog.enough(&snapshot) {
+                let reached = dog.reached().unwrap();
+                assert!(reached.ratio >= limit);
+                return Some(reached.at);
+            }
+        }
+        assert_eq!(dog.reached(), None);
+        None
+    }
+
+    #[test]
+    fn half_ends_it_and_a_little_less_does_not() {
+        assert_eq!(ends(0.5, [(5, 5); 100]), Some(Duration::from_secs(1)));
+        assert_eq!(ends(0.5, [(51, 49); 100]), None);
+        assert_eq!(ends(1.0, [(1, 99); 100]), None);
+        assert_eq!(ends(1.0, [(0, 100); 100]), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn it_takes_twenty_endings() {
+        // One failure a second: twenty of them are at hand after twenty seconds.
+        let slow = (1..=500).map(|tick| (0, u64::from(tick % 5 == 0)));
+        assert_eq!(ends(0.5, slow), Some(Duration::from_secs(20)));
+        assert_eq!(ends(0.5, [(0, 19), (0, 0), (0, 0)]), None);
+    }
+
+    #[test]
+    fn what_was_long_ago_does_not_save_it() {
+        let good = std::iter::repeat_n((1000, 0), 100);
+        let bad = std::iter::repeat_n((40, 60), 100);
+        let at = ends(0.5, good.chain(bad)).unwrap();
+        assert!(at > Duration::from_secs(20) && at <= Duration::from_secs(22), "{at:?}");
+    }
+
+    #[test]
+    fn without_a_limit_nothing_ends() {
+        let mut dog = Watchdog::new(Box::new(Nobody), None);
+        dog.read(Reading { at: Duration::from_secs(9), completed: 0, failed: 1000 });
+        assert_eq!(dog.reached(), None);
+        assert!(dog.readings.is_empty());
+    }
+
+    fn guarded(tails: Vec<(f64, Duration)>) -> Guard {
+        let keep = Keep { rate: 100.0, lasts: Duration::from_secs(10), errors: 0.01, tails };
+        Guard::new(Box::new(Nobody), keep)
+    }
+
+    fn snapshot(phase: Phase, failed: u64, in_flight: u64) -> Snapshot {
+        Snapshot { phase, offered: 0, completed: 0, failed, in_flight, connections: 0, backlog: 0, mix: Default::default() }
+    }
+
+    const TICK: Duration = Duration::from_millis(200);
+
+    /// After how many ticks of the measured phase it says enough.
+    fn lost(guard: &mut Guard, readings: impl IntoIterator<Item = (u64, u64)>) -> Option<u32> {
+        guard.tick(TICK, &snapshot(Phase::Warmup, 5, 1));
+        (2..).zip(readings).find_map(|(tick, (failed, in_flight))| {
+            let seen = snapshot(Phase::Measured, 5 + failed, in_flight);
+            guard.tick(TICK * tick, &seen);
+            guard.enough(&seen).then_some(tick)
+        })
+    }
+
+    #[test]
+    fn a_trial_is_lost_by_one_error_too_many() {
+        let tails = || vec![(0.01, Duration::from_millis(100))];
+        // 1 % of a thousand requests, and one of the boundary. The first look finds what failed before.
+        assert_eq!(lost(&mut guarded(tails()), [(0, 0), (11, 0), (11, 0)]), None);
+        let mut guard = guarded(tails());
+        assert_eq!(lost(&mut guard, [(0, 0), (12, 0)]), Some(3));
+        assert!(guard.lost().unwrap().words().contains("12 requests had failed"));
+    }
+
+    #[test]
+    fn a_pile_is_lost_when_too_many_are_late_and_a_stall_is_not() {
+        // 100/s and 100 ms: 20 in flight wait for 200 ms. 1 % of 10 s, twice, and the limit: 300 ms.
+        let tails = || vec![(0.01, Duration::from_millis(100))];
+        assert_eq!(lost(&mut guarded(tails()), std::iter::repeat_n((0, 20), 40)), None);
+        assert_eq!(lost(&mut guarded(tails()), [(0, 3), (0, 200), (0, 3), (0, 3)]), None);
+        let mut guard = guarded(tails());
+        assert_eq!(lost(&mut guard, [(0, 3), (0, 21), (0, 21), (0, 21)]), Some(4));
+        assert!(guard.lost().unwrap().words().contains("21 requests were in flight"), "{:?}", guard.lost());
+        // What is in flight is waited for as long as the limit.
+        let drain = |tick: u32, guard: &mut Guard| {
+            let seen = snapshot(Phase::Drain, 5, 21);
+            guard.tick(TICK * tick, &seen);
+            guard.at_once(&seen)
+        };
+        assert!(!drain(10, &mut guard) && drain(11, &mut guard));
+    }
+
+    #[test]
+    fn a_mean_is_lost_by_its_sum_over_time() {
+        let tails = || vec![(1.0, Duration::from_millis(100))];
+        assert_eq!(lost(&mut guarded(tails()), std::iter::repeat_n((0, 19), 49)), None);
+        // Ten times the bound for a tenth of the time is as much.
+        assert!(lost(&mut guarded(tails()), std::iter::repeat_n((0, 210), 49)).is_some());
+    }
+
+    #[test]
+    fn what_holds_is_waited_for() {
+        let mut guard = guarded(vec![(0.01, Duration::from_millis(100))]);
+        assert_eq!(lost(&mut guard, std::iter::repeat_n((0, 3), 49)), None);
+        for tick in 51..80 {
+            let seen = snapshot(Phase::Drain, 5, 3);
+            guard.tick(TICK * tick, &seen);
+            assert!(!guard.at_once(&seen));
+        }
+    }
+}

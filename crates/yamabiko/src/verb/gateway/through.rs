@@ -1,0 +1,74 @@
+//! Any program through the lab's gateway.
+
+use anyhow::{Result, ensure};
+use lab::gateway::{LinkFigures, Through, ThroughOutcome};
+use units::format_duration;
+
+use crate::args::Forwarding;
+use crate::exit::Exit;
+use crate::terminal::say;
+
+/// Runs the program and ends with its status.
+pub fn run(typed: &Forwarding) -> Result<Exit> {
+    let result = &typed.result;
+    ensure!(
+        !(result.json || result.print_plan || result.strict || result.html.is_some()),
+        "--json, --html, --strict and --print-plan are not for -- CMD: what the program prints is the result"
+    );
+    let through = Through {
+        lab: typed.lab_of_command()?,
+        server: typed.lab.server.clone(),
+        command: typed.command.clone(),
+    };
+    let outcome = lab::gateway::through(&through, |line| say(line))?;
+    tell(&through, &outcome);
+    Ok(Exit::Program(outcome.status))
+}
+
+/// What the gateway had to do, and what went wrong: on stderr, since the program's own output is the result.
+fn tell(through: &Through, outcome: &ThroughOutcome) {
+    let used = &outcome.used;
+    let held = through.lab.share.map_or("no bound".into(), |share| format!("{share} at most"));
+    let pauses = outcome.facts.stands_still.map_or(String::new(), |pause| {
+        format!(", in which it stands still for up to {} at a time", format_duration(pause))
+    });
+    let [clients, server] = &outcome.links;
+    say(format_args!(
+        "gateway: {:.2}% of a core used ({held}{pauses}); {} packets from the clients, {} from the server",
+        used.cores() * 100.0,
+        clients.up.delivered,
+        server.down.delivered,
+    ));
+    let lost = used.overflowed;
+    if lost != [0, 0] {
+        say(format_args!("gateway: the rings of its card overflowed: {} packets from the clients, {} from the server", lost[0], lost[1]));
+    }
+    link("the clients' link", clients);
+    link("the server's link", server);
+    if let Some(trouble) = &outcome.trouble {
+        say(format_args!("yamabiko: not to be trusted: {trouble}"));
+    }
+}
+
+/// What a link did that it was asked to do, and what it should not have done.
+fn link(name: &str, link: &LinkFigures) {
+    let (up, down) = (&link.up, &link.down);
+    if up.queue_full + down.queue_full + up.lost + down.lost > 0 {
+        say(format_args!(
+            "{name}: of {} packets up {} were lost and {} found the queue full; of {} down {} and {}",
+            up.packets, up.lost, up.queue_full, down.packets, down.lost, down.queue_full
+        ));
+    }
+    if link.mistaken > 0 {
+        say(format_args!("yamabiko: not to be trusted: {name} lost {} packets by itself", link.mistaken));
+    }
+    if link.busy_share() > BUSY_MAX {
+        say(format_args!(
+            "yamabiko: not to be trusted: {name} was busy for {:.0}% of the time, so it may have been the limit",
+            link.busy_share() * 100.0
+        ));
+    }
+}
+
+/// A loop that is busier is taken for the limit.
+const BUSY_MAX: f64 = 0.95;
