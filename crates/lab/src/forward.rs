@@ -1,21 +1,48 @@
 //! The tester of a gateway: two ends that measure what lies between them, and send to nobody else.
-#![allow(dead_code, unused_variables)]
+//!
+//! ```text
+//!   client (Session)                         gateway                     server (serve)
+//!     control connection: handshake, then frames of messages   <------------>  door, session
+//!     streams, transactions, connections: TCP                  <------------>  the same port
+//!     packets, probes: UDP, one socket a trial                 <------------>  the same port
+//! ```
+//!
+//! One engine and one protocol, in the lab and outside. Read [`handshake`] for who is let in, [`frame`] for what is said
+//! after it, [`message`] for what can be asked, and `trial` for what the two ends do.
+//!
+//! Invariants: neither end sends a byte of a trial to anyone who has not shown that it has the secret, nor a datagram to any
+//! address but that of the other end of the control connection, which a handshake of TCP has proved. Either stops when the
+//! other is not heard of for 3 s, or a trial's own time is over. A moment of one host is never compared with one of another.
 
-mod message;
+mod client;
+mod connect;
+pub mod datagram;
+pub mod frame;
+mod hall;
+pub mod handshake;
+mod line;
+pub mod message;
+mod packet;
+mod probe;
 mod secret;
 mod seen;
+mod server;
+mod session;
+mod stream;
+mod transact;
+mod trial;
+mod work;
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use sys::namespace::NetNamespace;
-
 use crate::LabError;
 
+pub use client::{ServerFacts, Session};
 pub use message::Test;
-pub use secret::Secret;
+pub use secret::{Keys, Secret, ShortTag, Tag};
 pub use seen::{ExchangesSeen, RttSeen, Seen, SentSeen, TrialSeen};
 
 /// The port of both TCP and UDP.
@@ -70,55 +97,7 @@ pub enum Told {
 /// # Errors
 /// The address cannot be listened at, or is to be reached from other hosts though there is no secret.
 pub fn serve(spec: &ServerSpec, stop: BorrowedFd<'_>, tell: &mut dyn FnMut(Told)) -> Result<(), LabError> {
-    Err(LabError::environment("not yet"))
-}
-
-/// A client's session with a server: one trial after the other.
-pub struct Session {
-    to: SocketAddr,
-}
-
-/// What is known of the server.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ServerFacts {
-    /// The program's version.
-    pub version: String,
-    /// Processor cores of its host.
-    pub cores: u32,
-    /// What its TCP uses; empty where that is not known.
-    pub congestion_control: String,
-}
-
-impl Session {
-    /// Connects, from inside `net` where it is given, and proves and demands knowledge of the secret.
-    ///
-    /// # Errors
-    /// All of [`ForwardError`] but those of a trial.
-    pub fn open(to: SocketAddr, secret: &Secret, net: Option<&NetNamespace>) -> Result<Session, ForwardError> {
-        Err(ForwardError::Refused("not yet".to_owned()))
-    }
-
-    /// What is known of the server.
-    pub fn server(&self) -> &ServerFacts {
-        unimplemented!()
-    }
-
-    /// Runs one trial and returns what both ends saw.
-    ///
-    /// # Errors
-    /// [`ForwardError::Refused`] and [`ForwardError::UdpBlocked`]: this trial cannot be, the session goes on. Others end
-    /// the session.
-    pub fn run(&mut self, test: &Test) -> Result<TrialSeen, ForwardError> {
-        self.run_while(test, &|| true)
-    }
-
-    /// The same, ended early once `go_on` says no: it is asked some twenty times a second.
-    ///
-    /// # Errors
-    /// As [`Session::run`].
-    pub fn run_while(&mut self, test: &Test, go_on: &dyn Fn() -> bool) -> Result<TrialSeen, ForwardError> {
-        Err(ForwardError::Refused("not yet".to_owned()))
-    }
+    server::serve(spec, stop, tell)
 }
 
 /// Why a session or a trial could not be.

@@ -29,7 +29,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use sys::accounting::{ProcessStat, served};
-use sys::cgroup::{Cgroup, Limits};
+use sys::cgroup::{Cgroup, Limits, Weight};
 use sys::namespace::NetNamespace;
 use sys::nft::Masquerade;
 use sys::place::Place;
@@ -350,9 +350,16 @@ impl RunningLab {
         named.ok_or_else(|| LabError::Plan(format!("no program of the lab is called {name}")))
     }
 
-    /// What of the lab itself has stopped working, in words: its card, a link, a proxy, the server's end. Figures taken then are
-    /// of no lab.
+    /// What of the lab has stopped working, in words: its card, a link, a program that starts with it. Figures taken then are of no
+    /// lab.
     pub fn trouble(&mut self) -> Option<String> {
+        let broken = self.broken();
+        let mut with_it = self.programs.iter_mut().filter(|program| program.starts_at_once());
+        broken.or_else(|| with_it.find_map(Program::ended))
+    }
+
+    /// What of the lab itself has stopped working.
+    fn broken(&mut self) -> Option<String> {
         let gone = ProcessStat::read(self.base.card.pid()).is_none_or(|stat| matches!(stat.state, 'Z' | 'X'));
         if gone {
             return Some("the gateway's card was killed".into());
@@ -362,7 +369,7 @@ impl RunningLab {
                 return Some(format!("{name} link stopped: {why}"));
             }
         }
-        self.programs.iter_mut().filter(|program| program.starts_at_once()).find_map(Program::ended)
+        None
     }
 }
 
@@ -441,12 +448,17 @@ fn group(spec: &LabSpec) -> Result<Option<Cgroup>, LabError> {
     let option = match (spec.share, spec.memory) {
         (Some(share), _) => format!("--gateway-cpu {share}"),
         (None, Some(memory)) => format!("--gateway-memory {memory}"),
-        (None, None) => return Ok(Cgroup::create("gateway", limits).ok()),
+        (None, None) => return Ok(Cgroup::create("gateway", limits).ok().inspect(stand_alone)),
     };
     match Cgroup::create("gateway", limits) {
-        Ok(group) => Ok(Some(group)),
+        Ok(group) => Ok(Some(group).inspect(stand_alone)),
         Err(error) => Err(LabError::Environment(format!("{option}: no control group can be made here: {error}"))),
     }
+}
+
+/// A machine of its own does not wait for others. Where the kernel cannot set a weight it does.
+fn stand_alone(group: &Cgroup) {
+    let _ = group.set_weight(Weight::Most);
 }
 
 /// The longest pause between two of its shares.

@@ -20,6 +20,7 @@ pub mod distances;
 pub mod doctor;
 pub mod drive;
 mod error;
+pub mod forward;
 mod gate;
 pub mod gateway;
 mod handshakes;

@@ -55,8 +55,8 @@ impl Slo {
         self.tails().map(|(_, limit)| limit).min()
     }
 
-    /// Of each term on a quantile, the mean or the maximum: the share of the requests that may take longer (of the mean: all but none are
-    /// bounded, so 1), and the limit.
+    /// Of each term on a quantile, the mean or the maximum: the share of the requests that may take longer (of the
+    /// mean: all but none are bounded, so 1), and the limit.
     pub fn tails(&self) -> impl Iterator<Item = (f64, Duration)> {
         self.terms.iter().filter_map(|term| Some((term.quantity.tail()?, Duration::from_nanos(term.limit as u64))))
     }
@@ -67,8 +67,8 @@ impl Slo {
         errors.map(|term| term.limit).fold(1.0, f64::min)
     }
 
-    /// Requests that failed, were not done at the end or were answered by an error of the server, over those offered: what `errors` is
-    /// held against. 1 without a load.
+    /// Requests that failed, were not done at the end or were answered by an error of the server, over those offered:
+    /// what `errors` is held against. 1 without a load.
     pub fn error_ratio(&self, document: &Document) -> f64 {
         document.load.as_ref().map_or(1.0, |load| Quantity::Errors.of(load))
     }
@@ -126,8 +126,8 @@ impl Quantity {
     }
 }
 
-/// Errors as an objective counts them, over the requests offered: those that failed or were not answered by the end, and whole answers of class 5xx. 1 where
-/// none was offered.
+/// Errors as an objective counts them, over the requests offered: those that failed or were not answered by the end,
+/// and whole answers of class 5xx. 1 where none was offered.
 pub fn error_ratio(load: &document::Load) -> f64 {
     let failed: u64 = load.failed.values().sum();
     let errors = failed + load.in_flight_at_end + server_errors(load);

@@ -10,31 +10,33 @@ use crate::figures;
 struct Words {
     name: &'static str,
     about: &'static str,
+    /// For plots, which have little room.
+    short: &'static str,
     /// Whether Bonnie's table has it.
     bonnies: bool,
 }
 
-const fn bonnies(name: &'static str, about: &'static str) -> Words {
-    Words { name, about, bonnies: true }
+const fn bonnies(name: &'static str, about: &'static str, short: &'static str) -> Words {
+    Words { name, about, short, bonnies: true }
 }
 
-const fn need(name: &'static str, about: &'static str) -> Words {
-    Words { name, about, bonnies: false }
+const fn need(name: &'static str, about: &'static str, short: &'static str) -> Words {
+    Words { name, about, short, bonnies: false }
 }
 
 /// In the order of the tables.
 const TESTS: [Words; 11] = [
-    bonnies("write_per_char", "write, a byte a call"),
-    bonnies("write_per_block", "write, 16 KiB a call"),
-    bonnies("rewrite", "rewrite, 16 KiB"),
-    bonnies("read_per_char", "read, a byte a call"),
-    bonnies("read_per_block", "read, 16 KiB a call"),
-    bonnies("seeks", "seeks, 3 at once"),
-    need("random_read_4k", "4 KiB random reads"),
-    need("random_read_4k_32", "4 KiB random reads, 32 at once"),
-    need("random_write_4k", "4 KiB random writes"),
-    need("random_write_4k_32", "4 KiB random writes, 32 at once"),
-    need("commits", "4 KiB and fdatasync"),
+    bonnies("write_per_char", "write, a byte a call", "write, a byte"),
+    bonnies("write_per_block", "write, 16 KiB a call", "write, 16 KiB"),
+    bonnies("rewrite", "rewrite, 16 KiB", "rewrite"),
+    bonnies("read_per_char", "read, a byte a call", "read, a byte"),
+    bonnies("read_per_block", "read, 16 KiB a call", "read, 16 KiB"),
+    bonnies("seeks", "seeks, 3 at once", "seeks"),
+    need("random_read_4k", "4 KiB random reads", "random reads"),
+    need("random_read_4k_32", "4 KiB random reads, 32 at once", "random reads, 32"),
+    need("random_write_4k", "4 KiB random writes", "random writes"),
+    need("random_write_4k_32", "4 KiB random writes, 32 at once", "random writes, 32"),
+    need("commits", "4 KiB and fdatasync", "commits"),
 ];
 
 /// A test in words; one that this version does not know is told by its name.
@@ -55,6 +57,12 @@ impl Made<'_> {
     pub fn label(&self) -> String {
         let about = about(self.name);
         if self.in_memory { format!("{about} ({IN_MEMORY})") } else { about.to_owned() }
+    }
+
+    /// The same for a plot.
+    pub fn short(&self) -> String {
+        let short = TESTS.iter().find(|words| words.name == self.name).map_or(self.name, |words| words.short);
+        if self.in_memory { format!("{short} (CACHE)") } else { short.to_owned() }
     }
 }
 

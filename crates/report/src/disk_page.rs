@@ -74,7 +74,7 @@ fn as_bonnie_does(document: &DiskDocument) -> Section {
     });
     let transfers = tests.iter().filter(|test| test.name != "seeks");
     let transfers = transfers.fold(Bars::new("Transfers", Quantity::Bytes, &["bytes a second"]), |bars, test| {
-        bars.row(test.label(), &[Some(test.figures.bytes_per_s)])
+        bars.row(test.short(), &[Some(test.figures.bytes_per_s)])
     });
     Section::new("As Bonnie's table has it")
         .table(table)
@@ -87,8 +87,8 @@ fn operations(document: &DiskDocument) -> Bars {
     let seeks = disk::of_bonnie(document).into_iter().filter(|test| test.name == "seeks");
     let all = seeks.chain(disk::of_needs(document));
     let bars = Bars::dots("Operations", Quantity::PerSecond, &["a second"]);
-    let bars = all.fold(bars, |bars, test| bars.row(test.label(), &[Some(test.figures.iops)]));
-    bars.about("At random places, on a logarithmic axis; a commit is a write and its fdatasync.")
+    let bars = all.fold(bars, |bars, test| bars.row(test.short(), &[Some(test.figures.iops)]));
+    bars.about("At random places, on a logarithmic axis; 32: so many at once; a commit is a write and its fdatasync.")
 }
 
 fn needs(document: &DiskDocument) -> Section {
@@ -105,21 +105,21 @@ fn needs(document: &DiskDocument) -> Section {
             disk::storage(figures),
         ])
     });
-    let head = ["time of one", "of", "mean", "min", "50 %", "75 %", "90 %", "95 %", "99 %", "99.9 %", "99.99 %", "max"];
+    let head = ["time of one", "of", "mean", "min", "50 %", "90 %", "99 %", "99.9 %", "99.99 %", "max"];
     let timed = || tests.iter().filter_map(|test| Some((test, test.figures.latency_ns.as_ref()?)));
     let times = timed().fold(Table::new(&head), |table, (test, q)| {
         let mut row = vec![test.label(), count(q.count), duration_f64(q.mean)];
-        let at = [q.min, q.p50, q.p75, q.p90, q.p95, q.p99, q.p99_9, q.p99_99, q.max];
+        let at = [q.min, q.p50, q.p90, q.p99, q.p99_9, q.p99_99, q.max];
         row.extend(at.map(duration));
         table.row(row)
     });
     let chart = Chart::percentiles("Times", "time of one").about(
         "How long the slowest tenth, hundredth, thousandth took; a curve ends where its values do. Straight between fio's percentiles.",
     );
-    let chart = timed().fold(chart, |chart, (test, q)| chart.series(Series::line(test.label(), curve(q)).dotted()));
+    let chart = timed().fold(chart, |chart, (test, q)| chart.series(Series::line(test.short(), curve(q)).dotted()));
     let spread = Bars::dots("Times side by side", Quantity::Nanoseconds, &["median", "99 %", "99.9 %", "largest"]);
     let spread = timed().fold(spread, |bars, (test, q)| {
-        bars.row(test.label(), &[q.p50, q.p99, q.p99_9, q.max].map(|ns| Some(ns as f64)))
+        bars.row(test.short(), &[q.p50, q.p99, q.p99_9, q.max].map(|ns| Some(ns as f64)))
     });
     Section::new("What caches and databases ask for").table(rates).table(times).figure(chart).figure(spread)
 }
@@ -142,10 +142,10 @@ fn curve(q: &Quantiles) -> Vec<[f64; 2]> {
 }
 
 fn processor(document: &DiskDocument) -> Section {
-    let bars = Bars::new("Processor", Quantity::Share, &["user", "kernel"]);
+    let bars = Bars::new("User and kernel time", Quantity::Share, &["user", "kernel"]);
     let all: Vec<Made<'_>> = disk::of_bonnie(document).into_iter().chain(disk::of_needs(document)).collect();
     let bars = all.iter().fold(bars, |bars, test| {
-        bars.row(test.label(), &[Some(test.figures.cpu_user), Some(test.figures.cpu_system)])
+        bars.row(test.short(), &[Some(test.figures.cpu_user), Some(test.figures.cpu_system)])
     });
     Section::new("Processor").figure(bars.about("Of one core, while the test went on."))
 }

@@ -14,6 +14,8 @@
 
 pub mod ab;
 mod cache_page;
+mod capacity;
+mod capacity_page;
 pub mod disk;
 mod disk_page;
 pub mod figures;
@@ -23,6 +25,8 @@ mod gateway_page;
 pub mod json;
 pub mod page;
 pub mod plot;
+mod predict;
+mod predict_page;
 pub mod reproduction;
 pub mod run_page;
 mod sweep;
@@ -31,7 +35,9 @@ pub mod terminal;
 pub mod words;
 
 pub use cache_page::cache_page;
+pub use capacity_page::capacity_page;
 pub use disk_page::disk_page;
 pub use fortio::fortio;
 pub use gateway_page::gateway_page;
+pub use predict_page::predict_page;
 pub use terminal::{ProfileEntry, ProfileView, Series, Spread, SpreadUnit, Style};

@@ -13,6 +13,8 @@
 
 mod bars;
 mod cache;
+mod capacity;
+mod compare;
 mod disk;
 mod doctor;
 mod entries;
@@ -22,6 +24,7 @@ mod judged;
 mod load;
 mod page;
 mod places;
+mod predict;
 mod profile;
 mod runs;
 mod tap;
@@ -32,12 +35,15 @@ use ledger::Document;
 use stats::Histogram;
 
 pub use cache::{cache, cache_point};
+pub use capacity::{capacity, capacity_trial};
+pub use compare::compare;
 pub use disk::disk;
 pub use doctor::doctor;
 pub use entries::{Entry, entries};
 pub use gateway::gateway;
 pub use judged::judged;
 use page::Page;
+pub use predict::predict;
 pub use profile::{
     CheckRow, CheckView, ProfileEntry, ProfileView, Series, Spread, SpreadUnit, check, profile, profiles,
 };

@@ -89,7 +89,7 @@ fn every_test_has_its_line_and_its_figures() {
     assert!(!text.contains("PAGE CACHE"), "{text}");
     let page = disk_page(&document, "size = \"1GiB\"");
     let titles: Vec<&str> = page.figures().iter().map(|figure| figure.title()).collect();
-    assert_eq!(titles, ["Transfers", "Operations", "Times", "Times side by side", "Processor"]);
+    assert_eq!(titles, ["Transfers", "Operations", "Times", "Times side by side", "User and kernel time"]);
     let svg = page.figures()[2].standalone();
     // 5,000 values tell the slowest thousandth and no more.
     assert!(svg.contains("600 us") && !svg.contains("700 us"), "{svg}");
@@ -120,7 +120,7 @@ fn where_the_page_cache_answered_it_is_said_before_and_beside_each_figure() {
     let page = disk_page(&document, "");
     // In the plots, too: a picture is passed on without its page.
     let svg = page.figures()[0].standalone();
-    assert!(svg.contains("read, 16 KiB a call (PAGE CACHE)") && !svg.contains("write, 16 KiB a call (PAGE"), "{svg}");
+    assert!(svg.contains("read, 16 KiB (CACHE)") && !svg.contains("write, 16 KiB (CACHE)"), "{svg}");
     let html = page.into_html();
     markup::elements(&html);
     let (said, table) = (html.find("The page cache was measured").unwrap(), html.find("As Bonnie").unwrap());

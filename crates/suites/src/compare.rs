@@ -66,10 +66,15 @@ impl Closing {
         if !unknown.is_empty() {
             self.checks.push(Check {
                 value: Some(unknown.len() as f64),
-                ..check("fail_if_known", CheckState::CouldNotRun, Weight::Suspect, format!(
-                    "{}: there is no interval of it here, so nobody knows whether it is so",
-                    unknown.join(", ")
-                ))
+                ..check(
+                    "fail_if_known",
+                    CheckState::CouldNotRun,
+                    Weight::Suspect,
+                    format!(
+                        "{}: there is no interval of it here, so nobody knows whether it is so",
+                        unknown.join(", ")
+                    ),
+                )
             });
         }
         let known = self.part.headline().is_some_and(|metric| metric.verdict != CompareVerdict::NotKnown);
@@ -167,18 +172,17 @@ mod tests {
         let fine = failing("a", CheckState::Ok, Weight::Invalid);
         let late = failing("generator_on_time", CheckState::Failed, Weight::Invalid);
         let blind = failing("wire", CheckState::CouldNotRun, Weight::Invalid);
-        let verdict = |of: &[&Validity]| {
-            Validity::from_checks(carried(of.iter().map(|&validity| ("x", validity)))).verdict
-        };
+        let verdict =
+            |of: &[&Validity]| Validity::from_checks(carried(of.iter().map(|&validity| ("x", validity)))).verdict;
         assert_eq!(verdict(&[&fine, &fine]), Verdict::Valid);
         assert_eq!(verdict(&[&fine, &blind]), Verdict::Suspect);
         assert_eq!(verdict(&[&fine, &blind, &late]), Verdict::Invalid);
         let told = carried([("A", &late), ("B", &fine), ("C", &late)].into_iter());
         assert_eq!(told.len(), 1);
-        assert_eq!((told[0].name.as_str(), told[0].why.as_str()), (
-            "runs: generator_on_time",
-            "in 2 of 3 runs (A, C): too late"
-        ));
+        assert_eq!(
+            (told[0].name.as_str(), told[0].why.as_str()),
+            ("runs: generator_on_time", "in 2 of 3 runs (A, C): too late")
+        );
         let many = vec![("x", &late); 9];
         assert_eq!(carried(many.into_iter())[0].why, "in 9 of 9 runs (x, x and 7 more): too late");
     }

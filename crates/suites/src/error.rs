@@ -11,6 +11,9 @@ pub enum SuiteError {
     /// The lab could not make a run.
     #[error(transparent)]
     Lab(#[from] LabError),
+    /// The other end of a tester of gateways could not be reached, or would not.
+    #[error(transparent)]
+    Forward(#[from] lab::forward::ForwardError),
     /// The book could not be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),

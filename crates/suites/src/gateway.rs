@@ -11,15 +11,31 @@
 //!
 //! Read [`plan`] first: what can be asked; then `trials`. `load` keeps a proxy busy meanwhile.
 
+mod checks;
 mod condition;
+mod document;
+mod findings;
+mod labs;
 mod link;
+mod load;
+mod measured;
 pub mod plan;
+mod rates;
+mod remote;
+mod trials;
+mod way;
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ledger::GatewayDocument;
-use store::Book;
+use lab::forward::Secret;
+use lab::gateway::LabFacts;
+use lab::host;
+use ledger::document::{Check, CheckState, Run, SCHEMA, Weight};
+use ledger::{ForwardingPart, GatewayDocument, Validity};
+use store::{Book, RunFolder};
 use sys::signal::Interrupts;
 use units::CpuShare;
 
@@ -27,8 +43,20 @@ pub use self::condition::Condition;
 pub use self::link::{Link, links};
 pub use self::plan::{Directions, GatewayPlan, ProxyLoading, TestName, Where};
 
+use self::labs::{Labs, Made};
 use crate::error::SuiteError;
-use crate::reproduce::{Order, Stage};
+use crate::proxies::Squid;
+use crate::reproduce::{Order, Stage, of_run};
+
+/// Making a lab, its sessions, and taking it down.
+const AROUND_LAB: Duration = Duration::from_millis(2500);
+/// Making a trial ready and hearing what the other end saw.
+const AROUND_TRIAL: Duration = Duration::from_millis(120);
+/// Trials of a search: short ones, and full ones, half of which lose packets and are waited for.
+const LOOKS: u32 = 6;
+const FULL_TRIALS: u32 = 6;
+/// Share of the time that the hypervisor may have taken: as in the gate.
+const STEAL_SHARE_MAX: f64 = 0.1;
 
 /// A gateway that was measured, all in its document.
 #[derive(Debug)]
@@ -61,22 +89,220 @@ pub fn socket_bytes(typed: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// How long it takes, nearly.
+/// How long it takes, nearly: of a real gateway and of the lab's, all conditions and links together.
 pub fn time(plan: &GatewayPlan) -> Duration {
-    plan.lasts
+    let ways = plan.direction.each().count() as u32;
+    let trial = plan.lasts + AROUND_TRIAL;
+    let mut one = if plan.to == Where::Lab { AROUND_LAB } else { Duration::ZERO };
+    if plan.survey {
+        one += (plan.lasts.min(Duration::from_secs(3)) + AROUND_TRIAL) * ways;
+    }
+    let stream = trial + Duration::from_millis(500);
+    if plan.tests(TestName::Stream) {
+        one += stream * ways * plan.trials;
+    }
+    let closed = [TestName::Transactions, TestName::Connections];
+    one += trial * plan.trials * closed.iter().filter(|&&test| plan.tests(test)).count() as u32;
+    let sizes = plan.sizes.len() as u32 * ways;
+    if plan.tests(TestName::Packets) {
+        let look = (Duration::from_millis(750) + AROUND_TRIAL) * LOOKS;
+        let full = (plan.packet_trial() + Duration::from_secs(1) + AROUND_TRIAL) * FULL_TRIALS;
+        one += (look + full) * sizes * plan.searches();
+    }
+    if plan.tests(TestName::Latency) {
+        let loaded = if plan.tests(TestName::Packets) { 2 * sizes } else { 0 };
+        one += trial + stream * ways + trial * loaded;
+    }
+    one * plan.each().len() as u32
 }
 
-/// To come.
+/// Measures in the lab. Must be called while this process has one thread. An interrupt ends it with the trial at hand; what was
+/// measured by then is in the document.
 ///
 /// # Errors
-/// Always.
+/// A plan that cannot be carried out, or that is of a real gateway; a machine that lacks something. A gateway through which
+/// nothing comes is no error, but a finding.
 pub fn run(
     plan: &GatewayPlan,
-    _order: &Order,
-    _book: &Book,
-    _interrupts: &Interrupts,
-    _stage: &mut dyn Stage,
+    order: &Order,
+    book: &Book,
+    interrupts: &Interrupts,
+    stage: &mut dyn Stage,
+) -> Result<GatewayDone, SuiteError> {
+    measure(plan, None, order, book, interrupts, stage)
+}
+
+/// The same of a real gateway, whose other end knows `secret`.
+///
+/// # Errors
+/// Those of [`run`]; the other end does not answer, or not to this secret.
+pub fn run_against(
+    plan: &GatewayPlan,
+    secret: &Secret,
+    order: &Order,
+    book: &Book,
+    interrupts: &Interrupts,
+    stage: &mut dyn Stage,
+) -> Result<GatewayDone, SuiteError> {
+    measure(plan, Some(secret), order, book, interrupts, stage)
+}
+
+fn measure(
+    plan: &GatewayPlan,
+    secret: Option<&Secret>,
+    order: &Order,
+    book: &Book,
+    interrupts: &Interrupts,
+    stage: &mut dyn Stage,
 ) -> Result<GatewayDone, SuiteError> {
     plan.check().map_err(lab::LabError::from)?;
-    Err(SuiteError::Plan("gateway: not there yet".into()))
+    let folder = tempfile::tempdir().map_err(SuiteError::file(std::env::temp_dir()))?;
+    // squid gives root away, and must still find what is its own.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).map_err(SuiteError::file(folder.path()))?;
+    let proxy = plan.to == Where::Lab && plan.conditions.iter().any(|condition| condition.proxy());
+    let squid = if proxy { Some(Squid::find()?) } else { None };
+    let server = match &plan.to {
+        Where::Lab => None,
+        Where::Server(typed) => Some(remote::address(typed)?),
+    };
+    let record = book.create(&plan.name, order.started, plan.seed)?;
+    let mut sheet = Sheet {
+        plan,
+        order,
+        part: document::part_of(plan, server.map(|server| server.to_string())),
+        checks: Vec::new(),
+        facts: None,
+        squid: squid.as_ref().map(Squid::version),
+        lasted: Duration::ZERO,
+        before: document::times(),
+    };
+    let made = match (server, secret) {
+        (None, _) => {
+            let labs = Labs { plan, order, interrupts, folder: folder.path(), squid };
+            in_labs(&labs, &mut sheet, stage)
+        }
+        (Some(server), Some(secret)) => {
+            let name = plan.each()[0].0.clone();
+            let mut tell = |what: &str| stage.step(&format!("{name}: {what}"));
+            remote::measure(plan, server, secret, order, folder.path(), interrupts, &mut tell)
+                .map(|made| sheet.take("", made))
+        }
+        (Some(_), None) => Err(SuiteError::Plan("no token: --token-file or YAMABIKO_TOKEN".into())),
+    };
+    let written = made.and_then(|()| sheet.write(&record, interrupts.count() > 0));
+    let document = written.inspect_err(|_| {
+        // Nothing was measured: a folder left behind would look like a run that was killed.
+        let _ = fs::remove_dir_all(record.path());
+    })?;
+    Ok(GatewayDone { document, folder: record.path().to_owned() })
+}
+
+/// Each condition on each link. What was measured before something failed is kept.
+fn in_labs(labs: &Labs<'_>, sheet: &mut Sheet<'_>, stage: &mut dyn Stage) -> Result<(), SuiteError> {
+    for (condition, link) in labs.plan.each().into_iter().filter_map(|(_, which)| which) {
+        if labs.interrupts.count() > 0 {
+            break;
+        }
+        let name = format!("{condition}, {link}");
+        let mut tell = |what: &str| stage.step(&format!("{name}: {what}"));
+        match labs.condition(condition, link, &mut tell) {
+            Ok(made) => sheet.take(&name, made),
+            Err(error) if !sheet.part.conditions.is_empty() => {
+                sheet.checks.push(Check {
+                    name: format!("{name}: made"),
+                    state: CheckState::CouldNotRun,
+                    weight: Weight::Suspect,
+                    value: None,
+                    limit: None,
+                    unit: String::new(),
+                    why: format!("this condition and those after it were not measured: {error}"),
+                });
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The document while it grows.
+struct Sheet<'a> {
+    plan: &'a GatewayPlan,
+    order: &'a Order,
+    part: ForwardingPart,
+    checks: Vec<Check>,
+    facts: Option<LabFacts>,
+    squid: Option<String>,
+    lasted: Duration,
+    before: document::Times,
+}
+
+impl Sheet<'_> {
+    /// Takes a condition in; `name` is in front of its checks.
+    fn take(&mut self, name: &str, made: Made) {
+        let Made { condition, checks, facts, taken } = made;
+        // A condition that was interrupted before it had a figure is none.
+        let is_empty = condition.findings.is_empty() && taken.survey.is_empty() && taken.figures.is_empty();
+        if is_empty && taken.ended.as_ref().is_some_and(trials::Stop::is_interrupt) {
+            return;
+        }
+        let validity = Validity::from_checks(checks);
+        self.checks.extend(if name.is_empty() { validity.checks } else { of_run(name, &validity) });
+        self.lasted += taken.lasted;
+        self.part.socket_bytes_got = self.part.socket_bytes_got.or(taken.socket_bytes_got);
+        self.facts = self.facts.take().or(facts);
+        self.part.conditions.push(condition);
+    }
+
+    fn write(mut self, record: &RunFolder, interrupted: bool) -> Result<GatewayDocument, SuiteError> {
+        record.write_plan(&self.plan.to_toml())?;
+        self.part.notes = document::notes(self.plan, &self.part, self.facts.as_ref());
+        let mut host = host::facts(&host::CorePlan::default(), 1)?;
+        host.steal_share = document::steal_share(&self.before, &document::times());
+        if let Some(facts) = &self.facts {
+            host.settings.insert("placement".into(), facts.placement.clone());
+            let counted = if facts.by_cgroup { "of a control group" } else { "of its processes (/proc)" };
+            host.settings.insert("gateway's CPU".into(), counted.into());
+        }
+        if let Some(squid) = self.squid.filter(|squid| !squid.is_empty()) {
+            host.settings.insert("proxy".into(), squid);
+        }
+        self.checks.push(undisturbed(host.steal_share));
+        let document = GatewayDocument {
+            schema: SCHEMA.into(),
+            run: Run {
+                id: record.id().into(),
+                dir: record.path().display().to_string(),
+                command: self.order.command.clone(),
+                seed: self.plan.seed,
+                started_at: store::rfc3339(self.order.started),
+                duration_s: self.lasted.as_secs_f64(),
+                interrupted,
+                host,
+                ..Run::default()
+            },
+            validity: Validity::from_checks(self.checks),
+            gateway: self.part,
+        };
+        record.write_summary(&document)?;
+        Ok(document)
+    }
+}
+
+/// The hypervisor took little.
+fn undisturbed(steal_share: Option<f64>) -> Check {
+    let (state, why) = match steal_share {
+        None => (CheckState::CouldNotRun, "/proc/stat could not be read"),
+        Some(share) if share <= STEAL_SHARE_MAX => (CheckState::Ok, "share of CPU time taken away by the hypervisor"),
+        Some(_) => (CheckState::Failed, "the hypervisor took CPU time away: the figures are the neighbours' too"),
+    };
+    Check {
+        name: "machine_undisturbed".into(),
+        state,
+        weight: Weight::Suspect,
+        value: steal_share,
+        limit: Some(STEAL_SHARE_MAX),
+        unit: "ratio".into(),
+        why: why.into(),
+    }
 }

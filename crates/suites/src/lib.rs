@@ -15,6 +15,7 @@ mod get;
 pub mod httperf;
 pub mod local;
 pub mod nginx;
+pub mod predict;
 pub mod proxies;
 pub mod reproduce;
 pub mod watchdog;

@@ -60,6 +60,8 @@ pub enum Weight {
     /// It runs when nobody else wants to: anyone outside who wakes up goes before it at once (`cpu.idle`, Linux 5.15;
     /// before that the least weight there is, which makes others wait less but not never). It still gets a little.
     Least,
+    /// It goes before anyone outside, as if nobody else were there; what its bound leaves it, it has at once.
+    Most,
 }
 
 /// A control group, removed on drop.
@@ -196,6 +198,7 @@ impl Cgroup {
         match weight {
             Weight::Usual => self.stand_up(),
             Weight::Least => self.stand_back()?,
+            Weight::Most => self.stand_first()?,
         }
         Ok(())
     }
@@ -249,6 +252,17 @@ impl Cgroup {
                 let _ = fs::write(path, value);
             }
         }
+    }
+
+    /// Puts the group before everyone else, by the largest weight there is.
+    fn stand_first(&self) -> Result<()> {
+        let (file, most) = match &self.version {
+            Version::Two { directory } => (directory.join("cpu.weight"), "10000"),
+            Version::One { cpu, .. } => (cpu.join("cpu.shares"), "262144"),
+        };
+        // A weight cannot be set beside idle.
+        self.stand_up();
+        write(&file, most)
     }
 
     /// Puts the group behind everyone else.
@@ -352,7 +366,7 @@ fn split_by_ticks(total_ns: u64, user_ticks: u64, system_ticks: u64) -> (Duratio
 fn not_allowed(error: Error) -> Error {
     error.mend(
         &[Errno::EACCES, Errno::EPERM, Errno::EROFS],
-        "a bound on the server's CPU needs root, or a delegated control group (systemd-run --user --scope -p Delegate=yes)",
+        "a bound on processor time needs root, or a delegated control group (systemd-run --user --scope -p Delegate=yes)",
     )
 }
 

@@ -3,6 +3,8 @@
 pub mod ab;
 mod arrivals;
 mod cache;
+mod capacity;
+mod compare;
 mod disk;
 mod doctor;
 mod dynamic;
@@ -34,6 +36,8 @@ use units::{Bytes, parse_duration};
 
 pub use self::ab::Ab;
 pub use self::arrivals::ArrivalOptions;
+pub use self::capacity::Capacity;
+pub use self::compare::{Compare, Comparison};
 pub use self::disk::Disk;
 pub use self::doctor::Doctor;
 pub use self::gateway::{Forwarding, GatewayClient, GatewayServer, GatewayWhat};
@@ -46,7 +50,7 @@ pub use self::reproduce::{
     Directory, Dserver, Gateway, GatewayPart, Koshien, Part, Reproduce, Reproduced, Setting, Transparent,
 };
 pub use self::serve::{Engine, Serve};
-pub use self::server::ServerOptions;
+pub use self::server::{ServerOptions, ServerSettings};
 pub use self::steps::Step;
 pub use self::tap::{Slice, Tap, TapWhat};
 pub use self::watch::{At, Watch};
@@ -76,6 +80,8 @@ pub enum Verb {
     Disk(Disk),
     /// How a machine between two networks forwards: in the lab, or a real one
     Gateway(Box<Forwarding>),
+    /// The highest load that still keeps its objective
+    Capacity(Box<Capacity>),
     /// Do what a plan file says
     Run(Run),
     /// Run any program at the far end of a path
@@ -94,6 +100,8 @@ pub enum Verb {
     Reproduce(Reproduce),
     /// What this machine can and cannot do, and how to mend it
     Doctor(Doctor),
+    /// Whether two runs differ, or two servers, and by how much
+    Compare(Box<Compare>),
     /// List the runs in the book
     Runs(Runs),
     /// Print a run again

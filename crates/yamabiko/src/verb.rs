@@ -3,6 +3,8 @@
 pub mod ab;
 pub mod bench;
 pub mod cache;
+pub mod capacity;
+pub mod compare;
 pub mod demo;
 pub mod disk;
 pub mod doctor;

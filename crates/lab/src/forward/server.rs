@@ -13,7 +13,7 @@
 mod slots;
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -251,7 +251,9 @@ impl Door<'_> {
         // One that has ended may not have been looked at yet.
         self.look_at_session(false);
         if let Some(running) = &self.session {
-            let busy = ToClient::Busy { by: SocketAddr::new(running.peer.ip().to_canonical(), running.peer.port()).to_string() };
+            let busy = ToClient::Busy {
+                by: SocketAddr::new(running.peer.ip().to_canonical(), running.peer.port()).to_string(),
+            };
             let text = serde_json::to_vec(&busy).expect("a message is JSON");
             let _ = knock.stream.write(&[&proof[..], &FrameWriter::new(&keys, Way::Down).write(&text)].concat());
             return self.refuse(peer, "another client is being served");
@@ -272,7 +274,7 @@ impl Door<'_> {
         knock.stream.write_all(proof)?;
         let line = Line::start(knock.stream, &keys, Way::Down, (inbox.clone(), receiver))?;
         *self.hall.look() = Some(Guest { peer, local, keys: keys.clone(), inbox, awaited: None });
-        let service = Service::new(line, keys, peer, self.hall.clone(), Arc::clone(&stop));
+        let service = Service::new(line, keys, self.hall.clone(), Arc::clone(&stop));
         let started = thread::Builder::new().name("session".to_owned()).spawn(|| service.run());
         match started {
             Ok(thread) => Ok(Running { peer, stop, thread }),
@@ -334,12 +336,8 @@ impl Drop for Door<'_> {
 }
 
 /// The address at which the control connection came in, at the server's port, of the family that the server listens with.
-fn own_address(at: SocketAddr, local: std::net::IpAddr) -> SocketAddr {
-    let wildcard = match at {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    SocketAddr::new(if at.ip() == wildcard { local } else { at.ip() }, at.port())
+fn own_address(at: SocketAddr, local: IpAddr) -> SocketAddr {
+    SocketAddr::new(if at.ip().is_unspecified() { local } else { at.ip() }, at.port())
 }
 
 const STOP: u64 = 0;

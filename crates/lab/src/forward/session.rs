@@ -16,11 +16,10 @@ use super::trial::{self, Trial};
 
 /// One session; the hall holds its guest.
 pub(super) struct Service {
-    pub(super) line: Line,
-    pub(super) keys: Keys,
-    pub(super) peer: SocketAddr,
-    pub(super) hall: Hall,
-    pub(super) stop: Arc<Wake>,
+    line: Line,
+    keys: Keys,
+    hall: Hall,
+    stop: Arc<Wake>,
     trial: Option<Prepared>,
     last: u32,
 }
@@ -41,8 +40,8 @@ enum Next {
 }
 
 impl Service {
-    pub(super) fn new(line: Line, keys: Keys, peer: SocketAddr, hall: Hall, stop: Arc<Wake>) -> Self {
-        Service { line, keys, peer, hall, stop, trial: None, last: 0 }
+    pub(super) fn new(line: Line, keys: Keys, hall: Hall, stop: Arc<Wake>) -> Self {
+        Service { line, keys, hall, stop, trial: None, last: 0 }
     }
 
     /// Until the client says goodbye, is lost, or the server stops: how it ended.

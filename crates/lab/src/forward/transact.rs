@@ -14,7 +14,13 @@ use super::seen::ExchangesSeen;
 use super::work::Halt;
 
 /// The client: asks for so long.
-pub(super) fn ask(mut stream: TcpStream, request: usize, response: usize, lasts: Duration, halt: &Halt) -> ExchangesSeen {
+pub(super) fn ask(
+    mut stream: TcpStream,
+    request: usize,
+    response: usize,
+    lasts: Duration,
+    halt: &Halt,
+) -> ExchangesSeen {
     let (request, mut response) = (vec![b'q'; request], vec![0; response]);
     let mut counts = Counts::new(lasts);
     while !halt.is_set() && !counts.is_over() {

@@ -14,7 +14,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sys::clock::monotonic_ns;
@@ -45,6 +45,8 @@ pub(super) struct Trial {
     pub(super) socket_bytes_got: Option<[u32; 2]>,
     ears: Option<Ears>,
     going: Option<Going>,
+    /// Packets sent, told by their sender when it is done.
+    sent: Option<Arc<AtomicU64>>,
 }
 
 /// The socket of a trial's datagrams, and the thread that receives from it.
@@ -83,7 +85,7 @@ pub(super) struct Saw {
 impl Trial {
     pub(super) fn new(end: End, number: u32, test: Test, keys: Keys, pulse: Pulse) -> Self {
         let halt = Halt::new(pulse);
-        Trial { end, number, test, keys, halt, socket_bytes_got: None, ears: None, going: None }
+        Trial { end, number, test, keys, halt, socket_bytes_got: None, ears: None, going: None, sent: None }
     }
 
     /// The mark of this trial's signs of life.
@@ -159,9 +161,7 @@ impl Trial {
                 let (request, response) = (request as usize, response as usize);
                 for stream in streams {
                     let work: Box<dyn FnOnce(&Halt) -> io::Result<Part> + Send> = if is_client {
-                        Box::new(move |halt| {
-                            Ok(Part::Exchanges(transact::ask(stream, request, response, lasts, halt)))
-                        })
+                        Box::new(move |halt| Ok(Part::Exchanges(transact::ask(stream, request, response, lasts, halt))))
                     } else {
                         Box::new(move |halt| {
                             transact::answer(stream, request, response, lasts, halt);
@@ -198,8 +198,17 @@ impl Trial {
                     per_second,
                     payload: usize::from(ip_bytes).saturating_sub(ears.headers),
                 };
-                let socket = Arc::clone(&ears.socket);
-                start("packets", true, Box::new(move |halt| Ok(Part::Sent(packet::send(&socket, &train, halt)))))?;
+                let (socket, told) = (Arc::clone(&ears.socket), Arc::new(AtomicU64::new(0)));
+                self.sent = Some(Arc::clone(&told));
+                start(
+                    "packets",
+                    true,
+                    Box::new(move |halt| {
+                        let sent = packet::send(&socket, &train, halt);
+                        told.store(sent.sent, Ordering::Relaxed);
+                        Ok(Part::Sent(sent))
+                    }),
+                )?;
             }
             _ => {}
         }
@@ -229,6 +238,11 @@ impl Trial {
         let settle = Duration::from_millis(u64::from(settle_ms));
         let Some(ears) = &self.ears else { return true };
         packet::settled(&ears.progress, sent, since_ns, settle, self.halt.pulse())
+    }
+
+    /// Packets that this end sent, once it is done; `None` where it sends none.
+    pub(super) fn sent(&self) -> Option<u64> {
+        self.sent.as_ref().map(|sent| sent.load(Ordering::Relaxed))
     }
 
     /// Whether this end receives its packets.

@@ -22,7 +22,7 @@ use sys::cgroup::Cgroup;
 use sys::clock::monotonic_ns;
 use sys::epoll::{Epoll, Event, Interest};
 use sys::packets::{self, PacketBatch};
-use sys::sched::Cores;
+use sys::sched::{Cores, Urgency};
 use sys::tun::{Tun, VNET_HEADER_BYTES};
 use sys::worker::Worker;
 
@@ -92,6 +92,8 @@ pub fn start(
     let worker = Worker::start(c"yamabiko-card", &keep, |mut link| {
         let joined = group.map_or(Ok(()), Cgroup::join);
         let placed = cores.map_or(Ok(()), Cores::pin_this_thread);
+        // A card is served before programs; where this user may not have that, it takes its turn.
+        Urgency::High.apply_to_this_thread();
         let ready = match (&joined, &placed) {
             (Err(error), _) => error.to_string(),
             (_, Err(error)) => format!("sched_setaffinity: {error}"),

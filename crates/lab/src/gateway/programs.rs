@@ -58,7 +58,7 @@ impl Program {
             None => stream()?,
         };
         let stdio = Stdio3 { stdin: Stdio::Null, stdout, stderr: stream()? };
-        let place = place(&waiting.name, waiting.at, waiting.argv, waiting.env, stdio, true, around)?;
+        let place = place(waiting.at, waiting.argv, waiting.env, stdio, true, around)?;
         Ok(Program {
             name: waiting.name,
             at: waiting.at,
@@ -76,7 +76,7 @@ impl Program {
         env: Vec<(OsString, OsString)>,
         around: &Surroundings<'_>,
     ) -> Result<Program, LabError> {
-        let place = place(name, At::Clients, argv.to_vec(), env, Stdio3::default(), false, around)?;
+        let place = place(At::Clients, argv.to_vec(), env, Stdio3::default(), false, around)?;
         let (name, starts) = (name.to_owned(), Starts::WhenTold);
         Ok(Program { name, at: At::Clients, starts, place: Some(place), output: None, went: false })
     }
@@ -96,7 +96,7 @@ impl Program {
     /// Starts it.
     pub(super) fn go(&mut self) -> Result<(), LabError> {
         let Some(place) = &mut self.place else { return Ok(()) };
-        place.go().map_err(|error| LabError::Plan(format!("{}: {error}", self.name)))?;
+        place.go().map_err(LabError::plan)?;
         self.went = true;
         Ok(())
     }
@@ -111,6 +111,13 @@ impl Program {
         let place = self.place.as_mut().filter(|_| self.went)?;
         let how = ended(place)?;
         Some(format!("{} ended ({how}){}", self.name, self.output.as_ref().map(last_words).unwrap_or_default()))
+    }
+
+    /// The same, unless it ended as it should: with status 0.
+    pub(super) fn failed(&mut self) -> Option<String> {
+        let ended = self.ended()?;
+        let exit = self.place.as_mut()?.try_exit().ok()?;
+        (exit != Some(Exit::Code(0))).then_some(ended)
     }
 
     /// How its first process ended; waits for that as long as it takes.
@@ -220,7 +227,6 @@ impl From<&ProxySpec> for Waiting {
 }
 
 fn place(
-    name: &str,
     at: At,
     argv: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
@@ -240,7 +246,7 @@ fn place(
         ..PlaceSpec::new(argv)
     })
     .map_err(|error| match error {
-        sys::Error::Exec { .. } => LabError::Plan(format!("{name}: {error}")),
+        sys::Error::Exec { .. } => LabError::plan(error),
         other => LabError::environment(other),
     })
 }

@@ -30,7 +30,7 @@ pub struct ThroughOutcome {
     pub links: [LinkFigures; 2],
     /// What is to be said of the lab.
     pub facts: LabFacts,
-    /// What of the lab stopped working meanwhile, if anything did.
+    /// What of the lab stopped working meanwhile, or that the server's command failed, if either did.
     pub trouble: Option<String>,
 }
 
@@ -72,6 +72,6 @@ pub fn through(through: &Through, mut tell: impl FnMut(&str)) -> Result<ThroughO
         used: now.since(&used),
         links: [after[0].since(&links[0]), after[1].since(&links[1])],
         facts: lab.facts().clone(),
-        trouble: lab.trouble(),
+        trouble: lab.broken().or_else(|| lab.programs.iter_mut().find_map(Program::failed)),
     })
 }

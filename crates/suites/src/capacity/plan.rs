@@ -125,7 +125,7 @@ mod tests {
     }
 
     const LAB: &str = "slo = \"p99 < 200ms, errors < 1%\"\n[load]\nurl = \"http://server:8080/x\"\n[path]\nrtt = \"0ms\"\n[server]\n\
-                       command = \"nginx\"\ncpu = 0.2\n[capacity]\n";
+                       command = \"nginx\"\ncpu = \"20%\"\n[capacity]\n";
 
     fn asked(purpose: Purpose, load: f64) -> Asked {
         let lasts = Duration::from_secs(10);

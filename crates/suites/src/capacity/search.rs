@@ -49,8 +49,8 @@ pub const LONGEST: Duration = Duration::from_secs(60);
 const WARMUP_UNSETTLED: Duration = Duration::from_secs(15);
 /// Loads have so many digits: they are kept as text, and must come back as they were.
 const DIGITS: i32 = 7;
-/// By so much of itself a width may be missed, since loads are rounded.
-const ROUNDING: f64 = 0.002;
+/// Searches aim at so much of their width, and end at all of it: loads are rounded, and no step is to be made for what differs by that alone.
+const AIM: f64 = 0.95;
 
 /// What a course goes by.
 #[derive(Clone, Debug, PartialEq)]
@@ -194,11 +194,20 @@ impl<'a> Course<'a> {
 
     /// The brackets of the searches of long trials that came to their end, the first first.
     pub fn brackets(&self) -> Vec<(f64, f64)> {
-        let of = |number| match self.search(Purpose::Long, number, 1.0).result() {
-            SearchResult::Regular { lower, upper } => Some((lower, upper)),
-            _ => None,
-        };
+        let of = |number| self.bracket(&self.search(Purpose::Long, number, 1.0), Purpose::Long);
         (1..=self.rules.plan.searches).map_while(of).collect()
+    }
+
+    /// The loads on both sides, once they are as near as asked.
+    fn bracket(&self, search: &Search, purpose: Purpose) -> Option<(f64, f64)> {
+        let (lower, upper) = search.bounds();
+        let (lower, upper) = (lower?, upper?);
+        (upper / lower <= (1.0 + self.width(purpose)) * (1.0 + 1e-6)).then_some((lower, upper))
+    }
+
+    fn width(&self, purpose: Purpose) -> f64 {
+        let asked = self.rules.plan.width.value();
+        if purpose == Purpose::Short { SHORT_WIDTH.max(asked) } else { asked }
     }
 
     /// What is known on both sides so far: of the long trials, or of the short ones if there are none.
@@ -375,16 +384,14 @@ impl<'a> Course<'a> {
     /// A search by its trials.
     fn search(&self, purpose: Purpose, number: u32, start: f64) -> Search {
         let plan = &self.rules.plan;
-        let (trial, width, ramp) = match purpose {
-            Purpose::Short => (plan.short, SHORT_WIDTH.max(plan.width.value()), SHORT_RAMP),
-            _ => (plan.trial, plan.width.value(), LONG_RAMP),
-        };
+        let width = self.width(purpose);
+        let (trial, ramp) = if purpose == Purpose::Short { (plan.short, SHORT_RAMP) } else { (plan.trial, LONG_RAMP) };
         let (min, max) = (self.min(), self.max().max(self.min()));
         let mut search = Search::new(Goal {
             trial,
             sum: trial,
             exceed_ratio: 0.5,
-            width: width * (1.0 + ROUNDING),
+            width: width * AIM,
             min,
             max,
             start: start.clamp(min, max),
@@ -412,14 +419,14 @@ impl<'a> Course<'a> {
     fn searched(&self, purpose: Purpose, number: u32, start: f64) -> Came<(f64, f64)> {
         let plan = &self.rules.plan;
         let search = self.search(purpose, number, start);
-        let (least, width) = match purpose {
-            Purpose::Short => (plan.short, SHORT_WIDTH.max(plan.width.value())),
-            _ => (plan.trial, plan.width.value()),
-        };
+        if let Some(bracket) = self.bracket(&search, purpose) {
+            return Came::To(bracket);
+        }
+        let least = if purpose == Purpose::Short { plan.short } else { plan.trial };
         if let Step::Try(load) = search.next() {
             let load = rounded(load);
             let lasts = self.lasts(load, least);
-            return Came::Next(self.ask(purpose, number, load, lasts, self.warmup().0, width));
+            return Came::Next(self.ask(purpose, number, load, lasts, self.warmup().0, self.width(purpose)));
         }
         Came::Next(Next::End(match search.result() {
             SearchResult::Regular { lower, upper } => return Came::To((lower, upper)),

@@ -117,7 +117,7 @@ enum Class {
 }
 
 /// Every check of `lab`'s gate. One that is not here makes a trial void.
-const CLASSES: [(&str, Class); 41] = [
+const CLASSES: &[(&str, Class)] = &[
     ("server_answers", Class::Server),
     ("server_alive", Class::Server),
     ("responses_good", Class::Server),
@@ -152,9 +152,13 @@ const CLASSES: [(&str, Class); 41] = [
     ("witnesses_agree_connections", Class::WhereGood),
     ("witnesses_agree_service_time", Class::WhereGood),
     ("witnesses_agree_service_time_tail", Class::WhereGood),
+    ("cache_answers_right", Class::WhereGood),
     ("cache_exchanges_judged", Class::WhereGood),
     ("wall_clock_held", Class::WhereGood),
     ("tap_loaded", Class::WhereGood),
+    ("cache_passes_asks_on", Class::WhereGood),
+    ("tap_bytes_agree", Class::WhereGood),
+    ("tap_drops", Class::WhereGood),
     ("tap_coverage", Class::WhereGood),
     ("tap_room", Class::WhereGood),
     ("tap_connections_agree", Class::WhereGood),

@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(names(&found, false), ["load.headers", "load.rate", "path.rtt"]);
         assert_eq!(
             listed(found.iter().filter(|one| one.field == "load.headers" || one.field == "path.rtt")),
-            "load.headers (nothing and [\"A: b\"]), path.rtt (\"0ms\" and \"48ms\")"
+            "load.headers (nothing and [\"A: b\"]), path.rtt (\"0s\" and \"48ms\")"
         );
         assert!(differences(&a, &a).unwrap().is_empty());
     }

@@ -202,7 +202,7 @@ fn of_trial(tried: &Tried, asked_per_s: f64, lasts: Duration, bound: f64) -> Sea
         good: sent.sent > 0 && lost as f64 <= bound * sent.sent as f64,
         tester_late: sent.lag_ns.p99 > LAG_P99_NS_MAX
             || (sent.sent > 1 && offered_per_s < OFFERED_MIN * asked_per_s)
-            || sent.sent < sent.asked
+            || (sent.sent as f64) < OFFERED_MIN * sent.asked as f64
             || seen.receiver().overflowed > 0,
         cpu: tried.cpu,
     }

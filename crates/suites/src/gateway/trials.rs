@@ -355,3 +355,6 @@ pub(super) const fn way(up: bool) -> &'static str {
 pub(super) fn milliseconds(lasts: Duration) -> u32 {
     u32::try_from(lasts.as_millis()).unwrap_or(u32::MAX).max(1)
 }
+
+#[cfg(test)]
+mod tests;

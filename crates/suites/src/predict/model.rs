@@ -83,15 +83,39 @@ impl Cost {
         Some(Estimate { value: line.slope, half: line.slope_interval(CONFIDENCE).half_width })
     }
 
-    /// What counts where the server is behind: under held loads, else over light ones.
-    pub fn behind(&self) -> Option<Estimate> {
-        self.held.or_else(|| self.slope())
-    }
-
     /// Cores busy without any request: where the line begins, at least 0, and 0 where it may as well begin there.
     pub fn idle(&self) -> f64 {
         let Some(line) = &self.light else { return 0.0 };
         if line.intercept_interval(CONFIDENCE).low() > 0.0 { line.intercept } else { 0.0 }
+    }
+}
+
+/// What one of something costs of one resource: a class's summary, or a difference of such.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Each {
+    /// Over light loads.
+    pub light: Option<Estimate>,
+    /// Under held loads.
+    pub held: Option<Estimate>,
+    /// Cores busy without any.
+    pub idle: f64,
+}
+
+impl Each {
+    /// What a request of a class costs.
+    pub fn of(cost: &Cost) -> Self {
+        Each { light: cost.slope(), held: cost.held, idle: cost.idle() }
+    }
+
+    /// What is left without `other`: of a request with a connection of its own less one on an open connection, the connection.
+    pub fn less(&self, other: &Each) -> Each {
+        let less = |a: Option<Estimate>, b: Option<Estimate>| Some(a?.less(b?));
+        Each { light: less(self.light, other.light), held: less(self.held, other.held), idle: 0.0 }
+    }
+
+    /// What counts where the server is behind: under held loads, else over light ones.
+    pub fn behind(&self) -> Option<Estimate> {
+        self.held.or(self.light)
     }
 }
 
@@ -111,21 +135,21 @@ pub struct Mixed {
 impl Mixed {
     /// The sum over `(how many each request brings, cost)`: classes by their share, and connections and handshakes by their number. `None`
     /// where one of them has no cost at all.
-    pub fn of(parts: &[(f64, &Cost)]) -> Option<Self> {
-        let parts: Vec<_> = parts.iter().filter(|(each, _)| *each > 0.0).collect();
-        let sum = |costs: Option<Vec<Estimate>>| costs.map(|costs| costs.into_iter().reduce(Estimate::plus).unwrap_or_default());
-        let of = |cost: fn(&Cost) -> Option<Estimate>| sum(parts.iter().map(|(each, costs)| Some(cost(costs)?.times(*each))).collect());
-        let held = of(|cost| cost.held);
+    pub fn of(parts: &[(f64, Each)]) -> Option<Self> {
+        let parts: Vec<&(f64, Each)> = parts.iter().filter(|(each, _)| *each > 0.0).collect();
+        let sum = |of: fn(&Each) -> Option<Estimate>| -> Option<Estimate> {
+            let terms: Option<Vec<Estimate>> = parts.iter().map(|(each, cost)| Some(of(cost)?.times(*each))).collect();
+            terms?.into_iter().reduce(Estimate::plus)
+        };
+        let held = sum(|cost| cost.held);
+        // Of light loads alone, where one of them could not be held: the two are not to be added up.
+        let light = sum(|cost| cost.light);
         Some(Mixed {
-            light: of(Cost::slope),
-            behind: match held {
-                Some(held) => held,
-                None => of(Cost::behind)?,
-            },
-            held: held.is_some() && !parts.is_empty(),
-            idle: parts.iter().map(|(_, cost)| cost.idle()).fold(0.0, f64::max),
+            light,
+            behind: held.or(light)?,
+            held: held.is_some(),
+            idle: parts.iter().map(|(_, cost)| cost.idle).fold(0.0, f64::max),
         })
-        .filter(|_| !parts.is_empty())
     }
 
     /// The rate at which `cores` are all used, and where it lies. Idle work counts where the demand is that of light loads: under held
@@ -191,17 +215,20 @@ mod tests {
         near(cost.held.unwrap().value, 0.001_05);
         // Student's t of one degree of freedom, 12.706, over two figures 0.0001 apart.
         assert!((cost.held.unwrap().half - 12.7062 * 0.000_05).abs() < 1e-7, "{cost:?}");
-        assert_eq!(cost.behind(), cost.held);
+        assert_eq!(Each::of(&cost).behind(), cost.held);
         let only = Cost::of(&light(), &[]);
-        near(only.behind().unwrap().value, 0.002);
+        near(Each::of(&only).behind().unwrap().value, 0.002);
         assert_eq!(Cost::of(&[(1.0, 1.0)], &[(1.0, 1.0)]), Cost::default());
     }
 
     #[test]
     fn a_mix_is_the_sum_of_its_parts() {
-        let of = |each: f64| Cost { light: line(&light().map_each(each)), held: Some(Estimate { value: each, half: each / 10.0 }) };
+        let of = |each: f64| {
+            let estimate = Some(Estimate { value: each, half: each / 10.0 });
+            Each { light: estimate, held: estimate, idle: 0.0 }
+        };
         let (page, search, connection) = (of(0.001), of(0.010), of(0.002));
-        let mix = Mixed::of(&[(0.8, &page), (0.2, &search), (1.0, &connection)]).unwrap();
+        let mix = Mixed::of(&[(0.8, page), (0.2, search), (1.0, connection)]).unwrap();
         // By hand: 0.8 + 2 + 2 ms, and 0.08, 0.2 and 0.2 ms of half widths by squares.
         near(mix.behind.value, 0.0048);
         near(mix.behind.half, (0.08f64.powi(2) + 0.2f64.powi(2) * 2.0).sqrt() / 1e3);
@@ -211,24 +238,28 @@ mod tests {
         near(rate, 0.2 / 0.0048);
         assert!(low < rate && rate < high);
         // A class without any cost leaves no sum; one that nothing brings along does not matter.
-        assert_eq!(Mixed::of(&[(0.8, &page), (0.2, &Cost::default())]), None);
-        assert!(Mixed::of(&[(1.0, &page), (0.0, &Cost::default())]).is_some());
+        assert_eq!(Mixed::of(&[(0.8, page), (0.2, Each::default())]), None);
+        assert!(Mixed::of(&[(1.0, page), (0.0, Each::default())]).is_some());
         assert_eq!(Mixed::of(&[]), None);
+        // One that could not be held: then all of them by light loads.
+        let mix = Mixed::of(&[(0.5, page), (0.5, Each { held: None, ..search })]).unwrap();
+        assert!(!mix.held);
+        near(mix.behind.value, 0.0055);
     }
 
-    trait Each {
-        fn map_each(&self, demand: f64) -> Vec<(f64, f64)>;
-    }
-
-    impl Each for Vec<(f64, f64)> {
-        fn map_each(&self, demand: f64) -> Vec<(f64, f64)> {
-            self.iter().map(|&(rate, _)| (rate, demand * rate)).collect()
-        }
+    #[test]
+    fn a_connection_is_the_difference_it_makes() {
+        let of = |value: f64| Each { light: Some(Estimate { value, half: 3e-6 }), held: Some(Estimate { value, half: 4e-6 }), idle: 0.01 };
+        let connection = of(50e-6).less(&of(20e-6));
+        near(connection.light.unwrap().value, 30e-6);
+        near(connection.held.unwrap().half, 4e-6 * 2f64.sqrt());
+        assert_eq!(connection.idle, 0.0);
+        assert_eq!(of(1.0).less(&Each { held: None, ..of(1.0) }).held, None);
     }
 
     #[test]
     fn without_held_loads_idle_work_is_taken_off_first() {
-        let mix = Mixed::of(&[(1.0, &Cost::of(&light(), &[]))]).unwrap();
+        let mix = Mixed::of(&[(1.0, Each::of(&Cost::of(&light(), &[])))]).unwrap();
         assert!(!mix.held);
         let (rate, _) = mix.rate_within(0.25).unwrap();
         assert!((rate - 100.0).abs() < 1e-6, "{rate}");

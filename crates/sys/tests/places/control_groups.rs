@@ -74,6 +74,11 @@ pub fn is_removed() {
     assert!(stands_back("1") || least(told("cpu.weight")) || least(told("cpu.shares")));
     group.lift();
     assert!(stands_back("0") || !(least(told("cpu.weight")) || least(told("cpu.shares"))));
+    let most = || [told("cpu.weight"), told("cpu.shares")].iter().flatten().any(|it| ["10000", "262144"].contains(&it.trim()));
+    group.set_weight(Weight::Most).unwrap();
+    assert!(most());
+    group.set_weight(Weight::Usual).unwrap();
+    assert!(!most());
     assert!(!directories.is_empty() && directories.iter().all(|d| d.is_dir()));
     let same = Cgroup::create("gone", Limits::default()).unwrap_err().to_string();
     assert!(same.starts_with("mkdir ") && same.ends_with("File exists"), "{same}");

@@ -13,6 +13,14 @@ pub struct ServerOptions {
     /// Start this server at the far end of the path; it must listen on every address or on 198.18.0.1
     #[arg(long, value_name = "COMMAND")]
     pub server: Option<String>,
+    #[command(flatten)]
+    pub settings: ServerSettings,
+}
+
+/// How it is held, known and reached; beside an option `--server`.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Server")]
+pub struct ServerSettings {
     /// Hold it to a share of one core, such as 50%
     #[arg(long, value_name = "SHARE", requires = "server", allow_hyphen_values = true)]
     pub server_cpu: Option<CpuShare>,
@@ -44,19 +52,19 @@ impl ServerOptions {
     pub fn server_plan(&self) -> Option<ServerPlan> {
         Some(ServerPlan {
             command: self.server.clone()?,
-            names: self.server_name.clone(),
-            addresses: self.server_addresses.unwrap_or(1),
-            cpu: self.server_cpu,
-            memory: self.server_memory,
-            tcp: self.server_tcp.clone().unwrap_or_default(),
-            start_timeout: self.server_start_timeout,
+            names: self.settings.server_name.clone(),
+            addresses: self.settings.server_addresses.unwrap_or(1),
+            cpu: self.settings.server_cpu,
+            memory: self.settings.server_memory,
+            tcp: self.settings.server_tcp.clone().unwrap_or_default(),
+            start_timeout: self.settings.server_start_timeout,
         })
     }
 
     /// Where the far end is, as meant; `addresses` instead of what the resolver says.
     pub fn target_plan(&self, addresses: &[IpAddr]) -> TargetPlan {
         TargetPlan {
-            family: match (self.ipv4, self.ipv6) {
+            family: match (self.settings.ipv4, self.settings.ipv6) {
                 (false, false) => AddressFamily::Any,
                 (true, false) => AddressFamily::Ipv4,
                 (false, true) => AddressFamily::Ipv6,
@@ -64,7 +72,7 @@ impl ServerOptions {
             },
             addresses: addresses.to_vec(),
             // With a server of the lab it is in the server's plan.
-            tcp: if self.server.is_none() { self.server_tcp.clone().unwrap_or_default() } else { ServerTcp::default() },
+            tcp: if self.server.is_none() { self.settings.server_tcp.clone().unwrap_or_default() } else { ServerTcp::default() },
         }
     }
 }

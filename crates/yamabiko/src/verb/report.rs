@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use lab::plan::Plan;
-use ledger::{DiskDocument, Document, ReproductionDocument, WatchDocument};
+use ledger::{CapacityDocument, DiskDocument, Document, ReproductionDocument, WatchDocument};
 use report::page::Page;
 use report::run_page::{self, Sources};
 use store::Book;
@@ -30,6 +30,17 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
     }
     if let Ok(Some(document)) = store::read_disk(&dir) {
         return disk(&dir, &document, arguments);
+    }
+    if let Ok(Some(document)) = store::read_compare(&dir) {
+        ensure!(
+            arguments.export.is_none() && arguments.svg.is_none() && arguments.html.is_none(),
+            "a comparison is printed as a table or as JSON; there is no page of it yet"
+        );
+        super::compare::show(&document, arguments.json)?;
+        return Ok(super::compare::exit_of(&document, false));
+    }
+    if let Ok(Some(document)) = store::read_capacity(&dir) {
+        return capacity(&dir, &document, arguments);
     }
     if let Ok(document) = store::read_summary(&dir)
         && document.load.is_none()
@@ -123,6 +134,21 @@ fn disk(dir: &Path, document: &DiskDocument, arguments: &args::Report) -> Result
         write_page(report::disk_page(document, &plan), arguments)?;
     }
     Ok(super::disk::exit_of(document, false))
+}
+
+/// A capacity: its trials, or its page, or its plots.
+fn capacity(dir: &Path, document: &CapacityDocument, arguments: &args::Report) -> Result<Exit> {
+    ensure!(
+        arguments.export.is_none(),
+        "--export: a capacity is several runs; the long ones are in the book, and are exported by their names"
+    );
+    if arguments.html.is_none() && arguments.svg.is_none() {
+        super::capacity::show(document, arguments.json)?;
+    } else {
+        let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
+        write_page(report::capacity_page(document, &plan), arguments)?;
+    }
+    Ok(super::capacity::exit_of(document, false))
 }
 
 /// A sweep against a cache: its points, or its page, or its plots.

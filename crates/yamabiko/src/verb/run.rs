@@ -26,6 +26,9 @@ pub fn run(run: &args::Run) -> Result<Exit> {
         "{origin}: a plan with tap = true is read twice, since the program starts again under its tap: a pipe cannot be"
     );
     plan.load.find_files_from(run.plan.parent().unwrap_or(Path::new("")));
+    if plan.capacity.is_some() {
+        return super::capacity::do_plan(&plan, None, &doing(run, &command_line()), None);
+    }
     do_plan(&plan, &doing(run, &command_line()))
 }
 

@@ -62,7 +62,7 @@ impl Marked {
 
 /// Devices of the lab in this network, where none belongs.
 pub fn devices() -> Vec<&'static str> {
-    ["c0", "s0"].into_iter().filter(|name| Path::new("/sys/class/net").join(name).exists()).collect()
+    ["c0", "s0", "g0", "g1"].into_iter().filter(|name| Path::new("/sys/class/net").join(name).exists()).collect()
 }
 
 /// This namespace's mounts of the kinds that a run makes in its own.

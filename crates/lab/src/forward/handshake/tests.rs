@@ -47,7 +47,8 @@ fn two_ends_with_one_secret_have_the_same_keys() {
 
 #[test]
 fn without_the_magic_nothing_is_sent() {
-    let texts: [&[u8]; 5] = [b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\x02\x00", b"YBKGATE2\0", b"YBKGATE", b"YBKGATE1\x02"];
+    let texts: [&[u8]; 5] =
+        [b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\x02\x00", b"YBKGATE2\0", b"YBKGATE", b"YBKGATE1\x02"];
     for (at, text) in texts.into_iter().enumerate() {
         let (sent, step) = answer(&mut Answering::new(&secret()), text, 1);
         assert_eq!(sent, b"");

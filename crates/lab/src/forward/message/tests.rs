@@ -18,8 +18,7 @@ fn any_test() -> impl Strategy<Value = Test> {
                 probes
             }
         ),
-        any::<[u32; 3]>()
-            .prop_map(|[request, response, lasts_ms]| Test::Transactions { request, response, lasts_ms }),
+        any::<[u32; 3]>().prop_map(|[request, response, lasts_ms]| Test::Transactions { request, response, lasts_ms }),
         (any::<u16>(), any::<u32>()).prop_map(|(parallel, lasts_ms)| Test::Connections { parallel, lasts_ms }),
         (any::<bool>(), any::<u16>(), any::<u32>(), any::<[u32; 2]>(), any::<bool>()).prop_map(
             |(up, ip_bytes, rate, [lasts_ms, settle_ms], probes)| Test::Packets {

@@ -157,7 +157,9 @@ mod tests {
             [1, 2, 3].map(|at| failures.add(address(number), at));
         }
         assert_eq!(failures.0.len(), ADDRESSES_MAX);
-        assert!(!failures.bars(address(0), 3) && failures.bars(address(1), 3) && failures.bars(address(ADDRESSES_MAX), 3));
+        assert!(
+            !failures.bars(address(0), 3) && failures.bars(address(1), 3) && failures.bars(address(ADDRESSES_MAX), 3)
+        );
     }
 
     #[test]

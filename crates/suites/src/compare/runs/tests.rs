@@ -205,7 +205,7 @@ fn plans_that_differ_are_named_field_by_field() {
     let differ = &found.compare.plans_differ;
     assert!(differ.len() == 1 && differ[0].field == "server.command" && differ[0].subject, "{differ:?}");
     let error = shelf.compare(&one, &faster, |_, _| {}).unwrap_err();
-    for words in ["load.rate (\"100/s\" and \"200/s\")", "path.rtt (\"0ms\" and \"48ms\")", "--different-plans"] {
+    for words in ["load.rate (\"100/s\" and \"200/s\")", "path.rtt (\"0s\" and \"48ms\")", "--different-plans"] {
         assert!(error.contains(words), "{words}: {error}");
     }
     let found = shelf.compare(&one, &faster, |plan, _| plan.different_plans = true).unwrap();

@@ -1,0 +1,153 @@
+//! A capacity as one page: response time, number in flight and processor against offered load, the confirmation over time, every trial.
+
+use ledger::{CapacityDocument, CapacityPart, TrialPart};
+
+use crate::capacity;
+use crate::figures::rate;
+use crate::page::{Page, Section, Table};
+use crate::plot::{Axis, Bars, Chart, Quantity, Series};
+use crate::words::span;
+
+/// Puts the page together; `plan` is the plan's own text, which may be empty.
+pub fn capacity_page(document: &CapacityDocument, plan: &str) -> Page {
+    let run = &document.run;
+    let part = &document.capacity;
+    let title = if run.id.is_empty() { "A capacity" } else { &run.id };
+    let early = if run.interrupted { ", stopped early: it can be gone on with (capacity --resume)" } else { "" };
+    let about = format!("{}: {} trials, measured for {} in all{early}.", run.started_at, part.trials.len(), span(run.duration_s));
+    let beside = capacity::beside(part).into_iter().fold(Table::new(&["", ""]).left(&[1]), |table, (name, words)| {
+        table.row([name.to_owned(), words])
+    });
+    let found = part.findings.iter().fold(Table::new(&["finding", "where", "what"]).left(&[1, 2]), |table, finding| {
+        table.row([finding.name.clone(), finding.test.clone(), finding.words.clone()])
+    });
+    let notes = part.notes.iter().fold(Section::new("What to know when reading"), Section::text);
+    let repeat = Section::new("Repeat it")
+        .verbatim("The command", run.command.clone())
+        .text(format!("Seed of every random choice: {}.", run.seed))
+        .folded("The plan", Section::new("").verbatim("", plan));
+    let runs: Vec<&str> = part.trials.iter().map(|trial| trial.run.as_str()).filter(|run| !run.is_empty()).collect();
+    Page::new(title)
+        .lead(capacity::answer(document))
+        .judged("", &document.validity)
+        .about(about)
+        .section(Section::new("Beside the answer").table(beside))
+        .section(Section::new("Findings").table(found))
+        .section(against_load(part))
+        .section(confirmation(part))
+        .section(each(part))
+        .section(trials(part))
+        .section(notes)
+        .section(repeat)
+        .foot(match &runs[..] {
+            [] => "Nothing was kept of its trials but what is here.".to_owned(),
+            runs => format!("Long trials are runs of their own: {}", runs.join(", ")),
+        })
+}
+
+/// Trials of the server that count, of the first distance, by their load; of several of a load, the longest.
+fn by_load(part: &CapacityPart) -> Vec<&TrialPart> {
+    let first = part.trials.first().map(|trial| trial.at.as_str()).unwrap_or_default();
+    let counts = |trial: &&TrialPart| {
+        trial.at == first
+            && ["short", "long", "confirmation", "overload"].contains(&trial.stage.as_str())
+            && ["good", "bad"].contains(&trial.verdict.as_str())
+    };
+    let mut trials: Vec<&TrialPart> = part.trials.iter().filter(counts).collect();
+    trials.sort_by(|a, b| a.load.total_cmp(&b.load).then(b.lasted_s.total_cmp(&a.lasted_s)));
+    trials.dedup_by(|a, b| a.load == b.load);
+    trials
+}
+
+fn against_load(part: &CapacityPart) -> Section {
+    let trials = by_load(part);
+    let of = |good: bool, value: &dyn Fn(&TrialPart) -> f64| -> Vec<[f64; 2]> {
+        trials.iter().filter(|trial| (trial.verdict == "good") == good).map(|trial| [trial.load, value(trial)]).collect()
+    };
+    let all = |value: &dyn Fn(&TrialPart) -> f64| -> Vec<[f64; 2]> { trials.iter().map(|trial| [trial.load, value(trial)]).collect() };
+    let framed = |mut chart: Chart| {
+        if let (Some(lower), Some(upper)) = bracket(part) {
+            chart = chart.band(lower, upper, "bracket");
+        }
+        chart
+    };
+    let offered = || Axis::log("offered", Quantity::PerSecond);
+    let p50 = |trial: &TrialPart| trial.response_time_ns.p50 as f64;
+    let p99 = |trial: &TrialPart| trial.response_time_ns.p99 as f64;
+    let times = Chart::new("Response time against load", offered(), Axis::log("response time", Quantity::Nanoseconds))
+        .series(Series::line("p99, held", of(true, &p99)).dotted().color(0))
+        .series(Series::line("p99, too much", of(false, &p99)).dotted().color(3))
+        .series(Series::line("p50", all(&p50)).asked().dotted().color(5))
+        .about("From the intended moment. The shaded stretch is the bracket: the highest load that held and the least that was too much.");
+    let flight = Chart::new("In flight against load", offered(), Axis::log("in flight", Quantity::Count))
+        .series(Series::line("held", of(true, &|trial| trial.in_flight.mean)).dotted().color(0))
+        .series(Series::line("too much", of(false, &|trial| trial.in_flight.mean)).dotted().color(3));
+    let carried = Chart::new("Carried against load", offered(), Axis::from_zero("carried", Quantity::PerSecond))
+        .series(Series::line("carried", all(&|trial| trial.carried_rate_per_s)).dotted())
+        .rule(part.saturation_rate_per_s.unwrap_or(f64::NAN), "saturation")
+        .about(part.knee_rate_per_s.map_or(String::new(), |knee| {
+            format!("The knee, where carried rate over mean response time is greatest, is at {}.", rate(knee))
+        }));
+    let cpu = Chart::new("Processor against load", offered(), Axis::from_zero("of what the server may have", Quantity::Share))
+        .series(Series::line("server", all(&|trial| trial.cpu_busy.unwrap_or(f64::NAN))).dotted())
+        .series(Series::line("generator", all(&|trial| trial.loop_busy)).asked().dotted().color(5))
+        .about("Server: of its cores, or of the share that it is held to. Generator: of its own time.");
+    Section::new("Against offered load").figure(framed(times)).figure(framed(flight)).figure(framed(carried)).figure(framed(cpu))
+}
+
+fn bracket(part: &CapacityPart) -> (Option<f64>, Option<f64>) {
+    let found = part.searches.first().or(part.so_far.as_ref());
+    found.map_or((None, None), |bracket| (bracket.lower, bracket.upper))
+}
+
+/// The confirmation at the answer, second by second.
+fn confirmation(part: &CapacityPart) -> Section {
+    let confirmed = part.trials.iter().filter(|trial| trial.stage == "confirmation" && !trial.seconds.is_empty());
+    let Some(trial) = confirmed.max_by(|a, b| a.load.total_cmp(&b.load)) else { return Section::new("") };
+    let of = |value: &dyn Fn(&ledger::TrialSecond) -> Option<f64>| -> Vec<(f64, f64)> {
+        trial.seconds.iter().filter_map(|second| Some((f64::from(second.second), value(second)?))).collect()
+    };
+    let times = Chart::over_time("Mean response time in the confirmation", "mean", Quantity::Nanoseconds)
+        .series(Series::seconds("mean", of(&|second| second.response_mean_ns)));
+    let flight = Chart::over_time("In flight in the confirmation", "in flight", Quantity::Count)
+        .series(Series::seconds("in flight", of(&|second| Some(second.in_flight))));
+    let cpu = Chart::over_time("Processor in the confirmation", "cores", Quantity::Count)
+        .series(Series::seconds("server", of(&|second| second.cpu_s)));
+    let memory = Chart::over_time("Memory in the confirmation", "resident", Quantity::Bytes)
+        .series(Series::seconds("server", of(&|second| second.rss_bytes.map(|rss| rss as f64))));
+    Section::new("The confirmation")
+        .text(format!("{} for {}: {}.", rate(trial.load), span(trial.lasted_s), verdict(trial)))
+        .figure(times)
+        .figure(flight)
+        .figure(cpu)
+        .figure(memory)
+}
+
+fn verdict(trial: &TrialPart) -> String {
+    match trial.verdict.as_str() {
+        "good" => "it held".into(),
+        "bad" => format!("too much ({})", trial.why.join("; ")),
+        other => format!("{other} ({})", trial.why.join("; ")),
+    }
+}
+
+fn each(part: &CapacityPart) -> Section {
+    if part.each.is_empty() {
+        return Section::new("");
+    }
+    let table = part.each.iter().map(capacity::distance).fold(Table::new(&capacity::EACH), Table::row);
+    let bars = part.each.iter().fold(Bars::new("Capacity at each distance", Quantity::PerSecond, &["capacity"]), |bars, each| {
+        bars.row_within(each.name.clone(), &[(each.rate_per_s, each.interval)])
+    });
+    let bound = part.each.iter().fold(Table::new(&["distance", "bound by", ""]).left(&[1, 2]), |table, each| {
+        table.row([each.name.clone(), capacity::bound_name(&each.bound_by.name).to_owned(), each.bound_by.words.clone()])
+    });
+    Section::new("At each distance").figure(bars).table(table).table(bound)
+}
+
+fn trials(part: &CapacityPart) -> Section {
+    let table = part.trials.iter().map(capacity::trial).fold(Table::new(&capacity::TRIALS).left(&[7]), Table::row);
+    let head = ["load", "trial", "cores used", "receiving", "may use", "held back", "memory"];
+    let server = part.trials.iter().filter_map(capacity::server).fold(Table::new(&head), Table::row);
+    Section::new("Every trial").table(table).folded("The server in them", Section::new("").table(server))
+}

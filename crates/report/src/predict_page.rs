@@ -1,0 +1,178 @@
+//! A prediction as one page: the answer, response time against load beside what was measured, limits, demands, parts, what it supposes.
+
+use ledger::{PredictDocument, PredictPart};
+
+use crate::figures::{duration_f64, level, rate, share};
+use crate::page::{Page, Section, Table};
+use crate::plot::{Axis, Bars, Chart, Quantity, Series};
+use crate::predict;
+use crate::words::span;
+
+/// Puts the page together; `plan` is the plan's own text, which may be empty.
+pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {
+    let (run, part) = (&document.run, &document.predict);
+    let title = if run.id.is_empty() { "A prediction" } else { &run.id };
+    let about = format!("{}: made from {} loads, {} in all.", run.started_at, part.loads.len(), span(run.duration_s));
+    let plans = predict::plans(part).into_iter().fold(Section::new("What it means"), Section::text);
+    let reasons = part.reasons.iter().chain(&part.notes);
+    let notes = reasons.fold(Section::new("What to know when reading"), |section, note| section.text(note));
+    let assumes = part
+        .assumes
+        .iter()
+        .fold(Section::new("What this assumes, and when not to believe it"), |section, text| section.text(text));
+    let repeat = Section::new("Repeat it")
+        .verbatim("The command", run.command.clone())
+        .text(format!("Seed of every random choice: {}.", run.seed))
+        .folded("The plan", Section::new("").verbatim("", plan));
+    Page::new(title)
+        .lead(predict::answer(document))
+        .judged("", &document.validity)
+        .about(about)
+        .section(curve(part))
+        .section(limits(part))
+        .section(plans)
+        .section(users(part))
+        .section(demands(part))
+        .section(parts(part))
+        .section(notes)
+        .section(assumes)
+        .section(loads(part))
+        .section(repeat)
+        .foot(if run.dir.is_empty() { "Nothing was kept of this run.".to_owned() } else { format!("Kept in {}", run.dir) })
+}
+
+fn curve(part: &PredictPart) -> Section {
+    if part.curve.is_empty() {
+        return Section::new("");
+    }
+    let line = |of: fn(&ledger::CurvePoint) -> f64| part.curve.iter().map(|point| [point.rate_per_s, of(point) * 1e9]).collect();
+    let measured = predict::measured(part);
+    let dots = |of: fn(&ledger::MeasuredLoad) -> f64| measured.iter().map(|load| [load.rate_per_s, of(load)]).collect();
+    let chart = Chart::new(
+        "Response time against load",
+        Axis::from_zero("offered requests a second", Quantity::PerSecond),
+        Axis::log("response time", Quantity::Nanoseconds),
+    )
+    .about(
+        "Lines are foretold: a queue of processor sharing, and the path. Dots joined by lines were measured. To the right the lines end where the \
+         processor is used up.",
+    )
+    .series(Series::line("foretold, median", line(|point| point.p50_s)).color(0))
+    .series(Series::line("foretold, 99 %", line(|point| point.p99_s)).color(1))
+    .series(Series::line("foretold, mean", line(|point| point.mean_s)).color(2))
+    .series(Series::line("measured, median", dots(|load| load.response_p50_ns as f64)).dotted().asked().color(0))
+    .series(Series::line("measured, 99 %", dots(|load| load.response_p99_ns as f64)).dotted().asked().color(1));
+    let busy = Chart::new(
+        "Processor against load",
+        Axis::from_zero("requests a second", Quantity::PerSecond),
+        Axis::from_zero("cores busy, processes", Quantity::Count),
+    )
+    .about("Light loads: requests come one at a time. Held loads: the server is held to a part of its share and always behind.");
+    let busy = ["light", "held"].iter().enumerate().fold(busy, |chart, (color, kind)| {
+        let mut points: Vec<[f64; 2]> =
+            part.loads.iter().filter(|load| load.kind == *kind).map(|load| [load.rate_per_s, load.busy_processes]).collect();
+        points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+        if points.is_empty() { chart } else { chart.series(Series::line(*kind, points).dotted().color(color)) }
+    });
+    // Loads of several classes are no line.
+    let mut classes: Vec<&str> = part.loads.iter().filter(|load| load.kind == "light").map(|load| load.class.as_str()).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let section = Section::new("Response time against load").figure(chart);
+    if classes.len() == 1 { section.figure(busy) } else { section }
+}
+
+fn limits(part: &PredictPart) -> Section {
+    let table = part.limits.iter().fold(Table::new(&["bound by", "rate", "95 %", "how"]).left(&[3]), |table, limit| {
+        table.row(predict::limit_row(limit))
+    });
+    let bars = part.limits.iter().fold(Bars::new("Limits", Quantity::PerSecond, &["requests a second"]), |bars, limit| {
+        bars.row(predict::name(&limit.resource), &[Some(limit.rate_per_s)])
+    });
+    Section::new("What each resource allows").table(table).figure(bars.about("The shortest binds."))
+}
+
+fn users(part: &PredictPart) -> Section {
+    if part.closed.is_empty() {
+        return Section::new("");
+    }
+    let table = part.closed.iter().fold(Table::new(&["users", "rate", "mean wait", "busy"]), |table, point| {
+        table.row([
+            level(point.users.into()),
+            rate(point.rate_per_s),
+            duration_f64(point.response_s * 1e9),
+            share(point.busy),
+        ])
+    });
+    let points = part.closed.iter().map(|point| [f64::from(point.users), point.rate_per_s]).collect();
+    let chart =
+        Chart::new("Rate of so many users", Axis::from_zero("users", Quantity::Count), Axis::from_zero("requests a second", Quantity::PerSecond))
+            .about("By exact mean value analysis: they think, ask, and wait for the answer.")
+            .series(Series::line("rate", points).dotted());
+    Section::new("Users").table(table).figure(chart)
+}
+
+fn demands(part: &PredictPart) -> Section {
+    let head = ["processor time of", "a request brings", "loads", "each", "95 %", "resource", "busy without any", "bend (t)"];
+    let table = part.demands.iter().fold(Table::new(&head).left(&[2, 5]), |table, demand| {
+        let mut row = predict::demand_row(demand).to_vec();
+        row.push(demand.resource.clone());
+        row.push(demand.idle_cores.map_or(String::new(), |cores| format!("{:.2} %", cores * 100.0)));
+        row.push(demand.curvature_t.map_or(String::new(), |t| format!("{t:.1}")));
+        table.row(row)
+    });
+    Section::new("What a request costs").table(table).text(
+        "Held: while the server has always something to do, which is how it is at its capacity. Light: while requests come one at a time, each of \
+         which wakes it up. Derived: a difference of two such. Resource `cores` adds the receiving of packets.",
+    )
+}
+
+fn parts(part: &PredictPart) -> Section {
+    if part.parts.is_empty() {
+        return Section::new("");
+    }
+    let table = part.parts.iter().fold(Table::new(&["part alone", "each", "95 %", "done"]), |table, part| {
+        let [low, high] = part.interval.map(predict::cost);
+        table.row([part.name.clone(), predict::cost(part.seconds), format!("{low} to {high}"), part.operations.to_string()])
+    });
+    let added = part.assembled.iter().fold(Table::new(&["added up", "a request", "rate", "left out by adding"]), |table, server| {
+        let left = server.left_out_s.map_or(String::new(), predict::cost);
+        table.row([server.name.clone(), predict::cost(server.seconds), rate(server.rate_per_s), left])
+    });
+    Section::new("Parts measured alone, and added up").table(table).table(added)
+}
+
+fn loads(part: &PredictPart) -> Section {
+    let head = ["class", "load", "rate", "processes", "with receiving", "held to", "mean", "p50", "p99", "in flight", "verdict"];
+    let percent = |cores: f64| format!("{:.2} %", cores * 100.0);
+    let table = part.loads.iter().fold(Table::new(&head).left(&[1, 10]), |table, load| {
+        table.row([
+            load.class.clone(),
+            load.kind.clone(),
+            rate(load.rate_per_s),
+            percent(load.busy_processes),
+            percent(load.busy_cores),
+            load.held_cores.map_or(String::new(), percent),
+            duration_f64(load.response_mean_ns),
+            duration_f64(load.response_p50_ns as f64),
+            duration_f64(load.response_p99_ns as f64),
+            level(load.in_flight),
+            if load.failed.is_empty() { load.verdict.clone() } else { format!("{}: {}", load.verdict, load.failed.join(", ")) },
+        ])
+    });
+    Section::new("").folded("Every load", Section::new("").table(table))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_its_figures_and_no_tag_of_others() {
+        let page = predict_page(&crate::predict::tests::sample(), "name = \"x\"");
+        let titles: Vec<String> = page.figures().iter().map(|figure| figure.title().to_owned()).collect();
+        assert_eq!(titles, ["Response time against load", "Processor against load", "Limits"]);
+        let html = page.into_html();
+        assert!(html.contains("What this assumes") && html.contains("&lt;b&gt;page") && !html.contains("<b>page"));
+    }
+}

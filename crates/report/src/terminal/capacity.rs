@@ -1,0 +1,40 @@
+//! A capacity on the terminal.
+
+use ledger::{CapacityDocument, TrialPart};
+
+use super::{Style, judged, table};
+use crate::capacity;
+use crate::figures::plain;
+
+/// The verdict, the answer, what stands beside it, every trial, distances, findings and notes.
+pub fn capacity(document: &CapacityDocument, style: Style) -> String {
+    let part = &document.capacity;
+    let beside: Vec<Vec<String>> =
+        capacity::beside(part).into_iter().map(|(name, words)| vec![name.to_owned(), words]).collect();
+    let mut text = String::new();
+    for line in &beside {
+        text += &format!("  {:<12} {}\n", line[0], plain(&line[1]));
+    }
+    let shown = |trial: &&TrialPart| trial.stage != "limit";
+    let trials: Vec<Vec<String>> =
+        part.trials.iter().filter(shown).map(|trial| capacity::trial(trial).into_iter().take(7).collect()).collect();
+    for (head, rows) in [
+        (&capacity::TRIALS[..7], trials),
+        (&capacity::EACH[..], part.each.iter().map(capacity::distance).collect::<Vec<_>>()),
+    ] {
+        if !rows.is_empty() {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text += &table(head, &rows, style);
+        }
+    }
+    let found: Vec<String> = part.findings.iter().map(|finding| format!("{}: {}.", finding.name, finding.words)).collect();
+    let notes: Vec<&str> = found.iter().chain(&part.notes).map(String::as_str).collect();
+    judged(&document.run, &document.validity, &capacity::answer(document), &text, &notes, style)
+}
+
+/// One trial, while a search goes on.
+pub fn capacity_trial(trial: &TrialPart, bracket: (Option<f64>, Option<f64>)) -> String {
+    plain(&capacity::line(trial, bracket))
+}

@@ -1,0 +1,78 @@
+//! A prediction on the terminal.
+
+use ledger::{PredictDocument, PredictPart};
+
+use super::{Style, judged, table};
+use crate::figures::{duration_f64, level, rate, share};
+use crate::predict;
+
+/// The verdict, the result in a sentence, limits, demands, response time against load, what it means, and what it supposes.
+pub fn predict(document: &PredictDocument, style: Style) -> String {
+    let part = &document.predict;
+    let mut tables = vec![
+        grid(&["bound by", "rate", "95 %", "by"], part.limits.iter().map(|limit| predict::limit_row(limit).to_vec()), style),
+        grid(
+            &["processor time of", "a request", "loads", "each", "95 %"],
+            predict::demands(part, "processes").map(|demand| predict::demand_row(demand).to_vec()),
+            style,
+        ),
+        curve(part, style),
+        users(part, style),
+        grid(
+            &["part alone", "each", "95 %"],
+            part.parts.iter().map(|part| {
+                let [low, high] = part.interval.map(predict::cost);
+                vec![part.name.clone(), predict::cost(part.seconds), format!("{low} to {high}")]
+            }),
+            style,
+        ),
+        grid(
+            &["added up", "a request", "rate", "left out by adding"],
+            part.assembled.iter().map(|server| {
+                let left = server.left_out_s.map_or(String::new(), predict::cost);
+                vec![server.name.clone(), predict::cost(server.seconds), rate(server.rate_per_s), left]
+            }),
+            style,
+        ),
+    ];
+    tables.retain(|table| !table.is_empty());
+    let plans = predict::plans(part);
+    let assumes: Vec<String> = part.assumes.iter().map(|text| format!("supposed: {text}")).collect();
+    let reasons = part.reasons.iter().chain(&part.notes);
+    let notes: Vec<&str> = plans.iter().chain(reasons).chain(&assumes).map(String::as_str).collect();
+    judged(&document.run, &document.validity, &predict::answer(document), &tables.join("\n"), &notes, style)
+}
+
+fn grid(head: &[&str], rows: impl Iterator<Item = Vec<String>>, style: Style) -> String {
+    let rows: Vec<Vec<String>> = rows.collect();
+    if rows.is_empty() { String::new() } else { table(head, &rows, style) }
+}
+
+fn curve(part: &PredictPart, style: Style) -> String {
+    let time = |seconds: f64| duration_f64(seconds * 1e9);
+    let rows = part.curve.iter().map(|point| {
+        vec![rate(point.rate_per_s), share(point.busy), time(point.mean_s), time(point.p50_s), time(point.p99_s)]
+    });
+    grid(&["offered", "busy", "mean", "p50", "p99"], rows, style)
+}
+
+fn users(part: &PredictPart, style: Style) -> String {
+    let rows = part.closed.iter().map(|point| {
+        vec![level(point.users.into()), rate(point.rate_per_s), duration_f64(point.response_s * 1e9), share(point.busy)]
+    });
+    grid(&["users", "rate", "mean wait", "busy"], rows, style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_stands_on_one_screen() {
+        let text = predict(&crate::predict::tests::sample(), Style::PLAIN);
+        for wanted in ["100.0/s foretold", "the cores", "2.00 ms", "held", "2,880,000 requests a day", "supposed: One resource binds."] {
+            assert!(text.contains(wanted), "{wanted}\n{text}");
+        }
+        assert!(!text.contains("users"), "{text}");
+    }
+}

@@ -1,0 +1,509 @@
+//! Measuring what a class of requests costs: a rough capacity, light loads, held loads.
+
+use std::time::Duration;
+
+use lab::plan::{LoadPlan, Plan, RequestPlan, WatchAt, WatchPlan};
+use lab::Outcome;
+use ledger::MeasuredLoad;
+use ledger::document::{CheckState, Document};
+use stats::Rng;
+use store::Book;
+use sys::signal::Interrupts;
+use units::{CpuShare, RequestRate};
+
+use super::gauge::Gauge;
+use super::model::Cost;
+use super::path::Traffic;
+use super::{Asked, PredictPlan};
+use crate::error::SuiteError;
+use crate::reproduce::Stage;
+
+/// Connections of a closed loop.
+const CONNECTIONS: u32 = 64;
+/// Length of the closed loop that finds a rough capacity.
+const ROUGH: Duration = Duration::from_secs(1);
+/// Light loads are between these shares of it.
+const LIGHT: (f64, f64) = (0.1, 0.5);
+/// Held loads are made with the server held to between these parts of its share.
+const HELD: (f64, f64) = (0.3, 0.6);
+/// A server that uses less than so much of what it is held to was not held: something else is the limit.
+const HELD_USED_MIN: f64 = 0.85;
+/// The kernel deals no less than this out.
+const SHARE_MIN: f64 = 0.01;
+/// Failures among those that ended, from which on a load says nothing of the cost of an answer.
+const FAILED_MAX: f64 = 0.01;
+
+/// What is measured as one: requests that are alike.
+#[derive(Clone, Debug)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// Its load, without rate and length.
+    pub load: LoadPlan,
+}
+
+/// What a load came to.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// As in the document.
+    pub part: MeasuredLoad,
+    /// What it sent each way; none without a path.
+    pub traffic: Option<Traffic>,
+    /// Resident memory of the server at its end.
+    pub rss_bytes: u64,
+    /// Descriptors of the server at its end.
+    pub descriptors: Option<u64>,
+    /// Kernel memory of each open connection, both ends; of a load that opens them first.
+    pub kernel_bytes_each: Option<f64>,
+    /// Mean time from connecting to the end of a connection, in seconds.
+    pub connection_s: f64,
+    /// Mean time of connecting, in seconds.
+    pub connect_s: f64,
+    /// Share of the time in which the generator had work.
+    pub loop_busy: f64,
+    /// What the machine is.
+    pub host: ledger::document::Host,
+}
+
+/// Makes loads one after the other.
+pub struct Measuring<'a> {
+    /// What is asked.
+    pub asked: &'a PredictPlan,
+    /// The command that repeats all of it.
+    pub command: &'a str,
+    /// Ctrl-C.
+    pub interrupts: &'a Interrupts,
+    /// Who is told.
+    pub stage: &'a mut dyn Stage,
+    /// Where runs are kept that are to be read again.
+    pub book: Option<&'a Book>,
+    /// Every load made, in order.
+    pub loads: Vec<MeasuredLoad>,
+    /// What to know.
+    pub notes: Vec<String>,
+    /// The machine, once a run was made.
+    pub host: Option<ledger::document::Host>,
+    /// Time measured, in seconds.
+    pub duration_s: f64,
+    /// Whether the server can be held here; unknown before it was tried.
+    can_hold: Option<bool>,
+}
+
+/// A class that was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Of its processes.
+    pub processes: Cost,
+    /// And with the receiving of packets.
+    pub cores: Cost,
+    /// What a request sends.
+    pub traffic: Option<Traffic>,
+    /// Resumed handshakes over all, under those of its loads that tell the demand; absent without TLS.
+    pub resumed: Option<f64>,
+    /// Connections opened for each request, likewise.
+    pub connections_each: f64,
+    /// Highest rate among them.
+    pub rate_max: f64,
+    /// How many loads of each kind.
+    pub points: (u32, u32),
+}
+
+impl<'a> Measuring<'a> {
+    /// Nothing made yet.
+    pub fn new(
+        asked: &'a PredictPlan,
+        command: &'a str,
+        interrupts: &'a Interrupts,
+        stage: &'a mut dyn Stage,
+        book: Option<&'a Book>,
+    ) -> Self {
+        Measuring {
+            asked,
+            command,
+            interrupts,
+            stage,
+            book,
+            loads: Vec::new(),
+            notes: Vec::new(),
+            host: None,
+            duration_s: 0.0,
+            can_hold: None,
+        }
+    }
+
+    /// Whether somebody wants an end.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupts.count() > 0
+    }
+
+    fn ask(&self) -> &'a Asked {
+        &self.asked.asked
+    }
+
+    /// All loads of a class. `None` if it was interrupted, or nothing was answered.
+    ///
+    /// # Errors
+    /// No load of it could be made.
+    pub fn class(&mut self, class: &Class) -> Result<Option<Measured>, SuiteError> {
+        let Some(rough) = self.rough(class)? else { return Ok(None) };
+        let mut light = Vec::new();
+        for rate in self.shuffled(&class.name, spread(LIGHT, self.ask().loads)) {
+            let Some(rate) = RequestRate::from_per_second(rate * rough.part.rate_per_s) else { continue };
+            let mut load = class.load.clone();
+            load.rate = Some(rate);
+            let what = format!("{}, {rate:.0} a second", class.name, rate = rate.per_second());
+            light.extend(self.measure(&class.name, "light", &self.plan_of(load), self.ask().each, &what)?);
+            if self.is_interrupted() {
+                return Ok(None);
+            }
+        }
+        let held = self.held(class, rough.part.busy_processes)?;
+        if self.is_interrupted() {
+            return Ok(None);
+        }
+        Ok(Some(measured(&light, &held)))
+    }
+
+    /// What a closed loop gets in a second, for a start.
+    ///
+    /// # Errors
+    /// The server does not answer, or not with what is wanted.
+    pub fn rough(&mut self, class: &Class) -> Result<Option<Made>, SuiteError> {
+        let load = closed(&class.load);
+        let what = format!("{}, a closed loop", class.name);
+        let made = self.measure(&class.name, "rough", &self.plan_of(load), ROUGH, &what)?;
+        match made {
+            Some(made) if made.part.rate_per_s > 0.0 => Ok(Some(made)),
+            _ if self.is_interrupted() => Ok(None),
+            _ => Err(SuiteError::Plan(format!(
+                "{}: no request was answered well in a closed loop of {} s; try it with `yamabiko bench` first",
+                class.name,
+                ROUGH.as_secs()
+            ))),
+        }
+    }
+
+    /// The server held to parts of its share, and always behind.
+    fn held(&mut self, class: &Class, cores: f64) -> Result<Vec<Made>, SuiteError> {
+        let Some(server) = &self.asked.plan.server else { return Ok(Vec::new()) };
+        let share = server.cpu.map_or(cores, CpuShare::cores);
+        let mut held = Vec::new();
+        for part in self.shuffled(&class.name, spread(HELD, self.ask().loads)) {
+            if self.can_hold == Some(false) || self.is_interrupted() {
+                break;
+            }
+            let Some(part) = share_of((part * share).max(SHARE_MIN)) else { continue };
+            let mut plan = self.plan_of(closed(&class.load));
+            let cpu = plan.server.as_mut().map(|server| server.cpu.insert(part));
+            debug_assert!(cpu.is_some());
+            let what = format!("{}, held to {part}", class.name);
+            // Half as long: there are many more requests in them.
+            let lasts = (self.ask().each / 2).max(Duration::from_millis(500));
+            match self.measure(&class.name, "held", &plan, lasts, &what) {
+                Ok(made) => {
+                    self.can_hold = Some(true);
+                    held.extend(made);
+                }
+                // Without a control group the rest can be told all the same.
+                Err(error) if server.cpu.is_none() && self.can_hold.is_none() => {
+                    self.can_hold = Some(false);
+                    self.notes.push(format!("the server could not be held to a share of a core ({error})"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let (kept, idle): (Vec<Made>, Vec<Made>) = held.into_iter().partition(|made| {
+            made.part.held_cores.is_none_or(|held| made.part.busy_processes >= held * HELD_USED_MIN)
+        });
+        if let Some(idle) = idle.first() {
+            self.notes.push(format!(
+                "{}: held to {:.1} % of a core it used {:.1} % only: something else was the limit (the generator, a lock, a disk), so that \
+                 such loads do not count",
+                class.name,
+                idle.part.held_cores.unwrap_or(0.0) * 100.0,
+                idle.part.busy_processes * 100.0
+            ));
+        }
+        Ok(kept)
+    }
+
+    fn shuffled(&self, class: &str, mut values: Vec<f64>) -> Vec<f64> {
+        let mut rng = Rng::named(self.asked.plan.seed, class);
+        for last in (1..values.len()).rev() {
+            values.swap(last, rng.below(last as u64 + 1) as usize);
+        }
+        values
+    }
+
+    /// The plan of a load without distance.
+    pub fn plan_of(&self, load: LoadPlan) -> Plan {
+        let mut plan = self.asked.plan.clone();
+        plan.load = load;
+        plan.path = plan.path.map(|path| lab::plan::PathPlan {
+            rtt: Some(Duration::ZERO),
+            offload: path.offload,
+            ..lab::plan::PathPlan::default()
+        });
+        plan
+    }
+
+    /// Makes one load; `None` if it was interrupted.
+    ///
+    /// # Errors
+    /// It could not be made.
+    pub fn measure(
+        &mut self,
+        class: &str,
+        kind: &str,
+        plan: &Plan,
+        lasts: Duration,
+        what: &str,
+    ) -> Result<Option<Made>, SuiteError> {
+        let mut plan = Plan {
+            name: format!("{}-{kind}", plan.name),
+            watch: WatchPlan { at: Some(WatchAt::None), ..plan.watch.clone() },
+            slo: None,
+            ..plan.clone()
+        };
+        plan.load.duration = Some(lasts);
+        let mut gauge = Gauge::new(self.stage.begin(what), self.ask().pid);
+        let outcome = lab::bench(&plan, self.command, self.book, self.interrupts, &mut gauge)?;
+        if self.is_interrupted() {
+            return Ok(None);
+        }
+        let document = &outcome.document;
+        self.duration_s += document.run.duration_s;
+        self.host.get_or_insert_with(|| document.run.host.clone());
+        let made = made(class, kind, &plan, &outcome, &gauge);
+        self.loads.push(made.part.clone());
+        let gone = document.validity.checks.iter().find(|check| check.state == CheckState::Failed && check.name == "server_alive");
+        if let Some(gone) = gone {
+            return Err(SuiteError::Plan(format!("{what}: {}", gone.why)));
+        }
+        Ok(Some(made))
+    }
+}
+
+/// A load as a closed loop.
+fn closed(load: &LoadPlan) -> LoadPlan {
+    let mut load = load.clone();
+    load.rate = None;
+    load.connections = Some(CONNECTIONS);
+    load.clients = load.clients.min(CONNECTIONS);
+    load
+}
+
+/// So many values, evenly from one to the other.
+fn spread((from, to): (f64, f64), count: u32) -> Vec<f64> {
+    let steps = f64::from(count.max(2) - 1);
+    (0..count.max(2)).map(|at| from + (to - from) * f64::from(at) / steps).collect()
+}
+
+/// A share of so many cores, to a thousandth of a percent.
+pub fn share_of(cores: f64) -> Option<CpuShare> {
+    format!("{:.3}%", cores * 100.0).parse().ok()
+}
+
+/// Loads of a class as its costs.
+pub fn measured(light: &[Made], held: &[Made]) -> Measured {
+    let sound = |made: &&Made| !made.part.failed.iter().any(|check| SPOILT.contains(&check.as_str()));
+    let (light, held): (Vec<&Made>, Vec<&Made>) = (light.iter().filter(sound).collect(), held.iter().filter(sound).collect());
+    let points = |loads: &[&Made], busy: fn(&MeasuredLoad) -> f64| -> Vec<(f64, f64)> {
+        loads.iter().map(|made| (made.part.rate_per_s, busy(&made.part))).collect()
+    };
+    let cost = |busy: fn(&MeasuredLoad) -> f64| Cost::of(&points(&light, busy), &points(&held, busy));
+    let telling = if held.is_empty() { &light } else { &held };
+    let sum = |of: fn(&MeasuredLoad) -> Option<u64>| telling.iter().filter_map(|made| of(&made.part)).sum::<u64>();
+    let (full, resumed) = (sum(|load| load.handshakes_full), sum(|load| load.handshakes_resumed));
+    Measured {
+        processes: cost(|load| load.busy_processes),
+        cores: cost(|load| load.busy_cores),
+        traffic: light.iter().chain(&held).find_map(|made| made.traffic),
+        resumed: (full + resumed > 0).then(|| resumed as f64 / (full + resumed) as f64),
+        connections_each: telling.iter().map(|made| made.part.connections_each).sum::<f64>() / telling.len().max(1) as f64,
+        rate_max: telling.iter().map(|made| made.part.rate_per_s).fold(0.0, f64::max),
+        points: (light.len() as u32, held.len() as u32),
+    }
+}
+
+/// Checks without which a load says nothing of what its requests cost.
+const SPOILT: [&str; 4] = ["server_answers", "server_alive", "responses_good", "failures"];
+
+fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) -> Made {
+    let document = &outcome.document;
+    let empty = ledger::document::Load::default();
+    let load = document.load.as_ref().unwrap_or(&empty);
+    let lasted_s = document.run.duration_s.max(1e-3);
+    let rate_per_s = load.completed as f64 / lasted_s;
+    let cores = document.run.host.server_cores.as_deref().map(core_list).unwrap_or_default();
+    let read = gauge.read(&cores);
+    let (rate_per_s, processes, all) = match (&document.server, read) {
+        (Some(server), read) => {
+            let processes = (server.cpu_user_s + server.cpu_system_s) / lasted_s;
+            let receive = server.cpu_receive_s.unwrap_or(0.0) / lasted_s;
+            // Part of the receiving is charged to the processes as well; what the cores did in all is an upper bound of both together.
+            let bound = read.filter(|_| !cores.is_empty()).map_or(f64::INFINITY, |read| read.cores);
+            (rate_per_s, processes, (processes + receive).min(bound).max(processes))
+        }
+        (None, Some(read)) => (read.rate_per_s, read.processes, read.processes),
+        (None, None) => (rate_per_s, 0.0, 0.0),
+    };
+    let failures: u64 = load.failed.values().sum();
+    let mut failed: Vec<String> = document
+        .validity
+        .checks
+        .iter()
+        .filter(|check| check.state == CheckState::Failed)
+        .map(|check| check.name.clone())
+        .collect();
+    if failures as f64 > FAILED_MAX * (load.completed + failures) as f64 {
+        failed.push("failures".into());
+    }
+    let last = outcome.server_seconds.last();
+    let tls = load.tls.as_ref();
+    Made {
+        part: MeasuredLoad {
+            class: class.into(),
+            kind: kind.into(),
+            offered_rate_per_s: plan.load.rate.map(RequestRate::per_second),
+            held_cores: plan.server.as_ref().and_then(|server| server.cpu).map(CpuShare::cores),
+            rate_per_s,
+            busy_processes: processes,
+            busy_cores: all,
+            response_mean_ns: load.response_time_ns.mean,
+            response_p50_ns: load.response_time_ns.p50,
+            response_p99_ns: load.response_time_ns.p99,
+            in_flight: load.in_flight.mean,
+            connections_each: load.connections_opened as f64 / (load.completed.max(1)) as f64,
+            handshakes_full: tls.map(|tls| tls.handshakes_full),
+            handshakes_resumed: tls.map(|tls| tls.handshakes_resumed),
+            verdict: document.validity.verdict.name().into(),
+            failed,
+        },
+        traffic: traffic(document, load),
+        rss_bytes: last.map_or(0, |second| second.rss_bytes),
+        descriptors: last.and_then(|second| second.descriptors),
+        kernel_bytes_each: load.held.as_ref().and_then(|held| held.kernel_bytes_each),
+        connection_s: load.connection_duration_ns.mean / 1e9,
+        connect_s: load.connect_ns.mean / 1e9,
+        loop_busy: outcome.loop_busy,
+        host: document.run.host.clone(),
+    }
+}
+
+fn traffic(document: &Document, load: &ledger::document::Load) -> Option<Traffic> {
+    let path = document.path.as_ref()?;
+    // The path counts the whole run: warm-up, measured phase and drain.
+    let whole_s = document.run.duration_s + document.run.warmup_s;
+    let requests = load.completed as f64 * whole_s / document.run.duration_s.max(1e-3);
+    (requests >= 1.0).then(|| Traffic {
+        up_bytes: path.up.bytes as f64 / requests,
+        down_bytes: path.down.bytes as f64 / requests,
+        up_packets: path.up.packets as f64 / requests,
+        down_packets: path.down.packets as f64 / requests,
+        answer_bytes: load.bytes_received as f64 / load.completed.max(1) as f64,
+    })
+}
+
+/// The cores that a list such as `0,2-3` names.
+pub fn core_list(list: &str) -> Vec<usize> {
+    let part = |part: &str| -> Vec<usize> {
+        match part.split_once('-') {
+            Some((from, to)) => match (from.parse(), to.parse::<usize>()) {
+                (Ok(from), Ok(to)) => (from..=to).collect(),
+                _ => Vec::new(),
+            },
+            None => part.parse().into_iter().collect(),
+        }
+    };
+    list.split(',').flat_map(|word| part(word.trim())).collect()
+}
+
+/// The classes of a plan: each of its requests with its share, or all of it as one.
+pub fn classes(plan: &Plan) -> Vec<(Class, f64)> {
+    let requests = &plan.load.request;
+    let is_plain = plan.load.session.is_empty() && plan.load.content.is_none() && plan.load.urls.is_none();
+    if !is_plain || requests.len() < 2 || requests.len() > CLASSES_MAX {
+        let name = match (&plan.load.url, requests.first()) {
+            (url, None) if !url.is_empty() => url.clone(),
+            (_, Some(request)) if requests.len() == 1 => request.label().to_owned(),
+            _ => "all requests".to_owned(),
+        };
+        return vec![(Class { name, load: plan.load.clone() }, 1.0)];
+    }
+    let weight = |request: &RequestPlan| request.weight.unwrap_or(1.0);
+    let whole: f64 = requests.iter().map(weight).sum();
+    let class = |request: &RequestPlan| {
+        let mut load = plan.load.clone();
+        load.choice = None;
+        load.request = vec![RequestPlan { weight: None, ..request.clone() }];
+        (Class { name: request.label().to_owned(), load }, weight(request) / whole)
+    };
+    requests.iter().map(class).collect()
+}
+
+/// More requests than this are measured together.
+const CLASSES_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_lie_between_their_ends() {
+        assert_eq!(spread(HELD, 4).iter().map(|part| (part * 10.0).round() as u32).collect::<Vec<_>>(), [3, 4, 5, 6]);
+        assert_eq!(spread((0.0, 1.0), 1), [0.0, 1.0]);
+        assert_eq!(share_of(0.2).unwrap().cores(), 0.2);
+        assert_eq!(core_list("0,2-4,7"), [0, 2, 3, 4, 7]);
+        assert!(core_list("").is_empty());
+    }
+
+    #[test]
+    fn each_request_of_a_plan_is_a_class_with_its_share() {
+        let text = "[load]\nurl = \"http://server/\"\n\
+                    [[load.request]]\nurl = \"/a\"\nweight = 3\n[[load.request]]\nname = \"b\"\nurl = \"/b\"\n[server]\ncommand = \"true\"\n\
+                    [path]\nrtt = \"0ms\"\n";
+        let plan = Plan::from_toml(text, "plan").unwrap();
+        let classes = classes(&plan);
+        let names: Vec<(&str, f64)> = classes.iter().map(|(class, share)| (class.name.as_str(), *share)).collect();
+        assert_eq!(names, [("/a", 0.75), ("b", 0.25)]);
+        assert!(classes.iter().all(|(class, _)| class.load.request.len() == 1 && class.load.request[0].weight.is_none()));
+        let one = Plan::from_toml("[load]\nurl = \"http://127.0.0.1/x\"\n", "plan").unwrap();
+        assert_eq!(super::classes(&one)[0].0.name, "http://127.0.0.1/x");
+    }
+
+    fn load(rate_per_s: f64, busy: f64, failed: &[&str]) -> Made {
+        Made {
+            part: MeasuredLoad {
+                rate_per_s,
+                busy_processes: busy,
+                busy_cores: busy * 1.5,
+                handshakes_full: Some(25),
+                handshakes_resumed: Some(75),
+                connections_each: 1.0,
+                failed: failed.iter().map(ToString::to_string).collect(),
+                ..MeasuredLoad::default()
+            },
+            traffic: None,
+            rss_bytes: 0,
+            descriptors: None,
+            kernel_bytes_each: None,
+            connection_s: 0.0,
+            connect_s: 0.0,
+            loop_busy: 0.0,
+            host: ledger::document::Host::default(),
+        }
+    }
+
+    #[test]
+    fn loads_that_failed_do_not_count() {
+        let light = [1.0, 2.0, 3.0, 4.0].map(|rate| load(rate, rate * 0.01, &[]));
+        let held = [load(5.0, 0.04, &[]), load(10.0, 0.08, &[]), load(10.0, 0.9, &["responses_good"]), load(20.0, 0.16, &["steady_state"])];
+        let measured = measured(&light, &held);
+        assert!((measured.processes.slope().unwrap().value - 0.01).abs() < 1e-9);
+        assert!((measured.processes.held.unwrap().value - 0.008).abs() < 1e-9);
+        assert!((measured.cores.held.unwrap().value - 0.012).abs() < 1e-9);
+        assert_eq!((measured.points, measured.rate_max), ((4, 3), 20.0));
+        assert_eq!((measured.resumed, measured.connections_each), (Some(0.75), 1.0));
+    }
+}

@@ -1,0 +1,138 @@
+//! What the machine's cores did while a load was measured, and what a service used that the lab did not start.
+
+use std::time::Duration;
+
+use lab::drive::progress::{Phase, Snapshot};
+use lab::{Observer, RunFacts};
+use nix::unistd::{SysconfVar, sysconf};
+use sys::accounting::{CpuTimes, ProcessStat, cpu_times, tree_usage};
+
+/// Passes everything on to another observer, and reads at the first and at the last tick of the measured phase.
+pub struct Gauge {
+    inner: Box<dyn Observer>,
+    pid: Option<i32>,
+    first: Option<Reading>,
+    last: Option<Reading>,
+}
+
+#[derive(Clone, Debug)]
+struct Reading {
+    at: Duration,
+    cores: Vec<(usize, CpuTimes)>,
+    used: Duration,
+    completed: u64,
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Read {
+    /// Cores' worth of processor time of the service and what it started.
+    pub processes: f64,
+    /// Cores of those given that were busy with anything.
+    pub cores: f64,
+    /// Requests completed a second meanwhile.
+    pub rate_per_s: f64,
+}
+
+impl Gauge {
+    /// With `pid`, of a service that runs on this host.
+    pub fn new(inner: Box<dyn Observer>, pid: Option<i32>) -> Self {
+        Gauge { inner, pid, first: None, last: None }
+    }
+
+    /// What was read over the phase, of these cores (all, where none is named); `None` of a phase of fewer than two ticks.
+    pub fn read(&self, cores: &[usize]) -> Option<Read> {
+        let (first, last) = (self.first.as_ref()?, self.last.as_ref()?);
+        let elapsed_s = last.at.saturating_sub(first.at).as_secs_f64();
+        if elapsed_s <= 0.0 {
+            return None;
+        }
+        let of_ours = last.cores.iter().filter(|(core, _)| cores.is_empty() || cores.contains(core));
+        let busy = of_ours.filter_map(|(core, times)| {
+            let before = first.cores.iter().find(|(other, _)| other == core)?;
+            Some(times.since(&before.1).busy().as_secs_f64())
+        });
+        Some(Read {
+            processes: last.used.saturating_sub(first.used).as_secs_f64() / elapsed_s,
+            cores: busy.sum::<f64>() / elapsed_s,
+            rate_per_s: last.completed.saturating_sub(first.completed) as f64 / elapsed_s,
+        })
+    }
+}
+
+/// Processor time of a process and all that it started.
+fn used(pid: i32) -> Duration {
+    let Some(stat) = ProcessStat::read(pid) else { return Duration::ZERO };
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64;
+    let below = tree_usage(pid);
+    Duration::from_secs_f64((stat.own_ticks.0 + stat.own_ticks.1) as f64 / per_second) + below.user + below.system
+}
+
+impl Observer for Gauge {
+    fn started(&mut self, facts: &RunFacts) {
+        self.inner.started(facts);
+    }
+
+    fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
+        if snapshot.phase == Phase::Measured {
+            let reading = Reading {
+                at: elapsed,
+                cores: cpu_times().unwrap_or_default(),
+                used: self.pid.map(used).unwrap_or_default(),
+                completed: snapshot.completed,
+            };
+            self.first.get_or_insert_with(|| reading.clone());
+            self.last = Some(reading);
+        }
+        self.inner.tick(elapsed, snapshot);
+    }
+
+    fn ended(&mut self) {
+        self.inner.ended();
+    }
+
+    fn enough(&mut self, snapshot: &Snapshot) -> bool {
+        self.inner.enough(snapshot)
+    }
+
+    fn at_once(&mut self, snapshot: &Snapshot) -> bool {
+        self.inner.at_once(snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Observer for Nobody {
+        fn started(&mut self, _: &RunFacts) {}
+        fn tick(&mut self, _: Duration, _: &Snapshot) {}
+        fn ended(&mut self) {}
+    }
+
+    #[test]
+    fn only_the_measured_phase_is_read() {
+        let own = std::process::id() as i32;
+        let mut gauge = Gauge::new(Box::new(Nobody), Some(own));
+        let mut snapshot = lab::drive::progress::Progress::default().snapshot();
+        gauge.tick(Duration::from_millis(100), &snapshot);
+        assert_eq!(gauge.read(&[]), None);
+        snapshot.phase = Phase::Measured;
+        snapshot.completed = 10;
+        gauge.tick(Duration::from_millis(300), &snapshot);
+        assert_eq!(gauge.read(&[]), None, "one tick has no length");
+        // Some work that both accounts see, whatever else this machine does.
+        let before = used(own);
+        while used(own) < before + Duration::from_millis(30) {
+            std::hint::black_box((0..10_000u64).sum::<u64>());
+        }
+        snapshot.completed = 110;
+        gauge.tick(Duration::from_millis(500), &snapshot);
+        let read = gauge.read(&[]).unwrap();
+        assert!(read.processes >= 0.03 / 0.2 * 0.9 && read.cores > 0.0, "{read:?}");
+        assert!((read.rate_per_s - 500.0).abs() < 1e-6);
+        assert_eq!(gauge.read(&[usize::MAX]).unwrap().cores, 0.0);
+    }
+}

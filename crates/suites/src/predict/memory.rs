@@ -1,0 +1,102 @@
+//! What a connection takes while it is there: memory of the server, of the kernel, and descriptors.
+
+use std::time::Duration;
+
+use ledger::PerConnection;
+use units::RequestRate;
+
+use super::demands::{Class, Made, Measuring};
+use crate::error::SuiteError;
+
+/// Connections that are held open, one load for each.
+const CONNECTIONS: [u32; 2] = [500, 2000];
+/// Requests over them meanwhile, so that the server is alive and nothing else grows.
+const RATE: f64 = 50.0;
+
+/// Two loads that hold different numbers of connections; `None` if one of them could not be made, which is then in the notes.
+///
+/// # Errors
+/// The lab could not make a run.
+pub fn measure(measuring: &mut Measuring<'_>, class: &Class) -> Result<Option<PerConnection>, SuiteError> {
+    let mut made = Vec::new();
+    for connections in CONNECTIONS {
+        let mut load = class.load.clone();
+        load.close = false;
+        load.rate = RequestRate::from_per_second(RATE);
+        load.open_connections = Some(connections);
+        load.connections = None;
+        load.warmup = Duration::ZERO;
+        let plan = measuring.plan_of(load);
+        let what = format!("{connections} open connections");
+        match measuring.measure(&class.name, "connections", &plan, Duration::from_secs(1), &what) {
+            Ok(Some(one)) => made.push((f64::from(connections), one)),
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                measuring.notes.push(format!("memory of connections was not measured: {error}"));
+                return Ok(None);
+            }
+        }
+    }
+    let whole = made.iter().all(|(_, one)| !one.part.failed.iter().any(|check| check == "connections_held"));
+    if !whole {
+        measuring.notes.push("memory of connections is not told: the server did not hold as many as were opened".into());
+        return Ok(None);
+    }
+    Ok(of(&made))
+}
+
+/// The slope between two loads.
+fn of(made: &[(f64, Made)]) -> Option<PerConnection> {
+    let [(few, with_few), (many, with_many)] = made else { return None };
+    let slope = |less: f64, more: f64| (more - less) / (many - few);
+    let server_bytes = slope(with_few.rss_bytes as f64, with_many.rss_bytes as f64).max(0.0);
+    let descriptors = with_few.descriptors.zip(with_many.descriptors);
+    Some(PerConnection {
+        server_bytes,
+        // Both ends of each are on this machine.
+        kernel_bytes: with_many.kernel_bytes_each.map(|both| both / 2.0),
+        descriptors: descriptors.map(|(less, more)| slope(less as f64, more as f64)),
+        base_bytes: (with_few.rss_bytes as f64 - few * server_bytes).max(0.0),
+    })
+}
+
+/// Connections that `bytes` of memory have room for, besides the server itself.
+pub fn connections(per: &PerConnection, bytes: f64) -> Option<f64> {
+    let each = per.server_bytes + per.kernel_bytes.unwrap_or(0.0);
+    (each > 0.0).then(|| ((bytes - per.base_bytes) / each).max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use ledger::MeasuredLoad;
+    use ledger::document::Host;
+
+    use super::*;
+
+    fn made(connections: f64, rss_bytes: u64, descriptors: Option<u64>) -> (f64, Made) {
+        let made = Made {
+            part: MeasuredLoad::default(),
+            traffic: None,
+            rss_bytes,
+            descriptors,
+            kernel_bytes_each: Some(8000.0),
+            connection_s: 0.0,
+            connect_s: 0.0,
+            loop_busy: 0.0,
+            host: Host::default(),
+        };
+        (connections, made)
+    }
+
+    #[test]
+    fn memory_is_a_slope() {
+        let two = [made(500.0, 5_500_000, Some(520)), made(2000.0, 7_000_000, Some(2020))];
+        let per = of(&two).unwrap();
+        assert_eq!((per.server_bytes, per.kernel_bytes, per.descriptors), (1000.0, Some(4000.0), Some(1.0)));
+        assert_eq!(per.base_bytes, 5_000_000.0);
+        // 64 MB less 5 MB, 5 kB each.
+        assert_eq!(connections(&per, 64e6), Some(59e6 / 5000.0));
+        assert_eq!(connections(&PerConnection::default(), 64e6), None);
+        assert!(of(&two[..1]).is_none());
+    }
+}

@@ -1,0 +1,310 @@
+//! `compare`, as typed, and what is compared as meant.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail, ensure};
+use clap::{Args, Parser};
+use stats::abba::Blocks;
+use suites::compare::live::LivePlan;
+use suites::compare::{FailIf, Metric, Question};
+use units::Probability;
+
+use super::{
+    ArrivalOptions, Bench, HostOptions, LoadOptions, PathOptions, ResultOptions, ServerOptions, ServerSettings,
+    TlsOptions, WatchOptions, WorkloadOptions, ip_address, plan,
+};
+
+/// Of servers that are there now a run lasts so long, unless said otherwise.
+const DURATION: Duration = Duration::from_secs(5);
+/// And in a closed loop, whose runs have no warm-up of their own, that.
+const WARMUP: Duration = Duration::from_secs(1);
+const BLOCKS_LEAST: usize = 6;
+const BLOCKS_MOST: usize = 20;
+const HALF_WIDTH: f64 = 0.02;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+    Runs of the book: compare A B, each a name, the beginning of one, a folder, last or last~1; several a side between \
+    commas say what another start of the server would show, one a side does not.\n\
+    Two servers: compare URL --server A --server B [options of bench], or --url A --url B. Runs are made in turns, A B B A or \
+    B A A B as the seed says; the first block does not count.\n\
+    A difference is never silently absent: `no difference shown` says what would have been seen.")]
+pub struct Compare {
+    /// Two runs of the book, or several a side between commas; with --server, the URL
+    #[arg(value_name = "RUNS|URL")]
+    pub what: Vec<String>,
+    /// What decides: mean, p50, p90, p99, rate, cpu, errors or memory [default: mean of an open loop, rate of a closed
+    /// one]
+    #[arg(long, value_name = "METRIC", value_parser = Metric::named)]
+    pub by: Option<Metric>,
+    /// Confidence of what decides, and of all other metrics together
+    #[arg(long, default_value = "95%", allow_hyphen_values = true)]
+    pub confidence: Probability,
+    /// End with status 4 if a difference is shown and beyond this: 'p99 > 5%, rate < -2%'
+    #[arg(long, value_name = "TERMS", allow_hyphen_values = true)]
+    pub fail_if: Option<String>,
+    /// Compare runs although their plans differ in more than the server
+    #[arg(long)]
+    pub different_plans: bool,
+    /// Of two servers: so many blocks of four runs [default: from 6 to 20, until --until-seen]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub blocks: Option<usize>,
+    /// Of two servers: make blocks until the interval is no more than this on either side, at least 6 (--blocks) and at
+    /// most 20 [default: 2%]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    pub until_seen: Option<Probability>,
+    /// Of two servers: keep each run in the book
+    #[arg(long)]
+    pub keep_runs: bool,
+    #[command(flatten)]
+    pub live: LiveOptions,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
+    pub seed: u64,
+    /// Keep nothing in the book
+    #[arg(long)]
+    pub no_save: bool,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    pub json: bool,
+    /// Exit with 3 also when the result is only suspect
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// What says how runs are made: that of `bench`, with two servers.
+#[derive(Args, Debug)]
+pub struct LiveOptions {
+    /// Start this server at the far end of the path; given twice, once for each side
+    #[arg(long, value_name = "COMMAND", help_heading = "Server")]
+    pub server: Vec<String>,
+    /// A service that runs already; given twice, once for each side
+    #[arg(long, value_name = "URL", conflicts_with = "server", help_heading = "Server")]
+    pub url: Vec<String>,
+    #[command(flatten)]
+    pub settings: ServerSettings,
+    /// Connect to this address instead of asking for the URL's host; given more than once, they are taken in turn
+    #[arg(long = "to", value_name = "ADDRESS", value_parser = ip_address, conflicts_with = "server")]
+    #[arg(help_heading = "Server")]
+    pub to: Vec<IpAddr>,
+    #[command(flatten)]
+    pub load: LoadOptions,
+    #[command(flatten)]
+    pub workload: WorkloadOptions,
+    #[command(flatten)]
+    pub arrivals: ArrivalOptions,
+    #[command(flatten)]
+    pub tls: TlsOptions,
+    #[command(flatten)]
+    pub path: PathOptions,
+    #[command(flatten)]
+    pub watch: WatchOptions,
+    #[command(flatten)]
+    pub host: HostOptions,
+}
+
+/// What is to be compared.
+pub enum Comparison {
+    /// Runs of the book, each side as typed.
+    Runs([String; 2]),
+    /// Servers that are there now.
+    Live(Box<LivePlan>),
+}
+
+impl Compare {
+    /// What is asked of the comparison.
+    ///
+    /// # Errors
+    /// Terms that are not understood.
+    pub fn question(&self) -> Result<Question> {
+        let fail_if = self.fail_if.as_deref().map(FailIf::several).transpose();
+        Ok(Question {
+            by: self.by,
+            confidence: self.confidence.value(),
+            fail_if: fail_if.map_err(|why| anyhow!("--fail-if: {why}"))?.unwrap_or_default(),
+        })
+    }
+
+    /// Which of the two forms it is, complete.
+    ///
+    /// # Errors
+    /// Neither form, or options of the other one; what `bench` would refuse.
+    pub fn comparison(self) -> Result<Comparison> {
+        let live = &self.live;
+        match (live.server.len(), live.url.len()) {
+            (0, 0) => self.runs().map(Comparison::Runs),
+            (2, 0) | (0, 2) => self.live().map(|plan| Comparison::Live(Box::new(plan))),
+            (servers, 0) => bail!("--server is given {servers} times: it names both sides, so twice; the same command twice \
+                                   is a server beside itself"),
+            (_, urls) => bail!("--url is given {urls} times: it names both sides, so twice"),
+        }
+    }
+
+    fn runs(&self) -> Result<[String; 2]> {
+        if let Some(url) = self.what.iter().find(|word| word.contains("://") && !Path::new(word).exists()) {
+            bail!("{url} is a URL: which servers are compared? compare {url} --server A --server B, or compare --url A --url B");
+        }
+        let [a, b] = self.what.as_slice() else {
+            bail!("two sides are compared: compare A B, as in `compare last~1 last`; several runs of a side between commas");
+        };
+        ensure!(
+            self.blocks.is_none() && self.until_seen.is_none() && !self.keep_runs && self.live.is_untouched(),
+            "{a} and {b} are runs that were made: options that say how runs are made are for servers that are there now \
+             (--server A --server B, or --url A --url B)"
+        );
+        Ok([a.clone(), b.clone()])
+    }
+
+    fn live(self) -> Result<LivePlan> {
+        ensure!(!self.different_plans, "--different-plans is for runs that were made; here both sides have one plan");
+        let blocks = match (self.blocks, self.until_seen) {
+            (Some(blocks), None) => Blocks { least: blocks, most: blocks, half_width: HALF_WIDTH },
+            (blocks, width) => {
+                let least = blocks.unwrap_or(BLOCKS_LEAST);
+                let half_width = width.map_or(HALF_WIDTH, |width| width.value());
+                Blocks { least, most: BLOCKS_MOST.max(least), half_width }
+            }
+        };
+        let LiveOptions { server, url, settings, to, mut load, workload, arrivals, tls, path, watch, host } = self.live;
+        if load.duration.is_none() && load.requests.is_none() && !arrivals.is_open() {
+            load.duration = Some(DURATION);
+        }
+        if load.warmup.is_none() && load.rate.is_none() && !arrivals.is_open() {
+            load.warmup = Some(WARMUP);
+        }
+        ensure!(
+            url.is_empty() || self.what.is_empty(),
+            "with --url both URLs are named so, and {} is left over",
+            self.what.join(" ")
+        );
+        let mut bench = Bench {
+            url: self.what,
+            load,
+            workload,
+            arrivals,
+            tls,
+            path,
+            server: ServerOptions { server: None, settings },
+            to,
+            watch,
+            tap: false,
+            host,
+            result: ResultOptions {
+                slo: None,
+                strict: false,
+                json: false,
+                name: "compare".into(),
+                no_save: true,
+                seed: self.seed,
+                print_plan: false,
+            },
+        };
+        let mut side = |at: usize| {
+            if let Some(command) = server.get(at) {
+                bench.server.server = Some(command.clone());
+            }
+            if let Some(url) = url.get(at) {
+                bench.url = vec![url.clone()];
+            }
+            plan::bench(&bench)
+        };
+        let sides = [side(0)?, side(1)?];
+        let what = if url.is_empty() { server } else { url };
+        let [a, b] = <[String; 2]>::try_from(what).expect("both sides were named");
+        Ok(LivePlan { sides, what: [a, b], blocks, keep_runs: self.keep_runs && !self.no_save })
+    }
+}
+
+impl LiveOptions {
+    /// Whether every option is as it is where none is given.
+    fn is_untouched(&self) -> bool {
+        #[derive(Parser)]
+        struct Bare {
+            #[command(flatten)]
+            live: LiveOptions,
+        }
+        // What is typed has no equality; what it was parsed to says the same in the same words.
+        format!("{:?}", Bare::parse_from(["compare"]).live) == format!("{self:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        compare: Compare,
+    }
+
+    fn typed(words: &[&str]) -> Compare {
+        Typed::try_parse_from([&["compare"], words].concat()).unwrap_or_else(|why| panic!("{why}")).compare
+    }
+
+    fn refused(words: &[&str]) -> String {
+        typed(words).comparison().map(|_| ()).unwrap_err().to_string()
+    }
+
+    fn live(words: &[&str]) -> LivePlan {
+        match typed(words).comparison().unwrap() {
+            Comparison::Live(plan) => *plan,
+            Comparison::Runs(runs) => panic!("{runs:?}"),
+        }
+    }
+
+    #[test]
+    fn two_forms() {
+        assert!(matches!(typed(&["last~1", "last"]).comparison().unwrap(), Comparison::Runs([a, b]) if a == "last~1" && b == "last"));
+        let plan = live(&["http://server/", "--server", "one", "--server", "two", "-r", "100/s", "--rtt", "48ms"]);
+        assert_eq!(plan.what, ["one", "two"]);
+        assert_eq!(plan.sides[1].server.as_ref().unwrap().command, "two");
+        assert_eq!(plan.sides[0].load, plan.sides[1].load);
+        assert_eq!(plan.sides[0].load.duration, Some(DURATION));
+        let plan = live(&["--url", "http://a/", "--url", "http://b/", "-c", "2"]);
+        assert_eq!((plan.sides[0].load.url.as_str(), plan.sides[1].load.url.as_str()), ("http://a/", "http://b/"));
+        // A closed loop has a warm-up here.
+        assert_eq!(plan.sides[0].load.warmup, WARMUP);
+    }
+
+    #[test]
+    fn what_is_neither_is_refused() {
+        for (words, because) in [
+            (&["one"][..], "two sides"),
+            (&["a", "b", "c"], "two sides"),
+            (&["http://server/", "last"], "which servers"),
+            (&["http://server/", "--server", "one"], "1 times"),
+            (&["--url", "http://a/"], "1 times"),
+            (&["a", "b", "-r", "100/s"], "were made"),
+            (&["a", "b", "--blocks", "9"], "were made"),
+            (&["a", "b", "--server-name", "x"], "were made"),
+            (&["http://x/", "--url", "http://a/", "--url", "http://b/"], "left over"),
+        ] {
+            let words = [words, &[][..]].concat();
+            // Some are clap's own to refuse.
+            match Typed::try_parse_from([&["compare"], &words[..]].concat()) {
+                Ok(_) => assert!(refused(&words).contains(because), "{words:?}: {}", refused(&words)),
+                Err(error) => assert!(words.contains(&"--server-name"), "{words:?}: {error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn how_many_blocks() {
+        let of = |words: &[&str]| live(&[&["--url", "http://a/", "--url", "http://b/"], words].concat()).blocks;
+        assert_eq!(of(&[]), Blocks { least: 6, most: 20, half_width: 0.02 });
+        assert!(of(&["--blocks", "4"]).is_fixed());
+        assert_eq!(of(&["--until-seen", "1%"]), Blocks { least: 6, most: 20, half_width: 0.01 });
+        assert_eq!(of(&["--blocks", "30", "--until-seen", "1%"]), Blocks { least: 30, most: 30, half_width: 0.01 });
+    }
+
+    #[test]
+    fn questions() {
+        let question = typed(&["a", "b", "--by", "p99", "--fail-if", "p99 > 5%, errors > 0.1%"]).question().unwrap();
+        assert_eq!((question.by, question.confidence, question.fail_if.len()), (Some(Metric::P99), 0.95, 2));
+        assert!(typed(&["a", "b", "--fail-if", "p99"]).question().is_err());
+        assert!(Typed::try_parse_from(["compare", "a", "b", "--by", "p98"]).is_err());
+    }
+}

@@ -1,0 +1,154 @@
+//! `yamabiko capacity`: the highest load that still keeps its objective.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use lab::drive::progress::Snapshot;
+use lab::plan::Plan;
+use lab::{Observer, RunFacts};
+use ledger::{CapacityDocument, TrialPart, Verdict};
+use store::Book;
+use suites::capacity::{self, CapacityOrder};
+use suites::reproduce::{Order, Stage};
+use sys::clock::Clock;
+use sys::signal::Interrupts;
+
+use super::bench::{Doing, command_line, print};
+use crate::args;
+use crate::exit::{self, Exit};
+use crate::page_file;
+use crate::progress::Display;
+use crate::terminal::{self, say};
+
+/// The page's name in its folder.
+pub const PAGE: &str = "report.html";
+
+/// Seeks it as typed.
+pub fn run(typed: args::Capacity) -> Result<Exit> {
+    let result = &typed.result;
+    let command = command_line();
+    let doing = Doing {
+        print_plan: result.print_plan,
+        json: result.json,
+        strict: result.strict,
+        no_save: result.no_save,
+        command: &command,
+    };
+    let html = typed.html.clone();
+    match &typed.resume {
+        None => do_plan(&typed.into_plan()?, None, &doing, html.as_ref()),
+        Some(run) => {
+            ensure!(!doing.no_save, "--resume goes on in the run's own folder: --no-save says the opposite");
+            let folder = Book::open()?.find(run)?;
+            let plan = capacity::resumed(&folder)?;
+            // The command that repeats it is that of its beginning.
+            let begun = store::read_capacity(&folder).ok().flatten().map(|document| document.run.command);
+            let doing = Doing { command: begun.as_deref().unwrap_or(doing.command), ..doing };
+            do_plan(&plan, Some(folder), &doing, html.as_ref())
+        }
+    }
+}
+
+/// Seeks the capacity of a plan; `resume`: the folder of one that goes on.
+pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Option<&PathBuf>) -> Result<Exit> {
+    if doing.print_plan {
+        print(&plan.to_toml())?;
+        return Ok(Exit::Fine);
+    }
+    capacity::check(plan)?;
+    let interrupts = Interrupts::install()?;
+    let passing = tempfile::tempdir().context("a folder for what is not kept")?;
+    let book = if doing.no_save { Book::at(passing.path()) } else { Book::open()? };
+    let order = Order {
+        program: std::env::current_exe().context("the path of this program")?,
+        seed: plan.seed,
+        command: doing.command.to_owned(),
+        started: Clock::start().started(),
+    };
+    if !doing.json {
+        let time = Duration::from_secs(capacity::time(plan)?.as_secs());
+        let on = if resume.is_some() { "from its beginning " } else { "" };
+        say(format_args!("{on}this takes about {}; Ctrl-C keeps what is known, and --resume goes on", units::format_duration(time)));
+    }
+    let mut progress = Progress { quiet: doing.json, noted: false };
+    let mut done = capacity::run(plan, &CapacityOrder { order, resume }, &book, &interrupts, &mut progress)?;
+    let page = report::capacity_page(&done.document, &plan.to_toml()).into_html();
+    let kept = (!doing.no_save).then(|| done.folder.join(PAGE));
+    for file in kept.iter().chain(html) {
+        page_file::write(file, page.as_bytes())?;
+    }
+    if doing.no_save {
+        forget(&mut done.document);
+    }
+    show(&done.document, doing.json)?;
+    if let Some(page) = html.or(kept.as_ref()).filter(|_| !doing.json) {
+        print(&(page_file::url(page) + "\n"))?;
+    }
+    Ok(exit_of(&done.document, doing.strict))
+}
+
+/// Its status: that of its checks. An objective that is missed beyond the answer is what was sought.
+pub fn exit_of(document: &CapacityDocument, strict: bool) -> Exit {
+    match exit::of_validity(&document.validity) {
+        Exit::Fine if strict && document.validity.verdict != Verdict::Valid => Exit::Invalid,
+        exit => exit,
+    }
+}
+
+/// Prints one, now or from the book.
+pub fn show(document: &CapacityDocument, json: bool) -> Result<()> {
+    if json {
+        print(&(serde_json::to_string_pretty(document)? + "\n"))
+    } else {
+        print(&report::terminal::capacity(document, terminal::style()))
+    }
+}
+
+/// Of what is not kept no document says where it is.
+fn forget(document: &mut CapacityDocument) {
+    document.run.dir.clear();
+    document.run.id.clear();
+    document.capacity.trials.iter_mut().for_each(|trial| trial.run.clear());
+}
+
+/// What is told while it goes on, on stderr.
+struct Progress {
+    quiet: bool,
+    /// What is to be known of every trial was said with the first.
+    noted: bool,
+}
+
+impl Stage for Progress {
+    fn begin(&mut self, what: &str) -> Box<dyn Observer> {
+        let notes = !std::mem::replace(&mut self.noted, true);
+        Box::new(Trial { display: Display::new(what, self.quiet), notes })
+    }
+
+    fn trial(&mut self, trial: &TrialPart, bracket: (Option<f64>, Option<f64>)) {
+        if !self.quiet {
+            say(report::terminal::capacity_trial(trial, bracket));
+        }
+    }
+}
+
+/// One trial of many.
+struct Trial {
+    display: Display,
+    notes: bool,
+}
+
+impl Observer for Trial {
+    fn started(&mut self, facts: &RunFacts) {
+        let notes = if self.notes { facts.notes.clone() } else { Vec::new() };
+        self.display.started(&RunFacts { notes, ..facts.clone() });
+    }
+
+    fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
+        self.display.tick(elapsed, snapshot);
+    }
+
+    fn ended(&mut self) {
+        self.display.ended();
+    }
+}

@@ -1,0 +1,105 @@
+//! `yamabiko compare`: two runs, or two servers in turns.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use lab::Observer;
+use ledger::CompareDocument;
+use store::Book;
+use suites::compare::live::LivePlan;
+use suites::compare::runs::{self, RunsPlan};
+use suites::compare::{self, CompareDone, Question};
+use suites::reproduce::{Order, Stage};
+use sys::clock::Clock;
+use sys::signal::Interrupts;
+
+use super::bench::{command_line, print};
+use crate::args;
+use crate::args::Comparison;
+use crate::exit::{self, Exit};
+use crate::progress::Display;
+use crate::terminal::{self, say};
+
+/// Compares as typed.
+pub fn run(typed: args::Compare) -> Result<Exit> {
+    let (json, strict, no_save, different_plans) = (typed.json, typed.strict, typed.no_save, typed.different_plans);
+    let question = typed.question()?;
+    let order = Order {
+        program: std::env::current_exe().context("the path of this program")?,
+        seed: typed.seed,
+        command: command_line(),
+        started: Clock::start().started(),
+    };
+    let comparison = typed.comparison()?;
+    let passing = tempfile::tempdir().context("a folder for what is not kept")?;
+    let kept = Book::open()?;
+    let book = if no_save { Book::at(passing.path()) } else { kept.clone() };
+    let mut done = match comparison {
+        Comparison::Runs([a, b]) => {
+            let plan = RunsPlan { a: runs::find(&kept, &a)?, b: runs::find(&kept, &b)?, different_plans };
+            runs::compare(&plan, &question, &order, &book)?
+        }
+        Comparison::Live(plan) => live(&plan, &question, &order, &book, json)?,
+    };
+    if no_save {
+        done.document.run.dir.clear();
+        done.document.run.id.clear();
+    }
+    show(&done.document, json)?;
+    Ok(exit_of(&done.document, strict))
+}
+
+fn live(plan: &LivePlan, question: &Question, order: &Order, book: &Book, json: bool) -> Result<CompareDone> {
+    let interrupts = Interrupts::install()?;
+    if !json {
+        let [least, most] = plan.time().map(|time| Duration::from_secs(time.as_secs().max(1)));
+        let time = if plan.blocks.is_fixed() {
+            format!("about {}", units::format_duration(most))
+        } else {
+            format!("from {} to {}", units::format_duration(least), units::format_duration(most))
+        };
+        say(format_args!("A: {}; B: {}; this takes {time}", plan.what[0], plan.what[1]));
+    }
+    Ok(compare::live::run(plan, question, order, book, &interrupts, &mut Progress { quiet: json, said: String::new() })?)
+}
+
+/// Its status: that of its checks, then that of `--fail-if`.
+pub fn exit_of(document: &CompareDocument, strict: bool) -> Exit {
+    match exit::of_validity(&document.validity) {
+        Exit::Fine if strict && document.validity.verdict != ledger::Verdict::Valid => Exit::Invalid,
+        Exit::Fine if document.compare.fail_if.iter().any(|term| term.failed == Some(true)) => Exit::ObjectiveMissed,
+        exit => exit,
+    }
+}
+
+/// Prints a comparison, now or from the book.
+pub fn show(document: &CompareDocument, json: bool) -> Result<()> {
+    if json {
+        print(&(serde_json::to_string_pretty(document)? + "\n"))
+    } else {
+        print(&report::terminal::compare(document, terminal::style()))
+    }
+}
+
+/// What is told while runs are made, on stderr: a bar for each, and a line for each block.
+struct Progress {
+    quiet: bool,
+    said: String,
+}
+
+impl Stage for Progress {
+    fn begin(&mut self, what: &str) -> Box<dyn Observer> {
+        // Of a block's runs only the side changes.
+        let block = what.split_once(',').map_or(what, |(block, _)| block);
+        if !self.quiet && block != self.said {
+            self.said = block.to_owned();
+            let so_far = what.split_once(" so far").and_then(|(before, _)| before.splitn(3, ", ").nth(2));
+            match so_far {
+                Some(so_far) => say(format_args!("{block} ({so_far} so far)")),
+                None => say(block),
+            }
+        }
+        let side = what.split(", ").nth(1).unwrap_or_default();
+        Box::new(Display::new(&format!("{block} {side}"), self.quiet))
+    }
+}

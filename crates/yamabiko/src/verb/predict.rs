@@ -1,0 +1,156 @@
+//! `yamabiko predict`: what a server will do, from what its requests cost.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use lab::Observer;
+use lab::plan::Plan;
+use ledger::PredictDocument;
+use store::Book;
+use suites::predict::{self, Asked, PredictPlan};
+use suites::reproduce::{Order, Stage};
+use sys::clock::Clock;
+use sys::signal::Interrupts;
+use units::RequestRate;
+
+use super::bench::{command_line, print};
+use crate::args;
+use crate::exit::{self, Exit};
+use crate::page_file;
+use crate::progress::Display;
+use crate::terminal::{self, say};
+
+/// The page's name in the run's folder.
+const PAGE: &str = "report.html";
+/// Warm-up of each load, without distance.
+const WARMUP: Duration = Duration::from_millis(500);
+
+/// Foretells as typed.
+pub fn run(typed: &mut args::Predict) -> Result<Exit> {
+    let plan = PredictPlan { plan: plan(&mut typed.bench)?, asked: asked(&typed.prediction) };
+    plan.check()?;
+    let result = &typed.bench.result;
+    if result.print_plan {
+        print(&plan.plan.to_toml())?;
+        return Ok(Exit::Fine);
+    }
+    let interrupts = Interrupts::install()?;
+    let passing = tempfile::tempdir().context("a folder for what is not kept")?;
+    let book = if result.no_save { Book::at(passing.path()) } else { Book::open()? };
+    let order = Order {
+        program: std::env::current_exe().context("the path of this program")?,
+        seed: result.seed,
+        command: command_line(),
+        started: Clock::start().started(),
+    };
+    if !result.json {
+        let time = Duration::from_secs(plan.time().as_secs().max(1));
+        say(format_args!("this takes about {}", units::format_duration(time)));
+    }
+    let mut done = predict::run(&plan, &order, &book, &interrupts, &mut Progress { quiet: result.json })?;
+    let kept = (!result.no_save).then(|| done.folder.join(PAGE));
+    if result.no_save {
+        done.document.run.dir.clear();
+        done.document.run.id.clear();
+    }
+    let text = fs::read_to_string(done.folder.join("plan.toml")).unwrap_or_default();
+    let page = report::predict_page(&done.document, &text).into_html();
+    for file in kept.iter().chain(&typed.prediction.html) {
+        page_file::write(file, page.as_bytes())?;
+    }
+    show(&done.document, result.json)?;
+    if let Some(page) = typed.prediction.html.as_ref().or(kept.as_ref()).filter(|_| !result.json) {
+        print(&(page_file::url(page) + "\n"))?;
+    }
+    Ok(exit_of(&done.document, result.strict))
+}
+
+/// Its status: that of its checks.
+pub fn exit_of(document: &PredictDocument, strict: bool) -> Exit {
+    match exit::of_validity(&document.validity) {
+        Exit::Fine if strict && document.validity.verdict != ledger::Verdict::Valid => Exit::Invalid,
+        exit => exit,
+    }
+}
+
+/// Prints what was foretold, now or from the book.
+pub fn show(document: &PredictDocument, json: bool) -> Result<()> {
+    if json {
+        print(&(serde_json::to_string_pretty(document)? + "\n"))
+    } else {
+        print(&report::terminal::predict(document, terminal::style()))
+    }
+}
+
+/// The plan as meant: as bench would make it of an open loop, without its rate and length.
+fn plan(bench: &mut args::Bench) -> Result<Plan> {
+    let name = if bench.result.name == "bench" { "predict" } else { &bench.result.name }.to_owned();
+    let mut plan = match bench.url.as_slice() {
+        [file] if is_plan(file) => {
+            let text = fs::read_to_string(file).with_context(|| format!("reading {file}"))?;
+            let mut plan = Plan::from_toml(&text, file)?;
+            (plan.capacity, plan.load.rate, plan.load.requests) = (None, None, None);
+            if bench.result.slo.is_some() {
+                plan.slo.clone_from(&bench.result.slo);
+            }
+            plan.load.warmup = WARMUP;
+            plan
+        }
+        _ => {
+            let load = &bench.load;
+            ensure!(load.rate.is_none(), "--rate: predict chooses its own rates, far below what the server can do; leave it out");
+            ensure!(
+                load.requests.is_none() && load.duration.is_none(),
+                "-n, -d: predict chooses the length of its loads (--load-time, --loads); leave them out"
+            );
+            let warmup = load.warmup.unwrap_or(WARMUP);
+            if !bench.arrivals.is_open() {
+                // Defaults are to be those of an open loop.
+                bench.load.rate = Some(RequestRate::ONE);
+            }
+            let mut plan = super::super::args::plan::bench(bench)?;
+            plan.load.warmup = warmup;
+            plan
+        }
+    };
+    (plan.load.rate, plan.load.duration, plan.load.connections) = (None, None, None);
+    plan.name = name;
+    Ok(plan)
+}
+
+/// A file, as `run` takes it, and no URL.
+fn is_plan(typed: &str) -> bool {
+    !typed.contains("://") && Path::new(typed).is_file()
+}
+
+fn asked(typed: &args::Prediction) -> Asked {
+    Asked {
+        loads: typed.loads,
+        each: typed.load_time,
+        memory: !typed.no_memory,
+        users: typed.users,
+        think: typed.think,
+        peak: typed.peak,
+        headroom: typed.headroom,
+        peak_to_mean: typed.peak_to_mean,
+        workers: typed.workers,
+        hit_and_miss: typed.hit.clone().zip(typed.miss.clone()),
+        hit_ratio: typed.hit_ratio,
+        pid: typed.server_pid,
+    }
+}
+
+struct Progress {
+    quiet: bool,
+}
+
+impl Stage for Progress {
+    fn begin(&mut self, what: &str) -> Box<dyn Observer> {
+        if !self.quiet {
+            say(what);
+        }
+        Box::new(Display::new("", self.quiet))
+    }
+}
