@@ -6,6 +6,7 @@
 
 pub mod attack;
 pub mod cache;
+pub mod compare;
 mod connections;
 mod extent;
 pub mod gateway;
@@ -60,6 +61,11 @@ const BENCHES: &[Bench] = &[
         name: "cache",
         about: "exchanges per second of robots and origin together, without a cache [--rounds N] [--seconds N]",
         run: cache::run,
+    },
+    Bench {
+        name: "compare",
+        about: "a server beside itself twenty times, and beside one 5 % slower [--rounds N] [--seconds N]",
+        run: compare::run,
     },
     Bench {
         name: "gateway",

@@ -212,7 +212,7 @@ impl GatewayLab {
         let devices = networks.connect(spec.nat)?;
         let ((mut from_clients, first), (from_server, second)) = (Ring::new()?, Ring::new()?);
         let mut facts = LabFacts {
-            stands_still: group.as_ref().zip(spec.share).map(|(group, share)| stands_still(group, share)),
+            stands_still: group.as_ref().zip(spec.share).and_then(|(group, share)| stands_still(group, share)),
             card_ns_a_packet: None,
             placement: division.words(),
             by_cgroup: group.is_some(),
@@ -269,9 +269,18 @@ impl RunningLab {
         &self.base.networks.client
     }
 
-    /// The cores for what runs at the clients' end; `None`: wherever the kernel puts it.
-    pub fn client_cores(&self) -> Option<&Cores> {
-        self.base.division.of(At::Clients)
+    /// Does `work` where the clients' end has its cores: this thread, and those that it starts, are kept off the gateway's.
+    pub fn at_clients<T>(&self, work: impl FnOnce() -> T) -> T {
+        // Not being kept there costs precision, as where there is one core.
+        let before = self.base.division.of(At::Clients).and_then(|cores| {
+            let before = Cores::allowed().ok()?;
+            cores.pin_this_thread().ok().map(|()| before)
+        });
+        let made = work();
+        if let Some(before) = before {
+            let _ = before.pin_this_thread();
+        }
+        made
     }
 
     /// What the gateway used so far.
@@ -461,9 +470,9 @@ fn stand_alone(group: &Cgroup) {
     let _ = group.set_weight(Weight::Most);
 }
 
-/// The longest pause between two of its shares.
-fn stands_still(group: &Cgroup, share: CpuShare) -> Duration {
-    group.period().mul_f64((1.0 - share.cores()).max(0.0))
+/// The longest pause between two of its shares; none if it has a whole core.
+fn stands_still(group: &Cgroup, share: CpuShare) -> Option<Duration> {
+    (share.cores() < 1.0).then(|| group.period().mul_f64(1.0 - share.cores()))
 }
 
 fn notes(ring: &Ring, by_cgroup: bool) -> Vec<String> {

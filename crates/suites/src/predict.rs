@@ -43,7 +43,7 @@ use crate::reproduce::{Order, Stage};
 /// What is to be foretold of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictPlan {
-    /// Server, path and requests, without a rate and a length, which are what a prediction chooses.
+    /// Server, path and requests, without a rate; its length is that of no load, see [`Asked::each`].
     pub plan: Plan,
     /// The questions.
     pub asked: Asked,
@@ -142,9 +142,9 @@ impl PredictPlan {
         if load.rate.is_some() || !load.phases.is_empty() || load.rate_file.is_some() || load.replay.is_some() {
             return wrong("predict chooses its own rates, far below what the server can do: leave rate, phases, rate_file and replay out".into());
         }
-        if load.requests.is_some() || load.open_connections.is_some() || load.duration.is_some() {
+        if load.requests.is_some() || load.open_connections.is_some() {
             return wrong(
-                "predict chooses the length of its loads (--load-time) and their connections: leave -n, -d and --open-connections out".into(),
+                "predict chooses the length of its loads (--load-time) and their connections: leave -n and --open-connections out".into(),
             );
         }
         if !load.session.is_empty() || load.har.is_some() || load.mix.is_some() || self.plan.origin.is_some() {

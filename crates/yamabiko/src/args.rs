@@ -14,6 +14,7 @@ mod load;
 mod log;
 pub mod path;
 pub mod plan;
+mod predict;
 mod profile;
 mod proxy_cache;
 mod reproduce;
@@ -44,6 +45,7 @@ pub use self::gateway::{Forwarding, GatewayClient, GatewayServer, GatewayWhat};
 pub use self::learn::{By, Learn};
 pub use self::load::{Http, LoadOptions, MethodName, TlsOptions};
 pub use self::path::PathOptions;
+pub use self::predict::{Predict, Prediction};
 pub use self::profile::{Check, Profile, Show};
 pub use self::proxy_cache::ProxyCache;
 pub use self::reproduce::{
@@ -78,6 +80,8 @@ pub enum Verb {
     Cache(Box<ProxyCache>),
     /// How fast a folder's storage reads, writes, seeks and commits, by fio
     Disk(Disk),
+    /// What a server will do, from what its requests cost
+    Predict(Box<Predict>),
     /// How a machine between two networks forwards: in the lab, or a real one
     Gateway(Box<Forwarding>),
     /// The highest load that still keeps its objective

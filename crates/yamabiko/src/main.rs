@@ -8,6 +8,7 @@ mod exit;
 mod page_file;
 mod progress;
 mod terminal;
+mod token;
 mod verb;
 
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Verb::Disk(disk) => verb::disk::run(&disk),
         Verb::Gateway(gateway) => verb::gateway::run(&gateway),
         Verb::Capacity(capacity) => verb::capacity::run(*capacity),
+        Verb::Predict(mut predict) => verb::predict::run(&mut predict),
         Verb::Run(run) => verb::run::run(&run),
         Verb::Net(net) => verb::net::run(&net),
         Verb::Profile(profile) => verb::profile::run(&profile),

@@ -10,6 +10,7 @@ pub mod disk;
 pub mod doctor;
 pub mod gateway;
 pub mod net;
+pub mod predict;
 pub mod profile;
 pub mod report;
 pub mod reproduce;

@@ -218,7 +218,12 @@ pub struct Proof {
 impl Proof {
     /// Of knowing the secret, for a connection that was opened so.
     pub fn new(secret: &Secret, opening: &Opening, server: Nonce) -> Self {
-        let nonces = Nonces { server, client: random() };
+        Proof::with_nonce(secret, opening, server, random())
+    }
+
+    /// With a nonce of this end that is told: for tests.
+    pub fn with_nonce(secret: &Secret, opening: &Opening, server: Nonce, client: Nonce) -> Self {
+        let nonces = Nonces { server, client };
         let mut bytes = [0; PROOF];
         bytes[..32].copy_from_slice(&nonces.client);
         bytes[32..].copy_from_slice(&secret.proof(End::Client, opening, &nonces));

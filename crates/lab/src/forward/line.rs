@@ -190,7 +190,7 @@ impl Shared {
                     self.hand_on(&mut frames, inbox);
                 }
                 Err(error) if passing(&error) => {}
-                Err(error) => self.lose(error),
+                Err(error) => self.lose(told(&error)),
             }
             let now = monotonic_ns();
             if now.saturating_sub(beat_ns) >= BEAT.as_nanos() as u64 {
@@ -237,10 +237,7 @@ impl Shared {
         let frame = frames.write(text);
         if let Err(error) = (&self.stream).write_all(&frame) {
             // A part of a frame may be out: nothing after it would be understood.
-            match passing(&error) {
-                true => self.lose("it takes nothing any more"),
-                false => self.lose(error),
-            }
+            self.lose(told(&error));
         }
     }
 
@@ -250,6 +247,15 @@ impl Shared {
         }
         self.is_lost.store(true, Ordering::Relaxed);
         let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// An end, however the kernel calls it.
+fn told(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => "it closed the connection".to_owned(),
+        _ if passing(error) => "it takes nothing any more".to_owned(),
+        _ => error.to_string(),
     }
 }
 

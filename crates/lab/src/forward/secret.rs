@@ -111,22 +111,22 @@ pub struct Keys {
 
 impl Keys {
     /// The session's number: no secret.
-    pub(super) fn session(&self) -> ShortTag {
+    pub fn session(&self) -> ShortTag {
         self.session
     }
 
     /// What lets one connection of a trial in.
-    pub(super) fn ticket(&self, trial: u32, index: u32) -> ShortTag {
+    pub fn ticket(&self, trial: u32, index: u32) -> ShortTag {
         cut(&tag(&self.up, &[b"ticket", &trial.to_le_bytes(), &index.to_le_bytes()]))
     }
 
     /// What a client's first datagram of a trial proves itself with.
-    pub(super) fn introduction(&self, trial: u32) -> ShortTag {
+    pub fn introduction(&self, trial: u32) -> ShortTag {
         cut(&tag(&self.up, &[b"datagram", &trial.to_le_bytes()]))
     }
 
     /// What a trial's datagrams of one kind begin with.
-    pub(super) fn mark(&self, kind: &'static str, trial: u32) -> u64 {
+    pub fn mark(&self, kind: &'static str, trial: u32) -> u64 {
         let tag = tag(&self.up, &[b"mark", kind.as_bytes(), &trial.to_le_bytes()]);
         u64::from_le_bytes(tag[..8].try_into().expect("eight bytes"))
     }

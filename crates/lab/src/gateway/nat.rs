@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sys::namespace::NetNamespace;
+use sys::netlink::sysctl;
 use sys::nft::Masquerade;
 use sys::place::{Exit, Net, Place, PlaceSpec, Stdio, Stdio3};
 
@@ -17,7 +18,14 @@ const SETUP_MAX: Duration = Duration::from_secs(30);
 
 /// What the client sends leaves under the gateway's outer address for as long as the answer lives.
 pub(super) fn masquerade(gateway: &NetNamespace) -> Result<Masquerade, LabError> {
-    let made = gateway.run(|| Masquerade::of(TABLE, CLIENT.into(), 32)).map_err(LabError::environment)?;
+    let make = || {
+        let made = Masquerade::of(TABLE, CLIENT.into(), 32)?;
+        // Thousands of connections a second would fill the table, whose size all networks of this machine share, with those
+        // that are over. It is there once something is tracked.
+        let _ = sysctl("net/netfilter/nf_conntrack_tcp_timeout_time_wait", "1");
+        Ok::<_, sys::Error>(made)
+    };
+    let made = gateway.run(make).map_err(LabError::environment)?;
     made.map_err(|error| LabError::Environment(format!("NAT at the lab's gateway: {error}")))
 }
 

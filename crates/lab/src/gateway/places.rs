@@ -123,9 +123,6 @@ fn gateway(_nat: bool) -> sys::Result<Vec<Tun>> {
         sysctl(&format!("net/ipv4/{key}"), "0")?;
     }
     sysctl("net/ipv4/ip_forward", "1")?;
-    // Thousands of connections a second would fill the table, which all networks of this machine share, with those that
-    // are over. Absent where nothing is tracked.
-    let _ = sysctl("net/netfilter/nf_conntrack_tcp_timeout_time_wait", "1");
     let (inside, mut netlink) = open("g0", INSIDE)?;
     netlink.add_route(&Route::new(CLIENT.into(), 32, "g0"))?;
     let (outside, mut netlink) = open("g1", OUTSIDE)?;

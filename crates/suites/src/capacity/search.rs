@@ -36,8 +36,9 @@ const LIMIT_WIDTH: f64 = 0.25;
 const LIMIT_TRIALS: usize = 8;
 /// And begins at no less.
 const LIMIT_START: f64 = 2_000.0;
-/// A trial that was disturbed is made again so often at one load, and so often in one search; then it is undecided.
+/// A trial that was disturbed is made again so often at one load; then the search is undecided.
 const VOID_AT_LOAD: usize = 2;
+/// And so often in one search.
 pub const VOID_IN_SEARCH: usize = 6;
 /// Confirmations, as shares of the answer.
 pub const CONFIRMED_AT: [f64; 2] = [1.0, 0.9];

@@ -59,10 +59,6 @@ pub struct Made {
     pub connection_s: f64,
     /// Mean time of connecting, in seconds.
     pub connect_s: f64,
-    /// Share of the time in which the generator had work.
-    pub loop_busy: f64,
-    /// What the machine is.
-    pub host: ledger::document::Host,
 }
 
 /// Makes loads one after the other.
@@ -100,8 +96,6 @@ pub struct Measured {
     pub traffic: Option<Traffic>,
     /// Resumed handshakes over all, under those of its loads that tell the demand; absent without TLS.
     pub resumed: Option<f64>,
-    /// Connections opened for each request, likewise.
-    pub connections_each: f64,
     /// Highest rate among them.
     pub rate_max: f64,
     /// How many loads of each kind.
@@ -320,7 +314,6 @@ pub fn measured(light: &[Made], held: &[Made]) -> Measured {
         cores: cost(|load| load.busy_cores),
         traffic: light.iter().chain(&held).find_map(|made| made.traffic),
         resumed: (full + resumed > 0).then(|| resumed as f64 / (full + resumed) as f64),
-        connections_each: telling.iter().map(|made| made.part.connections_each).sum::<f64>() / telling.len().max(1) as f64,
         rate_max: telling.iter().map(|made| made.part.rate_per_s).fold(0.0, f64::max),
         points: (light.len() as u32, held.len() as u32),
     }
@@ -386,8 +379,6 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
         kernel_bytes_each: load.held.as_ref().and_then(|held| held.kernel_bytes_each),
         connection_s: load.connection_duration_ns.mean / 1e9,
         connect_s: load.connect_ns.mean / 1e9,
-        loop_busy: outcome.loop_busy,
-        host: document.run.host.clone(),
     }
 }
 
@@ -460,7 +451,7 @@ mod tests {
 
     #[test]
     fn each_request_of_a_plan_is_a_class_with_its_share() {
-        let text = "[load]\nurl = \"http://server/\"\n\
+        let text = "[load]\nurl = \"http://server/\"\nduration = \"1s\"\n\
                     [[load.request]]\nurl = \"/a\"\nweight = 3\n[[load.request]]\nname = \"b\"\nurl = \"/b\"\n[server]\ncommand = \"true\"\n\
                     [path]\nrtt = \"0ms\"\n";
         let plan = Plan::from_toml(text, "plan").unwrap();
@@ -468,7 +459,7 @@ mod tests {
         let names: Vec<(&str, f64)> = classes.iter().map(|(class, share)| (class.name.as_str(), *share)).collect();
         assert_eq!(names, [("/a", 0.75), ("b", 0.25)]);
         assert!(classes.iter().all(|(class, _)| class.load.request.len() == 1 && class.load.request[0].weight.is_none()));
-        let one = Plan::from_toml("[load]\nurl = \"http://127.0.0.1/x\"\n", "plan").unwrap();
+        let one = Plan::from_toml("[load]\nurl = \"http://127.0.0.1/x\"\nduration = \"1s\"\n", "plan").unwrap();
         assert_eq!(super::classes(&one)[0].0.name, "http://127.0.0.1/x");
     }
 
@@ -490,8 +481,6 @@ mod tests {
             kernel_bytes_each: None,
             connection_s: 0.0,
             connect_s: 0.0,
-            loop_busy: 0.0,
-            host: ledger::document::Host::default(),
         }
     }
 
@@ -504,6 +493,6 @@ mod tests {
         assert!((measured.processes.held.unwrap().value - 0.008).abs() < 1e-9);
         assert!((measured.cores.held.unwrap().value - 0.012).abs() < 1e-9);
         assert_eq!((measured.points, measured.rate_max), ((4, 3), 20.0));
-        assert_eq!((measured.resumed, measured.connections_each), (Some(0.75), 1.0));
+        assert_eq!(measured.resumed, Some(0.75));
     }
 }

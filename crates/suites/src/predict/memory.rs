@@ -69,7 +69,6 @@ pub fn connections(per: &PerConnection, bytes: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use ledger::MeasuredLoad;
-    use ledger::document::Host;
 
     use super::*;
 
@@ -82,8 +81,6 @@ mod tests {
             kernel_bytes_each: Some(8000.0),
             connection_s: 0.0,
             connect_s: 0.0,
-            loop_busy: 0.0,
-            host: Host::default(),
         };
         (connections, made)
     }

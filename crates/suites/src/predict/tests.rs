@@ -1,0 +1,111 @@
+//! What is refused, what is put together, and what is doubted.
+
+use ledger::MeasuredLoad;
+
+use super::*;
+
+fn plan(more: &str) -> PredictPlan {
+    let text = format!("[load]\nurl = \"http://server:8080/\"\nduration = \"1s\"\n{more}[server]\ncommand = \"true\"\n[path]\nrtt = \"0ms\"\n");
+    PredictPlan { plan: Plan::from_toml(&text, "plan").unwrap(), asked: Asked::default() }
+}
+
+#[test]
+fn what_a_prediction_chooses_is_refused() {
+    assert!(plan("").check().is_ok());
+    let refused = |plan: &PredictPlan| plan.check().unwrap_err().to_string();
+    assert!(refused(&plan("rate = \"10/s\"\n")).contains("chooses its own rates"));
+    assert!(refused(&plan("requests = 10\n")).contains("-n"));
+    let without = PredictPlan { plan: Plan { server: None, ..plan("").plan }, ..plan("") };
+    assert!(refused(&without).contains("--server-pid"));
+    assert!(PredictPlan { asked: Asked { pid: Some(1), ..Asked::default() }, ..without }.check().is_ok());
+    let asked = |asked: Asked| refused(&PredictPlan { asked, ..plan("") });
+    let usual = Asked::default;
+    assert!(asked(Asked { loads: 2, ..usual() }).contains("--loads"));
+    assert!(asked(Asked { each: Duration::from_millis(100), ..usual() }).contains("--load-time"));
+    assert!(asked(Asked { users: Some(0), ..usual() }).contains("--users"));
+    assert!(asked(Asked { workers: Some(0), ..usual() }).contains("--workers"));
+    assert!(asked(Asked { headroom: Probability::new(1.0).unwrap(), ..usual() }).contains("--headroom"));
+    assert!(asked(Asked { peak_to_mean: 0.5, ..usual() }).contains("--peak-to-mean"));
+    assert!(asked(Asked { hit_ratio: Probability::new(0.5), ..usual() }).contains("--miss"));
+    assert!(asked(Asked { pid: Some(1), ..usual() }).contains("--server-pid"));
+}
+
+#[test]
+fn its_time_is_told_beforehand() {
+    let keep = plan("").time();
+    let close = plan("close = true\n").time();
+    // One class: a second, then five of 4 s and five of 2 s, and what each takes besides.
+    assert!(keep > Duration::from_secs(38) && keep < Duration::from_secs(55), "{keep:?}");
+    assert!(close > keep + Duration::from_secs(30));
+}
+
+fn costing(value: f64) -> Measured {
+    let light = [10.0, 20.0, 30.0].map(|rate| (rate, rate * value * 1.5));
+    let held = [(50.0, 50.0 * value * 0.99), (80.0, 80.0 * value * 1.01), (90.0, 90.0 * value)];
+    let cost = model::Cost::of(&light, &held);
+    let traffic = Traffic { up_bytes: 100.0, down_bytes: 1000.0, up_packets: 3.0, down_packets: 4.0, answer_bytes: 900.0 };
+    Measured { processes: cost.clone(), cores: cost, traffic: Some(traffic), rate_max: 90.0, points: (3, 3), ..Measured::default() }
+}
+
+#[test]
+fn a_mix_with_connections_adds_up() {
+    let plan = plan("close = true\n");
+    let (page, search) = (costing(0.001), costing(0.010));
+    let with = costing(0.0013);
+    let connection = [Each::of(&with.processes).less(&Each::of(&page.processes)); 2];
+    let parts = vec![
+        Part::of("page", Some(0.8), page),
+        Part::of("search", Some(0.2), search),
+        Part { measured: Some(with), ..Part::derived("new connection", Some(1.0), connection) },
+        Part::derived("connection, full TLS handshake", None, connection),
+    ];
+    let whole = Whole { asked: &plan, parts, memory: None };
+    let mixed = whole.mixed(|part| part.processes).unwrap();
+    // 0.8 of 1 ms, 0.2 of 10 ms, 0.3 ms for the connection.
+    assert!((mixed.behind.value - 0.0031).abs() < 1e-9, "{mixed:?}");
+    assert!((mixed.light.unwrap().value - 0.00465).abs() < 1e-9, "{mixed:?}");
+    // In the simulation each class has the connection in it, and the mean is that of the mix.
+    let classes = whole.classes(mixed.behind.value);
+    assert_eq!(classes.len(), 2);
+    assert!((classes[0].1 - 0.0013 / 0.0031).abs() < 1e-6 && (classes[1].1 - 0.0103 / 0.0031).abs() < 1e-6, "{classes:?}");
+    assert!((classes.iter().map(|(share, of)| share * of).sum::<f64>() - 1.0).abs() < 1e-9);
+    // What a connection sends is in the traffic of its own load.
+    assert_eq!(whole.traffic(), Some(Traffic { up_bytes: 100.0, down_bytes: 1000.0, up_packets: 3.0, down_packets: 4.0, answer_bytes: 900.0 }));
+    let rows: Vec<(String, String)> =
+        whole.parts.iter().flat_map(demand_rows).map(|row| (row.class, row.loads)).collect();
+    assert!(rows.contains(&("page".into(), "held".into())) && rows.contains(&("new connection".into(), "derived, held".into())), "{rows:?}");
+    let traffic = whole.traffic().unwrap();
+    assert_eq!(whole.manner().close, true);
+    assert!(traffic.down_bytes > 0.0);
+}
+
+fn verdict(predict: &PredictPart, processes: &Mixed, asked: &PredictPlan) -> Vec<(String, CheckState)> {
+    checks(predict, Some(processes), asked).into_iter().map(|check| (check.name, check.state)).collect()
+}
+
+#[test]
+fn what_is_doubtful_is_said() {
+    let asked = plan("");
+    let sound = Mixed { light: None, behind: Estimate { value: 0.002, half: 0.0002 }, held: true, idle: 0.0 };
+    let predict = PredictPart { rate_per_s: Some(100.0), beyond: 2.0, error: Some(0.15), ..PredictPart::default() };
+    let all = verdict(&predict, &sound, &asked);
+    assert!(all.iter().all(|(_, state)| *state == CheckState::Ok), "{all:?}");
+    assert_eq!(all.len(), 6);
+    let failed = |predict: &PredictPart, mixed: &Mixed| -> Vec<String> {
+        verdict(predict, mixed, &asked).into_iter().filter(|(_, state)| *state == CheckState::Failed).map(|(name, _)| name).collect()
+    };
+    // Just outside each bound.
+    assert_eq!(failed(&PredictPart { beyond: 2.01, ..predict.clone() }, &sound), ["not_beyond_twice"]);
+    assert_eq!(failed(&PredictPart { error: Some(-0.16), ..predict.clone() }, &sound), ["as_measured"]);
+    assert_eq!(failed(&predict, &Mixed { behind: Estimate { value: 0.002, half: 0.000_21 }, ..sound }), ["demand_narrow"]);
+    assert_eq!(failed(&predict, &Mixed { held: false, ..sound }), ["demand_when_behind"]);
+    let load = |verdict: &str| MeasuredLoad { kind: "light".into(), verdict: verdict.into(), failed: vec!["client_cpu".into()], ..MeasuredLoad::default() };
+    let loads = |bad: usize| [vec![load("invalid"); bad], vec![load("valid"); 5 - bad]].concat();
+    assert!(failed(&PredictPart { loads: loads(1), ..predict.clone() }, &sound).is_empty());
+    assert_eq!(failed(&PredictPart { loads: loads(2), ..predict.clone() }, &sound), ["loads_valid"]);
+    assert_eq!(failed(&PredictPart { rate_per_s: None, ..predict }, &sound), ["demand_known"]);
+    // A service that runs already cannot be held: that is told, not failed.
+    let service = PredictPlan { plan: Plan { server: None, ..asked.plan.clone() }, asked: Asked { pid: Some(1), ..Asked::default() } };
+    let all = verdict(&PredictPart::default(), &Mixed { held: false, ..sound }, &service);
+    assert!(all.contains(&("demand_when_behind".into(), CheckState::CouldNotRun)), "{all:?}");
+}

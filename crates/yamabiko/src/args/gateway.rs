@@ -13,6 +13,7 @@ use suites::gateway::{Condition, Directions, GatewayPlan, Link, ProxyLoading, Te
 use units::{Bytes, CpuShare, Probability, parse_duration};
 
 use super::address;
+use crate::verb::bench::Doing;
 
 #[derive(Args, Debug)]
 #[command(
@@ -79,7 +80,7 @@ pub struct GatewayClient {
     /// The gateway's proxy, which is loaded meanwhile
     #[arg(long, value_name = "HOST:PORT", requires = "origin_at")]
     pub proxy: Option<String>,
-    /// What the proxy fetches from: `yamabiko serve --mix polymix-1` beyond the gateway
+    /// What the proxy fetches from, beyond the gateway: `yamabiko serve --mix polymix-1 --think none`
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, requires = "proxy")]
     pub origin_at: Option<SocketAddr>,
     /// How the proxy is loaded: PolyMix-1 at a rate, or `wget`
@@ -187,6 +188,13 @@ pub enum Direction {
     Up,
     Down,
     Both,
+}
+
+impl GatewayResult {
+    /// What to do with the result; `command` repeats it.
+    pub fn doing<'a>(&self, command: &'a str) -> Doing<'a> {
+        Doing { print_plan: self.print_plan, json: self.json, strict: self.strict, no_save: self.no_save, command }
+    }
 }
 
 impl Forwarding {

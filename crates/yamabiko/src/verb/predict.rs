@@ -29,7 +29,7 @@ const WARMUP: Duration = Duration::from_millis(500);
 
 /// Foretells as typed.
 pub fn run(typed: &mut args::Predict) -> Result<Exit> {
-    let plan = PredictPlan { plan: plan(&mut typed.bench)?, asked: asked(&typed.prediction) };
+    let plan = PredictPlan { plan: plan(&mut typed.bench, typed.prediction.load_time)?, asked: asked(&typed.prediction) };
     plan.check()?;
     let result = &typed.bench.result;
     if result.print_plan {
@@ -85,7 +85,7 @@ pub fn show(document: &PredictDocument, json: bool) -> Result<()> {
 }
 
 /// The plan as meant: as bench would make it of an open loop, without its rate and length.
-fn plan(bench: &mut args::Bench) -> Result<Plan> {
+fn plan(bench: &mut args::Bench, load_time: Duration) -> Result<Plan> {
     let name = if bench.result.name == "bench" { "predict" } else { &bench.result.name }.to_owned();
     let mut plan = match bench.url.as_slice() {
         [file] if is_plan(file) => {
@@ -110,12 +110,14 @@ fn plan(bench: &mut args::Bench) -> Result<Plan> {
                 // Defaults are to be those of an open loop.
                 bench.load.rate = Some(RequestRate::ONE);
             }
-            let mut plan = super::super::args::plan::bench(bench)?;
+            let mut plan = args::plan::bench(bench)?;
             plan.load.warmup = warmup;
             plan
         }
     };
-    (plan.load.rate, plan.load.duration, plan.load.connections) = (None, None, None);
+    (plan.load.rate, plan.load.connections) = (None, None);
+    // A plan has a length; that of the loads is their own.
+    plan.load.duration = Some(load_time);
     plan.name = name;
     Ok(plan)
 }

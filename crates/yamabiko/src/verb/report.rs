@@ -6,7 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use lab::plan::Plan;
-use ledger::{CapacityDocument, DiskDocument, Document, ReproductionDocument, WatchDocument};
+use ledger::{
+    CapacityDocument, DiskDocument, Document, GatewayDocument, PredictDocument, ReproductionDocument, WatchDocument,
+};
 use report::page::Page;
 use report::run_page::{self, Sources};
 use store::Book;
@@ -31,6 +33,9 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
     if let Ok(Some(document)) = store::read_disk(&dir) {
         return disk(&dir, &document, arguments);
     }
+    if let Ok(Some(document)) = store::read_gateway(&dir) {
+        return gateway(&dir, &document, arguments);
+    }
     if let Ok(Some(document)) = store::read_compare(&dir) {
         ensure!(
             arguments.export.is_none() && arguments.svg.is_none() && arguments.html.is_none(),
@@ -41,6 +46,9 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
     }
     if let Ok(Some(document)) = store::read_capacity(&dir) {
         return capacity(&dir, &document, arguments);
+    }
+    if let Ok(Some(document)) = store::read_predict(&dir) {
+        return predict(&dir, &document, arguments);
     }
     if let Ok(document) = store::read_summary(&dir)
         && document.load.is_none()
@@ -149,6 +157,30 @@ fn capacity(dir: &Path, document: &CapacityDocument, arguments: &args::Report) -
         write_page(report::capacity_page(document, &plan), arguments)?;
     }
     Ok(super::capacity::exit_of(document, false))
+}
+
+/// A prediction: its figures, or its page, or its plots.
+fn predict(dir: &Path, document: &PredictDocument, arguments: &args::Report) -> Result<Exit> {
+    ensure!(arguments.export.is_none(), "--export: a prediction's loads are not kept as runs, and it has no response times of its own");
+    if arguments.html.is_none() && arguments.svg.is_none() {
+        super::predict::show(document, arguments.json)?;
+    } else {
+        let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
+        write_page(report::predict_page(document, &plan), arguments)?;
+    }
+    Ok(super::predict::exit_of(document, false))
+}
+
+/// A gateway: its figures, or their page, or its plots.
+fn gateway(dir: &Path, document: &GatewayDocument, arguments: &args::Report) -> Result<Exit> {
+    ensure!(arguments.export.is_none(), "--export: a gateway has no response times; --json has every figure");
+    if arguments.html.is_none() && arguments.svg.is_none() {
+        super::gateway::show(document, arguments.json)?;
+    } else {
+        let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
+        write_page(report::gateway_page(document, &plan), arguments)?;
+    }
+    Ok(super::gateway::exit_of(document, false))
 }
 
 /// A sweep against a cache: its points, or its page, or its plots.

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use lab::plan::Plan;
 use suites::cache::CachePlan;
+use suites::gateway::GatewayPlan;
 
 use super::bench::{Doing, command_line, do_plan};
 use crate::args;
@@ -18,6 +19,9 @@ pub fn run(run: &args::Run) -> Result<Exit> {
         .map_err(|error| anyhow::anyhow!("cannot read the plan {origin}: {error}"))?;
     if CachePlan::is_one(&text) {
         return super::cache::run_plan(&text, &run.plan, &doing(run, &command_line()));
+    }
+    if GatewayPlan::is_one(&text) {
+        return super::gateway::run_plan(&text, &run.plan, &doing(run, &command_line()));
     }
     let mut plan = Plan::from_toml(&text, &origin)?;
     let is_file = || std::fs::metadata(&run.plan).is_ok_and(|file| file.is_file());

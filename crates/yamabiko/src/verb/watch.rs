@@ -20,7 +20,6 @@ mod receive;
 mod screen;
 mod send;
 mod sink;
-mod token;
 mod view;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -40,13 +39,13 @@ use super::bench::{command_line, print};
 use crate::args::{self, At};
 use crate::exit::{self, Exit};
 use crate::terminal;
+use crate::token::Token;
 use face::Face;
 use live::Live;
 use message::End;
 use pcapng::Recorder;
 use send::{Origin, Sender};
 use sink::Sink;
-use token::Token;
 use view::{RttBuckets, View};
 
 /// How a capture went, besides its records.

@@ -145,7 +145,7 @@ mod tests {
         assert!(!failures.bars("192.0.2.8".parse().unwrap(), 61 * SECOND));
         // A minute and a bit for three is slow enough.
         let mut slow = Failures::default();
-        [0, 30 * SECOND, 60 * SECOND + 1].map(|at| slow.add(address, at));
+        [0, 30 * SECOND, 60 * SECOND + 1].into_iter().for_each(|at| slow.add(address, at));
         assert!(!slow.bars(address, 61 * SECOND));
     }
 
@@ -154,7 +154,7 @@ mod tests {
         let mut failures = Failures::default();
         let address = |number: usize| IpAddr::from([10, 0, (number / 256) as u8, (number % 256) as u8]);
         for number in 0..=ADDRESSES_MAX {
-            [1, 2, 3].map(|at| failures.add(address(number), at));
+            [1, 2, 3].into_iter().for_each(|at| failures.add(address(number), at));
         }
         assert_eq!(failures.0.len(), ADDRESSES_MAX);
         assert!(

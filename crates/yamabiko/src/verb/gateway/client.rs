@@ -1,12 +1,16 @@
 //! A real gateway.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
+use super::measured::{measure, secret};
 use crate::args::GatewayClient;
 use crate::exit::Exit;
+use crate::verb::bench::command_line;
 
 /// Measures it as typed.
 pub fn run(typed: &GatewayClient) -> Result<Exit> {
-    let _ = typed.plan()?;
-    bail!("gateway client: not there yet")
+    let (plan, result) = (typed.plan()?, &typed.result);
+    // A plan can be printed by someone who has no secret.
+    let known = if result.print_plan { None } else { Some(secret(typed.token_file.as_deref())?) };
+    measure(&plan, known.as_ref(), &result.doing(&command_line()), result.html.as_ref())
 }

@@ -30,18 +30,27 @@ fn tell(through: &Through, outcome: &ThroughOutcome) {
     let used = &outcome.used;
     let held = through.lab.share.map_or("no bound".into(), |share| format!("{share} at most"));
     let pauses = outcome.facts.stands_still.map_or(String::new(), |pause| {
-        format!(", in which it stands still for up to {} at a time", format_duration(pause))
+        format!(", for which it stands still for up to {} at a time", format_duration(pause))
     });
     let [clients, server] = &outcome.links;
+    let (up, down) = (clients.up.delivered, server.down.delivered);
+    let lost: u64 = used.overflowed.iter().sum();
+    let each = match (up + down).saturating_sub(lost) {
+        0 => String::new(),
+        packets => {
+            let own = outcome.facts.card_ns_a_packet.map(|ns| format!(", of which its card takes {:.2} us", ns / 1e3));
+            format!(", {:.2} us a packet{}", used.card.as_secs_f64() * 1e6 / packets as f64, own.unwrap_or_default())
+        }
+    };
     say(format_args!(
-        "gateway: {:.2}% of a core used ({held}{pauses}); {} packets from the clients, {} from the server",
+        "gateway: {:.2}% of a core used ({held}{pauses}); {up} packets from the clients, {down} from the server{each}",
         used.cores() * 100.0,
-        clients.up.delivered,
-        server.down.delivered,
     ));
-    let lost = used.overflowed;
-    if lost != [0, 0] {
-        say(format_args!("gateway: the rings of its card overflowed: {} packets from the clients, {} from the server", lost[0], lost[1]));
+    let [from_clients, from_server] = used.overflowed;
+    if lost > 0 {
+        say(format_args!(
+            "gateway: the rings of its card overflowed: {from_clients} packets from the clients, {from_server} from the server"
+        ));
     }
     link("the clients' link", clients);
     link("the server's link", server);

@@ -25,11 +25,11 @@ use sys::signal::Interrupts;
 
 use super::face::Face;
 use super::message::Message;
-use super::token::Token;
 use super::view::View;
 use crate::args;
 use crate::exit::{self, Exit};
 use crate::terminal;
+use crate::token::Token;
 use crate::verb::bench::print;
 use http::{Event, Listener};
 use series::Series;

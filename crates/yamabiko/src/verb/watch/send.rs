@@ -22,9 +22,9 @@ use units::Timestamp;
 use ureq::Agent;
 
 use super::message::{self, CONTENT_TYPE, End, Head, PATH, ROWS_MAX, Row, SCHEMA};
-use super::token::Token;
 use super::view::View;
 use crate::terminal::say;
+use crate::token::Token;
 
 /// A series on its way to another host.
 pub struct Sender {

@@ -19,8 +19,8 @@ use tokio::runtime;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
+use crate::token::Token;
 use crate::verb::watch::message::{self, BODY_MAX, Message, PATH};
-use crate::verb::watch::token::Token;
 
 /// What came.
 pub enum Event {

@@ -1,4 +1,4 @@
-//! The secret that sender and receiver share.
+//! The secret that two ends share: `watch --to` and `--from`, `gateway client` and `server`.
 
 use std::fs::File;
 use std::io::Read;
@@ -30,6 +30,11 @@ impl Token {
                 Token::new(&value).map(Some).map_err(|error| anyhow!("${VARIABLE}: {error}"))
             }
         }
+    }
+
+    /// The characters themselves: what keys are made of.
+    pub fn bytes(&self) -> &[u8] {
+        self.0.as_bytes()
     }
 
     /// What the header says.
