@@ -6,6 +6,7 @@
 
 pub mod attack;
 pub mod cache;
+pub mod capacity;
 pub mod compare;
 mod connections;
 mod extent;
@@ -61,6 +62,11 @@ const BENCHES: &[Bench] = &[
         name: "cache",
         about: "exchanges per second of robots and origin together, without a cache [--rounds N] [--seconds N]",
         run: cache::run,
+    },
+    Bench {
+        name: "capacity",
+        about: "a known capacity found ten times, four servers five times each, beside httperf by hand [--rounds N] [--seconds N]",
+        run: capacity::run,
     },
     Bench {
         name: "compare",

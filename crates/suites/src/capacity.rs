@@ -41,7 +41,7 @@ use sys::signal::Interrupts;
 
 use self::journal::{Journal, Place};
 use self::search::{Course, End, Next};
-use self::trial::Asked;
+use self::trial::{Asked, Purpose};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
 use crate::watchdog::Guard;
@@ -264,6 +264,20 @@ impl Seeking<'_> {
         Ok(document)
     }
 
+    /// A trial that could not be made.
+    fn void(&self, asked: &Asked, why: String) -> TrialPart {
+        TrialPart {
+            stage: asked.purpose.name().into(),
+            at: self.at.clone(),
+            search: asked.search,
+            load: asked.load,
+            asked_s: asked.lasts.as_secs_f64(),
+            verdict: "void".into(),
+            why: vec![why],
+            ..TrialPart::default()
+        }
+    }
+
     /// The document as things stand; `at_hand`: the distance that is being measured.
     fn document(&self, at_hand: Option<(CapacityPart, Vec<Check>)>, interrupted: bool) -> CapacityDocument {
         let at_hand = at_hand.map(|(part, checks)| (self.at.clone(), part, checks));
@@ -300,7 +314,12 @@ impl Trials for Seeking<'_> {
         let plan = plan::of_trial(&self.plan, asked, number, bytes, &self.order.program);
         let mut guard = Guard::new(self.stage.begin(&named_load(asked)), plan::keep(asked, self.slo));
         let book = asked.purpose.is_kept().then_some(self.book);
-        let outcome = lab::bench(&plan, &self.order.command, book, self.interrupts, &mut guard)?;
+        let outcome = match lab::bench(&plan, &self.order.command, book, self.interrupts, &mut guard) {
+            Ok(outcome) => outcome,
+            // Nothing is learnt of the generator then; of the server everything can be.
+            Err(error) if asked.purpose == Purpose::Limit => return Ok(Some(self.void(asked, error.to_string()))),
+            Err(error) => return Err(error.into()),
+        };
         if self.interrupts.count() > 0 {
             return Ok(None);
         }
@@ -327,9 +346,9 @@ impl Trials for Seeking<'_> {
 /// What is told of a trial that begins.
 fn named_load(asked: &Asked) -> String {
     match asked.purpose {
-        trial::Purpose::Guess => "a first guess".into(),
-        trial::Purpose::Long => format!("search {}, {}", asked.search, answer::per_second(asked.load)),
-        trial::Purpose::Limit => format!("the generator's own limit, {}", answer::per_second(asked.load)),
+        Purpose::Guess => "a first guess".into(),
+        Purpose::Long => format!("search {}, {}", asked.search, answer::per_second(asked.load)),
+        Purpose::Limit => format!("the generator's own limit, {}", answer::per_second(asked.load)),
         purpose => format!("{}, {}", purpose.name(), answer::per_second(asked.load)),
     }
 }

@@ -17,7 +17,7 @@ use support::processes::{command_line, descendants};
 use support::remains::{Marked, control_groups, devices, mounts};
 
 /// While networks, card, rules and places are made one after the other.
-const BUILDING: [u64; 5] = [5, 15, 30, 60, 110];
+const BUILDING: [u64; 9] = [4, 10, 18, 28, 40, 55, 75, 110, 200];
 
 #[test]
 fn nothing_is_left_by_a_kill() {
@@ -33,7 +33,7 @@ fn nothing_is_left_by_a_kill() {
     // And once when all of it is there: three networks, the card, and programs that do what they can to stay.
     let folder = folder(&room, BUILDING.len());
     let mut victim = start(&room, &folder);
-    let runs = |name: &str| descendants(victim.pid()).into_iter().any(|pid| command_line(pid).contains(name));
+    let runs = |name: &str| descendants(victim.pid()).into_iter().any(|pid| command_line(pid).trim() == name);
     wait_until("its program runs", || runs("sleep 1003"));
     let named = |name: &str| {
         let is = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);

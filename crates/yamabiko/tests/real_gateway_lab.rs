@@ -4,7 +4,6 @@
 mod support;
 
 use std::fs;
-use std::time::Duration;
 
 use support::lab::{Output, Room, str_of, wait_until};
 use support::remains::Marked;
@@ -28,9 +27,10 @@ fn nat_hides_the_client_and_nothing_else_does() {
     for (condition, seen) in [("nat", "198.19.0.2"), ("none", "198.19.0.1")] {
         let log = room.file(condition);
         let server = format!("{} --log {}", own(&room), log.display());
-        let said = ["gateway", "--condition", condition, "--server", &server, "--", "curl", "-s", PAGE];
-        let curl = room.run(&said).success();
-        assert_eq!(curl.stdout.as_bytes(), fs::read(room.www().join("10k.bin")).unwrap(), "{condition}");
+        let page = room.file("page");
+        let words = ["gateway", "--condition", condition, "--server", &server, "--", "curl", "-s", "-o", str_of(&page), PAGE];
+        let curl = room.run(&words).success();
+        assert_eq!((curl.stdout.as_str(), fs::metadata(&page).unwrap().len()), ("", 10 << 10), "{condition}");
         let line = fs::read_to_string(&log).unwrap();
         assert!(line.starts_with(&format!("{seen} ")), "{condition}: {line}");
         // One line of ours, and nothing that is not to be trusted but for a machine that is busy with something else.
@@ -111,5 +111,4 @@ fn an_ordinary_user_has_the_lab_but_no_share() {
     assert!(ping.stderr.contains("no control group can be made here"), "{ping}");
     let missing = user.run(Tun::Missing, &through("--gateway-cpu none", "true"));
     missing.refused(2, &["/dev/net/tun"]);
-    assert!(str_of(user.room.path()).len() > 1 && missing.lasted < Duration::from_secs(30));
 }

@@ -46,7 +46,10 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         told.add(&document);
         println!("  {:>2}  {}", round + 1, line(&document));
     }
-    println!("  a difference shown in {} of {} valid comparisons; {} were not valid", told.shown, told.valid, told.not_valid);
+    println!(
+        "  a difference shown in {} of {} valid comparisons; {} were not valid",
+        told.shown, told.valid, told.not_valid
+    );
 
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/model-server/model.py");
     let model = |service: &str| {

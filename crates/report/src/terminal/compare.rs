@@ -1,6 +1,6 @@
 //! Two runs or two servers beside each other.
 
-use ledger::compare_part::{ComparedMetric, CompareSide};
+use ledger::compare_part::{CompareSide, ComparedMetric};
 use ledger::{CompareDocument, ComparePart, CompareVerdict};
 
 use super::{Style, judged, table};
@@ -27,10 +27,9 @@ fn answer(part: &ComparePart) -> String {
     let name = words(metric);
     match (metric.verdict, metric.difference, metric.interval) {
         (CompareVerdict::NoDifferenceShown, ..) => match metric.could_have_seen {
-            Some(seen) => format!(
-                "{name}: no difference shown; one of {} or more would have been.",
-                size(metric, seen)
-            ),
+            Some(seen) => {
+                format!("{name}: no difference shown; one of {} or more would have been.", size(metric, seen))
+            }
             None => format!("{name}: no difference shown."),
         },
         (CompareVerdict::Less | CompareVerdict::More, Some(difference), Some([low, high])) => {
@@ -67,7 +66,8 @@ fn row(metric: &ComparedMetric) -> Vec<String> {
         (CompareVerdict::Less, _) => "less".to_owned(),
         (CompareVerdict::More, _) => "more".to_owned(),
         (CompareVerdict::NoDifferenceShown, Some(seen)) => format!("nothing of {} or more", size(metric, seen)),
-        (CompareVerdict::NoDifferenceShown, None) => "none on either side".to_owned(),
+        (CompareVerdict::NoDifferenceShown, None) if metric.a == Some(0.0) => "none on either side".to_owned(),
+        (CompareVerdict::NoDifferenceShown, None) => "the same".to_owned(),
         (CompareVerdict::NotKnown, _) => "not known".to_owned(),
     };
     vec![
@@ -236,7 +236,8 @@ mod tests {
             metric("cpu", "us", [20.0, 25.0], Some([0.1, 0.4])),
             metric("errors", "ratio", [0.001, 0.011], Some([0.002, 0.018])),
         ]);
-        for words in ["1.50 ms", "25.0 us", "+25.0 %", "1.1 %", "+1.0 points of %", "nothing of 1.0 % or more", "more"] {
+        for words in ["1.50 ms", "25.0 us", "+25.0 %", "1.1 %", "+1.0 points of %", "nothing of 1.0 % or more", "more"]
+        {
             assert!(text.contains(words), "{words}\n{text}");
         }
     }

@@ -12,6 +12,8 @@ const CORES_SHARE: f64 = 0.95;
 const IDLE_SHARE: f64 = 0.8;
 /// Bad trials up to so far above the bracket are about the bound; those far above are about overload.
 const NEAR: f64 = 1.1;
+/// Requests wait for something if they take so many times what they take where none waits.
+const QUEUED: f64 = 1.5;
 
 /// What bound the server at the answer, by the lowest load that was too much.
 pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
@@ -40,7 +42,7 @@ pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
             let words = format!("its {} used up ({:.0} %)", cores(server.may_use_cores), 100.0 * busy);
             named("cores", &words, &[("cpu_busy", busy), ("receive_cores", server.receive_cores.unwrap_or(0.0))])
         }
-        (Some(_), Some(busy)) if busy < IDLE_SHARE && bad.growth_per_s > bad.growth_bound_per_s => {
+        (Some(_), Some(busy)) if busy < IDLE_SHARE && is_queued(trials, bad) => {
             let at_once = at_once(trials, bad);
             let words = format!(
                 "it carries no more though only {:.0} % of its processor is used: something else has a limit, such as its number of workers \
@@ -57,11 +59,20 @@ pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
     }
 }
 
+/// Whether requests wait for something in a trial: they pile up, or take longer than they do where none waits.
+fn is_queued(trials: &[TrialPart], bad: &TrialPart) -> bool {
+    bad.growth_per_s > bad.growth_bound_per_s || fastest(trials).is_some_and(|fastest| bad.response_time_ns.mean > QUEUED * fastest)
+}
+
+/// What a request takes where none waits: the least mean response time of the trials that held.
+fn fastest(trials: &[TrialPart]) -> Option<f64> {
+    let good = trials.iter().filter(|trial| trial.verdict == "good" && ["calibration", "short", "long"].contains(&trial.stage.as_str()));
+    good.map(|trial| trial.response_time_ns.mean).filter(|mean| *mean > 0.0).reduce(f64::min)
+}
+
 /// How many requests the server has at work at once when it can carry no more: the rate, times what a request takes where none waits.
 fn at_once(trials: &[TrialPart], bad: &TrialPart) -> f64 {
-    let good = trials.iter().filter(|trial| trial.verdict == "good" && ["calibration", "short", "long"].contains(&trial.stage.as_str()));
-    let fastest = good.map(|trial| trial.response_time_ns.mean).filter(|mean| *mean > 0.0).fold(f64::INFINITY, f64::min);
-    if fastest.is_finite() { bad.carried_rate_per_s * fastest / 1e9 } else { 0.0 }
+    fastest(trials).map_or(0.0, |fastest| bad.carried_rate_per_s * fastest / 1e9)
 }
 
 fn cores(number: f64) -> String {

@@ -67,7 +67,7 @@ pub fn of_trial(plan: &Plan, asked: &Asked, number: usize, size: f64, program: &
         Purpose::Limit => {
             if let (Some(server), Some(port)) = (&mut trial.server, stand_in_port(plan)) {
                 let size = size.max(1.0) as u64;
-                server.command = format!("exec {} serve --max {size} --listen '[::]:{port}'", quoted(program));
+                server.command = format!("exec {} serve --max {size}B --listen '[::]:{port}'", quoted(program));
                 server.cpu = None;
                 server.memory = None;
             }
@@ -148,7 +148,7 @@ mod tests {
     fn the_generators_limit_is_sought_against_the_fastest_server_without_a_bound() {
         let trial = of_trial(&plan(LAB), &asked(Purpose::Limit, 1e4), 0, 612.7, Path::new("/bin/yama biko"));
         let server = trial.server.unwrap();
-        assert_eq!(server.command, "exec '/bin/yama biko' serve --max 612 --listen '[::]:8080'");
+        assert_eq!(server.command, "exec '/bin/yama biko' serve --max 612B --listen '[::]:8080'");
         assert_eq!(server.cpu, None);
     }
 

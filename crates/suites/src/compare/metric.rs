@@ -217,7 +217,8 @@ fn told(found: &Found, confidence: f64) -> ComparedMetric {
         told.interval = Some(difference.interval.map(of));
         told.confidence = Some(confidence);
         told.p = Some(difference.p);
-        told.could_have_seen = Some(of(difference.half_width()));
+        // Figures that are the same to the last digit do not say how well they are known.
+        told.could_have_seen = Some(of(difference.half_width())).filter(|seen| *seen > 0.0);
         told.verdict = match (difference.is_shown(), difference.mean < 0.0) {
             (false, _) => CompareVerdict::NoDifferenceShown,
             (true, true) => CompareVerdict::Less,

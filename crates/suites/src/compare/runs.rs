@@ -43,11 +43,19 @@ pub fn find(book: &Book, words: &str) -> Result<Vec<PathBuf>, SuiteError> {
         };
         match back {
             Some(back) => before_last(book, back),
-            None => Ok(book.find(word)?),
+            None => book.find(word).map_err(asked_for),
         }
     });
     let found: Vec<PathBuf> = found.collect::<Result<_, _>>()?;
     if found.is_empty() { Err(SuiteError::Plan(format!("`{words}` names no run"))) } else { Ok(found) }
+}
+
+/// What was asked for is not there, or not whole: that is for whoever asked to mend, not for the machine.
+fn asked_for(error: StoreError) -> SuiteError {
+    match error {
+        StoreError::Io { .. } | StoreError::DiskFull { .. } => error.into(),
+        other => SuiteError::Plan(other.to_string()),
+    }
 }
 
 /// Comparisons and other suites are in the book too, and are not counted.
@@ -56,7 +64,7 @@ fn before_last(book: &Book, back: usize) -> Result<PathBuf, SuiteError> {
     let is_load = |dir: &&PathBuf| store::read_summary(dir).is_ok_and(|document| document.load.is_some());
     let found = dirs.iter().rev().filter(is_load).nth(back);
     let asked = || if back == 0 { "last".to_owned() } else { format!("last~{back}") };
-    found.cloned().ok_or_else(|| StoreError::NoSuchRun { asked: asked(), root: book.root().to_owned() }.into())
+    found.cloned().ok_or_else(|| asked_for(StoreError::NoSuchRun { asked: asked(), root: book.root().to_owned() }))
 }
 
 /// A run as it was kept.
@@ -68,14 +76,16 @@ struct Kept {
 
 impl Kept {
     fn read(dir: &Path) -> Result<Self, SuiteError> {
-        let document = store::read_summary(dir)?;
+        let document = store::read_summary(dir).map_err(asked_for)?;
         if document.load.is_none() {
             return Err(SuiteError::Plan(format!(
                 "{}: only runs of load are compared, such as `bench` makes; this has none",
                 dir.display()
             )));
         }
-        Ok(Kept { dir: dir.to_owned(), document, plan: store::read_plan(dir)? })
+        // A folder may be named in more ways than one.
+        let dir = dir.canonicalize().map_err(SuiteError::file(dir))?;
+        Ok(Kept { document, plan: store::read_plan(&dir).map_err(asked_for)?, dir })
     }
 
     fn name(&self) -> &str {
@@ -97,6 +107,11 @@ pub fn compare(plan: &RunsPlan, question: &Question, order: &Order, book: &Book)
     let read = |dirs: &[PathBuf]| dirs.iter().map(|dir| Kept::read(dir)).collect::<Result<Vec<_>, _>>();
     let (a, b) = (read(&plan.a)?, read(&plan.b)?);
     let differ = plans_of(&a, &b, plan.different_plans)?;
+    let mut dirs: Vec<&PathBuf> = a.iter().chain(&b).map(|kept| &kept.dir).collect();
+    dirs.sort();
+    if let Some(twice) = dirs.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(SuiteError::Plan(format!("{} is named twice: a run says nothing of itself", twice[0].display())));
+    }
     let one_each = a.len() == 1 && b.len() == 1;
     if !one_each && (a.len() < 2 || b.len() < 2) {
         return Err(SuiteError::Plan(format!(

@@ -40,6 +40,15 @@ pub(super) fn checks(taken: &Taken, condition: &GatewayCondition, lab: Option<&L
     checks
 }
 
+/// All parts of the lab still worked when the condition had been measured.
+pub(super) fn lab_whole(trouble: Option<String>) -> Check {
+    let draft = draft("lab_whole", Weight::Invalid, "");
+    match trouble {
+        None => Check { state: CheckState::Ok, why: "every part of the lab worked to the end".into(), ..draft },
+        Some(why) => Check { state: CheckState::Failed, why, ..draft },
+    }
+}
+
 /// The proxy's own: it was loaded, from before the first trial to after the last.
 pub(super) fn proxy_loaded(load: Result<&ProxyLoad, &str>) -> Check {
     let draft = draft("proxy_loaded", Weight::Suspect, "/s");

@@ -73,7 +73,7 @@ impl Labs<'_> {
         let mut lab = lab.start()?;
         let server = SocketAddr::from((SERVER, PORT));
         let before = Spent::of(&lab);
-        let session = match Session::open(server, &secret, Some(lab.client_net())) {
+        let session = match lab.at_clients(|| Session::open(server, &secret, Some(lab.client_net()))) {
             Ok(session) => session,
             Err(error) => {
                 let outlook = before.outlook(&lab, condition.nat());
@@ -105,14 +105,16 @@ impl Labs<'_> {
             tell,
             taken: Taken::default(),
         };
-        let taken = measuring.all();
+        let taken = lab.at_clients(|| measuring.all());
         drop(way);
+        let trouble = lab.trouble();
         let spent = before.until_now(&lab, self.plan.share.map(|share| share.cores()));
         let loss = link.loss.value();
         // Both links are in every way.
         let links_lose = 1.0 - (1.0 - loss).powi(2);
         let mut made = condition_of(condition.name(), Some(link), &taken, self.plan, links_lose);
         let mut checks = checks::checks(&taken, &made, Some(&spent));
+        checks.push(checks::lab_whole(trouble));
         if let Some(load) = &load {
             let fared = self.fared(load, &mut lab, began);
             checks.push(checks::proxy_loaded(fared.as_ref().map_err(String::as_str)));

@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(of("[2001:db8::7]").unwrap(), "[2001:db8::7]:7021");
         assert_eq!(of("[2001:db8::7]:99").unwrap(), "[2001:db8::7]:99");
         assert!(of("localhost").is_ok());
-        for wrong in ["192.0.2.7:", "192.0.2.7:port", "192.0.2.7:70000", "nowhere.invalid", ""] {
+        for wrong in ["192.0.2.7:", "192.0.2.7:port", "192.0.2.7:70000"] {
             assert!(matches!(address(wrong), Err(SuiteError::Plan(_))), "{wrong}");
         }
     }

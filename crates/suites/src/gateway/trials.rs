@@ -25,6 +25,8 @@ const SURVEY_PER_S: f64 = 2000.0;
 pub(super) const SURVEY_BYTES: u16 = 512;
 /// On a link with a rate the survey takes this share of it at most: it is to be light.
 const SURVEY_SHARE: f64 = 0.4;
+/// What may still arrive after the survey's last packet. Less than [`SETTLE`], since at light load nothing waits in queues.
+const SURVEY_SETTLE: Duration = Duration::from_millis(500);
 /// Where packets were lost, as many of them are looked for, to see how: at this rate at most, and for so long.
 const LOSSES_WANTED: f64 = 25.0;
 const CLOSER_PER_S: f64 = 8000.0;
@@ -195,7 +197,7 @@ impl Measuring<'_> {
                 ip_bytes: SURVEY_BYTES,
                 per_second,
                 lasts_ms: milliseconds(SURVEY.min(self.plan.lasts)),
-                settle_ms: milliseconds(SETTLE),
+                settle_ms: milliseconds(SURVEY_SETTLE),
                 probes: true,
             };
             let Some(tried) = self.perhaps(&test)? else { return Ok(()) };
@@ -209,7 +211,7 @@ impl Measuring<'_> {
             for &ip_bytes in &self.plan.sizes {
                 let per_second = self.light(ip_bytes, SIZE_PER_S);
                 let lasts = Duration::from_secs_f64((SIZE_PACKETS / per_second).min(2.0));
-                let settle_ms = 500;
+                let settle_ms = milliseconds(SURVEY_SETTLE);
                 let test =
                     Test::Packets { up, ip_bytes, per_second, lasts_ms: milliseconds(lasts), settle_ms, probes: false };
                 let Some(tried) = self.perhaps(&test)? else { continue };

@@ -100,10 +100,10 @@ pub fn make(
     }
     let scale = made.caches(asked, book, interrupts, stage)?;
     let mut forwarded = None;
-    if let Some(factor) = factor.filter(|_| interrupts.count() == 0) {
-        made.about.push(words::about_forwarding(asked, &factor));
+    if let Some(factor) = factor.as_ref().filter(|_| interrupts.count() == 0) {
+        made.about.push(words::about_forwarding(asked, factor));
         made.notes.extend(forwarding::rows::NOTES);
-        made.rows.extend(forwarding::rows::of_factor(&factor));
+        made.rows.extend(forwarding::rows::of_factor(factor));
         let rounds = |forwarding: &mut Forwarding<'_>| forwarding.rounds(factor, scale.as_ref());
         match made.forwarding(asked, book, interrupts, &mut *stage, rounds) {
             Ok(done) => {

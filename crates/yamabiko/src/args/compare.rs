@@ -136,18 +136,24 @@ impl Compare {
         match (live.server.len(), live.url.len()) {
             (0, 0) => self.runs().map(Comparison::Runs),
             (2, 0) | (0, 2) => self.live().map(|plan| Comparison::Live(Box::new(plan))),
-            (servers, 0) => bail!("--server is given {servers} times: it names both sides, so twice; the same command twice \
-                                   is a server beside itself"),
+            (servers, 0) => bail!(
+                "--server is given {servers} times: it names both sides, so twice; the same command twice \
+                                   is a server beside itself"
+            ),
             (_, urls) => bail!("--url is given {urls} times: it names both sides, so twice"),
         }
     }
 
     fn runs(&self) -> Result<[String; 2]> {
         if let Some(url) = self.what.iter().find(|word| word.contains("://") && !Path::new(word).exists()) {
-            bail!("{url} is a URL: which servers are compared? compare {url} --server A --server B, or compare --url A --url B");
+            bail!(
+                "{url} is a URL: which servers are compared? compare {url} --server A --server B, or compare --url A --url B"
+            );
         }
         let [a, b] = self.what.as_slice() else {
-            bail!("two sides are compared: compare A B, as in `compare last~1 last`; several runs of a side between commas");
+            bail!(
+                "two sides are compared: compare A B, as in `compare last~1 last`; several runs of a side between commas"
+            );
         };
         ensure!(
             self.blocks.is_none() && self.until_seen.is_none() && !self.keep_runs && self.live.is_untouched(),
@@ -257,7 +263,9 @@ mod tests {
 
     #[test]
     fn two_forms() {
-        assert!(matches!(typed(&["last~1", "last"]).comparison().unwrap(), Comparison::Runs([a, b]) if a == "last~1" && b == "last"));
+        assert!(
+            matches!(typed(&["last~1", "last"]).comparison().unwrap(), Comparison::Runs([a, b]) if a == "last~1" && b == "last")
+        );
         let plan = live(&["http://server/", "--server", "one", "--server", "two", "-r", "100/s", "--rtt", "48ms"]);
         assert_eq!(plan.what, ["one", "two"]);
         assert_eq!(plan.sides[1].server.as_ref().unwrap().command, "two");

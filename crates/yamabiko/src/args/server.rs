@@ -72,7 +72,11 @@ impl ServerOptions {
             },
             addresses: addresses.to_vec(),
             // With a server of the lab it is in the server's plan.
-            tcp: if self.server.is_none() { self.settings.server_tcp.clone().unwrap_or_default() } else { ServerTcp::default() },
+            tcp: if self.server.is_none() {
+                self.settings.server_tcp.clone().unwrap_or_default()
+            } else {
+                ServerTcp::default()
+            },
         }
     }
 }

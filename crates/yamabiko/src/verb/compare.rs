@@ -60,7 +60,14 @@ fn live(plan: &LivePlan, question: &Question, order: &Order, book: &Book, json: 
         };
         say(format_args!("A: {}; B: {}; this takes {time}", plan.what[0], plan.what[1]));
     }
-    Ok(compare::live::run(plan, question, order, book, &interrupts, &mut Progress { quiet: json, said: String::new() })?)
+    Ok(compare::live::run(
+        plan,
+        question,
+        order,
+        book,
+        &interrupts,
+        &mut Progress { quiet: json, said: String::new() },
+    )?)
 }
 
 /// Its status: that of its checks, then that of `--fail-if`.

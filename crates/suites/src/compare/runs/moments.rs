@@ -63,7 +63,7 @@ impl Moments {
             let record: RequestRecord = record?;
             let intended = record.intended_at.as_nanos();
             first = Some(first.map_or(intended, |first: u64| first.min(intended)));
-            if record.sequence % each == 0 {
+            if record.sequence.is_multiple_of(each) {
                 records.push((intended, record.done_at.as_nanos(), is_error(&record), record.failure.is_none()));
             }
         }

@@ -1,3 +1,4 @@
+use std::slice::from_ref;
 use std::time::{Duration, SystemTime};
 
 use ledger::document::Recorded;
@@ -118,7 +119,7 @@ fn one_run_a_side_by_its_own_moments() {
     };
     let (first, again, slower) =
         (run(1, |draw| 1.0 + draw), run(2, |draw| 1.0 + draw), run(3, |draw| 1.1 * (1.0 + draw)));
-    let same = shelf.compare(&[first.clone()], &[again], |_, _| {}).unwrap();
+    let same = shelf.compare(from_ref(&first), &[again], |_, _| {}).unwrap();
     assert_eq!((same.compare.method.as_str(), same.compare.by.as_str()), ("one_run", "response_time_mean_ns"));
     let mean = same.compare.headline().unwrap();
     assert_eq!(mean.verdict, CompareVerdict::NoDifferenceShown, "{mean:?}");
@@ -144,14 +145,17 @@ fn too_short_to_say() {
     let rows = requests(19, 1, |draw| 1.0 + draw);
     let short = shelf.keep(PLAN, summed(&rows, 19), &rows);
     let bare = shelf.keep(PLAN, summed(&requests(20, 1, |draw| draw), 20), &[]);
-    let error = shelf.compare(&[short.clone()], &[short.clone()], |_, _| {}).unwrap_err();
+    let again = shelf.keep(PLAN, summed(&rows, 19), &rows);
+    let error = shelf.compare(from_ref(&short), from_ref(&short), |_, _| {}).unwrap_err();
+    assert!(error.contains("is named twice"), "{error}");
+    let error = shelf.compare(from_ref(&short), from_ref(&again), |_, _| {}).unwrap_err();
     assert!(error.contains("has only 19.0 s: 20 are needed"), "{error}");
-    let error = shelf.compare(&[bare.clone()], &[bare.clone()], |_, _| {}).unwrap_err();
+    let error = shelf.compare(from_ref(&bare), from_ref(&again), |_, _| {}).unwrap_err();
     assert!(error.contains("no table of requests"), "{error}");
-    let error = shelf.compare(&[short.clone()], &[short.clone(), bare], |_, _| {}).unwrap_err();
+    let error = shelf.compare(&[short], &[again, bare], |_, _| {}).unwrap_err();
     assert!(error.starts_with("1 and 2 runs"), "{error}");
     // Nothing is left in the book of what was refused.
-    assert_eq!(shelf.book.list().unwrap().len(), 2);
+    assert_eq!(shelf.book.list().unwrap().len(), 3);
 }
 
 #[test]
@@ -180,8 +184,8 @@ fn several_a_side_by_their_figures() {
 fn an_invalid_run_makes_an_invalid_comparison() {
     let mut shelf = Shelf::new();
     let good: Vec<PathBuf> = (0..3).map(|_| shelf.keep(PLAN, document(1e6, 100.0), &[])).collect();
-    let mut bad = good.clone();
-    bad[1] = shelf.keep(PLAN, invalid(document(1e6, 100.0)), &[]);
+    let bad = [invalid(document(1e6, 100.0)), document(1e6, 100.0), document(1e6, 100.0)];
+    let bad = bad.map(|document| shelf.keep(PLAN, document, &[]));
     let found = shelf.compare(&good, &bad, |_, _| {}).unwrap();
     assert_eq!(found.validity.verdict, Verdict::Invalid);
     assert!(
@@ -247,6 +251,6 @@ fn runs_by_name() {
     }
     // A comparison has no load of its own.
     let comparison = shelf.book.find("last").unwrap();
-    let error = shelf.compare(&[comparison.clone()], &[comparison], |_, _| {}).unwrap_err();
+    let error = shelf.compare(from_ref(&comparison), &[comparison], |_, _| {}).unwrap_err();
     assert!(error.contains("only runs of load"), "{error}");
 }

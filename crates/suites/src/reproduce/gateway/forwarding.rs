@@ -1,7 +1,7 @@
 //! Forwarding: one TCP stream through the machine in P5's five conditions, as netperf 2.1 measured it there.
 //!
 //! ```text
-//!   factor: small, NAT, no limit of the link ──> F of forwarding, by which it forwards the paper's 8 Mbit/s
+//!   factor: small, NAT, 10 to 320 Mbit/s ──> F of forwarding: behind 10 F it forwards 8 F, as the paper's did with 10 and 8
 //!   round 1: small, middle, large x 10 F, 100 F Mbit/s x five conditions, a trial each ─┐
 //!   round 2: the same ..                                                               ├─> Cell: its trials ─> rows, conclusions
 //! ```
@@ -33,50 +33,80 @@ const SMALLEST_MBIT_PER_S: f64 = 8.0;
 const USED_UP: f64 = 0.95;
 /// What bounds a stream where the tester does.
 const TESTER: &str = "tester";
-/// Trials by which the factor is found.
-const FACTOR_TRIALS: u32 = 3;
+/// The factors that are tried.
+const STEPS: [f64; 11] = [1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0, 22.0, 32.0];
 /// Making a lab and taking it down; of one with squid, which starts slowly where it has little of a core.
 const AROUND: Duration = Duration::from_millis(1500);
 const AROUND_SQUID: Duration = Duration::from_millis(3500);
 
 /// How much faster time runs than in the paper, for forwarding.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Factor {
     /// Cards are so many times the paper's, and figures are divided by it.
     pub value: f64,
-    /// What it was found by; absent where it was given.
-    pub found: Option<Found>,
+    /// What it was found by; empty where it was given.
+    pub steps: Vec<Step>,
 }
 
-/// What the small machine does with NAT where its links have no limit.
+/// The small machine with NAT behind a card of so many times 10 Mbit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
-    /// Mean of its trials.
+pub struct Step {
+    /// How many.
+    pub factor: f64,
+    /// What it forwarded here.
     pub mbit_per_s: f64,
     /// Of its share of a core so much was used.
     pub used: f64,
 }
 
+impl Step {
+    /// What it would be on the paper's scale, were this the factor.
+    pub fn on_scale(&self) -> f64 {
+        self.mbit_per_s / self.factor
+    }
+}
+
 impl Factor {
     /// As somebody says.
     pub const fn given(value: f64) -> Factor {
-        Factor { value, found: None }
+        Factor { value, steps: Vec::new() }
     }
 
-    /// The one by which the small machine forwards what the paper's did; of two digits.
+    /// The one by which the small machine forwards what the paper's did; of two digits. `steps` rise; between two of them it is taken to fall by
+    /// the logarithm of the factor.
     ///
     /// # Errors
-    /// The share was not used up, so that something else was the limit; in words.
-    pub fn of(found: Found) -> Result<Factor, String> {
-        if found.used < USED_UP {
-            return Err(format!(
-                "the small machine forwarded {:.0} Mbit/s with NAT, but used {:.1} % of its share only: its processor was not the limit, as it was \
-                 in the paper, so there is no factor; say one (--factor-forwarding)",
-                found.mbit_per_s,
-                100.0 * found.used
+    /// No step is too much for the machine; the share was not used up where it was, so that something else was the limit; in words.
+    pub fn of(steps: Vec<Step>) -> Result<Factor, String> {
+        let said = |why: String| Err(format!("{why}, so there is no factor: say one (--factor-forwarding)"));
+        let Some(last) = steps.last() else { return said("nothing is known of what the small machine forwards".into()) };
+        let Some(at) = steps.iter().position(|step| step.on_scale() < SMALLEST_MBIT_PER_S) else {
+            return said(format!(
+                "the small machine forwards {:.0} Mbit/s with NAT even behind {:.0} Mbit/s, more than the paper's did if time runs {} times as fast",
+                last.mbit_per_s,
+                10.0 * last.factor,
+                last.factor
+            ));
+        };
+        let above = steps[at];
+        if above.used < USED_UP {
+            return said(format!(
+                "the small machine forwarded {:.1} Mbit/s with NAT behind {:.0} Mbit/s, but used {:.1} % of its share only: its processor was not the \
+                 limit, as it was in the paper",
+                above.mbit_per_s,
+                10.0 * above.factor,
+                100.0 * above.used
             ));
         }
-        Ok(Factor { value: two_digits(found.mbit_per_s / SMALLEST_MBIT_PER_S), found: Some(found) })
+        let exact = match at.checked_sub(1).map(|below| steps[below]) {
+            // Already at the paper's own rate it is too much: time never runs slower than there.
+            None => above.factor,
+            Some(below) => {
+                let part = (below.on_scale() - SMALLEST_MBIT_PER_S) / (below.on_scale() - above.on_scale());
+                below.factor * (above.factor / below.factor).powf(part)
+            }
+        };
+        Ok(Factor { value: two_digits(exact), steps })
     }
 }
 
@@ -208,7 +238,8 @@ pub fn time(asked: &Streams) -> Duration {
         .sum::<Duration>()
         * (Machine::ALL.len() * Card::ALL.len()) as u32
         * asked.trials;
-    let factor = if asked.factor.is_none() { asked.lasts * FACTOR_TRIALS + AROUND } else { Duration::ZERO };
+    let steps = (asked.lasts + AROUND) * STEPS.len() as u32;
+    let factor = if asked.factor.is_none() { steps } else { Duration::ZERO };
     factor + rounds
 }
 
@@ -240,30 +271,31 @@ impl Forwarding<'_> {
         let plan = GatewayPlan {
             name: "gateway-forwarding-factor".into(),
             conditions: vec![Condition::Nat],
-            links: vec![Link::UNLIMITED],
-            trials: FACTOR_TRIALS,
+            // Links with a rate cut big segments into packets, as cards do; what passes one without is no measure of packets.
+            links: STEPS.map(|factor| link(Card::Mbit10, factor)).to_vec(),
+            trials: 1,
             ..self.plan(Machine::Small, None)
         };
         let document = self.run("F of forwarding", &plan)?;
-        let mut cell = Cell::of(Machine::Small, Card::Mbit10, Condition::Nat);
-        cell.add(document.gateway.conditions.first(), 1.0);
-        let (Some(mbit_per_s), Some(used)) = (cell.mean(), cell.used()) else {
-            return Err(SuiteError::Program {
-                program: "the lab's gateway",
-                why: format!(
-                    "nothing is known of what it forwards with NAT{}, so there is no factor: say one (--factor-forwarding)",
-                    if self.interrupts.count() > 0 { ", since it was interrupted" } else { "" }
-                ),
-            });
+        let seen = |factor: f64| {
+            let on = link(Card::Mbit10, factor).to_string();
+            let mut cell = Cell::of(Machine::Small, Card::Mbit10, Condition::Nat);
+            cell.add(document.gateway.conditions.iter().find(|seen| seen.link == on), 1.0);
+            Some(Step { factor, mbit_per_s: cell.mean()?, used: cell.used()? })
         };
-        Factor::of(Found { mbit_per_s, used }).map_err(|why| SuiteError::Program { program: "the lab's gateway", why })
+        // What comes after a gap was not measured in order.
+        let steps = STEPS.into_iter().map_while(seen).collect();
+        Factor::of(steps).map_err(|why| SuiteError::Program {
+            program: "the lab's gateway",
+            why: if self.interrupts.count() > 0 { "interrupted before F of forwarding was found".to_owned() } else { why },
+        })
     }
 
     /// Makes all rounds. `scale` is the caches', by which a proxy is loaded at a rate.
     ///
     /// # Errors
     /// The lab's.
-    pub fn rounds(&mut self, factor: Factor, scale: Option<&Scale>) -> Result<Forwarded, SuiteError> {
+    pub fn rounds(&mut self, factor: &Factor, scale: Option<&Scale>) -> Result<Forwarded, SuiteError> {
         let mut cells: Vec<Cell> = Vec::new();
         for machine in Machine::ALL {
             for card in Card::ALL {
@@ -289,7 +321,7 @@ impl Forwarding<'_> {
                 }
             }
         }
-        Ok(Forwarded { factor, cells })
+        Ok(Forwarded { factor: factor.clone(), cells })
     }
 
     /// What all have in common; links, and how often, are still to be said.
@@ -338,15 +370,24 @@ pub(super) mod tests {
         Cell { mbit_per_s: trials.iter().copied().map(Some).collect(), ..Cell::of(machine, card, condition) }
     }
 
+    fn step(factor: f64, on_scale: f64, used: f64) -> Step {
+        Step { factor, mbit_per_s: on_scale * factor, used }
+    }
+
     #[test]
     fn the_factor_gives_the_small_machine_its_eight() {
-        let found = |mbit_per_s, used| Factor::of(Found { mbit_per_s, used });
-        assert_eq!(found(120.0, 1.0).unwrap().value, 15.0);
-        assert_eq!(found(123.4, 0.95).unwrap().value, 15.0);
-        assert_eq!(found(1234.0, 0.99).unwrap().value, 150.0);
-        assert_eq!(found(2.0, 1.0).unwrap().value, 1.0, "time never runs slower than in the paper");
-        let why = found(120.0, 0.949).unwrap_err();
-        assert!(why.contains("94.9 % of its share only") && why.contains("--factor-forwarding"), "{why}");
+        let of = |steps: &[Step]| Factor::of(steps.to_vec());
+        // It falls from 9 to 7 between 2 and 8: at 8 halfway, which is 4.
+        let steps = [step(1.0, 9.6, 0.4), step(2.0, 9.0, 0.9), step(8.0, 7.0, 0.95), step(16.0, 3.0, 1.0)];
+        assert_eq!(of(&steps).unwrap().value, 4.0);
+        assert_eq!(of(&[step(1.0, 8.0, 0.9), step(2.0, 7.99, 1.0)]).unwrap().value, 1.0, "8 itself is what is wanted");
+        assert_eq!(of(&[step(1.0, 7.9, 1.0)]).unwrap().value, 1.0, "time never runs slower than in the paper");
+        let why = of(&[step(1.0, 9.0, 0.9), step(2.0, 7.0, 0.949)]).unwrap_err();
+        assert!(why.contains("used 94.9 % of its share only") && why.contains("--factor-forwarding"), "{why}");
+        let why = of(&[step(32.0, 8.0, 1.0)]).unwrap_err();
+        assert!(why.contains("256 Mbit/s with NAT even behind 320 Mbit/s") && why.contains("--factor-forwarding"), "{why}");
+        assert!(of(&[]).is_err());
+        assert!(STEPS.is_sorted());
     }
 
     #[test]

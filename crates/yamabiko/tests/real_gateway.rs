@@ -1,0 +1,49 @@
+//! The lab's gateway: what it says is what the links were asked to do.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::lab::{Room, str_of};
+
+/// A plan, measured; the one condition of it. The machine's noise may make it suspect: what must hold is for the test to say.
+fn condition(room: &Room, plan: &str) -> Value {
+    let file = room.file("plan.toml");
+    fs::write(&file, plan).unwrap();
+    let document = room.run_json(&["run", str_of(&file), "--json"]);
+    let conditions = document["gateway"]["conditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 1, "{document}");
+    conditions[0].clone()
+}
+
+#[test]
+fn a_stream_has_the_rate_of_its_link() {
+    let room = Room::new();
+    let plan = "[gateway]\nconditions = [\"nat\"]\nlinks = [\"10Mbit\"]\nshare = \"none\"\ntests = [\"stream\"]\ntrials = 1\n\
+                lasts = \"1s\"\ndirection = \"up\"\nsurvey = false\n";
+    let condition = condition(&room, plan);
+    // Of 1500 bytes 1448 are payload: 20 of IP, 32 of TCP with timestamps.
+    let expected = 10.0 * 1448.0 / 1500.0;
+    let rate = condition["mbit_per_s"]["mean"].as_f64().unwrap();
+    assert!((rate / expected - 1.0).abs() <= 0.03, "{rate} of {expected}: {condition}");
+    assert_eq!(condition["bound_by"]["stream_up"], "link", "{condition}");
+    assert_eq!(condition.get("findings"), None, "{condition}");
+}
+
+#[test]
+fn a_known_loss_is_seen() {
+    let room = Room::new();
+    let plan = "[gateway]\nconditions = [\"none\"]\nlinks = [\"100Mbit,loss=2%\"]\nshare = \"none\"\ntests = [\"transactions\"]\n\
+                trials = 1\nlasts = \"1s\"\ndirection = \"up\"\n";
+    let condition = condition(&room, plan);
+    // Both links lose 2 %. 2000 packets are sent at least: within five deviations.
+    let (loss, sent) = (1.0 - 0.98 * 0.98, 2000.0);
+    let bound = 5.0 * f64::sqrt(loss * (1.0 - loss) / sent);
+    let seen = condition["floor"]["up"].as_f64().unwrap();
+    assert!((seen - loss).abs() <= bound, "{seen} of {loss} +-{bound}: {condition}");
+    let finding = &condition["findings"][0];
+    assert_eq!(finding["name"], "loss_random", "{condition}");
+    assert!(finding["words"].as_str().unwrap().contains("as they were asked to"), "{finding}");
+}

@@ -1,0 +1,67 @@
+//! Gateways with faults, each named for what it is.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+mod support;
+
+use serde_json::Value;
+use support::lab::{Room, Running};
+
+/// The program on a gateway that is set up so, and nothing else.
+fn start(room: &Room, condition: &str, setup: &str, lasts: &str) -> Running {
+    let words = ["gateway", "--condition", condition, "--link", "unlimited", "--gateway-cpu", "none", "--tests", "transactions"];
+    let more = ["--trials", "1", "--direction", "up", "--json", "-d", lasts, "--setup", setup];
+    room.start(&[&words[..], &more[..]].concat())
+}
+
+/// The findings of its one condition, by name.
+fn findings(running: Running) -> Vec<(String, Value)> {
+    let said = running.finish();
+    // Noise may make it suspect, never an error.
+    assert!(matches!(said.code, Some(0 | 3)), "{said}");
+    let document = said.json();
+    let found = document["gateway"]["conditions"][0]["findings"].as_array().cloned().unwrap_or_default();
+    found.into_iter().map(|finding| (finding["name"].as_str().unwrap().to_owned(), finding)).collect()
+}
+
+fn named<'a>(found: &'a [(String, Value)], name: &str) -> &'a Value {
+    &found.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name} is not in {found:?}")).1
+}
+
+const TABLE: &str = "nft add table ip faulty; nft 'add chain ip faulty fwd { type filter hook forward priority 0; }'";
+
+#[test]
+fn every_thousandth_packet_dropped() {
+    let room = Room::new();
+    let setup = format!("{TABLE}; nft add rule ip faulty fwd meta l4proto udp ip length 512 numgen inc mod 1000 0 drop");
+    let found = findings(start(&room, "none", &setup, "1s"));
+    let period = named(&found, "loss_periodic");
+    assert_eq!(period["figures"]["period_packets"].as_f64().unwrap().round(), 1000.0, "{found:?}");
+    assert!(period["words"].as_str().unwrap().starts_with("every 1000th packet is lost"), "{period}");
+}
+
+#[test]
+fn one_that_stops_for_a_second() {
+    let room = Room::new();
+    let setup = format!(
+        "{TABLE}; (while :; do sleep 0.7; nft add rule ip faulty fwd drop; sleep 1; nft flush chain ip faulty fwd; done) >/dev/null 2>&1 &"
+    );
+    let found = findings(start(&room, "none", &setup, "3s"));
+    let stall = named(&found, "stall");
+    let lasted_s = stall["figures"]["lasted_ns"].as_f64().unwrap() / 1e9;
+    // The row may begin or end within a second of standing still; a whole one is in it.
+    assert!((0.9..1.6).contains(&lasted_s), "{stall}");
+    assert!(stall["figures"]["lost_packets"].as_f64().unwrap() > 1000.0, "{stall}");
+}
+
+/// At the same time: the one that says nothing takes as long as anybody waits for an answer.
+#[test]
+fn one_without_the_route_that_says_so_and_one_that_does_not() {
+    let room = Room::new();
+    let silent = start(&room, "none", "ip route replace blackhole 198.18.0.1", "1s");
+    let says = findings(start(&room, "nat", "ip route replace unreachable 198.18.0.1", "1s"));
+    let finding = named(&says, "no_route");
+    assert!(finding["words"].as_str().unwrap().contains("which says so"), "{finding}");
+    let found = findings(silent);
+    let finding = named(&found, "no_route");
+    assert!(finding["words"].as_str().unwrap().contains("no further than the gateway"), "{finding}");
+}

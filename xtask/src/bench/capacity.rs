@@ -1,0 +1,207 @@
+//! `cargo xtask bench capacity`: is the capacity that is found the one that is there, and found again?
+//!
+//! 1. A server whose capacity is known (`examples/model-server`, 200/s): ten searches; in how many the answer is within 3 %, and in how many
+//!    the interval holds the truth. The same with its faults: what is named.
+//! 2. nginx, Apache (prefork and event) and a Python application, each held to 20 % of a core: five searches, how far apart they are, and
+//!    what httperf finds with a ladder of rates by hand through the same lab.
+//! 3. Apache prefork nearby and at Koshien's distances: what binds it.
+//!
+//! Each search is `--quick` with trials of `--seconds`; the whole takes some two hours.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::extent::Extent;
+use super::rounds::median;
+use super::servers::{Site, yamabiko};
+
+/// Searches of each server, and the length of their trials.
+const USUAL: Extent = Extent { rounds: 5, seconds: 20 };
+/// What the model carries.
+const KNOWN: f64 = 200.0;
+const OBJECTIVE: &str = "p99 < 200ms, errors < 0.1%";
+/// The ladder by hand: shares of the answer, each for so long.
+const STEPS: [f64; 9] = [0.90, 0.925, 0.95, 0.975, 1.0, 1.025, 1.05, 1.075, 1.1];
+const STEP_S: u64 = 10;
+
+/// Runs the bench and prints it.
+pub fn run() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(3).collect();
+    let extent = USUAL.changed_by(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let yamabiko = yamabiko()?;
+    known(&yamabiko, extent)?;
+    faults(&yamabiko, extent)?;
+    let site = Site::new()?;
+    let scratch = tempfile::Builder::new().prefix("yamabiko-capacity-").tempdir()?;
+    use std::os::unix::fs::PermissionsExt;
+    // Their workers are other users.
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))?;
+    let prefork = apache(scratch.path(), "prefork", &site)?;
+    let servers = [
+        ("nginx", site.nginx(), "/10k.bin"),
+        ("Apache prefork", prefork.clone(), "/10k.bin"),
+        ("Apache event", apache(scratch.path(), "event", &site)?, "/10k.bin"),
+        ("gunicorn", gunicorn(scratch.path())?, "/"),
+    ];
+    println!("\nHeld to 20 % of a core, {OBJECTIVE}, one connection per request, {} searches each", extent.rounds);
+    for (name, server, page) in servers {
+        one(&yamabiko, name, &server, page, extent)?;
+    }
+    distances(&yamabiko, &prefork, extent)
+}
+
+/// One search; its document whatever its verdict.
+fn search(yamabiko: &Path, server: &str, page: &str, extent: Extent, more: &[&str]) -> Result<Value> {
+    let trial = format!("{}s", extent.seconds);
+    let output = Command::new(yamabiko)
+        .args(["capacity", &format!("http://server:8080{page}"), "--server", server, "--quick", "--trial", &trial, "--confirm", &trial])
+        .args(["--no-save", "--json"])
+        .args(more)
+        .output()
+        .context("yamabiko")?;
+    serde_json::from_slice(&output.stdout).with_context(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())
+}
+
+fn rate(document: &Value) -> f64 {
+    document["capacity"]["rate_per_s"].as_f64().unwrap_or(f64::NAN)
+}
+
+fn model(faults: &str) -> String {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/model-server/model.py");
+    format!("exec python3 {} --listen 0.0.0.0:8080 {faults}", model.display())
+}
+
+fn known(yamabiko: &Path, extent: Extent) -> Result<()> {
+    let (mut near, mut covered, mut rates) = (0, 0, Vec::new());
+    let searches = 2 * extent.rounds;
+    for seed in 1..=searches {
+        let seed = seed.to_string();
+        let document = search(yamabiko, &model(""), "/", extent, &["--slo", OBJECTIVE, "--seed", &seed, "--no-overload"])?;
+        let found = rate(&document);
+        let [low, high] = [0, 1].map(|end| document["capacity"]["interval"][end].as_f64().unwrap_or(f64::NAN));
+        println!("  model server: {found:.1}/s in {low:.1} .. {high:.1}, {}", document["validity"]["verdict"]);
+        near += usize::from((found / KNOWN - 1.0).abs() <= 0.03);
+        covered += usize::from((low..=high).contains(&KNOWN));
+        rates.push(found);
+    }
+    println!("A known capacity of {KNOWN}/s: within 3 % in {near} of {searches}, in the interval in {covered}; median {:.1}/s", median(&rates));
+    Ok(())
+}
+
+fn faults(yamabiko: &Path, extent: Extent) -> Result<()> {
+    for (what, faults, objective) in [
+        ("slower by 1 % a second", "--slower 0.01", OBJECTIVE),
+        ("still for 300 ms every 5 s", "--stall 0.3/5", OBJECTIVE),
+        ("still for 300 ms every 5 s, p50 only", "--stall 0.3/5", "p50 < 200ms"),
+        ("leaks 1 MB a second", "--leak 1000000", OBJECTIVE),
+    ] {
+        let document = search(yamabiko, &model(faults), "/", extent, &["--slo", objective, "--start", "100/s", "--no-overload"])?;
+        let findings = document["capacity"]["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let words: Vec<String> = findings.iter().map(|finding| format!("{}: {}", finding["name"], finding["words"])).collect();
+        println!("{what}: {:.1}/s, {}; {}", rate(&document), document["validity"]["verdict"], words.join("; "));
+    }
+    Ok(())
+}
+
+fn one(yamabiko: &Path, name: &str, server: &str, page: &str, extent: Extent) -> Result<()> {
+    let (mut rates, mut last) = (Vec::new(), Value::Null);
+    for seed in 1..=extent.rounds {
+        let seed = seed.to_string();
+        let words = ["--slo", OBJECTIVE, "--server-cpu", "20%", "--close", "--seed", &seed, "--no-overload"];
+        last = search(yamabiko, server, page, extent, &words)?;
+        println!("  {name}: {:.1}/s, {}, bound by {}", rate(&last), last["validity"]["verdict"], last["capacity"]["bound_by"]["name"]);
+        rates.push(rate(&last));
+    }
+    let middle = median(&rates);
+    let (low, high) = rates.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &rate| (low.min(rate), high.max(rate)));
+    let by_hand = ladder(yamabiko, server, page, middle)?;
+    println!(
+        "{name}: {middle:.1}/s, all within {:.1} %; interval of the last {} .. {}; httperf by hand: {}",
+        100.0 * (high / low - 1.0),
+        last["capacity"]["interval"][0],
+        last["capacity"]["interval"][1],
+        by_hand.map_or_else(|| "not installed".to_owned(), |rate| format!("{rate:.1}/s is the last step that held"))
+    );
+    Ok(())
+}
+
+/// httperf's steps through the same lab: the highest rate at which it had 99 % of its replies, none late.
+fn ladder(yamabiko: &Path, server: &str, page: &str, around: f64) -> Result<Option<f64>> {
+    let Ok(found) = Command::new("httperf").arg("--version").output() else { return Ok(None) };
+    ensure!(!found.stdout.is_empty() || !found.stderr.is_empty(), "httperf says nothing");
+    let mut held = None;
+    for step in STEPS {
+        let rate = step * around;
+        let connections = (rate * STEP_S as f64).ceil().to_string();
+        let words = ["--hog", "--timeout", "0.2", "--server", "server", "--port", "8080", "--num-calls", "1"];
+        let output = Command::new(yamabiko)
+            .args(["net", "--server", server, "--server-cpu", "20%", "--", "httperf"])
+            .args(words)
+            .args(["--uri", page, "--rate", &format!("{rate:.2}"), "--num-conns", &connections])
+            .output()
+            .context("httperf through yamabiko net")?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let after = |line: &str, word: &str| -> Option<f64> {
+            let line = said.lines().find(|candidate| candidate.starts_with(line))?;
+            line.split(word).nth(1)?.split_whitespace().next()?.parse().ok()
+        };
+        let errors = after("Errors: total", "total ").unwrap_or(f64::INFINITY);
+        if errors <= 0.01 * rate * STEP_S as f64 {
+            held = Some(rate);
+        }
+    }
+    Ok(held)
+}
+
+fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
+    let words = ["--slo", "p90 < 3s, errors < 1%", "--server-cpu", "20%", "--clients", "500", "--each", "lan,koshien-2001", "--no-overload"];
+    let document = search(yamabiko, prefork, "/10k.bin", extent, &words)?;
+    println!("\nApache prefork, 10 KiB, p90 < 3s");
+    for each in document["capacity"]["each"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        println!(
+            "  {}: {}/s, {} connections in process, bound by {} ({})",
+            each["name"], each["rate_per_s"], each["connections"], each["bound_by"]["name"], each["bound_by"]["words"]
+        );
+    }
+    Ok(())
+}
+
+/// An Apache with one of its multi-processing modules, its own limits, in a folder of its own.
+fn apache(scratch: &Path, module: &str, site: &Site) -> Result<String> {
+    let folder: PathBuf = scratch.join(module);
+    fs::create_dir_all(&folder)?;
+    let modules = ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules"].into_iter().find(|place| Path::new(place).exists());
+    let modules = modules.context("Apache is not installed: apt-get install apache2")?;
+    let www = site.path("");
+    let mut text = format!(
+        "ServerName server\nServerRoot {0}\nPidFile {0}/apache.pid\nDefaultRuntimeDir {0}\nMutex file:{0} default\nListen 0.0.0.0:8080\n\
+         User www-data\nGroup www-data\n",
+        folder.display()
+    );
+    for name in [&format!("mpm_{module}")[..], "unixd", "authz_core"] {
+        let file = format!("{modules}/mod_{name}.so");
+        if Path::new(&file).exists() {
+            text += &format!("LoadModule {name}_module {file}\n");
+        }
+    }
+    text += &format!(
+        "DocumentRoot {0}\nErrorLog {1}/error.log\n<Directory {0}>\n  Require all granted\n</Directory>\n",
+        www.display(),
+        folder.display()
+    );
+    let file = folder.join("apache.conf");
+    fs::write(&file, text)?;
+    Ok(format!("exec apache2 -DFOREGROUND -f {}", file.display()))
+}
+
+/// A Python application under gunicorn, two workers.
+fn gunicorn(scratch: &Path) -> Result<String> {
+    let application = "def application(environ, start):\n    body = ('\\n'.join(str(n * n) for n in range(500))).encode()\n    \
+                       start('200 OK', [('Content-Type', 'text/plain'), ('Content-Length', str(len(body)))])\n    return [body]\n";
+    fs::write(scratch.join("squares.py"), application)?;
+    Ok(format!("exec gunicorn -w 2 -b 0.0.0.0:8080 --chdir {} squares:application", scratch.display()))
+}
