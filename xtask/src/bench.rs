@@ -13,6 +13,7 @@ mod extent;
 pub mod gateway;
 mod load;
 mod path;
+pub mod predict;
 mod replay;
 mod rounds;
 mod serve;
@@ -72,6 +73,11 @@ const BENCHES: &[Bench] = &[
         name: "compare",
         about: "a server beside itself twenty times, and beside one 5 % slower [--rounds N] [--seconds N]",
         run: compare::run,
+    },
+    Bench {
+        name: "predict",
+        about: "five sites foretold, and the capacity that is then found [--rounds N] [--seconds N]",
+        run: predict::run,
     },
     Bench {
         name: "gateway",

@@ -27,7 +27,9 @@ fn main() -> ExitCode {
         ["bench", "tap", options @ ..] => bench::tap::run_with(options),
         ["bench", "cache", options @ ..] => bench::cache::run_with(options),
         ["bench", "gateway", options @ ..] => bench::gateway::run_with(options),
+        ["bench", "capacity", options @ ..] => bench::capacity::run_with(options),
         ["bench", "compare", options @ ..] => bench::compare::run_with(options),
+        ["bench", "predict", options @ ..] => bench::predict::run_with(options),
         ["bench", name] => bench::run(name),
         ["bench"] => Err(anyhow::anyhow!("which one?\n{}", bench::list())),
         // Both ends of the traffic by which `bench path` judges the path, started by it at both ends of one.

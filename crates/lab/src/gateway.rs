@@ -214,13 +214,20 @@ impl GatewayLab {
         let mut facts = LabFacts {
             stands_still: group.as_ref().zip(spec.share).and_then(|(group, share)| stands_still(group, share)),
             card_ns_a_packet: None,
+            card_ns_alone: None,
             placement: division.words(),
             by_cgroup: group.is_some(),
             rootless,
             notes: notes(&from_clients, group.is_some()),
         };
-        let card = card::start([&devices.inside, &devices.outside], [first, second], group.as_ref(), division.of(At::Gateway))?;
-        facts.card_ns_a_packet = card::cost(&card, &mut from_clients, || Some(networks.statistics().ok()?[1].rx_packets));
+        let card = card::start(
+            [&devices.inside, &devices.outside],
+            [first, second],
+            group.as_ref(),
+            division.of(At::Gateway),
+        )?;
+        [facts.card_ns_a_packet, facts.card_ns_alone] =
+            card::cost(&card, &mut from_clients, || Some(networks.statistics().ok()?[1].rx_packets));
         let nat = spec.nat.then(|| nat::masquerade(&networks.gateway)).transpose()?;
         let set_up = spec.setup.as_ref().map(|command| nat::set_up(&networks.gateway, command)).transpose()?;
         let paths = [
@@ -232,10 +239,7 @@ impl GatewayLab {
         Ok(GatewayLab { programs: Vec::new(), paths, base })
     }
 
-    fn program(
-        &self,
-        make: impl FnOnce(&Surroundings<'_>) -> Result<Program, LabError>,
-    ) -> Result<Program, LabError> {
+    fn program(&self, make: impl FnOnce(&Surroundings<'_>) -> Result<Program, LabError>) -> Result<Program, LabError> {
         let Base { networks, group, division, facts, .. } = &self.base;
         make(&Surroundings { networks, group: group.as_ref(), rootless: facts.rootless, cores: division })
     }
@@ -410,15 +414,24 @@ impl Division {
         let one = |core: usize| Some(Cores::new(vec![core]));
         match *cores {
             _ if placement == Placement::Float => Division::default(),
-            [gateway, others] => {
-                Division { gateway: one(gateway), client: one(others), server: one(others), loops: [one(others), one(others)] }
-            }
-            [gateway, ends, links] => {
-                Division { gateway: one(gateway), client: one(ends), server: one(ends), loops: [one(links), one(links)] }
-            }
-            [gateway, server, client, links] => {
-                Division { gateway: one(gateway), client: one(client), server: one(server), loops: [one(links), one(links)] }
-            }
+            [gateway, others] => Division {
+                gateway: one(gateway),
+                client: one(others),
+                server: one(others),
+                loops: [one(others), one(others)],
+            },
+            [gateway, ends, links] => Division {
+                gateway: one(gateway),
+                client: one(ends),
+                server: one(ends),
+                loops: [one(links), one(links)],
+            },
+            [gateway, server, client, links] => Division {
+                gateway: one(gateway),
+                client: one(client),
+                server: one(server),
+                loops: [one(links), one(links)],
+            },
             [gateway, server, ref clients @ .., second, first] if !clients.is_empty() => Division {
                 gateway: one(gateway),
                 client: Some(Cores::new(clients.to_vec())),
@@ -488,7 +501,9 @@ fn notes(ring: &Ring, by_cgroup: bool) -> Vec<String> {
         ));
     }
     if !by_cgroup {
-        notes.push("no control group can be made here: the gateway's processor time is that of its processes in /proc".into());
+        notes.push(
+            "no control group can be made here: the gateway's processor time is that of its processes in /proc".into(),
+        );
     }
     notes
 }
@@ -510,7 +525,10 @@ mod tests {
             let others = [&division.client, &division.server, &division.loops[0], &division.loops[1]];
             for other in others {
                 let other = other.clone().unwrap();
-                assert!(!other.list().is_empty() && !other.list().contains(&gateway.list()[0]), "{cores} cores: {other}");
+                assert!(
+                    !other.list().is_empty() && !other.list().contains(&gateway.list()[0]),
+                    "{cores} cores: {other}"
+                );
             }
         }
         assert_eq!(division(6).words(), "gateway on core 0, links on 5 and 4, clients on 2-3, server on 1");

@@ -134,6 +134,7 @@ fn transactions_and_connections_are_counted() {
     let seen = session.run(&Test::Connections { parallel: 8, lasts_ms: 250 }).unwrap();
     let exchanges = seen.exchanges.unwrap();
     assert!(exchanges.done > 0 && exchanges.failures() == 0, "{exchanges:?}");
+    assert!(seen.server.cpu_s > 0.0 && seen.server.busiest > 0.0, "the door's part: {:?}", seen.server);
     let seen = session.run(&Test::Probes { lasts_ms: 200 }).unwrap();
     let rtt = seen.rtt.unwrap();
     assert!(rtt.sent == 10 && rtt.received > 0, "{rtt:?}");

@@ -14,11 +14,7 @@ const TESTS: [(&str, &str); 4] = [
 
 /// A condition on its link: `nat, 10Mbit`.
 pub(crate) fn place(condition: &GatewayCondition) -> String {
-    if condition.link.is_empty() {
-        condition.name.clone()
-    } else {
-        format!("{}, {}", condition.name, condition.link)
-    }
+    if condition.link.is_empty() { condition.name.clone() } else { format!("{}, {}", condition.name, condition.link) }
 }
 
 /// The links, each once, in their order; of a real gateway one without a name.
@@ -61,34 +57,56 @@ pub(crate) fn answer(document: &GatewayDocument) -> String {
 fn of_link(part: &ForwardingPart, link: &str) -> Option<String> {
     type Figure = (&'static str, fn(&GatewayCondition) -> Option<f64>, fn(f64) -> String);
     let figures: [Figure; 4] = [
-        ("one TCP stream", |condition| mean(condition.mbit_per_s.as_ref().or(condition.mbit_per_s_down.as_ref())), |value| {
-            figures::bit_rate(value * 1e6)
-        }),
-        ("packets", |condition| condition.packets.iter().find_map(|rate| rate.per_second), |value| {
-            format!("{} a second", level(value))
-        }),
+        (
+            "one TCP stream",
+            |condition| mean(condition.mbit_per_s.as_ref().or(condition.mbit_per_s_down.as_ref())),
+            |value| figures::bit_rate(value * 1e6),
+        ),
+        (
+            "packets",
+            |condition| condition.packets.iter().find_map(|rate| rate.per_second),
+            |value| format!("{} a second", level(value)),
+        ),
         ("transactions", |condition| mean(condition.transactions_per_s.as_ref()), figures::rate),
         ("new connections", |condition| mean(condition.connections_per_s.as_ref()), figures::rate),
     ];
     let (what, of, text) = figures.into_iter().find(|(_, of, _)| on(part, link).any(|each| of(each).is_some()))?;
-    let mut values = on(part, link).filter_map(|condition| Some((condition.name.as_str(), of(condition)?)));
+    let mut values = on(part, link).filter_map(|condition| Some((condition, of(condition)?)));
     let (first, base) = values.next()?;
     let others: Vec<String> = values
-        .map(|(name, value)| {
+        .map(|(condition, value)| {
+            let name = &condition.name;
             if base <= 0.0 {
                 return format!("{name} {}", text(value));
             }
-            // A difference of less than half a per cent is none to speak of.
+            // What the trials do not tell apart is not told apart here.
+            let doubt = if overlap(within_of(first), within_of(condition)) { " (within the intervals)" } else { "" };
             match value / base - 1.0 {
                 near if near.abs() < 0.005 => format!("{name} the same"),
-                less if less < 0.0 => format!("{name} {} less", share(-less)),
-                more => format!("{name} {} more", share(more)),
+                less if less < 0.0 => format!("{name} {} less{doubt}", share(-less)),
+                more => format!("{name} {} more{doubt}", share(more)),
             }
         })
         .collect();
+    let first = &first.name;
     let place = if link.is_empty() { String::new() } else { format!("{link}: ") };
     let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
     Some(format!("{place}{what} with {first}: {}{others}.", text(base)))
+}
+
+/// The interval of the figure that conditions are compared by, where that is one of trials.
+fn within_of(condition: &GatewayCondition) -> Option<[f64; 2]> {
+    let stream = condition.mbit_per_s.as_ref().or(condition.mbit_per_s_down.as_ref());
+    let others = condition.transactions_per_s.as_ref().or(condition.connections_per_s.as_ref());
+    match (stream, condition.packets.is_empty()) {
+        (Some(stream), _) => stream.interval,
+        (None, false) => None,
+        (None, true) => others?.interval,
+    }
+}
+
+fn overlap(one: Option<[f64; 2]>, other: Option<[f64; 2]>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one[0] <= other[1] && other[0] <= one[1])
 }
 
 fn mean(figure: Option<&Measured>) -> Option<f64> {
@@ -106,7 +124,10 @@ pub(crate) fn within(figure: Option<&Measured>) -> String {
 
 /// How a gateway was measured, in a sentence.
 pub(crate) fn about(part: &ForwardingPart) -> String {
-    let trials = part.conditions.iter().filter_map(|condition| condition.mbit_per_s.as_ref().or(condition.mbit_per_s_down.as_ref()));
+    let trials = part
+        .conditions
+        .iter()
+        .filter_map(|condition| condition.mbit_per_s.as_ref().or(condition.mbit_per_s_down.as_ref()));
     let trials = trials.map(|figure| figure.trials.len()).max();
     let trials = match trials {
         Some(1) => ", one trial each".to_owned(),
@@ -119,7 +140,9 @@ pub(crate) fn about(part: &ForwardingPart) -> String {
         None => held,
     };
     match &part.peer {
-        Some(peer) => format!("a real gateway, between this host and {peer}; trials of {} s{trials}", level(part.trial_s)),
+        Some(peer) => {
+            format!("a real gateway, between this host and {peer}; trials of {} s{trials}", level(part.trial_s))
+        }
         None => format!("this kernel's own gateway{held}; trials of {} s{trials}", level(part.trial_s)),
     }
 }
@@ -167,7 +190,8 @@ fn bound(condition: &GatewayCondition) -> String {
 /// Head and rows of the rates of packets.
 pub(crate) fn packets_table(part: &ForwardingPart) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let head = vec!["", "bytes", "frame", "way", "packets/s", "less than", "IP", "lost at most", "bound by"];
-    let rates = part.conditions.iter().flat_map(|condition| condition.packets.iter().map(move |rate| (condition, rate)));
+    let rates =
+        part.conditions.iter().flat_map(|condition| condition.packets.iter().map(move |rate| (condition, rate)));
     let rows = rates.map(|(condition, rate)| {
         vec![
             place(condition),
@@ -199,7 +223,8 @@ pub(crate) const fn way(up: bool) -> &'static str {
 /// Head and rows of round trips.
 pub(crate) fn rtt_table(part: &ForwardingPart) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let head = vec!["RTT", "while", "probes", "mean", "50 %", "90 %", "99 %", "max"];
-    let all = part.conditions.iter().flat_map(|condition| condition.rtt_ns.iter().map(move |(load, q)| (condition, load, q)));
+    let all =
+        part.conditions.iter().flat_map(|condition| condition.rtt_ns.iter().map(move |(load, q)| (condition, load, q)));
     let rows = all.map(|(condition, load, q)| {
         vec![
             place(condition),
@@ -213,6 +238,23 @@ pub(crate) fn rtt_table(part: &ForwardingPart) -> (Vec<&'static str>, Vec<Vec<St
         ]
     });
     (head, rows.collect())
+}
+
+/// A table without the columns that say nothing.
+pub(crate) fn told(head: Vec<&'static str>, rows: Vec<Vec<String>>) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let says = |at: usize| rows.iter().any(|row| !row[at].is_empty());
+    let kept: Vec<usize> = (0..head.len()).filter(|&at| says(at)).collect();
+    let rows = rows.iter().map(|row| kept.iter().map(|&at| row[at].clone()).collect()).collect();
+    (kept.iter().map(|&at| head[at]).collect(), rows)
+}
+
+/// The same as [`loaded_with`], short enough to stand beside a plot.
+pub(crate) fn loaded_with_short(name: &str) -> String {
+    let words: Vec<&str> = name.split('_').collect();
+    match words.as_slice() {
+        ["packets", size, way, percent] => format!("{size} B {way}, {percent} %"),
+        _ => name.replace('_', " "),
+    }
 }
 
 /// What else went on, from its name in the document: `packets_64_up_50`.
@@ -244,7 +286,11 @@ pub(crate) fn fared(proxy: &ProxyLoad) -> String {
     let mean = proxy.response_mean_ns.map_or(String::new(), |ns| format!(", {} on average", duration_f64(ns)));
     let over = if proxy.overloaded { "; OVERLOADED" } else { "" };
     let by = if proxy.by == "wget" { " by wget" } else { "" };
-    format!("{}{offered} answered{by}, {} failed{hits}{mean}{over}", figures::rate(proxy.carried_per_s), share(proxy.error_ratio))
+    format!(
+        "{}{offered} answered{by}, {} failed{hits}{mean}{over}",
+        figures::rate(proxy.carried_per_s),
+        share(proxy.error_ratio)
+    )
 }
 
 #[cfg(test)]
@@ -254,7 +300,12 @@ mod tests {
 
     fn condition(name: &str, mbit: f64) -> GatewayCondition {
         let figure = Measured { mean: mbit, trials: vec![mbit], ..Measured::default() };
-        GatewayCondition { name: name.into(), link: "10Mbit".into(), mbit_per_s: Some(figure), ..GatewayCondition::default() }
+        GatewayCondition {
+            name: name.into(),
+            link: "10Mbit".into(),
+            mbit_per_s: Some(figure),
+            ..GatewayCondition::default()
+        }
     }
 
     fn document(conditions: Vec<GatewayCondition>) -> GatewayDocument {
@@ -268,8 +319,21 @@ mod tests {
 
     #[test]
     fn the_answer_sets_conditions_beside_the_first() {
-        let said = answer(&document(vec![condition("none", 10.0), condition("nat", 8.0), condition("proxy-loaded", 10.02)]));
+        let said =
+            answer(&document(vec![condition("none", 10.0), condition("nat", 8.0), condition("proxy-loaded", 10.02)]));
         assert_eq!(said, "10Mbit: one TCP stream with none: 10.0 Mbit/s; nat 20.0 % less, proxy-loaded the same.");
+        let within = |mut condition: GatewayCondition, interval| {
+            condition.mbit_per_s.as_mut().unwrap().interval = Some(interval);
+            condition
+        };
+        let of = |interval| {
+            answer(&document(vec![
+                within(condition("none", 10.0), [9.9, 10.1]),
+                within(condition("nat", 9.0), interval),
+            ]))
+        };
+        assert!(of([8.0, 9.91]).ends_with("nat 10.0 % less (within the intervals)."), "{}", of([8.0, 9.91]));
+        assert!(of([8.0, 9.89]).ends_with("nat 10.0 % less."));
         assert_eq!(answer(&document(Vec::new())), "Nothing was measured.");
         let finding = Finding { name: "no_route".into(), ..Finding::default() };
         let silent = GatewayCondition { name: "nat".into(), findings: vec![finding], ..GatewayCondition::default() };
@@ -280,6 +344,9 @@ mod tests {
     fn names_are_told_in_words() {
         assert_eq!(loaded_with("packets_64_up_50"), "packets of 64 bytes up, 50 % of their rate");
         assert_eq!(loaded_with("idle"), "nothing else");
+        assert_eq!(loaded_with_short("packets_64_up_50"), "64 B up, 50 %");
+        let (head, rows) = told(vec!["a", "b"], vec![vec![String::new(), "1".into()]]);
+        assert_eq!((head, rows), (vec!["b"], vec![vec!["1".to_owned()]]));
         assert_eq!(test("stream_up"), "stream up");
         assert_eq!(test("rtt_stream_down"), "RTT: a stream down");
         let figure = Measured { mean: 9.4, interval: Some([9.38, 9.42]), ..Measured::default() };

@@ -14,7 +14,8 @@ pub fn gateway_page(document: &GatewayDocument, plan: &str) -> Page {
     let (run, part) = (&document.run, &document.gateway);
     let title = if run.id.is_empty() { "A gateway" } else { &run.id };
     let early = if run.interrupted { ", stopped early: the figures are of what was measured until then" } else { "" };
-    let about = format!("{}: measured for {} in all{early}. {}.", run.started_at, span(run.duration_s), gateway::about(part));
+    let about =
+        format!("{}: measured for {} in all{early}. {}.", run.started_at, span(run.duration_s), gateway::about(part));
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))
@@ -40,7 +41,8 @@ pub fn gateway_page(document: &GatewayDocument, plan: &str) -> Page {
 
 fn found(part: &ForwardingPart) -> Section {
     let head = ["where", "what", "test", "in words", "figures"];
-    let findings = part.conditions.iter().flat_map(|condition| condition.findings.iter().map(move |one| (condition, one)));
+    let findings =
+        part.conditions.iter().flat_map(|condition| condition.findings.iter().map(move |one| (condition, one)));
     let table = findings.fold(Table::new(&head).left(&[1, 2, 3, 4]), |table, (condition, finding)| {
         let figures: Vec<String> = finding.figures.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
         table.row([
@@ -62,6 +64,9 @@ fn of_link(
     quantity: Quantity,
     series: &[(&str, &dyn Fn(&GatewayCondition) -> Option<Measured>, f64)],
 ) -> Bars {
+    let is_asked =
+        |of: &dyn Fn(&GatewayCondition) -> Option<Measured>| gateway::on(part, link).any(|each| of(each).is_some());
+    let series: Vec<_> = series.iter().filter(|(_, of, _)| is_asked(of)).collect();
     let names: Vec<&str> = series.iter().map(|(name, ..)| *name).collect();
     let title = if link.is_empty() { title.to_owned() } else { format!("{title}, {link}") };
     let mut bars = Bars::new(title, quantity, &names);
@@ -69,7 +74,9 @@ fn of_link(
         let values: Vec<_> = series
             .iter()
             .map(|(_, of, unit)| match of(condition) {
-                Some(figure) => (Some(figure.mean * unit), figure.interval.map(|interval| interval.map(|end| end * unit))),
+                Some(figure) => {
+                    (Some(figure.mean * unit), figure.interval.map(|interval| interval.map(|end| end * unit)))
+                }
                 None => (None, None),
             })
             .collect();
@@ -85,24 +92,34 @@ fn rates(part: &ForwardingPart) -> Section {
     if rows.is_empty() {
         return Section::new("");
     }
-    let last = head.len() - 1;
-    let table = rows.into_iter().fold(Table::new(&head).left(&[last]), Table::row);
+    let (head, rows) = gateway::told(head, rows);
+    let table = rows.into_iter().fold(Table::new(&head), Table::row);
     let mut section = Section::new("Rates").text(INTERVALS).table(table);
     for link in gateway::links(part) {
-        let streams = of_link(part, link, "One TCP stream", Quantity::BitsPerSecond, &[
-            ("up", &|condition| condition.mbit_per_s.clone(), 1e6),
-            ("down", &|condition| condition.mbit_per_s_down.clone(), 1e6),
-        ]);
-        let transactions = of_link(part, link, "Transactions", Quantity::PerSecond, &[(
-            "a second",
-            &|condition| condition.transactions_per_s.clone(),
-            1.0,
-        )]);
-        let connections = of_link(part, link, "New connections", Quantity::PerSecond, &[(
-            "a second",
-            &|condition| condition.connections_per_s.clone(),
-            1.0,
-        )]);
+        let streams = of_link(
+            part,
+            link,
+            "One TCP stream",
+            Quantity::BitsPerSecond,
+            &[
+                ("up", &|condition| condition.mbit_per_s.clone(), 1e6),
+                ("down", &|condition| condition.mbit_per_s_down.clone(), 1e6),
+            ],
+        );
+        let transactions = of_link(
+            part,
+            link,
+            "Transactions",
+            Quantity::PerSecond,
+            &[("a second", &|condition| condition.transactions_per_s.clone(), 1.0)],
+        );
+        let connections = of_link(
+            part,
+            link,
+            "New connections",
+            Quantity::PerSecond,
+            &[("a second", &|condition| condition.connections_per_s.clone(), 1.0)],
+        );
         for bars in [streams, transactions, connections] {
             if !bars.is_empty() {
                 section = section.figure(bars);
@@ -128,7 +145,8 @@ fn trials(part: &ForwardingPart) -> Section {
             let Some(figure) = figure else { continue };
             let each: Vec<String> = figure.trials.iter().map(|value| level(*value)).collect();
             let deviation = figure.stddev.map(level).unwrap_or_default();
-            table = table.row([gateway::place(condition), name.to_owned(), level(figure.mean), deviation, each.join(", ")]);
+            table =
+                table.row([gateway::place(condition), name.to_owned(), level(figure.mean), deviation, each.join(", ")]);
         }
     }
     Section::new("").table(table)
@@ -139,8 +157,8 @@ fn packets(part: &ForwardingPart) -> Section {
     if rows.is_empty() {
         return Section::new("");
     }
-    let last = head.len() - 1;
-    let table = rows.into_iter().fold(Table::new(&head).left(&[3, last]), Table::row);
+    let (head, rows) = gateway::told(head, rows);
+    let table = rows.into_iter().fold(Table::new(&head), Table::row);
     let mut section = Section::new("Packets a second by size").text(PACKETS).table(table);
     for link in gateway::links(part) {
         for up in [true, false] {
@@ -160,13 +178,16 @@ fn by_size(part: &ForwardingPart, link: &str, up: bool) -> Chart {
     let place = if link.is_empty() { String::new() } else { format!(", {link}") };
     let title = format!("Packets {}{place}", gateway::way(up));
     let x = Axis::from_zero("IP packet (bytes)", Quantity::Count);
-    gateway::on(part, link).fold(Chart::new(title, x, Axis::log("packets a second", Quantity::PerSecond)), |chart, condition| {
-        let rates = condition.packets.iter().filter(|rate| rate.up == up);
-        let mut points: Vec<[f64; 2]> =
-            rates.filter_map(|rate| Some([f64::from(rate.ip_bytes), rate.per_second?])).collect();
-        points.sort_by(|a, b| a[0].total_cmp(&b[0]));
-        if points.is_empty() { chart } else { chart.series(Series::line(&condition.name, points).dotted()) }
-    })
+    gateway::on(part, link).fold(
+        Chart::new(title, x, Axis::log("packets a second", Quantity::PerSecond)),
+        |chart, condition| {
+            let rates = condition.packets.iter().filter(|rate| rate.up == up);
+            let mut points: Vec<[f64; 2]> =
+                rates.filter_map(|rate| Some([f64::from(rate.ip_bytes), rate.per_second?])).collect();
+            points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+            if points.is_empty() { chart } else { chart.series(Series::line(&condition.name, points).dotted()) }
+        },
+    )
 }
 
 fn searches(part: &ForwardingPart) -> Section {
@@ -212,7 +233,7 @@ fn latency(part: &ForwardingPart) -> Section {
         let mut bars = Bars::dots(title, Quantity::Nanoseconds, &["median", "99 %", "largest"]);
         for condition in gateway::on(part, link) {
             for (load, q) in &condition.rtt_ns {
-                let name = format!("{}: {}", condition.name, gateway::loaded_with(load));
+                let name = format!("{}: {}", condition.name, gateway::loaded_with_short(load));
                 bars = bars.row(name, &[q.p50, q.p99, q.max].map(|ns| Some(ns as f64)));
             }
         }
@@ -228,22 +249,28 @@ const PROBES: &str = "Fifty timestamped datagrams a second go to the other end a
 
 fn processor(part: &ForwardingPart) -> Section {
     let tests = ["stream_up", "stream_down", "transactions", "connections"];
-    let asked: Vec<&str> =
-        tests.into_iter().filter(|test| part.conditions.iter().any(|condition| condition.cpu.contains_key(*test))).collect();
+    let asked: Vec<&str> = tests
+        .into_iter()
+        .filter(|test| part.conditions.iter().any(|condition| condition.cpu.contains_key(*test)))
+        .collect();
     if asked.is_empty() {
         return Section::new("");
     }
     let names: Vec<String> = asked.iter().map(|test| gateway::test(test)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let bars = part.conditions.iter().fold(Bars::new("The gateway's processor", Quantity::Share, &names), |bars, condition| {
-        let figure = |test: &&str| {
-            let figure = condition.cpu.get(*test);
-            (figure.map(|figure| figure.mean), figure.and_then(|figure| figure.interval))
-        };
-        bars.row_within(gateway::place(condition), &asked.iter().map(figure).collect::<Vec<_>>())
-    });
+    let bars = part.conditions.iter().fold(
+        Bars::new("The gateway's processor", Quantity::Share, &names),
+        |bars, condition| {
+            let figure = |test: &&str| {
+                let figure = condition.cpu.get(*test);
+                (figure.map(|figure| figure.mean), figure.and_then(|figure| figure.interval))
+            };
+            bars.row_within(gateway::place(condition), &asked.iter().map(figure).collect::<Vec<_>>())
+        },
+    );
     let held = part.share.map_or(String::new(), |held| format!(" It was held to {}.", share(held)));
-    Section::new("Processor").figure(bars.about(format!("Of one core, while a test went on: forwarding and proxy together.{held}")))
+    Section::new("Processor")
+        .figure(bars.about(format!("Of one core, while a test went on: forwarding and proxy together.{held}")))
 }
 
 fn proxies(part: &ForwardingPart) -> Section {
@@ -265,7 +292,8 @@ mod tests {
     }
 
     fn condition(name: &str) -> GatewayCondition {
-        let trial = SearchTrial { asked_per_s: 1e4, sent: 20_000, good: true, cpu: Some(0.1), ..SearchTrial::default() };
+        let trial =
+            SearchTrial { asked_per_s: 1e4, sent: 20_000, good: true, cpu: Some(0.1), ..SearchTrial::default() };
         let rate = PacketRate {
             ip_bytes: 64,
             up: true,
@@ -285,14 +313,19 @@ mod tests {
             rtt_ns: [("idle".to_owned(), q)].into(),
             cpu: [("stream_up".to_owned(), measured(0.2).unwrap())].into(),
             proxy: Some(ProxyLoad { by: "rate".into(), carried_per_s: 40.0, ..ProxyLoad::default() }),
-            findings: vec![Finding { name: "loss_periodic".into(), words: "every 1000th <packet>".into(), ..Finding::default() }],
+            findings: vec![Finding {
+                name: "loss_periodic".into(),
+                words: "every 1000th <packet>".into(),
+                ..Finding::default()
+            }],
             ..GatewayCondition::default()
         }
     }
 
     #[test]
     fn the_page_has_every_part_and_what_was_not_measured_is_not_there() {
-        let part = ForwardingPart { conditions: vec![condition("none"), condition("nat")], ..ForwardingPart::default() };
+        let part =
+            ForwardingPart { conditions: vec![condition("none"), condition("nat")], ..ForwardingPart::default() };
         let document = |gateway| GatewayDocument {
             schema: String::new(),
             run: ledger::document::Run::default(),

@@ -78,7 +78,7 @@ pub fn plans(predict: &PredictPart) -> Vec<String> {
     plans.push(format!(
         "{} requests a day, if the peak is {} times the mean.",
         count(predict.per_day.max(0.0) as u64),
-        level(predict.peak_to_mean)
+        predict.peak_to_mean
     ));
     if let Some(machines) = &predict.machines {
         plans.push(format!(
@@ -106,7 +106,7 @@ pub fn plans(predict: &PredictPart) -> Vec<String> {
         let descriptors = memory.descriptors.map_or(String::new(), |each| format!(", {} descriptors", level(each)));
         plans.push(format!("A connection takes {:.0} bytes of the server{kernel}{descriptors}.", memory.server_bytes));
     }
-    if let Some(path) = &predict.path {
+    if let Some(path) = predict.path.as_ref().filter(|path| path.response_mean_s > 0.0) {
         let measured = path.measured_mean_s.map_or(String::new(), |s| format!(" ({} measured, with the server)", duration_f64(s * 1e9)));
         plans.push(format!(
             "The path ({}) adds {} round trips, {} in the mean{measured}.",
@@ -211,7 +211,7 @@ pub(crate) mod tests {
     #[test]
     fn plans_are_sentences() {
         let plans = plans(&sample().predict);
-        assert_eq!(plans[0], "2,880,000 requests a day, if the peak is 3.00 times the mean.");
+        assert_eq!(plans[0], "2,880,000 requests a day, if the peak is 3 times the mean.");
         assert!(plans[1].contains("takes 15 such machines") && plans[1].contains("16 if one may fail"), "{plans:?}");
         assert_eq!(cost(-4e-6), "-4.00 us");
     }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ledger::{
-    CacheExchange, CapacityDocument, CompareDocument, ConnectionRecord, DiskDocument, Document, GatewayDocument, PredictDocument, ReproductionDocument, RequestRecord,
-    SecondRecord, ServerSecond, TapExchange, WatchPart, WatchSecond, WireRequest,
+    CacheExchange, CapacityDocument, CompareDocument, ConnectionRecord, DiskDocument, Document, GatewayDocument,
+    PredictDocument, ReproductionDocument, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchPart,
+    WatchSecond, WireRequest,
 };
 use stats::Histogram;
 

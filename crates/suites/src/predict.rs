@@ -13,6 +13,7 @@
 //! Read `model.rs` first: it says what a request costs, and why that is two figures.
 
 pub mod answer;
+mod check;
 mod demands;
 mod gauge;
 mod memory;
@@ -37,6 +38,7 @@ use self::answer::{Known, Processor};
 use self::demands::{Class, Measured, Measuring};
 use self::model::{Each, Estimate, Mixed};
 use self::path::{Manner, PathModel, Traffic};
+use crate::capacity;
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
 
@@ -74,6 +76,8 @@ pub struct Asked {
     pub hit_and_miss: Option<(String, String)>,
     /// Share of hits; absent: what the plan's own requests show in one load.
     pub hit_ratio: Option<Probability>,
+    /// Whether to search for the capacity afterwards, and hold the one against the other.
+    pub check: bool,
     /// The service's process on this host, where the lab does not start the server.
     pub pid: Option<i32>,
 }
@@ -93,6 +97,7 @@ impl Default for Asked {
             workers: None,
             hit_and_miss: None,
             hit_ratio: None,
+            check: false,
             pid: None,
         }
     }
@@ -171,6 +176,15 @@ impl PredictPlan {
         if !(peak_to_mean >= 1.0 && peak_to_mean.is_finite()) {
             return wrong(format!("--peak-to-mean {peak_to_mean}: 1 or more"));
         }
+        if self.asked.check {
+            if self.plan.server.is_none() {
+                return wrong("--check holds the prediction against a search, which needs a server of its own: --server".into());
+            }
+            if self.plan.slo.is_none() {
+                return wrong("--check searches for the capacity, which needs an objective: --slo 'p99 < 500ms, errors < 0.1%'".into());
+            }
+            capacity::check(&check::plan(self))?;
+        }
         if self.asked.hit_ratio.is_some() && self.asked.hit_and_miss.is_none() {
             return wrong("--hit-ratio is of --hit URL and --miss URL: give both".into());
         }
@@ -191,6 +205,9 @@ impl PredictPlan {
         let mut time = class * (classes + derived) as u32;
         if memory && self.plan.server.is_some() {
             time += Duration::from_secs(7);
+        }
+        if self.asked.check {
+            time += capacity::time(&check::plan(self)).unwrap_or_default();
         }
         if self.is_far() {
             time += each + LOAD_EXTRA * 2;
@@ -219,7 +236,13 @@ pub fn run(
     let record = book.create(&asked.plan.name, order.started, asked.plan.seed)?;
     let made = record.write_plan(&asked.plan.to_toml()).map_err(SuiteError::from).and_then(|()| {
         let mut measuring = Measuring::new(asked, &order.command, interrupts, stage, None);
-        foretell(asked, order, &record, &mut measuring)
+        let mut document = foretell(asked, order, &record, &mut measuring)?;
+        if asked.asked.check && interrupts.count() == 0 {
+            check::make(asked, &mut document.predict, order, book, interrupts, stage)?;
+            document.validity = Validity::from_checks([document.validity.checks, as_measured(&document.predict)].concat());
+        }
+        record.write_summary(&document)?;
+        Ok(document)
     });
     let document = made.inspect_err(|_| {
         let _ = std::fs::remove_dir_all(record.path());
@@ -466,6 +489,7 @@ impl Whole<'_> {
                 classes: self.classes(processes.behind.value),
                 processes,
                 cores,
+                beside_s: beside(&measuring.loads, processes.light.map_or(0.0, |light| light.value)),
                 path: way,
                 workers: asked.asked.workers,
                 worker_held_s: None,
@@ -510,7 +534,6 @@ impl Whole<'_> {
             validity: Validity::from_checks(checks),
             predict,
         };
-        record.write_summary(&document)?;
         Ok(document)
     }
 
@@ -597,6 +620,13 @@ impl Whole<'_> {
             .collect();
         predict.usl = usl(&points, self.asked.plan.seed);
     }
+}
+
+/// What the median request took beyond its demand in the lightest load.
+fn beside(loads: &[ledger::MeasuredLoad], demand_s: f64) -> f64 {
+    let light = loads.iter().filter(|load| load.kind == "light");
+    let lightest = light.min_by(|a, b| a.rate_per_s.total_cmp(&b.rate_per_s));
+    lightest.map_or(0.0, |load| (load.response_p50_ns as f64 / 1e9 - demand_s).max(0.0))
 }
 
 /// The universal scalability law through loads, where there are enough.
@@ -696,11 +726,25 @@ fn checks(predict: &PredictPart, processes: Option<&Mixed>, asked: &PredictPlan)
         _ => format!("loads that were not valid ({}): {}", doubtful.len(), names.join(", ")),
     };
     checks.push(check("loads_valid", told(share <= LOADS_DOUBTFUL_MAX), Weight::Suspect, Some((share, LOADS_DOUBTFUL_MAX)), why));
-    if let Some(error) = predict.error {
-        let why = "predicted over measured, less 1".to_owned();
-        checks.push(check("as_measured", told(error.abs() <= ERROR_MAX), Weight::Suspect, Some((error, ERROR_MAX)), why));
-    }
     checks
+}
+
+/// Whether the prediction came true.
+fn as_measured(predict: &PredictPart) -> Vec<Check> {
+    let (state, why) = match predict.error {
+        None => (CheckState::CouldNotRun, "the search found no capacity to hold against the prediction"),
+        Some(error) if error.abs() <= ERROR_MAX => (CheckState::Ok, "foretold over measured, less 1"),
+        Some(_) => (CheckState::Failed, "foretold over measured, less 1: what may be behind it stands with the result"),
+    };
+    vec![Check {
+        name: "as_measured".into(),
+        state,
+        weight: Weight::Suspect,
+        value: predict.error,
+        limit: Some(ERROR_MAX),
+        unit: "ratio".into(),
+        why: why.into(),
+    }]
 }
 
 /// Of a fifth of them being disturbed the slope hardly hears.

@@ -104,6 +104,8 @@ pub struct Keep {
     pub errors: f64,
     /// Of each term of the objective on times: the share of the requests that may take longer (a mean: 1), and the limit.
     pub tails: Vec<(f64, Duration)>,
+    /// What is in flight at the end is waited for so long; absent: as long as its timeouts say.
+    pub patience: Option<Duration>,
 }
 
 /// Passes everything on to another observer, and ends a trial whose objective is lost whatever still comes: then its measured phase, and
@@ -242,7 +244,8 @@ impl Observer for Guard {
             let many = self.lost.is_some() || share < 1.0 && self.waiting as f64 > share * offered + 1.0;
             many && waited > limit
         };
-        self.keep.tails.iter().any(is_too_late) || self.inner.at_once(snapshot)
+        let is_over = self.keep.patience.is_some_and(|patience| waited > patience);
+        is_over || self.keep.tails.iter().any(is_too_late) || self.inner.at_once(snapshot)
     }
 }
 
@@ -319,7 +322,7 @@ mod tests {
     }
 
     fn guarded(tails: Vec<(f64, Duration)>) -> Guard {
-        let keep = Keep { rate: 100.0, lasts: Duration::from_secs(10), errors: 0.01, tails };
+        let keep = Keep { rate: 100.0, lasts: Duration::from_secs(10), errors: 0.01, tails, patience: None };
         Guard::new(Box::new(Nobody), keep)
     }
 

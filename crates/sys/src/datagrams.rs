@@ -6,7 +6,7 @@
 //! ```
 
 use std::io;
-use std::mem::{size_of, size_of_val};
+use std::mem::size_of_val;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -207,7 +207,7 @@ fn set_value<T: Copy>(socket: &impl AsRawFd, level: i32, name: i32, value: &T) -
 
 /// Fills `figures` from SOL_SOCKET; what an older kernel does not know stays as it was.
 fn get(socket: &impl AsRawFd, name: i32, figures: &mut [u32]) -> io::Result<()> {
-    let mut length = (size_of::<u32>() * figures.len()) as libc::socklen_t;
+    let mut length = size_of_val(figures) as libc::socklen_t;
     // SAFETY: `figures` and `length` outlive the call, which writes at most `length` bytes of numbers.
     let result = unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, figures.as_mut_ptr().cast(), &raw mut length)

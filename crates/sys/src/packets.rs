@@ -47,12 +47,7 @@ pub fn capacity(sending: BorrowedFd<'_>) -> io::Result<usize> {
 pub fn send_packet(sending: BorrowedFd<'_>, packet: &[u8]) -> io::Result<bool> {
     // SAFETY: the packet outlives the call, which reads as many bytes as are stated.
     let sent = unsafe {
-        libc::send(
-            sending.as_raw_fd(),
-            packet.as_ptr().cast(),
-            packet.len(),
-            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-        )
+        libc::send(sending.as_raw_fd(), packet.as_ptr().cast(), packet.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
     };
     match Errno::result(sent) {
         Ok(_) => Ok(true),
@@ -84,10 +79,8 @@ impl PacketBatch {
     /// # Errors
     /// Those of recvmmsg(2).
     pub fn receive(&mut self, receiving: BorrowedFd<'_>) -> io::Result<Option<impl Iterator<Item = &[u8]>>> {
-        let mut pieces: [libc::iovec; Self::PACKETS] = std::array::from_fn(|_| libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: LARGEST_PACKET_BYTES,
-        });
+        let mut pieces: [libc::iovec; Self::PACKETS] =
+            std::array::from_fn(|_| libc::iovec { iov_base: std::ptr::null_mut(), iov_len: LARGEST_PACKET_BYTES });
         for (piece, room) in pieces.iter_mut().zip(self.room.chunks_exact_mut(LARGEST_PACKET_BYTES)) {
             piece.iov_base = room.as_mut_ptr().cast();
         }

@@ -161,10 +161,27 @@ fn wrong_input_is_refused_in_a_line() {
 #[test]
 fn a_plan_is_printed_and_read_back() {
     let room = Room::shared();
-    let words = ["--condition", "2,5", "--link", "10Mbit,queue=128KB,loss=1%", "--gateway-cpu", "none", "--tests", "packets"];
-    let more = ["--loss", "0.1%", "--sizes", "128", "--load", "wget", "--setup", "true", "--seed", "7", "--name", "school", "--print-plan"];
+    let words =
+        ["--condition", "2,5", "--link", "10Mbit,queue=128KB,loss=1%", "--gateway-cpu", "none", "--tests", "packets"];
+    let more = [
+        "--loss",
+        "0.1%",
+        "--sizes",
+        "128",
+        "--load",
+        "wget",
+        "--setup",
+        "true",
+        "--seed",
+        "7",
+        "--name",
+        "school",
+        "--print-plan",
+    ];
     let printed = room.run(&[&["gateway"], &words[..], &more[..]].concat()).success();
-    for line in ["name = \"school\"", "\"proxy-loaded\"", "share = \"none\"", "load = \"wget\"", "10Mbit,queue=128KB,loss=0.01"] {
+    for line in
+        ["name = \"school\"", "\"proxy-loaded\"", "share = \"none\"", "load = \"wget\"", "10Mbit,queue=128KB,loss=0.01"]
+    {
         assert!(printed.stdout.contains(line), "{line}: {printed}");
     }
     let plan = room.file("plan.toml");

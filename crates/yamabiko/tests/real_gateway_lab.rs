@@ -28,7 +28,8 @@ fn nat_hides_the_client_and_nothing_else_does() {
         let log = room.file(condition);
         let server = format!("{} --log {}", own(&room), log.display());
         let page = room.file("page");
-        let words = ["gateway", "--condition", condition, "--server", &server, "--", "curl", "-s", "-o", str_of(&page), PAGE];
+        let words =
+            ["gateway", "--condition", condition, "--server", &server, "--", "curl", "-s", "-o", str_of(&page), PAGE];
         let curl = room.run(&words).success();
         assert_eq!((curl.stdout.as_str(), fs::metadata(&page).unwrap().len()), ("", 10 << 10), "{condition}");
         let line = fs::read_to_string(&log).unwrap();
@@ -44,7 +45,8 @@ fn the_program_finds_the_lab_and_what_is_set_up_holds() {
     let room = Room::new();
     let mut marked = Marked::new(room.path());
     let setup = "ip route replace unreachable 198.18.0.1; (trap '' TERM HUP; sleep 1000) & true";
-    let script = "echo $SERVER $GATEWAY; getent hosts server gateway; ping -c 1 -W 2 server; ping -q -c 1 gateway; exit 7";
+    let script =
+        "echo $SERVER $GATEWAY; getent hosts server gateway; ping -c 1 -W 2 server; ping -q -c 1 gateway; exit 7";
     let mut command = room.command(&["gateway", "--setup", setup, "--", "sh", "-c", script]);
     command.env("VICTIM", room.path());
     let program = room.start_command(command);
@@ -81,11 +83,8 @@ fn links_delay_and_lose_as_asked() {
     let room = Room::new();
     let options = "--condition nat --gateway-cpu none --link 100Mbit,loss=5%,rtt=20ms";
     let ping = room.run(&through(options, "ping -n -c 200 -i 0.004 -W 1 server")).success();
-    let times: Vec<f64> = ping
-        .stdout
-        .lines()
-        .filter_map(|line| line.split_once(" time=")?.1.strip_suffix(" ms")?.parse().ok())
-        .collect();
+    let times: Vec<f64> =
+        ping.stdout.lines().filter_map(|line| line.split_once(" time=")?.1.strip_suffix(" ms")?.parse().ok()).collect();
     // Two links, each way.
     assert!(times.iter().all(|&time| time >= 39.9), "{times:?}");
     let lost = 200 - times.len();
@@ -106,7 +105,8 @@ fn an_ordinary_user_has_the_lab_but_no_share() {
     let user = User::new();
     let refused = user.run(Tun::ForAll, &through("", "true"));
     refused.refused(2, &["--gateway-cpu 10%: no control group can be made here: "]);
-    let ping = user.run(Tun::ForAll, &through("--condition nat --gateway-cpu none", "ping -n -c 2 -i 0.1 server")).success();
+    let ping =
+        user.run(Tun::ForAll, &through("--condition nat --gateway-cpu none", "ping -n -c 2 -i 0.1 server")).success();
     assert!(ping.stdout.contains("2 received"), "{ping}");
     assert!(ping.stderr.contains("no control group can be made here"), "{ping}");
     let missing = user.run(Tun::Missing, &through("--gateway-cpu none", "true"));

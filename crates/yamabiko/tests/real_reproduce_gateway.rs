@@ -50,9 +50,19 @@ fn a_point_of_the_small_machine_and_a_class() {
 #[test]
 fn what_is_asked_wrongly_is_refused() {
     let room = Room::shared();
-    for arguments in
-        [&["-r", "7/s"][..], &["-d", "1s"], &["--factor", "0.5"], &["-p", "everything"], &["--full", "-d", "9s"]]
-    {
+    for arguments in [
+        &["-r", "7/s"][..],
+        &["-d", "1s"],
+        &["--factor", "0.5"],
+        &["-p", "everything"],
+        &["--full", "-d", "9s"],
+        &["--full", "--trials", "2"],
+        &["--factor-forwarding", "0"],
+        &["--stream", "900ms"],
+        &["--trials", "0"],
+        &["--seats", "0"],
+        &["--load", "curl"],
+    ] {
         let output = room.run(&[&["reproduce", "gateway"], arguments].concat());
         assert_eq!(output.code, Some(1), "{arguments:?}: {output}");
         assert_eq!(output.stderr.lines().count(), 1, "{arguments:?}: {output}");

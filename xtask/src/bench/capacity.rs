@@ -28,10 +28,17 @@ const OBJECTIVE: &str = "p99 < 200ms, errors < 0.1%";
 const STEPS: [f64; 9] = [0.90, 0.925, 0.95, 0.975, 1.0, 1.025, 1.05, 1.075, 1.1];
 const STEP_S: u64 = 10;
 
-/// Runs the bench and prints it.
+/// Runs the bench at its usual length and prints it.
 pub fn run() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(3).collect();
-    let extent = USUAL.changed_by(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
+    run_with(&[])
+}
+
+/// Runs the bench with the options as typed and prints it.
+///
+/// # Errors
+/// An option that there is not; something that could not be measured.
+pub fn run_with(words: &[&str]) -> Result<()> {
+    let extent = USUAL.changed_by(words)?;
     let yamabiko = yamabiko()?;
     known(&yamabiko, extent)?;
     faults(&yamabiko, extent)?;

@@ -373,8 +373,9 @@ fn environment(doing: &str) -> impl FnOnce(sys::Error) -> ForwardError {
 
 /// For a connect, which repeats a lost SYN after 1 and 3 s, and for each step of a handshake.
 const ANSWER: Duration = Duration::from_secs(5);
-/// For the server's report: what is still on its way is waited for, ten seconds at most, and then threads end.
-const REPORT: Duration = Duration::from_secs(15);
+/// For the server's report. After a flood of a minute the control connection may be repeating a lost segment as seldom as
+/// every half minute; whether the server is there at all is known by its datagrams.
+const REPORT: Duration = Duration::from_secs(60);
 /// For the first datagram.
 const UDP: Duration = Duration::from_secs(3);
 /// One each.

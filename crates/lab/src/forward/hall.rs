@@ -1,7 +1,9 @@
 //! What the server's door knows of the session inside: whom to let in to it, and with what.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use subtle::ConstantTimeEq;
 
@@ -13,7 +15,10 @@ use super::secret::{Keys, ShortTag};
 
 /// Shared by the door and the session.
 #[derive(Clone, Default)]
-pub(super) struct Hall(Arc<Mutex<Option<Guest>>>);
+pub(super) struct Hall {
+    guest: Arc<Mutex<Option<Guest>>>,
+    door_cpu_ns: Arc<AtomicU64>,
+}
 
 /// The one who is being served.
 pub(super) struct Guest {
@@ -39,7 +44,16 @@ pub(super) struct Awaited {
 
 impl Hall {
     pub(super) fn look(&self) -> MutexGuard<'_, Option<Guest>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.guest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the door's thread has used so far: of a trial of connections it is the server's part. Told by the door.
+    pub(super) fn door_cpu(&self) -> Duration {
+        Duration::from_nanos(self.door_cpu_ns.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn tell_door_cpu(&self, cpu: Duration) {
+        self.door_cpu_ns.store(cpu.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Whether it is the guest's address.

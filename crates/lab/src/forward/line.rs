@@ -136,7 +136,11 @@ impl Line {
     pub(super) fn receive(&self, timeout: Duration) -> Result<Option<Heard>, Lost> {
         match self.inbox.recv_timeout(timeout) {
             Ok(heard) => Ok(Some(heard)),
-            Err(RecvTimeoutError::Timeout) => self.pulse.loss().map_or(Ok(None), Err),
+            Err(RecvTimeoutError::Timeout) => match self.pulse.loss() {
+                None => Ok(None),
+                // Told after the last message was put in, which may have been just now.
+                Some(lost) => self.inbox.try_recv().map(Some).map_err(|_| lost),
+            },
             Err(RecvTimeoutError::Disconnected) => {
                 Err(self.pulse.loss().unwrap_or_else(|| Lost("the connection was closed".to_owned())))
             }

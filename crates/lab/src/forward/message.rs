@@ -64,6 +64,7 @@ pub enum ToServer {
 }
 
 /// From the server.
+#[allow(clippy::large_enum_variant, reason = "one a trial, handed on once")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ToClient {

@@ -12,6 +12,7 @@
 
 mod slots;
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use sys::clock::monotonic_ns;
+use sys::clock::{monotonic_ns, thread_cpu_time};
 use sys::datagrams::bind_shared;
 use sys::epoll::{Epoll, Event, Interest};
 use sys::signal::Wake;
@@ -55,6 +56,7 @@ pub(super) fn serve(spec: &ServerSpec, stop: BorrowedFd<'_>, tell: &mut dyn FnMu
         hall: Hall::default(),
         slots: Slots::default(),
         failures: Failures::default(),
+        parting: VecDeque::new(),
         session: None,
         served: 0,
         refused: 0,
@@ -94,6 +96,8 @@ struct Door<'a> {
     hall: Hall,
     slots: Slots,
     failures: Failures,
+    /// Those who were told that another is being served, and when.
+    parting: VecDeque<(u64, TcpStream)>,
     session: Option<Running>,
     served: u32,
     refused: u64,
@@ -128,10 +132,12 @@ impl Door<'_> {
             let now = monotonic_ns();
             if now - swept_ns >= TURN.as_nanos() as u64 {
                 swept_ns = now;
+                self.parting.retain(|(since_ns, _)| now - since_ns < PARTING.as_nanos() as u64);
                 for peer in self.slots.sweep(now, PATIENCE.as_nanos() as u64) {
                     self.refuse(peer, "said too little for too long");
                 }
             }
+            self.hall.tell_door_cpu(thread_cpu_time());
             self.look_at_session(stopped);
             if stopped || self.spec.sessions.is_some_and(|sessions| self.served >= sessions) {
                 return Ok(());
@@ -256,6 +262,11 @@ impl Door<'_> {
             };
             let text = serde_json::to_vec(&busy).expect("a message is JSON");
             let _ = knock.stream.write(&[&proof[..], &FrameWriter::new(&keys, Way::Down).write(&text)].concat());
+            // Closed at once, what its client says meanwhile would be answered by a reset, which may overtake this.
+            if self.parting.len() == PARTING_MAX {
+                self.parting.pop_front();
+            }
+            self.parting.push_back((monotonic_ns(), knock.stream));
             return self.refuse(peer, "another client is being served");
         }
         match self.start(knock, keys, proof) {
@@ -347,6 +358,9 @@ const FIRST_SLOT: u64 = 3;
 const TURN: Duration = Duration::from_millis(50);
 /// Time to show the magic and the secret.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time to hear that another client is being served.
+const PARTING: Duration = Duration::from_secs(1);
+const PARTING_MAX: usize = 8;
 const ACCEPTED_AT_ONCE: usize = 64;
 const DATAGRAMS_AT_ONCE: usize = 64;
 /// Ports drawn until one is free for both.

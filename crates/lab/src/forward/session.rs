@@ -31,6 +31,8 @@ struct Prepared {
     streams: Vec<Option<TcpStream>>,
     /// When the report was asked for, and what was sent.
     asked: Option<(u64, Option<u64>)>,
+    /// What the door had used when it began, where connections are its part.
+    door_cpu: Option<Duration>,
 }
 
 /// How a session goes on.
@@ -153,8 +155,9 @@ impl Service {
         }
         self.hall.await_trial(Some(Awaited::new(number, &test)));
         let streams = (0..test.streams()).map(|_| None).collect();
+        let door_cpu = matches!(test, Test::Connections { .. }).then(|| self.hall.door_cpu());
         let trial = Trial::new(End::Server, number, test, self.keys.clone(), self.line.pulse());
-        self.trial = Some(Prepared { trial, streams, asked: None });
+        self.trial = Some(Prepared { trial, streams, asked: None, door_cpu });
         self.line.send(&ToClient::Ready { trial: number })?;
         Ok(Next::On)
     }
@@ -196,10 +199,15 @@ impl Service {
         }
         let sent = *sent;
         self.hall.await_trial(None);
-        let Some(Prepared { trial, .. }) = self.trial.take() else { return Ok(()) };
-        let number = trial.number;
+        let Some(Prepared { trial, door_cpu, .. }) = self.trial.take() else { return Ok(()) };
+        let (number, lasts) = (trial.number, Duration::from_millis(u64::from(trial.test.lasts_ms())));
         let message = match trial.finish(sent) {
-            Ok(saw) => ToClient::Report { trial: number, seen: saw.seen },
+            Ok(mut saw) => {
+                if let Some(before) = door_cpu {
+                    trial::used(&mut saw.seen, self.hall.door_cpu().saturating_sub(before), lasts);
+                }
+                ToClient::Report { trial: number, seen: saw.seen }
+            }
             Err(error) => ToClient::Refused { why: error.to_string() },
         };
         self.line.send(&message)?;

@@ -19,8 +19,8 @@ pub(super) struct Brought {
     pub(super) bytes: u64,
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
-    /// It ended before the window.
-    pub(super) broken: bool,
+    /// When it ended, if that was before the window did.
+    pub(super) broken_ns: Option<u64>,
 }
 
 /// Makes a connection ready, before its first byte: its buffers, no waiting for more to send, looks at the clock, and an
@@ -73,7 +73,7 @@ pub(super) fn receive(mut stream: TcpStream, message_bytes: usize, window_ns: [u
             }
             Err(error) if passing(&error) => {}
             Ok(0) | Err(_) => {
-                brought.broken = true;
+                brought.broken_ns = Some(now.max(from_ns));
                 return brought;
             }
         }

@@ -66,6 +66,9 @@ struct Going {
     workers: Vec<Worker<io::Result<Part>>>,
 }
 
+/// What a thread does.
+type Work = Box<dyn FnOnce(&Halt) -> io::Result<Part> + Send>;
+
 /// What a thread brought.
 enum Part {
     Nothing,
@@ -125,95 +128,92 @@ impl Trial {
     /// Begins, with all of its streams. Connections are made to `to`, from inside `net`.
     pub(super) fn go(&mut self, streams: Vec<TcpStream>, to: SocketAddr, net: Option<NetNamespace>) -> io::Result<()> {
         let begun_ns = monotonic_ns();
+        let mut workers = Vec::new();
+        for (name, work) in self.works(streams, to, net, begun_ns)? {
+            // Those that have a moment for each thing they send.
+            let urgent = matches!(name, "packets" | "probes");
+            workers.push(Worker::start(name, &self.halt, urgent, work)?);
+        }
+        self.going = Some(Going { begun_ns, workers });
+        Ok(())
+    }
+
+    /// What this end's threads do, by their names.
+    fn works(
+        &mut self,
+        streams: Vec<TcpStream>,
+        to: SocketAddr,
+        net: Option<NetNamespace>,
+        begun_ns: u64,
+    ) -> io::Result<Vec<(&'static str, Work)>> {
         let lasts = Duration::from_millis(u64::from(self.test.lasts_ms()));
         let is_client = self.end == End::Client;
-        let mut workers = Vec::new();
-        let mut start = |name: &str, urgent, work: Box<dyn FnOnce(&Halt) -> io::Result<Part> + Send>| {
-            workers.push(Worker::start(name, &self.halt, urgent, work)?);
-            Ok::<_, io::Error>(())
-        };
-        if let (Some(ears), true, true) = (&self.ears, is_client, self.test.probes()) {
+        let marks = Marks::new(&self.keys, self.number);
+        let mut works: Vec<(&str, Work)> = Vec::new();
+        if let Some(ears) = self.ears.as_ref().filter(|_| is_client && self.test.probes()) {
             let (socket, times) = (Arc::clone(&ears.socket), ears.times.clone());
-            let mark = Marks::new(&self.keys, self.number).probe;
-            start(
-                "probes",
-                true,
-                Box::new(move |halt| Ok(Part::Rtt(probe::send(&socket, mark, lasts, &times, halt)))),
-            )?;
+            let send = move |halt: &Halt| Ok(Part::Rtt(probe::send(&socket, marks.probe, lasts, &times, halt)));
+            works.push(("probes", Box::new(send)));
         }
         match self.test {
             Test::Stream { up, message_bytes, omit_ms, .. } => {
                 let message_bytes = message_bytes as usize;
                 let window = [begun_ns + u64::from(omit_ms) * 1_000_000, begun_ns + lasts.as_nanos() as u64];
                 for stream in streams {
-                    let work: Box<dyn FnOnce(&Halt) -> io::Result<Part> + Send> = if up == is_client {
-                        Box::new(move |halt| {
+                    let work: Work = match up == is_client {
+                        true => Box::new(move |halt| {
                             stream::send(stream, message_bytes, lasts, halt);
                             Ok(Part::Nothing)
-                        })
-                    } else {
-                        Box::new(move |halt| Ok(Part::Brought(stream::receive(stream, message_bytes, window, halt))))
+                        }),
+                        false => Box::new(move |halt| {
+                            Ok(Part::Brought(stream::receive(stream, message_bytes, window, halt)))
+                        }),
                     };
-                    start("stream", false, work)?;
+                    works.push(("stream", work));
                 }
             }
             Test::Transactions { request, response, .. } => {
                 let (request, response) = (request as usize, response as usize);
                 for stream in streams {
-                    let work: Box<dyn FnOnce(&Halt) -> io::Result<Part> + Send> = if is_client {
-                        Box::new(move |halt| Ok(Part::Exchanges(transact::ask(stream, request, response, lasts, halt))))
-                    } else {
-                        Box::new(move |halt| {
+                    let work: Work = match is_client {
+                        true => Box::new(move |halt| {
+                            Ok(Part::Exchanges(transact::ask(stream, request, response, lasts, halt)))
+                        }),
+                        false => Box::new(move |halt| {
                             transact::answer(stream, request, response, lasts, halt);
                             Ok(Part::Nothing)
-                        })
+                        }),
                     };
-                    start("transactions", false, work)?;
+                    works.push(("transactions", work));
                 }
             }
             Test::Connections { parallel, .. } if is_client => {
-                let spec = Connecting {
-                    to,
-                    keys: self.keys.clone(),
-                    trial: self.number,
-                    parallel: usize::from(parallel),
-                    lasts,
+                let (keys, parallel) = (self.keys.clone(), usize::from(parallel));
+                let spec = Connecting { to, keys, trial: self.number, parallel, lasts };
+                let work = move |halt: &Halt| {
+                    if let Some(net) = net {
+                        net.enter().map_err(io::Error::other)?;
+                    }
+                    Ok(Part::Exchanges(connect::run(&spec, halt)?))
                 };
-                start(
-                    "connections",
-                    false,
-                    Box::new(move |halt| {
-                        if let Some(net) = net {
-                            net.enter().map_err(io::Error::other)?;
-                        }
-                        Ok(Part::Exchanges(connect::run(&spec, halt)?))
-                    }),
-                )?;
+                works.push(("connections", Box::new(work)));
             }
             Test::Packets { up, ip_bytes, per_second, .. } if up == is_client => {
                 let Some(ears) = &self.ears else { return Err(io::Error::other("packets without a socket")) };
-                let train = Train {
-                    mark: Marks::new(&self.keys, self.number).packet,
-                    count: self.test.packets(),
-                    per_second,
-                    payload: usize::from(ip_bytes).saturating_sub(ears.headers),
-                };
+                let payload = usize::from(ip_bytes).saturating_sub(ears.headers);
+                let train = Train { mark: marks.packet, count: self.test.packets(), per_second, payload };
                 let (socket, told) = (Arc::clone(&ears.socket), Arc::new(AtomicU64::new(0)));
                 self.sent = Some(Arc::clone(&told));
-                start(
-                    "packets",
-                    true,
-                    Box::new(move |halt| {
-                        let sent = packet::send(&socket, &train, halt);
-                        told.store(sent.sent, Ordering::Relaxed);
-                        Ok(Part::Sent(sent))
-                    }),
-                )?;
+                let work = move |halt: &Halt| {
+                    let sent = packet::send(&socket, &train, halt);
+                    told.store(sent.sent, Ordering::Relaxed);
+                    Ok(Part::Sent(sent))
+                };
+                works.push(("packets", Box::new(work)));
             }
             _ => {}
         }
-        self.going = Some(Going { begun_ns, workers });
-        Ok(())
+        Ok(works)
     }
 
     /// Whether it has begun.
@@ -255,6 +255,8 @@ impl Trial {
     pub(super) fn finish(mut self, sent: Option<u64>) -> io::Result<Saw> {
         let mut saw = Saw { seen: Seen::default(), rtt: None, exchanges: None };
         let Some(going) = self.going.take() else { return Ok(saw) };
+        let cut_short = self.halt.is_set();
+        let lasts = Duration::from_millis(u64::from(self.test.lasts_ms()));
         let seen = &mut saw.seen;
         seen.socket_bytes_got = self.socket_bytes_got;
         (seen.from_ns, seen.to_ns) = (going.begun_ns, going.begun_ns);
@@ -263,15 +265,17 @@ impl Trial {
                 self.halt.set();
             }
             let done = worker.join();
-            used(seen, done.cpu, done.lasted);
+            used(seen, done.cpu, done.lasted.min(lasts));
             match done.result? {
                 Part::Nothing => {}
                 Part::Sent(sent) => seen.sent = Some(sent),
                 Part::Brought(brought) => {
-                    (seen.from_ns, seen.to_ns) = (brought.from_ns, brought.to_ns);
+                    // Of a trial cut short, a stream's end is the trial's.
+                    let to_ns = brought.broken_ns.filter(|_| cut_short).unwrap_or(brought.to_ns);
+                    (seen.from_ns, seen.to_ns) = (brought.from_ns, seen.to_ns.max(to_ns));
                     seen.bytes += brought.bytes;
                     seen.stream_bytes.push(brought.bytes);
-                    seen.broken += u32::from(brought.broken);
+                    seen.broken += u32::from(brought.broken_ns.is_some() && !cut_short);
                 }
                 Part::Rtt(rtt) => saw.rtt = Some(rtt),
                 Part::Exchanges(exchanges) => saw.exchanges = Some(exchanges),
@@ -279,7 +283,8 @@ impl Trial {
         }
         if let Some(Ears { worker, .. }) = self.ears.take() {
             let done = worker.end();
-            used(seen, done.cpu, done.lasted);
+            // They waited before it and after it.
+            used(seen, done.cpu, done.lasted.min(lasts));
             let received = done.result;
             seen.overflowed = received.overflowed;
             if self.receives_packets() {
@@ -292,7 +297,8 @@ impl Trial {
     }
 }
 
-fn used(seen: &mut Seen, cpu: Duration, lasted: Duration) {
+/// Adds what a thread used while the trial lasted so long.
+pub(super) fn used(seen: &mut Seen, cpu: Duration, lasted: Duration) {
     seen.cpu_s += cpu.as_secs_f64();
     if !lasted.is_zero() {
         seen.busiest = seen.busiest.max(cpu.as_secs_f64() / lasted.as_secs_f64());

@@ -167,9 +167,11 @@ impl GatewayCounts {
 pub struct LabFacts {
     /// For how long at a time the gateway may stand still by its share; absent without one.
     pub stands_still: Option<Duration>,
-    /// What the card itself takes for a packet, in nanoseconds: to take it out of the ring and hand it to the kernel, which drops
-    /// it at once. Measured while it is made; absent where that did not succeed.
+    /// What the card itself takes for a packet where many come at once, in nanoseconds: to take it out of the ring and hand it to
+    /// the kernel, which drops it there. Measured while the lab is made; absent where that did not succeed.
     pub card_ns_a_packet: Option<f64>,
+    /// The same for one that comes alone, for which the card has to be woken, as a processor has to be interrupted.
+    pub card_ns_alone: Option<f64>,
     /// Where things run, in words.
     pub placement: String,
     /// Whether processor time is that of a control group; otherwise of /proc.
@@ -200,7 +202,8 @@ mod tests {
         assert_eq!((between.cores(), between.overflowed), (0.1, [2, 1]));
         assert_eq!(then.since(&then).cores(), 0.0);
 
-        let then = LinkFigures { at: ms(0), ran: ms(10), stood: ms(10), written: 10, late: 5, ..LinkFigures::default() };
+        let then =
+            LinkFigures { at: ms(0), ran: ms(10), stood: ms(10), written: 10, late: 5, ..LinkFigures::default() };
         let now = LinkFigures { at: ms(100), ran: ms(60), stood: ms(20), written: 110, late: 6, ..then };
         let between = now.since(&then);
         assert_eq!((between.busy_share(), between.late_share()), (0.6, 0.01));

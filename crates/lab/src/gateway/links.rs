@@ -184,18 +184,11 @@ mod tests {
 
     #[test]
     fn loss_comes_before_the_rate_both_ways() {
-        let link = LinkWords {
-            loss: "1%".parse().unwrap(),
-            delay: Duration::from_millis(2),
-            ..words("10Mbit")
-        };
+        let link = LinkWords { loss: "1%".parse().unwrap(), delay: Duration::from_millis(2), ..words("10Mbit") };
         let spec = spec(&link, 2);
         assert_eq!((spec.clients.len(), spec.shared.len()), (2, 1));
         let shared = &spec.shared[0];
         assert_eq!((shared.members.clone(), &shared.up), (0..2, &shared.down));
-        assert!(matches!(
-            shared.up[..],
-            [EffectSpec::Loss(_), EffectSpec::Bottleneck(_), EffectSpec::Delay(_)]
-        ));
+        assert!(matches!(shared.up[..], [EffectSpec::Loss(_), EffectSpec::Bottleneck(_), EffectSpec::Delay(_)]));
     }
 }

@@ -188,7 +188,8 @@ mod tests {
 
     #[test]
     fn counts_are_found_by_name() {
-        let snmp = "Ip: Forwarding InHdrErrors InAddrErrors ForwDatagrams OutNoRoutes\nIp: 1 2 3 4 5\nIcmp: A\nIcmp: 9\n";
+        let snmp =
+            "Ip: Forwarding InHdrErrors InAddrErrors ForwDatagrams OutNoRoutes\nIp: 1 2 3 4 5\nIcmp: A\nIcmp: 9\n";
         let counts = ip_counts(snmp);
         assert_eq!((counts.header_errors, counts.forwarded, counts.no_route), (2, 4, 8));
         assert_eq!(ip_counts(""), GatewayCounts::default());

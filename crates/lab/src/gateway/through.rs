@@ -50,7 +50,8 @@ pub fn through(through: &Through, mut tell: impl FnMut(&str)) -> Result<ThroughO
         starts: Starts::AtOnce { listens: None },
     });
     let lab = GatewayLab::new(&through.lab, None, server.collect())?;
-    let env = [("SERVER", SERVER), ("GATEWAY", INSIDE)].map(|(name, address)| (name.into(), address.to_string().into()));
+    let env =
+        [("SERVER", SERVER), ("GATEWAY", INSIDE)].map(|(name, address)| (name.into(), address.to_string().into()));
     let name = through.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let mut program = lab.program(|around| Program::in_front(&name, &through.command, env.into(), around))?;
     for note in &lab.base.facts.notes {

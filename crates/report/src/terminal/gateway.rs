@@ -15,14 +15,15 @@ pub fn gateway(document: &GatewayDocument, style: Style) -> String {
         if rows.is_empty() {
             continue;
         }
-        let (head, rows) = told(head, rows);
+        let (head, rows) = gateway::told(head, rows);
         page.blank();
         page.table(&head, &rows);
     }
     page.blank();
     for condition in &part.conditions {
         for finding in &condition.findings {
-            let test = if finding.test.is_empty() { String::new() } else { format!(" ({})", finding.test.replace('_', " ")) };
+            let test =
+                if finding.test.is_empty() { String::new() } else { format!(" ({})", finding.test.replace('_', " ")) };
             let text = format!("{}: {}: {}{test}", gateway::place(condition), finding.name, finding.words);
             page.entry_in("FOUND", &text, Ink::Doubtful);
         }
@@ -34,12 +35,4 @@ pub fn gateway(document: &GatewayDocument, style: Style) -> String {
     }
     let notes: Vec<&str> = part.notes.iter().map(String::as_str).collect();
     judged(&document.run, &document.validity, &gateway::answer(document), &page.into_text(), &notes, style)
-}
-
-/// Without columns that say nothing.
-fn told<'a>(head: Vec<&'a str>, rows: Vec<Vec<String>>) -> (Vec<&'a str>, Vec<Vec<String>>) {
-    let says = |at: usize| rows.iter().any(|row| !row[at].is_empty());
-    let kept: Vec<usize> = (0..head.len()).filter(|&at| says(at)).collect();
-    let rows = rows.iter().map(|row| kept.iter().map(|&at| row[at].clone()).collect()).collect();
-    (kept.iter().map(|&at| head[at]).collect(), rows)
 }

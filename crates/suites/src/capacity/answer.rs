@@ -139,11 +139,11 @@ fn under_overload(made: &[TrialPart], answer: f64, most: f64) -> Option<String> 
 
 fn generator_limit(course: &Course<'_>) -> Option<GeneratorLimit> {
     if let Some(rate) = course.generator_limit() {
-        let words = "measured against this program's own fastest answers of the same size, in the server's place".to_owned();
+        let words = "measured against this program's fastest answers".to_owned();
         return Some(GeneratorLimit { rate_per_s: rate, how: "measured".into(), words });
     }
     let rate = course.generator_estimate()?;
-    let words = "estimated from how busy it was at the highest load that held; at low loads a request costs more, so it errs low".to_owned();
+    let words = "estimated from how busy it was, which errs low".to_owned();
     Some(GeneratorLimit { rate_per_s: rate, how: "estimated".into(), words })
 }
 
@@ -218,6 +218,16 @@ fn notes(rules: &Rules, course: &Course<'_>, answer: Option<f64>, end: Option<&E
         )),
         Some(End::Refused(why)) => notes.push(format!("{why}.")),
         Some(End::Found) => {}
+    }
+    let over = course.made().iter().find(|trial| trial.stage == "overload" && trial.verdict == "good");
+    if let (Some(trial), Some(answer)) = (over, answer) {
+        notes.push(format!(
+            "{}, {:.1} times the answer, held for {:.0} s in the end: at such a length it may, but if the server was less disturbed then than \
+             before, the answer is too low.",
+            per_second(trial.load),
+            trial.load / answer,
+            trial.lasted_s
+        ));
     }
     // Where chance is larger than the growth that the width allows, the objective alone decided.
     let width = rules.plan.width.value();

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use ledger::{BoundBy, TrialPart};
 
-use super::findings::THROTTLED_SHARE;
-
 /// Of what it may have, a server uses all if it uses so much.
 const CORES_SHARE: f64 = 0.95;
+/// A share that it is held to it cannot use all of: what is left of a period when it is woken late is lost. Used so far, or held back in
+/// so many of its periods, the share is what binds it.
+const HELD_SHARE: f64 = 0.8;
 /// And has enough left if it uses less than this.
 const IDLE_SHARE: f64 = 0.8;
 /// Bad trials up to so far above the bracket are about the bound; those far above are about overload.
@@ -30,7 +31,7 @@ pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
         return named("errors", "it answers with errors before it becomes slow", &[("error_ratio", bad.error_ratio)]);
     }
     match (bad.server, busy) {
-        (Some(server), Some(busy)) if server.held && (throttled.is_some_and(|share| share > THROTTLED_SHARE) || busy > CORES_SHARE) => {
+        (Some(server), Some(busy)) if server.held && (throttled.is_some_and(|share| share > HELD_SHARE) || busy > HELD_SHARE) => {
             let words = format!(
                 "its share of the processor, {:.0} % of a core, is used up ({:.0} %)",
                 100.0 * server.may_use_cores,
@@ -38,7 +39,7 @@ pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
             );
             named("cpu_quota", &words, &[("cpu_busy", busy), ("throttled_share", throttled.unwrap_or(0.0))])
         }
-        (Some(server), Some(busy)) if busy + server.receive_cores.unwrap_or(0.0) / server.may_use_cores > CORES_SHARE => {
+        (Some(server), Some(busy)) if !server.held && busy + server.receive_cores.unwrap_or(0.0) / server.may_use_cores > CORES_SHARE => {
             let words = format!("its {} used up ({:.0} %)", cores(server.may_use_cores), 100.0 * busy);
             named("cores", &words, &[("cpu_busy", busy), ("receive_cores", server.receive_cores.unwrap_or(0.0))])
         }
@@ -119,7 +120,10 @@ mod tests {
         // Boundary pairs: all of it used, and not quite; room left, and not quite.
         assert_eq!(of(bad(0.94, false, None)), "unknown");
         assert_eq!(of(bad(0.79, true, Some(0.5))), "workers");
-        assert_eq!(of(bad(0.81, true, Some(0.5))), "unknown");
+        assert_eq!(of(bad(0.81, true, Some(0.5))), "cpu_quota");
+        assert_eq!(of(bad(0.79, true, Some(0.81))), "cpu_quota");
+        assert_eq!(of(bad(0.79, false, None)), "workers");
+        assert_eq!(of(bad(0.81, false, None)), "unknown");
     }
 
     #[test]

@@ -90,7 +90,9 @@ pub fn memory_grows(server: &[ServerSecond], most: Option<u64>) -> Option<Findin
     let line = stats::trend(&points)?;
     let last = server.last()?.rss_bytes as f64;
     let a_minute = line.slope * 60.0;
-    if a_minute < MEMORY_SHARE * last || line.slope <= ERRORS * line.slope_error {
+    // What grew and then stopped was filled, and does not go on growing.
+    let goes_on = stats::trend(&points[points.len() / 2..]).is_some_and(|late| late.slope >= line.slope / 2.0);
+    if a_minute < MEMORY_SHARE * last || line.slope <= ERRORS * line.slope_error || !goes_on {
         return None;
     }
     let fills = most.map(|most| (most as f64 - last).max(0.0) / line.slope);
@@ -199,7 +201,8 @@ mod tests {
         let by = |bytes: u64| memory_grows(&seconds(|s| 100 * MB + u64::from(s) * bytes), None);
         assert!(by(16_000).is_none());
         assert!(by(17_000).is_some());
-        // Up and down is no growth, nor is a fall.
+        // Up and down is no growth, nor is a fall, nor what was filled and stays.
+        assert!(memory_grows(&seconds(|s| 100 * MB + u64::from(s.min(25)) * MB), None).is_none());
         assert!(memory_grows(&seconds(|s| 100 * MB + u64::from(s % 2) * 50 * MB), None).is_none());
         assert!(memory_grows(&seconds(|s| 200 * MB - u64::from(s) * MB), None).is_none());
         assert!(memory_grows(&[], None).is_none());

@@ -85,6 +85,8 @@ pub fn keep(asked: &Asked, slo: &Slo) -> Keep {
         lasts: asked.lasts,
         errors: if judged { slo.errors_limit() } else { 1.0 },
         tails: if judged { slo.tails().collect() } else { Vec::new() },
+        // Beyond the answer, what is late is late: how much is carried is what is asked there.
+        patience: matches!(asked.purpose, Purpose::Overload | Purpose::Limit | Purpose::Guess).then(|| rest(slo)),
     }
 }
 

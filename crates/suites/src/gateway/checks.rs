@@ -199,7 +199,9 @@ fn alike(condition: &GatewayCondition) -> Check {
             deviation,
             ALIKE,
             "the largest deviation of trials, over their mean",
-            &format!("the trials of `{name}` differ much: something else went on, or the gateway has phases; each is in the document"),
+            &format!(
+                "the trials of `{name}` differ much: something else went on, or the gateway has phases; each is in the document"
+            ),
         ),
     }
 }

@@ -23,13 +23,8 @@ pub enum Condition {
 
 impl Condition {
     /// All, in the order of the paper.
-    pub const ALL: [Condition; 5] = [
-        Condition::None,
-        Condition::Nat,
-        Condition::NatProxyIdle,
-        Condition::NatProxyLoaded,
-        Condition::ProxyLoaded,
-    ];
+    pub const ALL: [Condition; 5] =
+        [Condition::None, Condition::Nat, Condition::NatProxyIdle, Condition::NatProxyLoaded, Condition::ProxyLoaded];
 
     /// As typed and in documents.
     pub const fn name(self) -> &'static str {

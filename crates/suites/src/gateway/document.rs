@@ -92,8 +92,13 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&La
                 None => format!("has {share} of a core, forwarding and proxy together"),
             },
         );
-        let card = facts.card_ns_a_packet.map_or(String::new(), |ns| {
-            format!("; of what a packet costs it, {:.2} us are those of its card, which a driver would need as well", ns / 1e3)
+        let card = facts.card_ns_a_packet.zip(facts.card_ns_alone).map_or(String::new(), |(many, alone)| {
+            format!(
+                "; of what a packet costs it, {:.1} us are those of its card, {:.1} us of one that comes alone, which a driver and its \
+                 interrupts would need as well",
+                many / 1e3,
+                alone / 1e3
+            )
         });
         notes.push(format!("The gateway {share}{card}. {}.", super::labs::addresses()));
         notes.extend(facts.notes.iter().cloned());
@@ -106,7 +111,9 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&La
         );
     }
     if let (Some(asked), Some([send, receive])) = (part.socket_bytes, part.socket_bytes_got) {
-        notes.push(format!("Of socket buffers {asked} bytes were asked for; the kernel gave {send} to send and {receive} to receive."));
+        notes.push(format!(
+            "Of socket buffers {asked} bytes were asked for; the kernel gave {send} to send and {receive} to receive."
+        ));
     }
     if conditions().any(|condition| condition.bound_by.values().any(|by| by == "window")) {
         notes.push(
@@ -146,7 +153,9 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&La
     if conditions().any(|condition| loaded(&condition)) {
         notes.push(match plan.load {
             ProxyLoading::Rate(rate) => format!("A loaded proxy is asked for PolyMix-1 at {rate}, with no think time."),
-            ProxyLoading::Wget => "A loaded proxy is asked by wget for one file of 10 KB after the other, none twice.".into(),
+            ProxyLoading::Wget => {
+                "A loaded proxy is asked by wget for one file of 10 KB after the other, none twice.".into()
+            }
         });
     }
     let overloaded: Vec<String> = conditions()
@@ -154,7 +163,10 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&La
         .map(|condition| format!("{} {}", condition.name, condition.link).trim().to_owned())
         .collect();
     if !overloaded.is_empty() {
-        notes.push(format!("The proxy did not do what was asked of it in {}: it was overloaded.", overloaded.join(", ")));
+        notes.push(format!(
+            "The proxy did not do what was asked of it in {}: it was overloaded.",
+            overloaded.join(", ")
+        ));
     }
     notes
 }

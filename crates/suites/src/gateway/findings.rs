@@ -52,8 +52,7 @@ pub(super) struct Outlook {
 
 /// Everything that a condition came upon. `links_lose` is what both of the gateway's links lose together as they were asked to.
 pub(super) fn findings(taken: &Taken, links_lose: f64) -> Vec<Finding> {
-    let mut all: Vec<Finding> =
-        taken.survey.iter().flat_map(|survey| of_survey(survey, links_lose)).collect();
+    let mut all: Vec<Finding> = taken.survey.iter().flat_map(|survey| of_survey(survey, links_lose)).collect();
     all.extend(one_way(&taken.survey));
     for up in [true, false] {
         let of_way: Vec<OfSize> = taken.sizes.iter().filter(|size| size.up == up).copied().collect();
@@ -117,7 +116,10 @@ fn loss(arrived: &ArrivalsSeen, lost: u64, sent: u64, links_lose: f64, test: &st
     let (name, words) = if let Some(period) = arrived.loss_period() {
         figures.insert("period_packets".into(), period);
         let every = period.round();
-        (name::LOSS_PERIODIC, format!("every {every:.0}{} packet is lost: {lost} of {sent}, at even distances", ordinal(every)))
+        (
+            name::LOSS_PERIODIC,
+            format!("every {every:.0}{} packet is lost: {lost} of {sent}, at even distances", ordinal(every)),
+        )
     } else if let Some(length) = arrived.burst_length() {
         figures.insert("burst_packets".into(), length);
         figures.insert("longest_burst_packets".into(), arrived.longest_burst as f64);
@@ -201,9 +203,14 @@ fn one_way(surveys: &[Surveyed]) -> Option<Finding> {
 /// Longer packets never arrive, shorter ones do. Sizes of one direction.
 fn mtu(sizes: &[OfSize]) -> Option<Finding> {
     let passes = sizes.iter().filter(|size| size.received > 0).map(|size| size.ip_bytes).max()?;
-    let blocked: Vec<&OfSize> = sizes.iter().filter(|size| size.received == 0 && (size.sent > 0 || size.too_long)).collect();
+    let blocked: Vec<&OfSize> =
+        sizes.iter().filter(|size| size.received == 0 && (size.sent > 0 || size.too_long)).collect();
     let least = blocked.iter().filter(|size| size.ip_bytes > passes).min_by_key(|size| size.ip_bytes)?;
-    let told = if least.too_long { "; the gateway says so (ICMP), and the sender's system obeys" } else { ", and nobody says so" };
+    let told = if least.too_long {
+        "; the gateway says so (ICMP), and the sender's system obeys"
+    } else {
+        ", and nobody says so"
+    };
     Some(Finding {
         name: name::MTU.into(),
         test: format!("sizes_{}", way(least.up)),
@@ -271,7 +278,9 @@ pub(super) fn unreachable(error: &ForwardError, server: SocketAddr, outlook: Opt
                 return None;
             }
             Some(if outlook.forwarded == 0 || outlook.towards_server == 0 {
-                let words = format!("packets to {address} go no further than the gateway, which itself answers: it drops them in silence");
+                let words = format!(
+                    "packets to {address} go no further than the gateway, which itself answers: it drops them in silence"
+                );
                 finding(name::NO_ROUTE, words)
             } else if outlook.nat && outlook.came_back == 0 {
                 let words = format!(
@@ -279,7 +288,10 @@ pub(super) fn unreachable(error: &ForwardError, server: SocketAddr, outlook: Opt
                 );
                 finding(name::NAT_MISSING, words)
             } else {
-                finding(name::ONE_WAY, format!("the gateway forwards packets to {address}, and no answer comes through it"))
+                finding(
+                    name::ONE_WAY,
+                    format!("the gateway forwards packets to {address}, and no answer comes through it"),
+                )
             })
         }
         _ => None,

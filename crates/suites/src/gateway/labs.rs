@@ -61,12 +61,7 @@ pub(super) struct Made {
 
 impl Labs<'_> {
     /// Makes the lab of a condition and measures it.
-    pub fn condition(
-        &self,
-        condition: Condition,
-        link: Link,
-        tell: &mut dyn FnMut(&str),
-    ) -> Result<Made, SuiteError> {
+    pub fn condition(&self, condition: Condition, link: Link, tell: &mut dyn FnMut(&str)) -> Result<Made, SuiteError> {
         let (secret, token) = Secret::fresh();
         let load = self.load(condition)?;
         let lab = GatewayLab::new(&self.spec(condition, link)?, Some(&self.server(token)), waiting(load.as_ref())?)?;
@@ -177,7 +172,6 @@ impl Labs<'_> {
         lab.interrupt(LOAD, LOAD_GRACE).map_err(|error| error.to_string())?;
         load.fared(lasted)
     }
-
 }
 
 /// Programs that are made ready with the lab: the origin and what asks the proxy for it.
@@ -248,7 +242,7 @@ fn gateway_answers(lab: &RunningLab) -> bool {
 
 /// For the notes: where everything is.
 pub(super) fn addresses() -> String {
-    format!("client {CLIENT}, gateway {INSIDE} and {}, server {SERVER}", lab::gateway::OUTSIDE)
+    format!("Addresses: client {CLIENT}, gateway {INSIDE} and {}, server {SERVER}", lab::gateway::OUTSIDE)
 }
 
 impl Stop {

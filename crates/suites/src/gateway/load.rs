@@ -99,7 +99,8 @@ impl Load {
     /// # Errors
     /// One sentence: it said nothing that could be read.
     pub fn fared(&self, lasted: Duration) -> Result<ProxyLoad, String> {
-        let said = fs::read_to_string(&self.said).map_err(|error| format!("what loaded the proxy said nothing: {error}"))?;
+        let said =
+            fs::read_to_string(&self.said).map_err(|error| format!("what loaded the proxy said nothing: {error}"))?;
         match self.rate {
             Some(rate) => by_mix(&said, rate),
             None => by_wget(&said, lasted),
@@ -138,9 +139,8 @@ fn mix_plan(
 }
 
 fn by_mix(said: &str, rate: RequestRate) -> Result<ProxyLoad, String> {
-    let document: Document = serde_json::from_str(said).map_err(|error| {
-        format!("what loaded the proxy said nothing of use ({} bytes): {error}", said.len())
-    })?;
+    let document: Document = serde_json::from_str(said)
+        .map_err(|error| format!("what loaded the proxy said nothing of use ({} bytes): {error}", said.len()))?;
     let point = document.cache.and_then(|part| part.points.into_iter().next());
     let point = point.ok_or("what loaded the proxy measured nothing")?;
     let figures = &point.figures;

@@ -285,7 +285,13 @@ struct PlanFile {
 impl GatewayPlan {
     /// Everything at its default, against a server at this address.
     pub fn against(server: String) -> Self {
-        GatewayPlan { to: Where::Server(server), conditions: Vec::new(), links: Vec::new(), share: None, ..Self::default() }
+        GatewayPlan {
+            to: Where::Server(server),
+            conditions: Vec::new(),
+            links: Vec::new(),
+            share: None,
+            ..Self::default()
+        }
     }
 
     /// Whether a plan file is one of these: it has a table `gateway`.

@@ -162,13 +162,15 @@ impl Measuring<'_> {
                 let Some(tried) = self.perhaps(&test)? else { return Ok((search.result(), false)) };
                 let trial = of_trial(&tried, load, goal.trial, rate.loss_bound);
                 rate.trials.push(trial);
-                if !trial.tester_late || tries >= LATE_MAX {
+                // A late sender catches up in bursts, which are harder to carry than an even pace: what was carried all the same counts.
+                let tells = trial.good && !is_short(&trial) || !trial.tester_late;
+                if tells || tries >= LATE_MAX {
                     break trial;
                 }
                 tries += 1;
             };
             let lasted = goal.trial;
-            if trial.tester_late && trial.good && trial.offered_per_s > 0.0 {
+            if trial.good && is_short(&trial) {
                 // It was carried as far as it was sent, and no more can be sent.
                 let sent = trial.offered_per_s.min(load);
                 search.cap(sent);
@@ -183,6 +185,11 @@ impl Measuring<'_> {
         let upper = search.bounds().1;
         Ok((search.result(), upper.is_some_and(|upper| late_loads.contains(&upper))))
     }
+}
+
+/// Whether less was sent than asked for.
+fn is_short(trial: &SearchTrial) -> bool {
+    trial.sent > 1 && trial.offered_per_s < OFFERED_MIN * trial.asked_per_s
 }
 
 /// What a trial says of a rate.
@@ -202,7 +209,6 @@ fn of_trial(tried: &Tried, asked_per_s: f64, lasts: Duration, bound: f64) -> Sea
         good: sent.sent > 0 && lost as f64 <= bound * sent.sent as f64,
         tester_late: sent.lag_ns.p99 > LAG_P99_NS_MAX
             || (sent.sent > 1 && offered_per_s < OFFERED_MIN * asked_per_s)
-            || (sent.sent as f64) < OFFERED_MIN * sent.asked as f64
             || seen.receiver().overflowed > 0,
         cpu: tried.cpu,
     }

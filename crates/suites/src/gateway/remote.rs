@@ -69,8 +69,7 @@ pub(super) fn measure(
     }
     let go_on = || interrupts.count() == 0;
     let mut way = RemoteWay { session, stat: plan.gateway_stat.as_deref(), stat_failed: None };
-    let measuring =
-        Measuring { plan, link: None, way: &mut way, go_on: &go_on, tell, taken: Taken::default() };
+    let measuring = Measuring { plan, link: None, way: &mut way, go_on: &go_on, tell, taken: Taken::default() };
     let began = sys::clock::monotonic_ns();
     let taken = measuring.all();
     let name = plan.label.as_deref().unwrap_or(super::plan::AS_IT_IS);

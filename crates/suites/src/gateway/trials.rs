@@ -243,8 +243,7 @@ impl Measuring<'_> {
         let per_second = (per_second * ease.max(1.0)).min(self.light(ip_bytes, CLOSER_PER_S)).max(per_second);
         let lasts = Duration::from_secs_f64(LOSSES_WANTED * sent as f64 / lost as f64 / per_second).min(CLOSER_MAX);
         (self.tell)("packets are lost: a closer look");
-        let test =
-            Test::Packets { up, ip_bytes, per_second, lasts_ms: milliseconds(lasts), settle_ms, probes: false };
+        let test = Test::Packets { up, ip_bytes, per_second, lasts_ms: milliseconds(lasts), settle_ms, probes: false };
         Ok(self.perhaps(&test)?.map(|tried| (1e9 / per_second, tried.seen)))
     }
 

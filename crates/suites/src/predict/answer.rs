@@ -40,6 +40,8 @@ pub struct Known<'a> {
     pub cores: Mixed,
     /// Each class of the mix: its share, and its demand over that of the mix.
     pub classes: Vec<(f64, f64)>,
+    /// What a request takes besides the processor and the distance, in seconds: stacks, devices, a sleeping server's wake-up.
+    pub beside_s: f64,
     /// Distances, with how connections are used and what a request sends.
     pub path: Option<(&'a PathModel, Manner, Traffic)>,
     /// Processes or threads that each keep one connection at a time.
@@ -165,12 +167,12 @@ fn simulated(known: &Known<'_>, rate: f64) -> Histogram {
     let classes: Vec<(f64, f64)> = known.classes.iter().map(|(share, of_mix)| (*share, demand * of_mix)).collect();
     let cores = known.processor.cores.max(1.0) as u32;
     let served = simulate_ps(&classes, rate, cores, known.processor.quota, ARRIVALS, &mut rng);
-    let Some((path, manner, traffic)) = &known.path else { return served };
     // Clients take turns; who is far away has no other server than who is near.
     let mut times = Histogram::new();
     for index in 0..ARRIVALS as usize {
         let at_server = served.value_at(rng.uniform());
-        times.record(at_server + (path.response_s(index, manner, traffic) * 1e9) as u64);
+        let way_s = known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_s(index, manner, traffic));
+        times.record(at_server + ((way_s + known.beside_s) * 1e9) as u64);
     }
     times
 }
@@ -188,7 +190,7 @@ fn bound<'a>(known: &'a Known<'_>) -> (&'a Mixed, f64) {
 pub fn curve(known: &Known<'_>) -> Vec<CurvePoint> {
     let (demand, cores) = bound(known);
     let Some((most, _)) = demand.rate_within(cores) else { return Vec::new() };
-    let way_s = known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_mean_s(manner, traffic));
+    let way_s = known.beside_s + known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_mean_s(manner, traffic));
     let point = |share: f64| {
         let rate = most * share;
         let times = simulated(known, rate);
@@ -217,7 +219,7 @@ pub fn users(known: &Known<'_>, users: u32, think: Duration) -> (Vec<UsersPoint>
         some if some >= 1.0 => (Station { demand_s: each_s, servers: some.floor() }, each_s / some.floor()),
         part => (Station { demand_s: each_s / part, servers: 1.0 }, each_s / part),
     };
-    let way_s = known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_mean_s(manner, traffic));
+    let way_s = known.beside_s + known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_mean_s(manner, traffic));
     let think_s = think.as_secs_f64();
     let all = mva(&[station, Station { demand_s: way_s, servers: f64::INFINITY }], think_s, users.min(USERS_MAX));
     let point = |point: &MvaPoint| UsersPoint {

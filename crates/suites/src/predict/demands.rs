@@ -27,7 +27,7 @@ const LIGHT: (f64, f64) = (0.1, 0.5);
 /// Held loads are made with the server held to between these parts of its share.
 const HELD: (f64, f64) = (0.3, 0.6);
 /// A server that uses less than so much of what it is held to was not held: something else is the limit.
-const HELD_USED_MIN: f64 = 0.85;
+const HELD_USED_MIN: f64 = 0.9;
 /// The kernel deals no less than this out.
 const SHARE_MIN: f64 = 0.01;
 /// Failures among those that ended, from which on a load says nothing of the cost of an answer.

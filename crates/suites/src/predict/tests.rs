@@ -28,6 +28,7 @@ fn what_a_prediction_chooses_is_refused() {
     assert!(asked(Asked { peak_to_mean: 0.5, ..usual() }).contains("--peak-to-mean"));
     assert!(asked(Asked { hit_ratio: Probability::new(0.5), ..usual() }).contains("--miss"));
     assert!(asked(Asked { pid: Some(1), ..usual() }).contains("--server-pid"));
+    assert!(asked(Asked { check: true, ..usual() }).contains("--slo"));
 }
 
 #[test]
@@ -87,16 +88,18 @@ fn verdict(predict: &PredictPart, processes: &Mixed, asked: &PredictPlan) -> Vec
 fn what_is_doubtful_is_said() {
     let asked = plan("");
     let sound = Mixed { light: None, behind: Estimate { value: 0.002, half: 0.0002 }, held: true, idle: 0.0 };
-    let predict = PredictPart { rate_per_s: Some(100.0), beyond: 2.0, error: Some(0.15), ..PredictPart::default() };
+    let predict = PredictPart { rate_per_s: Some(100.0), beyond: 2.0, ..PredictPart::default() };
     let all = verdict(&predict, &sound, &asked);
     assert!(all.iter().all(|(_, state)| *state == CheckState::Ok), "{all:?}");
-    assert_eq!(all.len(), 6);
+    assert_eq!(all.len(), 5);
     let failed = |predict: &PredictPart, mixed: &Mixed| -> Vec<String> {
         verdict(predict, mixed, &asked).into_iter().filter(|(_, state)| *state == CheckState::Failed).map(|(name, _)| name).collect()
     };
     // Just outside each bound.
     assert_eq!(failed(&PredictPart { beyond: 2.01, ..predict.clone() }, &sound), ["not_beyond_twice"]);
-    assert_eq!(failed(&PredictPart { error: Some(-0.16), ..predict.clone() }, &sound), ["as_measured"]);
+    let measured = |error: Option<f64>| as_measured(&PredictPart { error, ..predict.clone() })[0].state;
+    let states = [Some(0.15), Some(-0.16), None].map(measured);
+    assert_eq!(states, [CheckState::Ok, CheckState::Failed, CheckState::CouldNotRun]);
     assert_eq!(failed(&predict, &Mixed { behind: Estimate { value: 0.002, half: 0.000_21 }, ..sound }), ["demand_narrow"]);
     assert_eq!(failed(&predict, &Mixed { held: false, ..sound }), ["demand_when_behind"]);
     let load = |verdict: &str| MeasuredLoad { kind: "light".into(), verdict: verdict.into(), failed: vec!["client_cpu".into()], ..MeasuredLoad::default() };

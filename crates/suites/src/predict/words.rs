@@ -24,6 +24,12 @@ pub fn assumes(predict: &mut PredictPart, known: &Known<'_>, asked: &Asked) {
                 .into(),
         );
     }
+    if known.beside_s > 0.0 {
+        assumes.push(format!(
+            "Besides the processor and the distance every request takes {}: what it took in the lightest load, the generator's own part included.",
+            super::answer::seconds(known.beside_s)
+        ));
+    }
     if known.path.is_some() {
         assumes.push(
             "The path adds round trips and the time of its bytes at the clients' rates, whatever the load; its queues are empty, and distance \
@@ -47,9 +53,8 @@ pub fn assumes(predict: &mut PredictPart, known: &Known<'_>, asked: &Asked) {
         (None, _) => assumes.push("The server has workers or connections enough (--workers says how many).".into()),
     }
     assumes.push(format!(
-        "A day's mean is its peak over {}; a peak of {} is what the answer would carry.",
-        plain(asked.peak_to_mean),
-        "seconds to minutes"
+        "A day's mean is its peak over {} (--peak-to-mean), and the peak is what the answer is for.",
+        plain(asked.peak_to_mean)
     ));
     predict.assumes = assumes;
     if let (Some(light), true) = (known.processes.light, known.processes.held) {

@@ -74,7 +74,8 @@ pub fn is_removed() {
     assert!(stands_back("1") || least(told("cpu.weight")) || least(told("cpu.shares")));
     group.lift();
     assert!(stands_back("0") || !(least(told("cpu.weight")) || least(told("cpu.shares"))));
-    let most = || [told("cpu.weight"), told("cpu.shares")].iter().flatten().any(|it| ["10000", "262144"].contains(&it.trim()));
+    let most =
+        || [told("cpu.weight"), told("cpu.shares")].iter().flatten().any(|it| ["10000", "262144"].contains(&it.trim()));
     group.set_weight(Weight::Most).unwrap();
     assert!(most());
     group.set_weight(Weight::Usual).unwrap();

@@ -49,7 +49,9 @@ pub enum GatewayWhat {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "A secret that can be guessed can be guessed by others: head -c 24 /dev/urandom | base64 > FILE.")]
+#[command(
+    after_help = "A secret that can be guessed can be guessed by others: head -c 24 /dev/urandom | base64 > FILE."
+)]
 pub struct GatewayServer {
     /// Listen here, TCP and UDP. Beyond this host only with a secret
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7021", value_parser = address)]

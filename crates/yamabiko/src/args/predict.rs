@@ -60,6 +60,9 @@ pub struct Prediction {
     /// Do not measure what a connection takes of memory and descriptors
     #[arg(long)]
     pub no_memory: bool,
+    /// Then search for the capacity (three minutes), and print foretold beside measured [with --slo]
+    #[arg(long)]
+    pub check: bool,
     /// Instead of --server: a service on this host, by its process; only light loads are made of it
     #[arg(long, value_name = "PID", conflicts_with = "server", allow_hyphen_values = true)]
     pub server_pid: Option<i32>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use lab::Observer;
 use lab::plan::Plan;
-use ledger::PredictDocument;
+use ledger::{PredictDocument, TrialPart};
 use store::Book;
 use suites::predict::{self, Asked, PredictPlan};
 use suites::reproduce::{Order, Stage};
@@ -140,6 +140,7 @@ fn asked(typed: &args::Prediction) -> Asked {
         workers: typed.workers,
         hit_and_miss: typed.hit.clone().zip(typed.miss.clone()),
         hit_ratio: typed.hit_ratio,
+        check: typed.check,
         pid: typed.server_pid,
     }
 }
@@ -154,5 +155,12 @@ impl Stage for Progress {
             say(what);
         }
         Box::new(Display::new("", self.quiet))
+    }
+
+    /// Of the search that the prediction is held against.
+    fn trial(&mut self, trial: &TrialPart, bracket: (Option<f64>, Option<f64>)) {
+        if !self.quiet {
+            say(report::terminal::capacity_trial(trial, bracket));
+        }
     }
 }

@@ -251,6 +251,6 @@ fn runs_by_name() {
     }
     // A comparison has no load of its own.
     let comparison = shelf.book.find("last").unwrap();
-    let error = shelf.compare(from_ref(&comparison), &[comparison], |_, _| {}).unwrap_err();
+    let error = shelf.compare(from_ref(&comparison), from_ref(&comparison), |_, _| {}).unwrap_err();
     assert!(error.contains("only runs of load"), "{error}");
 }

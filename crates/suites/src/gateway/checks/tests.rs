@@ -5,7 +5,8 @@ use ledger::{CheckState, Measured};
 use super::*;
 
 fn spent(cpu_ms: u64, share: Option<f64>) -> LabSpent {
-    let used = GatewayUsed { at: Duration::from_secs(10), cpu: Duration::from_millis(cpu_ms), ..GatewayUsed::default() };
+    let used =
+        GatewayUsed { at: Duration::from_secs(10), cpu: Duration::from_millis(cpu_ms), ..GatewayUsed::default() };
     LabSpent { used, share, links: Default::default() }
 }
 

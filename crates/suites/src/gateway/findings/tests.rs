@@ -191,7 +191,8 @@ fn a_table_that_fills_is_told_from_a_rate_that_falls() {
 #[test]
 fn a_gateway_without_the_route_is_named_whether_it_says_so_or_not() {
     let server: SocketAddr = "198.18.0.1:7021".parse().unwrap();
-    let says = |code: i32| ForwardError::Unreachable { address: server, source: std::io::Error::from_raw_os_error(code) };
+    let says =
+        |code: i32| ForwardError::Unreachable { address: server, source: std::io::Error::from_raw_os_error(code) };
     const EHOSTUNREACH: i32 = 113;
     const ENETUNREACH: i32 = 101;
     const ECONNREFUSED: i32 = 111;

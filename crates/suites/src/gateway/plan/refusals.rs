@@ -89,7 +89,9 @@ impl GatewayPlan {
             (self.setup.is_some(), "setup"),
         ];
         if let Some((_, key)) = labs.iter().find(|(given, _)| *given) {
-            return Some(format!("{key} is of the lab; a real gateway is as it is: leave it out, and name the run (label)"));
+            return Some(format!(
+                "{key} is of the lab; a real gateway is as it is: leave it out, and name the run (label)"
+            ));
         }
         match (&self.proxy, self.origin_at) {
             (Some(_), None) => Some(

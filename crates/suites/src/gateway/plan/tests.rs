@@ -31,7 +31,9 @@ fn a_real_gateway_is_as_it_is() {
     assert_eq!(plan, GatewayPlan { label: Some("nat".into()), ..GatewayPlan::against("192.0.2.7".into()) });
     assert_eq!(plan.each(), [("nat".to_owned(), None)]);
     assert_eq!(read(&plan.to_toml()).unwrap(), plan);
-    for labs in ["conditions = [\"nat\"]", "links = [\"10Mbit\"]", "share = \"10%\"", "memory = \"64MB\"", "setup = \"true\""] {
+    for labs in
+        ["conditions = [\"nat\"]", "links = [\"10Mbit\"]", "share = \"10%\"", "memory = \"64MB\"", "setup = \"true\""]
+    {
         let said = read(&format!("[gateway]\nto = \"192.0.2.7\"\n{labs}")).unwrap_err();
         assert!(said.contains("is of the lab"), "{labs}: {said}");
     }

@@ -23,6 +23,8 @@ struct Fake {
     /// The tester sends no more.
     sends_per_s: f64,
     udp: bool,
+    /// The tester sends all of it, but late.
+    late: bool,
     /// CPU of a packet, and so far.
     packet_s: f64,
     used: Duration,
@@ -38,6 +40,7 @@ impl Default for Fake {
             every: None,
             sends_per_s: 1e9,
             udp: true,
+            late: false,
             packet_s: 1e-6,
             used: Duration::ZERO,
             passed: 0,
@@ -73,13 +76,17 @@ impl Way for Fake {
                     }
                 }
                 self.used += Duration::from_secs_f64(carried * self.packet_s);
-                let late = rate < *per_second;
+                let late = self.late || rate < *per_second;
                 sender.sent = Some(SentSeen {
                     asked,
                     sent,
                     from_ns: 0,
                     to_ns: ((sent.saturating_sub(1)) as f64 * 1e9 / rate) as u64,
-                    lag_ns: Quantiles { count: sent, p99: if late { 50_000_000 } else { 10_000 }, ..Quantiles::default() },
+                    lag_ns: Quantiles {
+                        count: sent,
+                        p99: if late { 50_000_000 } else { 10_000 },
+                        ..Quantiles::default()
+                    },
                     ..SentSeen::default()
                 });
                 receiver.arrivals = Some(arrivals.finish(sent));
@@ -95,7 +102,8 @@ impl Way for Fake {
             }
             Test::Probes { .. } => {}
         }
-        let rtt = test.probes().then(|| RttSeen { sent: 9, received: 9, ns: Quantiles { count: 9, ..Quantiles::default() } });
+        let rtt =
+            test.probes().then(|| RttSeen { sent: 9, received: 9, ns: Quantiles { count: 9, ..Quantiles::default() } });
         let (client, server) = if test.is_up() { (sender, receiver) } else { (receiver, sender) };
         Ok(TrialSeen { test: test.clone(), client, server, rtt, exchanges, cut_short: !go_on() })
     }
@@ -155,6 +163,16 @@ fn a_link_is_told_from_the_gateway_and_the_tester_from_both() {
     assert!(check.why.contains("packets of 64 bytes up"), "{}", check.why);
 }
 
+/// What is carried in spite of a late sender's bursts is carried; what is lost then may be lost because of them.
+#[test]
+fn a_late_sender_ends_no_search_but_bounds_it() {
+    let taken = taken(&plan(&[TestName::Packets]), None, &mut Fake { late: true, ..Fake::default() });
+    let rate = &taken.rates[0];
+    assert!((rate.per_second.unwrap() / 50_000.0 - 1.0).abs() < 0.03, "{rate:?}");
+    assert_eq!(rate.limited_by, "tester", "{rate:?}");
+    assert!(rate.trials.iter().all(|trial| trial.tester_late));
+}
+
 #[test]
 fn a_gateway_that_drops_every_thousandth_is_named_and_has_a_rate_all_the_same() {
     let plan = plan(&[TestName::Packets]);
@@ -185,7 +203,8 @@ fn tests_take_turns_and_each_has_its_figures() {
     let mut told = Vec::new();
     let mut way = Fake::default();
     let tell = &mut |what: &str| told.push(what.to_owned());
-    let taken = Measuring { plan: &plan, link: None, way: &mut way, go_on: &|| true, tell, taken: Taken::default() }.all();
+    let taken =
+        Measuring { plan: &plan, link: None, way: &mut way, go_on: &|| true, tell, taken: Taken::default() }.all();
     assert!(taken.ended.is_none());
     assert_eq!(told, ["survey", "trial 1 of 2", "trial 2 of 2", "RTT under load"]);
     let condition = condition_of("none", None, &taken, &plan, 0.0);
@@ -221,7 +240,8 @@ fn an_interrupt_ends_it_and_keeps_what_there_is() {
     };
     let mut way = Fake::default();
     let taken =
-        Measuring { plan: &plan, link: None, way: &mut way, go_on: &go_on, tell: &mut |_| {}, taken: Taken::default() }.all();
+        Measuring { plan: &plan, link: None, way: &mut way, go_on: &go_on, tell: &mut |_| {}, taken: Taken::default() }
+            .all();
     assert!(taken.ended.as_ref().unwrap().is_interrupt());
     assert_eq!(taken.figures["stream_up"].len(), 1, "one of two");
 }

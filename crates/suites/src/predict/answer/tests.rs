@@ -21,6 +21,7 @@ fn known() -> Known<'static> {
         processes: two_ms(),
         cores: Mixed { behind: Estimate { value: 0.0025, half: 0.0001 }, ..two_ms() },
         classes: vec![(1.0, 1.0)],
+        beside_s: 0.0,
         path: None,
         workers: None,
         worker_held_s: None,
@@ -147,6 +148,11 @@ fn the_curve_is_processor_sharing_and_the_path() {
     near(half.mean_s, 0.096 + 0.005);
     assert!(half.p50_s > 0.096 && half.p99_s > half.p50_s);
     assert!(points.windows(2).all(|pair| pair[0].mean_s < pair[1].mean_s && pair[0].p99_s <= pair[1].p99_s * 1.05));
+    // What else it takes is added to each.
+    let slower = curve(&Known { beside_s: 0.001, ..whole });
+    let at_half = slower.iter().find(|point| (point.busy - 0.5).abs() < 1e-9).unwrap();
+    near(at_half.mean_s, half.mean_s + 0.001);
+    assert!((at_half.p99_s - half.p99_s - 0.001).abs() < 1e-4);
     // A quota of 0.2 has no formula; at a tenth of it a request is hardly ever held back.
     let held = curve(&Known { path: None, ..known() });
     near(held[1].rate_per_s, 10.0);

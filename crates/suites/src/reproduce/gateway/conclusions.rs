@@ -3,7 +3,7 @@
 
 use ledger::ReproductionRow;
 
-use super::forwarding::rows::{LESS_THAN_NAT, LESS_THAN_NONE, of_rounds, places, published};
+use super::forwarding::rows::{A_LITTLE, LESS_THAN_NAT, LESS_THAN_NONE, of_rounds, places, published};
 use super::forwarding::{Cost, Forwarded};
 use super::rows::{USABLE, experiment};
 use super::scale::{Card, Machine};
@@ -118,6 +118,12 @@ pub fn sentences(rows: &[ReproductionRow]) -> Vec<String> {
     rows.iter().filter(is).map(|row| row.note.clone()).collect()
 }
 
+/// What hardware is needed, if that could be said.
+pub fn hardware_sentence(rows: &[ReproductionRow]) -> Option<String> {
+    let is = |row: &&ReproductionRow| row.experiment == CONCLUSIONS && row.setting == HARDWARE;
+    rows.iter().find(is).map(|row| row.note.clone())
+}
+
 /// A row that has words and no figure.
 const SENTENCE: &str = "in words";
 
@@ -130,7 +136,11 @@ fn told(cost: &Cost) -> String {
     let interval = cost.interval.map_or("one round, so how well this is known is not".to_owned(), |[low, high]| {
         format!("{} to {}", level(100.0 * low), level(100.0 * high))
     });
-    let by = if cost.is_the_testers { "; the tester was the limit, so this is none of the machine's" } else { "" };
+    let by = match (cost.is_the_testers, cost.is_its_windows) {
+        (true, _) => "; the tester was the limit, so this is none of the machine's",
+        (false, true) => "; bound by its window",
+        (false, false) => "",
+    };
     format!("{} % ({interval}{by})", level(100.0 * cost.mean))
 }
 
@@ -150,8 +160,9 @@ fn costs(
         let quantity = format!("{place}, {} against {}", of.name(), than.name());
         rows.push(beside(row(CONCLUSIONS, question, &quantity, "%", 100.0 * cost.mean), paper, &of_rounds(&cost)));
         words.push(match paper {
-            Some(paper) => format!("{place}: {}, the paper: {paper}", told(&cost)),
-            None => format!("{place}: {}", told(&cost)),
+            // What it says of all of them alike is said once.
+            Some(paper) if paper != A_LITTLE => format!("{place}: {}, the paper: {paper}", told(&cost)),
+            _ => format!("{place}: {}", told(&cost)),
         });
     }
     (rows, words)
@@ -171,14 +182,15 @@ fn loaded(forwarded: &Forwarded) -> Vec<ReproductionRow> {
         costs(forwarded, LOADED, (Condition::NatProxyLoaded, Condition::Nat), LESS_THAN_NAT);
     let (more, alone) = costs(forwarded, LOADED, (Condition::ProxyLoaded, Condition::None), LESS_THAN_NONE);
     rows.extend(more);
-    let parts = [("beside NAT", with_nat), ("without NAT", alone)];
+    let without = format!("without NAT (the paper: {A_LITTLE})");
+    let parts = [("beside NAT", with_nat), (without.as_str(), alone)];
     let parts: Vec<String> = parts
         .into_iter()
         .filter(|(_, words)| !words.is_empty())
-        .map(|(which, words)| format!("{which}, {}", words.join("; ")))
+        .map(|(which, words)| format!("{which}: {}", words.join("; ")))
         .collect();
     if !parts.is_empty() {
-        rows.push(sentence(LOADED, format!("A loaded proxy costs: {}.", parts.join(". And ")), None));
+        rows.push(sentence(LOADED, format!("A loaded proxy costs {}.", parts.join("; and ")), None));
     }
     rows
 }
@@ -222,7 +234,8 @@ fn needed(rows: &[ReproductionRow], forwarded: Option<&Forwarded>, seats: u32) -
             alone: mean((machine, card), Condition::Nat),
         })
         .collect();
-    if seen.iter().all(|one| one.held.is_none() && one.with_cache.is_none()) {
+    // Of one half alone nothing can be said, and nobody asked.
+    if !hardware(seats, &seen).known {
         return Vec::new();
     }
     let words = hardware_in_words(seats, &seen);
@@ -232,12 +245,6 @@ fn needed(rows: &[ReproductionRow], forwarded: Option<&Forwarded>, seats: u32) -
 fn hardware_in_words(seats: u32, seen: &[Seen]) -> String {
     let least = hardware(seats, seen);
     let name = |(machine, card): (Machine, Card)| experiment(machine, card);
-    if !least.known {
-        let lacks = if seen.iter().any(|one| one.held.is_some()) { "forwarding" } else { "a cache" };
-        return format!(
-            "What {seats} seats need cannot be said by this run: {lacks} was not measured (--parts small,middle,large,forwarding)."
-        );
-    }
     let figures = |one: &Seen| {
         let number = |value: Option<f64>| value.map_or("-".to_owned(), level);
         format!(
@@ -279,7 +286,8 @@ mod tests {
     use super::*;
 
     fn cost(low: f64, high: f64) -> Cost {
-        Cost { mean: f64::midpoint(low, high), interval: Some([low, high]), rounds: 3, is_the_testers: false }
+        let mean = f64::midpoint(low, high);
+        Cost { mean, interval: Some([low, high]), rounds: 3, is_the_testers: false, is_its_windows: false }
     }
 
     #[test]
@@ -322,11 +330,12 @@ mod tests {
     fn what_was_not_measured_is_not_concluded() {
         assert!(rows(&[], None, 40).is_empty());
         let held = row(&experiment(Machine::Large, Card::Mbit10), "", USABLE, "/s", 40.0);
-        let made = sentences(&rows(std::slice::from_ref(&held), None, 40));
-        assert_eq!(made.len(), 1);
-        assert!(made[0].contains("forwarding was not measured"), "{}", made[0]);
-        let unknown = Seen { held: None, ..seen(Machine::Small, Card::Mbit10, 0.0, 9.9) };
-        assert!(hardware_in_words(40, &[unknown]).contains("a cache was not measured"));
+        assert!(rows(std::slice::from_ref(&held), None, 40).is_empty(), "a cache alone");
+        let cells = vec![cell(Machine::Large, Card::Mbit10, Condition::NatProxyLoaded, &[9.5, 9.5])];
+        let forwarded = Forwarded { factor: Factor::given(10.0), cells };
+        assert!(rows(&[], Some(&forwarded), 40).is_empty(), "forwarding alone");
+        let both = sentences(&rows(&[held], Some(&forwarded), 40));
+        assert!(both[0].starts_with("40 seats need at least the machine large, 10 Mbit/s"), "{both:?}");
     }
 
     #[test]
@@ -341,16 +350,16 @@ mod tests {
         let forwarded = Forwarded { factor: Factor::given(10.0), cells };
         let made = rows(&[], Some(&forwarded), 40);
         let said = sentences(&made);
-        assert_eq!(said.len(), 4, "{said:?}");
+        assert_eq!(said.len(), 3, "{said:?}");
         assert!(
             said[0].contains("middle, 100 Mbit/s: 5.00 % (2.52 to 7.48), the paper: about 35"),
             "{}",
             said[0]
         );
-        assert!(said[1].contains("beside NAT, middle, 100 Mbit/s: 49.5 %") && said[1].contains("the paper: half"));
-        assert!(said[1].contains("without NAT, middle, 100 Mbit/s: 40.0 % (40.0 to 40.0)"), "{}", said[1]);
+        assert!(said[1].contains("beside NAT: middle, 100 Mbit/s: 49.5 %") && said[1].contains("the paper: half"));
+        let alike = "without NAT (the paper: a little; the types alike): middle, 100 Mbit/s: 40.0 % (40.0 to 40.0).";
+        assert!(said[1].ends_with(alike), "{}", said[1]);
         assert!(said[2].contains("Yes, since loaded it costs more than a tenth: middle, 100 Mbit/s"), "{}", said[2]);
-        assert!(said[3].contains("a cache was not measured"), "{}", said[3]);
         let figure = made.iter().find(|row| row.setting == NAT && row.here.is_some()).unwrap();
         assert!((figure.here.unwrap() - 5.0).abs() < 1e-9 && figure.note.contains("3 rounds"));
     }

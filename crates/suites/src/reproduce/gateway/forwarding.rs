@@ -31,13 +31,14 @@ const SOCKET_BYTES: u32 = 16_384;
 const SMALLEST_MBIT_PER_S: f64 = 8.0;
 /// The processor was the limit if so much of its share was used.
 const USED_UP: f64 = 0.95;
-/// What bounds a stream where the tester does.
+/// What bounds a stream where the tester does, and where its own socket buffers do.
 const TESTER: &str = "tester";
+const WINDOW: &str = "window";
 /// The factors that are tried.
 const STEPS: [f64; 11] = [1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0, 16.0, 22.0, 32.0];
 /// Making a lab and taking it down; of one with squid, which starts slowly where it has little of a core.
-const AROUND: Duration = Duration::from_millis(1500);
-const AROUND_SQUID: Duration = Duration::from_millis(3500);
+const AROUND: Duration = Duration::from_millis(1200);
+const AROUND_SQUID: Duration = Duration::from_millis(2800);
 
 /// How much faster time runs than in the paper, for forwarding.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,6 +175,11 @@ impl Cell {
         self.bound_by.contains(TESTER)
     }
 
+    /// Whether its socket buffers bounded the stream in a round, while machine and card had time.
+    pub fn is_its_windows(&self) -> bool {
+        self.bound_by.contains(WINDOW)
+    }
+
     /// How much of its share it used, on the mean.
     pub fn used(&self) -> Option<f64> {
         (!self.used.is_empty()).then(|| self.used.iter().sum::<f64>() / self.used.len() as f64)
@@ -191,6 +197,8 @@ pub struct Cost {
     pub rounds: usize,
     /// Whether one of the two is the tester's own figure: then this says nothing of the gateway.
     pub is_the_testers: bool,
+    /// Whether one of the two was bounded by the stream's own buffers: then this is what the way's delay costs such a stream.
+    pub is_its_windows: bool,
 }
 
 impl Cost {
@@ -202,7 +210,8 @@ impl Cost {
         let mean = costs.iter().sum::<f64>() / costs.len() as f64;
         let interval = stats::compare::of_differences(&costs, 0.95).map(|difference| difference.interval);
         let is_the_testers = of.is_the_testers() || than.is_the_testers();
-        (!costs.is_empty()).then_some(Cost { mean, interval, rounds: costs.len(), is_the_testers })
+        let is_its_windows = of.is_its_windows() || than.is_its_windows();
+        (!costs.is_empty()).then_some(Cost { mean, interval, rounds: costs.len(), is_the_testers, is_its_windows })
     }
 }
 

@@ -139,9 +139,8 @@ impl Scale {
 
 /// A factor as it is used: two digits, since it is not known better, and from 1 to 1000, since time never runs slower than in the paper.
 pub fn two_digits(exact: f64) -> f64 {
-    let exact = exact.clamp(1.0, 1000.0);
-    let step = 10f64.powf(exact.log10().floor() - 1.0);
-    (exact / step).round() * step
+    // By way of text, so that what is printed is what is used: 23 times 0.1 is not 2.3 to a float.
+    format!("{:.1e}", exact.clamp(1.0, 1000.0)).parse().expect("a number that was just written")
 }
 
 #[cfg(test)]
@@ -161,6 +160,7 @@ mod tests {
         assert_eq!(Scale::of_cost(364.0).factor, 11.0);
         assert!((Scale::of_cost(1000.0).factor - 4.0).abs() < 1e-9);
         assert_eq!(Scale::of_cost(1e9).factor, 1.0, "time never runs slower than in the paper");
+        assert_eq!([2.3234, 17.49, 994.0, 996.0, 2e9].map(two_digits), [2.3, 17.0, 990.0, 1000.0, 1000.0]);
     }
 
     #[test]

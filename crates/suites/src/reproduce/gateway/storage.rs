@@ -141,6 +141,24 @@ pub fn columns() -> [&'static str; 6] {
     COLUMNS.map(|(column, _)| column)
 }
 
+/// What the storage here does, in a sentence; nothing where it was not measured.
+pub fn answer(rows: &[ReproductionRow]) -> Option<String> {
+    let file = files(rows).into_iter().next_back()?;
+    let told = [(1, "K/s out"), (4, "K/s in"), (5, "seeks/s")];
+    let parts: Vec<String> = told
+        .into_iter()
+        .filter_map(|(at, unit)| {
+            let (column, test) = COLUMNS[at];
+            let here = find(rows, file, column, quantity(test))?;
+            let mut of_paper: Vec<f64> = PUBLISHED.iter().filter_map(|(_, rates)| rates[at].0.parse().ok()).collect();
+            of_paper.sort_by(f64::total_cmp);
+            let (least, most) = (of_paper.first()?, of_paper.last()?);
+            Some(format!("{} {unit} (the paper: {least} to {most})", level(here)))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| format!("The storage here, {}: {}.", file.trim_start_matches("disk, "), parts.join(", ")))
+}
+
 /// One line of the table as numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
@@ -234,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_paper_stands_above_what_is_here() {
-        assert_eq!(lines(&[]), None);
+        assert_eq!((lines(&[]), answer(&[])), (None, None));
         let name = experiment(PAPERS_SIZE);
         assert_eq!(name, "disk, a file of 100MiB");
         let table = lines(&rows(&name, &document(&[(Trial::Seeks, 5000.0)]))).unwrap();
@@ -242,6 +260,10 @@ mod tests {
         assert_eq!(table.lines[1][..3], ["Type2, 100 MB", "3961, 33.1", "5300, 17"]);
         assert_eq!(table.lines[3], ["here, a file of 100MiB", "-", "-", "-", "-", "-", "5.00, 50.0"]);
         assert!(table.lines.iter().all(|line| line.len() == table.head.len()));
+        assert_eq!(
+            answer(&rows(&name, &document(&[(Trial::Seeks, 5000.0)]))).unwrap(),
+            "The storage here, a file of 100MiB: 5.00 seeks/s (the paper: 53.9 to 104.7)."
+        );
         let drawn = machines(&rows(&name, &document(&[(Trial::Seeks, 5000.0)])));
         assert_eq!(drawn.len(), 4);
         assert_eq!((drawn[0].rates[0], drawn[0].rates[5]), (Some(1757.0), Some(53.9)));

@@ -101,12 +101,10 @@ pub fn about(asked: &Asked, scale: &Scale, version: &str) -> String {
     )
 }
 
-/// The answer in some sentences: the caches', what hardware is needed, and what storage does. What forwarding costs is in the conclusions, which
-/// stand below it.
+/// The answer in some sentences: what caches, forwarding and storage did, and what hardware is needed. The other conclusions stand below it.
 pub fn answer(rows: &[ReproductionRow]) -> String {
-    let concluded = conclusions::sentences(rows);
-    let caches = of_caches(rows);
-    let parts: Vec<String> = caches.into_iter().chain(concluded.into_iter().next_back()).collect();
+    let parts = [of_caches(rows), forwarding::rows::answer(rows), storage::answer(rows), conclusions::hardware_sentence(rows)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() { "Some of the experiments, made again.".to_owned() } else { parts.join(" ") }
 }
 
@@ -207,7 +205,8 @@ pub fn summary(reproduction: &Reproduction) -> Summary {
         head: vec!["machine, card", "offered", "responses/s", "mean, s", "hits, %", "errors, %", "the paper"],
         lines,
         more: [forwarding::rows::lines(rows), storage::lines(rows)].into_iter().flatten().collect(),
-        remarks: conclusions::sentences(rows),
+        // What stands in the answer is not said again.
+        remarks: conclusions::sentences(rows).into_iter().filter(|said| !reproduction.answer.contains(said)).collect(),
     }
 }
 

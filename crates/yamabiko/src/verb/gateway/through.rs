@@ -15,11 +15,8 @@ pub fn run(typed: &Forwarding) -> Result<Exit> {
         !(result.json || result.print_plan || result.strict || result.html.is_some()),
         "--json, --html, --strict and --print-plan are not for -- CMD: what the program prints is the result"
     );
-    let through = Through {
-        lab: typed.lab_of_command()?,
-        server: typed.lab.server.clone(),
-        command: typed.command.clone(),
-    };
+    let through =
+        Through { lab: typed.lab_of_command()?, server: typed.lab.server.clone(), command: typed.command.clone() };
     let outcome = lab::gateway::through(&through, |line| say(line))?;
     tell(&through, &outcome);
     Ok(Exit::Program(outcome.status))
@@ -38,8 +35,10 @@ fn tell(through: &Through, outcome: &ThroughOutcome) {
     let each = match (up + down).saturating_sub(lost) {
         0 => String::new(),
         packets => {
-            let own = outcome.facts.card_ns_a_packet.map(|ns| format!(", of which its card takes {:.2} us", ns / 1e3));
-            format!(", {:.2} us a packet{}", used.card.as_secs_f64() * 1e6 / packets as f64, own.unwrap_or_default())
+            let own = outcome.facts.card_ns_a_packet.zip(outcome.facts.card_ns_alone).map(|(many, alone)| {
+                format!(" (its card alone takes {:.1} us, {:.1} us where one comes alone)", many / 1e3, alone / 1e3)
+            });
+            format!(", {:.1} us a packet{}", used.card.as_secs_f64() * 1e6 / packets as f64, own.unwrap_or_default())
         }
     };
     say(format_args!(

@@ -32,6 +32,9 @@ pub const ANSWERS: &str = "answers of the proxy here";
 /// Of a loaded proxy.
 pub const ERRORS: &str = "error ratio of the proxy";
 
+/// What the paper says of a loaded squid without NAT.
+pub const A_LITTLE: &str = "a little; the types alike";
+
 /// What to know when comparing.
 pub const NOTES: [&str; 4] = [
     "Forwarding has an F of its own: behind a card of 10 F Mbit/s the small machine is to forward 8 F with NAT, as the paper's did 8 behind 10 (a \
@@ -63,9 +66,7 @@ pub fn published(machine: Machine, card: Card, condition: Condition, quantity: &
         (Machine::Middle, Card::Mbit100, Condition::Nat, LESS_THAN_NONE) => Some("about 35"),
         (Machine::Large, Card::Mbit100, Condition::Nat, LESS_THAN_NONE) => Some("nothing"),
         (Machine::Middle, Card::Mbit100, Condition::NatProxyLoaded, LESS_THAN_NAT) => Some("half"),
-        (Machine::Middle | Machine::Large, _, Condition::ProxyLoaded, LESS_THAN_NONE) => {
-            Some("a little; the types alike")
-        }
+        (Machine::Middle | Machine::Large, _, Condition::ProxyLoaded, LESS_THAN_NONE) => Some(A_LITTLE),
         _ => None,
     }
 }
@@ -201,12 +202,32 @@ pub fn lines(rows: &[ReproductionRow]) -> Option<Lines> {
                 (Some(mean), Some(deviation)) => format!("{} ({})", level(mean), level(deviation)),
             }
         });
-        lines.push(std::iter::once(name).chain(cells).chain([in_words(machine, card)]).collect());
+        lines.push(std::iter::once(place(machine, card)).chain(cells).chain([in_words(machine, card)]).collect());
     }
-    let mut head = vec!["Mbit/s over F (sd)"];
+    let mut head = vec!["stream, Mbit/s (sd)"];
     head.extend(Condition::ALL.map(Condition::name));
     head.push("the paper");
     (!lines.is_empty()).then_some(Lines { head, lines })
+}
+
+/// What was forwarded, in a sentence; nothing where it was not measured.
+pub fn answer(rows: &[ReproductionRow]) -> Option<String> {
+    // Each machine where the paper found something to tell.
+    let told = [
+        (Machine::Small, Card::Mbit10, " (the paper: 8, and not measurable)"),
+        (Machine::Middle, Card::Mbit100, " (the paper: over 50, and half of it)"),
+        (Machine::Large, Card::Mbit100, ""),
+    ];
+    let parts: Vec<String> = told
+        .into_iter()
+        .filter_map(|(machine, card, paper)| {
+            let of = |condition: Condition| find(rows, &experiment(machine, card), condition.name(), RATE);
+            let loaded = of(Condition::NatProxyLoaded).map_or("-".to_owned(), level);
+            let nat = level(of(Condition::Nat)?);
+            Some(format!("{} {nat} and {loaded} of {} Mbit/s{paper}", machine.name(), card.megabits()))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| format!("Forwarded with NAT, and beside a loaded squid: {}.", parts.join("; ")))
 }
 
 /// Machines and cards, in the order of the paper.
@@ -217,12 +238,12 @@ pub fn places() -> impl Iterator<Item = (Machine, Card)> {
 /// What the paper says of a machine behind a card.
 fn in_words(machine: Machine, card: Card) -> String {
     let nat = match published(machine, card, Condition::Nat, LESS_THAN_NONE) {
-        Some("nothing") => "NAT costs nothing",
-        Some("about 20") => "NAT costs about 20 %",
-        Some("about 35") => "NAT costs about 35 %, and half of that goes with a loaded squid",
+        Some("nothing") => "NAT: nothing",
+        Some("about 20") => "NAT: 20 %",
+        Some("about 35") => "NAT: 35 %; loaded: half",
         _ => "",
     };
-    let loaded = published(machine, card, Condition::ProxyLoaded, RATE).map_or("", |_| "not measurable loaded");
+    let loaded = published(machine, card, Condition::ProxyLoaded, RATE).map_or("", |_| "loaded: stalls");
     [nat, loaded].into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
@@ -286,11 +307,17 @@ mod tests {
         let table = lines(&rows(&forwarded())).unwrap();
         assert_eq!(table.lines.len(), 1);
         let line = &table.lines[0];
-        assert_eq!(line[..3], ["forwarding, middle, 100 Mbit/s", "92.0 (2.83)", "84.0 (5.66)"]);
+        assert_eq!(line[..3], ["middle, 100 Mbit/s", "92.0 (2.83)", "84.0 (5.66)"]);
         assert_eq!((line[3].as_str(), line.len()), ("-", table.head.len()));
-        assert!(line.last().unwrap().contains("about 35 %"));
-        assert_eq!(in_words(Machine::Small, Card::Mbit100), "not measurable loaded");
-        assert_eq!(in_words(Machine::Large, Card::Mbit10), "NAT costs nothing");
+        assert_eq!(line.last().unwrap(), "NAT: 35 %; loaded: half");
+        assert_eq!(in_words(Machine::Small, Card::Mbit10), "NAT: 20 %; loaded: stalls");
+        assert_eq!(in_words(Machine::Large, Card::Mbit10), "NAT: nothing");
+        let said = answer(&rows(&forwarded())).unwrap();
+        assert_eq!(
+            said,
+            "Forwarded with NAT, and beside a loaded squid: middle 84.0 and 42.0 of 100 Mbit/s (the paper: over 50, and half of it)."
+        );
+        assert_eq!(answer(&[]), None);
         let percent = |machine, card| published_percent(machine, card, Condition::Nat, LESS_THAN_NONE);
         assert_eq!(percent(Machine::Middle, Card::Mbit100), Some(35.0));
         assert_eq!(percent(Machine::Small, Card::Mbit100), None);

@@ -7,20 +7,21 @@ use report::reproduction::page_with;
 use suites::cache::plan::RATES_PER_S;
 use suites::gateway::Condition;
 use suites::reproduce::gateway::forwarding::rows as forwarding;
-use suites::reproduce::gateway::{Card, Machine, PUBLISHED, rows, storage, summary};
-use suites::reproduce::{Lines, Summary};
+use suites::reproduce::gateway::{Card, Machine, PUBLISHED, conclusions, rows, storage, summary};
+use suites::reproduce::Lines;
 
 /// Puts it together.
 pub fn page(document: &ReproductionDocument) -> Page {
     let summary = summary(&document.reproduce);
-    let sections = vec![concluded(&summary), caches(document), streams(document), disks(document)];
+    let sections = vec![concluded(document), caches(document), streams(document), disks(document)];
     let title = "Gateway: caches, forwarding and storage of a small, a middle and a large machine";
     page_with(title, document, (&summary.head, &summary.lines), &[6], sections)
 }
 
 /// The paper's conclusions, asked of this run.
-fn concluded(summary: &Summary) -> Section {
-    summary.remarks.iter().fold(Section::new("What it comes to"), Section::text)
+fn concluded(document: &ReproductionDocument) -> Section {
+    let sentences = conclusions::sentences(&document.reproduce.rows);
+    sentences.into_iter().fold(Section::new("What it comes to"), Section::text)
 }
 
 fn table(lines: &Lines, words: &[usize]) -> Table {

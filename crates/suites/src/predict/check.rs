@@ -1,0 +1,164 @@
+//! The prediction held against the search for the capacity on the same plan.
+
+use lab::plan::{CapacityPlan, Plan};
+use ledger::{CapacityPart, PredictPart, TrialPart};
+use store::Book;
+use sys::signal::Interrupts;
+
+use super::answer::seconds;
+use super::{ERROR_MAX, PredictPlan, usl};
+use crate::capacity::{self, CapacityOrder};
+use crate::error::SuiteError;
+use crate::reproduce::{Order, Stage};
+
+/// The plan of the search: short, one search.
+pub fn plan(asked: &PredictPlan) -> Plan {
+    let mut plan = Plan {
+        name: format!("{}-check", asked.plan.name),
+        capacity: Some(CapacityPlan { overload: false, ..CapacityPlan::quick() }),
+        ..asked.plan.clone()
+    };
+    (plan.load.rate, plan.load.duration, plan.load.requests) = (None, None, None);
+    plan
+}
+
+/// Searches, and writes what was found beside what was foretold. Interrupted, it leaves the prediction as it is.
+///
+/// # Errors
+/// Those of the search.
+pub fn make(
+    asked: &PredictPlan,
+    predict: &mut PredictPart,
+    order: &Order,
+    book: &Book,
+    interrupts: &Interrupts,
+    stage: &mut dyn Stage,
+) -> Result<(), SuiteError> {
+    let order = CapacityOrder { order: order.clone(), resume: None };
+    let done = capacity::run(&plan(asked), &order, book, interrupts, stage)?;
+    beside(predict, &done.document.capacity, asked.plan.seed);
+    if !done.document.run.id.is_empty() {
+        predict.notes.push(format!("the search is a run of its own: {}", done.document.run.id));
+    }
+    Ok(())
+}
+
+/// Puts the two beside each other.
+fn beside(predict: &mut PredictPart, found: &CapacityPart, seed: u64) {
+    predict.measured_rate_per_s = found.rate_per_s;
+    predict.measured_interval = found.interval;
+    predict.measured_bound_by = Some(found.bound_by.name.clone());
+    predict.error = predict.rate_per_s.zip(found.rate_per_s).map(|(foretold, measured)| foretold / measured - 1.0);
+    let held = || found.trials.iter().filter(|trial| trial.verdict == "good");
+    let points: Vec<(f64, f64)> =
+        held().filter(|trial| trial.in_flight.mean >= 1.0).map(|trial| (trial.in_flight.mean, trial.carried_rate_per_s)).collect();
+    predict.usl = usl(&points, seed).or(predict.usl);
+    if predict.error.is_some_and(|error| error.abs() > ERROR_MAX) {
+        let highest = held().max_by(|a, b| a.load.total_cmp(&b.load));
+        predict.reasons = reasons(predict, found, highest);
+    }
+    if found.rate_per_s.is_none() {
+        predict.notes.push("the search found no load that holds, so that nothing is held against the prediction".into());
+    }
+}
+
+/// What may be behind an error, with figures.
+fn reasons(predict: &PredictPart, found: &CapacityPart, highest: Option<&TrialPart>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if found.bound_by.name != predict.bound_by {
+        reasons.push(format!("foretold was {}, and what bound it was {}: {}", predict.bound_by, found.bound_by.name, found.bound_by.words));
+    }
+    let demand = |loads: &str| -> Option<f64> {
+        let of_mix = predict.demands.iter().filter(|demand| demand.resource == "processes" && demand.loads.ends_with(loads));
+        let sum: f64 = of_mix.filter_map(|demand| Some(demand.each? * demand.seconds)).sum();
+        (sum > 0.0).then_some(sum)
+    };
+    if let Some((highest, server)) = highest.and_then(|trial| Some((trial, trial.server?))) {
+        let cost = server.cpu_cores / highest.carried_rate_per_s.max(1e-9);
+        for (loads, words) in [("held", "under held loads"), ("light", "over light loads")] {
+            if let Some(foretold) = demand(loads) {
+                reasons.push(format!(
+                    "at {:.0}/s a request cost {}, {words} {} ({:+.0} %)",
+                    highest.carried_rate_per_s,
+                    seconds(cost),
+                    seconds(foretold),
+                    (foretold / cost - 1.0) * 100.0
+                ));
+            }
+        }
+        reasons.push(format!(
+            "there the server used {:.1} % of the {:.0} % of a core that it may use",
+            server.cpu_cores * 100.0,
+            server.may_use_cores * 100.0
+        ));
+    }
+    for demand in predict.demands.iter().filter(|demand| demand.curvature_t.is_some_and(|t| t.abs() > 4.0)) {
+        reasons.push(format!(
+            "{}: light loads bend (t = {:.1}), so that a request does not cost the same at every load",
+            demand.class,
+            demand.curvature_t.unwrap_or_default()
+        ));
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use ledger::document::Level;
+    use ledger::{BoundBy, Demand, TrialServer};
+
+    use super::*;
+
+    fn foretold(rate_per_s: f64) -> PredictPart {
+        let demand = |loads: &str, seconds: f64| Demand {
+            class: "page".into(),
+            each: Some(1.0),
+            resource: "processes".into(),
+            loads: loads.into(),
+            seconds,
+            ..Demand::default()
+        };
+        PredictPart {
+            rate_per_s: Some(rate_per_s),
+            bound_by: "cpu_quota".into(),
+            demands: vec![demand("held", 0.002), demand("light", 0.003)],
+            ..PredictPart::default()
+        }
+    }
+
+    fn found(rate_per_s: f64) -> CapacityPart {
+        let trial = |load: f64| TrialPart {
+            load,
+            verdict: "good".into(),
+            carried_rate_per_s: load,
+            in_flight: Level { mean: load / 10.0, ..Level::default() },
+            server: Some(TrialServer { cpu_cores: load * 0.0025, may_use_cores: 0.2, ..TrialServer::default() }),
+            ..TrialPart::default()
+        };
+        CapacityPart {
+            rate_per_s: Some(rate_per_s),
+            interval: Some([rate_per_s * 0.98, rate_per_s * 1.02]),
+            bound_by: BoundBy { name: "workers".into(), words: "they were all held".into(), ..BoundBy::default() },
+            trials: [0.3, 0.5, 0.6, 0.7, 0.9, 1.0].map(|part| trial(part * rate_per_s)).to_vec(),
+            ..CapacityPart::default()
+        }
+    }
+
+    #[test]
+    fn an_error_beyond_its_bound_has_reasons_with_figures() {
+        let mut near = foretold(114.0);
+        beside(&mut near, &found(100.0), 1);
+        assert!((near.error.unwrap() - 0.14).abs() < 1e-9 && near.reasons.is_empty(), "{near:?}");
+        assert_eq!((near.measured_rate_per_s, near.measured_bound_by.as_deref()), (Some(100.0), Some("workers")));
+        assert!(near.usl.is_some(), "six loads have a request or more in flight");
+        let mut far = foretold(120.0);
+        beside(&mut far, &found(100.0), 1);
+        let said = far.reasons.join("\n");
+        assert!(said.contains("foretold was cpu_quota, and what bound it was workers"), "{said}");
+        assert!(said.contains("a request cost 2.500 ms, under held loads 2.000 ms (-20 %)") || said.contains("2.500 ms"), "{said}");
+        assert!(said.contains("25.0 % of the 20 %"), "{said}");
+        let mut none = foretold(120.0);
+        beside(&mut none, &CapacityPart::default(), 1);
+        assert!(none.error.is_none() && none.notes[0].contains("found no load"), "{none:?}");
+    }
+}

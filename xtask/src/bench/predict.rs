@@ -1,0 +1,139 @@
+//! `cargo xtask bench predict [--rounds N] [--seconds N]`: `yamabiko predict` beside what `yamabiko capacity` then finds.
+//!
+//! Five sites, each held to a fifth of a core: files, the directory service (`examples/directory`) without and with its cache of results, TLS
+//! with a connection for each request, every handshake in full and resumed where it can be. For each the prediction comes first, from loads of
+//! so many seconds; then the search, with one search of trials of 20 s.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use ledger::{CapacityDocument, PredictDocument, Verdict};
+use serde::de::DeserializeOwned;
+
+use super::extent::Extent;
+use super::servers::{PORT, Site, certificate, need, output, yamabiko};
+
+/// One prediction of each site, from loads of 4 s.
+const USUAL_EXTENT: Extent = Extent { rounds: 1, seconds: 4 };
+/// The share that each is held to.
+const SHARE: &str = "20%";
+/// Mild enough that the processor's share is what binds.
+const OBJECTIVE: &str = "p99 < 500ms, errors < 0.1%";
+/// An error from which on a prediction needs a reason.
+const ERROR_MAX: f64 = 0.15;
+
+/// One of the sites.
+struct Case {
+    name: &'static str,
+    url: String,
+    server: String,
+    load: &'static [&'static str],
+}
+
+/// Runs the bench at its usual length and prints it.
+pub fn run() -> Result<()> {
+    run_with(&[])
+}
+
+/// Runs the bench with the options as typed and prints it.
+///
+/// # Errors
+/// An option that there is not; something that could not be measured.
+pub fn run_with(words: &[&str]) -> Result<()> {
+    let extent = USUAL_EXTENT.changed_by(words)?;
+    need("gunicorn")?;
+    let (program, site) = (yamabiko()?, Site::new()?);
+    certificate(&site.path(""))?;
+    let cases = cases(&program, &site)?;
+    println!("held to {SHARE} of a core, objective `{OBJECTIVE}`; loads of {} s, then capacity --quick", extent.seconds);
+    println!(
+        "{:<28} {:>9} {:>19} {:>9} {:>19} {:>7}  {}",
+        "site", "foretold", "95 %", "measured", "bracket", "error", "bound by: foretold, measured"
+    );
+    let mut off = 0;
+    for case in cases.iter().flat_map(|case| std::iter::repeat_n(case, extent.rounds)) {
+        let foretold: PredictDocument = asked(&program, "predict", case, &["--no-memory", "--load-time", &format!("{}s", extent.seconds)])?;
+        let found: CapacityDocument = asked(&program, "capacity", case, &["--quick", "--no-overload", "--slo", OBJECTIVE])?;
+        let (line, error) = line(case.name, &foretold, &found);
+        println!("{line}");
+        off += u32::from(error.is_none_or(|error| error.abs() > ERROR_MAX));
+    }
+    println!("\n{off} of {} further off than {:.0} %", cases.len() * extent.rounds, ERROR_MAX * 100.0);
+    Ok(())
+}
+
+fn cases(program: &Path, site: &Site) -> Result<Vec<Case>> {
+    let (program, folder) = (program.display(), site.path(""));
+    let folder = folder.display();
+    let files = format!("exec {program} serve {folder} --listen 0.0.0.0:{PORT}");
+    let directory = directory(site)?;
+    let secure = format!("{files} --tls {folder}/certificate.pem {folder}/key.pem");
+    let of = |name, scheme: &str, path: &str, server: &str, load| Case {
+        name,
+        url: format!("{scheme}://server:{PORT}{path}"),
+        server: server.to_owned(),
+        load,
+    };
+    // A program in Python takes its seconds to start within a few percent of a core.
+    let entry = "/app/entry/{random 1..200}";
+    let slowly = &["--warmup", "15s", "--server-start-timeout", "60s"][..];
+    Ok(vec![
+        of("files, 10 KB", "http", "/10k.bin", &files, &[]),
+        of("directory", "http", entry, &format!("{files} {directory}"), slowly),
+        of("directory, results cached", "http", entry, &format!("{files} {directory} --cache"), slowly),
+        of("TLS, handshakes in full", "https", "/10k.bin", &secure, &["-k", "--close", "--no-resumption"]),
+        of("TLS, handshakes resumed", "https", "/10k.bin", &secure, &["-k", "--close"]),
+    ])
+}
+
+/// The options that put the directory service behind the server.
+fn directory(site: &Site) -> Result<String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/directory");
+    let source: PathBuf = source.canonicalize().context("examples/directory")?;
+    let database = site.path("directory.db");
+    output(Command::new("python3").arg(source.join("directory.py")).arg("make").arg(&database))?;
+    let socket = "127.0.0.1:19000";
+    Ok(format!(
+        "--dynamic /app=http://{socket} --dynamic-cmd 'env DIRECTORY_DB={} gunicorn -w 1 -b {socket} --chdir {} directory:application'",
+        database.display(),
+        source.display()
+    ))
+}
+
+fn asked<D: DeserializeOwned>(program: &Path, verb: &str, case: &Case, more: &[&str]) -> Result<D> {
+    let output = Command::new(program)
+        .args([verb, &case.url, "--server", &case.server, "--server-cpu", SHARE, "--json", "--no-save"])
+        .args(case.load)
+        .args(more)
+        .output()
+        .with_context(|| format!("yamabiko {verb}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.stdout.is_empty() {
+        bail!("{}: yamabiko {verb}: {}", case.name, said.trim());
+    }
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{}: yamabiko {verb}: {}", case.name, said.trim()))
+}
+
+/// A line of the table, and predicted over measured, less 1.
+fn line(name: &str, foretold: &PredictDocument, found: &CapacityDocument) -> (String, Option<f64>) {
+    let (predict, capacity) = (&foretold.predict, &found.capacity);
+    let between = |interval: Option<[f64; 2]>| interval.map_or("-".to_owned(), |[low, high]| format!("{low:.0} to {high:.0}"));
+    let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
+    let error = predict.rate_per_s.zip(capacity.rate_per_s).map(|(foretold, measured)| foretold / measured - 1.0);
+    let doubt = match (foretold.validity.verdict, found.validity.verdict) {
+        (Verdict::Valid, Verdict::Valid) => String::new(),
+        (first, second) => format!(" ({}, {})", first.name(), second.name()),
+    };
+    let line = format!(
+        "{name:<28} {:>9} {:>19} {:>9} {:>19} {:>7}  {}, {}{doubt}",
+        rate(predict.rate_per_s),
+        between(predict.interval),
+        rate(capacity.rate_per_s),
+        between(capacity.interval),
+        error.map_or("-".to_owned(), |error| format!("{:+.1} %", error * 100.0)),
+        predict.bound_by,
+        capacity.bound_by.name,
+    );
+    (line, error)
+}
