@@ -113,7 +113,9 @@ pub(crate) const EACH: [&str; 8] = ["distance", "capacity", "of the first", "fro
 
 /// A distance as a row.
 pub(crate) fn distance(each: &EachDistance) -> Vec<String> {
-    let time = |of: fn(&ledger::Quantiles) -> u64| each.response_time_ns.as_ref().map_or_else(|| "-".into(), |times| duration(of(times)));
+    let time = |of: fn(&ledger::Quantiles) -> u64| {
+        each.response_time_ns.as_ref().map_or_else(|| "-".into(), |times| duration(of(times)))
+    };
     let ends = each.interval.map_or(["-".to_owned(), "-".to_owned()], |ends| ends.map(rate));
     let [from, to] = ends;
     vec![
@@ -183,7 +185,11 @@ mod tests {
             interval: Some([195.0, 203.0]),
             interval_of: "searches".into(),
             searches: vec![Bracket::default(); 3],
-            bound_by: BoundBy { name: "cpu_quota".into(), words: "20 % of a core is used up".into(), ..BoundBy::default() },
+            bound_by: BoundBy {
+                name: "cpu_quota".into(),
+                words: "20 % of a core is used up".into(),
+                ..BoundBy::default()
+            },
             ..CapacityPart::default()
         };
         assert_eq!(
@@ -213,6 +219,9 @@ mod tests {
             ..TrialPart::default()
         };
         let line = line(&trial, (Some(200.0), None));
-        assert!(line.contains("search 2") && line.contains("bad after 12.3 s") && line.contains("[200.0/s .. ?]"), "{line}");
+        assert!(
+            line.contains("search 2") && line.contains("bad after 12.3 s") && line.contains("[200.0/s .. ?]"),
+            "{line}"
+        );
     }
 }

@@ -14,10 +14,15 @@ pub fn capacity_page(document: &CapacityDocument, plan: &str) -> Page {
     let part = &document.capacity;
     let title = if run.id.is_empty() { "A capacity" } else { &run.id };
     let early = if run.interrupted { ", stopped early: it can be gone on with (capacity --resume)" } else { "" };
-    let about = format!("{}: {} trials, measured for {} in all{early}.", run.started_at, part.trials.len(), span(run.duration_s));
-    let beside = capacity::beside(part).into_iter().fold(Table::new(&["", ""]).left(&[1]), |table, (name, words)| {
-        table.row([name.to_owned(), words])
-    });
+    let about = format!(
+        "{}: {} trials, measured for {} in all{early}.",
+        run.started_at,
+        part.trials.len(),
+        span(run.duration_s)
+    );
+    let beside = capacity::beside(part)
+        .into_iter()
+        .fold(Table::new(&["", ""]).left(&[1]), |table, (name, words)| table.row([name.to_owned(), words]));
     let found = part.findings.iter().fold(Table::new(&["finding", "where", "what"]).left(&[1, 2]), |table, finding| {
         table.row([finding.name.clone(), finding.test.clone(), finding.words.clone()])
     });
@@ -62,9 +67,15 @@ fn by_load(part: &CapacityPart) -> Vec<&TrialPart> {
 fn against_load(part: &CapacityPart) -> Section {
     let trials = by_load(part);
     let of = |good: bool, value: &dyn Fn(&TrialPart) -> f64| -> Vec<[f64; 2]> {
-        trials.iter().filter(|trial| (trial.verdict == "good") == good).map(|trial| [trial.load, value(trial)]).collect()
+        trials
+            .iter()
+            .filter(|trial| (trial.verdict == "good") == good)
+            .map(|trial| [trial.load, value(trial)])
+            .collect()
     };
-    let all = |value: &dyn Fn(&TrialPart) -> f64| -> Vec<[f64; 2]> { trials.iter().map(|trial| [trial.load, value(trial)]).collect() };
+    let all = |value: &dyn Fn(&TrialPart) -> f64| -> Vec<[f64; 2]> {
+        trials.iter().map(|trial| [trial.load, value(trial)]).collect()
+    };
     let framed = |mut chart: Chart| {
         if let (Some(lower), Some(upper)) = bracket(part) {
             chart = chart.band(lower, upper, "bracket");
@@ -88,11 +99,19 @@ fn against_load(part: &CapacityPart) -> Section {
         .about(part.knee_rate_per_s.map_or(String::new(), |knee| {
             format!("The knee, where carried rate over mean response time is greatest, is at {}.", rate(knee))
         }));
-    let cpu = Chart::new("Processor against load", offered(), Axis::from_zero("of what the server may have", Quantity::Share))
-        .series(Series::line("server", all(&|trial| trial.cpu_busy.unwrap_or(f64::NAN))).dotted())
-        .series(Series::line("generator", all(&|trial| trial.loop_busy)).asked().dotted().color(5))
-        .about("Server: of its cores, or of the share that it is held to. Generator: of its own time.");
-    Section::new("Against offered load").figure(framed(times)).figure(framed(flight)).figure(framed(carried)).figure(framed(cpu))
+    let cpu = Chart::new(
+        "Processor against load",
+        offered(),
+        Axis::from_zero("of what the server may have", Quantity::Share),
+    )
+    .series(Series::line("server", all(&|trial| trial.cpu_busy.unwrap_or(f64::NAN))).dotted())
+    .series(Series::line("generator", all(&|trial| trial.loop_busy)).asked().dotted().color(5))
+    .about("Server: of its cores, or of the share that it is held to. Generator: of its own time.");
+    Section::new("Against offered load")
+        .figure(framed(times))
+        .figure(framed(flight))
+        .figure(framed(carried))
+        .figure(framed(cpu))
 }
 
 fn bracket(part: &CapacityPart) -> (Option<f64>, Option<f64>) {
@@ -136,11 +155,18 @@ fn each(part: &CapacityPart) -> Section {
         return Section::new("");
     }
     let table = part.each.iter().map(capacity::distance).fold(Table::new(&capacity::EACH), Table::row);
-    let bars = part.each.iter().fold(Bars::new("Capacity at each distance", Quantity::PerSecond, &["capacity"]), |bars, each| {
-        bars.row_within(each.name.clone(), &[(each.rate_per_s, each.interval)])
-    });
+    let bars = part
+        .each
+        .iter()
+        .fold(Bars::new("Capacity at each distance", Quantity::PerSecond, &["capacity"]), |bars, each| {
+            bars.row_within(each.name.clone(), &[(each.rate_per_s, each.interval)])
+        });
     let bound = part.each.iter().fold(Table::new(&["distance", "bound by", ""]).left(&[1, 2]), |table, each| {
-        table.row([each.name.clone(), capacity::bound_name(&each.bound_by.name).to_owned(), each.bound_by.words.clone()])
+        table.row([
+            each.name.clone(),
+            capacity::bound_name(&each.bound_by.name).to_owned(),
+            each.bound_by.words.clone(),
+        ])
     });
     Section::new("At each distance").figure(bars).table(table).table(bound)
 }

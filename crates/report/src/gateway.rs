@@ -124,11 +124,16 @@ pub(crate) fn within(figure: Option<&Measured>) -> String {
 
 /// How a gateway was measured, in a sentence.
 pub(crate) fn about(part: &ForwardingPart) -> String {
-    let trials = part
-        .conditions
-        .iter()
-        .filter_map(|condition| condition.mbit_per_s.as_ref().or(condition.mbit_per_s_down.as_ref()));
-    let trials = trials.map(|figure| figure.trials.len()).max();
+    let each = |condition: &GatewayCondition| {
+        let figures = [
+            &condition.mbit_per_s,
+            &condition.mbit_per_s_down,
+            &condition.transactions_per_s,
+            &condition.connections_per_s,
+        ];
+        figures.into_iter().flatten().map(|figure| figure.trials.len()).max()
+    };
+    let trials = part.conditions.iter().filter_map(each).max();
     let trials = match trials {
         Some(1) => ", one trial each".to_owned(),
         Some(many) => format!(", up to {many} trials each, intervals of 95 %"),

@@ -284,7 +284,8 @@ impl Seeking<'_> {
         let parts: Vec<(String, CapacityPart, Vec<Check>)> = self.before.iter().cloned().chain(at_hand).collect();
         let checks = parts.iter().flat_map(|(name, _, checks)| checks.iter().map(|check| named(name, check)));
         let validity = Validity::from_checks(checks.collect());
-        let capacity = together(parts.iter().map(|(name, part, checks)| (name.as_str(), part, checks.as_slice())), &self.resumed);
+        let capacity =
+            together(parts.iter().map(|(name, part, checks)| (name.as_str(), part, checks.as_slice())), &self.resumed);
         let lasted = capacity.trials.iter().map(|trial| trial.lasted_s).sum();
         CapacityDocument {
             schema: SCHEMA.into(),
@@ -362,7 +363,10 @@ fn named(at: &str, check: &Check) -> Check {
 }
 
 /// The first distance's part, with the trials of all and a line on each.
-fn together<'a>(parts: impl Iterator<Item = (&'a str, &'a CapacityPart, &'a [Check])>, resumed: &[String]) -> CapacityPart {
+fn together<'a>(
+    parts: impl Iterator<Item = (&'a str, &'a CapacityPart, &'a [Check])>,
+    resumed: &[String],
+) -> CapacityPart {
     let parts: Vec<_> = parts.collect();
     let Some((name, first, _)) = parts.first() else { return CapacityPart::default() };
     let mut whole = CapacityPart { resumed_at: resumed.to_vec(), ..(*first).clone() };
@@ -374,11 +378,14 @@ fn together<'a>(parts: impl Iterator<Item = (&'a str, &'a CapacityPart, &'a [Che
     }
     whole.trials = parts.iter().flat_map(|(_, part, _)| part.trials.clone()).collect();
     whole.regular = parts.iter().all(|(_, part, _)| part.regular);
-    whole.notes = parts.iter().flat_map(|(name, part, _)| part.notes.iter().map(move |note| format!("{name}: {note}"))).collect();
+    whole.notes =
+        parts.iter().flat_map(|(name, part, _)| part.notes.iter().map(move |note| format!("{name}: {note}"))).collect();
     whole.findings = parts
         .iter()
         .flat_map(|(name, part, _)| {
-            part.findings.iter().map(move |finding| ledger::Finding { test: format!("{name}, {}", finding.test), ..finding.clone() })
+            part.findings
+                .iter()
+                .map(move |finding| ledger::Finding { test: format!("{name}, {}", finding.test), ..finding.clone() })
         })
         .collect();
     whole.each = parts.iter().map(|(name, part, checks)| distance(name, part, checks, first.rate_per_s)).collect();

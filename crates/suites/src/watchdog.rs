@@ -147,7 +147,9 @@ impl Lost {
         let after = units::format_duration(Duration::from_millis(self.after.as_millis() as u64 / 100 * 100));
         match self.by {
             LostBy::Errors { failed } => format!("lost after {after}: {failed} requests had failed"),
-            LostBy::PilesUp { in_flight } => format!("lost after {after}: {in_flight} requests were in flight or waiting"),
+            LostBy::PilesUp { in_flight } => {
+                format!("lost after {after}: {in_flight} requests were in flight or waiting")
+            }
         }
     }
 
@@ -198,7 +200,9 @@ impl Guard {
             // A mean may be above its limit for a time; its sum over time may not.
             let (more, most) = match share >= 1.0 {
                 true => (level / level_max * since_s, self.keep.lasts.as_secs_f64()),
-                false if level > level_max => (since_s, TIMES * share * self.keep.lasts.as_secs_f64() + limit.as_secs_f64()),
+                false if level > level_max => {
+                    (since_s, TIMES * share * self.keep.lasts.as_secs_f64() + limit.as_secs_f64())
+                }
                 false => (0.0, f64::INFINITY),
             };
             *above_s += more;
@@ -327,7 +331,16 @@ mod tests {
     }
 
     fn snapshot(phase: Phase, failed: u64, in_flight: u64) -> Snapshot {
-        Snapshot { phase, offered: 0, completed: 0, failed, in_flight, connections: 0, backlog: 0, mix: Default::default() }
+        Snapshot {
+            phase,
+            offered: 0,
+            completed: 0,
+            failed,
+            in_flight,
+            connections: 0,
+            backlog: 0,
+            mix: Default::default(),
+        }
     }
 
     const TICK: Duration = Duration::from_millis(200);

@@ -18,12 +18,33 @@ use support::lab::{PATIENCE, Room};
 
 /// Trials of half a second, and a wide bracket.
 const SHORT: &[&str] = &[
-    "--slo", "p50 < 100ms, errors < 5%", "--start", "100/s", "--max", "2000/s", "--short", "500ms", "--trial", "500ms", "--confirm", "500ms",
-    "--width", "30%", "--searches", "2", "--warmup", "100ms", "--connect-timeout", "2s", "--timeout", "2s",
+    "--slo",
+    "p50 < 100ms, errors < 5%",
+    "--start",
+    "100/s",
+    "--max",
+    "2000/s",
+    "--short",
+    "500ms",
+    "--trial",
+    "500ms",
+    "--confirm",
+    "500ms",
+    "--width",
+    "30%",
+    "--searches",
+    "2",
+    "--warmup",
+    "100ms",
+    "--connect-timeout",
+    "2s",
+    "--timeout",
+    "2s",
 ];
 
 fn capacity(room: &Room, url: &str, more: &[&str]) -> support::lab::Output {
-    let words: Vec<&str> = ["capacity", url].into_iter().chain(SHORT.iter().copied()).chain(more.iter().copied()).collect();
+    let words: Vec<&str> =
+        ["capacity", url].into_iter().chain(SHORT.iter().copied()).chain(more.iter().copied()).collect();
     room.run(&words)
 }
 
@@ -41,7 +62,10 @@ fn folder(room: &Room) -> PathBuf {
 
 fn lines(folder: &Path) -> Vec<Value> {
     let text = fs::read_to_string(folder.join("trials.jsonl")).unwrap_or_default();
-    text.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[test]
@@ -62,8 +86,14 @@ fn a_search_has_every_figure_and_comes_out_of_the_book_again() {
         assert!(trial["load"].as_f64().unwrap() > 0.0 && trial["response_time_ns"]["count"].is_u64(), "{trial}");
         assert_eq!(trial["verdict"] == "good", trial["why"].as_array().unwrap().is_empty(), "{trial}");
     }
-    let checks: Vec<&str> = document["validity"]["checks"].as_array().unwrap().iter().map(|check| check["name"].as_str().unwrap()).collect();
-    for name in ["generator_headroom", "search_regular", "confirmed", "trials_valid", "warmup_enough", "searches_alike"] {
+    let checks: Vec<&str> = document["validity"]["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|check| check["name"].as_str().unwrap())
+        .collect();
+    for name in ["generator_headroom", "search_regular", "confirmed", "trials_valid", "warmup_enough", "searches_alike"]
+    {
         assert!(checks.contains(&name), "{name}: {checks:?}");
     }
     if part["regular"] == true {
@@ -97,7 +127,8 @@ fn interrupted_it_keeps_what_it_knows_and_goes_on() {
     let room = Room::shared();
     let server = ModelServer::start(4, Duration::from_millis(20));
     let url = server.url();
-    let words: Vec<&str> = ["capacity", &url].into_iter().chain(SHORT.iter().copied()).chain(["--no-overload", "--json"]).collect();
+    let words: Vec<&str> =
+        ["capacity", &url].into_iter().chain(SHORT.iter().copied()).chain(["--no-overload", "--json"]).collect();
     let running = room.start(&words);
     let began = Instant::now();
     let made = || {
@@ -112,7 +143,10 @@ fn interrupted_it_keeps_what_it_knows_and_goes_on() {
     let output = running.finish();
     assert_eq!(output.code, Some(3), "{output}");
     let first = output.json();
-    assert_eq!((&first["run"]["interrupted"], &first["capacity"]["regular"]), (&Value::from(true), &Value::from(false)));
+    assert_eq!(
+        (&first["run"]["interrupted"], &first["capacity"]["regular"]),
+        (&Value::from(true), &Value::from(false))
+    );
     assert!(first["capacity"]["notes"][0].as_str().unwrap().starts_with("Stopped early"), "{first:#}");
     // A line that was not written to its end is one that was not made.
     let journal = folder(&room).join("trials.jsonl");

@@ -13,12 +13,36 @@ fn a_known_capacity_is_bracketed() {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/model-server/model.py");
     let server = format!("exec python3 {} --listen 0.0.0.0:8080", model.display());
     let document = room.run_json(&[
-        "capacity", "http://server:8080/", "--server", &server, "--slo", "p90 < 60ms, errors < 1%", "--start", "120/s", "--short", "1s", "--trial",
-        "2s", "--confirm", "0s", "--width", "5%", "--searches", "1", "--warmup", "300ms", "--no-overload", "--no-limit", "--watch", "none", "--json",
+        "capacity",
+        "http://server:8080/",
+        "--server",
+        &server,
+        "--slo",
+        "p90 < 60ms, errors < 1%",
+        "--start",
+        "120/s",
+        "--short",
+        "1s",
+        "--trial",
+        "2s",
+        "--confirm",
+        "0s",
+        "--width",
+        "5%",
+        "--searches",
+        "1",
+        "--warmup",
+        "300ms",
+        "--no-overload",
+        "--no-limit",
+        "--watch",
+        "none",
+        "--json",
     ]);
     let part = &document["capacity"];
     assert_eq!(part["regular"], true, "{document:#}");
-    let (lower, upper) = (part["searches"][0]["lower"].as_f64().unwrap(), part["searches"][0]["upper"].as_f64().unwrap());
+    let (lower, upper) =
+        (part["searches"][0]["lower"].as_f64().unwrap(), part["searches"][0]["upper"].as_f64().unwrap());
     assert!(lower / 200.0 > 0.94 && upper / 200.0 < 1.06 && lower < upper, "{lower} {upper}");
     // Its processor is idle: what binds it is its number of workers, by Little's law four.
     assert_eq!(part["bound_by"]["name"], "workers", "{part:#}");

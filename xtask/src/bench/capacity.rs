@@ -65,7 +65,17 @@ pub fn run_with(words: &[&str]) -> Result<()> {
 fn search(yamabiko: &Path, server: &str, page: &str, extent: Extent, more: &[&str]) -> Result<Value> {
     let trial = format!("{}s", extent.seconds);
     let output = Command::new(yamabiko)
-        .args(["capacity", &format!("http://server:8080{page}"), "--server", server, "--quick", "--trial", &trial, "--confirm", &trial])
+        .args([
+            "capacity",
+            &format!("http://server:8080{page}"),
+            "--server",
+            server,
+            "--quick",
+            "--trial",
+            &trial,
+            "--confirm",
+            &trial,
+        ])
         .args(["--no-save", "--json"])
         .args(more)
         .output()
@@ -87,7 +97,8 @@ fn known(yamabiko: &Path, extent: Extent) -> Result<()> {
     let searches = 2 * extent.rounds;
     for seed in 1..=searches {
         let seed = seed.to_string();
-        let document = search(yamabiko, &model(""), "/", extent, &["--slo", OBJECTIVE, "--seed", &seed, "--no-overload"])?;
+        let document =
+            search(yamabiko, &model(""), "/", extent, &["--slo", OBJECTIVE, "--seed", &seed, "--no-overload"])?;
         let found = rate(&document);
         let [low, high] = [0, 1].map(|end| document["capacity"]["interval"][end].as_f64().unwrap_or(f64::NAN));
         println!("  model server: {found:.1}/s in {low:.1} .. {high:.1}, {}", document["validity"]["verdict"]);
@@ -95,7 +106,10 @@ fn known(yamabiko: &Path, extent: Extent) -> Result<()> {
         covered += usize::from((low..=high).contains(&KNOWN));
         rates.push(found);
     }
-    println!("A known capacity of {KNOWN}/s: within 3 % in {near} of {searches}, in the interval in {covered}; median {:.1}/s", median(&rates));
+    println!(
+        "A known capacity of {KNOWN}/s: within 3 % in {near} of {searches}, in the interval in {covered}; median {:.1}/s",
+        median(&rates)
+    );
     Ok(())
 }
 
@@ -106,9 +120,11 @@ fn faults(yamabiko: &Path, extent: Extent) -> Result<()> {
         ("still for 300 ms every 5 s, p50 only", "--stall 0.3/5", "p50 < 200ms"),
         ("leaks 1 MB a second", "--leak 1000000", OBJECTIVE),
     ] {
-        let document = search(yamabiko, &model(faults), "/", extent, &["--slo", objective, "--start", "100/s", "--no-overload"])?;
+        let document =
+            search(yamabiko, &model(faults), "/", extent, &["--slo", objective, "--start", "100/s", "--no-overload"])?;
         let findings = document["capacity"]["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let words: Vec<String> = findings.iter().map(|finding| format!("{}: {}", finding["name"], finding["words"])).collect();
+        let words: Vec<String> =
+            findings.iter().map(|finding| format!("{}: {}", finding["name"], finding["words"])).collect();
         println!("{what}: {:.1}/s, {}; {}", rate(&document), document["validity"]["verdict"], words.join("; "));
     }
     Ok(())
@@ -120,7 +136,12 @@ fn one(yamabiko: &Path, name: &str, server: &str, page: &str, extent: Extent) ->
         let seed = seed.to_string();
         let words = ["--slo", OBJECTIVE, "--server-cpu", "20%", "--close", "--seed", &seed, "--no-overload"];
         last = search(yamabiko, server, page, extent, &words)?;
-        println!("  {name}: {:.1}/s, {}, bound by {}", rate(&last), last["validity"]["verdict"], last["capacity"]["bound_by"]["name"]);
+        println!(
+            "  {name}: {:.1}/s, {}, bound by {}",
+            rate(&last),
+            last["validity"]["verdict"],
+            last["capacity"]["bound_by"]["name"]
+        );
         rates.push(rate(&last));
     }
     let middle = median(&rates);
@@ -165,7 +186,17 @@ fn ladder(yamabiko: &Path, server: &str, page: &str, around: f64) -> Result<Opti
 }
 
 fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
-    let words = ["--slo", "p90 < 3s, errors < 1%", "--server-cpu", "20%", "--clients", "500", "--each", "lan,koshien-2001", "--no-overload"];
+    let words = [
+        "--slo",
+        "p90 < 3s, errors < 1%",
+        "--server-cpu",
+        "20%",
+        "--clients",
+        "500",
+        "--each",
+        "lan,koshien-2001",
+        "--no-overload",
+    ];
     let document = search(yamabiko, prefork, "/10k.bin", extent, &words)?;
     println!("\nApache prefork, 10 KiB, p90 < 3s");
     for each in document["capacity"]["each"].as_array().map(Vec::as_slice).unwrap_or_default() {
@@ -181,7 +212,8 @@ fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
 fn apache(scratch: &Path, module: &str, site: &Site) -> Result<String> {
     let folder: PathBuf = scratch.join(module);
     fs::create_dir_all(&folder)?;
-    let modules = ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules"].into_iter().find(|place| Path::new(place).exists());
+    let modules =
+        ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules"].into_iter().find(|place| Path::new(place).exists());
     let modules = modules.context("Apache is not installed: apt-get install apache2")?;
     let www = site.path("");
     let mut text = format!(

@@ -84,7 +84,9 @@ impl CapacityPlan {
             return refuse("rate (--rate) is what capacity seeks: leave it out (start = .. is where to begin)".into());
         }
         if !load.phases.is_empty() || load.rate_file.is_some() || load.replay.is_some() {
-            return refuse("capacity is sought with one rate a trial: phases, rate_file and replay have their own".into());
+            return refuse(
+                "capacity is sought with one rate a trial: phases, rate_file and replay have their own".into(),
+            );
         }
         if load.requests.is_some() || load.duration.is_some() {
             return refuse(
@@ -92,7 +94,9 @@ impl CapacityPlan {
             );
         }
         if load.mix.is_some() || plan.origin.is_some() {
-            return refuse("the capacity of a cache under a mix is what `yamabiko cache` measures, rate by rate".into());
+            return refuse(
+                "the capacity of a cache under a mix is what `yamabiko cache` measures, rate by rate".into(),
+            );
         }
         if plan.watch.tap {
             return refuse("tap (--tap) serves one run, and capacity makes many: leave it out".into());

@@ -29,7 +29,8 @@ pub fn capacity(document: &CapacityDocument, style: Style) -> String {
             text += &table(head, &rows, style);
         }
     }
-    let found: Vec<String> = part.findings.iter().map(|finding| format!("{}: {}.", finding.name, finding.words)).collect();
+    let found: Vec<String> =
+        part.findings.iter().map(|finding| format!("{}: {}.", finding.name, finding.words)).collect();
     let notes: Vec<&str> = found.iter().chain(&part.notes).map(String::as_str).collect();
     judged(&document.run, &document.validity, &capacity::answer(document), &text, &notes, style)
 }

@@ -36,7 +36,8 @@ pub fn part(rules: &Rules, course: &Course<'_>, end: Option<&End>, objective: &s
         None => (None, ""),
     };
     let (lower, upper) = course.so_far();
-    let open_loop: Vec<&TrialPart> = made.iter().filter(|trial| is_of_server(trial) && trial.verdict != "void").collect();
+    let open_loop: Vec<&TrialPart> =
+        made.iter().filter(|trial| is_of_server(trial) && trial.verdict != "void").collect();
     let saturation = open_loop.iter().map(|trial| trial.carried_rate_per_s).reduce(f64::max);
     let short = course.short_lower().filter(|short| answer.is_some_and(|answer| *short > SHORT_ABOVE * answer));
     let bound = match (brackets.first(), answer, end) {
@@ -81,15 +82,20 @@ fn confirmed_by_then(course: &Course<'_>) -> bool {
 /// The answer that held in its confirmation: the one that was sought, or the highest below it that held as long.
 fn held(course: &Course<'_>, sought: f64) -> Option<f64> {
     let made = course.made();
-    let of = |load: f64| made.iter().find(|trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void");
+    let of = |load: f64| {
+        made.iter().find(|trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void")
+    };
     match of(rounded(CONFIRMED_AT[0] * sought)) {
         // Not confirmed at all, or disturbed: the searches stand, and a check says so.
         None => return Some(sought),
         Some(trial) if trial.verdict != "bad" => return Some(sought),
         Some(_) => {}
     }
-    let lost = |load: f64| made.iter().any(|trial| trial.stage == "confirmation" && trial.verdict == "bad" && trial.load <= load);
-    let long = made.iter().filter(|trial| trial.verdict == "good" && ["long", "confirmation"].contains(&trial.stage.as_str()));
+    let lost = |load: f64| {
+        made.iter().any(|trial| trial.stage == "confirmation" && trial.verdict == "bad" && trial.load <= load)
+    };
+    let long =
+        made.iter().filter(|trial| trial.verdict == "good" && ["long", "confirmation"].contains(&trial.stage.as_str()));
     long.map(|trial| trial.load).filter(|load| *load < sought && !lost(*load)).reduce(f64::max)
 }
 
@@ -107,7 +113,8 @@ fn interval(brackets: &[(f64, f64)], answer: f64, is_sought: bool, rules: &Rules
         (first.0, first.1, "bracket")
     } else {
         let middles: Vec<f64> = brackets.iter().map(|(lower, upper)| (lower * upper).sqrt().ln()).collect();
-        let half = brackets.iter().map(|(lower, upper)| (upper / lower).ln() / 2.0).sum::<f64>() / brackets.len() as f64;
+        let half =
+            brackets.iter().map(|(lower, upper)| (upper / lower).ln() / 2.0).sum::<f64>() / brackets.len() as f64;
         let Some(mean) = stats::mean_interval(&middles, CONFIDENCE) else { return (None, "") };
         ((mean.low() - half).exp(), (mean.high() + half).exp(), "searches")
     };
@@ -118,14 +125,17 @@ fn interval(brackets: &[(f64, f64)], answer: f64, is_sought: bool, rules: &Rules
 
 /// The load of greatest power, carried rate over mean response time (Kleinrock), among those that held.
 fn knee(made: &[TrialPart]) -> Option<f64> {
-    let good = made.iter().filter(|trial| is_of_server(trial) && trial.verdict == "good" && trial.response_time_ns.mean > 0.0);
+    let good =
+        made.iter().filter(|trial| is_of_server(trial) && trial.verdict == "good" && trial.response_time_ns.mean > 0.0);
     let power = |trial: &TrialPart| trial.carried_rate_per_s / trial.response_time_ns.mean;
     good.max_by(|a, b| power(a).total_cmp(&power(b))).map(|trial| trial.load)
 }
 
 /// What the server does beyond its answer.
 fn under_overload(made: &[TrialPart], answer: f64, most: f64) -> Option<String> {
-    let over = made.iter().filter(|trial| trial.stage == "overload" && trial.load > answer && ["good", "bad"].contains(&trial.verdict.as_str()));
+    let over = made.iter().filter(|trial| {
+        trial.stage == "overload" && trial.load > answer && ["good", "bad"].contains(&trial.verdict.as_str())
+    });
     let least = over.map(|trial| trial.carried_rate_per_s).reduce(f64::min)?;
     Some(
         match least / most {
@@ -231,7 +241,8 @@ fn notes(rules: &Rules, course: &Course<'_>, answer: Option<f64>, end: Option<&E
     }
     // Where chance is larger than the growth that the width allows, the objective alone decided.
     let width = rules.plan.width.value();
-    let judged = course.made().iter().filter(|trial| trial.stage == "long" && trial.verdict == "good" && trial.load > 0.0);
+    let judged =
+        course.made().iter().filter(|trial| trial.stage == "long" && trial.verdict == "good" && trial.load > 0.0);
     let seen = judged.map(|trial| trial.growth_bound_per_s / trial.load).reduce(f64::max);
     if let Some(seen) = seen.filter(|seen| answer.is_some() && *seen > width) {
         notes.push(format!(
@@ -256,7 +267,15 @@ pub fn checks(rules: &Rules, course: &Course<'_>, part: &CapacityPart) -> Vec<Ch
     ]
 }
 
-fn check(name: &str, weight: Weight, state: CheckState, value: Option<f64>, limit: Option<f64>, unit: &str, why: String) -> Check {
+fn check(
+    name: &str,
+    weight: Weight,
+    state: CheckState,
+    value: Option<f64>,
+    limit: Option<f64>,
+    unit: &str,
+    why: String,
+) -> Check {
     Check { name: name.into(), state, weight, value, limit, unit: unit.into(), why }
 }
 
@@ -265,7 +284,13 @@ fn generator_headroom(course: &Course<'_>, part: &CapacityPart) -> Check {
         check("generator_headroom", Weight::Invalid, state, value, limit, unit, why.to_owned())
     };
     let Some(answer) = part.rate_per_s else {
-        return make(CheckState::NotApplicable, None, None, "ratio", "there is no answer to hold against the generator's limit");
+        return make(
+            CheckState::NotApplicable,
+            None,
+            None,
+            "ratio",
+            "there is no answer to hold against the generator's limit",
+        );
     };
     if let Some(limit) = course.generator_limit() {
         let share = answer / limit;
@@ -287,7 +312,13 @@ fn generator_headroom(course: &Course<'_>, part: &CapacityPart) -> Check {
         let weight = if busy > 0.5 { Weight::Invalid } else { Weight::Suspect };
         return Check { weight, ..make(CheckState::Failed, Some(lag), Some(LAG_NS), "ns", why) };
     }
-    make(CheckState::Ok, Some(busy), Some(BUSY), "ratio", "share of the time in which the generator had work, at the answer")
+    make(
+        CheckState::Ok,
+        Some(busy),
+        Some(BUSY),
+        "ratio",
+        "share of the time in which the generator had work, at the answer",
+    )
 }
 
 fn search_regular(part: &CapacityPart) -> Check {
@@ -310,15 +341,27 @@ fn confirmed(rules: &Rules, course: &Course<'_>) -> Check {
     }
     let at = |share: f64| {
         let load = rounded(share * sought);
-        course.made().iter().find(move |trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void")
+        course
+            .made()
+            .iter()
+            .find(move |trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void")
     };
     match (at(CONFIRMED_AT[0]), at(CONFIRMED_AT[1])) {
-        (Some(first), Some(second)) if first.verdict == "good" && second.verdict == "good" => {
-            make(CheckState::Ok, format!("{} held once more for {} s, and so did nine tenths of it", per_second(sought), first.lasted_s.round()))
-        }
+        (Some(first), Some(second)) if first.verdict == "good" && second.verdict == "good" => make(
+            CheckState::Ok,
+            format!(
+                "{} held once more for {} s, and so did nine tenths of it",
+                per_second(sought),
+                first.lasted_s.round()
+            ),
+        ),
         (Some(first), _) if first.verdict != "good" => make(
             CheckState::Failed,
-            format!("{} did not hold once more ({}); the answer is the next lower load that did", per_second(sought), first.why.join("; ")),
+            format!(
+                "{} did not hold once more ({}); the answer is the next lower load that did",
+                per_second(sought),
+                first.why.join("; ")
+            ),
         ),
         (Some(_), Some(second)) => make(
             CheckState::Failed,
@@ -359,7 +402,8 @@ fn searches_alike(rules: &Rules, course: &Course<'_>) -> Check {
         let why = "one search has nothing to be compared with".to_owned();
         return check("searches_alike", Weight::Suspect, CheckState::NotApplicable, None, None, "ratio", why);
     }
-    let (low, high) = lowers.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &lower| (low.min(lower), high.max(lower)));
+    let (low, high) =
+        lowers.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &lower| (low.min(lower), high.max(lower)));
     let spread = high / low - 1.0;
     // Loads are rounded.
     let alike = spread <= limit * 1.01;

@@ -19,7 +19,10 @@ const QUEUED: f64 = 1.5;
 /// What bound the server at the answer, by the lowest load that was too much.
 pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
     let near = |trial: &&TrialPart| {
-        trial.verdict == "bad" && trial.load >= lower && trial.load <= NEAR * upper && ["short", "long", "overload"].contains(&trial.stage.as_str())
+        trial.verdict == "bad"
+            && trial.load >= lower
+            && trial.load <= NEAR * upper
+            && ["short", "long", "overload"].contains(&trial.stage.as_str())
     };
     // The longest first: a trial that ended early says less.
     let Some(bad) = trials.iter().filter(near).max_by(|a, b| a.lasted_s.total_cmp(&b.lasted_s)) else {
@@ -31,7 +34,9 @@ pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
         return named("errors", "it answers with errors before it becomes slow", &[("error_ratio", bad.error_ratio)]);
     }
     match (bad.server, busy) {
-        (Some(server), Some(busy)) if server.held && (throttled.is_some_and(|share| share > HELD_SHARE) || busy > HELD_SHARE) => {
+        (Some(server), Some(busy))
+            if server.held && (throttled.is_some_and(|share| share > HELD_SHARE) || busy > HELD_SHARE) =>
+        {
             let words = format!(
                 "its share of the processor, {:.0} % of a core, is used up ({:.0} %)",
                 100.0 * server.may_use_cores,
@@ -39,7 +44,9 @@ pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
             );
             named("cpu_quota", &words, &[("cpu_busy", busy), ("throttled_share", throttled.unwrap_or(0.0))])
         }
-        (Some(server), Some(busy)) if !server.held && busy + server.receive_cores.unwrap_or(0.0) / server.may_use_cores > CORES_SHARE => {
+        (Some(server), Some(busy))
+            if !server.held && busy + server.receive_cores.unwrap_or(0.0) / server.may_use_cores > CORES_SHARE =>
+        {
             let words = format!("its {} used up ({:.0} %)", cores(server.may_use_cores), 100.0 * busy);
             named("cores", &words, &[("cpu_busy", busy), ("receive_cores", server.receive_cores.unwrap_or(0.0))])
         }
@@ -53,7 +60,10 @@ pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
             named("workers", &words, &[("cpu_busy", busy), ("at_once", at_once)])
         }
         (Some(_), Some(busy)) => {
-            let words = format!("requests take too long before anything is used up ({:.0} % of its processor is)", 100.0 * busy);
+            let words = format!(
+                "requests take too long before anything is used up ({:.0} % of its processor is)",
+                100.0 * busy
+            );
             named("unknown", &words, &[("cpu_busy", busy)])
         }
         _ => named("unknown", "the server is not the lab's: what it used is not known", &[]),
@@ -62,12 +72,15 @@ pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
 
 /// Whether requests wait for something in a trial: they pile up, or take longer than they do where none waits.
 fn is_queued(trials: &[TrialPart], bad: &TrialPart) -> bool {
-    bad.growth_per_s > bad.growth_bound_per_s || fastest(trials).is_some_and(|fastest| bad.response_time_ns.mean > QUEUED * fastest)
+    bad.growth_per_s > bad.growth_bound_per_s
+        || fastest(trials).is_some_and(|fastest| bad.response_time_ns.mean > QUEUED * fastest)
 }
 
 /// What a request takes where none waits: the least mean response time of the trials that held.
 fn fastest(trials: &[TrialPart]) -> Option<f64> {
-    let good = trials.iter().filter(|trial| trial.verdict == "good" && ["calibration", "short", "long"].contains(&trial.stage.as_str()));
+    let good = trials
+        .iter()
+        .filter(|trial| trial.verdict == "good" && ["calibration", "short", "long"].contains(&trial.stage.as_str()));
     good.map(|trial| trial.response_time_ns.mean).filter(|mean| *mean > 0.0).reduce(f64::min)
 }
 
@@ -92,7 +105,13 @@ mod tests {
     use super::*;
 
     fn bad(busy: f64, held: bool, throttled: Option<f64>) -> TrialPart {
-        let server = TrialServer { may_use_cores: 1.0, held, throttled_share: throttled, cpu_cores: busy, ..TrialServer::default() };
+        let server = TrialServer {
+            may_use_cores: 1.0,
+            held,
+            throttled_share: throttled,
+            cpu_cores: busy,
+            ..TrialServer::default()
+        };
         TrialPart {
             stage: "long".into(),
             verdict: "bad".into(),
@@ -130,13 +149,21 @@ mod tests {
     fn without_the_labs_server_it_is_unknown_and_far_above_says_nothing() {
         assert_eq!(of(TrialPart { server: None, cpu_busy: None, ..bad(0.9, false, None) }), "unknown");
         assert_eq!(of(TrialPart { load: 113.0, ..bad(0.97, false, None) }), "unknown");
-        assert_eq!(of(TrialPart { why: vec!["errors < 1%: 3.00 %".into()], error_ratio: 0.03, ..bad(0.5, false, None) }), "errors");
+        assert_eq!(
+            of(TrialPart { why: vec!["errors < 1%: 3.00 %".into()], error_ratio: 0.03, ..bad(0.5, false, None) }),
+            "errors"
+        );
     }
 
     #[test]
     fn workers_are_counted_by_littles_law() {
         let times = Quantiles { count: 1000, mean: 20e6, ..Quantiles::default() };
-        let light = TrialPart { stage: "short".into(), verdict: "good".into(), response_time_ns: times, ..TrialPart::default() };
+        let light = TrialPart {
+            stage: "short".into(),
+            verdict: "good".into(),
+            response_time_ns: times,
+            ..TrialPart::default()
+        };
         let bound = bound_by(&[light, TrialPart { carried_rate_per_s: 200.0, ..bad(0.1, false, None) }], 100.0, 102.0);
         assert!((bound.figures["at_once"] - 4.0).abs() < 1e-9, "{bound:?}");
     }

@@ -13,16 +13,22 @@ pub fn at(plan: &Plan, words: &str) -> Result<Plan, String> {
     for word in words.split('+').map(str::trim) {
         match word.split_once(':') {
             Some(("rtt", time)) => path.rtt = Some(parse_duration(time).map_err(|error| error.to_string())?),
-            Some(("variation", time)) => path.variation = Some(parse_duration(time).map_err(|error| error.to_string())?),
+            Some(("variation", time)) => {
+                path.variation = Some(parse_duration(time).map_err(|error| error.to_string())?)
+            }
             Some(("loss", share)) => path.loss = Some(share.parse().map_err(|error| format!("loss:{share}: {error}"))?),
             Some(("corrupt", share)) => {
                 path.corrupt = Some(share.parse::<Probability>().map_err(|error| error.to_string())?);
             }
             Some(("up", rate)) => path.up = Some(rate.parse().map_err(|error| format!("up:{rate}: {error}"))?),
             Some(("down", rate)) => path.down = Some(rate.parse().map_err(|error| format!("down:{rate}: {error}"))?),
-            Some(("queue", limit)) => path.queue = Some(limit.parse().map_err(|error| format!("queue:{limit}: {error}"))?),
+            Some(("queue", limit)) => {
+                path.queue = Some(limit.parse().map_err(|error| format!("queue:{limit}: {error}"))?)
+            }
             _ if word.is_empty() => {
-                return Err(format!("--each {words}: a distance is a profile (lan, koshien-2001, a file), or rtt:48ms+loss:1%"));
+                return Err(format!(
+                    "--each {words}: a distance is a profile (lan, koshien-2001, a file), or rtt:48ms+loss:1%"
+                ));
             }
             _ if path.profile.is_some() => return Err(format!("--each {words}: one profile at a time")),
             _ => path.profile = Some(word.to_owned()),
@@ -43,7 +49,9 @@ mod tests {
     use super::*;
 
     fn path(words: &str) -> Result<PathPlan, String> {
-        let plan = Plan::from_toml("slo = \"p99 < 1s\"\n[load]\nurl = \"http://127.0.0.1:8080/\"\n[capacity]\n", "plan").unwrap();
+        let plan =
+            Plan::from_toml("slo = \"p99 < 1s\"\n[load]\nurl = \"http://127.0.0.1:8080/\"\n[capacity]\n", "plan")
+                .unwrap();
         at(&plan, words).map(|plan| plan.path.unwrap())
     }
 

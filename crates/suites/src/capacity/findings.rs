@@ -75,7 +75,8 @@ pub fn stalls(spans: &[Span]) -> Option<Finding> {
     let figures = [("count", stalls.len() as f64), ("longest_s", longest_s)];
     let stood = format!("{:.0} ms", longest_s * 1e3);
     Some(if is_periodic {
-        let mut found = finding("stalls", figures, format!("the server stands still for up to {stood} every {period_s:.1} s"));
+        let mut found =
+            finding("stalls", figures, format!("the server stands still for up to {stood} every {period_s:.1} s"));
         found.figures.insert("period_s".into(), period_s);
         found
     } else {
@@ -86,7 +87,8 @@ pub fn stalls(spans: &[Span]) -> Option<Finding> {
 
 /// Resident memory that goes on growing at a constant load. `most`: what it may have.
 pub fn memory_grows(server: &[ServerSecond], most: Option<u64>) -> Option<Finding> {
-    let points: Vec<(f64, f64)> = server.iter().map(|second| (f64::from(second.second), second.rss_bytes as f64)).collect();
+    let points: Vec<(f64, f64)> =
+        server.iter().map(|second| (f64::from(second.second), second.rss_bytes as f64)).collect();
     let line = stats::trend(&points)?;
     let last = server.last()?.rss_bytes as f64;
     let a_minute = line.slope * 60.0;
@@ -103,7 +105,11 @@ pub fn memory_grows(server: &[ServerSecond], most: Option<u64>) -> Option<Findin
             most.unwrap_or(0) as f64 / 1e6,
             span(fills_s)
         ),
-        None => format!("its memory grows by {:.1} MB a minute, {:.0} % of what it has", a_minute / 1e6, 100.0 * a_minute / last),
+        None => format!(
+            "its memory grows by {:.1} MB a minute, {:.0} % of what it has",
+            a_minute / 1e6,
+            100.0 * a_minute / last
+        ),
     };
     let mut found = finding("memory_grows", [("bytes_per_s", line.slope), ("rss_bytes", last)], words);
     found.figures.extend(fills.map(|fills_s| ("fills_in_s".to_owned(), fills_s)));
@@ -210,7 +216,9 @@ mod tests {
 
     #[test]
     fn a_server_that_slows_down_is_told() {
-        let by = |share_per_minute: f64| slows_down(&spans(600, |_| 20, |at| 1e6 * (1.0 + share_per_minute * at as f64 / 600.0)));
+        let by = |share_per_minute: f64| {
+            slows_down(&spans(600, |_| 20, |at| 1e6 * (1.0 + share_per_minute * at as f64 / 600.0)))
+        };
         assert!(by(0.009).is_none());
         let found = by(0.02).unwrap();
         assert!((found.figures["share_per_minute"] - 0.02).abs() < 0.001, "{found:?}");

@@ -50,11 +50,7 @@ pub fn growth(levels: &[f64], each: Duration, rate: f64, width: f64) -> Growth {
     let squares: f64 = steps.iter().map(|each| (each - step).powi(2)).sum();
     let variance_per_s = squares / (steps.len() - 1) as f64 / each_s;
     let chance_per_s = DEVIATIONS * (variance_per_s / apart_s).sqrt();
-    Growth {
-        per_s: grown / apart_s,
-        bound_per_s: (TOLERATED * width * rate).max(chance_per_s),
-        chance_per_s,
-    }
+    Growth { per_s: grown / apart_s, bound_per_s: (TOLERATED * width * rate).max(chance_per_s), chance_per_s }
 }
 
 #[cfg(test)]

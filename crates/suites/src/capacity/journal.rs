@@ -164,7 +164,13 @@ mod tests {
     use super::*;
 
     fn place() -> Place {
-        Place::of(&Host { cpu: "a cpu".into(), cores: 2, memory_bytes: 1 << 30, kernel: "6.1".into(), ..Host::default() })
+        Place::of(&Host {
+            cpu: "a cpu".into(),
+            cores: 2,
+            memory_bytes: 1 << 30,
+            kernel: "6.1".into(),
+            ..Host::default()
+        })
     }
 
     #[test]
@@ -172,7 +178,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut journal = Journal::begin(folder.path(), &place()).unwrap();
         let trials: Vec<TrialPart> = (1..4)
-            .map(|load| TrialPart { stage: "short".into(), load: f64::from(load) / 3.0, verdict: "good".into(), ..TrialPart::default() })
+            .map(|load| TrialPart {
+                stage: "short".into(),
+                load: f64::from(load) / 3.0,
+                verdict: "good".into(),
+                ..TrialPart::default()
+            })
             .collect();
         trials.iter().for_each(|trial| journal.trial(trial).unwrap());
         let path = folder.path().join(NAME);

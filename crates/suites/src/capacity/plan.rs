@@ -137,7 +137,15 @@ mod tests {
     #[test]
     fn every_trial_is_a_plan_that_can_be_carried_out() {
         let plan = plan(LAB);
-        for purpose in [Purpose::Guess, Purpose::Limit, Purpose::Calibration, Purpose::Short, Purpose::Long, Purpose::Confirmation, Purpose::Overload] {
+        for purpose in [
+            Purpose::Guess,
+            Purpose::Limit,
+            Purpose::Calibration,
+            Purpose::Short,
+            Purpose::Long,
+            Purpose::Confirmation,
+            Purpose::Overload,
+        ] {
             let trial = of_trial(&plan, &asked(purpose, 16.0), 3, 1024.0, Path::new("/bin/yamabiko"));
             trial.check().unwrap_or_else(|error| panic!("{purpose:?}: {error}"));
             assert_eq!((trial.seed, trial.capacity.is_none()), (4, true));

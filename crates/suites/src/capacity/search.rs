@@ -213,7 +213,8 @@ impl<'a> Course<'a> {
 
     /// What is known on both sides so far: of the long trials, or of the short ones if there are none.
     pub fn so_far(&self) -> (Option<f64>, Option<f64>) {
-        let last = (1..=self.rules.plan.searches).rev().find(|&number| self.counted(Purpose::Long, number).next().is_some());
+        let last =
+            (1..=self.rules.plan.searches).rev().find(|&number| self.counted(Purpose::Long, number).next().is_some());
         match last {
             Some(number) => self.search(Purpose::Long, number, 1.0).bounds(),
             None => self.search(Purpose::Short, 0, 1.0).bounds(),
@@ -246,13 +247,16 @@ impl<'a> Course<'a> {
             let stages = [Purpose::Calibration, Purpose::Short, Purpose::Long, Purpose::Confirmation];
             stages.iter().any(|stage| stage.name() == trial.stage) && trial.verdict == "good" && trial.loop_busy > 0.0
         };
-        let busiest = self.made.iter().filter(counts).max_by(|a, b| a.carried_rate_per_s.total_cmp(&b.carried_rate_per_s))?;
+        let busiest =
+            self.made.iter().filter(counts).max_by(|a, b| a.carried_rate_per_s.total_cmp(&b.carried_rate_per_s))?;
         Some(busiest.carried_rate_per_s * 0.95 / busiest.loop_busy)
     }
 
     /// Trials of one stage and search that count.
     fn counted(&self, purpose: Purpose, search: u32) -> impl DoubleEndedIterator<Item = &TrialPart> {
-        let of = move |trial: &&TrialPart| trial.stage == purpose.name() && trial.search == search && trial.verdict != "void";
+        let of = move |trial: &&TrialPart| {
+            trial.stage == purpose.name() && trial.search == search && trial.verdict != "void"
+        };
         self.made.iter().filter(of)
     }
 
@@ -277,7 +281,8 @@ impl<'a> Course<'a> {
                     return Came::Next(Next::End(End::Refused(format!(
                         "too few requests for the objective's tail: {} of them are needed in a trial, and the server makes about {}/s; \
                          choose a quantile nearer the middle (p95, p90), or longer trials (--trial)",
-                        self.rules.requests_min, rounded(trial.carried_rate_per_s)
+                        self.rules.requests_min,
+                        rounded(trial.carried_rate_per_s)
                     ))));
                 }
                 self.within(known.unwrap_or(FIRST_SHARE * trial.carried_rate_per_s))
@@ -335,11 +340,13 @@ impl<'a> Course<'a> {
             return None;
         }
         match search.next() {
-            Step::Try(load) => match self.ask(Purpose::Limit, 0, rounded(load), SECOND, Duration::from_millis(200), LIMIT_WIDTH) {
-                // That nothing can be learnt of the generator does not end the search for the server's capacity.
-                Next::End(_) => None,
-                make => Some(make),
-            },
+            Step::Try(load) => {
+                match self.ask(Purpose::Limit, 0, rounded(load), SECOND, Duration::from_millis(200), LIMIT_WIDTH) {
+                    // That nothing can be learnt of the generator does not end the search for the server's capacity.
+                    Next::End(_) => None,
+                    make => Some(make),
+                }
+            }
             Step::Done => None,
         }
     }
@@ -453,7 +460,10 @@ impl<'a> Course<'a> {
 
     /// The trial, unless trials like it were disturbed too often.
     fn ask(&self, purpose: Purpose, search: u32, load: f64, lasts: Duration, warmup: Duration, width: f64) -> Next {
-        let voids = self.made.iter().filter(|trial| trial.stage == purpose.name() && trial.search == search && trial.verdict == "void");
+        let voids = self
+            .made
+            .iter()
+            .filter(|trial| trial.stage == purpose.name() && trial.search == search && trial.verdict == "void");
         let (all, here) = voids.fold((0, 0), |(all, here), trial| (all + 1, here + usize::from(trial.load == load)));
         if here > VOID_AT_LOAD || all > VOID_IN_SEARCH {
             return Next::End(End::Undecided { voids: all });
@@ -484,6 +494,7 @@ pub fn time(rules: &Rules) -> Duration {
     let confirmations = if plan.confirm.is_zero() { Duration::ZERO } else { each(plan.confirm, 2.0) };
     let overloads = if plan.overload { each(plan.short, 2.0) } else { Duration::ZERO };
     // Trials that are lost end early.
-    let one = limit + calibration + each(plan.short, 6.0) + each(plan.trial, 2.7) * plan.searches + confirmations + overloads;
+    let one =
+        limit + calibration + each(plan.short, 6.0) + each(plan.trial, 2.7) * plan.searches + confirmations + overloads;
     one * (plan.each.len().max(1) as u32)
 }

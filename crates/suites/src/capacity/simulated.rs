@@ -1,7 +1,7 @@
 //! Servers of known capacity in virtual time: what the search finds is held against what is there.
 
-use std::collections::BinaryHeap;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use lab::plan::CapacityPlan;
@@ -69,7 +69,15 @@ pub struct Simulated {
 impl Simulated {
     pub fn new(server: Server, slo: &str, seed: u64) -> Self {
         let slo = slo.parse().unwrap();
-        Simulated { server, slo, poisson: false, seed, generator: f64::INFINITY, disturbed: Vec::new(), asked: Vec::new() }
+        Simulated {
+            server,
+            slo,
+            poisson: false,
+            seed,
+            generator: f64::INFINITY,
+            disturbed: Vec::new(),
+            asked: Vec::new(),
+        }
     }
 
     pub fn rules(&self, plan: CapacityPlan) -> Rules {
@@ -147,7 +155,8 @@ impl Simulated {
             part.settled_s = warmup::settled(&spans);
         }
         if matches!(asked.purpose, Purpose::Confirmation | Purpose::Long) || part.verdict == "bad" {
-            let plan = lab::plan::Plan::from_toml("[load]\nurl = \"http://a/\"\nduration = \"1s\"\n", "simulated").unwrap();
+            let plan =
+                lab::plan::Plan::from_toml("[load]\nurl = \"http://a/\"\nduration = \"1s\"\n", "simulated").unwrap();
             part.findings = findings::of_trial(&spans, &self.memory(lasts_s), asked.purpose, &plan);
         }
         part
@@ -155,7 +164,9 @@ impl Simulated {
 
     fn memory(&self, lasts_s: f64) -> Vec<ServerSecond> {
         let rss = |second: u32| 100_000_000 + (self.server.leak * f64::from(second)) as u64;
-        (0..lasts_s as u32).map(|second| ServerSecond { second, rss_bytes: rss(second), ..ServerSecond::default() }).collect()
+        (0..lasts_s as u32)
+            .map(|second| ServerSecond { second, rss_bytes: rss(second), ..ServerSecond::default() })
+            .collect()
     }
 }
 
@@ -201,7 +212,10 @@ fn spans(requests: &[(f64, f64)], warmup_s: f64, lasts_s: f64) -> Vec<Span> {
     let length_s = Span::LENGTH.as_secs_f64();
     let count = (lasts_s / length_s + 1e-9) as usize;
     let mut spans: Vec<Span> = (0..count)
-        .map(|at| Span { from: Timestamp::from_nanos(((warmup_s + at as f64 * length_s) * 1e9) as u64), ..Span::default() })
+        .map(|at| Span {
+            from: Timestamp::from_nanos(((warmup_s + at as f64 * length_s) * 1e9) as u64),
+            ..Span::default()
+        })
         .collect();
     for &(came_s, done_s) in requests {
         let (from, to) = ((came_s - warmup_s) / length_s, (done_s - warmup_s) / length_s);

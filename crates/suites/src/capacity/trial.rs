@@ -191,7 +191,11 @@ pub struct Seen<'a> {
 pub fn judge(seen: &Seen<'_>, slo: &Slo) -> Judged {
     let document = seen.document;
     let failed = |class: Class| {
-        document.validity.checks.iter().filter(move |check| check.state == CheckState::Failed && class_of(&check.name) == class)
+        document
+            .validity
+            .checks
+            .iter()
+            .filter(move |check| check.state == CheckState::Failed && class_of(&check.name) == class)
     };
     if document.run.interrupted && seen.lost.is_none() {
         return Judged::Void("it was interrupted".into());
@@ -269,7 +273,8 @@ fn reasons(seen: &Seen<'_>, slo: &Slo, checks: Vec<String>) -> Vec<String> {
 /// Whether more piled up than what slowed the trial down could explain: then it was too much all the same.
 fn is_beyond(seen: &Seen<'_>, slo: &Slo) -> bool {
     let checks = &seen.document.validity.checks;
-    let value = |name: &str| checks.iter().find(|check| check.name == name).and_then(|check| check.value).unwrap_or(0.0);
+    let value =
+        |name: &str| checks.iter().find(|check| check.name == name).and_then(|check| check.value).unwrap_or(0.0);
     let lasted_s = seen.document.run.duration_s;
     // One standstill is known; that there were several such is likely.
     let away_s = (3.0 * value("loop_never_stalled") / 1e9 + value("machine_undisturbed") * lasted_s).min(lasted_s);
@@ -374,7 +379,12 @@ fn limit(seen: &Seen<'_>) -> Judged {
 fn guess(seen: &Seen<'_>) -> Judged {
     let answered = seen.document.load.as_ref().is_some_and(|load| load.completed > 0);
     let ends = ["server_answers", "server_alive", "responses_good"];
-    let failed = seen.document.validity.checks.iter().find(|check| check.state == CheckState::Failed && ends.contains(&check.name.as_str()));
+    let failed = seen
+        .document
+        .validity
+        .checks
+        .iter()
+        .find(|check| check.state == CheckState::Failed && ends.contains(&check.name.as_str()));
     match failed {
         _ if seen.document.run.interrupted => Judged::Void("it was interrupted".into()),
         Some(check) => Judged::Bad(vec![check.why.clone()]),

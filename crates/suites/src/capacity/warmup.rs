@@ -39,7 +39,9 @@ mod tests {
     use super::*;
 
     fn spans(count: u64, time_ns: impl Fn(u64) -> f64) -> Vec<Span> {
-        (0..count).map(|at| Span { completed: 20, response_mean_ns: time_ns(at) + (at * 7 % 5) as f64, ..Span::default() }).collect()
+        (0..count)
+            .map(|at| Span { completed: 20, response_mean_ns: time_ns(at) + (at * 7 % 5) as f64, ..Span::default() })
+            .collect()
     }
 
     #[test]

@@ -171,7 +171,6 @@ fn tester(taken: &Taken, condition: &GatewayCondition, lab: Option<&LabSpent>) -
             state: CheckState::Failed,
             value: Some(bounded.len() as f64),
             limit: Some(0.0),
-            unit: "figures".into(),
             why: format!("the figure is the tester's, the gateway may do more: {}{aside}", bounded.join(", ")),
             ..draft
         },

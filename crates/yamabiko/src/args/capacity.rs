@@ -10,7 +10,7 @@ use lab::plan::{CapacityPlan, Plan};
 use units::{Probability, RequestRate, parse_duration};
 
 use super::{
-    ArrivalOptions, Arguments, Bench, HostOptions, LoadOptions, PathOptions, ResultOptions, ServerOptions, TlsOptions,
+    Arguments, ArrivalOptions, Bench, HostOptions, LoadOptions, PathOptions, ResultOptions, ServerOptions, TlsOptions,
     Verb, WatchOptions, WorkloadOptions, ip_address, plan,
 };
 
@@ -173,7 +173,10 @@ fn from_file(file: &Path) -> Result<Plan> {
     let origin = file.display().to_string();
     let text = std::fs::read_to_string(file).map_err(|error| anyhow!("cannot read the plan {origin}: {error}"))?;
     let mut plan = Plan::from_toml(&text, &origin)?;
-    ensure!(plan.capacity.is_some(), "{origin}: this plan is one run; a plan that seeks a capacity has [capacity] in it");
+    ensure!(
+        plan.capacity.is_some(),
+        "{origin}: this plan is one run; a plan that seeks a capacity has [capacity] in it"
+    );
     plan.load.find_files_from(file.parent().unwrap_or(Path::new("")));
     Ok(plan)
 }
@@ -223,7 +226,11 @@ impl Search {
         CapacityPlan {
             // What was not said follows a trial that was.
             short: self.short.unwrap_or(base.short.min(trial)),
-            confirm: self.confirm.unwrap_or(if base.confirm.is_zero() { base.confirm } else { base.confirm.max(trial) }),
+            confirm: self.confirm.unwrap_or(if base.confirm.is_zero() {
+                base.confirm
+            } else {
+                base.confirm.max(trial)
+            }),
             trial,
             width: self.width.unwrap_or(base.width),
             searches: self.searches.unwrap_or(base.searches),

@@ -69,7 +69,10 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
     if !doing.json {
         let time = Duration::from_secs(capacity::time(plan)?.as_secs());
         let on = if resume.is_some() { "from its beginning " } else { "" };
-        say(format_args!("{on}this takes about {}; Ctrl-C keeps what is known, and --resume goes on", units::format_duration(time)));
+        say(format_args!(
+            "{on}this takes about {}; Ctrl-C keeps what is known, and --resume goes on",
+            units::format_duration(time)
+        ));
     }
     let mut progress = Progress { quiet: doing.json, noted: false };
     let mut done = capacity::run(plan, &CapacityOrder { order, resume }, &book, &interrupts, &mut progress)?;
