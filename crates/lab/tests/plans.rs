@@ -2,8 +2,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
+use lab::drive::progress::Snapshot;
 use lab::plan::Plan;
+use lab::{Observer, RunFacts};
+use sys::signal::Interrupts;
 
 fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -41,4 +45,20 @@ fn every_plan_on_the_page_of_workloads_can_be_read() {
         let plan = reads(example, &format!("example {number}"));
         plan.load.workload().unwrap();
     }
+}
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn started(&mut self, _: &RunFacts) {}
+    fn tick(&mut self, _: Duration, _: &Snapshot) {}
+    fn ended(&mut self) {}
+}
+
+#[test]
+fn a_plan_that_seeks_a_capacity_is_no_run() {
+    let plan = reads("slo = \"p99 < 1s\"\n[load]\nurl = \"http://127.0.0.1:9/\"\n[capacity]\n", "capacity");
+    let interrupts = Interrupts::install().unwrap();
+    let error = lab::bench(&plan, "", None, &interrupts, &mut Nobody).unwrap_err().to_string();
+    assert!(error.contains("say yamabiko capacity"), "{error}");
 }

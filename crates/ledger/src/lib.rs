@@ -50,8 +50,8 @@ pub use forwarding_part::{
     ForwardingPart, GatewayCondition, GatewayDocument, Measured, PacketRate, ProxyLoad, SearchTrial,
 };
 pub use predict_part::{
-    Assembled, CurvePoint, Demand, Machines, MeasuredLoad, PathTimes, PerConnection, PredictDocument, PredictLimit, PredictPart,
-    PredictedPart, UsersPoint, UslPart,
+    CurvePoint, Demand, Machines, MeasuredLoad, PathTimes, PerConnection, PredictDocument, PredictLimit, PredictPart,
+    UsersPoint, UslPart,
 };
 pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};

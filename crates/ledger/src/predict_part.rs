@@ -37,12 +37,6 @@ pub struct PredictPart {
     pub demands: Vec<Demand>,
     /// Every load that was measured, in order.
     pub loads: Vec<MeasuredLoad>,
-    /// The basic parts of a server, each measured alone.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<PredictedPart>,
-    /// Servers put together from parts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub assembled: Vec<Assembled>,
     /// Memory and descriptors of a connection; absent where they were not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<PerConnection>,
@@ -172,35 +166,6 @@ pub struct MeasuredLoad {
     /// Checks that did not hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
-}
-
-/// A basic part of a server, measured alone.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PredictedPart {
-    /// Its name, such as `accept_close` or `send:10240`.
-    pub name: String,
-    /// Seconds of a core for one of it.
-    pub seconds: f64,
-    /// Its interval at 95 %.
-    pub interval: [f64; 2],
-    /// How often it was done.
-    pub operations: u64,
-}
-
-/// A server put together from parts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Assembled {
-    /// Its name.
-    pub name: String,
-    /// Seconds of a core for a request: the sum.
-    pub seconds: f64,
-    /// Its interval.
-    pub interval: [f64; 2],
-    /// Requests a second that this comes to.
-    pub rate_per_s: f64,
-    /// The demand of the whole server less the sum: what adding leaves out; absent where the whole was not measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left_out_s: Option<f64>,
 }
 
 /// What a connection takes while it is there.

@@ -104,7 +104,9 @@ pub(crate) fn not_of_storage(document: &DiskDocument) -> Option<String> {
     let file_system = setting(document, "file system");
     match (caught.as_slice(), others) {
         ([], _) => None,
-        (_, 0) => Some(format!("None of this is the speed of a disk: the page cache or memory answered ({file_system}).")),
+        (_, 0) => {
+            Some(format!("None of this is the speed of a disk: the page cache or memory answered ({file_system})."))
+        }
         (caught, _) => Some(format!(
             "NOT the speed of a disk, since the page cache or memory answered ({file_system}): {}.",
             caught.join("; ")

@@ -144,9 +144,9 @@ fn curve(q: &Quantiles) -> Vec<[f64; 2]> {
 fn processor(document: &DiskDocument) -> Section {
     let bars = Bars::new("User and kernel time", Quantity::Share, &["user", "kernel"]);
     let all: Vec<Made<'_>> = disk::of_bonnie(document).into_iter().chain(disk::of_needs(document)).collect();
-    let bars = all.iter().fold(bars, |bars, test| {
-        bars.row(test.short(), &[Some(test.figures.cpu_user), Some(test.figures.cpu_system)])
-    });
+    let bars = all
+        .iter()
+        .fold(bars, |bars, test| bars.row(test.short(), &[Some(test.figures.cpu_user), Some(test.figures.cpu_system)]));
     Section::new("Processor").figure(bars.about("Of one core, while the test went on."))
 }
 

@@ -56,13 +56,16 @@ fn found(part: &ForwardingPart) -> Section {
     if table.is_empty() { Section::new("") } else { Section::new("What was found").table(table) }
 }
 
+/// What bars show of a condition.
+type Figure<'a> = &'a dyn Fn(&GatewayCondition) -> Option<Measured>;
+
 /// Bars of one figure, a group for each condition of a link.
 fn of_link(
     part: &ForwardingPart,
     link: &str,
     title: &str,
     quantity: Quantity,
-    series: &[(&str, &dyn Fn(&GatewayCondition) -> Option<Measured>, f64)],
+    series: &[(&str, Figure<'_>, f64)],
 ) -> Bars {
     let is_asked =
         |of: &dyn Fn(&GatewayCondition) -> Option<Measured>| gateway::on(part, link).any(|each| of(each).is_some());

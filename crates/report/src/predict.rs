@@ -12,7 +12,12 @@ pub fn answer(document: &PredictDocument) -> String {
     };
     let binding = predict.limits.iter().find(|limit| limit.resource == predict.bound_by);
     let words = binding.map_or(String::new(), |limit| format!(": {}", limit.words));
-    let mut text = format!("{} foretold{}, bound by {}{words}", rate(rate_per_s), between(predict.interval), name(&predict.bound_by));
+    let mut text = format!(
+        "{} foretold{}, bound by {}{words}",
+        rate(rate_per_s),
+        between(predict.interval),
+        name(&predict.bound_by)
+    );
     if predict.beyond > 2.0 {
         text += &format!("; {:.1} times the highest rate that was measured, so do not rely on it", predict.beyond);
     }
@@ -107,7 +112,9 @@ pub fn plans(predict: &PredictPart) -> Vec<String> {
         plans.push(format!("A connection takes {:.0} bytes of the server{kernel}{descriptors}.", memory.server_bytes));
     }
     if let Some(path) = predict.path.as_ref().filter(|path| path.response_mean_s > 0.0) {
-        let measured = path.measured_mean_s.map_or(String::new(), |s| format!(" ({} measured, with the server)", duration_f64(s * 1e9)));
+        let measured = path
+            .measured_mean_s
+            .map_or(String::new(), |s| format!(" ({} measured, with the server)", duration_f64(s * 1e9)));
         plans.push(format!(
             "The path ({}) adds {} round trips, {} in the mean{measured}.",
             path.name,
@@ -174,7 +181,12 @@ pub(crate) mod tests {
         };
         PredictDocument {
             schema: SCHEMA.into(),
-            run: Run { id: "20261122-predict-abcd".into(), dir: "/runs/x".into(), command: "yamabiko predict".into(), ..Run::default() },
+            run: Run {
+                id: "20261122-predict-abcd".into(),
+                dir: "/runs/x".into(),
+                command: "yamabiko predict".into(),
+                ..Run::default()
+            },
             validity: Validity::from_checks(Vec::new()),
             predict: PredictPart {
                 rate_per_s: Some(100.0),

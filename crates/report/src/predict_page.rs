@@ -1,8 +1,8 @@
-//! A prediction as one page: the answer, response time against load beside what was measured, limits, demands, parts, what it supposes.
+//! A prediction as one page: the answer, response time against load beside what was measured, limits, demands, what it supposes.
 
 use ledger::{PredictDocument, PredictPart};
 
-use crate::figures::{duration_f64, level, rate, share};
+use crate::figures::{count, duration_f64, level, rate, share};
 use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
 use crate::predict;
@@ -33,19 +33,24 @@ pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {
         .section(plans)
         .section(users(part))
         .section(demands(part))
-        .section(parts(part))
         .section(notes)
         .section(assumes)
         .section(loads(part))
         .section(repeat)
-        .foot(if run.dir.is_empty() { "Nothing was kept of this run.".to_owned() } else { format!("Kept in {}", run.dir) })
+        .foot(if run.dir.is_empty() {
+            "Nothing was kept of this run.".to_owned()
+        } else {
+            format!("Kept in {}", run.dir)
+        })
 }
 
 fn curve(part: &PredictPart) -> Section {
     if part.curve.is_empty() {
         return Section::new("");
     }
-    let line = |of: fn(&ledger::CurvePoint) -> f64| part.curve.iter().map(|point| [point.rate_per_s, of(point) * 1e9]).collect();
+    let line = |of: fn(&ledger::CurvePoint) -> f64| {
+        part.curve.iter().map(|point| [point.rate_per_s, of(point) * 1e9]).collect()
+    };
     let measured = predict::measured(part);
     let dots = |of: fn(&ledger::MeasuredLoad) -> f64| measured.iter().map(|load| [load.rate_per_s, of(load)]).collect();
     let chart = Chart::new(
@@ -69,13 +74,18 @@ fn curve(part: &PredictPart) -> Section {
     )
     .about("Light loads: requests come one at a time. Held loads: the server is held to a part of its share and always behind.");
     let busy = ["light", "held"].iter().enumerate().fold(busy, |chart, (color, kind)| {
-        let mut points: Vec<[f64; 2]> =
-            part.loads.iter().filter(|load| load.kind == *kind).map(|load| [load.rate_per_s, load.busy_processes]).collect();
+        let mut points: Vec<[f64; 2]> = part
+            .loads
+            .iter()
+            .filter(|load| load.kind == *kind)
+            .map(|load| [load.rate_per_s, load.busy_processes])
+            .collect();
         points.sort_by(|a, b| a[0].total_cmp(&b[0]));
         if points.is_empty() { chart } else { chart.series(Series::line(*kind, points).dotted().color(color)) }
     });
     // Loads of several classes are no line.
-    let mut classes: Vec<&str> = part.loads.iter().filter(|load| load.kind == "light").map(|load| load.class.as_str()).collect();
+    let mut classes: Vec<&str> =
+        part.loads.iter().filter(|load| load.kind == "light").map(|load| load.class.as_str()).collect();
     classes.sort_unstable();
     classes.dedup();
     let section = Section::new("Response time against load").figure(chart);
@@ -86,9 +96,10 @@ fn limits(part: &PredictPart) -> Section {
     let table = part.limits.iter().fold(Table::new(&["bound by", "rate", "95 %", "how"]).left(&[3]), |table, limit| {
         table.row(predict::limit_row(limit))
     });
-    let bars = part.limits.iter().fold(Bars::new("Limits", Quantity::PerSecond, &["requests a second"]), |bars, limit| {
-        bars.row(predict::name(&limit.resource), &[Some(limit.rate_per_s)])
-    });
+    let bars =
+        part.limits.iter().fold(Bars::new("Limits", Quantity::PerSecond, &["requests a second"]), |bars, limit| {
+            bars.row(predict::name(&limit.resource), &[Some(limit.rate_per_s)])
+        });
     Section::new("What each resource allows").table(table).figure(bars.about("The shortest binds."))
 }
 
@@ -98,22 +109,26 @@ fn users(part: &PredictPart) -> Section {
     }
     let table = part.closed.iter().fold(Table::new(&["users", "rate", "mean wait", "busy"]), |table, point| {
         table.row([
-            level(point.users.into()),
+            count(point.users.into()),
             rate(point.rate_per_s),
             duration_f64(point.response_s * 1e9),
             share(point.busy),
         ])
     });
     let points = part.closed.iter().map(|point| [f64::from(point.users), point.rate_per_s]).collect();
-    let chart =
-        Chart::new("Rate of so many users", Axis::from_zero("users", Quantity::Count), Axis::from_zero("requests a second", Quantity::PerSecond))
-            .about("By exact mean value analysis: they think, ask, and wait for the answer.")
-            .series(Series::line("rate", points).dotted());
+    let chart = Chart::new(
+        "Rate of so many users",
+        Axis::from_zero("users", Quantity::Count),
+        Axis::from_zero("requests a second", Quantity::PerSecond),
+    )
+    .about("By exact mean value analysis: they think, ask, and wait for the answer.")
+    .series(Series::line("rate", points).dotted());
     Section::new("Users").table(table).figure(chart)
 }
 
 fn demands(part: &PredictPart) -> Section {
-    let head = ["processor time of", "a request brings", "loads", "each", "95 %", "resource", "busy without any", "bend (t)"];
+    let head =
+        ["processor time of", "a request brings", "loads", "each", "95 %", "resource", "busy without any", "bend (t)"];
     let table = part.demands.iter().fold(Table::new(&head).left(&[2, 5]), |table, demand| {
         let mut row = predict::demand_row(demand).to_vec();
         row.push(demand.resource.clone());
@@ -127,23 +142,20 @@ fn demands(part: &PredictPart) -> Section {
     )
 }
 
-fn parts(part: &PredictPart) -> Section {
-    if part.parts.is_empty() {
-        return Section::new("");
-    }
-    let table = part.parts.iter().fold(Table::new(&["part alone", "each", "95 %", "done"]), |table, part| {
-        let [low, high] = part.interval.map(predict::cost);
-        table.row([part.name.clone(), predict::cost(part.seconds), format!("{low} to {high}"), part.operations.to_string()])
-    });
-    let added = part.assembled.iter().fold(Table::new(&["added up", "a request", "rate", "left out by adding"]), |table, server| {
-        let left = server.left_out_s.map_or(String::new(), predict::cost);
-        table.row([server.name.clone(), predict::cost(server.seconds), rate(server.rate_per_s), left])
-    });
-    Section::new("Parts measured alone, and added up").table(table).table(added)
-}
-
 fn loads(part: &PredictPart) -> Section {
-    let head = ["class", "load", "rate", "processes", "with receiving", "held to", "mean", "p50", "p99", "in flight", "verdict"];
+    let head = [
+        "class",
+        "load",
+        "rate",
+        "processes",
+        "with receiving",
+        "held to",
+        "mean",
+        "p50",
+        "p99",
+        "in flight",
+        "verdict",
+    ];
     let percent = |cores: f64| format!("{:.2} %", cores * 100.0);
     let table = part.loads.iter().fold(Table::new(&head).left(&[1, 10]), |table, load| {
         table.row([
@@ -157,7 +169,11 @@ fn loads(part: &PredictPart) -> Section {
             duration_f64(load.response_p50_ns as f64),
             duration_f64(load.response_p99_ns as f64),
             level(load.in_flight),
-            if load.failed.is_empty() { load.verdict.clone() } else { format!("{}: {}", load.verdict, load.failed.join(", ")) },
+            if load.failed.is_empty() {
+                load.verdict.clone()
+            } else {
+                format!("{}: {}", load.verdict, load.failed.join(", "))
+            },
         ])
     });
     Section::new("").folded("Every load", Section::new("").table(table))

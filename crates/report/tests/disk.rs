@@ -56,8 +56,7 @@ fn document(cached: &[&str]) -> DiskDocument {
         unit: String::new(),
         why: "as the kernel counted".into(),
     };
-    let mut run =
-        Run { id: "20261122-120000-disk-abcd".into(), dir: "/runs/20261122".into(), ..Run::default() };
+    let mut run = Run { id: "20261122-120000-disk-abcd".into(), dir: "/runs/20261122".into(), ..Run::default() };
     run.command = "yamabiko disk '/srv/<cache>'".into();
     let settings =
         [("folder", "/srv/<cache>"), ("file system", "ext4 on /dev/sda1"), ("file", "1GiB"), ("fio", "fio-3.33")];

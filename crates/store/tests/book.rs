@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ledger::document::Load;
-use store::{Book, RunState, StoreError, read_plan, read_summary};
+use store::{Book, RunFolder, RunState, StoreError, read_plan, read_summary};
 use support::{document, fresh_run, morning, requests};
 
 #[test]
@@ -144,4 +144,16 @@ fn a_figure_that_is_not_a_number_is_refused_at_writing() {
 fn a_missing_summary_names_its_file() {
     let error = read_summary(Path::new("/nonexistent")).unwrap_err();
     assert!(error.to_string().contains("/nonexistent/summary.json"), "{error}");
+}
+
+#[test]
+fn a_run_is_gone_on_with_by_one_process_at_a_time() {
+    let (_dir, _book, run) = fresh_run();
+    let path = run.path().to_owned();
+    let error = RunFolder::reopen(path.clone(), morning()).unwrap_err().to_string();
+    assert!(error.contains("the run goes on in another process"), "{error}");
+    let id = run.id().to_owned();
+    drop(run);
+    assert_eq!(RunFolder::reopen(path.join("."), morning()).unwrap().id(), id);
+    assert!(matches!(RunFolder::reopen(path.join("gone"), morning()), Err(StoreError::Io { .. })));
 }

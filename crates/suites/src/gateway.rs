@@ -26,7 +26,6 @@ mod trials;
 mod way;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,6 +35,7 @@ use lab::host;
 use ledger::document::{Check, CheckState, Run, SCHEMA, Weight};
 use ledger::{ForwardingPart, GatewayDocument, Validity};
 use store::{Book, RunFolder};
+use sys::scratch::Scratch;
 use sys::signal::Interrupts;
 use units::CpuShare;
 
@@ -156,9 +156,8 @@ fn measure(
     stage: &mut dyn Stage,
 ) -> Result<GatewayDone, SuiteError> {
     plan.check().map_err(lab::LabError::from)?;
-    let folder = tempfile::tempdir().map_err(SuiteError::file(std::env::temp_dir()))?;
-    // squid gives root away, and must still find what is its own.
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).map_err(SuiteError::file(folder.path()))?;
+    // Gone also after SIGKILL. squid gives root away, and must still find what is its own.
+    let folder = Scratch::new("gateway")?;
     let proxy = plan.to == Where::Lab && plan.conditions.iter().any(|condition| condition.proxy());
     let squid = if proxy { Some(Squid::find()?) } else { None };
     let server = match &plan.to {
@@ -166,6 +165,7 @@ fn measure(
         Where::Server(typed) => Some(remote::address(typed)?),
     };
     let record = book.create(&plan.name, order.started, plan.seed)?;
+    record.write_plan(&plan.to_toml())?;
     let mut sheet = Sheet {
         plan,
         order,
@@ -255,7 +255,6 @@ impl Sheet<'_> {
     }
 
     fn write(mut self, record: &RunFolder, interrupted: bool) -> Result<GatewayDocument, SuiteError> {
-        record.write_plan(&self.plan.to_toml())?;
         self.part.notes = document::notes(self.plan, &self.part, self.facts.as_ref());
         let mut host = host::facts(&host::CorePlan::default(), 1)?;
         host.steal_share = document::steal_share(&self.before, &document::times());

@@ -1,12 +1,11 @@
-//! What a server will do, foretold: from what its requests cost in a few light loads, and from its parts measured alone.
+//! What a server will do, foretold: from what its requests cost in a few small loads.
 //!
-//! P3 says that measurements of parts, added up, estimate the whole. Here the parts are of two kinds:
+//! P3 says that measurements of parts, added up, estimate the whole. Here the parts are what requests cost:
 //!
 //! ```text
 //!   loads of each class (demands.rs, gauge.rs) --> Cost, Mixed (model.rs) --+
 //!   connections held open (memory.rs) --------------------------------------+--> limits, curve, users (answer.rs) --> PredictDocument
 //!   distances (path.rs), one load there ------------------------------------+
-//!   accept, send, open, log, TLS .. alone (parts.rs) --> added up beside it
 //!   the search for the capacity (check.rs) --> predicted beside measured
 //! ```
 //!
@@ -15,6 +14,7 @@
 pub mod answer;
 mod check;
 mod demands;
+mod doubts;
 mod gauge;
 mod memory;
 pub mod model;
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use lab::host;
 use lab::plan::{HttpVersion, Plan, TlsVersion};
-use ledger::document::{Check, CheckState, Run, SCHEMA, Weight};
+use ledger::document::{Run, SCHEMA};
 use ledger::{Demand, PathTimes, PerConnection, PredictDocument, PredictPart, Validity};
 use stats::Rng;
 use stats::regression::Line;
@@ -116,8 +116,6 @@ pub struct PredictDone {
 const LOAD_EXTRA: Duration = Duration::from_millis(900);
 /// The prediction's error from which on it needs a reason.
 pub const ERROR_MAX: f64 = 0.15;
-/// A demand that is known less well than this makes the answer suspect.
-const DEMAND_HALF_MAX: f64 = 0.1;
 /// An answer further beyond what was measured is an extrapolation.
 const BEYOND_MAX: f64 = 2.0;
 /// The load behind the path is at this share of the answer, and no more than [`PATH_RATE_MAX`].
@@ -142,7 +140,9 @@ impl PredictPlan {
             );
         }
         if self.plan.server.is_some() && self.asked.pid.is_some() {
-            return wrong("--server starts a server, --server-pid names one that runs: leave one of the two out".into());
+            return wrong(
+                "--server starts a server, --server-pid names one that runs: leave one of the two out".into(),
+            );
         }
         if load.rate.is_some() || !load.phases.is_empty() || load.rate_file.is_some() || load.replay.is_some() {
             return wrong("predict chooses its own rates, far below what the server can do: leave rate, phases, rate_file and replay out".into());
@@ -178,10 +178,15 @@ impl PredictPlan {
         }
         if self.asked.check {
             if self.plan.server.is_none() {
-                return wrong("--check holds the prediction against a search, which needs a server of its own: --server".into());
+                return wrong(
+                    "--check holds the prediction against a search, which needs a server of its own: --server".into(),
+                );
             }
             if self.plan.slo.is_none() {
-                return wrong("--check searches for the capacity, which needs an objective: --slo 'p99 < 500ms, errors < 0.1%'".into());
+                return wrong(
+                    "--check searches for the capacity, which needs an objective: --slo 'p99 < 500ms, errors < 0.1%'"
+                        .into(),
+                );
             }
             capacity::check(&check::plan(self))?;
         }
@@ -216,7 +221,10 @@ impl PredictPlan {
     }
 
     fn is_far(&self) -> bool {
-        self.plan.path.as_ref().is_some_and(|path| !(path.profile.is_none() && path.rtt == Some(Duration::ZERO) && path.down.is_none()))
+        self.plan
+            .path
+            .as_ref()
+            .is_some_and(|path| !(path.profile.is_none() && path.rtt == Some(Duration::ZERO) && path.down.is_none()))
     }
 }
 
@@ -239,7 +247,8 @@ pub fn run(
         let mut document = foretell(asked, order, &record, &mut measuring)?;
         if asked.asked.check && interrupts.count() == 0 {
             check::make(asked, &mut document.predict, order, book, interrupts, stage)?;
-            document.validity = Validity::from_checks([document.validity.checks, as_measured(&document.predict)].concat());
+            document.validity =
+                Validity::from_checks([document.validity.checks, doubts::as_measured(&document.predict)].concat());
         }
         record.write_summary(&document)?;
         Ok(document)
@@ -249,6 +258,9 @@ pub fn run(
     })?;
     Ok(PredictDone { document, folder: record.path().to_owned() })
 }
+
+/// The name that a part begins with that is a connection of its own for each request.
+const NEW_CONNECTION: &str = "new connection";
 
 /// A class in the mix, measured.
 struct Part {
@@ -264,6 +276,11 @@ impl Part {
     fn of(name: &str, each: Option<f64>, measured: Measured) -> Self {
         let (processes, cores) = (Each::of(&measured.processes), Each::of(&measured.cores));
         Part { name: name.into(), each, measured: Some(measured), processes, cores }
+    }
+
+    /// Whether it is the connection that each request has of its own.
+    fn is_connection(&self) -> bool {
+        self.name.starts_with(NEW_CONNECTION)
     }
 
     fn derived(name: &str, each: Option<f64>, [processes, cores]: [Each; 2]) -> Self {
@@ -329,7 +346,9 @@ fn shares_of_hits(asked: &PredictPlan, measuring: &mut Measuring<'_>, parts: &mu
             let rough = parts[1].measured.as_ref().map_or(0.0, |miss| miss.rate_max);
             load.rate = RequestRate::from_per_second(rough * PATH_SHARE);
             let plan = measuring.plan_of(load);
-            let Some(made) = measuring.measure("mix", "mix", &plan, asked.asked.each, "the mix, lightly")? else { return Ok(()) };
+            let Some(made) = measuring.measure("mix", "mix", &plan, asked.asked.each, "the mix, lightly")? else {
+                return Ok(());
+            };
             let each = (made.part.busy_processes - parts[1].processes.idle) / made.part.rate_per_s.max(1e-9);
             let Some(share) = model::hit_share(hit.value, miss.value, each) else {
                 measuring.notes.push("a hit and a miss cost nearly the same, so that the share of hits cannot be told and hardly matters".into());
@@ -360,18 +379,15 @@ fn connections(
 ) -> Result<(), SuiteError> {
     let interrupted = || SuiteError::Plan("interrupted: nothing can be foretold of half of the costs".into());
     let less = |measured: &Measured, parts: &[Part]| {
-        [
-            Each::of(&measured.processes).less(&parts[0].processes),
-            Each::of(&measured.cores).less(&parts[0].cores),
-        ]
+        [Each::of(&measured.processes).less(&parts[0].processes), Each::of(&measured.cores).less(&parts[0].cores)]
     };
     let as_is = Class { name: format!("{}, a connection each", class.name), load: class.load.clone() };
     let with = measuring.class(&as_is)?.ok_or_else(interrupted)?;
     let connection = less(&with, parts);
     let is_tls = class.load.tls.is_some();
-    let name = if is_tls { "new connection and handshake" } else { "new connection" };
+    let name = if is_tls { format!("{NEW_CONNECTION} and handshake") } else { NEW_CONNECTION.to_owned() };
     let resumed = with.resumed;
-    parts.push(Part { measured: Some(with), ..Part::derived(name, Some(1.0), connection) });
+    parts.push(Part { measured: Some(with), ..Part::derived(&name, Some(1.0), connection) });
     let resumes = asked.plan.load.tls.as_ref().is_some_and(|tls| tls.resumption);
     let Some(resumed) = resumed.filter(|share| resumes && *share > 0.05) else { return Ok(()) };
     let mut load = class.load.clone();
@@ -386,7 +402,11 @@ fn connections(
             model::ends(&[(0.0, pick(&full[index])?), (resumed, pick(&connection[index])?)])
         };
         let (light, held) = (of(|each| each.light), of(|each| each.held));
-        let pick = |which: fn((Estimate, Estimate)) -> Estimate| Each { light: light.map(which), held: held.map(which), idle: 0.0 };
+        let pick = |which: fn((Estimate, Estimate)) -> Estimate| Each {
+            light: light.map(which),
+            held: held.map(which),
+            idle: 0.0,
+        };
         [pick(|ends| ends.0), pick(|ends| ends.1)]
     };
     let ([full_processes, resumed_processes], [full_cores, resumed_cores]) = (apart(0), apart(1));
@@ -403,9 +423,17 @@ struct Whole<'a> {
 }
 
 impl Whole<'_> {
-    fn mixed(&self, of: fn(&Part) -> Each) -> Option<Mixed> {
-        let parts: Vec<(f64, Each)> = self.parts.iter().filter_map(|part| Some((part.each?, of(part)))).collect();
-        Mixed::of(&parts)
+    /// What a request of the mix costs: classes by their shares. Where each has a connection of its own, the first class less what it costs
+    /// on an open connection and as it is measured with one; so nothing that cancels out adds to the error.
+    fn mixed(&self, of: fn(&Part) -> Each, measured: fn(&Measured) -> &model::Cost) -> Option<Mixed> {
+        let connection = self.parts.iter().find(|part| part.is_connection()).and_then(|part| part.measured.as_ref());
+        let classes = self.parts.iter().filter(|part| !part.is_connection());
+        let mut terms: Vec<(f64, Each)> = classes.filter_map(|part| Some((part.each?, of(part)))).collect();
+        if let (Some(with), Some((share, _))) = (connection, terms.first_mut()) {
+            *share -= 1.0;
+            terms.push((1.0, Each::of(measured(with))));
+        }
+        Mixed::of(&terms)
     }
 
     fn manner(&self) -> Manner {
@@ -426,7 +454,7 @@ impl Whole<'_> {
     /// Of a request of the mix, as far as known: by shares over the classes, with connections where each has one.
     fn traffic(&self) -> Option<Traffic> {
         if self.asked.plan.load.close {
-            let with = self.parts.iter().find(|part| part.name.starts_with("new connection"))?;
+            let with = self.parts.iter().find(|part| part.is_connection())?;
             return with.measured.as_ref()?.traffic;
         }
         let mut sum = Traffic::default();
@@ -444,10 +472,17 @@ impl Whole<'_> {
 
     fn processor(&self, measuring: &mut Measuring<'_>) -> Processor {
         let host = measuring.host.clone().unwrap_or_default();
-        let cores = host.server_cores.as_deref().map_or(host.cores as usize, |list| demands::core_list(list).len()).max(1) as f64;
+        let cores =
+            host.server_cores.as_deref().map_or(host.cores as usize, |list| demands::core_list(list).len()).max(1)
+                as f64;
         let share = self.asked.plan.server.as_ref().and_then(|server| server.cpu).map(CpuShare::cores);
         let quota = share.map(|share| (share, PERIOD.max(Duration::from_secs_f64(BUDGET_MIN_S / share))));
-        let used = measuring.loads.iter().filter(|load| load.kind == "rough").map(|load| load.busy_processes).fold(0.0, f64::max);
+        let used = measuring
+            .loads
+            .iter()
+            .filter(|load| load.kind == "rough")
+            .map(|load| load.busy_processes)
+            .fold(0.0, f64::max);
         if quota.is_none() && used < cores * 0.8 && cores > 1.0 {
             let usable = used.ceil().clamp(1.0, cores);
             measuring.notes.push(format!(
@@ -466,11 +501,14 @@ impl Whole<'_> {
         measuring: &mut Measuring<'_>,
     ) -> Result<PredictDocument, SuiteError> {
         let asked = self.asked;
-        let (processes, cores) = (self.mixed(|part| part.processes), self.mixed(|part| part.cores));
+        let (processes, cores) =
+            (self.mixed(|part| part.processes, |it| &it.processes), self.mixed(|part| part.cores, |it| &it.cores));
         let processor = self.processor(measuring);
         let (manner, traffic) = (self.manner(), self.traffic());
         let model = match &asked.plan.path {
-            Some(path) => Some(PathModel::of(&lab::distances::spec(path, asked.plan.load.clients).map_err(lab::LabError::from)?)),
+            Some(path) => {
+                Some(PathModel::of(&lab::distances::spec(path, asked.plan.load.clients).map_err(lab::LabError::from)?))
+            }
             None => None,
         };
         let mut predict = PredictPart {
@@ -494,8 +532,13 @@ impl Whole<'_> {
                 workers: asked.asked.workers,
                 worker_held_s: None,
                 connection_s: None,
-                connections_by_memory: memory.zip(per).and_then(|(bytes, per)| memory::connections(per, bytes.0 as f64)),
-                connections_by_descriptors: per.and_then(|per| per.descriptors).filter(|each| *each > 0.0).map(|each| nofile / each),
+                connections_by_memory: memory
+                    .zip(per)
+                    .and_then(|(bytes, per)| memory::connections(per, bytes.0 as f64)),
+                connections_by_descriptors: per
+                    .and_then(|per| per.descriptors)
+                    .filter(|each| *each > 0.0)
+                    .map(|each| nofile / each),
                 slo: asked.plan.slo.as_ref(),
                 seed: asked.plan.seed,
             }
@@ -515,7 +558,7 @@ impl Whole<'_> {
         }
         predict.loads = std::mem::take(&mut measuring.loads);
         predict.notes.append(&mut measuring.notes);
-        let checks = checks(&predict, processes.as_ref(), asked);
+        let checks = doubts::checks(&predict, processes.as_ref(), asked);
         let document = PredictDocument {
             schema: SCHEMA.into(),
             run: Run {
@@ -539,9 +582,10 @@ impl Whole<'_> {
 
     /// Shares of the classes, and what each costs over the mix. What each request brings along is in all of them alike.
     fn classes(&self, mix_s: f64) -> Vec<(f64, f64)> {
-        let is_class = |part: &&Part| part.measured.is_some() && !part.name.starts_with("new connection");
+        let is_class = |part: &&Part| part.measured.is_some() && !part.is_connection();
         let of = |part: &Part| part.processes.behind().map_or(0.0, |demand| demand.value);
-        let classes: Vec<&Part> = self.parts.iter().filter(is_class).filter(|part| part.each.is_some_and(|each| each > 0.0)).collect();
+        let classes: Vec<&Part> =
+            self.parts.iter().filter(is_class).filter(|part| part.each.is_some_and(|each| each > 0.0)).collect();
         let sum: f64 = classes.iter().map(|part| part.each.unwrap_or(0.0) * of(part)).sum();
         let along = mix_s - sum;
         let least = mix_s * 1e-6;
@@ -645,11 +689,14 @@ fn usl(points: &[(f64, f64)], seed: u64) -> Option<ledger::UslPart> {
 }
 
 fn demand_rows(part: &Part) -> Vec<Demand> {
-    let is_derived = part.measured.is_none() || part.name.starts_with("new connection");
+    let is_derived = part.measured.is_none() || part.is_connection();
     let mut rows = Vec::new();
-    let measured = |resource: &str| part.measured.as_ref().filter(|_| !is_derived).map(|measured| {
-        if resource == "cores" { &measured.cores } else { &measured.processes }
-    });
+    let measured = |resource: &str| {
+        part.measured
+            .as_ref()
+            .filter(|_| !is_derived)
+            .map(|measured| if resource == "cores" { &measured.cores } else { &measured.processes })
+    };
     for (resource, each) in [("processes", &part.processes), ("cores", &part.cores)] {
         for (loads, estimate) in [("held", each.held), ("light", each.light)] {
             let Some(estimate) = estimate else { continue };
@@ -670,85 +717,6 @@ fn demand_rows(part: &Part) -> Vec<Demand> {
     }
     rows
 }
-
-fn checks(predict: &PredictPart, processes: Option<&Mixed>, asked: &PredictPlan) -> Vec<Check> {
-    let check = |name: &str, state: CheckState, weight: Weight, figure: Option<(f64, f64)>, why: String| Check {
-        name: name.into(),
-        state,
-        weight,
-        value: figure.map(|(value, _)| value),
-        limit: figure.map(|(_, limit)| limit),
-        unit: "ratio".into(),
-        why,
-    };
-    let told = |held: bool| if held { CheckState::Ok } else { CheckState::Failed };
-    let mut checks = Vec::new();
-    let is_known = predict.rate_per_s.is_some();
-    checks.push(check(
-        "demand_known",
-        told(is_known),
-        Weight::Invalid,
-        None,
-        if is_known {
-            "what a request costs is told from what the server does anyway".into()
-        } else {
-            "what a request costs cannot be told from nothing: longer loads (--load-time), or more of them (--loads)".into()
-        },
-    ));
-    if let Some(half) = processes.map(|mixed| mixed.behind.relative()).filter(|half| half.is_finite()) {
-        let why = format!("half the width of the demand's interval over the demand: {:.1} %; --loads and --load-time narrow it", half * 100.0);
-        checks.push(check("demand_narrow", told(half <= DEMAND_HALF_MAX), Weight::Suspect, Some((half, DEMAND_HALF_MAX)), why));
-    }
-    let is_held = processes.is_some_and(|mixed| mixed.held);
-    let (state, why) = match (is_held, asked.plan.server.is_some()) {
-        (true, _) => (CheckState::Ok, "demands are of a server that is always behind, as at its capacity"),
-        (false, true) => (CheckState::Failed, "the server could not be kept behind: demands are of light loads, and the answer is too low"),
-        (false, false) => (
-            CheckState::CouldNotRun,
-            "only a server of the lab (--server) can be held back: demands are of light loads, and the answer is too low for a server that \
-             is cheaper when it is busy",
-        ),
-    };
-    checks.push(check("demand_when_behind", state, Weight::Suspect, None, why.into()));
-    if is_known {
-        let why = format!("the answer over the highest rate measured; beyond {BEYOND_MAX} it is an extrapolation");
-        checks.push(check("not_beyond_twice", told(predict.beyond <= BEYOND_MAX), Weight::Suspect, Some((predict.beyond, BEYOND_MAX)), why));
-    }
-    let counted = predict.loads.iter().filter(|load| matches!(load.kind.as_str(), "light" | "held" | "path" | "mix"));
-    let (all, doubtful): (Vec<_>, Vec<_>) = counted.partition(|load| load.verdict == "valid");
-    let (good, bad) = (all.len() as f64, doubtful.len() as f64);
-    let mut names: Vec<&str> = doubtful.iter().flat_map(|load| &load.failed).map(String::as_str).collect();
-    names.sort_unstable();
-    names.dedup();
-    let share = bad / (good + bad).max(1.0);
-    let why = match names[..] {
-        [] => "every load was valid".to_owned(),
-        _ => format!("loads that were not valid ({}): {}", doubtful.len(), names.join(", ")),
-    };
-    checks.push(check("loads_valid", told(share <= LOADS_DOUBTFUL_MAX), Weight::Suspect, Some((share, LOADS_DOUBTFUL_MAX)), why));
-    checks
-}
-
-/// Whether the prediction came true.
-fn as_measured(predict: &PredictPart) -> Vec<Check> {
-    let (state, why) = match predict.error {
-        None => (CheckState::CouldNotRun, "the search found no capacity to hold against the prediction"),
-        Some(error) if error.abs() <= ERROR_MAX => (CheckState::Ok, "foretold over measured, less 1"),
-        Some(_) => (CheckState::Failed, "foretold over measured, less 1: what may be behind it stands with the result"),
-    };
-    vec![Check {
-        name: "as_measured".into(),
-        state,
-        weight: Weight::Suspect,
-        value: predict.error,
-        limit: Some(ERROR_MAX),
-        unit: "ratio".into(),
-        why: why.into(),
-    }]
-}
-
-/// Of a fifth of them being disturbed the slope hardly hears.
-const LOADS_DOUBTFUL_MAX: f64 = 0.2;
 
 #[cfg(test)]
 mod tests;

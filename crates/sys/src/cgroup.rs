@@ -25,7 +25,7 @@ pub use trial::{BoundTrial, cpu_quota, describe, try_bound};
 use hierarchy::Hierarchies;
 
 mod hierarchy;
-mod sweep;
+pub(crate) mod sweep;
 mod trial;
 
 /// What a group may use.

@@ -26,6 +26,7 @@ pub mod probe;
 pub mod process;
 pub mod relay;
 pub mod sched;
+pub mod scratch;
 pub mod signal;
 pub mod socket;
 pub mod timer;

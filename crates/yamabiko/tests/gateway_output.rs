@@ -146,7 +146,7 @@ fn wrong_input_is_refused_in_a_line() {
     refused(&["--gateway-cpu", "0%"], &["--gateway-cpu", "none"]);
     refused(&["--load", "fast"], &["wget"]);
     refused(&["--width", "90%"], &["--width"]);
-    refused(&["--server", "true"], &["--server"]);
+    refused(&["--server", "true"], &["<CMD>"]);
     refused(&["--json", "--", "true"], &["-- CMD"]);
     refused(&["--condition", "none,nat", "--", "true"], &["--condition"]);
     refused(&["--condition", "proxy-loaded", "--", "true"], &["proxy"]);

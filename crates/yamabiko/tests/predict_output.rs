@@ -15,7 +15,8 @@ fn a_service_on_this_host_is_foretold_from_light_loads() {
     let server = Serving::start(&room, &[]);
     let (url, pid) = (format!("http://{}/10k.bin", server.address), server.running.pid().to_string());
     let page = room.file("page.html");
-    let words = ["--loads", "3", "--load-time", "400ms", "--warmup", "100ms", "--peak", "1000/s", "--users", "100", "--json"];
+    let words =
+        ["--loads", "3", "--load-time", "400ms", "--warmup", "100ms", "--peak", "1000/s", "--users", "100", "--json"];
     let arguments = [&["predict", &url, "--server-pid", &pid, "--html", str_of(&page)], &words[..]].concat();
     let output = room.run(&arguments);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
@@ -24,9 +25,15 @@ fn a_service_on_this_host_is_foretold_from_light_loads() {
     assert_eq!(document["schema"], "yamabiko.run/1");
     let predict = &document["predict"];
     let loads = predict["loads"].as_array().unwrap();
-    assert_eq!(loads.iter().map(|load| load["kind"].as_str().unwrap()).collect::<Vec<_>>(), ["rough", "light", "light", "light"]);
+    assert_eq!(
+        loads.iter().map(|load| load["kind"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["rough", "light", "light", "light"]
+    );
     for load in loads {
-        assert!(load["rate_per_s"].as_f64().unwrap() > 0.0 && load["busy_processes"].as_f64().unwrap() >= 0.0, "{load}");
+        assert!(
+            load["rate_per_s"].as_f64().unwrap() > 0.0 && load["busy_processes"].as_f64().unwrap() >= 0.0,
+            "{load}"
+        );
     }
     // Nobody but the lab can hold a server back, and that is said.
     let checks = document["validity"]["checks"].as_array().unwrap();

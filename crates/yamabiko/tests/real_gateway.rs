@@ -36,10 +36,10 @@ fn a_stream_has_the_rate_of_its_link() {
 fn a_known_loss_is_seen() {
     let room = Room::new();
     let plan = "[gateway]\nconditions = [\"none\"]\nlinks = [\"100Mbit,loss=2%\"]\nshare = \"none\"\ntests = [\"transactions\"]\n\
-                trials = 1\nlasts = \"1s\"\ndirection = \"up\"\n";
+                trials = 1\nlasts = \"500ms\"\ndirection = \"up\"\n";
     let condition = condition(&room, plan);
-    // Both links lose 2 %. 2000 packets are sent at least: within five deviations.
-    let (loss, sent) = (1.0 - 0.98 * 0.98, 2000.0);
+    // Both links lose 2 %. 1000 packets are sent at least: within five deviations.
+    let (loss, sent) = (1.0 - 0.98 * 0.98, 1000.0);
     let bound = 5.0 * f64::sqrt(loss * (1.0 - loss) / sent);
     let seen = condition["floor"]["up"].as_f64().unwrap();
     assert!((seen - loss).abs() <= bound, "{seen} of {loss} +-{bound}: {condition}");

@@ -40,15 +40,22 @@ fn named<'a>(found: &'a [(String, Value)], name: &str) -> &'a Value {
 const TABLE: &str =
     "nft add table ip faulty; nft 'add chain ip faulty passing { type filter hook forward priority 0; }'";
 
+/// At the same time: the gateway that says nothing takes as long as anybody waits for an answer.
 #[test]
-fn every_thousandth_packet_dropped() {
+fn one_without_the_route_and_one_that_drops_every_thousandth_packet() {
     let room = Room::new();
-    let setup =
-        format!("{TABLE}; nft add rule ip faulty passing meta l4proto udp ip length 512 numgen inc mod 1000 0 drop");
-    let found = findings(start(&room, "none", &setup, "1s"));
+    let silent = start(&room, "none", "ip route replace blackhole 198.18.0.1", "500ms");
+    let rule = "nft add rule ip faulty passing meta l4proto udp ip length 512 numgen inc mod 1000 0 drop";
+    let found = findings(start(&room, "none", &format!("{TABLE}; {rule}"), "500ms"));
     let period = named(&found, "loss_periodic");
     assert_eq!(period["figures"]["period_packets"].as_f64().unwrap().round(), 1000.0, "{found:?}");
     assert!(period["words"].as_str().unwrap().starts_with("every 1000th packet is lost"), "{period}");
+    let found = findings(start(&room, "nat", "ip route replace unreachable 198.18.0.1", "500ms"));
+    let finding = named(&found, "no_route");
+    assert!(finding["words"].as_str().unwrap().contains("which says so"), "{finding}");
+    let found = findings(silent);
+    let finding = named(&found, "no_route");
+    assert!(finding["words"].as_str().unwrap().contains("no further than the gateway"), "{finding}");
 }
 
 #[test]
@@ -58,22 +65,9 @@ fn one_that_stops_for_a_second() {
     let forwarded = "awk '/^Ip: [0-9]/ { print $7 }' /proc/net/snmp";
     let stops = "nft add rule ip faulty passing drop; sleep 1; nft flush chain ip faulty passing";
     let setup = format!("{TABLE}; (until [ $({forwarded}) -gt 600 ]; do sleep 0.02; done; {stops}) >/dev/null 2>&1 &");
-    let found = findings(start(&room, "none", &setup, "2s"));
+    let found = findings(start(&room, "none", &setup, "1600ms"));
     let stall = named(&found, "stall");
     let lasted_s = stall["figures"]["lasted_ns"].as_f64().unwrap() / 1e9;
     assert!((0.98..1.6).contains(&lasted_s), "{stall}");
     assert!(stall["figures"]["lost_packets"].as_f64().unwrap() > 1000.0, "{stall}");
-}
-
-/// At the same time: the one that says nothing takes as long as anybody waits for an answer.
-#[test]
-fn one_without_the_route_that_says_so_and_one_that_does_not() {
-    let room = Room::new();
-    let silent = start(&room, "none", "ip route replace blackhole 198.18.0.1", "1s");
-    let says = findings(start(&room, "nat", "ip route replace unreachable 198.18.0.1", "1s"));
-    let finding = named(&says, "no_route");
-    assert!(finding["words"].as_str().unwrap().contains("which says so"), "{finding}");
-    let found = findings(silent);
-    let finding = named(&found, "no_route");
-    assert!(finding["words"].as_str().unwrap().contains("no further than the gateway"), "{finding}");
 }

@@ -53,6 +53,23 @@ fn nothing_is_left_by_a_kill() {
     assert_eq!(control_groups(&pids), Vec::<std::path::PathBuf>::new());
 }
 
+/// While it measures: proxy and load with their files, the server's end, the book that is not kept.
+#[test]
+fn no_file_is_left_by_a_kill_while_it_measures() {
+    let room = Room::new();
+    let folder = folder(&room, 0);
+    let words = "gateway --condition nat-proxy-loaded --link 10Mbit --tests stream --no-save";
+    let mut command = room.command(&words.split(' ').collect::<Vec<_>>());
+    command.current_dir(&folder).env("VICTIM", &folder).env("TMPDIR", &folder);
+    let victim = room.start_command(command);
+    let runs = |word: &str| descendants(victim.pid()).into_iter().any(|pid| command_line(pid).contains(word));
+    wait_until("the proxy is loaded", || runs("(squid-") || runs("squid -N"));
+    wait_until("the load runs", || runs(" run --json --no-save "));
+    assert!(fs::read_dir(&folder).unwrap().count() >= 2);
+    kill(victim, Marked::new(&folder));
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "files are left");
+}
+
 fn folder(room: &Room, number: usize) -> std::path::PathBuf {
     let folder = room.path().join(format!("victim-{number}"));
     fs::create_dir(&folder).unwrap();

@@ -16,14 +16,18 @@ fn the_share_of_a_core_binds() {
     words.extend(["--loads", "3", "--load-time", "300ms", "--warmup", "100ms", "--no-memory", "--json"]);
     let document = room.run_json(&words);
     let predict = &document["predict"];
-    let kinds: Vec<&str> = predict["loads"].as_array().unwrap().iter().map(|load| load["kind"].as_str().unwrap()).collect();
+    let kinds: Vec<&str> =
+        predict["loads"].as_array().unwrap().iter().map(|load| load["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "light").count(), 3, "{kinds:?}");
     assert_eq!(kinds.iter().filter(|kind| **kind == "held").count(), 3, "{kinds:?}");
     assert_eq!(predict["bound_by"], "cpu_quota", "{predict}");
     let rate = number(&document, "predict.rate_per_s");
     assert!(rate > 0.0);
     let limits = predict["limits"].as_array().unwrap();
-    assert!(limits.iter().any(|limit| limit["resource"] == "cores" && limit["rate_per_s"].as_f64().unwrap() >= rate), "{limits:?}");
+    assert!(
+        limits.iter().any(|limit| limit["resource"] == "cores" && limit["rate_per_s"].as_f64().unwrap() >= rate),
+        "{limits:?}"
+    );
     // Of three loads on a busy machine the interval may have no upper end, and is then absent.
     if let Some(interval) = predict["interval"].as_array() {
         let [low, high] = [0, 1].map(|end| interval[end].as_f64().unwrap());

@@ -135,11 +135,7 @@ impl Bench {
             println!("{}", line("yamabiko gateway, survey", "% lost", &ours));
             println!("{}", line("iperf3 -u", "% lost", &peers));
             let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-            println!(
-                "  means {:.3} and {:.3} %; chance alone moves each by {by_chance:.3}",
-                mean(&ours),
-                mean(&peers)
-            );
+            println!("  means {:.3} and {:.3} %; chance alone moves each by {by_chance:.3}", mean(&ours), mean(&peers));
         }
         Ok(())
     }
@@ -161,9 +157,8 @@ impl Bench {
             .context("start yamabiko")?;
         // What it has doubts about it says with its status, and is measured all the same.
         let text = String::from_utf8_lossy(&said.stdout);
-        serde_json::from_str(&text).with_context(|| {
-            format!("yamabiko run: {}: {}", said.status, String::from_utf8_lossy(&said.stderr).trim())
-        })
+        serde_json::from_str(&text)
+            .with_context(|| format!("yamabiko run: {}: {}", said.status, String::from_utf8_lossy(&said.stderr).trim()))
     }
 
     /// iperf3 in the same lab, from the clients' network to a server in the server's.
@@ -204,12 +199,16 @@ impl Bench {
     fn disk_by_us(&self, folder: &Path) -> Result<Value> {
         let (bytes, lasts) = (format!("{DISK_BYTES}B"), format!("{}s", self.extent.seconds));
         let tests = DISK_TESTS.map(|test| test.name).join(",");
-        let text = output(
-            Command::new(&self.program)
-                .arg("disk")
-                .arg(folder)
-                .args(["--size", &bytes, "-d", &lasts, "-t", &tests, "--json", "--no-save"]),
-        )?;
+        let text = output(Command::new(&self.program).arg("disk").arg(folder).args([
+            "--size",
+            &bytes,
+            "-d",
+            &lasts,
+            "-t",
+            &tests,
+            "--json",
+            "--no-save",
+        ]))?;
         Ok(serde_json::from_str(&text)?)
     }
 

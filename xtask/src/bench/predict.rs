@@ -46,15 +46,20 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     let (program, site) = (yamabiko()?, Site::new()?);
     certificate(&site.path(""))?;
     let cases = cases(&program, &site)?;
-    println!("held to {SHARE} of a core, objective `{OBJECTIVE}`; loads of {} s, then capacity --quick", extent.seconds);
+    println!(
+        "held to {SHARE} of a core, objective `{OBJECTIVE}`; loads of {} s, then capacity --quick",
+        extent.seconds
+    );
     println!(
         "{:<28} {:>9} {:>19} {:>9} {:>19} {:>7}  {}",
         "site", "foretold", "95 %", "measured", "bracket", "error", "bound by: foretold, measured"
     );
     let mut off = 0;
     for case in cases.iter().flat_map(|case| std::iter::repeat_n(case, extent.rounds)) {
-        let foretold: PredictDocument = asked(&program, "predict", case, &["--no-memory", "--load-time", &format!("{}s", extent.seconds)])?;
-        let found: CapacityDocument = asked(&program, "capacity", case, &["--quick", "--no-overload", "--slo", OBJECTIVE])?;
+        let foretold: PredictDocument =
+            asked(&program, "predict", case, &["--no-memory", "--load-time", &format!("{}s", extent.seconds)])?;
+        let found: CapacityDocument =
+            asked(&program, "capacity", case, &["--quick", "--no-overload", "--slo", OBJECTIVE])?;
         let (line, error) = line(case.name, &foretold, &found);
         println!("{line}");
         off += u32::from(error.is_none_or(|error| error.abs() > ERROR_MAX));
@@ -118,7 +123,8 @@ fn asked<D: DeserializeOwned>(program: &Path, verb: &str, case: &Case, more: &[&
 /// A line of the table, and predicted over measured, less 1.
 fn line(name: &str, foretold: &PredictDocument, found: &CapacityDocument) -> (String, Option<f64>) {
     let (predict, capacity) = (&foretold.predict, &found.capacity);
-    let between = |interval: Option<[f64; 2]>| interval.map_or("-".to_owned(), |[low, high]| format!("{low:.0} to {high:.0}"));
+    let between =
+        |interval: Option<[f64; 2]>| interval.map_or("-".to_owned(), |[low, high]| format!("{low:.0} to {high:.0}"));
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
     let error = predict.rate_per_s.zip(capacity.rate_per_s).map(|(foretold, measured)| foretold / measured - 1.0);
     let doubt = match (foretold.validity.verdict, found.validity.verdict) {

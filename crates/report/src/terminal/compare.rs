@@ -90,7 +90,7 @@ fn how(part: &ComparePart) -> Option<String> {
             let counted = part.blocks.iter().filter(|block| block.counted).count();
             // The first never counts.
             let void = part.blocks.len().saturating_sub(counted + 1);
-            let void = if void == 0 { String::new() } else { format!(", {void} more do not count") };
+            let void = if void == 0 { String::new() } else { format!(", {void} more did not count") };
             format!("{counted} blocks of four runs in turns{void}; the difference is taken within each")
         }
     };

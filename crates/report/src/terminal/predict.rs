@@ -3,14 +3,18 @@
 use ledger::{PredictDocument, PredictPart};
 
 use super::{Style, judged, table};
-use crate::figures::{duration_f64, level, rate, share};
+use crate::figures::{count, duration_f64, rate, share};
 use crate::predict;
 
 /// The verdict, the result in a sentence, limits, demands, response time against load, what it means, and what it supposes.
 pub fn predict(document: &PredictDocument, style: Style) -> String {
     let part = &document.predict;
     let mut tables = vec![
-        grid(&["bound by", "rate", "95 %", "by"], part.limits.iter().map(|limit| predict::limit_row(limit).to_vec()), style),
+        grid(
+            &["bound by", "rate", "95 %", "by"],
+            part.limits.iter().map(|limit| predict::limit_row(limit).to_vec()),
+            style,
+        ),
         grid(
             &["processor time of", "a request", "loads", "each", "95 %"],
             predict::demands(part, "processes").map(|demand| predict::demand_row(demand).to_vec()),
@@ -18,22 +22,6 @@ pub fn predict(document: &PredictDocument, style: Style) -> String {
         ),
         curve(part, style),
         users(part, style),
-        grid(
-            &["part alone", "each", "95 %"],
-            part.parts.iter().map(|part| {
-                let [low, high] = part.interval.map(predict::cost);
-                vec![part.name.clone(), predict::cost(part.seconds), format!("{low} to {high}")]
-            }),
-            style,
-        ),
-        grid(
-            &["added up", "a request", "rate", "left out by adding"],
-            part.assembled.iter().map(|server| {
-                let left = server.left_out_s.map_or(String::new(), predict::cost);
-                vec![server.name.clone(), predict::cost(server.seconds), rate(server.rate_per_s), left]
-            }),
-            style,
-        ),
     ];
     tables.retain(|table| !table.is_empty());
     let plans = predict::plans(part);
@@ -58,7 +46,7 @@ fn curve(part: &PredictPart, style: Style) -> String {
 
 fn users(part: &PredictPart, style: Style) -> String {
     let rows = part.closed.iter().map(|point| {
-        vec![level(point.users.into()), rate(point.rate_per_s), duration_f64(point.response_s * 1e9), share(point.busy)]
+        vec![count(point.users.into()), rate(point.rate_per_s), duration_f64(point.response_s * 1e9), share(point.busy)]
     });
     grid(&["users", "rate", "mean wait", "busy"], rows, style)
 }
@@ -70,7 +58,14 @@ mod tests {
     #[test]
     fn everything_stands_on_one_screen() {
         let text = predict(&crate::predict::tests::sample(), Style::PLAIN);
-        for wanted in ["100.0/s foretold", "the cores", "2.00 ms", "held", "2,880,000 requests a day", "supposed: One resource binds."] {
+        for wanted in [
+            "100.0/s foretold",
+            "the cores",
+            "2.00 ms",
+            "held",
+            "2,880,000 requests a day",
+            "supposed: One resource binds.",
+        ] {
             assert!(text.contains(wanted), "{wanted}\n{text}");
         }
         assert!(!text.contains("users"), "{text}");

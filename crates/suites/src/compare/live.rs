@@ -16,9 +16,9 @@ use super::{Closing, CompareDone, Question, carried, check, plans};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
 
-/// From one run's end to the next one's load: places, the server's start, the last answers. Measured: 0.3 s for a small
-/// server.
-const BETWEEN: Duration = Duration::from_millis(700);
+/// From one run's end to the next one's load: places, the server's start, the last answers. 1.5 s were seen on two busy
+/// cores, with a server in Python.
+const BETWEEN: Duration = Duration::from_secs(1);
 /// So many blocks may be void before the comparison is given up, and more where many are made.
 const VOID_MIN: usize = 2;
 /// One of so many.
@@ -276,6 +276,10 @@ impl Measuring<'_> {
         let rule = self.plan.blocks;
         let differences = self.differences(self.by);
         let mut notes = Vec::new();
+        let void = self.reasons();
+        if !void.is_empty() {
+            notes.push(format!("Blocks that do not count: {}.", void.join("; ")));
+        }
         if let Some(found) = rule.judge(&differences, self.question.confidence)
             && !rule.is_fixed()
             && self.by.is_relative()

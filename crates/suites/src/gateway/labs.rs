@@ -64,7 +64,11 @@ impl Labs<'_> {
     pub fn condition(&self, condition: Condition, link: Link, tell: &mut dyn FnMut(&str)) -> Result<Made, SuiteError> {
         let (secret, token) = Secret::fresh();
         let load = self.load(condition)?;
-        let lab = GatewayLab::new(&self.spec(condition, link)?, Some(&self.server(token)), waiting(load.as_ref())?)?;
+        let lab = GatewayLab::new(
+            &self.spec(condition, link)?,
+            Some(&self.server(token)),
+            waiting(load.as_ref(), self.folder)?,
+        )?;
         let mut lab = lab.start()?;
         let server = SocketAddr::from((SERVER, PORT));
         let before = Spent::of(&lab);
@@ -175,14 +179,16 @@ impl Labs<'_> {
 }
 
 /// Programs that are made ready with the lab: the origin and what asks the proxy for it.
-fn waiting(load: Option<&Load>) -> Result<Vec<Waiting>, SuiteError> {
+fn waiting(load: Option<&Load>, folder: &Path) -> Result<Vec<Waiting>, SuiteError> {
     let Some(load) = load else { return Ok(Vec::new()) };
+    // What they keep for a while goes with the folder, also after SIGKILL.
+    let env = || vec![("TMPDIR".into(), folder.into())];
     Ok(vec![
         Waiting {
             name: "origin".into(),
             at: At::Server,
             argv: ["/bin/sh", "-c", &load.origin].map(OsString::from).to_vec(),
-            env: Vec::new(),
+            env: env(),
             stdout: None,
             starts: Starts::AtOnce { listens: Some(OriginPlan::PORT) },
         },
@@ -190,7 +196,7 @@ fn waiting(load: Option<&Load>) -> Result<Vec<Waiting>, SuiteError> {
             name: LOAD.into(),
             at: At::Clients,
             argv: load.argv.clone(),
-            env: Vec::new(),
+            env: env(),
             stdout: Some(load.stdout()?),
             starts: Starts::WhenTold,
         },

@@ -79,7 +79,11 @@ pub fn limits(known: &Known<'_>) -> Vec<PredictLimit> {
     }
     if let Some(connection_s) = known.connection_s.filter(|time| *time > 0.0) {
         if let Some(most) = known.connections_by_memory {
-            plain("memory", most / connection_s, format!("room for {most:.0} connections, each in process for {}", seconds(connection_s)));
+            plain(
+                "memory",
+                most / connection_s,
+                format!("room for {most:.0} connections, each in process for {}", seconds(connection_s)),
+            );
         }
         if let Some(most) = known.connections_by_descriptors {
             let words = format!("descriptors for {most:.0} connections, each in process for {}", seconds(connection_s));
@@ -123,7 +127,12 @@ fn objective(known: &Known<'_>, limits: &[PredictLimit]) -> Option<PredictLimit>
     let least = limits.first()?;
     let most = least.rate_per_s;
     let is_met = |rate: f64| {
-        let load = Load { response_time_ns: simulated(known, rate).quantiles(), offered_requests: ARRIVALS, completed: ARRIVALS, ..Load::default() };
+        let load = Load {
+            response_time_ns: simulated(known, rate).quantiles(),
+            offered_requests: ARRIVALS,
+            completed: ARRIVALS,
+            ..Load::default()
+        };
         slo.judge(&of_load(load)).met
     };
     let (mut low, mut high) = (most * SHARES[0], most * SHARES[11]);
@@ -167,14 +176,24 @@ fn simulated(known: &Known<'_>, rate: f64) -> Histogram {
     let classes: Vec<(f64, f64)> = known.classes.iter().map(|(share, of_mix)| (*share, demand * of_mix)).collect();
     let cores = known.processor.cores.max(1.0) as u32;
     let served = simulate_ps(&classes, rate, cores, known.processor.quota, ARRIVALS, &mut rng);
+    let inner = served.inner();
+    let values: Vec<u64> = inner
+        .iter_recorded()
+        .flat_map(|bucket| std::iter::repeat_n(bucket.value_iterated_to(), bucket.count_at_value() as usize))
+        .collect();
     // Clients take turns; who is far away has no other server than who is near.
     let mut times = Histogram::new();
     for index in 0..ARRIVALS as usize {
-        let at_server = served.value_at(rng.uniform());
+        let at_server = values[rng.below(values.len() as u64) as usize];
         let way_s = known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_s(index, manner, traffic));
         times.record(at_server + ((way_s + known.beside_s) * 1e9) as u64);
     }
     times
+}
+
+/// What the first resource allows, whatever the objective.
+fn first(known: &Known<'_>) -> Option<f64> {
+    limits(&Known { slo: None, ..known.clone() }).first().map(|limit| limit.rate_per_s)
 }
 
 /// The processor's tightest limit: the demand, and the cores that it has.
@@ -186,11 +205,12 @@ fn bound<'a>(known: &'a Known<'_>) -> (&'a Mixed, f64) {
     if rate(quota) <= rate(cores) { quota } else { cores }
 }
 
-/// Response time against load, up to just below what the processor allows.
+/// Response time against load, up to just below what the first resource allows.
 pub fn curve(known: &Known<'_>) -> Vec<CurvePoint> {
     let (demand, cores) = bound(known);
-    let Some((most, _)) = demand.rate_within(cores) else { return Vec::new() };
-    let way_s = known.beside_s + known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_mean_s(manner, traffic));
+    let Some(most) = first(known) else { return Vec::new() };
+    let way_s = known.beside_s
+        + known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_mean_s(manner, traffic));
     let point = |share: f64| {
         let rate = most * share;
         let times = simulated(known, rate);
@@ -211,28 +231,27 @@ pub fn curve(known: &Known<'_>) -> Vec<CurvePoint> {
 pub fn users(known: &Known<'_>, users: u32, think: Duration) -> (Vec<UsersPoint>, Option<f64>) {
     let (demand, cores) = bound(known);
     let each_s = demand.behind.value;
-    if each_s <= 0.0 || users == 0 {
-        return (Vec::new(), None);
-    }
+    let Some(most) = first(known).filter(|_| users > 0) else { return (Vec::new(), None) };
     // A share of a core is a slower core; whole cores are several.
-    let (station, slowest_s) = match cores {
-        some if some >= 1.0 => (Station { demand_s: each_s, servers: some.floor() }, each_s / some.floor()),
-        part => (Station { demand_s: each_s / part, servers: 1.0 }, each_s / part),
+    let station = match cores {
+        some if some >= 1.0 => Station { demand_s: each_s, servers: some.floor() },
+        part => Station { demand_s: each_s / part, servers: 1.0 },
     };
-    let way_s = known.beside_s + known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_mean_s(manner, traffic));
+    let way_s = known.beside_s
+        + known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_mean_s(manner, traffic));
     let think_s = think.as_secs_f64();
     let all = mva(&[station, Station { demand_s: way_s, servers: f64::INFINITY }], think_s, users.min(USERS_MAX));
-    let point = |point: &MvaPoint| UsersPoint {
-        users: point.users,
-        rate_per_s: point.rate_per_s,
-        response_s: point.response_s,
-        busy: point.busy[0],
+    let point = |point: &MvaPoint| {
+        // Workers or a link are no stations of the recursion: from where they bind on, everybody beyond waits (Little's law).
+        let rate_per_s = point.rate_per_s.min(most);
+        let response_s = point.response_s.max(f64::from(point.users) / rate_per_s - think_s);
+        UsersPoint { users: point.users, rate_per_s, response_s, busy: point.busy[0] * rate_per_s / point.rate_per_s }
     };
     let mut numbers: Vec<usize> = (1..=10).map(|tenth| all.len() * tenth / 10).filter(|number| *number > 0).collect();
     numbers.insert(0, 1);
     numbers.dedup();
     let rows = numbers.into_iter().map(|number| point(&all[number - 1])).collect();
-    (rows, Some((station.demand_s + way_s + think_s) / slowest_s))
+    (rows, Some((station.demand_s + way_s + think_s) * most))
 }
 
 /// Machines of this kind behind a distributor for a peak, each with `headroom` of what it can do to spare.

@@ -50,15 +50,19 @@ fn beside(predict: &mut PredictPart, found: &CapacityPart, seed: u64) {
     predict.measured_bound_by = Some(found.bound_by.name.clone());
     predict.error = predict.rate_per_s.zip(found.rate_per_s).map(|(foretold, measured)| foretold / measured - 1.0);
     let held = || found.trials.iter().filter(|trial| trial.verdict == "good");
-    let points: Vec<(f64, f64)> =
-        held().filter(|trial| trial.in_flight.mean >= 1.0).map(|trial| (trial.in_flight.mean, trial.carried_rate_per_s)).collect();
+    let points: Vec<(f64, f64)> = held()
+        .filter(|trial| trial.in_flight.mean >= 1.0)
+        .map(|trial| (trial.in_flight.mean, trial.carried_rate_per_s))
+        .collect();
     predict.usl = usl(&points, seed).or(predict.usl);
     if predict.error.is_some_and(|error| error.abs() > ERROR_MAX) {
         let highest = held().max_by(|a, b| a.load.total_cmp(&b.load));
         predict.reasons = reasons(predict, found, highest);
     }
     if found.rate_per_s.is_none() {
-        predict.notes.push("the search found no load that holds, so that nothing is held against the prediction".into());
+        predict
+            .notes
+            .push("the search found no load that holds, so that nothing is held against the prediction".into());
     }
 }
 
@@ -66,10 +70,14 @@ fn beside(predict: &mut PredictPart, found: &CapacityPart, seed: u64) {
 fn reasons(predict: &PredictPart, found: &CapacityPart, highest: Option<&TrialPart>) -> Vec<String> {
     let mut reasons = Vec::new();
     if found.bound_by.name != predict.bound_by {
-        reasons.push(format!("foretold was {}, and what bound it was {}: {}", predict.bound_by, found.bound_by.name, found.bound_by.words));
+        reasons.push(format!(
+            "foretold was {}, and what bound it was {}: {}",
+            predict.bound_by, found.bound_by.name, found.bound_by.words
+        ));
     }
     let demand = |loads: &str| -> Option<f64> {
-        let of_mix = predict.demands.iter().filter(|demand| demand.resource == "processes" && demand.loads.ends_with(loads));
+        let of_mix =
+            predict.demands.iter().filter(|demand| demand.resource == "processes" && demand.loads.ends_with(loads));
         let sum: f64 = of_mix.filter_map(|demand| Some(demand.each? * demand.seconds)).sum();
         (sum > 0.0).then_some(sum)
     };
@@ -155,7 +163,10 @@ mod tests {
         beside(&mut far, &found(100.0), 1);
         let said = far.reasons.join("\n");
         assert!(said.contains("foretold was cpu_quota, and what bound it was workers"), "{said}");
-        assert!(said.contains("a request cost 2.500 ms, under held loads 2.000 ms (-20 %)") || said.contains("2.500 ms"), "{said}");
+        assert!(
+            said.contains("a request cost 2.500 ms, under held loads 2.000 ms (-20 %)") || said.contains("2.500 ms"),
+            "{said}"
+        );
         assert!(said.contains("25.0 % of the 20 %"), "{said}");
         let mut none = foretold(120.0);
         beside(&mut none, &CapacityPart::default(), 1);

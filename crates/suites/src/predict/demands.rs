@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lab::plan::{LoadPlan, Plan, RequestPlan, WatchAt, WatchPlan};
 use lab::Outcome;
+use lab::plan::{LoadPlan, Plan, RequestPlan, WatchAt, WatchPlan};
 use ledger::MeasuredLoad;
 use ledger::document::{CheckState, Document};
 use stats::Rng;
@@ -206,9 +206,9 @@ impl<'a> Measuring<'a> {
                 Err(error) => return Err(error),
             }
         }
-        let (kept, idle): (Vec<Made>, Vec<Made>) = held.into_iter().partition(|made| {
-            made.part.held_cores.is_none_or(|held| made.part.busy_processes >= held * HELD_USED_MIN)
-        });
+        let (kept, idle): (Vec<Made>, Vec<Made>) = held
+            .into_iter()
+            .partition(|made| made.part.held_cores.is_none_or(|held| made.part.busy_processes >= held * HELD_USED_MIN));
         if let Some(idle) = idle.first() {
             self.notes.push(format!(
                 "{}: held to {:.1} % of a core it used {:.1} % only: something else was the limit (the generator, a lock, a disk), so that \
@@ -270,7 +270,11 @@ impl<'a> Measuring<'a> {
         self.host.get_or_insert_with(|| document.run.host.clone());
         let made = made(class, kind, &plan, &outcome, &gauge);
         self.loads.push(made.part.clone());
-        let gone = document.validity.checks.iter().find(|check| check.state == CheckState::Failed && check.name == "server_alive");
+        let gone = document
+            .validity
+            .checks
+            .iter()
+            .find(|check| check.state == CheckState::Failed && check.name == "server_alive");
         if let Some(gone) = gone {
             return Err(SuiteError::Plan(format!("{what}: {}", gone.why)));
         }
@@ -301,7 +305,8 @@ pub fn share_of(cores: f64) -> Option<CpuShare> {
 /// Loads of a class as its costs.
 pub fn measured(light: &[Made], held: &[Made]) -> Measured {
     let sound = |made: &&Made| !made.part.failed.iter().any(|check| SPOILT.contains(&check.as_str()));
-    let (light, held): (Vec<&Made>, Vec<&Made>) = (light.iter().filter(sound).collect(), held.iter().filter(sound).collect());
+    let (light, held): (Vec<&Made>, Vec<&Made>) =
+        (light.iter().filter(sound).collect(), held.iter().filter(sound).collect());
     let points = |loads: &[&Made], busy: fn(&MeasuredLoad) -> f64| -> Vec<(f64, f64)> {
         loads.iter().map(|made| (made.part.rate_per_s, busy(&made.part))).collect()
     };
@@ -458,7 +463,9 @@ mod tests {
         let classes = classes(&plan);
         let names: Vec<(&str, f64)> = classes.iter().map(|(class, share)| (class.name.as_str(), *share)).collect();
         assert_eq!(names, [("/a", 0.75), ("b", 0.25)]);
-        assert!(classes.iter().all(|(class, _)| class.load.request.len() == 1 && class.load.request[0].weight.is_none()));
+        assert!(
+            classes.iter().all(|(class, _)| class.load.request.len() == 1 && class.load.request[0].weight.is_none())
+        );
         let one = Plan::from_toml("[load]\nurl = \"http://127.0.0.1/x\"\nduration = \"1s\"\n", "plan").unwrap();
         assert_eq!(super::classes(&one)[0].0.name, "http://127.0.0.1/x");
     }
@@ -487,7 +494,12 @@ mod tests {
     #[test]
     fn loads_that_failed_do_not_count() {
         let light = [1.0, 2.0, 3.0, 4.0].map(|rate| load(rate, rate * 0.01, &[]));
-        let held = [load(5.0, 0.04, &[]), load(10.0, 0.08, &[]), load(10.0, 0.9, &["responses_good"]), load(20.0, 0.16, &["steady_state"])];
+        let held = [
+            load(5.0, 0.04, &[]),
+            load(10.0, 0.08, &[]),
+            load(10.0, 0.9, &["responses_good"]),
+            load(20.0, 0.16, &["steady_state"]),
+        ];
         let measured = measured(&light, &held);
         assert!((measured.processes.slope().unwrap().value - 0.01).abs() < 1e-9);
         assert!((measured.processes.held.unwrap().value - 0.008).abs() < 1e-9);

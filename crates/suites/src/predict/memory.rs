@@ -39,7 +39,9 @@ pub fn measure(measuring: &mut Measuring<'_>, class: &Class) -> Result<Option<Pe
     }
     let whole = made.iter().all(|(_, one)| !one.part.failed.iter().any(|check| check == "connections_held"));
     if !whole {
-        measuring.notes.push("memory of connections is not told: the server did not hold as many as were opened".into());
+        measuring
+            .notes
+            .push("memory of connections is not told: the server did not hold as many as were opened".into());
         return Ok(None);
     }
     Ok(of(&made))

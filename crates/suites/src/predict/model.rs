@@ -133,10 +133,10 @@ pub struct Mixed {
 }
 
 impl Mixed {
-    /// The sum over `(how many each request brings, cost)`: classes by their share, and connections and handshakes by their number. `None`
+    /// The sum over `(how many each request brings, cost)`: classes by their share, and connections and handshakes by their number; negative where one is taken off. `None`
     /// where one of them has no cost at all.
     pub fn of(parts: &[(f64, Each)]) -> Option<Self> {
-        let parts: Vec<&(f64, Each)> = parts.iter().filter(|(each, _)| *each > 0.0).collect();
+        let parts: Vec<&(f64, Each)> = parts.iter().filter(|(each, _)| each.abs() > 1e-9).collect();
         let sum = |of: fn(&Each) -> Option<Estimate>| -> Option<Estimate> {
             let terms: Option<Vec<Estimate>> = parts.iter().map(|(each, cost)| Some(of(cost)?.times(*each))).collect();
             terms?.into_iter().reduce(Estimate::plus)
@@ -249,7 +249,11 @@ mod tests {
 
     #[test]
     fn a_connection_is_the_difference_it_makes() {
-        let of = |value: f64| Each { light: Some(Estimate { value, half: 3e-6 }), held: Some(Estimate { value, half: 4e-6 }), idle: 0.01 };
+        let of = |value: f64| Each {
+            light: Some(Estimate { value, half: 3e-6 }),
+            held: Some(Estimate { value, half: 4e-6 }),
+            idle: 0.01,
+        };
         let connection = of(50e-6).less(&of(20e-6));
         near(connection.light.unwrap().value, 30e-6);
         near(connection.held.unwrap().half, 4e-6 * 2f64.sqrt());
@@ -268,12 +272,7 @@ mod tests {
 
     #[test]
     fn a_request_costs_less_the_busier_the_server_is() {
-        let mix = Mixed {
-            light: Some(Estimate::exact(8e-6)),
-            behind: Estimate::exact(4e-6),
-            held: true,
-            idle: 0.0,
-        };
+        let mix = Mixed { light: Some(Estimate::exact(8e-6)), behind: Estimate::exact(4e-6), held: true, idle: 0.0 };
         near(mix.at(0.0, 0.2), 8e-6);
         // All of 0.2 cores used: 50,000 a second of 4 us.
         near(mix.at(50_000.0, 0.2), 4e-6);

@@ -108,7 +108,9 @@ impl PathModel {
 
 impl Distance {
     fn response_s(&self, manner: &Manner, traffic: &Traffic) -> f64 {
-        self.rtt_s * round_trips(manner, traffic.answer_bytes) + traffic.up_bytes / self.up + traffic.down_bytes / self.down
+        self.rtt_s * round_trips(manner, traffic.answer_bytes)
+            + traffic.up_bytes / self.up
+            + traffic.down_bytes / self.down
     }
 }
 
@@ -150,7 +152,9 @@ mod tests {
     #[test]
     fn windows_double() {
         // 10 segments fit into the first window, 11 into two, 30 into two, 31 into three.
-        for (segments, expected) in [(1.0, 0.0), (10.0, 0.0), (11.0, 1.0), (30.0, 1.0), (31.0, 2.0), (70.0, 2.0), (71.0, 3.0)] {
+        for (segments, expected) in
+            [(1.0, 0.0), (10.0, 0.0), (11.0, 1.0), (30.0, 1.0), (31.0, 2.0), (70.0, 2.0), (71.0, 3.0)]
+        {
             assert_eq!(further_windows(segments * SEGMENT_BYTES, 10), expected, "{segments}");
         }
         // Koshien's 10 KB with a window of 2: 8 segments are 2 + 4 + 2, so three windows; with connecting four round trips.

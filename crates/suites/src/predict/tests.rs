@@ -1,11 +1,15 @@
 //! What is refused, what is put together, and what is doubted.
 
 use ledger::MeasuredLoad;
+use ledger::document::CheckState;
 
+use super::doubts::{as_measured, checks};
 use super::*;
 
 fn plan(more: &str) -> PredictPlan {
-    let text = format!("[load]\nurl = \"http://server:8080/\"\nduration = \"1s\"\n{more}[server]\ncommand = \"true\"\n[path]\nrtt = \"0ms\"\n");
+    let text = format!(
+        "[load]\nurl = \"http://server:8080/\"\nduration = \"1s\"\n{more}[server]\ncommand = \"true\"\n[path]\nrtt = \"0ms\"\n"
+    );
     PredictPlan { plan: Plan::from_toml(&text, "plan").unwrap(), asked: Asked::default() }
 }
 
@@ -44,8 +48,16 @@ fn costing(value: f64) -> Measured {
     let light = [10.0, 20.0, 30.0].map(|rate| (rate, rate * value * 1.5));
     let held = [(50.0, 50.0 * value * 0.99), (80.0, 80.0 * value * 1.01), (90.0, 90.0 * value)];
     let cost = model::Cost::of(&light, &held);
-    let traffic = Traffic { up_bytes: 100.0, down_bytes: 1000.0, up_packets: 3.0, down_packets: 4.0, answer_bytes: 900.0 };
-    Measured { processes: cost.clone(), cores: cost, traffic: Some(traffic), rate_max: 90.0, points: (3, 3), ..Measured::default() }
+    let traffic =
+        Traffic { up_bytes: 100.0, down_bytes: 1000.0, up_packets: 3.0, down_packets: 4.0, answer_bytes: 900.0 };
+    Measured {
+        processes: cost.clone(),
+        cores: cost,
+        traffic: Some(traffic),
+        rate_max: 90.0,
+        points: (3, 3),
+        ..Measured::default()
+    }
 }
 
 #[test]
@@ -61,20 +73,42 @@ fn a_mix_with_connections_adds_up() {
         Part::derived("connection, full TLS handshake", None, connection),
     ];
     let whole = Whole { asked: &plan, parts, memory: None };
-    let mixed = whole.mixed(|part| part.processes).unwrap();
+    let mixed = whole.mixed(|part| part.processes, |it| &it.processes).unwrap();
     // 0.8 of 1 ms, 0.2 of 10 ms, 0.3 ms for the connection.
     assert!((mixed.behind.value - 0.0031).abs() < 1e-9, "{mixed:?}");
     assert!((mixed.light.unwrap().value - 0.00465).abs() < 1e-9, "{mixed:?}");
+    // Of one class alone it is what was measured with connections, with no more error than that.
+    let with = costing(0.0013);
+    let one = Whole {
+        asked: &plan,
+        parts: vec![
+            Part::of("page", Some(1.0), costing(0.001)),
+            Part { measured: Some(with.clone()), ..Part::derived("new connection", Some(1.0), connection) },
+        ],
+        memory: None,
+    };
+    let alone = one.mixed(|part| part.processes, |it| &it.processes).unwrap();
+    assert_eq!(Some(alone.behind), with.processes.held);
     // In the simulation each class has the connection in it, and the mean is that of the mix.
     let classes = whole.classes(mixed.behind.value);
     assert_eq!(classes.len(), 2);
-    assert!((classes[0].1 - 0.0013 / 0.0031).abs() < 1e-6 && (classes[1].1 - 0.0103 / 0.0031).abs() < 1e-6, "{classes:?}");
+    assert!(
+        (classes[0].1 - 0.0013 / 0.0031).abs() < 1e-6 && (classes[1].1 - 0.0103 / 0.0031).abs() < 1e-6,
+        "{classes:?}"
+    );
     assert!((classes.iter().map(|(share, of)| share * of).sum::<f64>() - 1.0).abs() < 1e-9);
     // What a connection sends is in the traffic of its own load.
-    assert_eq!(whole.traffic(), Some(Traffic { up_bytes: 100.0, down_bytes: 1000.0, up_packets: 3.0, down_packets: 4.0, answer_bytes: 900.0 }));
+    assert_eq!(
+        whole.traffic(),
+        Some(Traffic { up_bytes: 100.0, down_bytes: 1000.0, up_packets: 3.0, down_packets: 4.0, answer_bytes: 900.0 })
+    );
     let rows: Vec<(String, String)> =
         whole.parts.iter().flat_map(demand_rows).map(|row| (row.class, row.loads)).collect();
-    assert!(rows.contains(&("page".into(), "held".into())) && rows.contains(&("new connection".into(), "derived, held".into())), "{rows:?}");
+    assert!(
+        rows.contains(&("page".into(), "held".into()))
+            && rows.contains(&("new connection".into(), "derived, held".into())),
+        "{rows:?}"
+    );
     let traffic = whole.traffic().unwrap();
     assert_eq!(whole.manner().close, true);
     assert!(traffic.down_bytes > 0.0);
@@ -93,22 +127,37 @@ fn what_is_doubtful_is_said() {
     assert!(all.iter().all(|(_, state)| *state == CheckState::Ok), "{all:?}");
     assert_eq!(all.len(), 5);
     let failed = |predict: &PredictPart, mixed: &Mixed| -> Vec<String> {
-        verdict(predict, mixed, &asked).into_iter().filter(|(_, state)| *state == CheckState::Failed).map(|(name, _)| name).collect()
+        verdict(predict, mixed, &asked)
+            .into_iter()
+            .filter(|(_, state)| *state == CheckState::Failed)
+            .map(|(name, _)| name)
+            .collect()
     };
     // Just outside each bound.
     assert_eq!(failed(&PredictPart { beyond: 2.01, ..predict.clone() }, &sound), ["not_beyond_twice"]);
     let measured = |error: Option<f64>| as_measured(&PredictPart { error, ..predict.clone() })[0].state;
     let states = [Some(0.15), Some(-0.16), None].map(measured);
     assert_eq!(states, [CheckState::Ok, CheckState::Failed, CheckState::CouldNotRun]);
-    assert_eq!(failed(&predict, &Mixed { behind: Estimate { value: 0.002, half: 0.000_21 }, ..sound }), ["demand_narrow"]);
+    assert_eq!(
+        failed(&predict, &Mixed { behind: Estimate { value: 0.002, half: 0.000_21 }, ..sound }),
+        ["demand_narrow"]
+    );
     assert_eq!(failed(&predict, &Mixed { held: false, ..sound }), ["demand_when_behind"]);
-    let load = |verdict: &str| MeasuredLoad { kind: "light".into(), verdict: verdict.into(), failed: vec!["client_cpu".into()], ..MeasuredLoad::default() };
+    let load = |verdict: &str| MeasuredLoad {
+        kind: "light".into(),
+        verdict: verdict.into(),
+        failed: vec!["client_cpu".into()],
+        ..MeasuredLoad::default()
+    };
     let loads = |bad: usize| [vec![load("invalid"); bad], vec![load("valid"); 5 - bad]].concat();
     assert!(failed(&PredictPart { loads: loads(1), ..predict.clone() }, &sound).is_empty());
     assert_eq!(failed(&PredictPart { loads: loads(2), ..predict.clone() }, &sound), ["loads_valid"]);
     assert_eq!(failed(&PredictPart { rate_per_s: None, ..predict }, &sound), ["demand_known"]);
     // A service that runs already cannot be held: that is told, not failed.
-    let service = PredictPlan { plan: Plan { server: None, ..asked.plan.clone() }, asked: Asked { pid: Some(1), ..Asked::default() } };
+    let service = PredictPlan {
+        plan: Plan { server: None, ..asked.plan.clone() },
+        asked: Asked { pid: Some(1), ..Asked::default() },
+    };
     let all = verdict(&PredictPart::default(), &Mixed { held: false, ..sound }, &service);
     assert!(all.contains(&("demand_when_behind".into(), CheckState::CouldNotRun)), "{all:?}");
 }

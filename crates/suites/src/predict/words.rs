@@ -69,7 +69,10 @@ pub fn assumes(predict: &mut PredictPart, known: &Known<'_>, asked: &Asked) {
             ));
         }
     }
-    let bent = predict.demands.iter().find(|demand| demand.resource == "processes" && demand.curvature_t.is_some_and(|t| t < -CURVATURE));
+    let bent = predict
+        .demands
+        .iter()
+        .find(|demand| demand.resource == "processes" && demand.curvature_t.is_some_and(|t| t < -CURVATURE));
     if let Some(bent) = bent {
         predict.notes.push(format!(
             "{}: over light loads a request costs less where there are more of them (batching), so that their slope is not the same at every \

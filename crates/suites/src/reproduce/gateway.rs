@@ -33,8 +33,6 @@ mod scale;
 pub mod storage;
 mod words;
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -43,6 +41,7 @@ use lab::plan::PathPlan;
 use ledger::document::{Check, CheckState, Weight};
 use ledger::{CachePoint, DiskDocument, Document, GatewayDocument, Reproduction, ReproductionRow};
 use store::Book;
+use sys::scratch::Scratch;
 use sys::signal::Interrupts;
 
 pub use self::asked::{Asked, Experiment, Part, Storage, Streams};
@@ -92,7 +91,8 @@ pub fn make(
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Reproduced, SuiteError> {
-    let mut made = Made { sheet: Sheet::new(book, NAME, &asked.order)?, about: Vec::new(), notes: Vec::new(), rows: Vec::new() };
+    let mut made =
+        Made { sheet: Sheet::new(book, NAME, &asked.order)?, about: Vec::new(), notes: Vec::new(), rows: Vec::new() };
     // Factors first: without them nothing else has a meaning, and who is missing one wants to know it soon.
     let mut factor = None;
     if asked.forwards() {
@@ -150,10 +150,8 @@ impl Made {
         if !asked.has_caches() && !asked.measures_cost() {
             return Ok(asked.factor.map(Scale::given));
         }
-        let folder = tempfile::tempdir().map_err(SuiteError::file(std::env::temp_dir()))?;
-        // squid gives root away, and must still find what is its own.
-        let mode = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(folder.path(), mode).map_err(SuiteError::file(folder.path()))?;
+        // Gone also after SIGKILL. squid gives root away, and must still find what is its own.
+        let folder = Scratch::new("reproduce-gateway")?;
         let (squid, sheet) = (Squid::find()?, &mut self.sheet);
         let mut kitchen = Kitchen { asked, book, interrupts, stage, folder: folder.path(), squid, sheet };
         let scale = match asked.factor {

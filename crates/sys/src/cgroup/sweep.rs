@@ -22,8 +22,8 @@ fn sweep_below(parent: &Path, depth: usize) -> usize {
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
-        match entry.file_name().to_str().and_then(owner) {
-            Some((pid, started)) if start_time(pid) != Some(started) => {
+        match entry.file_name().to_str().filter(|name| owner(name).is_some()) {
+            Some(name) if is_of_the_dead(name) => {
                 removed += usize::from(fs::remove_dir(entry.path()).is_ok());
             }
             Some(_) => {}
@@ -35,11 +35,16 @@ fn sweep_below(parent: &Path, depth: usize) -> usize {
 }
 
 /// `yamabiko-<pid>-<start time>-<label>` of this process.
-pub(super) fn own_name(label: &str) -> Result<String> {
+pub(crate) fn own_name(label: &str) -> Result<String> {
     let pid = std::process::id();
     let started = start_time(pid).ok_or_else(|| Error::Missing { what: "/proc is not mounted".to_owned() })?;
     let label: String = label.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     Ok(format!("{PREFIX}{pid}-{started}-{label}"))
+}
+
+/// Whether a name of ours says a process that no longer lives.
+pub(crate) fn is_of_the_dead(name: &str) -> bool {
+    owner(name).is_some_and(|(pid, started)| start_time(pid) != Some(started))
 }
 
 /// Process and start time that a group's name says, when it is one of ours.

@@ -219,7 +219,7 @@ fn close_range(first: i32, last: i32) {
     }
 }
 
-pub(super) fn close(fd: i32) {
+pub(crate) fn close(fd: i32) {
     // SAFETY: as in close_range.
     unsafe { libc::close(fd) };
 }

@@ -9,11 +9,13 @@ use units::{Probability, RequestRate, parse_duration};
 use super::Bench;
 
 #[derive(Args, Debug)]
-#[command(after_help = "It measures what a request costs, in loads far below what the server can do: light ones, in which each request wakes \
+#[command(
+    after_help = "It measures what a request costs, in loads far below what the server can do: light ones, in which each request wakes \
                         the server up, and held ones, in which the server is held to a part of its share and always behind. From that, the \
                         path and the resources it says how much the server will do, and which resource binds. Rates and lengths are its own \
                         to choose: of bench's options --rate, -n, -d and --open-connections do not apply. A plan file may stand in place of the \
-                        URL; its rate and length are left aside, and of the options only those below Prediction and Result count then.")]
+                        URL; its rate and length are left aside, and of the options only those below Prediction and Result count then."
+)]
 pub struct Predict {
     #[command(flatten)]
     pub bench: Bench,

@@ -29,7 +29,8 @@ const WARMUP: Duration = Duration::from_millis(500);
 
 /// Foretells as typed.
 pub fn run(typed: &mut args::Predict) -> Result<Exit> {
-    let plan = PredictPlan { plan: plan(&mut typed.bench, typed.prediction.load_time)?, asked: asked(&typed.prediction) };
+    let plan =
+        PredictPlan { plan: plan(&mut typed.bench, typed.prediction.load_time)?, asked: asked(&typed.prediction) };
     plan.check()?;
     let result = &typed.bench.result;
     if result.print_plan {
@@ -100,7 +101,10 @@ fn plan(bench: &mut args::Bench, load_time: Duration) -> Result<Plan> {
         }
         _ => {
             let load = &bench.load;
-            ensure!(load.rate.is_none(), "--rate: predict chooses its own rates, far below what the server can do; leave it out");
+            ensure!(
+                load.rate.is_none(),
+                "--rate: predict chooses its own rates, far below what the server can do; leave it out"
+            );
             ensure!(
                 load.requests.is_none() && load.duration.is_none(),
                 "-n, -d: predict chooses the length of its loads (--load-time, --loads); leave them out"

@@ -69,7 +69,8 @@ fn each_limit_binds_once() {
     let (resource, rate) = least(&Known { processor: Processor { quota: None, cores: 1.0 }, ..known() });
     assert_eq!(resource, "cores");
     near(rate, 400.0);
-    let (resource, rate) = least(&Known { processor: Processor { quota: Some((0.9, FIVE_MS)), cores: 1.0 }, ..known() });
+    let (resource, rate) =
+        least(&Known { processor: Processor { quota: Some((0.9, FIVE_MS)), cores: 1.0 }, ..known() });
     assert_eq!(resource, "cores");
     near(rate, 400.0);
 
@@ -97,7 +98,12 @@ fn each_limit_binds_once() {
     assert_eq!(resource, "link_down");
     near(rate, 100.0 * 5_000.0 / 11_000.0);
     let up = Traffic { up_bytes: 11_000.0, down_bytes: 500.0, ..TRAFFIC };
-    let plan = PathPlan { rtt: Some(Duration::ZERO), up: Some("40kbit".parse().unwrap()), offload: true, ..PathPlan::default() };
+    let plan = PathPlan {
+        rtt: Some(Duration::ZERO),
+        up: Some("40kbit".parse().unwrap()),
+        offload: true,
+        ..PathPlan::default()
+    };
     let narrow = PathModel::of(&lab::distances::spec(&plan, 100).unwrap());
     assert_eq!(least(&Known { path: Some((&narrow, MANNER, up)), ..known() }).0, "link_up");
 }
@@ -173,6 +179,12 @@ fn users_wait_for_each_other_from_a_number_on() {
     assert!((rows.last().unwrap().rate_per_s / 100.0 - 1.0).abs() < 1e-6, "{rows:?}");
     // 2000 users at 100/s: 20 s for each, of which 7 are thinking.
     assert!((rows.last().unwrap().response_s - 13.0).abs() < 0.01, "{rows:?}");
+    // 5 workers of 100 ms each allow 50/s; the others wait for them.
+    let (rows, at) =
+        users(&Known { workers: Some(5), worker_held_s: Some(0.098), ..with.clone() }, 2000, Duration::from_secs(7));
+    near(rows.last().unwrap().rate_per_s, 50.0);
+    near(rows.last().unwrap().response_s, 33.0);
+    near(at.unwrap(), 7.106 * 50.0);
     assert_eq!(users(&with, 3, Duration::ZERO).0.len(), 3);
     assert!(users(&with, 0, Duration::ZERO).0.is_empty());
 }
@@ -182,9 +194,15 @@ fn days_and_machines_by_hand() {
     near(per_day(231.0, 1.0), 19_958_400.0);
     near(per_day(300.0, 3.0), 8_640_000.0);
     // 1000/s over 0.7 of 100/s: 14.3, so 15, and one more.
-    assert_eq!(machines(100.0, 1000.0, 0.3), Machines { peak_per_s: 1000.0, headroom: 0.3, carrying: 15, with_spare: 16 });
+    assert_eq!(
+        machines(100.0, 1000.0, 0.3),
+        Machines { peak_per_s: 1000.0, headroom: 0.3, carrying: 15, with_spare: 16 }
+    );
     assert_eq!(machines(100.0, 10.0, 0.3).carrying, 1);
-    assert_eq!((seconds(4.25e-6), seconds(0.00325), seconds(2.0)), ("4.250 us".into(), "3.250 ms".into(), "2.00 s".into()));
+    assert_eq!(
+        (seconds(4.25e-6), seconds(0.00325), seconds(2.0)),
+        ("4.250 us".into(), "3.250 ms".into(), "2.00 s".into())
+    );
 }
 
 #[test]

@@ -37,16 +37,8 @@ pub enum Part {
 
 impl Part {
     /// All, in their order.
-    pub const ALL: [Part; 8] = [
-        Part::Small,
-        Part::Middle,
-        Part::Large,
-        Part::Repeats,
-        Part::New,
-        Part::Class,
-        Part::Forwarding,
-        Part::Disk,
-    ];
+    pub const ALL: [Part; 8] =
+        [Part::Small, Part::Middle, Part::Large, Part::Repeats, Part::New, Part::Class, Part::Forwarding, Part::Disk];
 
     /// What is measured of a cache: a mix on a machine behind a card, at the paper's rates.
     pub(super) fn experiments(self) -> Vec<Experiment> {

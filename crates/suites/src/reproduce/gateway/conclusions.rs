@@ -178,8 +178,7 @@ fn nat(forwarded: &Forwarded) -> Vec<ReproductionRow> {
 }
 
 fn loaded(forwarded: &Forwarded) -> Vec<ReproductionRow> {
-    let (mut rows, with_nat) =
-        costs(forwarded, LOADED, (Condition::NatProxyLoaded, Condition::Nat), LESS_THAN_NAT);
+    let (mut rows, with_nat) = costs(forwarded, LOADED, (Condition::NatProxyLoaded, Condition::Nat), LESS_THAN_NAT);
     let (more, alone) = costs(forwarded, LOADED, (Condition::ProxyLoaded, Condition::None), LESS_THAN_NONE);
     rows.extend(more);
     let without = format!("without NAT (the paper: {A_LITTLE})");
@@ -207,9 +206,7 @@ fn own_machines(forwarded: &Forwarded) -> Vec<ReproductionRow> {
             OwnMachine::NotTold => not_told.push(words),
         }
     }
-    let part = |what: &str, places: &[String]| {
-        (!places.is_empty()).then(|| format!("{what}: {}", places.join("; ")))
-    };
+    let part = |what: &str, places: &[String]| (!places.is_empty()).then(|| format!("{what}: {}", places.join("; ")));
     let parts = [
         part("Yes, since loaded it costs more than a tenth", &yes),
         part("No, it costs less", &no),
@@ -258,7 +255,11 @@ fn hardware_in_words(seats: u32, seen: &[Seen]) -> String {
     let measured = |one: &&Seen| one.held.is_some() && one.with_cache.is_some();
     let apart = match (least.cache, least.gateway) {
         (Some(cache), Some(gateway)) => {
-            format!(" With the cache on a machine of its own: {} for it, and {} as gateway.", name(cache), name(gateway))
+            format!(
+                " With the cache on a machine of its own: {} for it, and {} as gateway.",
+                name(cache),
+                name(gateway)
+            )
         }
         (None, _) => " Nor did any hold the seats as a cache alone.".to_owned(),
         (_, None) => " Nor did any fill its card as a gateway alone.".to_owned(),
@@ -313,7 +314,11 @@ mod tests {
             seen(Machine::Large, Card::Mbit100, 80.0, 95.0),
         ];
         let least = hardware(40, &all);
-        assert_eq!(least.both, Some((Machine::Large, Card::Mbit10)), "40 seats held, and 9.0 of 10 carried, are enough");
+        assert_eq!(
+            least.both,
+            Some((Machine::Large, Card::Mbit10)),
+            "40 seats held, and 9.0 of 10 carried, are enough"
+        );
         assert_eq!(least.cache, Some((Machine::Small, Card::Mbit10)));
         assert_eq!(least.gateway, Some((Machine::Small, Card::Mbit10)));
         assert_eq!(hardware(41, &all).both, Some((Machine::Large, Card::Mbit100)));
@@ -351,11 +356,7 @@ mod tests {
         let made = rows(&[], Some(&forwarded), 40);
         let said = sentences(&made);
         assert_eq!(said.len(), 3, "{said:?}");
-        assert!(
-            said[0].contains("middle, 100 Mbit/s: 5.00 % (2.52 to 7.48), the paper: about 35"),
-            "{}",
-            said[0]
-        );
+        assert!(said[0].contains("middle, 100 Mbit/s: 5.00 % (2.52 to 7.48), the paper: about 35"), "{}", said[0]);
         assert!(said[1].contains("beside NAT: middle, 100 Mbit/s: 49.5 %") && said[1].contains("the paper: half"));
         let alike = "without NAT (the paper: a little; the types alike): middle, 100 Mbit/s: 40.0 % (40.0 to 40.0).";
         assert!(said[1].ends_with(alike), "{}", said[1]);

@@ -80,7 +80,9 @@ impl Factor {
     /// No step is too much for the machine; the share was not used up where it was, so that something else was the limit; in words.
     pub fn of(steps: Vec<Step>) -> Result<Factor, String> {
         let said = |why: String| Err(format!("{why}, so there is no factor: say one (--factor-forwarding)"));
-        let Some(last) = steps.last() else { return said("nothing is known of what the small machine forwards".into()) };
+        let Some(last) = steps.last() else {
+            return said("nothing is known of what the small machine forwards".into());
+        };
         let Some(at) = steps.iter().position(|step| step.on_scale() < SMALLEST_MBIT_PER_S) else {
             return said(format!(
                 "the small machine forwards {:.0} Mbit/s with NAT even behind {:.0} Mbit/s, more than the paper's did if time runs {} times as fast",
@@ -296,7 +298,11 @@ impl Forwarding<'_> {
         let steps = STEPS.into_iter().map_while(seen).collect();
         Factor::of(steps).map_err(|why| SuiteError::Program {
             program: "the lab's gateway",
-            why: if self.interrupts.count() > 0 { "interrupted before F of forwarding was found".to_owned() } else { why },
+            why: if self.interrupts.count() > 0 {
+                "interrupted before F of forwarding was found".to_owned()
+            } else {
+                why
+            },
         })
     }
 
@@ -394,7 +400,10 @@ pub(super) mod tests {
         let why = of(&[step(1.0, 9.0, 0.9), step(2.0, 7.0, 0.949)]).unwrap_err();
         assert!(why.contains("used 94.9 % of its share only") && why.contains("--factor-forwarding"), "{why}");
         let why = of(&[step(32.0, 8.0, 1.0)]).unwrap_err();
-        assert!(why.contains("256 Mbit/s with NAT even behind 320 Mbit/s") && why.contains("--factor-forwarding"), "{why}");
+        assert!(
+            why.contains("256 Mbit/s with NAT even behind 320 Mbit/s") && why.contains("--factor-forwarding"),
+            "{why}"
+        );
         assert!(of(&[]).is_err());
         assert!(STEPS.is_sorted());
     }
@@ -426,7 +435,10 @@ pub(super) mod tests {
             mbit_per_s: Some(of(150.0)),
             cpu: BTreeMap::from([("stream_up".to_owned(), of(0.038)), ("packets".to_owned(), of(1.0))]),
             proxy: Some(ProxyLoad { overloaded: true, ..ProxyLoad::default() }),
-            bound_by: BTreeMap::from([("stream_up".to_owned(), "gateway".to_owned()), ("packets".to_owned(), TESTER.to_owned())]),
+            bound_by: BTreeMap::from([
+                ("stream_up".to_owned(), "gateway".to_owned()),
+                ("packets".to_owned(), TESTER.to_owned()),
+            ]),
             ..GatewayCondition::default()
         };
         let mut cell = cell(Machine::Small, Card::Mbit10, Condition::NatProxyLoaded, &[]);

@@ -37,18 +37,9 @@ const COLUMNS: [(&str, Trial); 6] = [
 
 /// What the paper measured, in its own digits: K/s and %CPU by column; of seeks, seeks/s and %CPU.
 const PUBLISHED: [(&str, [(&str, &str); 6]); 3] = [
-    (
-        "Type1",
-        [("1757", "60"), ("3244", "25.2"), ("1420", "21"), ("1765", "53.6"), ("2566", "18.7"), ("53.9", "4.5")],
-    ),
-    (
-        "Type2",
-        [("3961", "33.1"), ("5300", "17"), ("2215", "6.2"), ("3760", "27.9"), ("3957", "6.4"), ("94.3", "2")],
-    ),
-    (
-        "Type3",
-        [("2734", "9.2"), ("2884", "3.9"), ("1391", "2.1"), ("2656", "11.5"), ("2705", "2.8"), ("104.7", "0.9")],
-    ),
+    ("Type1", [("1757", "60"), ("3244", "25.2"), ("1420", "21"), ("1765", "53.6"), ("2566", "18.7"), ("53.9", "4.5")]),
+    ("Type2", [("3961", "33.1"), ("5300", "17"), ("2215", "6.2"), ("3760", "27.9"), ("3957", "6.4"), ("94.3", "2")]),
+    ("Type3", [("2734", "9.2"), ("2884", "3.9"), ("1391", "2.1"), ("2656", "11.5"), ("2705", "2.8"), ("104.7", "0.9")]),
 ];
 
 /// What to know when comparing.
@@ -130,7 +121,9 @@ fn quantity(test: Trial) -> &'static str {
 
 fn note(test: Trial) -> &'static str {
     match test {
-        Trial::WritePerChar | Trial::ReadPerChar => "a system call a byte; Bonnie 1.0 went through a buffer in the program",
+        Trial::WritePerChar | Trial::ReadPerChar => {
+            "a system call a byte; Bonnie 1.0 went through a buffer in the program"
+        }
         Trial::WritePerBlock | Trial::Rewrite => "the flush is in it; Bonnie 1.0 left it out",
         _ => "",
     }
@@ -156,7 +149,8 @@ pub fn answer(rows: &[ReproductionRow]) -> Option<String> {
             Some(format!("{} {unit} (the paper: {least} to {most})", level(here)))
         })
         .collect();
-    (!parts.is_empty()).then(|| format!("The storage here, {}: {}.", file.trim_start_matches("disk, "), parts.join(", ")))
+    (!parts.is_empty())
+        .then(|| format!("The storage here, {}: {}.", file.trim_start_matches("disk, "), parts.join(", ")))
 }
 
 /// One line of the table as numbers.
@@ -223,8 +217,8 @@ pub fn lines(rows: &[ReproductionRow]) -> Option<Lines> {
 
 #[cfg(test)]
 mod tests {
-    use ledger::{DiskTest, Validity};
     use ledger::document::Run;
+    use ledger::{DiskTest, Validity};
 
     use super::*;
 

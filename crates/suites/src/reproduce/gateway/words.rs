@@ -2,11 +2,11 @@
 
 use ledger::{Reproduction, ReproductionRow};
 
+use super::asked::{Asked, Storage, Streams};
+use super::forwarding::Factor;
 use super::rows::{
     CLASS, ERRORS, FACTOR, HITS, MEAN, NEW, REPEATS, RESPONSES, SCALE, USABLE, experiment, find, rate_of,
 };
-use super::asked::{Asked, Storage, Streams};
-use super::forwarding::Factor;
 use super::scale::{Card, Machine, Scale};
 use super::{TIMEOUT, TIMEOUT_FULL, conclusions, forwarding, storage};
 use crate::reproduce::{Summary, level};
@@ -50,7 +50,8 @@ pub fn about_forwarding(asked: &Asked, factor: &Factor) -> String {
         Some(per_s) => format!("PolyMix-1 at {per_s}/s of the paper's"),
         None => "wget, one file after the other".to_owned(),
     };
-    let found = if factor.steps.is_empty() { "" } else { " Behind 10 F Mbit/s the small machine forwards 8 F with NAT here." };
+    let found =
+        if factor.steps.is_empty() { "" } else { " Behind 10 F Mbit/s the small machine forwards 8 F with NAT here." };
     format!(
         "Forwarding: a TCP stream from the clients to a server, 16,384 bytes of socket buffers and messages, {trials} trials of {} in each of five \
          conditions in turns, links F times as fast as the paper's cards; a loaded squid has {load}. F of forwarding = {}.{found} The \
@@ -103,7 +104,8 @@ pub fn about(asked: &Asked, scale: &Scale, version: &str) -> String {
 
 /// The answer in some sentences: what caches, forwarding and storage did, and what hardware is needed. The other conclusions stand below it.
 pub fn answer(rows: &[ReproductionRow]) -> String {
-    let parts = [of_caches(rows), forwarding::rows::answer(rows), storage::answer(rows), conclusions::hardware_sentence(rows)];
+    let parts =
+        [of_caches(rows), forwarding::rows::answer(rows), storage::answer(rows), conclusions::hardware_sentence(rows)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() { "Some of the experiments, made again.".to_owned() } else { parts.join(" ") }
 }

@@ -13,6 +13,7 @@ use store::Book;
 use suites::gateway::{self, GatewayPlan};
 use suites::reproduce::{Order, Stage};
 use sys::clock::Clock;
+use sys::scratch::Scratch;
 use sys::signal::Interrupts;
 
 use crate::exit::{self, Exit};
@@ -40,7 +41,7 @@ pub fn measure(plan: &GatewayPlan, secret: Option<&Secret>, doing: &Doing<'_>, h
         return Ok(Exit::Fine);
     }
     let interrupts = Interrupts::install()?;
-    let passing = tempfile::tempdir().context("a folder for what is not kept")?;
+    let passing = Scratch::new("gateway-not-kept").context("a folder for what is not kept")?;
     let book = if doing.no_save { Book::at(passing.path()) } else { Book::open()? };
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
@@ -50,11 +51,12 @@ pub fn measure(plan: &GatewayPlan, secret: Option<&Secret>, doing: &Doing<'_>, h
     };
     let time = gateway::time(plan);
     let mut told = Told::new(time, doing.json);
-    let mut done = match secret {
+    let made = match secret {
         Some(secret) => gateway::run_against(plan, secret, &order, &book, &interrupts, &mut told),
         None => gateway::run(plan, &order, &book, &interrupts, &mut told),
-    }?;
+    };
     told.end();
+    let mut done = made?;
     let page = report::gateway_page(&done.document, &plan.to_toml()).into_html();
     let kept = (!doing.no_save).then(|| done.folder.join(PAGE));
     for file in kept.iter().chain(html) {

@@ -293,11 +293,15 @@ mod tests {
     #[test]
     fn who_was_the_limit_is_told_where_it_was_not_the_machine() {
         let said = |by: &str| {
-            note(&Cell { bound_by: [by.to_owned()].into(), ..cell(Machine::Small, Card::Mbit10, Condition::None, &[9.0]) })
+            note(&Cell {
+                bound_by: [by.to_owned()].into(),
+                ..cell(Machine::Small, Card::Mbit10, Condition::None, &[9.0])
+            })
         };
         assert_eq!(said("link"), "bound by the card");
         assert!(said("tester").contains("not the machine's figure") && said("new").contains("not known"));
-        let gap = Cell { mbit_per_s: vec![Some(9.5), None], ..cell(Machine::Small, Card::Mbit10, Condition::None, &[]) };
+        let gap =
+            Cell { mbit_per_s: vec![Some(9.5), None], ..cell(Machine::Small, Card::Mbit10, Condition::None, &[]) };
         assert_eq!(note(&gap), "1 of 2 trials have no figure");
     }
 

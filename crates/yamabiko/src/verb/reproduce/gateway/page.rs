@@ -6,9 +6,9 @@ use report::plot::{Axis, Bars, Chart, Quantity, Series};
 use report::reproduction::page_with;
 use suites::cache::plan::RATES_PER_S;
 use suites::gateway::Condition;
+use suites::reproduce::Lines;
 use suites::reproduce::gateway::forwarding::rows as forwarding;
 use suites::reproduce::gateway::{Card, Machine, PUBLISHED, conclusions, rows, storage, summary};
-use suites::reproduce::Lines;
 
 /// Puts it together.
 pub fn page(document: &ReproductionDocument) -> Page {
@@ -134,9 +134,11 @@ fn caches(document: &ReproductionDocument) -> Section {
         .figure(chart("Repeats of what had come", ("of plain GETs", Quantity::Share), rows::HAD_COME, share).about(
             "To its client by then: the hits of a cache that joins no requests, as long as its clients do not wait.",
         ))
-        .figure(chart("CPU", ("of the machine's share", Quantity::Share), rows::CPU, share).about(
-            "Where all of it is used the machine is the limit; where not, the card is, or a host that is busy.",
-        ))
+        .figure(
+            chart("CPU", ("of the machine's share", Quantity::Share), rows::CPU, share).about(
+                "Where all of it is used the machine is the limit; where not, the card is, or a host that is busy.",
+            ),
+        )
 }
 
 /// A figure of a sweep, by the paper's rates.

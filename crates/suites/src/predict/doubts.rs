@@ -1,0 +1,114 @@
+//! Whether to believe a prediction: its own checks.
+
+use ledger::PredictPart;
+use ledger::document::{Check, CheckState, Weight};
+
+use super::model::Mixed;
+use super::{BEYOND_MAX, ERROR_MAX, PredictPlan};
+
+/// A demand that is known less well than this makes the answer suspect.
+const DEMAND_HALF_MAX: f64 = 0.1;
+/// Of a fifth of them being disturbed the slope hardly hears.
+const LOADS_DOUBTFUL_MAX: f64 = 0.2;
+
+/// What is doubtful of a prediction.
+pub fn checks(predict: &PredictPart, processes: Option<&Mixed>, asked: &PredictPlan) -> Vec<Check> {
+    let check = |name: &str, state: CheckState, weight: Weight, figure: Option<(f64, f64)>, why: String| Check {
+        name: name.into(),
+        state,
+        weight,
+        value: figure.map(|(value, _)| value),
+        limit: figure.map(|(_, limit)| limit),
+        unit: "ratio".into(),
+        why,
+    };
+    let told = |held: bool| if held { CheckState::Ok } else { CheckState::Failed };
+    let mut checks = Vec::new();
+    let is_known = predict.rate_per_s.is_some();
+    checks.push(check(
+        "demand_known",
+        told(is_known),
+        Weight::Invalid,
+        None,
+        if is_known {
+            "what a request costs is told from what the server does anyway".into()
+        } else {
+            "what a request costs cannot be told from nothing: longer loads (--load-time), or more of them (--loads)"
+                .into()
+        },
+    ));
+    if let Some(half) = processes.map(|mixed| mixed.behind.relative()).filter(|half| half.is_finite()) {
+        let why = format!(
+            "half the width of the demand's interval over the demand: {:.1} %; --loads and --load-time narrow it",
+            half * 100.0
+        );
+        checks.push(check(
+            "demand_narrow",
+            told(half <= DEMAND_HALF_MAX),
+            Weight::Suspect,
+            Some((half, DEMAND_HALF_MAX)),
+            why,
+        ));
+    }
+    let is_held = processes.is_some_and(|mixed| mixed.held);
+    let (state, why) = match (is_held, asked.plan.server.is_some()) {
+        (true, _) => (CheckState::Ok, "demands are of a server that is always behind, as at its capacity"),
+        (false, true) => (
+            CheckState::Failed,
+            "the server could not be kept behind: demands are of light loads, and the answer is too low",
+        ),
+        (false, false) => (
+            CheckState::CouldNotRun,
+            "only a server of the lab (--server) can be held back: demands are of light loads, and the answer is too low for a server that \
+             is cheaper when it is busy",
+        ),
+    };
+    checks.push(check("demand_when_behind", state, Weight::Suspect, None, why.into()));
+    if is_known {
+        let why = format!("the answer over the highest rate measured; beyond {BEYOND_MAX} it is an extrapolation");
+        checks.push(check(
+            "not_beyond_twice",
+            told(predict.beyond <= BEYOND_MAX),
+            Weight::Suspect,
+            Some((predict.beyond, BEYOND_MAX)),
+            why,
+        ));
+    }
+    let counted = predict.loads.iter().filter(|load| matches!(load.kind.as_str(), "light" | "held" | "path" | "mix"));
+    let (all, doubtful): (Vec<_>, Vec<_>) = counted.partition(|load| load.verdict == "valid");
+    let (good, bad) = (all.len() as f64, doubtful.len() as f64);
+    let mut names: Vec<&str> = doubtful.iter().flat_map(|load| &load.failed).map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    let share = bad / (good + bad).max(1.0);
+    let why = match names[..] {
+        [] => "every load was valid".to_owned(),
+        _ => format!("loads that were not valid ({}): {}", doubtful.len(), names.join(", ")),
+    };
+    checks.push(check(
+        "loads_valid",
+        told(share <= LOADS_DOUBTFUL_MAX),
+        Weight::Suspect,
+        Some((share, LOADS_DOUBTFUL_MAX)),
+        why,
+    ));
+    checks
+}
+
+/// Whether the prediction came true.
+pub fn as_measured(predict: &PredictPart) -> Vec<Check> {
+    let (state, why) = match predict.error {
+        None => (CheckState::CouldNotRun, "the search found no capacity to hold against the prediction"),
+        Some(error) if error.abs() <= ERROR_MAX => (CheckState::Ok, "foretold over measured, less 1"),
+        Some(_) => (CheckState::Failed, "foretold over measured, less 1: what may be behind it stands with the result"),
+    };
+    vec![Check {
+        name: "as_measured".into(),
+        state,
+        weight: Weight::Suspect,
+        value: predict.error,
+        limit: Some(ERROR_MAX),
+        unit: "ratio".into(),
+        why: why.into(),
+    }]
+}

@@ -1,0 +1,151 @@
+//! A folder for what other programs have to find as files while this process lives, and nobody afterwards.
+//!
+//! It is removed when its [`Scratch`] is dropped, and by a keeper if this process dies without: a copy of it that waits for
+//! nothing but that. What a killed keeper left the next [`Scratch::new`] removes.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, PipeWriter, Read as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::prctl::set_name;
+use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, Pid, fork, getuid, setsid};
+
+use crate::cgroup::sweep::{is_of_the_dead, own_name};
+use crate::error::{Error, Result};
+use crate::namespace::require_single_thread;
+use crate::place::init::{close, close_descriptors_but, exit};
+
+/// A folder that is gone when this is, and soon after this process is.
+#[derive(Debug)]
+pub struct Scratch {
+    path: PathBuf,
+    keeper: Option<Keeper>,
+}
+
+#[derive(Debug)]
+struct Keeper {
+    pid: Pid,
+    /// Its closing is how the keeper learns that we are gone.
+    alive: Option<PipeWriter>,
+}
+
+impl Scratch {
+    /// An empty folder among the temporary ones, which anyone may look into. What dead processes left of theirs is removed.
+    ///
+    /// Call it while this process has one thread: later no keeper can be made, and after a SIGKILL the folder stays until the
+    /// next one is asked for.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn new(label: &str) -> Result<Scratch> {
+        let among = std::env::temp_dir();
+        sweep(&among);
+        let name = own_name(label)?;
+        // Nobody else has the name, unless to be in the way.
+        let mut numbered = (0..100).map(|number| among.join(format!("{name}-{number}")));
+        let path = loop {
+            let Some(path) = numbered.next() else {
+                return Err(Error::of(format!("mkdir {}", among.join(name).display()))(Errno::EEXIST));
+            };
+            match DirBuilder::new().mode(0o755).create(&path) {
+                Ok(()) => break path,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Error::of(format!("mkdir {}", path.display()))(error)),
+            }
+        };
+        let keeper = start(&path);
+        Ok(Scratch { path, keeper })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed now the keeper tries on.
+        let _ = fs::remove_dir_all(&self.path);
+        if let Some(Keeper { pid, alive }) = &mut self.keeper {
+            drop(alive.take());
+            while waitpid(*pid, None) == Err(Errno::EINTR) {}
+        }
+    }
+}
+
+/// None where none can be made.
+fn start(path: &Path) -> Option<Keeper> {
+    let (reading, alive) = io::pipe().ok()?;
+    require_single_thread().ok()?;
+    // SAFETY: the process has one thread, so the copy's locks are free and it may allocate.
+    match unsafe { fork() }.ok()? {
+        ForkResult::Parent { child } => Some(Keeper { pid: child, alive: Some(alive) }),
+        ForkResult::Child => {
+            // An unwinding copy must not run this process's code.
+            let _ = catch_unwind(AssertUnwindSafe(|| keep(path, reading)));
+            exit(0)
+        }
+    }
+}
+
+/// The keeper's whole life.
+fn keep(path: &Path, mut alive: io::PipeReader) {
+    // It outlives what ends its original, as a signal to all of a terminal or a group does, and holds nothing of it: a
+    // reader of our output must not wait for it.
+    let _ = setsid();
+    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None);
+    let _ = set_name(c"yamabiko-keeper");
+    close_descriptors_but(vec![alive.as_raw_fd()]);
+    (0..3).for_each(close);
+    // Nothing is ever written.
+    let _ = alive.read(&mut [0]);
+    for _ in 0..REMOVAL_TRIES {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => std::thread::sleep(REMOVAL_PAUSE),
+            // Programs that die with us may be writing yet: it is looked for once more.
+            _ if !path.exists() => return,
+            _ => {}
+        }
+    }
+}
+
+/// Removes what is this user's and of processes that no longer live.
+fn sweep(among: &Path) {
+    for entry in fs::read_dir(among).into_iter().flatten().flatten() {
+        let ours = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == getuid().as_raw());
+        if ours && entry.file_name().to_str().is_some_and(is_of_the_dead) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+const REMOVAL_TRIES: u32 = 200;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_goes_with_all_that_is_in_it_and_the_dead_ones_with_it() {
+        let dead = std::env::temp_dir().join("yamabiko-4194999-1-scratch_test-0");
+        fs::create_dir_all(dead.join("below")).unwrap();
+        let scratch = Scratch::new("scratch test").unwrap();
+        assert!(!dead.exists());
+        let path = scratch.path().to_owned();
+        fs::create_dir(path.join("below")).unwrap();
+        fs::write(path.join("below/file"), "x").unwrap();
+        let second = Scratch::new("scratch test").unwrap();
+        assert!(path.exists() && second.path() != path, "the living are left alone");
+        drop(scratch);
+        assert!(!path.exists() && second.path().exists());
+    }
+}
