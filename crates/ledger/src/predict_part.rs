@@ -29,7 +29,7 @@ pub struct PredictPart {
     pub interval: Option<[f64; 2]>,
     /// The limit that gives the answer, by its name among `limits`.
     pub bound_by: String,
-    /// The answer over the highest rate that was measured. Above 2 it is an extrapolation not to rely on.
+    /// Processor time at the answer over the most that was measured. Above 2 it is an extrapolation not to rely on.
     pub beyond: f64,
     /// What each resource allows, the least first.
     pub limits: Vec<PredictLimit>,

@@ -67,8 +67,7 @@ fn of_link(
     quantity: Quantity,
     series: &[(&str, Figure<'_>, f64)],
 ) -> Bars {
-    let is_asked =
-        |of: &dyn Fn(&GatewayCondition) -> Option<Measured>| gateway::on(part, link).any(|each| of(each).is_some());
+    let is_asked = |of: Figure<'_>| gateway::on(part, link).any(|each| of(each).is_some());
     let series: Vec<_> = series.iter().filter(|(_, of, _)| is_asked(of)).collect();
     let names: Vec<&str> = series.iter().map(|(name, ..)| *name).collect();
     let title = if link.is_empty() { title.to_owned() } else { format!("{title}, {link}") };

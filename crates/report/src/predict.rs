@@ -19,7 +19,7 @@ pub fn answer(document: &PredictDocument) -> String {
         name(&predict.bound_by)
     );
     if predict.beyond > 2.0 {
-        text += &format!("; {:.1} times the highest rate that was measured, so do not rely on it", predict.beyond);
+        text += &format!("; {:.1} times as much work as was measured, so do not rely on it", predict.beyond);
     }
     if let (Some(measured), Some(error)) = (predict.measured_rate_per_s, predict.error) {
         text += &format!("; measured {}: {}", rate(measured), off(error));
@@ -215,7 +215,7 @@ pub(crate) mod tests {
         (document.predict.measured_rate_per_s, document.predict.error) = (Some(120.0), Some(100.0 / 120.0 - 1.0));
         assert!(answer(&document).ends_with("measured 120.0/s: 16.7 % too low"), "{}", answer(&document));
         document.predict.beyond = 3.0;
-        assert!(answer(&document).contains("3.0 times the highest rate"), "{}", answer(&document));
+        assert!(answer(&document).contains("3.0 times as much work"), "{}", answer(&document));
         document.predict.rate_per_s = None;
         assert!(answer(&document).contains("nothing can be foretold"));
     }

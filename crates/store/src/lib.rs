@@ -38,7 +38,10 @@ pub use book::Book;
 pub use calendar::{ctime, rfc3339};
 pub use entry::{RunEntry, RunState};
 pub use error::{Result, StoreError};
-pub use folder::{RunFolder, read_capacity, read_compare, read_disk, read_gateway, read_plan, read_predict, read_reproduction, read_summary, read_watch_part};
+pub use folder::{
+    RunFolder, read_capacity, read_compare, read_disk, read_gateway, read_plan, read_predict, read_reproduction,
+    read_summary, read_watch_part,
+};
 pub use hlog::read_histogram;
 pub use merge::FinishedTable;
 pub use reader::{

@@ -389,7 +389,9 @@ fn connections(
     let resumed = with.resumed;
     parts.push(Part { measured: Some(with), ..Part::derived(&name, Some(1.0), connection) });
     let resumes = asked.plan.load.tls.as_ref().is_some_and(|tls| tls.resumption);
-    let Some(resumed) = resumed.filter(|share| resumes && *share > 0.05) else { return Ok(()) };
+    if !resumes || resumed == (None, None) {
+        return Ok(());
+    }
     let mut load = class.load.clone();
     if let Some(tls) = &mut load.tls {
         tls.resumption = false;
@@ -398,10 +400,11 @@ fn connections(
     let full = measuring.class(&in_full)?.ok_or_else(interrupted)?;
     let full = less(&full, parts);
     let apart = |index: usize| {
-        let of = |pick: fn(&Each) -> Option<Estimate>| {
+        let of = |pick: fn(&Each) -> Option<Estimate>, resumed: Option<f64>| {
+            let resumed = resumed.filter(|share| *share > 0.05)?;
             model::ends(&[(0.0, pick(&full[index])?), (resumed, pick(&connection[index])?)])
         };
-        let (light, held) = (of(|each| each.light), of(|each| each.held));
+        let (light, held) = (of(|each| each.light, resumed.0), of(|each| each.held, resumed.1));
         let pick = |which: fn((Estimate, Estimate)) -> Estimate| Each {
             light: light.map(which),
             held: held.map(which),
@@ -438,7 +441,12 @@ impl Whole<'_> {
 
     fn manner(&self) -> Manner {
         let load = &self.asked.plan.load;
-        let resumed = self.parts.iter().filter_map(|part| part.measured.as_ref()?.resumed).next_back().unwrap_or(0.0);
+        let resumed = self
+            .parts
+            .iter()
+            .filter_map(|part| part.measured.as_ref().and_then(|it| it.resumed.1.or(it.resumed.0)))
+            .next_back()
+            .unwrap_or(0.0);
         let server = self.asked.plan.server.as_ref();
         Manner {
             close: load.close && load.http != HttpVersion::Http2,
@@ -644,10 +652,12 @@ impl Whole<'_> {
         predict.rate_per_s = Some(least.rate_per_s);
         predict.interval = least.interval;
         predict.bound_by.clone_from(&least.resource);
+        let (busy, of_processes) = answer::busy(known, least.rate_per_s);
         let measured = measuring.loads.iter().filter(|load| matches!(load.kind.as_str(), "light" | "held"));
-        let telling = |load: &&ledger::MeasuredLoad| !known.processes.held || load.kind == "held";
-        let most = measured.filter(telling).map(|load| load.rate_per_s).fold(0.0, f64::max);
-        predict.beyond = if most > 0.0 { least.rate_per_s / most } else { f64::INFINITY };
+        let telling = measured.filter(|load| !known.processes.held || load.kind == "held");
+        let most =
+            telling.map(|load| if of_processes { load.busy_processes } else { load.busy_cores }).fold(0.0, f64::max);
+        predict.beyond = if most > 0.0 { busy / most } else { f64::INFINITY };
         predict.curve = answer::curve(known);
         predict.connections_in_process = known.connection_s.map(|time| time * least.rate_per_s);
         if let Some(users) = asked.users {

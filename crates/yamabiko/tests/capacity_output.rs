@@ -183,7 +183,7 @@ fn a_plan_is_printed_and_read_back_and_what_contradicts_it_is_refused() {
     room.run(&["capacity", url, "--slo", "p99 < 1s", "--each", "rtt:48"]).refused(1, &["48"]);
     room.run(&["capacity", url, "--slo", "p99.99 < 1s", "--max", "10/s"]).refused(1, &["too few requests", "--trial"]);
     room.run(&["capacity", "--resume", "nothing"]).refused(1, &["nothing"]);
-    // Nobody listens there: the first guess has no answer, and nothing is left in the book.
+    // Nobody listens there: the first guess has no answer, and that is said.
     let refused = room.run(&["capacity", url, "--slo", "p99 < 1s", "--json"]);
     assert_eq!(refused.code, Some(3), "{refused}");
 }

@@ -59,14 +59,23 @@ fn every_test_is_made_and_every_figure_is_fios() {
     // Again, from the book.
     let again = room.run(&["report", "last"]);
     assert!(again.stdout.contains("seeks, 3 at once") && again.stdout.contains("fdatasync"), "{}", again.stdout);
+    // The page was made with the run, and is made again.
+    let page = room.file("disk.html");
+    room.run(&["report", "last", "--html", str_of(&page)]);
+    let (made, again) = (fs::read(dir.join("report.html")).unwrap(), fs::read(&page).unwrap());
+    assert!(made == again && String::from_utf8(made).unwrap().contains("random reads of 4 KiB a second"));
 }
 
 #[test]
 fn memory_is_not_taken_for_a_disk() {
     let room = Room::shared();
+    let page = room.file("memory.html");
     let said = room.run(&[
         "disk",
         "/dev/shm",
+        "--no-save",
+        "--html",
+        str_of(&page),
         "-s",
         "16MiB",
         "-d",
@@ -78,6 +87,8 @@ fn memory_is_not_taken_for_a_disk() {
     assert_eq!(said.code, Some(3), "{said}");
     assert!(said.stdout.contains("SUSPECT") && said.stdout.contains("tmpfs"), "{}", said.stdout);
     assert!(said.stdout.contains("page cache"), "{}", said.stdout);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("None of this is the speed of a disk") && html.contains("(PAGE CACHE)"));
 }
 
 #[test]

@@ -51,8 +51,8 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         extent.seconds
     );
     println!(
-        "{:<28} {:>9} {:>19} {:>9} {:>19} {:>7}  {}",
-        "site", "foretold", "95 %", "measured", "bracket", "error", "bound by: foretold, measured"
+        "{:<28} {:>9} {:>19} {:>9} {:>19} {:>7}  bound by: foretold, measured",
+        "site", "foretold", "95 %", "measured", "bracket", "error"
     );
     let mut off = 0;
     for case in cases.iter().flat_map(|case| std::iter::repeat_n(case, extent.rounds)) {

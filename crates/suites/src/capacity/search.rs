@@ -263,6 +263,10 @@ impl<'a> Course<'a> {
     /// Where the short stage begins.
     fn first(&self) -> Came<f64> {
         let plan = &self.rules.plan;
+        // What no load can give is refused before any is made.
+        if let Came::Next(refused) = self.within(self.max()) {
+            return Came::Next(refused);
+        }
         let known = self.rules.first.or(plan.start.map(|start| start.per_second()));
         // The size of an answer, which the generator's limit is sought with, is learnt by the guess too.
         if let Some(first) = known.filter(|_| !self.seeks_limit()) {

@@ -63,7 +63,7 @@ pub(super) fn measure(
         }
         _ => None,
     };
-    let mut loading = load.as_ref().map(|load| start(load)).transpose()?;
+    let mut loading = load.as_ref().map(start).transpose()?;
     if loading.is_some() {
         interrupts.wait(LOAD_AHEAD);
     }

@@ -196,6 +196,12 @@ fn first(known: &Known<'_>) -> Option<f64> {
     limits(&Known { slo: None, ..known.clone() }).first().map(|limit| limit.rate_per_s)
 }
 
+/// Cores busy at a rate, of the resource that is the processor's limit; and whether those are of its processes alone.
+pub fn busy(known: &Known<'_>, rate: f64) -> (f64, bool) {
+    let (demand, cores) = bound(known);
+    (rate * demand.at(rate, cores), std::ptr::eq(demand, &raw const known.processes))
+}
+
 /// The processor's tightest limit: the demand, and the cores that it has.
 fn bound<'a>(known: &'a Known<'_>) -> (&'a Mixed, f64) {
     let cores = (&known.cores, known.processor.cores);

@@ -94,8 +94,8 @@ pub struct Measured {
     pub cores: Cost,
     /// What a request sends.
     pub traffic: Option<Traffic>,
-    /// Resumed handshakes over all, under those of its loads that tell the demand; absent without TLS.
-    pub resumed: Option<f64>,
+    /// Resumed handshakes over all, under light and under held loads; absent without TLS.
+    pub resumed: (Option<f64>, Option<f64>),
     /// Highest rate among them.
     pub rate_max: f64,
     /// How many loads of each kind.
@@ -255,7 +255,7 @@ impl<'a> Measuring<'a> {
     ) -> Result<Option<Made>, SuiteError> {
         let mut plan = Plan {
             name: format!("{}-{kind}", plan.name),
-            watch: WatchPlan { at: Some(WatchAt::None), ..plan.watch.clone() },
+            watch: WatchPlan { at: Some(WatchAt::None), ..plan.watch },
             slo: None,
             ..plan.clone()
         };
@@ -312,13 +312,16 @@ pub fn measured(light: &[Made], held: &[Made]) -> Measured {
     };
     let cost = |busy: fn(&MeasuredLoad) -> f64| Cost::of(&points(&light, busy), &points(&held, busy));
     let telling = if held.is_empty() { &light } else { &held };
-    let sum = |of: fn(&MeasuredLoad) -> Option<u64>| telling.iter().filter_map(|made| of(&made.part)).sum::<u64>();
-    let (full, resumed) = (sum(|load| load.handshakes_full), sum(|load| load.handshakes_resumed));
+    let resumed = |loads: &[&Made]| {
+        let sum = |of: fn(&MeasuredLoad) -> Option<u64>| loads.iter().filter_map(|made| of(&made.part)).sum::<u64>();
+        let (full, resumed) = (sum(|load| load.handshakes_full), sum(|load| load.handshakes_resumed));
+        (full + resumed > 0).then(|| resumed as f64 / (full + resumed) as f64)
+    };
     Measured {
         processes: cost(|load| load.busy_processes),
         cores: cost(|load| load.busy_cores),
         traffic: light.iter().chain(&held).find_map(|made| made.traffic),
-        resumed: (full + resumed > 0).then(|| resumed as f64 / (full + resumed) as f64),
+        resumed: (resumed(&light), resumed(&held)),
         rate_max: telling.iter().map(|made| made.part.rate_per_s).fold(0.0, f64::max),
         points: (light.len() as u32, held.len() as u32),
     }
@@ -337,8 +340,20 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
     let read = gauge.read(&cores);
     let (rate_per_s, processes, all) = match (&document.server, read) {
         (Some(server), read) => {
-            let processes = (server.cpu_user_s + server.cpu_system_s) / lasted_s;
-            let receive = server.cpu_receive_s.unwrap_or(0.0) / lasted_s;
+            // Over the time that the readings are of: on a busy machine they come late.
+            let seconds = &outcome.server_seconds;
+            let read_s: f64 = seconds.iter().map(|second| second.elapsed_s).sum();
+            let sum = |of: fn(&ledger::ServerSecond) -> f64| seconds.iter().map(of).sum::<f64>();
+            let (processes_s, receive_s, of_s) = if read_s > lasted_s / 2.0 {
+                (
+                    sum(|second| second.cpu_user_s + second.cpu_system_s),
+                    sum(|second| second.cpu_receive_s.unwrap_or(0.0)),
+                    read_s,
+                )
+            } else {
+                (server.cpu_user_s + server.cpu_system_s, server.cpu_receive_s.unwrap_or(0.0), lasted_s)
+            };
+            let (processes, receive) = (processes_s / of_s, receive_s / of_s);
             // Part of the receiving is charged to the processes as well; what the cores did in all is an upper bound of both together.
             let bound = read.filter(|_| !cores.is_empty()).map_or(f64::INFINITY, |read| read.cores);
             (rate_per_s, processes, (processes + receive).min(bound).max(processes))
@@ -505,6 +520,6 @@ mod tests {
         assert!((measured.processes.held.unwrap().value - 0.008).abs() < 1e-9);
         assert!((measured.cores.held.unwrap().value - 0.012).abs() < 1e-9);
         assert_eq!((measured.points, measured.rate_max), ((4, 3), 20.0));
-        assert_eq!(measured.resumed, Some(0.75));
+        assert_eq!(measured.resumed, (Some(0.75), Some(0.75)));
     }
 }

@@ -65,7 +65,9 @@ pub fn checks(predict: &PredictPart, processes: Option<&Mixed>, asked: &PredictP
     };
     checks.push(check("demand_when_behind", state, Weight::Suspect, None, why.into()));
     if is_known {
-        let why = format!("the answer over the highest rate measured; beyond {BEYOND_MAX} it is an extrapolation");
+        let why = format!(
+            "processor time at the answer over the most that was measured; beyond {BEYOND_MAX} it is an extrapolation"
+        );
         checks.push(check(
             "not_beyond_twice",
             told(predict.beyond <= BEYOND_MAX),

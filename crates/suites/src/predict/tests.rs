@@ -110,7 +110,7 @@ fn a_mix_with_connections_adds_up() {
         "{rows:?}"
     );
     let traffic = whole.traffic().unwrap();
-    assert_eq!(whole.manner().close, true);
+    assert!(whole.manner().close);
     assert!(traffic.down_bytes > 0.0);
 }
 

@@ -82,7 +82,7 @@ pub fn assumes(predict: &mut PredictPart, known: &Known<'_>, asked: &Asked) {
     }
     if predict.beyond > super::BEYOND_MAX {
         predict.notes.push(format!(
-            "the answer is {:.1} times the highest rate that was measured: an extrapolation, not to be relied on",
+            "at the answer the processor does {:.1} times as much as was measured: an extrapolation, not to be relied on",
             predict.beyond
         ));
     }
