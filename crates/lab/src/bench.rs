@@ -167,7 +167,9 @@ pub fn bench_tapped(
     let asked_before = interrupts.count();
     plan.check()?;
     if plan.capacity.is_some() {
-        return Err(LabError::plan("this plan seeks a capacity ([capacity]), which takes many runs: say yamabiko capacity, or run"));
+        return Err(LabError::plan(
+            "this plan seeks a capacity ([capacity]), which takes many runs: say yamabiko capacity, or run",
+        ));
     }
     if plan.watch.tap && own.is_none() {
         return Err(LabError::plan(

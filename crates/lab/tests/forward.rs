@@ -169,6 +169,48 @@ fn a_trial_can_be_cut_short() {
     assert!(!seen.cut_short, "and the session goes on");
 }
 
+/// Also while answers come too fast for any wait.
+#[test]
+fn a_server_that_is_told_to_stop_stops_in_the_middle_of_a_trial() {
+    for test in [
+        Test::Transactions { request: 1, response: 1, lasts_ms: 60_000 },
+        Test::Stream {
+            up: false,
+            streams: 1,
+            socket_bytes: None,
+            message_bytes: 16_384,
+            lasts_ms: 60_000,
+            omit_ms: 0,
+            probes: false,
+        },
+    ] {
+        let server = Server::start(&Secret::none(), "127.0.0.1:0");
+        let at = server.at;
+        let client = std::thread::spawn(move || {
+            let mut session = Session::open(at, &Secret::none(), None)?;
+            let begun = AtomicU32::new(0);
+            session.run_while(&test, &|| {
+                // Some ten looks into it.
+                if begun.fetch_add(1, Ordering::Relaxed) == 10 {
+                    STOPS.store(1, Ordering::Relaxed);
+                }
+                true
+            })
+        });
+        while STOPS.swap(0, Ordering::Relaxed) == 0 {
+            assert!(!client.is_finished(), "{:?}", client.join());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        server.stop.wake();
+        // The session is told to have ended before a server that waits for the trial would have.
+        server.ended();
+        let lost = client.join().unwrap().unwrap_err();
+        assert!(matches!(lost, ForwardError::Lost { at, .. } if at < Duration::from_secs(45)), "{lost}");
+    }
+}
+
+static STOPS: AtomicU32 = AtomicU32::new(0);
+
 #[test]
 fn one_session_at_a_time_and_the_next_after_it() {
     let (secret, token) = Secret::fresh();

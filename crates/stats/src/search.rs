@@ -219,7 +219,12 @@ impl Search {
                     Step::Try(self.rounded((upper / self.goal.ramp).max(bottom), 0.0, upper))
                 }
             }
-            (Some(lower), Some(upper)) => self.between(lower, upper),
+            // What lies between can not be made.
+            (Some(lower), Some(_)) if lower >= self.top() => Step::Done,
+            (Some(lower), Some(upper)) => match self.between(lower, upper) {
+                Step::Try(load) if load > self.top() => Step::Try(self.rounded(self.top(), lower, upper)),
+                step => step,
+            },
         }
     }
 
@@ -228,8 +233,10 @@ impl Search {
         let (lower, upper) = self.bounds();
         match (lower, upper) {
             _ if self.next() != Step::Done => SearchResult::Open { lower, upper },
-            (Some(lower), Some(upper)) => SearchResult::Regular { lower, upper },
-            (Some(lower), None) => {
+            (Some(lower), Some(upper)) if self.between(lower, upper) == Step::Done => {
+                SearchResult::Regular { lower, upper }
+            }
+            (Some(lower), _) => {
                 let why = if self.cap.is_some_and(|cap| cap < self.goal.max) { Cap::Generator } else { Cap::Max };
                 SearchResult::NoUpper { lower, why }
             }
@@ -321,6 +328,26 @@ mod tests {
             assert!(search.trials().len() < 1000, "it does not end: {search:?}");
         }
         (search.result(), search.trials().len())
+    }
+
+    #[test]
+    fn a_cap_below_a_known_upper_bound_ends_it() {
+        // 80 was good, 160 too much, and the generator makes 105 at most.
+        let sought = |cap: f64| {
+            let mut search = Search::new(Goal { start: 80.0, ..goal() });
+            search.add(full(80.0, true));
+            search.add(full(160.0, false));
+            search.cap(cap);
+            while let Step::Try(load) = search.next() {
+                assert!(load <= cap, "{load} is asked for, {cap} is the most");
+                search.add(full(load, true));
+                assert!(search.trials().len() < 100, "it does not end: {search:?}");
+            }
+            search.result()
+        };
+        assert_eq!(sought(105.0), SearchResult::NoUpper { lower: 105.0, why: Cap::Generator });
+        // Hardly below the upper bound: what cannot be made is no more than the width.
+        assert!(matches!(sought(159.0), SearchResult::Regular { .. }));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A folder for what other programs have to find as files while this process lives, and nobody afterwards.
 //!
 //! It is removed when its [`Scratch`] is dropped, and by a keeper if this process dies without: a copy of it that waits for
-//! nothing but that. What a killed keeper left the next [`Scratch::new`] removes.
+//! nothing but that. What a killed keeper left the next [`Scratch::new`] in the same PID namespace removes: of another's processes
+//! nobody knows from here whether they live, so their folders are left alone.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, PipeWriter, Read as _};
@@ -37,17 +38,19 @@ struct Keeper {
 }
 
 impl Scratch {
-    /// An empty folder among the temporary ones, which anyone may look into. What dead processes left of theirs is removed.
+    /// An empty folder among the temporary ones, which anyone may look into. What dead processes of this PID
+    /// namespace left of theirs is removed.
     ///
     /// Call it while this process has one thread: later no keeper can be made, and after a SIGKILL the folder stays until the
     /// next one is asked for.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// The folder cannot be made; /proc is not mounted.
     pub fn new(label: &str) -> Result<Scratch> {
         let among = std::env::temp_dir();
-        sweep(&among);
-        let name = own_name(label)?;
+        let namespace = pid_namespace()?;
+        sweep(&among, namespace);
+        let name = format!("{}-{namespace}", own_name(label)?);
         // Nobody else has the name, unless to be in the way.
         let mut numbered = (0..100).map(|number| among.join(format!("{name}-{number}")));
         let path = loop {
@@ -117,11 +120,23 @@ fn keep(path: &Path, mut alive: io::PipeReader) {
     }
 }
 
-/// Removes what is this user's and of processes that no longer live.
-fn sweep(among: &Path) {
+/// The inode of this process's PID namespace: a pid says who it is only together with this.
+fn pid_namespace() -> Result<u64> {
+    let path = "/proc/self/ns/pid";
+    fs::metadata(path).map(|found| found.ino()).map_err(Error::of(format!("stat {path}")))
+}
+
+/// Whether a folder's name, `yamabiko-<pid>-<start time>-<label>-<PID namespace>-<number>`, says this namespace.
+fn is_of(namespace: u64, name: &str) -> bool {
+    name.rsplit('-').nth(1).and_then(|part| part.parse().ok()) == Some(namespace)
+}
+
+/// Removes what is this user's and of processes of this PID namespace that no longer live.
+fn sweep(among: &Path, namespace: u64) {
     for entry in fs::read_dir(among).into_iter().flatten().flatten() {
         let ours = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == getuid().as_raw());
-        if ours && entry.file_name().to_str().is_some_and(is_of_the_dead) {
+        let name = entry.file_name();
+        if ours && name.to_str().is_some_and(|name| is_of(namespace, name) && is_of_the_dead(name)) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -136,7 +151,8 @@ mod tests {
 
     #[test]
     fn it_goes_with_all_that_is_in_it_and_the_dead_ones_with_it() {
-        let dead = std::env::temp_dir().join("yamabiko-4194999-1-scratch_test-0");
+        let namespace = pid_namespace().unwrap();
+        let dead = std::env::temp_dir().join(format!("yamabiko-4194999-1-scratch_test-{namespace}-0"));
         fs::create_dir_all(dead.join("below")).unwrap();
         let scratch = Scratch::new("scratch test").unwrap();
         assert!(!dead.exists());
@@ -147,5 +163,24 @@ mod tests {
         assert!(path.exists() && second.path() != path, "the living are left alone");
         drop(scratch);
         assert!(!path.exists() && second.path().exists());
+    }
+
+    /// A place has pids of its own, and shares the temporary folders: a number that nobody has here may live there.
+    #[test]
+    fn those_of_another_pid_namespace_are_left_alone() {
+        let among = tempfile::tempdir().unwrap();
+        let of = |name: &str| {
+            let path = among.path().join(name);
+            fs::create_dir(&path).unwrap();
+            path
+        };
+        let own = pid_namespace().unwrap();
+        let elsewhere = of(&format!("yamabiko-4194999-1-gateway-{}-0", own + 1));
+        let unsaid = of("yamabiko-4194999-1-gateway-0");
+        let dead = of(&format!("yamabiko-4194999-1-gateway-{own}-0"));
+        let alive = of(&format!("{}-{own}-0", own_name("gateway").unwrap()));
+        sweep(among.path(), own);
+        assert!(elsewhere.exists() && unsaid.exists() && alive.exists());
+        assert!(!dead.exists());
     }
 }

@@ -306,12 +306,15 @@ fn a_hundred_at_once_take_nobodys_place_for_long() {
     wait_until("it has ended", || server.stderr().contains("said goodbye"));
 }
 
+/// Bytes that are not what the client's next frame would be.
+type Tamper = &'static dyn Fn(&mut Raw) -> Vec<u8>;
+
 #[test]
 fn frames_that_are_put_in_repeated_or_cut_end_the_session() {
     let room = Room::shared();
     let (server, at) = server(&room);
     let ended = |server: &Running| server.stderr().matches("the session has ended: ").count();
-    let tampered: [&dyn Fn(&mut Raw) -> Vec<u8>; 5] = [
+    let tampered: [Tamper; 5] = [
         &|raw| {
             let frame = raw.frame(&ToServer::Go { trial: 1 });
             [&frame[..], &frame].concat()

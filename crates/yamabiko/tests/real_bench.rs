@@ -80,7 +80,8 @@ fn main_job(room: &Room, server: &str, seconds: u64) -> (Value, PathBuf) {
 fn kept_files(document: &Value) -> PathBuf {
     let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
     let hlogs = ["response_time", "service_time", "send_lag", "connect", "first_byte", "connection_duration"];
-    let others = ["plan.toml", "summary.json", "requests.parquet", "series.parquet", "server_series.parquet"].map(str::to_owned);
+    let others =
+        ["plan.toml", "summary.json", "requests.parquet", "series.parquet", "server_series.parquet"].map(str::to_owned);
     for name in hlogs.map(|name| format!("{name}.hlog")).iter().chain(&others) {
         assert!(dir.join(name).is_file(), "{name} is not in {}", dir.display());
     }

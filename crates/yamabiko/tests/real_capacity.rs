@@ -40,6 +40,13 @@ fn a_known_capacity_is_bracketed() {
         "--json",
     ]);
     let part = &document["capacity"];
+    let trials = part["trials"].as_array().unwrap();
+    if trials.iter().any(|trial| trial["verdict"] == "void") {
+        // The machine was busy with something else: then every doubt is told, and no figure is relied upon.
+        let said = part["regular"] == true || part["notes"].as_array().is_some_and(|notes| !notes.is_empty());
+        assert!(said, "{document:#}");
+        return;
+    }
     assert_eq!(part["regular"], true, "{document:#}");
     let (lower, upper) =
         (part["searches"][0]["lower"].as_f64().unwrap(), part["searches"][0]["upper"].as_f64().unwrap());

@@ -83,7 +83,8 @@ pub fn keep(asked: &Asked, slo: &Slo) -> Keep {
     Keep {
         rate: asked.load,
         lasts: asked.lasts,
-        errors: if judged { slo.errors_limit() } else { 1.0 },
+        // A closed loop has no number of requests beforehand.
+        errors: if judged { slo.errors_limit() } else { f64::INFINITY },
         tails: if judged { slo.tails().collect() } else { Vec::new() },
         // Beyond the answer, what is late is late: how much is carried is what is asked there.
         patience: matches!(asked.purpose, Purpose::Overload | Purpose::Limit | Purpose::Guess).then(|| rest(slo)),
@@ -177,6 +178,6 @@ mod tests {
         let kept = keep(&asked(Purpose::Short, 50.0), &slo);
         assert_eq!((kept.errors, kept.tails.as_slice()), (0.01, &[(0.01, Duration::from_millis(200))][..]));
         let overload = keep(&asked(Purpose::Overload, 50.0), &slo);
-        assert!(overload.tails.is_empty() && overload.errors == 1.0);
+        assert!(overload.tails.is_empty() && overload.errors == f64::INFINITY);
     }
 }

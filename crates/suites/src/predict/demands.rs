@@ -26,8 +26,10 @@ const ROUGH: Duration = Duration::from_secs(1);
 const LIGHT: (f64, f64) = (0.1, 0.5);
 /// Held loads are made with the server held to between these parts of its share.
 const HELD: (f64, f64) = (0.3, 0.6);
-/// A server that uses less than so much of what it is held to was not held: something else is the limit.
+/// A server that uses less than so much of what it is held to may not have been behind.
 const HELD_USED_MIN: f64 = 0.9;
+/// From this share of its time on the generator may be what was too slow.
+const GENERATOR_BUSY: f64 = 0.8;
 /// The kernel deals no less than this out.
 const SHARE_MIN: f64 = 0.01;
 /// Failures among those that ended, from which on a load says nothing of the cost of an answer.
@@ -59,6 +61,8 @@ pub struct Made {
     pub connection_s: f64,
     /// Mean time of connecting, in seconds.
     pub connect_s: f64,
+    /// Share of the time in which the generator had work.
+    pub loop_busy: f64,
 }
 
 /// Makes loads one after the other.
@@ -206,13 +210,14 @@ impl<'a> Measuring<'a> {
                 Err(error) => return Err(error),
             }
         }
-        let (kept, idle): (Vec<Made>, Vec<Made>) = held
-            .into_iter()
-            .partition(|made| made.part.held_cores.is_none_or(|held| made.part.busy_processes >= held * HELD_USED_MIN));
+        // Where other programs keep it from its share it is behind all the same; where the generator has no time left it need not be.
+        let (kept, idle): (Vec<Made>, Vec<Made>) = held.into_iter().partition(|made| {
+            let used = made.part.held_cores.is_none_or(|held| made.part.busy_processes >= held * HELD_USED_MIN);
+            used || made.loop_busy < GENERATOR_BUSY
+        });
         if let Some(idle) = idle.first() {
             self.notes.push(format!(
-                "{}: held to {:.1} % of a core it used {:.1} % only: something else was the limit (the generator, a lock, a disk), so that \
-                 such loads do not count",
+                "{}: held to {:.1} % of a core it used {:.1} % only, and the generator had no time left: such loads do not count",
                 class.name,
                 idle.part.held_cores.unwrap_or(0.0) * 100.0,
                 idle.part.busy_processes * 100.0
@@ -399,6 +404,7 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
         kernel_bytes_each: load.held.as_ref().and_then(|held| held.kernel_bytes_each),
         connection_s: load.connection_duration_ns.mean / 1e9,
         connect_s: load.connect_ns.mean / 1e9,
+        loop_busy: outcome.loop_busy,
     }
 }
 
@@ -503,6 +509,7 @@ mod tests {
             kernel_bytes_each: None,
             connection_s: 0.0,
             connect_s: 0.0,
+            loop_busy: 0.0,
         }
     }
 

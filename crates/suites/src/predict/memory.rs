@@ -83,6 +83,7 @@ mod tests {
             kernel_bytes_each: Some(8000.0),
             connection_s: 0.0,
             connect_s: 0.0,
+            loop_busy: 0.0,
         };
         (connections, made)
     }

@@ -105,7 +105,7 @@ impl Capacity {
         {
             let file = PathBuf::from(file);
             let mut read = from_file(&file)?;
-            self.is_of_the_search_alone()?;
+            self.refuse_the_loads_options()?;
             read.slo = slo.or(read.slo);
             read.capacity = Some(search.over(read.capacity.take()));
             read.check()?;
@@ -151,7 +151,7 @@ impl Capacity {
     }
 
     /// Refuses options of the load beside a plan file, in which all of that is.
-    fn is_of_the_search_alone(self) -> Result<()> {
+    fn refuse_the_loads_options(self) -> Result<()> {
         const URL: &str = "http://127.0.0.1/";
         let bare = Arguments::try_parse_from(["yamabiko", "capacity", URL]).map_err(|error| anyhow!("{error}"))?;
         let Verb::Capacity(bare) = bare.verb else { unreachable!("it was just said") };

@@ -161,7 +161,10 @@ fn capacity(dir: &Path, document: &CapacityDocument, arguments: &args::Report) -
 
 /// A prediction: its figures, or its page, or its plots.
 fn predict(dir: &Path, document: &PredictDocument, arguments: &args::Report) -> Result<Exit> {
-    ensure!(arguments.export.is_none(), "--export: a prediction's loads are not kept as runs, and it has no response times of its own");
+    ensure!(
+        arguments.export.is_none(),
+        "--export: a prediction's loads are not kept as runs, and it has no response times of its own"
+    );
     if arguments.html.is_none() && arguments.svg.is_none() {
         super::predict::show(document, arguments.json)?;
     } else {

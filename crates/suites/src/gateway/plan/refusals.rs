@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lab::forward::message::BYTES_MAX;
+
 use super::{GatewayPlan, TestName, Where};
 
 /// An IP packet with nothing in it but what a numbered datagram needs: 20 + 8 + 24 bytes, and a little.
@@ -13,7 +15,6 @@ const LASTS_MIN: Duration = Duration::from_millis(500);
 /// The longest that a server sends for.
 const LASTS_MAX: Duration = Duration::from_secs(120);
 const BUFFER_MIN: u32 = 1024;
-const BUFFER_MAX: u32 = 1 << 26;
 
 impl GatewayPlan {
     /// The first of what contradicts itself.
@@ -39,11 +40,11 @@ impl GatewayPlan {
         if self.sizes.is_empty() {
             return Some("no size of packets (--sizes) is asked for".into());
         }
-        if self.socket_bytes.is_some_and(|bytes| !(BUFFER_MIN..=BUFFER_MAX).contains(&bytes))
-            || !(1..=BUFFER_MAX).contains(&self.message_bytes)
+        if self.socket_bytes.is_some_and(|bytes| !(BUFFER_MIN..=BYTES_MAX).contains(&bytes))
+            || !(1..=BYTES_MAX).contains(&self.message_bytes)
         {
             return Some(format!(
-                "socket buffers (--socket-bytes) are from {BUFFER_MIN} to {BUFFER_MAX} bytes, or auto; messages (--message-bytes) from 1"
+                "socket buffers (--socket-bytes) are from {BUFFER_MIN} to {BYTES_MAX} bytes, or auto; messages (--message-bytes) from 1"
             ));
         }
         if self.loss.value() > 0.5 {

@@ -55,6 +55,8 @@ fn what_is_out_of_range_is_refused_and_what_is_just_inside_is_not() {
         ("width = \"0.1%\"", "width = \"0.09%\""),
         ("loss = \"50%\"", "loss = \"51%\""),
         ("socket_bytes = 1024", "socket_bytes = 1023"),
+        ("socket_bytes = 16777216", "socket_bytes = 16777217"),
+        ("message_bytes = 16777216", "message_bytes = 16777217"),
         ("tests = [\"stream\"]", "tests = []"),
         ("tests = [\"stream\"]", "tests = [\"stream\", \"stream\"]"),
         ("tests = [\"stream\"]", "tests = [\"streams\"]"),
