@@ -186,21 +186,13 @@ fn a_server_that_is_told_to_stop_stops_in_the_middle_of_a_trial() {
     ] {
         let server = Server::start(&Secret::none(), "127.0.0.1:0");
         let at = server.at;
+        let (look, looks) = channel();
         let client = std::thread::spawn(move || {
             let mut session = Session::open(at, &Secret::none(), None)?;
-            let begun = AtomicU32::new(0);
-            session.run_while(&test, &|| {
-                // Some ten looks into it.
-                if begun.fetch_add(1, Ordering::Relaxed) == 10 {
-                    STOPS.store(1, Ordering::Relaxed);
-                }
-                true
-            })
+            session.run_while(&test, &|| look.send(()).is_ok())
         });
-        while STOPS.swap(0, Ordering::Relaxed) == 0 {
-            assert!(!client.is_finished(), "{:?}", client.join());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        // Well into it.
+        (0..10).for_each(|_| looks.recv_timeout(PATIENCE).expect("the trial goes on"));
         server.stop.wake();
         // The session is told to have ended before a server that waits for the trial would have.
         server.ended();
@@ -208,8 +200,6 @@ fn a_server_that_is_told_to_stop_stops_in_the_middle_of_a_trial() {
         assert!(matches!(lost, ForwardError::Lost { at, .. } if at < Duration::from_secs(45)), "{lost}");
     }
 }
-
-static STOPS: AtomicU32 = AtomicU32::new(0);
 
 #[test]
 fn one_session_at_a_time_and_the_next_after_it() {

@@ -116,6 +116,17 @@ pub fn time(plan: &GatewayPlan) -> Duration {
     one * plan.each().len() as u32
 }
 
+/// Whether the other end of what the plan measures is at a loopback address. The lab's is not.
+///
+/// # Errors
+/// The server's address is none, or its name has none.
+pub fn is_on_this_host(plan: &GatewayPlan) -> Result<bool, SuiteError> {
+    match &plan.to {
+        Where::Lab => Ok(false),
+        Where::Server(typed) => Ok(remote::address(typed)?.ip().to_canonical().is_loopback()),
+    }
+}
+
 /// Measures in the lab. Must be called while this process has one thread. An interrupt ends it with the trial at hand; what was
 /// measured by then is in the document.
 ///

@@ -24,7 +24,12 @@ fn token(room: &Room, name: &str, text: &str) -> PathBuf {
 /// A server that knows the token, and where it listens.
 fn server(room: &Room) -> (Running, String) {
     let file = token(room, "token", TOKEN);
-    let running = room.start(&["gateway", "server", "--listen", "127.0.0.1:0", "--token-file", str_of(&file)]);
+    listening(room, &["--token-file", str_of(&file)])
+}
+
+/// A server with these words, and where it listens.
+fn listening(room: &Room, words: &[&str]) -> (Running, String) {
+    let running = room.start(&[&["gateway", "server", "--listen", "127.0.0.1:0"], words].concat());
     let mut at = String::new();
     wait_until("it listens", || {
         let said = running.stderr();
@@ -95,6 +100,18 @@ fn a_way_on_this_host_is_measured_and_printed_again_from_the_book() {
     assert_eq!(printed.stdout, fs::read_to_string(&plan).unwrap(), "{printed}");
 }
 
+/// Which serves this host alone, so that nobody else can use it.
+#[test]
+fn a_server_on_this_host_needs_no_secret() {
+    let room = Room::shared();
+    let (_server, at) = listening(&room, &[]);
+    let words = ["--json", "--no-save", "--tests", "transactions", "-d", "500ms", "--trials", "1", "--direction", "up"];
+    let said = room.run(&[&["gateway", "client", &at], &words[..]].concat());
+    assert!(matches!(said.code, Some(0 | 3)), "{said}");
+    let document = said.json();
+    assert!(document["gateway"]["conditions"][0]["transactions_per_s"]["mean"].as_f64().unwrap() > 0.0, "{document}");
+}
+
 fn checks(document: &Value) -> Vec<(String, String)> {
     let of = |check: &Value, key: &str| check[key].as_str().unwrap().to_owned();
     let checks = document["validity"]["checks"].as_array().unwrap();
@@ -121,7 +138,9 @@ fn errors_are_named() {
     room.run(&client(&there, str_of(&file), &[])).refused(2, &["is no gateway server", &there]);
     answers.join().unwrap();
     // No secret, or none that is one.
-    room.run(&["gateway", "client", &at, "--json"]).refused(1, &["no token", "--token-file", "YAMABIKO_TOKEN"]);
+    let words = ["no token", "--token-file", "YAMABIKO_TOKEN"];
+    room.run(&["gateway", "client", "192.0.2.7", "--json"]).refused(1, &words);
+    room.run(&["gateway", "client", &at, "--json"]).refused(2, &[&words[..], &["does not know this secret"]].concat());
     let short = token(&room, "short", "short");
     room.run(&client(&at, str_of(&short), &[])).refused(1, &["16 to 256"]);
     room.run(&client("127.0.0.1:port", str_of(&file), &[])).refused(1, &["`port` is no port", "ADDRESS:PORT"]);

@@ -22,7 +22,7 @@ fn condition(room: &Room, plan: &str) -> Value {
 fn a_stream_has_the_rate_of_its_link() {
     let room = Room::new();
     let plan = "[gateway]\nconditions = [\"nat\"]\nlinks = [\"10Mbit\"]\nshare = \"none\"\ntests = [\"stream\"]\ntrials = 1\n\
-                lasts = \"1s\"\ndirection = \"up\"\nsurvey = false\n";
+                lasts = \"1s\"\ndirection = \"up\"\nsurvey = false\nsocket_bytes = \"auto\"\n";
     let condition = condition(&room, plan);
     // Of 1500 bytes 1448 are payload: 20 of IP, 32 of TCP with timestamps.
     let expected = 10.0 * 1448.0 / 1500.0;
@@ -43,7 +43,9 @@ fn a_known_loss_is_seen() {
     let bound = 5.0 * f64::sqrt(loss * (1.0 - loss) / sent);
     let seen = condition["floor"]["up"].as_f64().unwrap();
     assert!((seen - loss).abs() <= bound, "{seen} of {loss} +-{bound}: {condition}");
-    let finding = &condition["findings"][0];
-    assert_eq!(finding["name"], "loss_random", "{condition}");
+    // Not always alone: a machine that stood still is found too.
+    let findings = condition["findings"].as_array().unwrap();
+    let finding = findings.iter().find(|finding| finding["name"] == "loss_random");
+    let finding = finding.unwrap_or_else(|| panic!("{condition}"));
     assert!(finding["words"].as_str().unwrap().contains("as they were asked to"), "{finding}");
 }

@@ -72,7 +72,7 @@ pub struct GatewayClient {
     /// Where `gateway server` listens, ADDRESS[:PORT]; the port is 7021 where it is not said
     #[arg(value_name = "ADDRESS[:PORT]")]
     pub server: String,
-    /// The file with the secret that the server knows [default: the variable YAMABIKO_TOKEN]
+    /// The file with the secret that the server knows [default: the variable YAMABIKO_TOKEN; on this host it may have none]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// What this run is called in its report: none, nat, nat-proxy-idle, nat-proxy-loaded, proxy-loaded, or anything. What the gateway

@@ -11,6 +11,6 @@ use crate::verb::bench::command_line;
 pub fn run(typed: &GatewayClient) -> Result<Exit> {
     let (plan, result) = (typed.plan()?, &typed.result);
     // A plan can be printed by someone who has no secret.
-    let known = if result.print_plan { None } else { Some(secret(typed.token_file.as_deref())?) };
+    let known = if result.print_plan { None } else { Some(secret(&plan)?) };
     measure(&plan, known.as_ref(), &result.doing(&command_line()), result.html.as_ref())
 }

@@ -1,15 +1,16 @@
 //! Measuring a gateway, in the lab or a real one, and showing what came out.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::Observer;
-use lab::forward::Secret;
+use lab::forward::{ForwardError, Secret};
 use ledger::{GatewayDocument, Verdict};
 use store::Book;
+use suites::SuiteError;
 use suites::gateway::{self, GatewayPlan};
 use suites::reproduce::{Order, Stage};
 use sys::clock::Clock;
@@ -22,16 +23,21 @@ use crate::terminal::{self, say};
 use crate::token::Token;
 use crate::verb::bench::{Doing, print};
 
+const NO_TOKEN: &str = "no token: --token-file or YAMABIKO_TOKEN";
 /// The page's name in the run's folder.
 const PAGE: &str = "report.html";
 
-/// The secret of a real gateway's other end: from the file, else from the environment.
+/// The secret of a real gateway's other end: from the plan's file, else from the environment. Without one there is [`Secret::none`]
+/// for a server on this host, which may listen without.
 ///
 /// # Errors
-/// There is none, or it is none.
-pub fn secret(file: Option<&Path>) -> Result<Secret> {
-    let token = Token::find(file)?.context("no token: --token-file or YAMABIKO_TOKEN")?;
-    Ok(Secret::new(token.bytes()))
+/// There is none for a server elsewhere, or it is none; the server's address is none.
+pub fn secret(plan: &GatewayPlan) -> Result<Secret> {
+    match Token::find(plan.token_file.as_deref())? {
+        Some(token) => Ok(Secret::new(token.bytes())),
+        None if gateway::is_on_this_host(plan)? => Ok(Secret::none()),
+        None => bail!("{NO_TOKEN}"),
+    }
 }
 
 /// Measures, shows and keeps.
@@ -56,7 +62,12 @@ pub fn measure(plan: &GatewayPlan, secret: Option<&Secret>, doing: &Doing<'_>, h
         None => gateway::run(plan, &order, &book, &interrupts, &mut told),
     };
     told.end();
-    let mut done = made?;
+    let mut done = match made {
+        Err(error @ SuiteError::Forward(ForwardError::WrongSecret { .. })) if secret.is_some_and(|known| !known.is_some()) => {
+            return Err(error).context(NO_TOKEN);
+        }
+        made => made?,
+    };
     let page = report::gateway_page(&done.document, &plan.to_toml()).into_html();
     let kept = (!doing.no_save).then(|| done.folder.join(PAGE));
     for file in kept.iter().chain(html) {
