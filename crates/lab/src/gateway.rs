@@ -212,7 +212,7 @@ impl GatewayLab {
         let devices = networks.connect(spec.nat)?;
         let ((mut from_clients, first), (from_server, second)) = (Ring::new()?, Ring::new()?);
         let mut facts = LabFacts {
-            stands_still: group.as_ref().zip(spec.share).and_then(|(group, share)| stands_still(group, share)),
+            stands_still: group.as_ref().zip(spec.share).and_then(|(group, share)| stands_still(group.period(), share)),
             card_ns_a_packet: None,
             card_ns_alone: None,
             placement: division.words(),
@@ -313,6 +313,11 @@ impl RunningLab {
                 GatewayUsed { at, cpu: card + programs, card, programs, overflowed, ..GatewayUsed::default() }
             }
         }
+    }
+
+    /// What both links' loops did so far, which is quicker to ask: without what was dropped at their devices.
+    pub fn loops(&self) -> [LinkFigures; 2] {
+        self.links.each_ref().map(|link| link.figures(None))
     }
 
     /// What both links did so far: that to the clients, that to the server.
@@ -483,10 +488,17 @@ fn stand_alone(group: &Cgroup) {
     let _ = group.set_weight(Weight::Most);
 }
 
-/// The longest pause between two of its shares; none if it has a whole core.
-fn stands_still(group: &Cgroup, share: CpuShare) -> Option<Duration> {
-    (share.cores() < 1.0).then(|| group.period().mul_f64(1.0 - share.cores()))
+/// The longest pause between two of its shares, usually and seldom; none if it has a whole core.
+///
+/// What is busy in the kernel is charged at ticks. It may run one longer than it has time for, and owes that for periods to come.
+fn stands_still(period: Duration, share: CpuShare) -> Option<[Duration; 2]> {
+    let cores = share.cores();
+    let periods = 1.0 + (TICK.as_secs_f64() / (period.as_secs_f64() * cores)).ceil();
+    (cores < 1.0).then(|| [1.0 - cores, periods - (periods - 1.0) * cores].map(|periods| period.mul_f64(periods)))
 }
+
+/// At 250 a second, as most kernels are built.
+const TICK: Duration = Duration::from_millis(4);
 
 fn notes(ring: &Ring, by_cgroup: bool) -> Vec<String> {
     let mut notes = Vec::new();
@@ -514,6 +526,18 @@ mod tests {
 
     fn division(cores: usize) -> Division {
         Division::new(Placement::Split, &Cores::new((0..cores).collect()))
+    }
+
+    #[test]
+    fn how_long_it_stands_still_is_what_it_waits_and_what_it_owes() {
+        let of = |share: &str| {
+            let pauses = stands_still(Duration::from_millis(50), share.parse().unwrap());
+            pauses.map(|pauses| pauses.map(|pause| pause.as_micros()))
+        };
+        // 1 ms of 50: it runs for less than 5 ms, and has back what it owes with the fifth period.
+        assert_eq!(of("2%"), Some([49_000, 246_000]));
+        assert_eq!(of("10%"), Some([45_000, 95_000]));
+        assert_eq!(of("100%"), None);
     }
 
     #[test]

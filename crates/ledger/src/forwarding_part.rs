@@ -77,8 +77,8 @@ pub struct GatewayCondition {
     /// RTT through the gateway by what else goes on: `idle`, `stream_up`, `packets_64_up_50` (64 bytes, at 50 % of their rate) ..
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rtt_ns: BTreeMap<String, Quantiles>,
-    /// What bounded a stream, by test: `link`, `gateway` (its share or core was used up), `tester`, `window` (its socket buffers, while
-    /// all others had time), `unknown`.
+    /// What bounded a stream, by test: `link`, `gateway` (its share or core was used up), `tester`, `window` (its socket buffers: by
+    /// exclusion, where all others had time and nothing was lost), `unknown`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bound_by: BTreeMap<String, String>,
     /// The gateway's processor time by test, over the time of the trials: 1 is one core.

@@ -174,7 +174,7 @@ fn wrong_input_is_refused_in_a_line() {
     refused(&["client", "127.0.0.1", "--link", "10Mbit"], &["--link"]);
     let plan = room.file("wrong.toml");
     fs::write(&plan, "[gateway]\ntrials = 3\nsize = [64]\n").unwrap();
-    room.run(&["run", str_of(&plan)]).refused(1, &["wrong.toml", "line 3", "size"]);
+    room.run(&["run", str_of(&plan)]).refused(1, &["wrong.toml:3:", "size"]);
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn a_share_is_held_whatever_is_sent() {
     let flood = "iperf3 -c server -u -b 0 -l 16 -t 1 -J";
     let iperf3 = room.run(&[&said[..], &flood.split(' ').collect::<Vec<_>>()].concat()).success();
     // 2 % of a second and some, and what a quota lets through at the edges of so short a time.
-    let used = before(&iperf3, "% of a core used (2% at most, for which it stands still for up to 49ms");
+    let used = before(&iperf3, "% of a core used (2% at most, for which it stands still, usually for up to 49ms");
     assert!((0.5..2.8).contains(&used), "{iperf3}");
     // What it had no time for is its own loss, and no link's.
     assert!(before(&iperf3, " packets from the clients, 0 from the server") > 0.0, "{iperf3}");

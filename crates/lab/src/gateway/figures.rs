@@ -165,8 +165,8 @@ impl GatewayCounts {
 /// What is to be said of a lab beside its figures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabFacts {
-    /// For how long at a time the gateway may stand still by its share; absent without one.
-    pub stands_still: Option<Duration>,
+    /// For how long at a time the gateway may stand still by its share: usually, and seldom; absent without one.
+    pub stands_still: Option<[Duration; 2]>,
     /// What the card itself takes for a packet where many come at once, in nanoseconds: to take it out of the ring and hand it to
     /// the kernel, which drops it there. Measured while the lab is made; absent where that did not succeed.
     pub card_ns_a_packet: Option<f64>,

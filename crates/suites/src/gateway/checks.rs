@@ -9,11 +9,13 @@ use super::trials::{Stop, Taken};
 /// A sender of which one packet in a hundred is later than this is late.
 const LAG_P99_NS_MAX: f64 = 1e6;
 /// From here on somebody is busy all the time.
-const BUSY: f64 = 0.95;
+pub(super) const BUSY: f64 = 0.95;
 /// From here on the gateway's share, or its core, is used up.
 const SHARE_USED: f64 = 0.9;
 /// A share is held if no more of it is used than this: it is dealt out in whole milliseconds, and counted in whole periods.
 const SHARE_HELD: f64 = 1.1;
+/// Besides, what the card may run over once before it is charged, in seconds: of a short time that is much.
+const SHARE_ONCE_S: f64 = 0.005;
 /// Share of a link's packets that may be more than a millisecond late.
 const LATE_SHARE_MAX: f64 = 0.01;
 /// Deviation over mean beyond which trials are not alike.
@@ -122,6 +124,10 @@ fn measured(taken: &Taken) -> Check {
     .into_iter()
     .flatten()
     .chain(taken.refused.iter().cloned())
+    .chain(taken.broken.iter().map(|(test, broken)| {
+        let test = test.replace('_', " ");
+        format!("{} of {} trials of `{test}` have no figure: their connection broke off", broken.trials, broken.of)
+    }))
     .collect();
     match missing.is_empty() {
         true => Check { state: CheckState::Ok, why: "every test that was asked for was made".into(), ..draft },
@@ -160,6 +166,10 @@ fn tester(taken: &Taken, condition: &GatewayCondition, lab: Option<&LabSpent>) -
         .collect();
     let of_streams = condition.bound_by.iter().filter(|(_, by)| *by == "tester");
     bounded.extend(of_streams.map(|(test, _)| test.replace('_', " ")));
+    let share = lab.and_then(|lab| lab.share);
+    bounded.extend(
+        ["transactions", "connections"].into_iter().filter(|test| is_testers(taken, test, share)).map(Into::into),
+    );
     let stood = lab.map(|lab| lab.links.iter().map(|link| link.stood.as_secs_f64()).sum::<f64>());
     let aside = match stood {
         Some(stood) if stood > 1.0 => format!(" (the links' loops waited {stood:.1} s for a core)"),
@@ -217,7 +227,7 @@ fn share_held(lab: &LabSpent) -> Check {
     at_most(
         draft,
         lab.used.cores(),
-        SHARE_HELD * share,
+        SHARE_HELD * share + SHARE_ONCE_S / lab.used.at.as_secs_f64(),
         "processor time of the gateway, forwarding and proxy together, over the time",
         "the gateway used more than its share: its figures are those of a faster machine",
     )
@@ -247,27 +257,38 @@ fn nothing_lost_by_mistake(lab: &LabSpent) -> Check {
     )
 }
 
-/// What bounded a stream: the link, the gateway, the tester, or its own window.
+/// Whether the gateway's share is used up, or a core where it has none. Not where nobody knows.
+pub(super) fn used_up(cpu: Option<f64>, share: Option<f64>) -> bool {
+    cpu.is_some_and(|cpu| cpu >= SHARE_USED * share.unwrap_or(1.0))
+}
+
+/// Whether the tester, or the lab's links, were busy all the time of a test, and the gateway was not.
+fn is_testers(taken: &Taken, test: &str, share: Option<f64>) -> bool {
+    let mean = |each: Option<&Vec<f64>>| Some(super::measured::measured(each?)?.mean);
+    mean(taken.busiest.get(test)).is_some_and(|busiest| busiest >= BUSY) && !used_up(mean(taken.cpu.get(test)), share)
+}
+
+/// What bounded a stream: the link, the gateway, the tester, or, where none of these did and nothing was lost, its own window.
 pub(super) fn stream_bound(
     bits_per_s: f64,
     link_bits_per_s: Option<f64>,
     cpu: Option<f64>,
     share: Option<f64>,
     busiest: f64,
-    window_is_set: bool,
+    may_be_window: bool,
 ) -> &'static str {
     /// Payload of a full packet: 1500 bytes less the headers of IPv4 and TCP with timestamps.
     const PAYLOAD: f64 = 1448.0 / 1500.0;
     if link_bits_per_s.is_some_and(|link| bits_per_s >= SHARE_USED * link * PAYLOAD) {
         return "link";
     }
-    if cpu.is_some_and(|cpu| cpu >= SHARE_USED * share.unwrap_or(1.0)) {
+    if used_up(cpu, share) {
         return "gateway";
     }
     if busiest >= BUSY {
         return "tester";
     }
-    if window_is_set { "window" } else { "unknown" }
+    if may_be_window { "window" } else { "unknown" }
 }
 
 #[cfg(test)]

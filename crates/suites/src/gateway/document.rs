@@ -50,13 +50,19 @@ pub(super) fn condition_of(
         let Some(bits_per_s) = taken.figures.get(test).and_then(|each| measured(each)).map(|figure| figure.mean) else {
             continue;
         };
+        // TCP slows down for losses: who loses some, at light load already, may be held by that as well as by its window.
+        let floor = condition.floor.get(test.trim_start_matches("stream_"));
+        let loses_nothing = match link {
+            Some(link) => link.loss.value() == 0.0 && floor.is_none_or(|lost| *lost == 0.0),
+            None => floor.is_some_and(|lost| *lost == 0.0),
+        };
         let by = stream_bound(
             bits_per_s,
             link.and_then(|link| link.bits_per_s()),
             condition.cpu.get(test).map(|cpu| cpu.mean),
             plan.share.map(|share| share.cores()),
             taken.busiest.get(test).and_then(|each| measured(each)).map_or(0.0, |figure| figure.mean),
-            plan.socket_bytes.is_some(),
+            plan.socket_bytes.is_some() && loses_nothing,
         );
         condition.bound_by.insert(test.to_owned(), by.to_owned());
     }
@@ -85,9 +91,11 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&La
         let share = plan.share.map_or_else(
             || "is not held to a share of a core".to_owned(),
             |share| match facts.stands_still {
-                Some(still) => format!(
-                    "has {share} of a core, forwarding and proxy together; when that is used up it stands still, for up to {} at a time",
-                    format_duration(still)
+                Some([usually, seldom]) => format!(
+                    "has {share} of a core, forwarding and proxy together; when that is used up it stands still, usually for up to {} at a \
+                     time, seldom for {}",
+                    format_duration(usually),
+                    format_duration(seldom)
                 ),
                 None => format!("has {share} of a core, forwarding and proxy together"),
             },
@@ -117,8 +125,8 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&La
     }
     if conditions().any(|condition| condition.bound_by.values().any(|by| by == "window")) {
         notes.push(
-            "Where a stream is bound by its window, its socket buffers were full while link and gateway had time left: a larger \
-             --socket-bytes is faster."
+            "That a stream is bound by its window is said by exclusion: link, gateway and tester had time left, and light load lost \
+             nothing. A larger --socket-bytes should be faster."
                 .into(),
         );
     }

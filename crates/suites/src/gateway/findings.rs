@@ -9,7 +9,7 @@ use lab::forward::{ExchangesSeen, ForwardError, SentSeen, TrialSeen};
 use ledger::Finding;
 use stats::arrivals::ArrivalsSeen;
 
-use super::trials::{OfSize, Surveyed, Taken, way};
+use super::trials::{Broken, OfSize, Surveyed, Taken, way};
 
 /// Names of findings, which programs may rely on; the page on `gateway` lists them.
 pub(super) mod name {
@@ -24,6 +24,8 @@ pub(super) mod name {
     pub const ONE_WAY: &str = "one_way";
     pub const TABLE_FULL: &str = "table_full";
     pub const MTU: &str = "mtu";
+    pub const BROKEN_OFF: &str = "broken_off";
+    pub const CONNECTIONS_FAILED: &str = "connections_failed";
 }
 
 /// Confidence of a share of losses.
@@ -59,7 +61,51 @@ pub(super) fn findings(taken: &Taken, links_lose: f64) -> Vec<Finding> {
         all.extend(mtu(&of_way));
     }
     all.extend(taken.connections.iter().find_map(table_full));
+    all.extend(connections_failed(&taken.connections));
+    all.extend(taken.broken.iter().map(|(test, broken)| broken_off(test, broken)));
     all
+}
+
+/// Says of each stand-still that is no longer than a gateway's share alone can make it, that it may be that.
+pub(super) fn lay_to_share(findings: &mut [Finding], stands_still_ns: f64) {
+    let by_share =
+        |finding: &&mut Finding| finding.name == name::STALL && finding.figures["lasted_ns"] <= stands_still_ns;
+    for finding in findings.iter_mut().filter(by_share) {
+        finding.words.push_str("; with its share of a core used up it may stand still for so long");
+    }
+}
+
+/// Connections that were to last a trial, and did not.
+fn broken_off(test: &str, broken: &Broken) -> Finding {
+    let causes: Vec<&str> = broken.causes.iter().map(String::as_str).collect();
+    Finding {
+        name: name::BROKEN_OFF.into(),
+        test: test.into(),
+        figures: figures(&[("trials", broken.trials as f64), ("of_trials", broken.of as f64)]),
+        words: format!(
+            "in {} of {} trials the connection broke off ({}): they have no figure",
+            broken.trials,
+            broken.of,
+            causes.join(", ")
+        ),
+    }
+}
+
+/// New connections that were not made, of all trials.
+fn connections_failed(trials: &[ExchangesSeen]) -> Option<Finding> {
+    let (done, failed): (u64, u64) =
+        trials.iter().fold((0, 0), |(done, failed), trial| (done + trial.done, failed + trial.failures()));
+    let mut causes: BTreeMap<&str, u64> = BTreeMap::new();
+    for (cause, count) in trials.iter().flat_map(|trial| &trial.failed) {
+        *causes.entry(cause).or_default() += count;
+    }
+    let causes: Vec<String> = causes.into_iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+    (failed > 0).then(|| Finding {
+        name: name::CONNECTIONS_FAILED.into(),
+        test: "connections".into(),
+        figures: figures(&[("failed", failed as f64), ("done", done as f64)]),
+        words: format!("{failed} of {} new connections failed ({})", done + failed, causes.join(", ")),
+    })
 }
 
 /// What one direction's survey shows. Where there was a closer look, that one says how packets are lost.
@@ -206,10 +252,11 @@ fn mtu(sizes: &[OfSize]) -> Option<Finding> {
     let blocked: Vec<&OfSize> =
         sizes.iter().filter(|size| size.received == 0 && (size.sent > 0 || size.too_long)).collect();
     let least = blocked.iter().filter(|size| size.ip_bytes > passes).min_by_key(|size| size.ip_bytes)?;
-    let told = if least.too_long {
-        "; the gateway says so (ICMP), and the sender's system obeys"
-    } else {
-        ", and nobody says so"
+    // Word from the network is not always heard: that there was none says nothing.
+    let told = match (least.too_long, least.sent) {
+        (false, _) => "",
+        (true, 0) => ": the sender's own device takes no longer ones",
+        (true, _) => "; the gateway says so (ICMP)",
     };
     Some(Finding {
         name: name::MTU.into(),

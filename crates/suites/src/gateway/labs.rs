@@ -112,6 +112,9 @@ impl Labs<'_> {
         // Both links are in every way.
         let links_lose = 1.0 - (1.0 - loss).powi(2);
         let mut made = condition_of(condition.name(), Some(link), &taken, self.plan, links_lose);
+        if let Some([_, seldom]) = lab.facts().stands_still {
+            findings::lay_to_share(&mut made.findings, seldom.as_secs_f64() * 1e9);
+        }
         let mut checks = checks::checks(&taken, &made, Some(&spent));
         checks.push(checks::lab_whole(trouble));
         if let Some(load) = &load {

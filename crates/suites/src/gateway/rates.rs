@@ -11,6 +11,7 @@ use lab::forward::{Test, TrialSeen};
 use ledger::{PacketRate, SearchTrial};
 use stats::search::{Goal, Search, SearchResult, Step, Trial};
 
+use super::checks::{BUSY, used_up};
 use super::findings::{floor, wilson};
 use super::measured::measured;
 use super::trials::{Measuring, SETTLE, Stop, Tried, milliseconds, way};
@@ -59,10 +60,13 @@ impl Measuring<'_> {
             return Ok(());
         }
         (self.tell)(&format!("packets of {ip_bytes} bytes, {}", way(up)));
-        let mut found = Vec::new();
+        let (mut found, mut by_tester) = (Vec::new(), false);
         for _ in 0..self.plan.searches() {
             match self.search(&mut rate) {
-                Ok(Some(per_second)) => found.push(per_second),
+                Ok(Some(per_second)) => {
+                    found.push(per_second);
+                    by_tester |= rate.limited_by == "tester";
+                }
                 Ok(None) => break,
                 Err(stop) => {
                     // A search that was not ended says nothing; its trials are kept.
@@ -75,6 +79,13 @@ impl Measuring<'_> {
         if !found.is_empty() {
             rate.per_second = Some(mean);
             rate.bits_per_s = Some(mean * 8.0 * f64::from(ip_bytes));
+            // A later search that found none does not say what bounds this one.
+            rate.limited_by = if by_tester { "tester" } else { "gateway" }.into();
+            if found.len() < self.plan.searches() as usize {
+                let (some, all) = (found.len(), self.plan.searches());
+                let of = format!("packets of {ip_bytes} bytes {}", way(up));
+                self.taken.refused.push(format!("{some} of {all} searches found a rate of {of}"));
+            }
             if self.link_per_s(ip_bytes).is_some_and(|link| mean >= LINK_SHARE * link) {
                 rate.limited_by = "link".into();
             }
@@ -160,7 +171,8 @@ impl Measuring<'_> {
             let mut tries = 1;
             let trial = loop {
                 let Some(tried) = self.perhaps(&test)? else { return Ok((search.result(), false)) };
-                let trial = of_trial(&tried, load, goal.trial, rate.loss_bound);
+                let share = self.plan.share.map(|share| share.cores());
+                let trial = of_trial(&tried, load, goal.trial, rate.loss_bound, share);
                 rate.trials.push(trial);
                 // A late sender catches up in bursts, which are harder to carry than an even pace: what was carried all the same counts.
                 let tells = trial.good && !is_short(&trial) || !trial.tester_late;
@@ -193,7 +205,9 @@ fn is_short(trial: &SearchTrial) -> bool {
 }
 
 /// What a trial says of a rate.
-fn of_trial(tried: &Tried, asked_per_s: f64, lasts: Duration, bound: f64) -> SearchTrial {
+fn of_trial(tried: &Tried, asked_per_s: f64, lasts: Duration, bound: f64, share: Option<f64>) -> SearchTrial {
+    // Links that are always busy lose packets too; where the gateway is as well, it is the one that bounds.
+    let by_links = tried.links_busy.is_some_and(|busy| busy >= BUSY) && !used_up(tried.cpu, share);
     let seen: &TrialSeen = &tried.seen;
     let sent = seen.sender().sent.clone().unwrap_or_default();
     let arrived = seen.receiver().arrivals.unwrap_or_default();
@@ -209,7 +223,8 @@ fn of_trial(tried: &Tried, asked_per_s: f64, lasts: Duration, bound: f64) -> Sea
         good: sent.sent > 0 && lost as f64 <= bound * sent.sent as f64,
         tester_late: sent.lag_ns.p99 > LAG_P99_NS_MAX
             || (sent.sent > 1 && offered_per_s < OFFERED_MIN * asked_per_s)
-            || seen.receiver().overflowed > 0,
+            || seen.receiver().overflowed > 0
+            || by_links,
         cpu: tried.cpu,
     }
 }

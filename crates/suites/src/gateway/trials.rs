@@ -7,7 +7,7 @@
 //!   latency    RTT with nothing else, under a stream, under packets at 50 and 90 % of their rate
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lab::forward::{ExchangesSeen, ForwardError, RttSeen, Test, TrialSeen};
@@ -65,10 +65,12 @@ pub(super) struct Taken {
     pub figures: BTreeMap<&'static str, Vec<f64>>,
     /// The gateway's processor time over each trial's length, by test.
     pub cpu: BTreeMap<String, Vec<f64>>,
-    /// Of each trial of a stream the share of its time in which the tester's busier end was on a processor.
+    /// Of each trial the share of its time in which the busiest of the tester's ends was on a processor, or of the lab's links.
     pub busiest: BTreeMap<&'static str, Vec<f64>>,
     /// What the kernel gave a stream.
     pub socket_bytes_got: Option<[u32; 2]>,
+    /// Trials without a figure, since their connection broke off, by test.
+    pub broken: BTreeMap<String, Broken>,
     /// New connections, each trial.
     pub connections: Vec<ExchangesSeen>,
     pub rates: Vec<PacketRate>,
@@ -81,6 +83,16 @@ pub(super) struct Taken {
     pub ended: Option<Stop>,
     /// What was measured took so long.
     pub lasted: Duration,
+}
+
+/// Trials whose connection broke off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Broken {
+    pub trials: usize,
+    /// All that were made.
+    pub of: usize,
+    /// How they ended, in words.
+    pub causes: BTreeSet<String>,
 }
 
 /// The survey of one direction.
@@ -101,7 +113,7 @@ pub(super) struct OfSize {
     pub ip_bytes: u16,
     pub sent: u64,
     pub received: u64,
-    /// The sender's own system would not send them.
+    /// A send failed since they are too long: of its first packet by the sender's own device, later by what the network said.
     pub too_long: bool,
 }
 
@@ -114,10 +126,22 @@ pub(super) enum Stop {
     Failed(ForwardError),
 }
 
-/// A trial and what the gateway needed for it.
+/// A trial and what was needed for it.
 pub(super) struct Tried {
     pub seen: TrialSeen,
+    /// The gateway's processor time over the time, in cores; absent where nobody knows.
     pub cpu: Option<f64>,
+    /// Share of the time in which the busier of the lab's links ran, or wanted to; absent where there are none.
+    pub links_busy: Option<f64>,
+}
+
+/// How the connection of a trial broke off, if it did. New connections are many: those that fail are counted.
+fn broke_off(seen: &TrialSeen) -> Option<String> {
+    if seen.receiver().broken > 0 {
+        return Some("it ended before its time".to_owned());
+    }
+    let exchanges = seen.exchanges.as_ref().filter(|_| matches!(seen.test, Test::Transactions { .. }))?;
+    exchanges.failed.keys().next().cloned()
 }
 
 impl Measuring<'_> {
@@ -150,15 +174,12 @@ impl Measuring<'_> {
         if !(self.go_on)() {
             return Err(Stop::Interrupted);
         }
-        let lasts = Duration::from_millis(test.lasts_ms().into());
-        let before = self.way.cpu();
-        let seen = self.way.run(test, self.go_on).map_err(Stop::Failed)?;
-        if seen.cut_short {
+        let tried = self.way.run(test, self.go_on).map_err(Stop::Failed)?;
+        if tried.seen.cut_short {
             return Err(Stop::Interrupted);
         }
-        self.taken.lasted += lasts;
-        let spent = before.and_then(|before| Some(self.way.cpu()?.saturating_sub(before)));
-        Ok(Tried { seen, cpu: spent.map(|spent| spent.as_secs_f64() / lasts.as_secs_f64()) })
+        self.taken.lasted += Duration::from_millis(test.lasts_ms().into());
+        Ok(tried)
     }
 
     /// One trial that may turn out not to be possible, which is noted.
@@ -221,7 +242,7 @@ impl Measuring<'_> {
                     ip_bytes,
                     sent: sent.sent,
                     received: tried.seen.receiver().arrivals.map_or(0, |arrivals| arrivals.received),
-                    too_long: sent.sent == 0 && sent.errors.keys().any(|why| findings::says_too_long(why)),
+                    too_long: sent.errors.keys().any(|why| findings::says_too_long(why)),
                 });
             }
         }
@@ -291,8 +312,27 @@ impl Measuring<'_> {
         }
     }
 
+    /// Counts a trial of a test; whether it has a figure.
+    fn is_whole(&mut self, name: &str, seen: &TrialSeen) -> bool {
+        let cause = broke_off(seen);
+        if cause.is_none() && !self.taken.broken.contains_key(name) {
+            return true;
+        }
+        let before = self.taken.figures.get(name).map_or(0, Vec::len);
+        let broken = self.taken.broken.entry(name.to_owned()).or_insert(Broken { of: before, ..Broken::default() });
+        broken.of += 1;
+        broken.trials += usize::from(cause.is_some());
+        let whole = cause.is_none();
+        broken.causes.extend(cause);
+        whole
+    }
+
     fn take(&mut self, name: &'static str, tried: Tried) {
-        let Tried { seen, cpu } = tried;
+        if !self.is_whole(name, &tried.seen) {
+            // Over the time until it broke its rate looks like any other, over the whole time like a slow one.
+            return;
+        }
+        let Tried { seen, cpu, links_busy } = tried;
         let taken = &mut self.taken;
         let figure = match &seen.exchanges {
             Some(exchanges) => exchanges.per_second,
@@ -302,7 +342,8 @@ impl Measuring<'_> {
         if let Some(cpu) = cpu {
             taken.cpu.entry(name.to_owned()).or_default().push(cpu);
         }
-        taken.busiest.entry(name).or_default().push(seen.client.busiest.max(seen.server.busiest));
+        let busiest = seen.client.busiest.max(seen.server.busiest).max(links_busy.unwrap_or(0.0));
+        taken.busiest.entry(name).or_default().push(busiest);
         if taken.socket_bytes_got.is_none() && seen.exchanges.is_none() {
             // What counts is the sender's send buffer and the receiver's receive buffer.
             let of = |buffers: Option<[u32; 2]>, which: usize| buffers.map(|buffers| buffers[which]);
@@ -337,6 +378,9 @@ impl Measuring<'_> {
         }
         for (name, test) in each {
             let Some(tried) = self.perhaps(&test)? else { continue };
+            if !self.is_whole(&format!("rtt_{name}"), &tried.seen) {
+                continue;
+            }
             if let Some(cpu) = tried.cpu {
                 self.taken.cpu.entry(format!("rtt_{name}")).or_default().push(cpu);
             }

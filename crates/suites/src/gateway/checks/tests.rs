@@ -12,11 +12,22 @@ fn spent(cpu_ms: u64, share: Option<f64>) -> LabSpent {
 
 #[test]
 fn a_share_is_held_up_to_a_tenth_more() {
-    // A tenth of a core over ten seconds is one second.
-    assert_eq!(share_held(&spent(1099, Some(0.1))).state, CheckState::Ok);
-    let over = share_held(&spent(1101, Some(0.1)));
+    // A tenth of a core over ten seconds is one second; 5 ms may be run over once.
+    assert_eq!(share_held(&spent(1104, Some(0.1))).state, CheckState::Ok);
+    let over = share_held(&spent(1106, Some(0.1)));
     assert_eq!((over.state, over.weight), (CheckState::Failed, Weight::Invalid));
     assert_eq!(share_held(&spent(9000, None)).state, CheckState::NotApplicable);
+}
+
+/// Of half a second 2 % are 10 ms: one more run of the card is 5 ms.
+#[test]
+fn a_run_over_once_is_no_share_that_is_not_held() {
+    let of = |cpu_ms| {
+        let mut lab = spent(cpu_ms, Some(0.02));
+        lab.used.at = Duration::from_millis(500);
+        share_held(&lab).state
+    };
+    assert_eq!((of(15), of(17)), (CheckState::Ok, CheckState::Failed));
 }
 
 #[test]

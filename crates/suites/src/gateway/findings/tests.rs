@@ -168,7 +168,11 @@ fn the_largest_size_that_passes_is_named() {
     assert_eq!(mtu(&[size(64, 0), size(1500, 0)]), None);
     assert_eq!(mtu(&[size(64, 0), size(1500, 50)]), None, "that is no matter of length");
     let told = OfSize { sent: 0, too_long: true, ..size(1500, 0) };
-    assert!(mtu(&[size(64, 50), told]).unwrap().words.contains("ICMP"));
+    let words = |one| mtu(&[size(64, 50), one]).unwrap().words;
+    assert!(words(told).ends_with("the sender's own device takes no longer ones"), "{}", words(told));
+    // One error among fifty is what the network said; that none was seen says nothing.
+    assert!(words(OfSize { sent: 50, ..told }).ends_with("the gateway says so (ICMP)"));
+    assert_eq!(words(size(1500, 0)), "IP packets of 64 bytes arrive, none of 1500 does");
     assert_eq!(mtu(&[size(64, 50), OfSize { too_long: false, ..told }]), None, "it was never sent");
 }
 
@@ -186,6 +190,31 @@ fn a_table_that_fills_is_told_from_a_rate_that_falls() {
     assert_eq!(of(&[1000; 30]), None);
     assert_eq!(of(&[vec![4; 10], vec![0; 20]].concat()), None, "too few to be sure");
     assert_eq!(of(&falls(0)[..8]), None, "too short");
+}
+
+#[test]
+fn new_connections_that_fail_are_told_with_their_causes() {
+    let trial = |done, failed: &[(&str, u64)]| {
+        let failed = failed.iter().map(|&(cause, count)| (cause.to_owned(), count)).collect();
+        ExchangesSeen { done, failed, ..ExchangesSeen::default() }
+    };
+    assert_eq!(connections_failed(&[trial(100, &[]), trial(90, &[])]), None);
+    let found = connections_failed(&[trial(70, &[("timed out", 29)]), trial(100, &[("reset", 1), ("timed out", 1)])]);
+    let found = found.unwrap();
+    assert_eq!((found.figures["failed"], found.figures["done"]), (31.0, 170.0));
+    assert_eq!(found.words, "31 of 201 new connections failed (reset 1, timed out 30)");
+}
+
+#[test]
+fn a_stand_still_that_the_share_can_make_is_laid_to_it() {
+    let still = Some((1_000_000_000, 1_200_000_000));
+    let of = |more_ns: f64| {
+        let mut found = of_survey(&surveyed(row(6000, |_| false, still, false)), 0.0);
+        let lasted_ns = found[0].figures["lasted_ns"];
+        lay_to_share(&mut found, lasted_ns + more_ns);
+        found.remove(0).words.contains("its share of a core")
+    };
+    assert_eq!((of(0.0), of(-1.0)), (true, false));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use lab::forward::{Seen, SentSeen};
 use ledger::Quantiles;
+use ledger::document::CheckState;
 use stats::arrivals::Arrivals;
 use units::Probability;
 
@@ -25,9 +26,14 @@ struct Fake {
     udp: bool,
     /// The tester sends all of it, but late.
     late: bool,
-    /// CPU of a packet, and so far.
+    /// CPU of a packet.
     packet_s: f64,
-    used: Duration,
+    /// The lab's links.
+    links_busy: Option<f64>,
+    /// The first so many connections that are to last a trial do not.
+    breaks: u32,
+    /// After so many trials nothing arrives any more.
+    dies_after: u32,
     passed: u64,
     trials: u32,
 }
@@ -42,7 +48,9 @@ impl Default for Fake {
             udp: true,
             late: false,
             packet_s: 1e-6,
-            used: Duration::ZERO,
+            links_busy: None,
+            breaks: 0,
+            dies_after: u32::MAX,
             passed: 0,
             trials: 0,
         }
@@ -50,7 +58,7 @@ impl Default for Fake {
 }
 
 impl Way for Fake {
-    fn run(&mut self, test: &Test, go_on: &dyn Fn() -> bool) -> Result<TrialSeen, ForwardError> {
+    fn run(&mut self, test: &Test, go_on: &dyn Fn() -> bool) -> Result<Tried, ForwardError> {
         self.trials += 1;
         if test.needs_udp() && !self.udp {
             let address: SocketAddr = "192.0.2.7:7021".parse().unwrap();
@@ -58,7 +66,10 @@ impl Way for Fake {
         }
         let lasts_s = f64::from(test.lasts_ms()) / 1e3;
         let (mut sender, mut receiver) = (Seen::default(), Seen::default());
-        let mut exchanges = None;
+        let (mut exchanges, mut used_s) = (None, 0.0);
+        let lasts_long = matches!(test, Test::Stream { .. } | Test::Transactions { .. });
+        let breaks = lasts_long && self.breaks > 0;
+        self.breaks -= u32::from(breaks);
         match test {
             Test::Packets { per_second, .. } => {
                 let asked = test.packets();
@@ -69,13 +80,14 @@ impl Way for Fake {
                 let mut carried = 0.0;
                 for number in 0..sent {
                     self.passed += 1;
-                    let dropped = self.every.is_some_and(|every| self.passed.is_multiple_of(every));
+                    let dropped = self.trials > self.dies_after
+                        || self.every.is_some_and(|every| self.passed.is_multiple_of(every));
                     if !dropped && carried < room {
                         carried += 1.0;
                         arrivals.add(number, (number as f64 * 1e9 / rate) as u64);
                     }
                 }
-                self.used += Duration::from_secs_f64(carried * self.packet_s);
+                used_s = carried * self.packet_s;
                 let late = self.late || rate < *per_second;
                 sender.sent = Some(SentSeen {
                     asked,
@@ -93,23 +105,23 @@ impl Way for Fake {
             }
             Test::Stream { omit_ms, .. } => {
                 receiver.bytes = 1_250_000;
+                receiver.broken = u32::from(breaks);
                 receiver.to_ns = u64::from(test.lasts_ms() - omit_ms) * 1_000_000;
                 receiver.socket_bytes_got = Some([1, 32_768]);
                 sender.socket_bytes_got = Some([32_000, 1]);
             }
             Test::Transactions { .. } | Test::Connections { .. } => {
-                exchanges = Some(ExchangesSeen { per_second: 4000.0, ..ExchangesSeen::default() });
+                let lost = breaks.then(|| ("connection reset by peer".to_owned(), 1));
+                let failed = lost.into_iter().collect();
+                exchanges = Some(ExchangesSeen { per_second: 4000.0, failed, ..ExchangesSeen::default() });
             }
             Test::Probes { .. } => {}
         }
         let rtt =
             test.probes().then(|| RttSeen { sent: 9, received: 9, ns: Quantiles { count: 9, ..Quantiles::default() } });
         let (client, server) = if test.is_up() { (sender, receiver) } else { (receiver, sender) };
-        Ok(TrialSeen { test: test.clone(), client, server, rtt, exchanges, cut_short: !go_on() })
-    }
-
-    fn cpu(&mut self) -> Option<Duration> {
-        Some(self.used)
+        let seen = TrialSeen { test: test.clone(), client, server, rtt, exchanges, cut_short: !go_on() };
+        Ok(Tried { seen, cpu: Some(used_s / lasts_s), links_busy: self.links_busy })
     }
 }
 
@@ -122,6 +134,12 @@ fn plan(tests: &[TestName]) -> GatewayPlan {
         share: None,
         ..GatewayPlan::default()
     }
+}
+
+/// A condition's check of this name.
+fn check(taken: &Taken, plan: &GatewayPlan, name: &str) -> ledger::document::Check {
+    let checks = checks::checks(taken, &condition_of("none", None, taken, plan, 0.0), None);
+    checks.into_iter().find(|check| check.name == name).unwrap()
 }
 
 fn taken(plan: &GatewayPlan, link: Option<&str>, way: &mut Fake) -> Taken {
@@ -171,6 +189,88 @@ fn a_late_sender_ends_no_search_but_bounds_it() {
     assert!((rate.per_second.unwrap() / 50_000.0 - 1.0).abs() < 0.03, "{rate:?}");
     assert_eq!(rate.limited_by, "tester", "{rate:?}");
     assert!(rate.trials.iter().all(|trial| trial.tester_late));
+}
+
+/// Links that are busy all the time bound what is measured over them, unless the gateway is busy all the time as well.
+#[test]
+fn the_labs_own_links_are_the_tester() {
+    let of = |links_busy, packet_s| {
+        let plan = plan(&[TestName::Packets, TestName::Transactions]);
+        let taken = taken(&plan, None, &mut Fake { links_busy: Some(links_busy), packet_s, ..Fake::default() });
+        let check = check(&taken, &plan, "tester_not_the_limit");
+        (taken.rates[0].limited_by.clone(), check.state, check.why)
+    };
+    let (by, state, why) = of(0.95, 1e-6);
+    assert_eq!((by.as_str(), state), ("tester", CheckState::Failed));
+    assert!(why.contains("packets of 64 bytes up") && why.contains("transactions"), "{why}");
+    assert_eq!((of(0.949, 1e-6).0.as_str(), of(0.949, 1e-6).1), ("gateway", CheckState::Ok));
+    // 20 us of 50,000 packets a second are a core. Transactions need none of it here.
+    assert_eq!(of(1.0, 20e-6).0, "gateway");
+}
+
+#[test]
+fn a_trial_whose_connection_breaks_off_has_no_figure_and_is_told() {
+    let plan = plan(&[TestName::Stream, TestName::Transactions, TestName::Latency]);
+    let broken = |breaks| {
+        let taken = taken(&plan, None, &mut Fake { breaks, ..Fake::default() });
+        let condition = condition_of("none", None, &taken, &plan, 0.0);
+        let check = check(&taken, &plan, "measured");
+        (taken, condition, check)
+    };
+    let (taken, condition, check) = broken(0);
+    assert!(taken.broken.is_empty() && condition.findings.is_empty() && check.state == CheckState::Ok);
+    // The first stream and the first transactions; what comes later is whole.
+    let (taken, condition, check) = broken(2);
+    assert_eq!((taken.figures["stream_up"].len(), taken.figures["transactions"].len()), (1, 1));
+    assert_eq!(check.state, CheckState::CouldNotRun);
+    assert!(check.why.contains("1 of 2 trials of `stream up` have no figure"), "{}", check.why);
+    let found: Vec<(&str, &str)> =
+        condition.findings.iter().map(|finding| (finding.name.as_str(), finding.words.as_str())).collect();
+    let of = |cause| format!("in 1 of 2 trials the connection broke off ({cause}): they have no figure");
+    let [stream, transactions] = ["it ended before its time", "connection reset by peer"].map(of);
+    assert_eq!(found, [(name::BROKEN_OFF, stream.as_str()), (name::BROKEN_OFF, transactions.as_str())]);
+    // The fifth is the stream under which RTT is looked at.
+    let (taken, condition, _) = broken(5);
+    assert!(condition.mbit_per_s.is_none() && condition.transactions_per_s.is_none());
+    assert_eq!((taken.broken.len(), taken.rtt.len()), (3, 1));
+}
+
+/// Of three searches the later find nothing: the rate of the first stands, and that it is only one's is said.
+#[test]
+fn a_search_that_finds_nothing_does_not_say_what_bounds_the_others() {
+    let plan = GatewayPlan { full: true, ..plan(&[TestName::Packets]) };
+    let gateway = Fake { carries_per_s: 137.0, keeps: 3.0, ..Fake::default() };
+    let whole = taken(&plan, None, &mut Fake { ..gateway });
+    assert_eq!(whole.rates[0].searches.as_ref().unwrap().trials.len(), 3);
+    // Before them are the survey and the one size.
+    let first = 2 + whole.rates[0].trials.len() as u32 / 3;
+    let taken = taken(&plan, None, &mut Fake { dies_after: first, ..gateway });
+    let rate = &taken.rates[0];
+    assert!((rate.per_second.unwrap() / 137.0 - 1.0).abs() < 0.03, "{rate:?}");
+    assert_eq!((rate.limited_by.as_str(), rate.searches.is_none()), ("gateway", true));
+    let check = check(&taken, &plan, "measured");
+    assert_eq!(check.state, CheckState::CouldNotRun);
+    assert!(check.why.contains("1 of 3 searches found a rate of packets of 64 bytes up"), "{}", check.why);
+}
+
+/// A stream is bound by its window only where nothing is lost: what else slows it down is not known.
+#[test]
+fn a_window_is_named_only_where_nothing_is_lost() {
+    let plan = plan(&[TestName::Stream]);
+    let by = |link: Option<&str>, every| {
+        let taken = taken(&plan, link, &mut Fake { every, ..Fake::default() });
+        let link = link.map(|link| link.parse().unwrap());
+        condition_of("none", link, &taken, &plan, 0.0).bound_by["stream_up"].clone()
+    };
+    assert_eq!(by(None, None), "window");
+    assert_eq!(by(None, Some(1000)), "unknown");
+    assert_eq!(by(Some("10Mbit,rtt=20ms"), None), "window");
+    assert_eq!(by(Some("10Mbit,rtt=20ms"), Some(1000)), "unknown");
+    // The survey saw none of it, by chance.
+    assert_eq!(by(Some("10Mbit,loss=1%,rtt=20ms"), None), "unknown");
+    let unknown = GatewayPlan { survey: false, ..plan.clone() };
+    let taken = taken(&unknown, None, &mut Fake::default());
+    assert_eq!(condition_of("none", None, &taken, &unknown, 0.0).bound_by["stream_up"], "unknown");
 }
 
 #[test]

@@ -63,7 +63,9 @@ pub fn measure(plan: &GatewayPlan, secret: Option<&Secret>, doing: &Doing<'_>, h
     };
     told.end();
     let mut done = match made {
-        Err(error @ SuiteError::Forward(ForwardError::WrongSecret { .. })) if secret.is_some_and(|known| !known.is_some()) => {
+        Err(error @ SuiteError::Forward(ForwardError::WrongSecret { .. }))
+            if secret.is_some_and(|known| !known.is_some()) =>
+        {
             return Err(error).context(NO_TOKEN);
         }
         made => made?,

@@ -26,8 +26,9 @@ pub fn run(typed: &Forwarding) -> Result<Exit> {
 fn tell(through: &Through, outcome: &ThroughOutcome) {
     let used = &outcome.used;
     let held = through.lab.share.map_or("no bound".into(), |share| format!("{share} at most"));
-    let pauses = outcome.facts.stands_still.map_or(String::new(), |pause| {
-        format!(", for which it stands still for up to {} at a time", format_duration(pause))
+    let pauses = outcome.facts.stands_still.map_or(String::new(), |pauses| {
+        let [usually, seldom] = pauses.map(format_duration);
+        format!(", for which it stands still, usually for up to {usually} at a time, seldom for {seldom}")
     });
     let [clients, server] = &outcome.links;
     let (up, down) = (clients.up.delivered, server.down.delivered);
