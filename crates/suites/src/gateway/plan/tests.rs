@@ -14,6 +14,15 @@ fn an_empty_table_is_p5s_five_conditions_and_reads_back() {
 }
 
 #[test]
+fn the_plan_that_is_shown_is_p5s() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/gateway-p5.toml");
+    let plan = read(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert_eq!((plan.each().len(), plan.trials, &plan.tests[..]), (10, 10, &[TestName::Stream][..]));
+    assert_eq!((plan.socket_bytes, plan.message_bytes), (Some(16_384), 16_384));
+    assert_eq!(plan.load, ProxyLoading::Wget);
+}
+
+#[test]
 fn every_key_comes_back() {
     let text = "name = \"school\"\nseed = 7\n[gateway]\nconditions = [\"nat\", \"4\"]\nlinks = [\"10Mbit,loss=1%\"]\nshare = \"none\"\n\
                 memory = \"64MB\"\ntests = [\"stream\", \"packets\"]\ntrials = 3\nlasts = \"1s\"\ndirection = \"up\"\nsocket_bytes = \"auto\"\n\
