@@ -9,7 +9,7 @@ use super::{CORES, Violation, crate_of};
 
 /// The rooms from top to bottom. A crate may use those below it, never those above.
 const ORDER: &[&str] = &[
-    "yamabiko", "report", "suites", "lab", "store", "load", "path", "watch", "serve", "tap", "mix", "stats", "wire",
+    "yamabiko", "door", "report", "suites", "lab", "store", "load", "path", "watch", "serve", "tap", "mix", "stats", "wire",
     "sys", "ledger", "units",
 ];
 
