@@ -4,25 +4,27 @@
 //! To add one: write `bench/NAME.rs` with a function `run`, and give it a line in [`BENCHES`]. [`servers`] starts the
 //! peers, [`rounds`] puts figures side by side, [`udp`] is traffic for judging the path.
 
-pub mod attack;
-pub mod cache;
-pub mod capacity;
-pub mod compare;
+mod attack;
+mod cache;
+mod capacity;
+mod compare;
 mod connections;
 mod extent;
-pub mod gateway;
+mod gateway;
 mod load;
 mod path;
-pub mod predict;
+mod predict;
 mod replay;
 mod rounds;
 mod serve;
 mod servers;
-pub mod tap;
-pub mod udp;
-pub mod watch;
+mod tap;
+mod udp;
+mod watch;
 
-use anyhow::{Result, bail};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
 
 /// One bench.
 struct Bench {
@@ -86,11 +88,38 @@ const BENCHES: &[Bench] = &[
     },
 ];
 
+/// Does what the words after `cargo xtask` ask for.
+///
+/// # Errors
+/// They are not understood, or it could not measure.
+pub fn command(words: &[&str]) -> Result<()> {
+    match words {
+        ["bench", "tap", options @ ..] => tap::run_with(options),
+        ["bench", "cache", options @ ..] => cache::run_with(options),
+        ["bench", "gateway", options @ ..] => gateway::run_with(options),
+        ["bench", "capacity", options @ ..] => capacity::run_with(options),
+        ["bench", "compare", options @ ..] => compare::run_with(options),
+        ["bench", "predict", options @ ..] => predict::run_with(options),
+        ["bench", name] => run(name),
+        ["bench"] => bail!("which one?\n{}", list()),
+        // Both ends of the traffic by which `bench path` judges the path, started by it at both ends of one.
+        ["udp-echo", port] => udp_echo(port),
+        ["udp-send", profile, clients, rate_per_s, seconds, port] => {
+            udp_send(Path::new(profile), [clients, rate_per_s, seconds, port])
+        }
+        // One program of which `bench watch` wants the kernel's account, alone in a process.
+        ["measured", file, words @ ..] => watch::measure(Path::new(file), words),
+        // The attackers of `bench attack`, in a process with a priority of its own.
+        ["attack", name, address, folder] => attack::attack(name, address, folder),
+        _ => bail!("`{}` is not understood; there are these benches:\n{}", words.join(" "), list()),
+    }
+}
+
 /// Runs the bench called `name`.
 ///
 /// # Errors
 /// There is none of that name, or it could not measure.
-pub fn run(name: &str) -> Result<()> {
+fn run(name: &str) -> Result<()> {
     match BENCHES.iter().find(|bench| bench.name == name) {
         Some(bench) => (bench.run)(),
         None => bail!("there is no bench `{name}`; there are:\n{}", list()),
@@ -98,8 +127,22 @@ pub fn run(name: &str) -> Result<()> {
 }
 
 /// A line for each bench.
-pub fn list() -> String {
+fn list() -> String {
     BENCHES.iter().map(|bench| format!("  {:11} {}", bench.name, bench.about)).collect::<Vec<_>>().join("\n")
+}
+
+fn udp_echo(port: &str) -> Result<()> {
+    udp::echo(port.parse().context("the port of udp-echo")?)
+}
+
+fn udp_send(profile: &Path, [clients, rate_per_s, seconds, port]: [&str; 4]) -> Result<()> {
+    udp::send(
+        profile,
+        clients.parse().context("the clients of udp-send")?,
+        rate_per_s.parse().context("the rate of udp-send, packets a second")?,
+        seconds.parse().context("the seconds of udp-send")?,
+        port.parse().context("the port of udp-send")?,
+    )
 }
 
 #[cfg(test)]
@@ -108,7 +151,10 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {
-        let error = run("nonsense").unwrap_err().to_string();
-        assert!(error.contains("no bench `nonsense`") && error.contains("load") && error.contains("path"), "{error}");
+        for words in [&["bench", "nonsense"][..], &["bench"], &["udp-send", "a", "b"]] {
+            let error = command(words).unwrap_err().to_string();
+            assert!(error.contains("  load ") && error.contains("  path "), "{error}");
+        }
+        assert!(run("nonsense").unwrap_err().to_string().contains("no bench `nonsense`"));
     }
 }

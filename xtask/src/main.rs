@@ -4,6 +4,7 @@
 //! Debian ready for it, [`tidy`] holds the rules that neither rustfmt nor clippy knows, [`bench`] measures.
 #![allow(clippy::disallowed_methods, reason = "chores time their steps, benches read the clock and wait")]
 
+#[cfg(feature = "bench")]
 mod bench;
 mod packages;
 mod rights;
@@ -14,7 +15,9 @@ mod tidy;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+#[cfg(not(feature = "bench"))]
+use anyhow::Context as _;
+use anyhow::Result;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,25 +27,9 @@ fn main() -> ExitCode {
         ["ci"] | ["test"] => test::run(root(), test::Extent::Usual),
         ["test", "--full"] => test::run(root(), test::Extent::Full),
         ["tidy"] => tidy::run(root()),
-        ["bench", "tap", options @ ..] => bench::tap::run_with(options),
-        ["bench", "cache", options @ ..] => bench::cache::run_with(options),
-        ["bench", "gateway", options @ ..] => bench::gateway::run_with(options),
-        ["bench", "capacity", options @ ..] => bench::capacity::run_with(options),
-        ["bench", "compare", options @ ..] => bench::compare::run_with(options),
-        ["bench", "predict", options @ ..] => bench::predict::run_with(options),
-        ["bench", name] => bench::run(name),
-        ["bench"] => Err(anyhow::anyhow!("which one?\n{}", bench::list())),
-        // Both ends of the traffic by which `bench path` judges the path, started by it at both ends of one.
-        ["udp-echo", port] => udp_echo(port),
-        ["udp-send", profile, clients, rate_per_s, seconds, port] => {
-            udp_send(Path::new(profile), [clients, rate_per_s, seconds, port])
-        }
-        // One program of which `bench watch` wants the kernel's account, alone in a process.
-        ["measured", file, words @ ..] => bench::watch::measure(Path::new(file), words),
-        // The attackers of `bench attack`, in a process with a priority of its own.
-        ["attack", name, address, folder] => bench::attack::attack(name, address, folder),
+        ["bench" | "udp-echo" | "udp-send" | "measured" | "attack", ..] => benches(&words),
         ["help" | "--help" | "-h"] => {
-            println!("{HELP}\nbenches:\n{}", bench::list());
+            println!("{HELP}");
             Ok(())
         }
         [] => Err(anyhow::anyhow!("no verb given\n{HELP}")),
@@ -57,18 +44,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn udp_echo(port: &str) -> Result<()> {
-    bench::udp::echo(port.parse().context("the port of udp-echo")?)
+#[cfg(feature = "bench")]
+fn benches(words: &[&str]) -> Result<()> {
+    bench::command(words)
 }
 
-fn udp_send(profile: &Path, [clients, rate_per_s, seconds, port]: [&str; 4]) -> Result<()> {
-    bench::udp::send(
-        profile,
-        clients.parse().context("the clients of udp-send")?,
-        rate_per_s.parse().context("the rate of udp-send, packets a second")?,
-        seconds.parse().context("the seconds of udp-send")?,
-        port.parse().context("the port of udp-send")?,
-    )
+/// This program again, with the benches in it: they need most of the workspace, and what that needs, which is too much to
+/// build before every test. Whatever is the matter, the other one says it.
+#[cfg(not(feature = "bench"))]
+fn benches(words: &[&str]) -> Result<()> {
+    use std::os::unix::process::CommandExt as _;
+
+    let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["run", "--quiet", "--package", "xtask", "--features", "bench", "--manifest-path"]);
+    let error = cargo.arg(root().join("Cargo.toml")).arg("--").args(words).exec();
+    Err(error).context("start cargo")
 }
 
 /// The folder of the workspace.
@@ -81,4 +71,4 @@ const HELP: &str = "\
 cargo xtask test [--full]    make a fresh Debian ready, then run every check and test; --full adds the long ones
 cargo xtask ci               the same as test: exactly what CI runs
 cargo xtask tidy             the project's own rules: sizes, arrows between crates, where unsafe may be
-cargo xtask bench NAME       measure, beside a peer where there is one";
+cargo xtask bench [NAME]     measure, beside a peer where there is one; without a name: what there is to measure";

@@ -105,12 +105,9 @@ impl<'a> Run<'a> {
         if status.success() { Ok(ONE) } else { bail!("cargo {}: {status}", arguments.join(" ")) }
     }
 
+    /// Without examples, which the lint has seen, and without doc tests: tidy looks that there are none.
     fn ordinary_tests(&self) -> Result<Tally> {
-        let mut arguments = vec!["test", "--workspace", "--locked", "--no-fail-fast"];
-        if self.extent == Extent::Full {
-            arguments.extend(["--features", "full"]);
-        }
-        self.tests(self.cargo(&arguments))
+        self.tests(self.cargo(&[&TESTS[..], &["--tests", "--features", &self.features(&[])]].concat()))
     }
 
     /// One after the other, because each has namespaces, cores and timing to itself.
@@ -120,8 +117,8 @@ impl<'a> Run<'a> {
             bail!("{} is not there although the build succeeded", binary.display());
         }
         let targets = real_targets(&self.root.join("crates/yamabiko/tests"))?;
-        let features = if self.extent == Extent::Full { "real-network,full" } else { "real-network" };
-        let mut arguments = vec!["test", "--package", "yamabiko", "--locked", "--no-fail-fast", "--features", features];
+        let features = self.features(&["yamabiko/real-network"]);
+        let mut arguments = [&TESTS[..], &["--features", &features]].concat();
         for target in &targets {
             arguments.extend(["--test", target]);
         }
@@ -132,6 +129,12 @@ impl<'a> Run<'a> {
             cargo.env(runner_variable(&host_triple()?), "sudo -n --preserve-env=YAMABIKO_BIN");
         }
         self.tests(cargo)
+    }
+
+    /// What tests are built with besides `more`.
+    fn features(&self, more: &[&str]) -> String {
+        let full = (self.extent == Extent::Full).then_some("yamabiko/full");
+        [&["xtask/bench"], more, full.as_slice()].concat().join(",")
     }
 
     /// Runs cargo test, passing its output on and counting the tests.
@@ -221,6 +224,10 @@ fn verdict(tally: Tally) -> String {
 
 /// What a step without tests counts for when it succeeds.
 const ONE: Tally = Tally { passed: 1, failed: 0, ignored: 0 };
+
+/// Of the whole workspace in either step: for one crate alone cargo chooses other features of what all crates share, and
+/// builds most of them again.
+const TESTS: [&str; 4] = ["test", "--workspace", "--locked", "--no-fail-fast"];
 
 const PROXY_VARIABLES: &[&str] = &["http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy"];
 

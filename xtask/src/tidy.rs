@@ -1,8 +1,10 @@
 //! The project's own rules, those that neither rustfmt nor clippy knows. Each violation is one line: file, line, why.
 //!
-//! [`lines`] looks at sources one by one, [`manifests`] at the Cargo.toml files and what may depend on what.
+//! [`lines`] looks at sources one by one, [`manifests`] at the Cargo.toml files and what may depend on what, [`binaries`] at
+//! whether every test file is one that somebody runs.
 //! [`source`] tells code from comments and literals.
 
+mod binaries;
 mod lines;
 mod manifests;
 mod source;
@@ -51,7 +53,7 @@ pub fn run(root: &Path) -> Result<()> {
             violations.extend(manifests::check(&name, &text));
         }
     }
-    violations.extend(manifests::undeclared_real_tests(root)?);
+    violations.extend(binaries::check(root)?);
     for violation in &violations {
         println!("{violation}");
     }

@@ -1,5 +1,5 @@
 //! ApacheBench's layout with figures that are made up. Each label, column and unit stands where ab puts it: the lines
-//! were held against what ab 2.3 prints, and `real_ab` of the command does so again with a server.
+//! were held against what ab 2.3 prints, and `real_load/ab.rs` of the command does so again with a server.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -1,15 +1,20 @@
-//! What the real-network tests share.
-#![allow(dead_code, reason = "each test file uses its own part")]
+//! What the tests of the whole program share.
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod answers;
 pub mod capture;
 pub mod daemons;
 pub mod document;
 pub mod host;
+pub mod hostile;
+pub mod http2;
 pub mod lab;
+pub mod model_server;
 pub mod others;
 pub mod processes;
+pub mod proxy;
 pub mod remains;
+pub mod scripted;
 pub mod sentinel;
 pub mod servers;
 pub mod serving;

@@ -16,6 +16,12 @@ pub fn check(file: &str, text: &str) -> Vec<Violation> {
             }
         }
     }
+    for at in doc_tests(text) {
+        found.add(
+            at,
+            "`cargo xtask test` runs no doc tests: mark the block `text`, and make a test of what it shows".to_owned(),
+        );
+    }
     for (at, line) in code.lines().enumerate() {
         for name in ["todo", "unimplemented"] {
             if has_word(line, name) && line.contains(&format!("{name}!")) {
@@ -34,6 +40,28 @@ pub fn check(file: &str, text: &str) -> Vec<Violation> {
     }
     found.violations
 }
+
+/// Lines, from 0, that open a block in a documentation comment which rustdoc would take for Rust.
+fn doc_tests(text: &str) -> Vec<usize> {
+    let mut open = false;
+    let mut found = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let Some(comment) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
+            open = false;
+            continue;
+        };
+        let Some(language) = comment.trim_start().strip_prefix("```") else { continue };
+        if !open && language.split(',').all(|word| RUST.contains(&word.trim())) {
+            found.push(at);
+        }
+        open = !open;
+    }
+    found
+}
+
+/// What rustdoc takes for Rust after the three marks of a block.
+const RUST: &[&str] = &["", "rust", "no_run", "should_panic", "compile_fail", "ignore", "edition2021", "edition2024"];
 
 struct Found<'a> {
     file: &'a str,
@@ -197,6 +225,13 @@ mod tests {
         assert_eq!(lines_of("crates/a/src/a.rs", &format!("// {mark}: later\nlet {mark}S = 1;")), [2]);
         assert_eq!(lines_of("crates/a/src/a.rs", "todo!()\n// todo!() is not for us\nlet todo = 1;"), [2]);
         assert_eq!(lines_of("crates/a/src/a.rs", "unimplemented!(\"x\")"), [2]);
+    }
+
+    #[test]
+    fn doc_tests_are_found_by_the_mark_that_opens_them() {
+        let text = "/// ```\n/// f();\n/// ```\nfn f() {}\n\n/// ```text\n/// a -> b\n/// ```\n    /// ```rust,no_run\n    /// ```\n// ```";
+        assert_eq!(lines_of("crates/a/src/a.rs", text), [2, 10]);
+        assert_eq!(lines_of("crates/a/src/a.rs", "//! ```should_panic\n//! ```\n/// ```console\n/// ```"), [2]);
     }
 
     #[test]

@@ -1,16 +1,11 @@
 //! Rules about Cargo.toml files: which crate may depend on which.
 
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context as _, Result};
-
 use super::{CORES, Violation, crate_of};
 
 /// The rooms from top to bottom. A crate may use those below it, never those above.
 const ORDER: &[&str] = &[
-    "yamabiko", "door", "report", "suites", "lab", "store", "load", "path", "watch", "serve", "tap", "mix", "stats", "wire",
-    "sys", "ledger", "units",
+    "yamabiko", "door", "report", "suites", "lab", "store", "load", "path", "watch", "serve", "tap", "mix", "stats",
+    "wire", "sys", "ledger", "units",
 ];
 
 /// Arrows that would point down and are still wrong.
@@ -55,28 +50,6 @@ pub fn check(file: &str, text: &str) -> Vec<Violation> {
     violations
 }
 
-/// Real-network tests that plain `cargo test` would run, because no feature stands before them.
-pub fn undeclared_real_tests(root: &Path) -> Result<Vec<Violation>> {
-    let folder = root.join("crates/yamabiko");
-    let tests = folder.join("tests");
-    if !tests.is_dir() {
-        return Ok(Vec::new());
-    }
-    let manifest = fs::read_to_string(folder.join("Cargo.toml")).context("read crates/yamabiko/Cargo.toml")?;
-    let guarded = guarded_tests(&manifest);
-    let mut violations = Vec::new();
-    for entry in fs::read_dir(&tests).context("read crates/yamabiko/tests")? {
-        let name = entry.context("read crates/yamabiko/tests")?.file_name().to_string_lossy().into_owned();
-        let Some(target) = name.strip_suffix(".rs").filter(|name| name.starts_with("real_")) else { continue };
-        if !guarded.iter().any(|guarded| guarded == target) {
-            let why = format!("`{target}` needs a [[test]] with required-features = [\"real-network\"] in Cargo.toml");
-            violations.push(Violation { file: format!("crates/yamabiko/tests/{name}"), line: 1, why });
-        }
-    }
-    violations.sort_by(|a, b| a.file.cmp(&b.file));
-    Ok(violations)
-}
-
 struct Dependency {
     name: String,
     line: usize,
@@ -119,26 +92,6 @@ fn is_table(section: &str) -> bool {
         .any(|table| section == *table || section.ends_with(&format!(".{table}")))
 }
 
-/// Names of the [[test]] targets that require the feature `real-network`.
-fn guarded_tests(manifest: &str) -> Vec<String> {
-    let mut guarded = Vec::new();
-    for section in manifest.split("\n[") {
-        if !section.trim_start_matches('[').starts_with("test]]") {
-            continue;
-        }
-        let value = |key: &str| {
-            let line = section.lines().find_map(|line| line.trim().strip_prefix(key))?;
-            line.trim_start().strip_prefix('=').map(str::trim)
-        };
-        if let (Some(name), Some(features)) = (value("name"), value("required-features"))
-            && features.contains("\"real-network\"")
-        {
-            guarded.push(name.trim_matches('"').to_owned());
-        }
-    }
-    guarded
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,21 +131,5 @@ mod tests {
     fn reports_read_the_book() {
         assert_eq!(whys("report", "[dependencies]\nstore.workspace = true\nledger.workspace = true"), []);
         assert!(whys("report", "[dependencies]\nlab.workspace = true")[0].1.contains("reads the book"));
-    }
-
-    #[test]
-    fn real_tests_stand_behind_their_feature() {
-        let root = tempfile::tempdir().unwrap();
-        let tests = root.path().join("crates/yamabiko/tests");
-        fs::create_dir_all(&tests).unwrap();
-        for name in ["real_a.rs", "real_b.rs", "real_c.rs", "support.rs"] {
-            fs::write(tests.join(name), "").unwrap();
-        }
-        let manifest = "[features]\nreal-network = []\n\n[[test]]\nname = \"real_a\"\nrequired-features = [\"real-network\"]\n\n\
-                        [[test]]\nname = \"real_b\"\n\n[[bin]]\nname = \"real_c\"\nrequired-features = [\"real-network\"]\n";
-        fs::write(root.path().join("crates/yamabiko/Cargo.toml"), manifest).unwrap();
-        let found = undeclared_real_tests(root.path()).unwrap();
-        let files: Vec<_> = found.iter().map(|violation| violation.file.as_str()).collect();
-        assert_eq!(files, ["crates/yamabiko/tests/real_b.rs", "crates/yamabiko/tests/real_c.rs"]);
     }
 }

@@ -1,0 +1,183 @@
+//! Where the result goes and what the exit status says: stdout has the result and nothing else, objectives are judged,
+//! and two runs at once know nothing of each other.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use crate::support::document::{broken, check, count, number};
+use crate::support::hostile::Hostile;
+use crate::support::lab::{Output, Room, yamabiko};
+use serde_json::Value;
+
+/// A page from a well-behaved server, until stopped.
+fn page() -> (Room, Hostile, String) {
+    let server = Hostile::start();
+    let url = server.url("/ok/1000");
+    (Room::shared(), server, url)
+}
+
+#[test]
+fn json_is_one_document_and_nothing_else() {
+    let (room, _server, url) = page();
+    let output = room.run(&["bench", &url, "-n", "50", "--json"]);
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    assert_eq!(output.stderr, "", "{output}");
+    assert!(output.stdout.ends_with("}\n"), "{output}");
+    let document = output.json();
+    assert_eq!(document["schema"], "yamabiko.run/1");
+    assert_eq!(count(&document, "load.completed"), 50);
+    // The same document is in the book, and comes out of it again with the same status.
+    let dir = document["run"]["dir"].as_str().unwrap();
+    let kept: Value = serde_json::from_str(&fs::read_to_string(format!("{dir}/summary.json")).unwrap()).unwrap();
+    assert_eq!(kept, document);
+    let again = room.run(&["report", "--json"]);
+    assert_eq!((again.json(), again.code), (document, output.code));
+    assert_eq!(again.stderr, "");
+}
+
+/// With `--no-save` nothing is kept, and the document says so.
+#[test]
+fn nothing_is_kept_where_nothing_is_to_be() {
+    let (room, _server, url) = page();
+    let output = room.run(&["bench", &url, "-n", "5", "--json", "--no-save"]);
+    assert_eq!(output.json()["run"]["dir"], "", "{output}");
+    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+}
+
+#[test]
+fn progress_is_on_stderr_and_colour_only_on_a_terminal() {
+    let (room, _server, url) = page();
+    // Long enough for a plain line of progress, which comes every five seconds.
+    let output = room.run(&["bench", &url, "--rate", "20/s", "-d", "5s", "--warmup", "1s"]);
+    assert!(output.stderr.contains("in flight") && output.stderr.contains("connections"), "{output}");
+    assert!(!output.stdout.contains(", 0 errors") && output.stdout.contains("carried"), "{output}");
+    assert!(!output.stdout.contains('\u{1b}') && !output.stderr.contains('\u{1b}'), "{output}");
+}
+
+/// On a terminal (one that script(1) makes) the result has colour, unless NO_COLOR asks for none.
+#[test]
+fn no_color() {
+    let (room, _server, url) = page();
+    let on_terminal = |environment: &[&str]| -> String {
+        let mut script = Command::new("env");
+        script.args(["-u", "NO_COLOR", "TERM=xterm-256color"]).args(environment);
+        let inside = format!("{} bench {url} -n 20 2>/dev/null", yamabiko().display());
+        script.args(["script", "--quiet", "--command", &inside, "/dev/null"]);
+        room.start_command(script).finish().stdout
+    };
+    let plain = on_terminal(&["NO_COLOR=1"]);
+    assert!(plain.contains("carried") && !plain.contains('\u{1b}'), "{plain:?}");
+    let coloured = on_terminal(&[]);
+    assert!(coloured.contains("carried") && coloured.contains("\u{1b}["), "{coloured:?}");
+    assert!(!on_terminal(&["TERM=dumb"]).contains('\u{1b}'));
+}
+
+/// Whoever reads has had enough and goes away: no panic, and the run is in the book.
+#[test]
+fn a_reader_may_leave() {
+    let (room, _server, url) = page();
+    let shell = |script: &str| {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).arg(yamabiko()).arg(&url);
+        room.start_command(command).finish()
+    };
+    for script in [
+        "\"$0\" bench \"$1\" -n 20 | head -n 1",
+        "\"$0\" bench \"$1\" -n 20 --json | head -c 1",
+        // Progress, too, may be written to nobody: `head` ends with the first line of it or at once.
+        "{ \"$0\" bench \"$1\" --rate 20/s -d 6s --warmup 0s --json; echo \"status $?\" >&3; } 3>&1 2>&1 >/dev/null | head -n 0",
+        "\"$0\" bench --help | head -n 1",
+        "\"$0\" frobnicate 2>&1 | head -n 0",
+        "\"$0\" runs | head -n 1",
+        "\"$0\" report | head -n 1",
+    ] {
+        let output = shell(script);
+        for text in [&output.stdout, &output.stderr] {
+            assert!(!text.contains("panicked") && !text.contains("Broken pipe"), "{script}: {output}");
+        }
+    }
+    let runs = room.run(&["runs", "--json"]).success().json();
+    let states: BTreeSet<&str> =
+        runs["runs"].as_array().unwrap().iter().map(|run| run["state"].as_str().unwrap_or("?")).collect();
+    assert!(!states.contains("unfinished"), "{runs}");
+}
+
+#[test]
+fn two_at_once_do_not_meet() {
+    let (room, _server, url) = page();
+    let arguments = ["bench", &url, "--rate", "100/s", "-d", "1s", "--warmup", "0s", "--json", "--name", "twin"];
+    let running: Vec<_> = (0..4).map(|_| room.start(&arguments)).collect();
+    let documents: Vec<Value> = running.into_iter().map(|run| run.finish().json()).collect();
+    let folders: BTreeSet<&str> = documents.iter().map(|document| document["run"]["dir"].as_str().unwrap()).collect();
+    assert_eq!(folders.len(), 4);
+    for document in &documents {
+        assert_eq!(count(document, "load.offered_requests"), 100);
+        assert_eq!(count(document, "load.completed"), 100);
+        assert_eq!(check(document, "records_kept")["state"], "ok");
+    }
+}
+
+#[test]
+fn objectives() {
+    let (room, _server, url) = page();
+    let judged = |slo: &str| -> Output { room.run(&["bench", &url, "-c", "1", "-n", "50", "--json", "--slo", slo]) };
+    // The machine's noise may make any run invalid, and then nobody knows whether the objective was met.
+    let status = |output: &Output, met: u8| {
+        let invalid = output.json()["validity"]["verdict"] == "invalid";
+        assert_eq!(output.code, Some(if invalid { 3 } else { met.into() }), "{output}");
+    };
+    let met = judged("p99 < 60s, errors < 0.1%");
+    status(&met, 0);
+    assert_eq!(met.json()["slo"]["met"], true);
+    let missed = judged("p50 < 1ns, errors <= 0");
+    status(&missed, 4);
+    let slo = &missed.json()["slo"];
+    assert_eq!(
+        (&slo["met"], &slo["terms"][0]["met"], &slo["terms"][1]["met"]),
+        (&false.into(), &false.into(), &true.into())
+    );
+    let text = room.run(&["bench", &url, "-c", "1", "-n", "50", "--slo", "p50 < 1ns"]);
+    assert!(text.stdout.contains("NOT MET") && text.stdout.contains("p50 < 1ns"), "{text}");
+
+    // A page that fails on the server's side fails the objective, though every response was whole.
+    let server = Hostile::start();
+    let failing = room.run(&["bench", &server.url("/status/503"), "-n", "20", "--json", "--slo", "errors < 1%"]);
+    status(&failing, 4);
+    // An invalid result outranks a missed objective.
+    let dead = room.run(&["bench", &server.url("/early-close"), "-n", "20", "--json", "--slo", "errors < 1%"]);
+    assert_eq!(dead.code, Some(3), "{dead}");
+    assert_eq!(dead.json()["slo"]["met"], false);
+}
+
+/// One connection for a page that takes longer than anyone waits, asked for ten times a second: the cap on connections is told,
+/// and what is only suspect elsewhere is an error with `--strict`.
+#[test]
+fn strict() {
+    let (room, server) = (Room::shared(), Hostile::start());
+    let url = server.url("/slow");
+    let arguments =
+        ["bench", &url, "-c", "1", "--rate", "20/s", "-d", "300ms", "--warmup", "0s", "--timeout", "500ms", "--json"];
+    let output = room.run(&arguments);
+    let document = output.json();
+    assert_eq!(output.code, Some(3), "{output}");
+    assert!(
+        broken(&document).contains(&"connection_cap") && broken(&document).contains(&"generator_on_time"),
+        "{output}"
+    );
+    assert!(number(&document, "load.backlog.max") >= 4.0, "{output}");
+
+    // Some responses are broken off: suspect, and whether that is an error depends on who asks.
+    let url = server.url("/now-and-then");
+    for (extra, code) in [(&[][..], 0), (&["--strict"], 3)] {
+        let arguments: Vec<&str> =
+            ["bench", &url, "-c", "1", "-n", "30", "--json"].iter().chain(extra).copied().collect();
+        let output = room.run(&arguments);
+        let document = output.json();
+        assert!(broken(&document).contains(&"responses_whole"), "{output}");
+        // Noise may make it worse than suspect.
+        let invalid = document["validity"]["verdict"] == "invalid";
+        assert_eq!(output.code, Some(if invalid { 3 } else { code }), "{output}");
+        assert_eq!(count(&document, "load.failed.closed_early"), 10, "{output}");
+    }
+}

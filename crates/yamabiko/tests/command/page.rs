@@ -1,0 +1,102 @@
+//! `report --html` and `--svg`: one whole file where it was asked for, or one line of error and nothing.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::hostile::Hostile;
+use crate::support::lab::{Output, Room, str_of};
+
+/// A room with one run in its book, made with a header that would be markup.
+fn with_a_run() -> Room {
+    let (room, server) = (Room::shared(), Hostile::start());
+    let wild = "X-Wild: </script><img src=x onerror=alert(1)>";
+    let output = room.run(&["bench", &server.url("/ok/1000"), "-n", "50", "-H", wild, "--json"]);
+    // The machine's noise may make it invalid; its page is as good.
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    room
+}
+
+/// Written, with the run's own exit status, and nothing but its place on stdout.
+fn written(output: &Output) {
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    assert_eq!(output.stderr, "", "{output}");
+}
+
+#[test]
+fn a_run_becomes_one_file() {
+    let room = with_a_run();
+    let path = room.file("a page.html");
+    let output = room.run(&["report", "--html", str_of(&path)]);
+    written(&output);
+    assert!(output.stdout.starts_with("file:///") && output.stdout.ends_with("/a%20page.html\n"), "{output}");
+    let html = fs::read_to_string(&path).unwrap();
+    assert!(html.starts_with("<!doctype html>") && html.trim_end().ends_with("</html>"));
+    for part in
+        ["requests/s carried", "class=\"verdict ", "<h2>Load</h2>", "<h2>Over time</h2>", "id=\"plots\"", "plan"]
+    {
+        assert!(html.contains(part), "{part}");
+    }
+    // The header stands in the command and in the plan, as text.
+    assert!(html.matches("&lt;img src=x onerror=alert(1)&gt;").count() >= 2 && !html.contains("<img"));
+    // No path was asked for: no section of one.
+    assert!(!html.contains("<h2>Path</h2>") && !html.contains("<h2>Server</h2>"));
+    // Others may read it, as the umask lets them, and nothing is left beside it.
+    assert_ne!(fs::metadata(&path).unwrap().permissions().mode() & 0o044, 0);
+    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    // Again, over itself and to standard output: the same.
+    written(&room.run(&["report", "last", "--html", str_of(&path)]));
+    assert_eq!(fs::read_to_string(&path).unwrap(), html);
+    assert_eq!(room.run(&["report", "--html", "-"]).stdout, html);
+}
+
+#[test]
+fn plots_become_files() {
+    let room = with_a_run();
+    let folder = room.file("plots");
+    let output = room.run(&["report", "--svg", str_of(&folder)]);
+    written(&output);
+    let named: Vec<&str> = output.stdout.lines().collect();
+    assert!(named.contains(&str_of(&folder.join("connections-in-process.svg"))), "{output}");
+    assert!(named.contains(&str_of(&folder.join("response-time-by-percentile.svg"))), "{output}");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), named.len());
+    for path in named {
+        let svg = fs::read_to_string(path).unwrap();
+        assert!(svg.starts_with("<?xml") && svg.contains("xmlns=") && svg.trim_end().ends_with("</svg>"), "{path}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_one_line() {
+    let room = with_a_run();
+    let missing = room.file("missing/page.html");
+    room.run(&["report", "--html", str_of(&missing)]).refused(2, &["cannot write", "missing/page.html"]);
+    assert!(!room.file("missing").exists());
+    // A folder is no file; it stays as it was.
+    let folder = room.file("folder");
+    fs::create_dir(&folder).unwrap();
+    room.run(&["report", "--html", str_of(&folder)]).refused(2, &["cannot write"]);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    let file = room.file("file");
+    fs::write(&file, "mine").unwrap();
+    room.run(&["report", "--svg", str_of(&file)]).refused(2, &["cannot make the folder"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    // A device is written to, not replaced.
+    written(&room.run(&["report", "--html", "/dev/null"]));
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    room.run(&["report", "--html", "x", "--json"]).refused(1, &["--html", "--json"]);
+    room.run(&["report", "nosuch", "--html", "x"]).refused(1, &["nosuch"]);
+    assert!(!room.path().join("x").exists());
+}
+
+/// A run whose tables are broken has a page of what is left, which says so.
+#[test]
+fn a_broken_table_is_told() {
+    let room = with_a_run();
+    let dir = fs::read_dir(room.runs()).unwrap().next().unwrap().unwrap().path();
+    fs::write(dir.join("series.parquet"), "no parquet").unwrap();
+    fs::write(dir.join("response_time.hlog"), "no log").unwrap();
+    let output = room.run(&["report", "--html", "-"]);
+    assert!(output.stdout.contains("series could not be read"), "{output}");
+    assert!(output.stdout.contains("response_time.hlog could not be read"), "{output}");
+    assert!(output.stdout.contains("<h2>Load</h2>"), "{output}");
+}

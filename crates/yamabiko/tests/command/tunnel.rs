@@ -1,0 +1,205 @@
+//! Ways to a server that are not its own address: a tunnel through a proxy, a Unix socket; and a server that does not speak
+//! the protocol that is asked for.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use crate::support::document::count;
+use crate::support::lab::{Output, Room, str_of};
+use crate::support::tls::{Authority, Manners, odd};
+use serde_json::json;
+
+/// What a proxy does with CONNECT.
+#[derive(Clone, Copy)]
+enum Answer {
+    /// Makes the tunnel.
+    Tunnels,
+    /// Says this and closes.
+    Says(&'static str),
+}
+
+/// A proxy on loopback, and the heads of what it was asked. It serves as long as the test's process lives.
+fn proxy(answer: Answer) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heads = Arc::clone(&asked);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let heads = Arc::clone(&heads);
+            // What the client does to it is the test's matter.
+            thread::spawn(move || drop(carry(stream, answer, &heads)));
+        }
+    });
+    (address, asked)
+}
+
+fn carry(mut client: TcpStream, answer: Answer, heads: &Mutex<Vec<String>>) -> io::Result<()> {
+    let head = read_head(&mut client)?;
+    let to = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    heads.lock().unwrap().push(head);
+    match answer {
+        Answer::Says(words) => {
+            client.write_all(words.as_bytes())?;
+            client.shutdown(Shutdown::Write)?;
+            client.read_to_end(&mut Vec::new()).map(drop)
+        }
+        Answer::Tunnels => {
+            let server = TcpStream::connect(&to)?;
+            client.write_all(b"HTTP/1.1 200 Connection established\r\nVia: test\r\n\r\n")?;
+            let (mut up, mut down) = ((client.try_clone()?, server.try_clone()?), (server, client));
+            let upwards = thread::spawn(move || io::copy(&mut up.0, &mut up.1).map(|_| up.1.shutdown(Shutdown::Write)));
+            io::copy(&mut down.0, &mut down.1)?;
+            down.1.shutdown(Shutdown::Write)?;
+            drop(upwards.join());
+            Ok(())
+        }
+    }
+}
+
+fn read_head(stream: &mut impl io::Read) -> io::Result<String> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+fn failed(output: &Output) -> serde_json::Value {
+    output.json()["load"]["failed"].clone()
+}
+
+#[test]
+fn a_tunnel_to_a_secure_server() {
+    let room = Room::shared();
+    let authority = Authority::new(&room, "tunnelled");
+    let server = odd(&authority.sign(&["127.0.0.1"], 2090), Manners::RudeButWhole);
+    let (address, asked) = proxy(Answer::Tunnels);
+    let ca = authority.file();
+    let url = format!("https://{server}/");
+    let through = format!("Aladdin:open sesame@{address}");
+    let arguments =
+        ["bench", &url, "--cacert", str_of(&ca), "--proxy", &through, "-n", "6", "-c", "2", "--close", "--json"];
+    let output = room.run(&arguments);
+    assert_eq!(output.json()["load"]["status"], json!({ "200": 6 }), "{output}");
+    assert_eq!(count(&output.json(), "load.tls_handshake_ns.count"), 6, "{output}");
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 6);
+    for head in asked.iter() {
+        assert!(head.starts_with(&format!("CONNECT {server} HTTP/1.1\r\nHost: {server}\r\n")), "{head}");
+        assert!(head.contains("\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n"), "{head}");
+    }
+}
+
+#[test]
+fn a_proxy_that_makes_no_tunnel() {
+    let room = Room::shared();
+    for (words, cause, status) in [
+        ("HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "proxy_refused", 407),
+        ("HTTP/1.1 503 Service Unavailable\r\n\r\n", "proxy_refused", 503),
+        ("", "connect_failed", 0),
+        ("SSH-2.0-nobody\r\n", "malformed", 0),
+    ] {
+        let (address, _) = proxy(Answer::Says(words));
+        for version in ["1.1", "2"] {
+            let through = address.to_string();
+            let arguments = [
+                "bench",
+                "https://192.0.2.1/",
+                "-k",
+                "--http",
+                version,
+                "--proxy",
+                &through,
+                "-n",
+                "4",
+                "-c",
+                "2",
+                "--json",
+            ];
+            let output = room.run(&arguments);
+            assert_eq!(failed(&output), json!({ cause: 4 }), "{output}");
+            let dir = output.json()["run"]["dir"].as_str().unwrap().to_owned();
+            let kept: Vec<_> = store::read_requests(dir.as_ref()).unwrap().collect::<Result<_, _>>().unwrap();
+            assert!(kept.iter().all(|request| request.status == status), "{kept:?}");
+            assert!(kept.iter().all(|request| request.secured_at.is_none()), "{kept:?}");
+        }
+    }
+}
+
+#[test]
+fn a_proxy_is_told_who_asks_for_a_plain_url() {
+    let room = Room::shared();
+    let (address, asked) = proxy(Answer::Says("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
+    let through = format!("me:secret@{address}");
+    let output = room.run(&["bench", "http://shop.example/a", "--proxy", &through, "-n", "2", "-c", "1", "--json"]);
+    assert_eq!(output.json()["load"]["status"], json!({ "200": 2 }), "{output}");
+    let asked = asked.lock().unwrap();
+    assert!(asked.iter().all(|head| head.starts_with("GET http://shop.example/a HTTP/1.1\r\n")), "{asked:?}");
+    assert!(asked.iter().all(|head| head.contains("\r\nProxy-Authorization: Basic bWU6c2VjcmV0\r\n")), "{asked:?}");
+}
+
+#[test]
+fn a_server_that_does_not_choose_http2() {
+    let room = Room::shared();
+    let authority = Authority::new(&room, "unchosen");
+    let server = odd(&authority.sign(&["127.0.0.1"], 2090), Manners::Polite);
+    let output =
+        room.run(&["bench", &format!("https://{server}/"), "-k", "--http", "2", "-n", "4", "-c", "2", "--json"]);
+    assert_eq!(failed(&output), json!({ "tls_handshake": 4 }), "{output}");
+    let why = output.json()["load"]["tls"]["first_failure"].as_str().unwrap().to_owned();
+    assert!(why.contains("ALPN") && why.contains("--http 1.1"), "{why}");
+}
+
+#[test]
+fn a_unix_socket() {
+    let room = Room::shared();
+    let path = room.path().join("server.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let hosts = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&hosts);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let heard = Arc::clone(&heard);
+            thread::spawn(move || {
+                while let Ok(head) = read_head(&mut stream) {
+                    heard.lock().unwrap().push(head);
+                    // Larger than what would be thrown away unread from TCP.
+                    let body = "x".repeat(100_000);
+                    if write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{body}").is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    for engine in ["epoll", "auto"] {
+        let arguments = [
+            "bench",
+            "http://shop.example/a",
+            "--unix",
+            "server.sock",
+            "-n",
+            "20",
+            "-c",
+            "2",
+            "--engine",
+            engine,
+            "--json",
+        ];
+        let output = room.run(&arguments);
+        assert_eq!(output.json()["load"]["status"], json!({ "200": 20 }), "{output}");
+        assert!(count(&output.json(), "load.bytes_received") > 2_000_000, "{output}");
+        assert_eq!(count(&output.json(), "load.connect_ns.count"), 2, "{output}");
+    }
+    assert!(hosts.lock().unwrap().iter().all(|head| head.contains("\r\nHost: shop.example\r\n")));
+    let nobody = room.run(&["bench", "http://h/", "--unix", "nobody.sock", "-n", "2", "-c", "1", "--json"]);
+    assert_eq!(failed(&nobody), json!({ "connect_failed": 2 }), "{nobody}");
+    let refused = room.run(&["bench", "http://h/", "--unix", "server.sock", "--rtt", "10ms", "-n", "2"]);
+    assert_eq!(refused.code, Some(1), "{refused}");
+    assert!(refused.stderr.contains("--unix"), "{refused}");
+}

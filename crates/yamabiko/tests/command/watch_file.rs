@@ -1,0 +1,274 @@
+//! `watch -r`: capture files made packet by packet, so that every figure is known beforehand.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use crate::packets::{CLIENT, SERVER, Talk, millis};
+use crate::support::document::{count, number};
+use crate::support::lab::{Room, str_of};
+use serde_json::Value;
+use wire::capture::write;
+use wire::link::LinkType;
+
+/// Three connections with a request each, one after the other: 48 ms from the SYN-ACK to the ACK, 2 ms before it, and
+/// 20 ms from a request to its response.
+fn talks() -> Vec<Talk> {
+    let mut at = 1000;
+    ["200 OK", "200 OK", "404 Not Found"]
+        .into_iter()
+        .zip(40_000..)
+        .map(|(status, port)| {
+            let mut talk = Talk::from_port(port);
+            talk.at = at;
+            talk.open().say(CLIENT, b"GET /a%20\"b\" HTTP/1.1\r\nHost: server\r\n\r\n").wait(10);
+            talk.say(SERVER, format!("HTTP/1.1 {status}\r\nContent-Length: 5\r\n\r\nhello").as_bytes());
+            talk.wait(10).close();
+            at = talk.at + 100;
+            talk
+        })
+        .collect()
+}
+
+/// The same as a pcap file, and where each record starts.
+fn pcap() -> (Vec<u8>, Vec<usize>) {
+    let (mut file, mut starts) = (Vec::new(), Vec::new());
+    write::pcap_header(&mut file, LinkType::RawIp, 65_535);
+    for (at, packet) in talks().iter().flat_map(|talk| &talk.packets) {
+        let bytes = packet.bytes();
+        starts.push(file.len());
+        write::pcap_packet(&mut file, millis(*at), &bytes, bytes.len() as u32);
+    }
+    (file, starts)
+}
+
+fn pcapng(drops: u64) -> Vec<u8> {
+    let mut file = Vec::new();
+    write::section(&mut file, "a test");
+    write::interface(&mut file, LinkType::RawIp, 0, "s0");
+    for (at, packet) in talks().iter().flat_map(|talk| &talk.packets) {
+        let bytes = packet.bytes();
+        write::packet(&mut file, 0, millis(*at), &bytes, bytes.len() as u32);
+    }
+    write::statistics(&mut file, 0, millis(9000), drops);
+    file
+}
+
+fn put(room: &Room, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = room.file(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn check_figures(document: &Value) {
+    assert_eq!(document["schema"], "yamabiko.run/1");
+    assert_eq!(count(document, "watch.connections.count"), 3);
+    assert_eq!(document["watch"]["connections"]["states"], serde_json::json!({ "SF": 3 }));
+    assert_eq!(document["watch"]["status"], serde_json::json!({ "200": 2, "404": 1 }));
+    assert_eq!((count(document, "watch.requests"), count(document, "watch.responses")), (3, 3));
+    assert_eq!((count(document, "watch.connections.max"), count(document, "watch.retransmitted")), (1, 0));
+    assert_eq!(count(document, "watch.handshake_rtt_ns.count"), 3);
+    assert!((number(document, "watch.service_time_ns.mean") - 20e6).abs() < 1.0);
+    // Each is in process from its SYN to the server's FIN.
+    let length_s: u64 = talks().iter().map(|talk| talk.packets[talk.packets.len() - 2].0 - talk.packets[0].0).sum();
+    let (first, last) = (talks()[0].packets[0].0, talks()[2].packets.last().unwrap().0);
+    let mean = length_s as f64 / (last - first) as f64;
+    assert!((number(document, "watch.connections.mean") - mean).abs() < 1e-6, "{document}");
+}
+
+#[test]
+fn a_file_is_summed_up_and_kept() {
+    let room = Room::shared();
+    let file = put(&room, "a.pcap", &pcap().0);
+    let output = room.run(&["watch", "-r", str_of(&file), "--json"]).success();
+    assert_eq!(output.stderr, "");
+    let document = output.json();
+    check_figures(&document);
+    assert!((number(&document, "watch.handshake_rtt_ns.mean") - 48e6).abs() < 1.0);
+    assert_eq!(document["validity"]["verdict"], "valid");
+    let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    assert!(dir.file_name().unwrap().to_str().unwrap().contains("-watch-"));
+    assert_eq!(store::read_connections(&dir).unwrap().map(Result::unwrap).count(), 3);
+    let requests: Vec<_> = store::read_wire_requests(&dir).unwrap().map(Result::unwrap).collect();
+    assert_eq!(requests.iter().filter_map(|request| request.status).collect::<Vec<_>>(), [200, 200, 404]);
+    assert_eq!(requests[1].path.as_deref(), Some(&b"/a%20\"b\""[..]));
+    assert!(store::read_watch_series(&dir).unwrap().map(Result::unwrap).count() > 0);
+    assert_eq!(room.run(&["report", "--json"]).success().json(), document);
+    let page = room.run(&["report"]).success().stdout;
+    for words in ["3 connections seen", "SF x 3", "200 x 2, 404 x 1", "48.0 ms", "beside the server"] {
+        assert!(page.contains(words), "{words} in\n{page}");
+    }
+}
+
+#[test]
+fn standard_input_and_pcapng_give_the_same() {
+    let room = Room::shared();
+    let file = put(&room, "a.pcapng", &pcapng(0));
+    let mut command = room.command(&["watch", "-r", "-", "--json", "--no-save"]);
+    command.stdin(Stdio::from(File::open(file).unwrap()));
+    check_figures(&room.start_command(command).finish().success().json());
+    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_the_capturing_program_lost_casts_doubt() {
+    let room = Room::shared();
+    let file = put(&room, "a.pcapng", &pcapng(7));
+    let document = room.run(&["watch", "-r", str_of(&file), "--json", "--no-save"]).success().json();
+    assert_eq!(count(&document, "watch.capture_drops"), 7);
+    assert_eq!(document["validity"]["verdict"], "suspect");
+}
+
+#[test]
+fn the_capture_point_says_which_round_trip_is_meant() {
+    let room = Room::shared();
+    let file = put(&room, "a.pcap", &pcap().0);
+    for (at, rtt_ns) in [("server", 48e6), ("client", 2e6), ("between", 50e6)] {
+        let arguments = ["watch", "-r", str_of(&file), "--at", at, "--json", "--no-save"];
+        let document = room.run(&arguments).success().json();
+        assert!((number(&document, "watch.handshake_rtt_ns.mean") - rtt_ns).abs() < 1.0, "{at}");
+        assert_eq!(document["watch"]["capture_point"], at);
+    }
+}
+
+/// A record's header has 16 bytes: the file ends in one, in a packet, and between two records.
+#[test]
+fn a_cut_file_is_reported_as_far_as_it_goes() {
+    let room = Room::shared();
+    let (file, starts) = pcap();
+    let record = starts[starts.len() - 1];
+    for (length, whole) in [(record, true), (record + 9, false), (record + 20, false)] {
+        let cut = put(&room, "cut.pcap", &file[..length]);
+        let output = room.run(&["watch", "-r", str_of(&cut), "--json"]);
+        let document = output.json();
+        assert_eq!(count(&document, "watch.packets"), starts.len() as u64 - 1, "{output}");
+        assert_eq!(output.code, Some(i32::from(!whole)), "{output}");
+        let said = output.stderr.contains(&format!("cut.pcap: byte {record}: the file ends {} bytes", length - record));
+        assert_eq!(said, !whole, "{output}");
+        assert_eq!(document["validity"]["verdict"] == "valid", whole);
+    }
+}
+
+#[test]
+fn what_is_no_capture_is_refused() {
+    let room = Room::shared();
+    let file = put(&room, "a.gz", &[0x1F, 0x8B, 8, 0, 0, 0]);
+    room.run(&["watch", "-r", str_of(&file)]).refused(1, &["a.gz: byte 0", "is it compressed"]);
+    room.run(&["watch", "-r", "/no/such/file"]).refused(1, &["opening /no/such/file: No such file"]);
+    let empty = put(&room, "empty", &[]);
+    room.run(&["watch", "-r", str_of(&empty)]).refused(1, &["empty: it is empty"]);
+    room.run(&["watch", "-r", str_of(&room.runs())]).refused(1, &["is a folder"]);
+    room.run(&["watch"]).refused(1, &["--interface", "--read", "--from"]);
+    room.run(&["watch", "-i", "lo", "-r", "x"]).refused(1, &["cannot be used with"]);
+    room.run(&["watch", "-i", "lo", "-s", "10"]).refused(1, &["64..=262144"]);
+    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "nothing is left in the book");
+}
+
+#[test]
+fn requests_become_lines() {
+    let room = Room::shared();
+    let file = put(&room, "a.pcap", &pcap().0);
+    let [clf, csv, jsonl] = ["clf", "csv", "jsonl"].map(|name| room.file(name));
+    let logs = ["--clf", str_of(&clf), "--csv", str_of(&csv), "--jsonl", str_of(&jsonl)];
+    room.run(&[&["watch", "-r", str_of(&file), "--no-save"], &logs[..]].concat()).success();
+    let clf = fs::read_to_string(clf).unwrap();
+    let line = "198.19.0.1 - - [01/Jan/1970:00:00:01 +0000] \"GET /a%20\\\"b\\\" HTTP/1.x\" 200 43 \"-\" \"-\" 20000";
+    assert_eq!(clf.lines().next(), Some(line));
+    assert_eq!((clf.lines().count(), fs::read_to_string(csv).unwrap().lines().count()), (3, 4));
+    let last = fs::read_to_string(jsonl).unwrap();
+    let last: Value = serde_json::from_str(last.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["status"], &last["path"]), (&404.into(), &"/a%20\"b\"".into()));
+}
+
+#[test]
+fn ports_and_hosts_choose() {
+    let room = Room::shared();
+    let file = put(&room, "a.pcap", &pcap().0);
+    for (filter, connections) in [
+        (&["--port", "80"][..], 3),
+        (&["--port", "40001", "--port", "40002"], 2),
+        (&["--port", "443"], 0),
+        (&["--host", "198.18.0.1"], 3),
+        (&["--host", "198.18.0.2"], 0),
+        (&["--host", "198.19.0.1", "--port", "40000"], 1),
+    ] {
+        let arguments = [&["watch", "-r", str_of(&file), "--json", "--no-save"], filter].concat();
+        let document = room.run(&arguments).success().json();
+        assert_eq!(count(&document, "watch.connections.count"), connections, "{filter:?}");
+    }
+}
+
+#[test]
+fn a_capture_is_converted_and_filtered() {
+    let room = Room::shared();
+    let (old, new, again) = (put(&room, "a.pcap", &pcap().0), room.file("b.pcapng"), room.file("c.pcapng"));
+    room.run(&["watch", "-r", str_of(&old), "--pcapng", str_of(&new), "--no-save"]).success();
+    check_figures(&room.run(&["watch", "-r", str_of(&new), "--json", "--no-save"]).success().json());
+    let packets = |path: &PathBuf| -> Vec<(u64, Vec<u8>)> {
+        let bytes = fs::read(path).unwrap();
+        let packets = wire::capture::packets(&bytes).map(Result::unwrap);
+        packets.map(|packet| (packet.at.as_nanos(), packet.bytes.to_vec())).collect()
+    };
+    assert_eq!(packets(&old), packets(&new));
+    let one = ["watch", "-r", str_of(&new), "--port", "40001", "--pcapng", str_of(&again), "--json", "--no-save"];
+    let document = room.run(&one).success().json();
+    assert_eq!(count(&document, "watch.packets") as usize, packets(&again).len());
+    assert_eq!(packets(&again).len(), talks()[1].packets.len());
+    // What was lost and where it was captured go along.
+    let lossy = put(&room, "lossy.pcapng", &pcapng(7));
+    room.run(&["watch", "-r", str_of(&lossy), "--pcapng", str_of(&again), "--no-save"]).success();
+    let document = room.run(&["watch", "-r", str_of(&again), "--json", "--no-save"]).success().json();
+    assert_eq!(count(&document, "watch.capture_drops"), 7);
+    assert!(fs::read(&again).unwrap().windows(2).any(|name| name == b"s0"), "the interface keeps its name");
+}
+
+#[test]
+fn what_cannot_be_written_is_told_and_the_figures_are_whole() {
+    let room = Room::shared();
+    let file = put(&room, "a.pcap", &pcap().0);
+    let output = room.run(&["watch", "-r", str_of(&file), "--pcapng", "/dev/full", "--json", "--no-save"]);
+    check_figures(&output.json());
+    assert_eq!(output.code, Some(2), "{output}");
+    assert!(output.stderr.contains("writing /dev/full: No space left on device"), "{output}");
+    let missing = room.file("no/such/folder.pcapng");
+    room.run(&["watch", "-r", str_of(&file), "--pcapng", str_of(&missing)]).refused(2, &["creating", "No such file"]);
+    let before = fs::read(&file).unwrap();
+    room.run(&["watch", "-r", str_of(&file), "--pcapng", str_of(&file)]).refused(1, &["is the file that is read"]);
+    room.run(&["watch", "-r", str_of(&file), "--csv", str_of(&file)]).refused(1, &["is the file that is read"]);
+    assert_eq!(fs::read(&file).unwrap(), before);
+    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_pipe_whose_reader_leaves_ends_the_writing_only() {
+    let room = Room::shared();
+    let file = put(&room, "a.pcap", &pcap().0);
+    let pipe = room.file("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let arguments = ["watch", "-r", str_of(&file), "--pcapng", str_of(&pipe), "--json", "--no-save"];
+    room.run(&arguments).refused(1, &["nobody reads this pipe"]);
+    // A reader that leaves at once.
+    let mut command = std::process::Command::new("sh");
+    let script = format!(
+        "'{}' watch -r - --pcapng /dev/fd/5 --json --no-save 5>&1 >'{}' | true",
+        str_of(&crate::support::lab::yamabiko()),
+        str_of(&room.file("document"))
+    );
+    let mut talk = Talk::new();
+    talk.open();
+    for _ in 0..3000 {
+        talk.say(SERVER, &[7; 1400]);
+    }
+    let mut long = Vec::new();
+    write::pcap_header(&mut long, LinkType::RawIp, 65_535);
+    for (at, packet) in &talk.packets {
+        let bytes = packet.bytes();
+        write::pcap_packet(&mut long, millis(*at), &bytes, bytes.len() as u32);
+    }
+    let long = put(&room, "long.pcap", &long);
+    command.args(["-c", &script]).stdin(Stdio::from(File::open(long).unwrap()));
+    let output = room.start_command(command).finish();
+    assert!(output.stderr.contains("writing /dev/fd/5: Broken pipe"), "{output}");
+    let document: Value = serde_json::from_slice(&fs::read(room.file("document")).unwrap()).unwrap();
+    assert_eq!(count(&document, "watch.packets"), 6003);
+}

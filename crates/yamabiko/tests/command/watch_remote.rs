@@ -1,0 +1,231 @@
+//! `watch --from`: what comes over HTTP is kept, shown and, where it is not in order, refused.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use crate::support::document::count;
+use crate::support::lab::{PATIENCE, Room, Running, str_of, wait_until};
+use ledger::{WatchPart, WatchSecond};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+const TOKEN: &str = "correct-horse-battery-staple";
+const SESSION: &str = "0123456789abcdef0123456789abcdef";
+
+/// A receiver with a token, and its address.
+fn receiver(room: &Room) -> (Running, SocketAddr) {
+    let token = token_file(room, TOKEN);
+    listening(room.start(&["watch", "--from", "127.0.0.1:0", "--token-file", str_of(&token)]))
+}
+
+fn listening(receiver: Running) -> (Running, SocketAddr) {
+    let mut address = None;
+    wait_until("it says its address", || {
+        address = receiver.stderr().split_whitespace().find_map(|word| word.parse().ok());
+        address.is_some()
+    });
+    (receiver, address.unwrap())
+}
+
+fn token_file(room: &Room, token: &str) -> PathBuf {
+    let path = room.file("token");
+    fs::write(&path, format!("{token}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+fn second(index: u64) -> WatchSecond {
+    WatchSecond {
+        second: 1_795_167_005 + index,
+        watched_ns: 1_000_000_000,
+        packets: 100 + index,
+        connections_mean: 1.0 / (3.0 + index as f64),
+        connections_max: 1,
+        ..WatchSecond::default()
+    }
+}
+
+/// A message with these seconds; the last one if it says so.
+fn message(indices: &[u64], is_last: bool) -> String {
+    let totals =
+        WatchPart { source: "eth0".into(), capture_point: "server".into(), packets: 603, ..WatchPart::default() };
+    let mut body = json!({
+        "schema": "yamabiko.series/1", "session": SESSION, "host": "edge/1",
+        "machine": { "kernel": "Linux 6.1", "cpu": "a machine", "cores": 4, "memory_bytes": 1 },
+        "started_at_ns": 1_795_167_005_000_000_000u64, "elapsed_ns": 6_000_000_000u64, "lost_seconds": 0,
+        "end": is_last.then(|| json!({ "interrupted": false, "failure": null })), "totals": totals, "rtt": [],
+    })
+    .to_string();
+    for &index in indices {
+        let mut row = serde_json::to_value(second(index)).unwrap();
+        row["index"] = index.into();
+        body += &format!("\n{row}");
+    }
+    body
+}
+
+/// A request and its whole answer.
+fn ask(address: SocketAddr, head: &str, body: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    // A receiver that has refused may have closed before all of it was sent.
+    let _ = stream.write_all(body);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn head(authorization: &str, kind: &str, length: usize) -> String {
+    format!(
+        "POST /v1/series HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {authorization}\r\n\
+         Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n"
+    )
+}
+
+#[track_caller]
+fn post(address: SocketAddr, body: &str, status: u16) -> String {
+    let head = head(&format!("Bearer {TOKEN}"), "application/x-ndjson", body.len());
+    let answer = ask(address, &head, body.as_bytes());
+    assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    answer
+}
+
+fn entries(room: &Room) -> usize {
+    fs::read_dir(room.runs()).unwrap().count()
+}
+
+fn document(room: &Room) -> Value {
+    room.run(&["report", "--json"]).success().json()
+}
+
+#[test]
+fn a_series_is_kept_second_by_second_and_its_gaps_are_told() {
+    let room = Room::shared();
+    let (receiver, address) = receiver(&room);
+    post(address, &message(&[], false), 204);
+    post(address, &message(&[0, 1], false), 204);
+    // Once more, as after an answer that was lost on its way; then a gap.
+    post(address, &message(&[0, 1, 2], false), 204);
+    post(address, &message(&[5], true), 204);
+    post(address, &message(&[5], true), 204);
+    wait_until("the series has ended", || receiver.stderr().contains("has ended, kept as"));
+    receiver.signal(Signal::SIGINT);
+    let output = receiver.finish().success();
+    assert!(output.stderr.contains("edge/1: "), "a line a second: {output}");
+    assert!(output.stdout.contains("edge/1: eth0") && output.stdout.contains("2 s"), "{output}");
+    assert_eq!(entries(&room), 1);
+    let document = document(&room);
+    assert_eq!(count(&document, "watch.packets"), 603);
+    assert_eq!(document["validity"]["verdict"], "suspect");
+    assert_eq!(document["run"]["host"]["cores"], 4);
+    let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    assert!(dir.file_name().unwrap().to_str().unwrap().contains("watch-edge"), "{}", dir.display());
+    let kept: Vec<WatchSecond> = store::read_watch_series(&dir).unwrap().map(Result::unwrap).collect();
+    assert_eq!(kept, [0, 1, 2, 5].map(second));
+}
+
+#[test]
+fn without_the_token_nothing_is_stored() {
+    let room = Room::shared();
+    let (receiver, address) = receiver(&room);
+    let body = message(&[0], false);
+    for wrong in ["Bearer wrong-wrong-wrong-wrong", "", "Basic Og==", &format!("Bearer {TOKEN}x")] {
+        let answer = ask(address, &head(wrong, "application/x-ndjson", body.len()), body.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    }
+    wait_until("it is told", || receiver.stderr().contains("refused 127.0.0.1:"));
+    assert!(receiver.stderr().contains("wrong token"), "{}", receiver.stderr());
+    assert!(!receiver.stderr().contains(TOKEN));
+    receiver.signal(Signal::SIGTERM);
+    receiver.finish().success();
+    assert_eq!(entries(&room), 0);
+}
+
+#[test]
+fn what_is_not_in_order_is_refused_and_hinders_nobody() {
+    let room = Room::shared();
+    let (receiver, address) = receiver(&room);
+    // Peers that say nothing, or half of something.
+    let silent: Vec<TcpStream> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+    (&silent[0]).write_all(b"POST /v1/series HTTP/1.1\r\nHost").unwrap();
+    (&silent[1]).write_all(b"\x16\x03\x01\x02\x00\x01\x00").unwrap();
+    let bearer = format!("Bearer {TOKEN}");
+    assert!(post(address, "garbage", 400).contains("line 1"));
+    assert!(post(address, "", 400).contains("empty"));
+    assert!(post(address, &message(&[3, 2], false), 400).contains("line 3"));
+    let other = message(&[], false).replace("yamabiko.series/1", "yamabiko.series/9");
+    assert!(post(address, &other, 400).contains("one version at both ends"));
+    let answer = ask(address, &head(&bearer, "application/x-ndjson", 1 << 30), &[b'x'; 4096]);
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    // A length that is not told beforehand is counted as it comes.
+    let chunked = head(&bearer, "application/x-ndjson", 0).replace("Content-Length: 0", "Transfer-Encoding: chunked");
+    let body = format!("100000\r\n{}\r\n0\r\n\r\n", "y".repeat(0x10_0000));
+    let answer = ask(address, &chunked, body.as_bytes());
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let answer = ask(address, &head(&bearer, "text/plain", 2), b"{}");
+    assert!(answer.starts_with("HTTP/1.1 415 "), "{answer}");
+    let get = format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: {bearer}\r\n\r\n");
+    assert!(ask(address, &get, b"").starts_with("HTTP/1.1 404 "));
+    assert_eq!(entries(&room), 0);
+    post(address, &message(&[0], true), 204);
+    wait_until("the good one is kept", || entries(&room) == 1);
+    receiver.signal(Signal::SIGINT);
+    receiver.finish().success();
+}
+
+#[test]
+fn a_sender_that_goes_away_leaves_what_it_sent() {
+    let room = Room::shared();
+    let token = token_file(&room, TOKEN);
+    // The environment is the other place for the token.
+    let mut command = room.command(&["watch", "--from", "127.0.0.1:0", "--name", "edge"]);
+    command.env("YAMABIKO_TOKEN", fs::read_to_string(token).unwrap());
+    let (receiver, address) = listening(room.start_command(command));
+    post(address, &message(&[0, 1, 2], false), 204);
+    wait_until("it is there", || receiver.stderr().contains("edge/1"));
+    receiver.signal(Signal::SIGINT);
+    receiver.finish().success();
+    let document = document(&room);
+    assert_eq!(document["validity"]["verdict"], "suspect", "{document}");
+    let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    assert_eq!(store::read_watch_series(&dir).unwrap().map(Result::unwrap).count(), 3);
+}
+
+#[test]
+fn a_book_that_cannot_be_written_ends_the_keeping_only() {
+    let room = Room::shared();
+    let (receiver, address) = receiver(&room);
+    fs::remove_dir(room.runs()).unwrap();
+    fs::write(room.runs(), "in the way").unwrap();
+    post(address, &message(&[0, 1], false), 204);
+    post(address, &message(&[2], true), 204);
+    wait_until("the series has ended", || receiver.stderr().contains("has ended"));
+    receiver.signal(Signal::SIGINT);
+    let output = receiver.finish();
+    assert_eq!(output.code, Some(2), "{output}");
+    assert!(output.stdout.contains("edge/1: eth0") && output.stdout.contains("603"), "{output}");
+    assert!(output.stderr.contains("not kept any more") && output.stderr.contains("the files are not"), "{output}");
+}
+
+#[test]
+fn who_may_listen_and_with_what() {
+    let room = Room::shared();
+    room.run(&["watch", "--from", "0.0.0.0:0"]).refused(1, &["0.0.0.0:0", "needs a token", "--token-file"]);
+    room.run(&["watch", "--from", "[::]:0"]).refused(1, &["needs a token"]);
+    let short = token_file(&room, "short");
+    room.run(&["watch", "--from", "0", "--token-file", str_of(&short)]).refused(1, &["16 to 256", "/dev/urandom"]);
+    room.run(&["watch", "--from", "0", "--token-file", "/no/such"]).refused(1, &["/no/such", "No such file"]);
+    room.run(&["watch", "-r", "x", "--to", "http://h"]).refused(1, &["cannot be used with"]);
+    room.run(&["watch", "--from", "1", "--csv", "x"]).refused(1, &["cannot be used with"]);
+    room.run(&["watch", "-i", "lo", "--to", "https://h"]).refused(1, &["no TLS"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    room.run(&["watch", "--from", &address]).refused(2, &[&address, "in use"]);
+    // As JSON: one document, also of nothing.
+    let output = room.run(&["watch", "--from", "0", "-d", "200ms", "--json"]).success();
+    assert_eq!(output.json()["watches"], json!([]));
+}

@@ -1,0 +1,10 @@
+//! Servers that misbehave in every way they can.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+mod support;
+
+mod misbehaving {
+    mod hostile;
+    mod hostile_http2;
+    mod hostile_self;
+}

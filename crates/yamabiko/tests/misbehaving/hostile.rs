@@ -1,0 +1,165 @@
+//! A server that misbehaves in every way it can: the program neither hangs nor crashes, books each failure under its
+//! cause, loses no request, and lets nothing of what the server sent reach the terminal.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::document::{check, count};
+use crate::support::hostile::Hostile;
+use crate::support::lab::{Output, Room};
+use ledger::RequestRecord;
+
+/// A path of the hostile server, and what becomes of every request to it.
+type Behaviour = (&'static str, Result<&'static str, &'static str>);
+
+/// `Ok(status)` where the response is whole, `Err(cause)` where it never is.
+const BEHAVIOURS: [Behaviour; 24] = [
+    ("/ok/1000", Ok("200")),
+    ("/chunked/2500", Ok("200")),
+    ("/trailers", Ok("200")),
+    ("/close-delimited/3000", Ok("200")),
+    ("/http10", Ok("200")),
+    ("/continue", Ok("200")),
+    ("/204", Ok("204")),
+    ("/304", Ok("304")),
+    ("/status/404", Ok("404")),
+    ("/status/503", Ok("503")),
+    ("/truncated", Err("closed_early")),
+    ("/rst", Err("reset")),
+    ("/early-close", Err("closed_before_response")),
+    ("/silent", Err("response_timeout")),
+    ("/stall", Err("response_timeout")),
+    ("/slow", Err("response_timeout")),
+    ("/trickle-head", Err("response_timeout")),
+    ("/endless-body", Err("response_timeout")),
+    ("/garbage", Err("malformed")),
+    ("/switching", Err("malformed")),
+    ("/conflicting-length", Err("malformed")),
+    ("/bad-chunk", Err("malformed")),
+    ("/extra-bytes", Err("malformed")),
+    ("/endless-head", Err("head_too_large")),
+];
+
+const OPEN: &[&str] = &["--rate", "20/s", "--warmup", "0s"];
+const CLOSED: &[&str] = &["-c", "4", "-n", "200"];
+
+/// A run of a second and its drain, on a machine where a hundred others go on.
+const LONGEST: Duration = Duration::from_secs(60);
+
+#[test]
+fn each_behaviour_alone() {
+    let room = Room::shared();
+    // Four at a time, each with a server of its own.
+    let lanes: Vec<Vec<Behaviour>> =
+        (0..4).map(|lane| BEHAVIOURS.into_iter().skip(lane).step_by(4).collect()).collect();
+    std::thread::scope(|scope| {
+        for lane in lanes {
+            let room = &room;
+            scope.spawn(move || {
+                for behaviour in lane {
+                    for shape in [OPEN, CLOSED] {
+                        let server = Hostile::start();
+                        judge(&room.run(&arguments(&server.url(behaviour.0), behaviour, shape)), behaviour);
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn every_behaviour_at_once() {
+    let room = Room::shared();
+    let server = Hostile::start();
+    let running: Vec<_> = BEHAVIOURS
+        .into_iter()
+        .flat_map(|behaviour| [(behaviour, OPEN), (behaviour, CLOSED)])
+        .map(|(behaviour, shape)| (behaviour, room.start(&arguments(&server.url(behaviour.0), behaviour, shape))))
+        .collect();
+    for (behaviour, run) in running {
+        judge(&run.finish(), behaviour);
+    }
+}
+
+/// The limit on a head holds for one that comes whole and at once, too.
+#[test]
+fn a_whole_head_of_a_megabyte() {
+    let (room, server) = (Room::shared(), Hostile::start());
+    let behaviour = ("/huge-headers", Err("head_too_large"));
+    judge(&room.run(&arguments(&server.url(behaviour.0), behaviour, CLOSED)), behaviour);
+}
+
+#[test]
+fn other_methods_and_versions() {
+    let (room, server) = (Room::shared(), Hostile::start());
+    let body = room.path().join("body");
+    fs::write(&body, vec![b'b'; 200_000]).unwrap();
+    for (path, status) in BEHAVIOURS.into_iter().filter_map(|(path, outcome)| Some((path, outcome.ok()?))) {
+        for extra in [&["-m", "HEAD"][..], &["--body", "body"], &["--http", "1.0"], &["--close"]] {
+            let behaviour = (path, Ok(status));
+            let url = server.url(path);
+            let mut arguments = arguments(&url, behaviour, &["-c", "2", "-n", "6"]);
+            arguments.extend(extra);
+            judge(&room.run(&arguments), behaviour);
+        }
+    }
+}
+
+fn arguments<'a>(url: &'a str, (_, outcome): Behaviour, shape: &[&'a str]) -> Vec<&'a str> {
+    // Only what is to time out is given little time: a loaded machine must not make a timeout of anything else.
+    let timeout = if outcome == Err("response_timeout") { "500ms" } else { "30s" };
+    ["bench", url, "-d", "1s", "--timeout", timeout, "--json"].into_iter().chain(shape.iter().copied()).collect()
+}
+
+/// Whether every request became what was to become of it, and the run said so and nothing else.
+fn judge(output: &Output, (path, outcome): Behaviour) {
+    assert!(output.lasted < LONGEST, "{:?}: {output}", output.lasted);
+    assert!(!output.stderr.contains(|c: char| c.is_control() && c != '\n'), "{output}");
+    let document = output.json();
+    let offered = count(&document, "load.offered_requests");
+    assert!(offered > 0, "{output}");
+    assert_eq!(check(&document, "conservation")["state"], "ok", "{path}: {output}");
+    let (what, which) = match outcome {
+        Ok(status) => ("status", status),
+        Err(cause) => ("failed", cause),
+    };
+    assert_eq!(document["load"][what], serde_json::json!({ which: offered }), "{path}: {output}");
+    let failed = outcome.is_err();
+    assert_eq!(count(&document, "load.completed"), if failed { 0 } else { offered }, "{path}: {output}");
+    // A loaded machine may make a whole run invalid; one in which nothing succeeded always is.
+    assert!(output.code == Some(3) || !failed && output.code == Some(0), "{path}: {output}");
+    let page = outcome.is_ok_and(|status| status.starts_with('2') || status == "304");
+    let good = if failed {
+        "not_applicable"
+    } else if page {
+        "ok"
+    } else {
+        "failed"
+    };
+    assert_eq!(check(&document, "responses_good")["state"], good, "{path}: {output}");
+    assert_eq!(check(&document, "server_answers")["state"], if failed { "failed" } else { "ok" }, "{path}: {output}");
+
+    let kept = kept_requests(Path::new(document["run"]["dir"].as_str().unwrap()));
+    assert_eq!(kept.len() as u64, offered, "{path}: every request is in the book");
+    let cause = |request: &RequestRecord| request.failure.map(|cause| cause.name());
+    assert!(kept.iter().all(|request| cause(request) == outcome.err()), "{path}");
+}
+
+fn kept_requests(dir: &Path) -> Vec<RequestRecord> {
+    store::read_requests(dir).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+/// What a person sees, too, is free of what the server sent.
+#[test]
+fn nothing_a_server_sends_steers_the_terminal() {
+    let (room, server) = (Room::shared(), Hostile::start());
+    for path in ["/garbage", "/switching", "/bad-chunk"] {
+        let output = room.run(&["bench", &server.url(path), "-n", "20"]);
+        assert_eq!(output.code, Some(3), "{output}");
+        for text in [&output.stdout, &output.stderr] {
+            assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{output}");
+        }
+        assert!(output.stdout.contains("malformed"), "{output}");
+    }
+}

@@ -1,0 +1,12 @@
+//! What makes figures untrue is named, what cannot be is refused, and whatever happens nothing is left behind.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+mod support;
+
+mod real_honesty {
+    mod doctor;
+    mod doubts;
+    mod kill;
+    mod refusals;
+    mod rootless;
+}

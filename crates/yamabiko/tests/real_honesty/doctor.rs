@@ -1,0 +1,132 @@
+//! What `doctor` says is what happens: as root, as an ordinary user, without the device. And it leaves nothing behind.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::lab::{Output, Room, str_of, yamabiko};
+use crate::support::servers::{bench, net, own_from};
+use crate::support::user::{Tun, User};
+
+fn verb<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let verbs = document["verbs"].as_array().unwrap();
+    verbs.iter().find(|verb| verb["verb"] == name).unwrap_or_else(|| panic!("no verb `{name}` in {document}"))
+}
+
+fn finding<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let findings = document["findings"].as_array().unwrap();
+    findings.iter().find(|finding| finding["name"] == name).unwrap_or_else(|| panic!("no finding `{name}`"))
+}
+
+/// Whether `output` is that of a verb which works, or which is refused for the machine's sake with the doctor's name.
+fn worked(output: &Output) -> bool {
+    match output.code {
+        Some(2) => {
+            assert!(output.stderr.contains("yamabiko doctor says more"), "{output}");
+            false
+        }
+        Some(0 | 3) => true,
+        _ => panic!("{output}"),
+    }
+}
+
+#[test]
+fn root_is_told_that_the_lab_works_and_how_late_it_is() {
+    let room = Room::new();
+    let output = room.run(&["doctor", "--json"]).success();
+    let document = output.json();
+    for name in ["bench --server", "net", "watch -i", "bench --rtt, this host"] {
+        assert_ne!(verb(&document, name)["state"], "no", "{name}\n{output}");
+    }
+    for name in ["namespaces", "tun", "offloads", "client addresses", "places", "capture", "host network"] {
+        assert_eq!(finding(&document, name)["state"], "fine", "{name}\n{output}");
+    }
+    let measured = &document["measured"];
+    let wake_ups = measured["wake_up"].as_array().unwrap();
+    assert_eq!(wake_ups.len(), 8, "two ways to wait, four distances");
+    for wake_up in wake_ups {
+        // How late is this machine's business; that no wait ended early and that the figures are in order is ours.
+        let late = |quantile: &str| wake_up["late_ns"][quantile].as_u64().unwrap();
+        assert!(late("count") >= 20 && late("p50") <= late("p99") && late("p99") <= late("max"), "{wake_up}");
+    }
+    assert!(measured["clock_read_ns"]["p50"].as_u64().unwrap() > 0, "{measured}");
+    assert!(measured["tun_write_ns"]["count"].as_u64().unwrap() > 0, "packets came through: {measured}");
+    assert!(output.lasted.as_secs() < 30, "{output}");
+}
+
+/// In a network of its own, so that nobody else changes it meanwhile: what the kernel tells of devices, addresses,
+/// routes, rules, settings, mounts and control groups is word for word the same before and after.
+#[test]
+fn nothing_is_changed_and_nothing_is_left() {
+    let room = Room::new();
+    let look = "{ ip -o link; ip -o addr; ip route show table all; ip -6 route show table all; ip rule; ip -6 rule; nft list ruleset; \
+                cat /proc/self/mountinfo; find /sys/fs/cgroup -maxdepth 4 -name 'yamabiko-*'; \
+                find /proc/sys/net/ipv4 /proc/sys/net/ipv6 -type f -perm -u=r ! -name '*stable_secret' \
+                -exec grep -H . {} +; grep -H . /proc/sys/kernel/sched_rt_runtime_us; } | sort";
+    let script = format!(
+        "({look}) > out/before; \"$0\" doctor --json > out/document; echo $? > out/status; ({look}) > out/after"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", &script, str_of(&yamabiko())]).stdin(Stdio::null());
+    let ran = room.start_command(command);
+    let pid = ran.pid();
+    ran.finish().success();
+    let read = |name: &str| fs::read_to_string(room.file(name)).unwrap();
+    let (before, after) = (read("before"), read("after"));
+    assert!(before.lines().count() > 100, "there is something to compare:\n{before}");
+    let differ: Vec<_> = before.lines().zip(after.lines()).filter(|(before, after)| before != after).collect();
+    assert_eq!((before.lines().count(), differ), (after.lines().count(), Vec::new()));
+    assert_eq!(read("status").trim(), "0");
+    assert_eq!(crate::support::processes::descendants(pid), Vec::<i32>::new());
+    let document: Value = serde_json::from_str(&read("document")).unwrap();
+    assert_eq!(finding(&document, "tun")["state"], "fine");
+}
+
+/// For each state of the device: what the doctor says of a verb, and what the verb does.
+#[test]
+fn an_ordinary_user_gets_what_the_doctor_said() {
+    let user = User::new();
+    let server = own_from(&user.program, &user.room);
+    for (tun, mend) in [(Tun::ForAll, ""), (Tun::ForRoot, "chmod 666 /dev/net/tun"), (Tun::Missing, "modprobe tun")] {
+        let output = user.run(tun, &["doctor", "--quick", "--json"]);
+        let document = output.json();
+        let said = |name: &str| verb(&document, name)["state"] != "no";
+        assert_eq!(said("bench --server"), mend.is_empty(), "{output}");
+        assert_eq!(output.code, Some(if mend.is_empty() { 0 } else { 2 }), "{output}");
+        let advice = verb(&document, "bench --server")["mend"].as_str().unwrap();
+        assert!(advice.contains(if mend.is_empty() { "root" } else { mend }), "{advice}");
+
+        let short = bench(&server, "-n 5 --no-save");
+        assert_eq!(worked(&user.run(tun, &short)), said("bench --server"));
+        assert_eq!(worked(&user.run(tun, &net("--rtt 1ms", "true"))), said("net"));
+        let bounded = bench(&server, "-n 5 --no-save --server-cpu 50%");
+        assert_eq!(worked(&user.run(tun, &bounded)), said("bench --server-cpu"));
+        let watched = user.run(tun, &["watch", "-i", "lo", "-d", "100ms", "--plain", "--no-save"]);
+        assert_eq!(worked(&watched), said("watch -i"));
+        assert!(!said("watch -i") && !said("bench --rtt, this host"), "{output}");
+    }
+    assert_eq!(fs::read_dir(user.room.runs()).unwrap().count(), 0);
+}
+
+/// Root without the right over the network it is in, as in most containers.
+#[test]
+fn root_without_capabilities() {
+    let room = Room::new();
+    let as_container = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", "-net_admin,-sys_admin,-net_raw,-sys_nice"]);
+        command.args(["--inh-caps", "-net_admin,-sys_admin,-net_raw,-sys_nice", str_of(&yamabiko())]);
+        command.args(arguments).stdin(Stdio::null());
+        room.start_command(command).finish()
+    };
+    let output = as_container(&["doctor", "--quick", "--json"]);
+    let document = output.json();
+    assert_eq!(verb(&document, "watch -i")["state"], "no", "{output}");
+    assert_eq!(verb(&document, "bench --rtt, this host")["state"], "no", "{output}");
+    assert_eq!(finding(&document, "host network")["state"], "lacking");
+    // It may still be root of a user namespace, and says so.
+    let runs = worked(&as_container(&net("--rtt 1ms", "true")));
+    assert_eq!(runs, verb(&document, "net")["state"] != "no", "{output}");
+    assert_ne!(finding(&document, "privilege")["state"], "fine", "{output}");
+}

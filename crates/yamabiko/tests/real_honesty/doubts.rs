@@ -1,0 +1,211 @@
+//! It refuses to fool its user: whatever makes the figures untrue is named, and the result marked.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::support::document::{assert_held, assert_held_or_disturbed, broken, check, count, number};
+use crate::support::lab::{Output, PATIENCE, Room, Running, str_of, wait_until, yamabiko};
+use crate::support::processes::wait_for_server;
+use crate::support::servers::{bench, own};
+
+/// The run was made, is not valid, and says so in the words of each of these checks.
+fn doubted(output: &Output, names: &[&str]) -> Value {
+    let document = output.json();
+    assert_ne!(document["validity"]["verdict"], "valid", "{output}");
+    let invalid = document["validity"]["verdict"] == "invalid";
+    assert_eq!(output.code, Some(if invalid { 3 } else { 0 }), "{output}");
+    for name in names {
+        assert!(broken(&document).contains(name), "`{name}` held: {output}");
+        assert!(check(&document, name)["why"].as_str().unwrap().len() > 20, "{output}");
+    }
+    assert_held(&document, &["conservation"]);
+    document
+}
+
+/// Peak memory of a process until it ends, in kB.
+fn peak_kb(running: &mut Running) -> u64 {
+    let (started, mut peak) = (Instant::now(), 0);
+    while !running.ended() && started.elapsed() < PATIENCE {
+        let status = fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let now = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+        peak = peak.max(now.unwrap_or(0));
+        sleep(Duration::from_millis(10));
+    }
+    peak
+}
+
+/// More than any machine this runs on can offer: the generator says that it was late, and ends.
+#[test]
+fn an_overloaded_generator() {
+    let room = Room::new();
+    let serving = room.start(&["serve", str_of(&room.www()), "--listen", "127.0.0.1:0"]);
+    let mut address = String::new();
+    wait_until("the server's address", || {
+        let said = serving.stderr();
+        address =
+            said.split_once("http://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(it, _)| it).to_owned();
+        !address.is_empty()
+    });
+    let url = format!("http://{address}/10k.bin");
+    for rate in ["400000/s", "1000000000/s"] {
+        let bounds = ["-d", "2s", "--timeout", "2s", "--connect-timeout", "2s", "--json"];
+        let arguments: Vec<&str> = ["bench", &url, "--rate", rate].into_iter().chain(bounds).collect();
+        let mut running = room.start(&arguments);
+        let peak_kb = peak_kb(&mut running);
+        let output = running.finish();
+        doubted(&output, &["generator_on_time"]);
+        assert_eq!(output.code, Some(3), "{output}");
+        assert!(peak_kb < 2_000_000, "{peak_kb} kB");
+    }
+}
+
+#[test]
+fn a_cap_on_connections() {
+    let room = Room::new();
+    let server = own(&room);
+    // One connection can carry twenty requests a second over this distance.
+    let options = "--rtt 50ms -c 1 --rate 100/s -d 1s --warmup 0s --json";
+    let document = doubted(&room.run(&bench(&server, options)), &["connection_cap", "generator_on_time"]);
+    assert!(number(&document, "load.backlog.max") > 25.0);
+    assert_held(&document, &["littles_law_requests", "nothing_dropped_by_mistake", "server_alive"]);
+    assert!(check(&document, "connection_cap")["why"].as_str().unwrap().contains("-c"));
+}
+
+#[test]
+fn too_few_descriptors() {
+    let room = Room::new();
+    let server = own(&room);
+    let mut limited = Command::new("prlimit");
+    limited
+        .arg("--nofile=140")
+        .arg(yamabiko())
+        .args(bench(&server, "--rtt 50ms --rate 500/s -d 1s --warmup 0s --json"));
+    let document = doubted(&room.start_command(limited).finish(), &["connection_cap"]);
+    assert!(check(&document, "connection_cap")["why"].as_str().unwrap().contains("ulimit -n"));
+    assert_eq!(count(&document, "load.connections.max"), 12, "what is left of 140");
+}
+
+#[test]
+fn too_few_ports() {
+    let room = Room::new();
+    let script = "ip link set lo up && echo '40000 40009' > /proc/sys/net/ipv4/ip_local_port_range && \
+                  { \"$0\" serve www --listen 127.0.0.1:8080 2>/dev/null & } && \
+                  until \"$0\" bench http://127.0.0.1:8080/10k.bin -c 1 -n 1 --no-save > /dev/null 2>&1; do :; done && \
+                  exec \"$0\" bench http://127.0.0.1:8080/10k.bin -c 64 -d 1s --json";
+    let mut alone = Command::new("unshare");
+    // A PID namespace, too, so that the server ends with the run.
+    alone.args(["--net", "--pid", "--fork", "--kill-child", "sh", "-c", script]).arg(yamabiko());
+    let document = doubted(&room.start_command(alone).finish(), &["client_descriptors_and_ports"]);
+    assert_eq!(document["validity"]["verdict"], "invalid");
+    assert!(count(&document, "load.failed.no_ports") >= 54);
+    assert!(check(&document, "client_descriptors_and_ports")["why"].as_str().unwrap().contains("without a free port"));
+}
+
+/// Stopped as a whole, as by a debugger or a suspended machine.
+#[test]
+fn a_moment_of_standstill() {
+    let room = Room::new();
+    let server = own(&room);
+    let running = measuring(&room, &bench(&server, "--rtt 5ms --rate 500/s -d 4s --warmup 0s --json"));
+    running.signal(Signal::SIGSTOP);
+    sleep(Duration::from_millis(300));
+    running.signal(Signal::SIGCONT);
+    let document = doubted(&running.finish(), &["loop_never_stalled"]);
+    assert!(number(check(&document, "loop_never_stalled"), "value") > 250e6);
+    assert_eq!(count(&document, "load.completed"), 2000, "late is not lost");
+    // The standstill is in the response times in full.
+    assert!(number(&document, "load.response_time_ns.max") > 250e6);
+}
+
+/// The server floods the path with packets while nobody reads them: the device's queue overflows.
+#[test]
+fn packets_lost_in_the_instrument() {
+    let room = Room::new();
+    let flood = "bash -c 'while :; do echo flood > /dev/udp/198.19.0.1/9; done' 2>/dev/null & ";
+    let server = format!("{flood}{}", own(&room));
+    let mut running = measuring(&room, &bench(&server, "--rtt 5ms --rate 100/s -d 4s --warmup 0s --json"));
+    let inside = wait_for_server(&mut running, "serve", 1)[0];
+    running.signal(Signal::SIGSTOP);
+    wait_until("packets dropped at s0", || dropped(inside) > 0);
+    running.signal(Signal::SIGCONT);
+    let document = doubted(&running.finish(), &["nothing_dropped_by_mistake", "loop_never_stalled"]);
+    assert_eq!(document["validity"]["verdict"], "invalid");
+    assert!(number(check(&document, "nothing_dropped_by_mistake"), "value") >= 1.0);
+}
+
+/// Packets that the server's device had no room for.
+fn dropped(pid: i32) -> u64 {
+    let devices = fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap();
+    let line = devices.lines().find_map(|line| line.trim().strip_prefix("s0:")).unwrap();
+    line.split_whitespace().nth(11).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_server_that_dies() {
+    let room = Room::new();
+    let server = format!("timeout 2 {}", own(&room).trim_start_matches("exec "));
+    let options = "--rate 200/s -d 4s --warmup 0s --timeout 1s --connect-timeout 1s --json";
+    let output = room.run(&bench(&server, options));
+    let document = doubted(&output, &["server_alive"]);
+    assert!(check(&document, "server_alive")["why"].as_str().unwrap().contains("exit status 124"), "{output}");
+    assert!(count(&document, "load.completed") > 0 && count(&document, "load.failed.connect_refused") > 0, "{output}");
+}
+
+/// The book's disk fills up in mid-run: the result is printed whole, and what was written before can be read.
+#[test]
+fn a_full_disk() {
+    let room = Room::new();
+    let script = "mount -t tmpfs -o size=4m none runs && {
+        { until ls runs/*/requests/000001.parquet; do sleep 0.1; done; cat /dev/zero > runs/full; } > /dev/null 2>&1 &
+        \"$0\" \"$@\"; status=$?
+        \"$0\" report last > out/again 2>&1; rm -f runs/full; cp -r runs out/copy; exit $status; }";
+    let server = own(&room);
+    let mut tiny = Command::new("unshare");
+    tiny.args(["-m", "sh", "-c", script]).arg(yamabiko());
+    tiny.args(bench(&server, "--rate 2000/s -d 5s --warmup 0s --json"));
+    let output = room.start_command(tiny).finish();
+    let document = doubted(&output, &["records_kept"]);
+    assert!(check(&document, "records_kept")["why"].as_str().unwrap().contains("no space left"), "{output}");
+    assert_eq!(count(&document, "load.completed"), 10_000, "{output}");
+    let kept = fs::read_dir(room.file("copy")).unwrap().next().unwrap().unwrap().path();
+    let rows = store::read_requests(&kept).unwrap().map(Result::unwrap).count();
+    assert!((1..=10_000).contains(&rows), "{rows} of 10000 rows can be read");
+    // With the space that the end of the run gave back the summary may have found room, or it has not.
+    let again = fs::read_to_string(room.file("again")).unwrap();
+    assert!(again.contains("no space left") || again.contains("closed parts can be read"), "{again}");
+}
+
+#[test]
+fn two_labs_at_once() {
+    let room = Room::new();
+    let server = own(&room);
+    let arguments = bench(&server, "--rtt 10ms --clients 20 --rate 100/s -d 2s --warmup 500ms --json");
+    let running = [room.start(&arguments), room.start(&arguments)];
+    let documents = running.map(|run| run.finish().json());
+    let of = |name: &str| documents.iter().map(|document| document["run"][name].to_string()).collect::<BTreeSet<_>>();
+    assert_eq!((of("id").len(), of("dir").len()), (2, 2));
+    for document in &documents {
+        assert_eq!(count(document, "load.completed"), 200);
+        assert_held(document, &["conservation", "nothing_dropped_by_mistake", "server_alive", "records_kept"]);
+        assert_held(document, &["responses_whole"]);
+        assert_held_or_disturbed(document, &["rtt_as_asked", "littles_law_requests", "littles_law_connections"]);
+    }
+}
+
+/// Starts a run and waits until its first second or two are in the book: the load is on its way.
+fn measuring(room: &Room, arguments: &[&str]) -> Running {
+    let mut running = room.start(arguments);
+    wait_until("the first part of the book", || {
+        assert!(!running.ended(), "it ended early: {}", running.stderr());
+        let mut runs = fs::read_dir(room.runs()).unwrap().flatten();
+        runs.any(|run| run.path().join("requests/000001.parquet").exists())
+    });
+    running
+}

@@ -1,0 +1,209 @@
+//! Runs that are ended: by SIGKILL at any moment, by Ctrl-C once and twice. Nothing stays on the machine, and nothing
+//! that was measured is lost.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use stats::Rng;
+
+use crate::support::document::{assert_held, assert_held_or_disturbed, check, count, number};
+use crate::support::lab::{Room, set_mode, wait_until};
+use crate::support::processes::{signal_all, wait_for_server};
+use crate::support::remains::{Marked, control_groups, devices, mounts};
+use crate::support::servers::{bench, nginx, nginx_in, own};
+
+const MOMENTS: usize = 100;
+/// So many at once: the kernel's waiting for a namespace's end is most of what this test does.
+const AT_ONCE: usize = 4;
+/// Then load has been offered for a while.
+const WINDOW_MS: u64 = 1500;
+/// In so much of it, more or less, the lab is being built: half of the moments fall into it.
+const BUILDING_MS: u64 = 200;
+
+#[test]
+fn nothing_is_left_by_a_kill_at_a_hundred_moments() {
+    let room = Room::new();
+    let mounts_before = mounts();
+    let mut rng = Rng::named(7, "moments of death");
+    let window_ms = |number| if number % 4 < 2 { WINDOW_MS } else { BUILDING_MS };
+    let moments: Vec<Duration> =
+        (0..MOMENTS).map(|number| Duration::from_micros(rng.below(window_ms(number) * 1000))).collect();
+    let (next, killed) = (AtomicUsize::new(0), std::sync::Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&moment) = moments.get(number) else { return };
+                    let outcome = kill_one(&room, number, moment);
+                    killed.lock().unwrap().push(outcome);
+                }
+            });
+        }
+    });
+    let killed = killed.into_inner().unwrap();
+    let (in_book, whole) =
+        (killed.iter().filter(|it| it.in_book).count(), killed.iter().filter(|it| it.networks > 1).count());
+    println!("{MOMENTS} killed: {in_book} of them in the book, {whole} with both ends of the lab");
+    assert!((20..MOMENTS).contains(&whole), "the moments must fall before the lab is built and after: {whole}");
+    assert_eq!(devices(), Vec::<&str>::new());
+    assert_eq!(mounts(), mounts_before);
+
+    // The next start removes the control groups, and finds nothing in its way.
+    let next = room.run_json(&bench(&nginx(&room), "--server-cpu 90% -n 100 --json"));
+    assert_eq!(count(&next, "load.completed"), 100);
+    assert_eq!(control_groups(&killed.iter().map(|it| it.pid).collect()), Vec::<std::path::PathBuf>::new());
+
+    // The book tells a killed run from one that ended, and from one that goes on.
+    let runs = room.run(&["runs", "--json"]).success().json();
+    for run in runs["runs"].as_array().unwrap() {
+        let expected = if run["id"] == next["run"]["id"] { "finished" } else { "unfinished" };
+        assert_eq!(run["state"], expected, "{run}");
+        assert_eq!(run["rows"].as_u64().unwrap_or(0), readable_rows(run), "{run}");
+    }
+    assert_eq!(runs["runs"].as_array().unwrap().len(), in_book + 1);
+}
+
+struct Killed {
+    pid: i32,
+    /// Networks that it had when it was killed.
+    networks: usize,
+    /// Whether its run was in the book already.
+    in_book: bool,
+}
+
+fn kill_one(room: &Room, number: usize, moment: Duration) -> Killed {
+    // Names of one length: none is the beginning of another.
+    let name = format!("victim-{number:03}");
+    let folder = room.path().join(&name);
+    fs::create_dir_all(folder.join("var")).unwrap();
+    set_mode(&folder.join("var"), 0o777);
+    // Every other server leaves children that do what they can to stay.
+    let server = match number % 2 {
+        0 => nginx_in(room, &folder),
+        _ => format!("(setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000' &); setsid sleep 1000 & {}", own(room)),
+    };
+    let options = format!("--server-cpu 80% --rtt 20ms --rate 200/s --close --warmup 100ms -d 60s --name {name}");
+    let mut command = room.command(&bench(&server, &options));
+    command.current_dir(&folder).env("VICTIM", &folder);
+    let mut marked = Marked::new(&folder);
+    let mut victim = room.start_command(command);
+    sleep(moment);
+    assert!(!victim.ended(), "it ended by itself: {}", victim.stderr());
+    marked.note_networks(victim.pid());
+    victim.signal(Signal::SIGKILL);
+    let pid = victim.pid();
+    assert_eq!(victim.finish().signal, Some(9));
+    // Between fork and exec a process shows nothing of itself: look twice.
+    let mut clean = 0;
+    wait_until("nothing of the killed run is left", || {
+        clean = if marked.processes().is_empty() { clean + 1 } else { 0 };
+        clean == 2
+    });
+    let of_victim = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&format!("-{name}-"));
+    let in_book = fs::read_dir(room.runs()).into_iter().flatten().flatten().any(of_victim);
+    Killed { pid, networks: marked.networks(), in_book }
+}
+
+#[test]
+fn what_was_closed_before_a_kill_is_readable() {
+    let room = Room::new();
+    let server = nginx(&room);
+    let run = room.start(&bench(&server, "--server-cpu 90% --rtt 20ms --rate 300/s --warmup 0s -d 60s"));
+    let second_part = |entry: fs::DirEntry| entry.path().join("requests/000002.parquet").exists();
+    wait_until("two parts are closed", || fs::read_dir(room.runs()).unwrap().flatten().any(second_part));
+    // What the hundred kills look for is there while a run lives: the program, init, and nginx with a worker.
+    let mut marked = Marked::new(room.path());
+    marked.note_networks(run.pid());
+    let (living, pids) = (marked.processes(), HashSet::from([run.pid()]));
+    assert!(living.len() >= 4 && marked.networks() == 2, "{living:?}");
+    assert!(!control_groups(&pids).is_empty());
+    run.signal(Signal::SIGKILL);
+    run.finish();
+    wait_until("it is gone", || marked.processes().is_empty());
+
+    let runs = room.run(&["runs", "--json"]).success().json();
+    let run = &runs["runs"][0];
+    assert_eq!(run["state"], "unfinished");
+    let rows = count(run, "rows");
+    // Two parts of a second and a half, at 300 a second; what came after them is lost.
+    assert!((700..2000).contains(&rows), "{run}");
+    assert_eq!(readable_rows(run), rows);
+    let table = room.run(&["runs"]).success();
+    assert!(table.stdout.contains("unfinished") && table.stdout.contains("readable"), "{table}");
+    let report = room.run(&["report", "last"]);
+    assert_eq!(report.stderr.trim_end().lines().count(), 1, "{report}");
+    assert!(report.code == Some(1) || report.code == Some(2), "{report}");
+    assert!(Path::new(run["dir"].as_str().unwrap()).join("plan.toml").is_file());
+}
+
+#[test]
+fn ctrl_c_ends_the_measuring_and_reports_it() {
+    let room = Room::new();
+    let server = nginx(&room);
+    let mut bench = room.start(&bench(&server, "--rtt 50ms --rate 100/s --warmup 200ms -d 60s --json"));
+    wait_for_server(&mut bench, "nginx", 2);
+    sleep(Duration::from_secs(2));
+    bench.signal(Signal::SIGINT);
+    let output = bench.finish();
+    assert!(output.lasted < Duration::from_secs(15), "{:?}", output.lasted);
+    let document = output.json();
+    assert_eq!(document["run"]["interrupted"], true);
+    let lasted_s = number(&document, "run.duration_s");
+    assert!((0.5..10.0).contains(&lasted_s), "{lasted_s}");
+    // What was in flight is waited for, and all of it is in the result.
+    let offered = number(&document, "load.offered_requests");
+    assert!((offered - 100.0 * lasted_s).abs() <= 2.0, "{offered} in {lasted_s} s");
+    assert_eq!(number(&document, "load.completed"), offered);
+    assert_held(&document, &["conservation", "responses_whole", "server_alive", "records_kept"]);
+    assert_held_or_disturbed(&document, &["rtt_as_asked"]);
+    let valid = document["validity"]["verdict"] == "valid";
+    assert!(output.code == Some(0) || !valid && output.code == Some(3), "{output}");
+    assert_eq!(room.run_json(&["report", "last", "--json"]), document);
+}
+
+#[test]
+fn a_second_ctrl_c_stops_at_once() {
+    let room = Room::new();
+    let server = nginx(&room);
+    let mut bench = room.start(&bench(&server, "--rtt 20ms --rate 100/s --warmup 0s -d 60s --json"));
+    let server_pids = wait_for_server(&mut bench, "nginx", 2);
+    sleep(Duration::from_secs(1));
+    // A server that does not answer any more: what is in flight would be waited for, for its 30 s.
+    signal_all(&server_pids, Signal::SIGSTOP);
+    sleep(Duration::from_millis(500));
+    bench.signal(Signal::SIGINT);
+    sleep(Duration::from_secs(1));
+    assert!(!bench.ended(), "once: it waits for what is in flight");
+    bench.signal(Signal::SIGINT);
+    let asked = std::time::Instant::now();
+    let output = bench.finish();
+    assert!(asked.elapsed() < Duration::from_secs(5), "twice: it stops at once, not after {:?}", asked.elapsed());
+    let document = output.json();
+    assert_eq!(document["run"]["interrupted"], true);
+    assert_held(&document, &["conservation"]);
+    // Half a second's requests had no answer; they are not left out.
+    let aborted =
+        document["load"]["failed"]["aborted"].as_u64().unwrap_or(0) + count(&document, "load.in_flight_at_end");
+    assert!((30..200).contains(&aborted), "{}", document["load"]["failed"]);
+    assert!(count(&document, "load.completed") > 50);
+    let _ = check(&document, "server_alive");
+    let left: Vec<i32> =
+        server_pids.into_iter().filter(|pid| Path::new(&format!("/proc/{pid}/exe")).exists()).collect();
+    assert_eq!(left, Vec::<i32>::new(), "a stopped server ends with the run");
+}
+
+/// Rows that can be read of a run in the list, one by one.
+fn readable_rows(run: &Value) -> u64 {
+    let dir = Path::new(run["dir"].as_str().unwrap());
+    match run["state"] == "unfinished" {
+        true => store::read_requests(dir).unwrap().map(Result::unwrap).count() as u64,
+        false => 0,
+    }
+}

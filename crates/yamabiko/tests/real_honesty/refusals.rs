@@ -1,0 +1,117 @@
+//! What cannot be run at all: a server that does not do its part, a machine that lacks something. One line, the right
+//! status, and nothing left in the book.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::support::lab::{Output, Room, yamabiko};
+use crate::support::servers::{PAGE, own};
+
+fn bench(room: &Room, server: &str, options: &str) -> Output {
+    room.run(&crate::support::servers::bench(server, options))
+}
+
+fn assert_empty(room: &Room) {
+    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "what never began is not in the book");
+}
+
+#[test]
+fn a_server_that_ends_at_once_has_the_last_word() {
+    let room = Room::new();
+    for options in ["-d 1s", "-d 1s --no-save", "-d 1s --json"] {
+        let output = bench(&room, "echo to stdout; echo and to stderr >&2; exit 7", options);
+        output.refused(1, &["exit status 7", "port 8080", "it said: to stdout | and to stderr"]);
+        assert!(output.lasted < Duration::from_secs(20), "{output}");
+    }
+    bench(&room, "no-such-server --port 8080", "-d 1s").refused(1, &["exit status 127", "no-such-server", "not found"]);
+    bench(&room, "kill -9 $$", "-d 1s").refused(1, &["killed by signal 9"]);
+    // A server that prints much has its end told; one that prints escapes cannot steer the terminal.
+    let chatty = bench(&room, "yes a-line | head -n 100000; printf '\\033[31mred\\a\\r\\n'; exit 1", "-d 1s");
+    chatty.refused(1, &["exit status 1", "a-line | a-line", "?[31mred?"]);
+    assert!(chatty.stderr.len() < 1000 && !chatty.stderr.contains('\u{1b}'), "{chatty}");
+    assert_empty(&room);
+}
+
+#[test]
+fn a_server_that_nobody_reaches() {
+    let room = Room::new();
+    let short = "-d 1s --server-start-timeout 300ms";
+    bench(&room, "sleep 60", short).refused(1, &["port 8080", "within 300ms", "nowhere"]);
+    let serve = |listen: &str| format!("exec {} serve www --listen {listen}", yamabiko().display());
+    bench(&room, &serve("127.0.0.1:8080"), short).refused(1, &["listens on 127.0.0.1 only", "0.0.0.0", "198.18.0.1"]);
+    bench(&room, &serve("[::1]:8080"), short).refused(1, &["listens on ::1 only"]);
+    bench(&room, &serve("0.0.0.0:8081"), short).refused(1, &["port 8080", "but on 8081", "URL's port"]);
+    bench(&room, "cat", "-d 1s --server-start-timeout 300ms --server-tcp cc=no-such")
+        .refused(2, &["cc=no-such", "this kernel has"]);
+    // What it listens on counts, not what it says: on every address of both kinds it is reached.
+    let output = bench(&room, &serve("[::]:8080"), "-n 5 --no-save --json");
+    assert!(matches!(output.code, Some(0 | 3)) && output.json()["load"]["completed"] == 5, "{output}");
+    assert_empty(&room);
+}
+
+#[test]
+fn programs_of_net() {
+    let room = Room::new();
+    room.run(&["net", "--server", "echo why; exit 3", "--", "true"])
+        .refused(1, &["ended at once", "exit status 3", "why"]);
+    room.run(&["net", "--", "no-such-program"]).refused(1, &["no-such-program", "PATH"]);
+    room.run(&["net", "--clients", "0", "--", "true"]).refused(1, &["from 1 to 65534"]);
+    room.run(&["net", "--path", "none", "--rtt", "1ms", "--", "true"]).refused(1, &["--path none", "--rtt"]);
+    room.run(&["net", "--path", "none", "--", "true"]).refused(1, &["--path none", "--rtt 0ms"]);
+}
+
+/// Runs the program by a shell that has prepared the ground: the script ends with `exec "$0" "$@"`.
+fn prepared(room: &Room, how: &[&str], script: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(how[0]);
+    command.args(&how[1..]).args(["sh", "-c", script]).arg(yamabiko()).args(arguments);
+    room.start_command(command).finish()
+}
+
+#[test]
+fn a_machine_without_a_tun_device() {
+    let room = Room::new();
+    let server = own(&room);
+    let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
+    // All in a mount namespace of the shell's own.
+    let hidden = "mount -t tmpfs none /dev/net && exec \"$0\" \"$@\"";
+    let mend = ["open /dev/net/tun", "No such file", "modprobe tun"];
+    prepared(&room, &["unshare", "-m"], hidden, &bench).refused(2, &mend);
+    prepared(&room, &["unshare", "-m"], hidden, &["net", "--", "true"]).refused(2, &mend);
+    let fake = "mount --bind /dev/null /dev/net/tun && exec \"$0\" \"$@\"";
+    prepared(&room, &["unshare", "-m"], fake, &bench).refused(2, &["/dev/net/tun", "mknod"]);
+    assert_empty(&room);
+    // Without a path it is not needed.
+    let url = "http://127.0.0.1:9/";
+    let free = prepared(&room, &["unshare", "-m"], hidden, &["bench", url, "-n", "1", "--no-save", "--json"]);
+    assert_eq!(free.json()["load"]["failed"]["connect_refused"], 1, "{free}");
+}
+
+/// In a user namespace that may have no children, and without a single capability.
+#[test]
+fn a_user_without_any_way_to_a_namespace() {
+    let room = Room::new();
+    let server = own(&room);
+    let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
+    let bare = "echo 0 > /proc/sys/user/max_user_namespaces && \
+                exec setpriv --bounding-set -all --inh-caps -all --no-new-privs \"$0\" \"$@\"";
+    let mend = ["CAP_NET_ADMIN", "run as root", "user.max_user_namespaces"];
+    prepared(&room, &["unshare", "-U", "-r"], bare, &bench).refused(2, &mend);
+    prepared(&room, &["unshare", "-U", "-r"], bare, &["net", "--", "true"]).refused(2, &mend);
+    assert_empty(&room);
+}
+
+#[test]
+fn a_book_on_a_full_disk() {
+    let room = Room::new();
+    let runs = room.runs();
+    let server = own(&room);
+    let script = format!(
+        "mount -t tmpfs -o size=4k none {0} && {{ head -c 4096 /dev/zero > {0}/full; \"$0\" \"$@\"; status=$?; ls {0} >&2; exit $status; }}",
+        runs.display()
+    );
+    let output = prepared(&room, &["unshare", "-m"], &script, &["bench", PAGE, "--server", &server, "-d", "1s"]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(2), ""), "{output}");
+    assert!(output.stderr.contains("no space left") && output.stderr.contains("YAMABIKO_RUNS"), "{output}");
+    assert!(output.stderr.ends_with("full\n"), "no folder is left behind: {output}");
+}

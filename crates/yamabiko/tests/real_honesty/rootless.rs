@@ -1,0 +1,134 @@
+//! As an ordinary user: with a server of the lab everything works, and what does not is said with its mend.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::support::document::{assert_fields, assert_held, count, disturbed, number};
+use crate::support::lab::{str_of, wait_until};
+use crate::support::servers::{bench, net, nginx, own_from};
+use crate::support::user::{NOBODY, Tun, User};
+
+#[test]
+fn benches_its_own_server() {
+    let user = User::new();
+    let document = benched(&user, &own_from(&user.program, &user.room));
+    assert_eq!(document["server"]["source"], "/proc", "an ordinary user has no control group");
+}
+
+#[test]
+fn benches_nginx() {
+    let user = User::new();
+    benched(&user, &nginx(&user.room));
+}
+
+fn benched(user: &User, server: &str) -> Value {
+    let options = "--rtt 30ms --clients 50 --rate 100/s --close --warmup 500ms -d 3s --json";
+    let output = user.run(Tun::ForAll, &bench(server, options));
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    let document = output.json();
+    assert_held(&document, &["conservation", "nothing_dropped_by_mistake"]);
+    assert_held(&document, &["responses_whole", "server_alive", "records_kept"]);
+    // An ordinary user's path has no right to come before others: where they keep it waiting, the run must say so.
+    if !disturbed(&document) {
+        assert_held(&document, &["rtt_as_asked"]);
+    }
+    assert_eq!(count(&document, "load.completed"), 300);
+    assert_eq!(document["run"]["host"]["settings"]["privilege"], "user namespace");
+    assert!(number(&document, "load.connect_ns.p50") > 30e6);
+    assert_fields(&document);
+    let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    for file in ["plan.toml", "summary.json", "requests.parquet"] {
+        let owner = fs::metadata(dir.join(file)).unwrap().uid();
+        assert_eq!(owner, NOBODY, "{file} belongs to the user who made it");
+    }
+    document
+}
+
+#[test]
+fn programs_run_at_the_far_end() {
+    let user = User::new();
+    let pinged = user.run(Tun::ForAll, &net("--rtt 10ms", "ping -n -c 3 -i 0.2 server"));
+    assert_eq!(pinged.code, Some(0), "{pinged}");
+    assert!(pinged.stdout.contains("3 received") && pinged.stdout.contains("time=10."), "{pinged}");
+    let who = user.run(Tun::ForAll, &["net", "--", "sh", "-c", "id -u; exit 9"]);
+    assert_eq!((who.code, who.stdout.trim()), (Some(9), "65534"), "it is who it was: {who}");
+}
+
+#[test]
+fn no_tun_device_no_path() {
+    let user = User::new();
+    let server = own_from(&user.program, &user.room);
+    let mend = ["/dev/net/tun", "chmod"];
+    user.run(Tun::ForRoot, &bench(&server, "-d 1s")).refused(2, &mend);
+    user.run(Tun::ForRoot, &net("--rtt 1ms", "true")).refused(2, &mend);
+    user.run(Tun::Missing, &net("", "true")).refused(2, &["/dev/net/tun"]);
+    assert_eq!(fs::read_dir(user.room.runs()).unwrap().count(), 0, "a run that could not be made is not in the book");
+}
+
+#[test]
+fn no_control_group_no_share() {
+    let user = User::new();
+    let server = own_from(&user.program, &user.room);
+    user.run(Tun::ForAll, &bench(&server, "--server-cpu 50% -d 1s")).refused(2, &["--server-cpu", "root"]);
+}
+
+/// A service of this host or of another needs the host's own network; that is said before anything is asked or started.
+#[test]
+fn targets_outside_the_lab_are_root_s() {
+    let user = User::new();
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    service.set_nonblocking(true).unwrap();
+    let port = service.local_addr().unwrap().port();
+    let mend = ["this host's own network", "run as root", "--server", "yamabiko doctor says more"];
+    for host in ["127.0.0.1", "[::1]", "192.0.2.1", "[2001:db8::1]"] {
+        let url = format!("http://{host}:{port}/");
+        let refused = user.run(Tun::ForAll, &["bench", &url, "--rtt", "10ms", "-d", "1s"]);
+        refused.refused(2, &mend);
+        let started = user.room.file("started");
+        let to = host.trim_matches(['[', ']']);
+        let touch = ["net", "--rtt", "10ms", "--to", to, "--", "touch", str_of(&started)];
+        user.run(Tun::ForAll, &touch).refused(2, &mend);
+        assert!(!started.exists(), "the program was not started");
+    }
+    assert!(service.accept().is_err(), "nobody asked the service");
+    // Without a path any user may ask it.
+    let mut serving = user.room.start(&["serve", str_of(&user.room.www()), "--listen", "127.0.0.1:0"]);
+    wait_until("the server says where it is", || serving.stderr().contains("http://") || serving.ended());
+    let (_, url) = serving.stderr().split_once("http://").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let url = format!("http://{}10k.bin", url.split_whitespace().next().unwrap());
+    let direct = user.run(Tun::Missing, &["bench", &url, "-n", "5", "--no-save", "--json"]);
+    assert_eq!(direct.json()["load"]["completed"], 5, "{direct}");
+    assert_eq!(fs::read_dir(user.room.runs()).unwrap().count(), 0, "what was refused is not in the book");
+}
+
+/// Where no path can be made, neither the server's command nor the program is started.
+#[test]
+fn nothing_is_started_for_a_path_that_cannot_be() {
+    let user = User::new();
+    let started = user.room.file("started");
+    let server = format!("touch {}; exec {}", started.display(), own_from(&user.program, &user.room));
+    for tun in [Tun::ForRoot, Tun::Missing] {
+        user.run(tun, &bench(&server, "-d 1s")).refused(2, &["/dev/net/tun", "yamabiko doctor says more"]);
+        user.run(tun, &["net", "--server", &server, "--", "touch", str_of(&started)]).refused(2, &["/dev/net/tun"]);
+        user.run(tun, &["profile", "check", "lan"]).refused(2, &["/dev/net/tun"]);
+        user.run(tun, &["demo", "-d", "1s", "--json"]).refused(2, &["/dev/net/tun"]);
+    }
+    assert!(!started.exists(), "something was started");
+    assert_eq!(fs::read_dir(user.room.runs()).unwrap().count(), 0);
+}
+
+#[test]
+fn devices_are_watched_by_root_alone() {
+    let user = User::new();
+    let mend = ["CAP_NET_RAW", "run as root", "yamabiko doctor says more"];
+    user.run(Tun::ForAll, &["watch", "-i", "lo", "-d", "1s"]).refused(2, &mend);
+    user.run(Tun::ForAll, &["profile", "learn", "-i", "lo", "-d", "1s"]).refused(2, &mend);
+    // The doctor has nothing to say of a device that is not there.
+    let misspelt = user.run(Tun::ForAll, &["watch", "-i", "no-such-device", "-d", "1s"]);
+    misspelt.refused(2, &["no-such-device"]);
+    assert!(!misspelt.stderr.contains("doctor"), "{misspelt}");
+}

@@ -1,0 +1,17 @@
+//! The load against real servers across the lab's path.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+mod support;
+
+mod real_load {
+    mod ab;
+    mod against;
+    mod bench;
+    mod dynamic;
+    mod handshakes;
+    mod http2;
+    mod lanes;
+    mod server;
+    mod tls;
+    mod workload;
+}

@@ -1,0 +1,235 @@
+//! Debian's ab and `yamabiko ab` on the same nginx and Apache, one after the other: the same lines, the same counts and
+//! bytes. Figures of time are held to their format only: the machine is not ours alone.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use crate::support::answers::{Server, response};
+use crate::support::lab::{Output, Room, Running, str_of, wait_until};
+
+/// `~` stands for a space within a word.
+const CASES: [&str; 12] = [
+    "-n 100 -c 5 URL/page",
+    "-n 1000 -c 10 -k URL/page",
+    "-n400 -c7 -kq URL/page",
+    "-n 60 -c 3 -k -i URL/page",
+    "-n 60 -c 3 -d URL/page",
+    "-n 60 -c 3 -S URL/page",
+    "-n 60 -c 3 -k URL/nothing/here",
+    "-n 60 -c 3 -k -p BODY -T a/b -H User-Agent:~x URL/page",
+    "-n 60 -c 3 -u BODY -H User-Agent:~x URL/page",
+    "-n 60 -c 3 -l -C a=1 -A u:p -H X-A:~b URL/page",
+    "-n 60 -c 3 -w -k URL/page",
+    "-n 2500 -c 1 -k URL/page",
+];
+
+/// A port that nobody has; nothing else of this host takes ports below the kernel's range between now and its use.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn start(room: &Room, command: &str, port: u16) -> Running {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", command]);
+    let running = room.start_command(shell);
+    wait_until("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    running
+}
+
+/// nginx in one process, so that it ends with its guard. It closes a connection after 1000 requests, as it does unless
+/// told otherwise.
+fn nginx(room: &Room, port: u16, secure: u16) -> Running {
+    let text = format!(
+        "daemon off; master_process off; pid var/nginx.pid; error_log stderr;\nevents {{ worker_connections 500; }}\n\
+         http {{\n    access_log off; client_body_temp_path var/body; proxy_temp_path var/proxy; fastcgi_temp_path var/f;\n\
+         uwsgi_temp_path var/u; scgi_temp_path var/s;\n    \
+         server {{\n        listen 127.0.0.1:{port}; listen 127.0.0.1:{secure} ssl; root {}; error_page 405 =200 $uri;\n\
+         ssl_certificate cert.pem; ssl_certificate_key key.pem;\n    }}\n}}\n",
+        room.www().display()
+    );
+    let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["localhost".into()]).unwrap();
+    fs::write(room.path().join("cert.pem"), cert.pem()).unwrap();
+    fs::write(room.path().join("key.pem"), signing_key.serialize_pem()).unwrap();
+    fs::write(room.path().join("nginx.conf"), text).unwrap();
+    let here = room.path().display();
+    start(room, &format!("exec nginx -p {here} -c {here}/nginx.conf"), port)
+}
+
+/// Apache in one process (-X). It says how many more requests it takes on a connection, in one digit or in two, so that
+/// bytes would depend on which connection did how many: it is told to take any number.
+fn apache(room: &Room, port: u16) -> Running {
+    let here = room.path().display();
+    let modules = ["mpm_event", "authz_core", "unixd"]
+        .map(|name| (name, format!("/usr/lib/apache2/modules/mod_{name}.so")))
+        .map(
+            |(name, file)| {
+                if fs::exists(&file).unwrap() { format!("LoadModule {name}_module {file}\n") } else { String::new() }
+            },
+        )
+        .concat();
+    let www = room.www();
+    let text = format!(
+        "{modules}ServerName localhost\nServerRoot {here}/var\nDefaultRuntimeDir {here}/var\nPidFile {here}/var/apache.pid\n\
+         ErrorLog /dev/stderr\nListen 127.0.0.1:{port}\nUser www-data\nGroup www-data\nMaxKeepAliveRequests 0\nDocumentRoot {0}\n\
+         <Directory {0}>\n    Require all granted\n</Directory>\n",
+        www.display()
+    );
+    fs::write(room.path().join("apache.conf"), text).unwrap();
+    start(room, &format!("exec apache2 -f {here}/apache.conf -X"), port)
+}
+
+/// The report alone: what follows the banner and the line about patience.
+fn report(output: &Output) -> Vec<String> {
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    let from = lines.iter().position(|line| line.contains("Server Software:")).unwrap_or_else(|| panic!("{output}"));
+    let mut report: Vec<String> = Vec::new();
+    let mut warning = false;
+    for line in &lines[from..] {
+        // Its second line is indented.
+        warning = line.starts_with("WARNING: The median")
+            || line.starts_with("ERROR: The median")
+            || (warning && line.starts_with("       "));
+        // What TLS settled has the standard's names here, and no key sizes.
+        let tls = line.starts_with("SSL/TLS Protocol:") || line.starts_with("Server Temp Key:");
+        // Each server of a pair has its own.
+        let port = line.starts_with("Server Port:");
+        if !warning && !tls && !port {
+            report.push((*line).to_owned());
+        }
+    }
+    report
+}
+
+/// A line without its figures: each number, with the spaces before it, is `#`.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    for c in line.chars() {
+        if c.is_ascii_digit() || (c == '.' && shape.ends_with('#')) {
+            while shape.ends_with(' ') || shape.ends_with('#') {
+                shape.pop();
+            }
+            shape.push('#');
+        } else {
+            shape.push(c);
+        }
+    }
+    shape
+}
+
+/// Lines whose figures must be equal.
+fn exact(line: &str) -> bool {
+    const TIMED: [&str; 5] =
+        ["Time taken for tests:", "Requests per second:", "Time per request:", "Transfer rate:", " kb/s "];
+    let counted = line.contains(':') && !TIMED.iter().any(|label| line.contains(label));
+    let table = ["Connect: ", "Processing:", "Waiting:", "Total: ", "Connect:<", "Total:<"];
+    counted && !table.iter().any(|label| line.starts_with(label) || line.contains(&format!(">{label}")))
+}
+
+fn compare(room: &Room, url: &str, case: &str) {
+    compare_on(room, [url, url], case);
+}
+
+/// ab's run of a case on the first URL beside ours on the second.
+fn compare_on(room: &Room, urls: [&str; 2], case: &str) {
+    let body = room.file("body");
+    let [their_words, our_words] = urls.map(|url| {
+        let filled = |word: &str| word.replace('~', " ").replace("URL", url).replace("BODY", str_of(&body));
+        case.split_whitespace().map(filled).collect::<Vec<String>>()
+    });
+    let mut theirs = Command::new("ab");
+    theirs.args(&their_words);
+    let theirs = room.start_command(theirs).finish().success();
+    let our_words: Vec<&str> = ["ab"].into_iter().chain(our_words.iter().map(String::as_str)).collect();
+    let ours = room.run(&our_words);
+    assert!(matches!(ours.code, Some(0 | 3)), "the machine's noise may make it invalid, and nothing else\n{ours}");
+    let (their_lines, our_lines) = (report(&theirs), report(&ours));
+    let shapes = |lines: &[String]| lines.iter().map(|line| shape(line)).collect::<Vec<_>>();
+    assert_eq!(shapes(&our_lines), shapes(&their_lines), "{case}\n{theirs}\n{ours}");
+    for (our_line, their_line) in our_lines.iter().zip(&their_lines).filter(|(line, _)| exact(line)) {
+        assert_eq!(our_line, their_line, "{case}\n{theirs}\n{ours}");
+    }
+    let progress = |output: &Output| {
+        output.stderr.lines().filter(|line| !line.contains("yamabiko")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(progress(&ours), progress(&theirs), "{case}");
+    let banner = |output: &Output| output.stdout.lines().position(|line| line.contains("be patient"));
+    assert_eq!(banner(&ours), banner(&theirs), "as many lines before it: {case}");
+}
+
+fn compare_all(room: &Room, url: &str) {
+    let page = room.www().join("page");
+    fs::write(&page, vec![b'x'; 1234]).unwrap();
+    // Apache's ETag of a file that was written within the last second is two bytes longer.
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    fs::File::options().write(true).open(&page).unwrap().set_modified(long_ago).unwrap();
+    fs::write(room.file("body"), vec![b'b'; 777]).unwrap();
+    for case in CASES {
+        compare(room, url, case);
+    }
+}
+
+#[test]
+fn beside_ab_on_nginx() {
+    let room = Room::new();
+    let (port, secure) = (free_port(), free_port());
+    let _server = nginx(&room, port, secure);
+    compare_all(&room, &format!("http://127.0.0.1:{port}"));
+    for case in ["-n 40 -c 4 URL/page", "-n 200 -c 4 -k URL/page", "-n 20 -c 2 -f TLS1.2 URL/page"] {
+        compare(&room, &format!("https://localhost:{secure}"), case);
+    }
+}
+
+#[test]
+fn beside_ab_on_apache() {
+    let room = Room::new();
+    let port = free_port();
+    let _server = apache(&room, port);
+    compare_all(&room, &format!("http://127.0.0.1:{port}"));
+}
+
+#[test]
+fn beside_ab_on_odd_servers() {
+    let room = Room::new();
+    fs::write(room.file("body"), "").unwrap();
+    for case in ["-n 30 URL", "-l -n 30 URL", "-k -n 31 URL"] {
+        // A server counts its requests: each program has its own.
+        let answer: fn(usize) -> Option<Vec<u8>> = |number| match number % 5 {
+            4 => response("503 Busy", 7),
+            _ => response("200 OK", 100 + number % 3),
+        };
+        let [theirs, ours] = [Server::start(answer), Server::start(answer)];
+        compare_on(&room, [&theirs.url(), &ours.url()], case);
+    }
+    let proxy = Server::start(|_| response("200 OK", 10));
+    compare(&room, &proxy.address.to_string(), "-n 10 -X URL http://origin.invalid:81/a?b");
+    let heads = proxy.heads();
+    let lines = |head: &String| head.lines().next().unwrap().to_owned();
+    assert!(heads.len() == 20 && heads.iter().all(|head| lines(head) == lines(&heads[0])), "{heads:?}");
+}
+
+#[test]
+fn what_ab_refuses_is_refused_with_its_status() {
+    let room = Room::new();
+    let nobody = format!("http://127.0.0.1:{}/", free_port());
+    for words in [
+        "-n 0 http://h/",
+        "-n 5 -c 9 http://h/",
+        "http://h",
+        "-n",
+        "",
+        "-h",
+        "-V",
+        &format!("-n 3 {nobody}"),
+        "-n 1 -p /nonexistent http://h/",
+        "-i -u /etc/hostname http://h/",
+    ] {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let mut theirs = Command::new("ab");
+        theirs.args(&words);
+        let theirs = room.start_command(theirs).finish();
+        let ours = room.run(&[&["ab"], &words[..]].concat());
+        assert_eq!(ours.code, theirs.code, "{theirs}\n{ours}");
+    }
+}

@@ -1,0 +1,196 @@
+//! The same captures through tcptrace and tshark: real servers, real clients, loss, cut packets, ports used again.
+//!
+//! Everything compared is equal. Where the programs count different things, a rule says how one figure follows from
+//! the other (docs/notes/watch-against-others.md shows the packets).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::lab::{Room, str_of};
+use crate::support::others::{self, Repeat, Traced};
+use crate::support::servers::{PORT, apache};
+use ledger::{ConnectionRecord, Sent};
+use serde_json::Value;
+
+/// curl in every manner: kept open, HEAD, chunked, closed by the server, HTTP/1.0, a body with 100-continue, one
+/// port three times, refused; and four requests in one piece.
+const MANNERS: &str = r#"
+u=http://server:8080
+curl -s -o /dev/null -o /dev/null -o /dev/null $u/10k.bin $u/100k.bin $u/none
+curl -s -I -o /dev/null $u/10k.bin
+curl -s --compressed -o /dev/null $u/10k.bin
+curl -s -H 'Connection: close' -o /dev/null $u/10k.bin
+curl -s --http1.0 -o /dev/null $u/10k.bin
+curl -s -o /dev/null --data-binary @www/100k.bin -H 'Expect: 100-continue' $u/put
+for i in 1 2 3; do
+    # To the end of the stream, not of the body: so the server closes first, and no port waits at this end. A port
+    # that the one before still holds cannot be bound, and nothing is sent.
+    for try in {1..100}; do
+        curl -s --ignore-content-length -H 'Connection: close' --local-port 41000 -o /dev/null $u/10k.bin && break
+        sleep 0.05
+    done
+done
+curl -s -o /dev/null http://server:9999/
+exec 3<>/dev/tcp/server/8080
+get() { printf 'GET %s HTTP/1.1\r\nHost: x\r\n%s\r\n' "$1" "$2"; }
+{ get /10k.bin; get /100k.bin; get /none; get /10k.bin $'Connection:close\r\n'; } >pipelined
+cat pipelined >&3
+cat <&3 >/dev/null
+exec 3>&-
+"#;
+
+#[test]
+fn nginx_and_curl_in_every_manner() {
+    let room = Room::new();
+    let file = capture(&room, &nginx(&room), "--rtt 10ms", 0, MANNERS);
+    let seen = compare(&room, &file);
+    let want = [("200", 12), ("204", 1), ("404", 2)].map(|(status, count)| (status.to_owned(), count));
+    assert_eq!(seen.statuses, BTreeMap::from(want));
+    let again = seen.connections.iter().filter(|record| record.client.port() == 41000).count();
+    assert_eq!(again, 3, "one connection for each use of the port");
+    assert_eq!(seen.incomplete + seen.by_direction, 0);
+}
+
+#[test]
+fn apache_and_httperf_with_loss() {
+    let room = Room::new();
+    let clients = "httperf --hog --server server --port 8080 --uri /10k.bin --num-conns 60 --rate 60 --num-calls 3\n\
+                   curl -s -o /dev/null -o /dev/null http://server:8080/100k.bin http://server:8080/none\n";
+    let file = capture(&room, &apache(&room), "--rtt 20ms --loss 2%", 0, clients);
+    let seen = compare(&room, &file);
+    assert_eq!((seen.statuses["200"], seen.statuses["404"]), (181, 1));
+    let again: u64 = seen.connections.iter().map(|record| record.down.retransmitted_packets).sum();
+    assert!(again > 0, "a loss of 2 % and nothing sent again");
+}
+
+/// Heads are cut off: tshark and watch both have to do with 96 bytes.
+#[test]
+fn nginx_and_wrk_with_loss_and_cut_packets() {
+    let room = Room::new();
+    let file = capture(
+        &room,
+        &nginx(&room),
+        "--rtt 5ms --loss 1%",
+        96,
+        "wrk -t1 -c8 -d1s http://server:8080/10k.bin >/dev/null\n",
+    );
+    let seen = compare(&room, &file);
+    assert!(seen.statuses["200"] > 100, "{:?}", seen.statuses);
+}
+
+/// nginx that compresses what it is asked to (and then does not know the length), and takes bodies.
+fn nginx(room: &Room) -> String {
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("    {kind}_temp_path var/{kind};\n"))
+        .concat();
+    let text = format!(
+        "worker_processes 1;\npid var/nginx.pid;\nerror_log stderr;\nevents {{ worker_connections 1000; }}\n\
+         http {{\n    access_log off;\n    gzip on;\n    gzip_types application/octet-stream;\n    gzip_min_length 1;\n\
+         {temporary}    default_type application/octet-stream;\n    server {{\n        listen {PORT};\n        \
+         root {};\n        location /put {{ return 204; }}\n    }}\n}}\n",
+        room.www().display()
+    );
+    let configuration = room.path().join("nginx.conf");
+    fs::write(&configuration, text).unwrap();
+    format!("exec nginx -p {} -c {} -g 'daemon off;'", room.path().display(), configuration.display())
+}
+
+/// Runs `clients` (lines for bash) at the far end of a path; tcpdump keeps `snap` bytes (0: all) of every packet at the
+/// server's end.
+fn capture(room: &Room, server: &str, path: &str, snap: u32, clients: &str) -> PathBuf {
+    let file = room.file("capture.pcap");
+    let log = room.file("tcpdump.log");
+    // Each packet written at once, as the device goes away with the server; and no client before it listens. In that mode
+    // every slot of the ring has the size of the largest packet, and the ring holds all there will be: on a busy machine
+    // tcpdump may not get its turn before the end.
+    let snap = if snap == 0 { 65_535 } else { snap };
+    let server = format!(
+        "tcpdump -U --immediate-mode -B 262144 -i s0 -s {snap} -Z root -w {} 2>{log} & \
+         until grep -q listening {log}; do sleep 0.02; done; {server}",
+        file.display(),
+        log = log.display()
+    );
+    let script = room.file("clients.sh");
+    let wait = format!("until (exec 3<>/dev/tcp/server/{PORT}) 2>/dev/null; do sleep 0.05; done\n");
+    fs::write(&script, format!("{wait}{clients}sleep 0.3\n")).unwrap();
+    let mut arguments = vec!["net"];
+    arguments.extend(path.split(' '));
+    arguments.extend(["--server", &server, "--", "bash", str_of(&script)]);
+    room.run(&arguments).success();
+    let said = fs::read_to_string(log).unwrap();
+    assert!(said.contains("\n0 packets dropped by kernel"), "the capture is not whole: {said}");
+    file
+}
+
+/// What watch saw.
+struct Seen {
+    connections: Vec<ConnectionRecord>,
+    statuses: BTreeMap<String, u64>,
+    incomplete: u64,
+    by_direction: u64,
+}
+
+/// Holds watch against both others.
+fn compare(room: &Room, file: &Path) -> Seen {
+    let output = room.run(&["watch", "-r", str_of(file), "--port", &PORT.to_string(), "--port", "9999", "--json"]);
+    let document = output.success().json();
+    let part = &document["watch"];
+    let folder = PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    let mut connections = store::read_connections(&folder).unwrap().map(Result::unwrap).collect::<Vec<_>>();
+    let requests = store::read_wire_requests(&folder).unwrap().map(Result::unwrap).collect::<Vec<_>>();
+    let mut traced = others::tcptrace(file);
+
+    // Both number connections by their first packets, but a port used again may come between.
+    traced.sort_by_key(|traced| (traced.a, traced.b, traced.first_us));
+    connections.sort_by_key(|record| (record.client, record.server, record.first_at));
+    assert_eq!(connections.len(), traced.len(), "connections");
+    let packets: u64 = connections.iter().map(|record| record.up.packets + record.down.packets).sum();
+    assert_eq!(part["packets"].as_u64(), Some(packets));
+    let repeats = others::bare_repeats(file);
+    for (record, traced) in connections.iter().zip(&traced) {
+        assert_eq!((record.client, record.server), (traced.a, traced.b), "who called whom");
+        let micros = [record.first_at, record.last_at].map(|at| at.as_nanos() / 1000);
+        assert_eq!(micros, [traced.first_us, traced.last_us], "first and last packet of {}", record.client);
+        one_direction(&record.up, traced, true, &repeats);
+        one_direction(&record.down, traced, false, &repeats);
+    }
+
+    let tshark = others::tshark(file);
+    let statuses = counts(&part["status"]);
+    assert_eq!(statuses, tshark.statuses);
+    let mut methods = BTreeMap::new();
+    for request in &requests {
+        let method = String::from_utf8_lossy(request.method.as_deref().unwrap_or(b"?")).into_owned();
+        *methods.entry(method).or_insert(0) += 1;
+    }
+    assert_eq!(methods, tshark.methods);
+    let count = |name: &str| part[name].as_u64().unwrap_or_else(|| panic!("watch.{name}"));
+    Seen { connections, statuses, incomplete: count("incomplete"), by_direction: count("by_direction") }
+}
+
+fn one_direction(sent: &Sent, traced: &Traced, from_a: bool, repeats: &[Repeat]) {
+    let (from, to) = if from_a { (traced.a, traced.b) } else { (traced.b, traced.a) };
+    let during = traced.first_us..=traced.last_us;
+    let is_own = |repeat: &&Repeat| (repeat.from, repeat.to) == (from, to) && during.contains(&repeat.at_us);
+    let bare = repeats.iter().filter(is_own).count() as u64;
+    let their = |name: &str| traced.count(name, from_a);
+    let whose = format!("{} {}", traced.a, if from_a { "up" } else { "down" });
+    assert_eq!(sent.packets, their("total_packets"), "packets, {whose}");
+    assert_eq!(sent.data_packets, their("actual_data_pkts"), "packets with payload, {whose}");
+    assert_eq!(sent.payload_bytes, their("actual_data_bytes"), "bytes of payload, {whose}");
+    // To tcptrace SYN and FIN are a byte of data each, when they are sent again: a bare one is a packet of data too.
+    let phantoms = u64::from(sent.syns.saturating_sub(1) + sent.fins.saturating_sub(1));
+    assert_eq!(sent.retransmitted_bytes + phantoms, their("rexmt_data_bytes"), "bytes sent again, {whose}");
+    assert_eq!(sent.retransmitted_packets + bare, their("rexmt_data_pkts"), "packets sent again, {whose}");
+    assert_eq!(sent.out_of_order_packets, their("outoforder_pkts"), "packets out of order, {whose}");
+    assert_eq!(sent.unique_bytes, their("unique_bytes_sent"), "bytes, each once, {whose}");
+    assert_eq!((u64::from(sent.syns), u64::from(sent.fins)), traced.syns_and_fins(from_a), "SYN and FIN, {whose}");
+    assert_eq!(sent.rst_at.is_some(), their("resets_sent") > 0, "RST, {whose}");
+}
+
+/// An object of counts.
+fn counts(object: &Value) -> BTreeMap<String, u64> {
+    let object = object.as_object().expect("an object of counts");
+    object.iter().map(|(name, count)| (name.clone(), count.as_u64().expect("a count"))).collect()
+}

@@ -1,0 +1,205 @@
+//! The main job against real servers: nginx and Apache behind Koshien's distances, by one command, and the book after
+//! it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ledger::RequestRecord;
+use serde_json::Value;
+
+use crate::support::document::{assert_fields, assert_held, broken, count, disturbed, number};
+use crate::support::lab::{Room, str_of};
+use crate::support::servers::{apache, bench, nginx, own};
+
+/// What noise on the machine cannot excuse.
+const MUST_HOLD: [&str; 9] = [
+    "conservation",
+    "littles_law_requests",
+    "littles_law_connections",
+    "rtt_as_asked",
+    "nothing_dropped_by_mistake",
+    "client_descriptors_and_ports",
+    "responses_whole",
+    "server_alive",
+    "records_kept",
+];
+
+#[test]
+fn nginx_across_koshiens_distances() {
+    let room = Room::new();
+    let (document, dir) = main_job(&room, &nginx(&room), 5);
+    repeats_it(&room, &document, &dir);
+}
+
+#[test]
+fn apache_across_koshiens_distances() {
+    let room = Room::new();
+    main_job(&room, &apache(&room), 4);
+}
+
+/// The command as the issue has it, what it printed, what it kept, and what the kept says when asked.
+fn main_job(room: &Room, server: &str, seconds: u64) -> (Value, PathBuf) {
+    let options = format!("--path koshien-2001 --clients 100 --rate 110/s --close -d {seconds}s --json");
+    let document = room.run_json(&bench(server, &options));
+
+    assert_held(&document, &MUST_HOLD);
+    let disturbed = disturbed(&document);
+    if !disturbed {
+        assert_eq!(broken(&document), Vec::<&str>::new());
+        assert_eq!(document["validity"]["verdict"], "valid");
+    }
+    let offered = 110 * seconds;
+    assert_eq!(count(&document, "load.offered_requests"), offered);
+    assert_eq!(count(&document, "load.completed"), offered);
+    assert_eq!(count(&document, "load.status.200"), offered);
+    assert_eq!(document["load"]["failed"], serde_json::json!({}));
+    let carried = number(&document, "load.carried_rate_per_s");
+    // What was in flight at the end of the phase was carried after it: a pause just then would add to that.
+    let within = if disturbed { 0.1 } else { 0.01 };
+    assert!((carried / 110.0 - 1.0).abs() < within, "carried {carried} of 110/s");
+    // A 10 KB page and its head, each time.
+    let page_bytes = number(&document, "load.bytes_received") / offered as f64;
+    assert!((10_240.0..10_240.0 + 1000.0).contains(&page_bytes), "{page_bytes}");
+    // Offered are 110/s for mean service times of some 0.2 s: about 25 in flight (the paper's figure).
+    let expected = 110.0 * number(&document, "load.service_time_ns.mean") / 1e9;
+    let in_flight = number(&document, "load.in_flight.mean");
+    assert!((in_flight / expected - 1.0).abs() < 0.15, "in flight {in_flight}, expected {expected}");
+    assert_eq!(count(&document, "path.asked_rtt_ns.count"), 100);
+    assert_fields(&document);
+
+    let dir = kept_files(&document);
+    rows_are_the_counts(&document, &dir);
+    reports_it_again(room, &document);
+    (document, dir)
+}
+
+/// The run's folder and what must be in it.
+fn kept_files(document: &Value) -> PathBuf {
+    let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    let hlogs = ["response_time", "service_time", "send_lag", "connect", "first_byte", "connection_duration"];
+    let others =
+        ["plan.toml", "summary.json", "requests.parquet", "series.parquet", "server_series.parquet"].map(str::to_owned);
+    for name in hlogs.map(|name| format!("{name}.hlog")).iter().chain(&others) {
+        assert!(dir.join(name).is_file(), "{name} is not in {}", dir.display());
+    }
+    assert!(!dir.join("requests").exists() && !dir.join("series").exists(), "parts are left beside the whole");
+    let summary: Value = serde_json::from_str(&fs::read_to_string(dir.join("summary.json")).unwrap()).unwrap();
+    assert_eq!(&summary, document);
+    dir
+}
+
+/// Every request has its row; the figures of the document come out of the rows again, by other arithmetic.
+fn rows_are_the_counts(document: &Value, dir: &Path) {
+    let rows = measured_rows(document, dir);
+    assert_eq!(rows.len() as u64, count(document, "load.offered_requests"));
+    assert!(rows.iter().all(|row| row.failure.is_none() && row.status == 200));
+    let received: u64 = rows.iter().map(|row| row.bytes_received).sum();
+    assert_eq!(received, count(document, "load.bytes_received"));
+
+    let mut times: Vec<u64> = rows.iter().map(RequestRecord::response_time_ns).collect();
+    times.sort_unstable();
+    assert_eq!(*times.last().unwrap(), count(document, "load.response_time_ns.max"));
+    assert_eq!(*times.first().unwrap(), count(document, "load.response_time_ns.min"));
+    for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
+        let exact = times[(share * times.len() as f64).ceil() as usize - 1] as f64;
+        let printed = number(document, &format!("load.response_time_ns.{name}"));
+        assert!((printed / exact - 1.0).abs() < 0.002, "{name}: rows {exact}, document {printed}");
+    }
+    let histogram = store::read_histogram(dir, "response_time").unwrap();
+    assert_eq!(histogram.len(), times.len() as u64);
+
+    // The series has the warm-up too, as the rows have.
+    let all = store::read_requests(dir).unwrap().map(Result::unwrap).count() as u64;
+    let series: Vec<_> = store::read_series(dir).unwrap().map(Result::unwrap).collect();
+    assert_eq!(series.iter().map(|second| second.offered).sum::<u64>(), all);
+    assert_eq!(series.iter().map(|second| second.completed + second.failed).sum::<u64>(), all);
+
+    // The server's seconds are what the document says it used.
+    let server: Vec<_> = store::read_server_series(dir).unwrap().map(Result::unwrap).collect();
+    let used: f64 = server.iter().map(|second| second.cpu_user_s + second.cpu_system_s).sum();
+    let said = number(document, "server.cpu_user_s") + number(document, "server.cpu_system_s");
+    assert!((used - said).abs() < 0.05, "by the second {used} s, in all {said} s");
+    let elapsed: f64 = server.iter().map(|second| second.elapsed_s).sum();
+    let duration = number(document, "run.duration_s");
+    assert!((elapsed - duration).abs() < 0.1 * duration + 0.1, "{elapsed} s of {duration} s");
+    assert!(server.iter().all(|second| second.rss_bytes > 0 && second.cpu_receive_s.is_some()));
+}
+
+/// The rows of the measured phase in order of intention: those of the warm-up come before them.
+fn measured_rows(document: &Value, dir: &Path) -> Vec<RequestRecord> {
+    let mut rows: Vec<RequestRecord> = store::read_requests(dir).unwrap().map(Result::unwrap).collect();
+    rows.sort_by_key(|row| row.sequence);
+    assert!(rows.iter().enumerate().all(|(i, row)| row.sequence == i as u64), "every sequence number once");
+    let warmup_ns = (number(document, "run.warmup_s") * 1e9) as u64;
+    let from = rows[0].intended_at.as_nanos() + warmup_ns;
+    rows.retain(|row| row.intended_at.as_nanos() >= from);
+    rows
+}
+
+fn reports_it_again(room: &Room, document: &Value) {
+    assert_eq!(&room.run_json(&["report", "last", "--json"]), document);
+    let id = document["run"]["id"].as_str().unwrap();
+    let page = room.run(&["report", id]);
+    assert!(page.stdout.contains("koshien-2001") && page.stdout.contains("110"), "{page}");
+    let runs = room.run(&["runs"]).success();
+    assert!(runs.stdout.contains(id), "{runs}");
+}
+
+/// The kept plan gives the same arrivals of the same clients.
+fn repeats_it(room: &Room, document: &Value, dir: &Path) {
+    let plan = dir.join("plan.toml");
+    let printed = room.run(&["run", str_of(&plan), "--print-plan"]).success();
+    assert_eq!(printed.stdout, fs::read_to_string(&plan).unwrap());
+
+    // Once more, with less before and after it: arrivals and clients follow from the seed alone.
+    let shorter = room.file("plan.toml");
+    let text = printed.stdout.lines().map(|line| match line.split_once(" = ") {
+        Some(("warmup", _)) => "warmup = \"0s\"\n".to_owned(),
+        _ => format!("{line}\n"),
+    });
+    fs::write(&shorter, text.collect::<String>()).unwrap();
+    let again = room.run_json(&["run", str_of(&shorter), "--json"]);
+    assert_eq!(count(&again, "load.offered_requests"), count(document, "load.offered_requests"));
+    assert_eq!(count(&again, "load.completed"), count(document, "load.completed"));
+    assert_eq!(again["run"]["seed"], document["run"]["seed"]);
+    let clients = |dir: &Path, of: &Value| {
+        let mut rows: Vec<_> = store::read_requests(dir).unwrap().map(Result::unwrap).collect();
+        rows.sort_by_key(|row| row.sequence);
+        let start = rows[0].intended_at.as_nanos();
+        let first = count(of, "load.offered_requests") as usize;
+        rows.iter().take(first).map(|row| (row.client, row.intended_at.as_nanos() - start)).collect::<Vec<_>>()
+    };
+    let again_dir = PathBuf::from(again["run"]["dir"].as_str().unwrap());
+    assert_eq!(clients(dir, document), clients(&again_dir, &again));
+}
+
+/// Without a path no privilege is needed and nothing is rewritten: the server is anyone's.
+#[test]
+fn a_server_without_a_path() {
+    let room = Room::new();
+    let port = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let listen = format!("127.0.0.1:{port}");
+    let _server = room.start(&["serve", str_of(&room.www()), "--listen", &listen]);
+    crate::support::lab::wait_until("the server listens", || std::net::TcpStream::connect(&listen).is_ok());
+    let url = format!("http://{listen}/10k.bin");
+    let document = room.run_json(&["bench", &url, "-n", "2000", "-c", "8", "--json"]);
+    assert_eq!(count(&document, "load.completed"), 2000);
+    assert_eq!(document["load"]["loop"], "closed");
+    assert!(document.get("path").is_none() && document.get("server").is_none(), "absent, not zero");
+    assert_held(&document, &["conservation", "responses_whole", "client_descriptors_and_ports"]);
+}
+
+/// With nothing to wait for at the end, the server's account is still read at the right moments.
+#[test]
+fn the_own_server_next_door() {
+    let room = Room::new();
+    let server = own(&room);
+    let document = room.run_json(&bench(&server, "-n 3000 -c 4 --json"));
+    assert_held(&document, &["conservation", "responses_whole", "server_alive", "nothing_dropped_by_mistake"]);
+    assert_eq!(count(&document, "load.completed"), 3000);
+    let cpu = number(&document, "server.cpu_user_s") + number(&document, "server.cpu_system_s");
+    assert!(cpu > 0.0 && cpu < 2.0 * number(&document, "run.duration_s") + 0.1, "{cpu}");
+}

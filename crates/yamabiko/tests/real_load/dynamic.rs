@@ -1,0 +1,205 @@
+//! Real programs behind `serve --dynamic`: gunicorn and php-cgi, started by the server, killed and started again, and gone
+//! with it.
+
+use std::fs;
+use std::io::Write as _;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::support::lab::{Room, wait_until};
+use crate::support::processes::{command_line, descendants, signal_all};
+use crate::support::remains::{Marked, control_groups};
+use crate::support::serving::{Client, Serving};
+
+const WSGI: &str = r#"
+import hashlib
+def app(environ, start_response):
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    path, client = environ["PATH_INFO"], environ["HTTP_X_FORWARDED_FOR"]
+    text = " ".join([environ["REQUEST_METHOD"], path, client, hashlib.sha256(body).hexdigest()]).encode()
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(text)))])
+    return [text]
+"#;
+
+const PHP: &str = r#"<?php
+$body = file_get_contents("php://input");
+$text = implode(" ", [$_SERVER["REQUEST_METHOD"], $_SERVER["SCRIPT_NAME"], $_SERVER["PATH_INFO"] ?? "", $_SERVER["QUERY_STRING"],
+    $_SERVER["REMOTE_ADDR"], $_SERVER["HTTPS"] ?? "plain", getenv("HTTP_PROXY") ?: "none", strlen($body), md5($body)]);
+error_log("a word for the operator");
+http_response_code(202);
+header("Content-Length: " . strlen($text));
+echo $text;
+"#;
+
+/// A room with both applications.
+fn room() -> Room {
+    let room = Room::new();
+    fs::write(room.path().join("application.py"), WSGI).unwrap();
+    fs::create_dir(room.www().join("php")).unwrap();
+    fs::write(room.www().join("php/say.php"), PHP).unwrap();
+    room
+}
+
+fn gunicorn(room: &Room, options: &[&str]) -> Serving {
+    let route = format!("/app=unix:{}", room.file("app.sock").display());
+    let command = "exec gunicorn --log-level warning -w 2 -b \"$YAMABIKO_UPSTREAM\" application:app";
+    let serving = Serving::start(room, &[&["--dynamic", &route, "--dynamic-cmd", command], options].concat());
+    up(&serving, "/app");
+    serving
+}
+
+/// Waits until the program answers; until then it is 503, with a time to come back.
+fn up(serving: &Serving, path: &str) {
+    wait_until("the program answers", || {
+        let response = serving.connect().get(path, "").unwrap();
+        assert!(response.status() != 503 || response.field("retry-after").is_some(), "{}", response.head);
+        assert!(matches!(response.status(), 200 | 202 | 503), "{}", response.head);
+        response.status() != 503
+    });
+}
+
+fn status(serving: &Serving) -> Value {
+    serde_json::from_slice(&serving.connect().get("/-/status", "").unwrap().body).unwrap()
+}
+
+fn post(serving: &Serving, path: &str, fields: &str, body: &[u8]) -> (u16, String) {
+    let mut client = Client::connect(serving.address);
+    client.stream.write_all(format!("POST {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n").as_bytes()).unwrap();
+    client.stream.write_all(body).unwrap();
+    let response = client.response().unwrap();
+    (response.status(), String::from_utf8(response.body).unwrap())
+}
+
+#[test]
+fn gunicorn_answers_dies_and_is_started_again_beside_files() {
+    let room = room();
+    let serving = gunicorn(&room, &["--dynamic-cpu", "60%", "--dynamic-weight", "usual"]);
+    let body = vec![b'y'; 300_000];
+    let (code, text) = post(&serving, "/app/up?x=1", "Content-Length: 300000\r\n", &body);
+    let hash = "POST /app/up 127.0.0.1 ";
+    assert!(code == 200 && text.starts_with(hash), "{code} {text}");
+    let chunked = [format!("{:x}\r\n", body.len()).as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
+    let (code, text) = post(&serving, "/app/up", "Transfer-Encoding: chunked\r\n", &chunked);
+    assert!(code == 200, "{code} {text} {}", serving.running.stderr());
+    assert_eq!(serving.connect().get("/10k.bin", "").unwrap().body.len(), 10 << 10);
+
+    let mut beside = serving.connect();
+    for round in 1..=2 {
+        let programs: Vec<i32> = descendants(serving.running.pid())
+            .into_iter()
+            .filter(|&pid| command_line(pid).contains("gunicorn") && !command_line(pid).contains("serve"))
+            .collect();
+        assert!(!programs.is_empty());
+        signal_all(&programs, Signal::SIGKILL);
+        wait_until("its end is noticed", || {
+            assert_eq!(beside.get("/100k.bin", "").unwrap().body.len(), 100 << 10);
+            status(&serving)["dynamic"]["program"]["starts"] == 1 + round
+        });
+        up(&serving, "/app");
+    }
+    let said = serving.running.stderr();
+    assert_eq!(said.matches("the program was ended by signal 9; it is started again in").count(), 2, "{said}");
+    let program = &status(&serving)["dynamic"]["program"];
+    assert!(program["up"] == true && program["cpu"]["user_s"].as_f64().unwrap() > 0.0, "{program}");
+    assert!(program["periods"]["all"].as_u64().unwrap() > 0, "{program}");
+}
+
+#[test]
+fn php_gets_its_variables_and_bodies() {
+    let room = room();
+    let socket = room.file("php.sock");
+    let route = format!("/php=fastcgi:{}", socket.display());
+    let command = "exec php-cgi -b \"${YAMABIKO_UPSTREAM#unix:}\"";
+    let serving = Serving::start(&room, &["--dynamic", &route, "--dynamic-cmd", command, "--dynamic-weight", "usual"]);
+    up(&serving, "/php/say.php");
+    let mut client = serving.connect();
+    // One process, asked again and again on connections kept and not: nobody waits behind an idle one.
+    let mut other = serving.connect();
+    let empty = "0 d41d8cd98f00b204e9800998ecf8427e";
+    for _ in 0..5 {
+        let got = client.get("/php/say.php/more/x?a=b", "Proxy: http://evil\r\n").unwrap();
+        assert_eq!(got.status(), 202);
+        let text = String::from_utf8(got.body).unwrap();
+        assert_eq!(text, format!("GET /php/say.php /more/x a=b 127.0.0.1 plain none {empty}"));
+        assert_eq!(other.get("/php/say.php", "").unwrap().status(), 202);
+    }
+    let wanted = "POST /php/say.php   127.0.0.1 plain none 200000 ";
+    let body = vec![b'z'; 200_000];
+    let (code, text) = post(&serving, "/php/say.php", "Content-Length: 200000\r\n", &body);
+    assert!(code == 202 && text.starts_with(wanted), "{code} {text}");
+    let chunked = [format!("{:x}\r\n", body.len()).as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
+    assert_eq!(post(&serving, "/php/say.php", "Transfer-Encoding: chunked\r\n", &chunked), (code, text));
+    for path in ["/php/none.php", "/php/", "/10k.bin/x.php"] {
+        assert_eq!(client.get(path, "").unwrap().status(), 404, "{path}");
+    }
+    let spelled = client.get("/%70hp/say.php", "").unwrap();
+    assert!(spelled.status() == 202 && !spelled.body.starts_with(b"<?php"));
+    assert!(serving.running.stderr().contains("the program says: "), "{}", serving.running.stderr());
+}
+
+#[test]
+fn nothing_of_the_program_survives_a_killed_server() {
+    let room = room();
+    // Not behind everything else: on a busy machine the processes would be dying for a while.
+    let bound = ["--dynamic-cpu", "60%", "--dynamic-weight", "usual"];
+    let serving = gunicorn(&room, &bound);
+    let pid = serving.running.pid();
+    let (marked, of_server) = (Marked::new(room.path()), descendants(pid));
+    assert!(of_server.iter().any(|&pid| command_line(pid).contains("gunicorn")));
+    signal_all(&[pid], Signal::SIGKILL);
+    wait_until("every process of it is gone", || {
+        let left = marked.processes();
+        left.iter().all(|(pid, _)| !of_server.contains(pid))
+    });
+    drop(serving);
+    // What the kernel lets nobody remove, the next start does.
+    let again = gunicorn(&room, &bound);
+    assert_eq!(control_groups(&[pid].into()), Vec::<std::path::PathBuf>::new());
+    // Told to end, it leaves nothing at all.
+    let pid = again.running.pid();
+    let of_server = descendants(pid);
+    again.running.signal(Signal::SIGTERM);
+    again.running.finish().success();
+    assert!(of_server.iter().all(|&pid| crate::support::processes::stat(pid).is_none()));
+    assert_eq!(control_groups(&[pid].into()), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn a_program_comes_up_on_a_busy_machine_and_stands_back_from_then_on() {
+    let room = room();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let _burners: Vec<Burner> = (0..cores).map(|_| Burner::start()).collect();
+    let serving = gunicorn(&room, &["--dynamic-weight", "least"]);
+    let group =
+        control_groups(&[serving.running.pid()].into()).into_iter().find(|group| group.join("cpu.idle").exists());
+    let group = group.expect("a group with a weight");
+    let stands_back = || std::fs::read_to_string(group.join("cpu.idle")).unwrap() == "1\n";
+    assert!(stands_back());
+    // Anew after each start.
+    let programs: Vec<i32> = descendants(serving.running.pid())
+        .into_iter()
+        .filter(|&pid| command_line(pid).contains("gunicorn") && !command_line(pid).contains("serve"))
+        .collect();
+    signal_all(&programs, Signal::SIGKILL);
+    wait_until("its end is noticed", || status(&serving)["dynamic"]["program"]["starts"] == 2);
+    assert!(!stands_back());
+    up(&serving, "/app");
+    assert!(stands_back());
+}
+
+/// Keeps a core busy.
+struct Burner(std::process::Child);
+
+impl Burner {
+    fn start() -> Self {
+        Burner(std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

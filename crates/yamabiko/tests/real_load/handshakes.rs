@@ -1,0 +1,130 @@
+//! Each client's distance as an independent tool shows it: tcpdump at the server's end, against what was asked.
+
+use std::collections::HashMap;
+
+use lab::plan::PathPlan;
+use nix::sys::signal::Signal;
+
+use crate::support::capture::{Handshake, handshakes};
+use crate::support::document::{assert_held, assert_held_or_disturbed, check, count, disturbed};
+use crate::support::lab::{Room, str_of, wait_until};
+use crate::support::processes::{start_in_network, wait_for_server};
+use crate::support::servers::{apache, bench, nginx};
+
+/// Half of the handshakes are within this of what was asked.
+const MEDIAN_ERROR_NS: u64 = 300_000;
+/// And within this even where the run says that it could not keep its times.
+const MEDIAN_ERROR_DISTURBED_NS: u64 = 1_000_000;
+/// A packet leaves the path when it is due or later; tcpdump's clock reads in microseconds.
+const EARLY_NS: i64 = -20_000;
+
+#[test]
+fn a_hundred_clients_of_apache() {
+    let errors = errors_by_client(apache, 100, 110, 4);
+    // Each is seen four times or more, so that one moment of noise is not a client's distance.
+    judge(&errors, 10_000_000);
+}
+
+#[test]
+fn ten_thousand_clients_of_nginx() {
+    let errors = errors_by_client(nginx, 10_000, 2500, 4);
+    // Each is seen once in the measured phase: a hiccup of the machine shows in all who were on their way.
+    judge(&errors, 100_000_000);
+}
+
+struct Errors {
+    /// The smallest error in magnitude of each client, in client order.
+    best: Vec<i64>,
+    /// Every error.
+    all: Vec<i64>,
+    /// How long the run says that it stood still at the longest.
+    stall_ns: i64,
+    /// Whether it says that its times are not to be relied on.
+    disturbed: bool,
+}
+
+fn errors_by_client(server: fn(&Room) -> String, clients: u32, rate: u32, seconds: u32) -> Errors {
+    let room = Room::new();
+    let (server, capture) = (server(&room), room.file("handshakes.pcap"));
+    let word = if server.contains("nginx") { "nginx" } else { "apache2" };
+    let options =
+        format!("--path koshien-2001 --clients {clients} --rate {rate}/s --close --warmup 2s -d {seconds}s --json");
+    let mut bench = room.start(&bench(&server, &options));
+    let server_pid = wait_for_server(&mut bench, word, 1)[0];
+    let tcpdump = start_in_network(
+        &room,
+        server_pid,
+        // A handshake's packets fit in 96 bytes; 32 MiB hold more than the whole run has.
+        &["tcpdump", "-i", "s0", "-w", str_of(&capture), "-n", "-s96", "-B32768", "-Zroot", HANDSHAKE],
+    );
+    wait_until("tcpdump listens", || tcpdump.stderr().contains("listening on s0"));
+    let output = bench.finish();
+    // The server's namespace lives as long as tcpdump does.
+    tcpdump.signal(Signal::SIGINT);
+    let dumped = tcpdump.finish();
+    assert!(dumped.stderr.contains("\n0 packets dropped by kernel"), "{dumped}");
+    let document = output.json();
+    assert_held(&document, &["conservation", "nothing_dropped_by_mistake", "responses_whole"]);
+    assert_held_or_disturbed(&document, &["rtt_as_asked"]);
+    assert_eq!(count(&document, "load.completed"), u64::from(rate * seconds));
+
+    let plan = PathPlan { profile: Some("koshien-2001".into()), ..PathPlan::default() };
+    let asked_ns: Vec<i64> = lab::distances::spec(&plan, clients)
+        .unwrap()
+        .clients
+        .iter()
+        .map(|client| client.rtt().as_nanos() as i64)
+        .collect();
+    let stall_ns = check(&document, "loop_never_stalled")["value"].as_f64().unwrap() as i64;
+    let (best, all) = compare(&handshakes(&capture), &asked_ns);
+    Errors { best, all, stall_ns, disturbed: disturbed(&document) }
+}
+
+/// The smallest error of each client, and all errors.
+fn compare(seen: &[Handshake], asked_ns: &[i64]) -> (Vec<i64>, Vec<i64>) {
+    let base = u32::from(lab::places::FIRST_CLIENT);
+    let mut best: HashMap<usize, i64> = HashMap::new();
+    let mut all = Vec::new();
+    for handshake in seen {
+        let client = (u32::from(handshake.client) - base) as usize;
+        let error = handshake.rtt_ns as i64 - asked_ns[client];
+        all.push(error);
+        let entry = best.entry(client).or_insert(error);
+        if error.abs() < entry.abs() {
+            *entry = error;
+        }
+    }
+    let unseen = (0..asked_ns.len()).filter(|client| !best.contains_key(client)).count();
+    assert_eq!(unseen, 0, "clients whose handshake tcpdump never saw, of {}", asked_ns.len());
+    ((0..asked_ns.len()).map(|client| best[&client]).collect(), all)
+}
+
+fn judge(errors: &Errors, worst_ns: i64) {
+    let mut sizes: Vec<u64> = errors.all.iter().map(|error| error.unsigned_abs()).collect();
+    sizes.sort_unstable();
+    let at = |share: f64| sizes[(share * (sizes.len() - 1) as f64) as usize];
+    let shown = format!(
+        "{} handshakes of {} clients: |error| p50 {} us, p90 {} us, p99 {} us, max {} us, longest stall {} us",
+        sizes.len(),
+        errors.best.len(),
+        at(0.5) / 1000,
+        at(0.9) / 1000,
+        at(0.99) / 1000,
+        at(1.0) / 1000,
+        errors.stall_ns / 1000
+    );
+    println!("{shown}");
+    assert!(errors.all.iter().all(|&error| error > EARLY_NS), "a packet came early: {shown}");
+    if errors.disturbed {
+        assert!(at(0.5) < MEDIAN_ERROR_DISTURBED_NS, "{shown}");
+        return;
+    }
+    assert!(at(0.5) < MEDIAN_ERROR_NS, "{shown}");
+    // Shorter pauses than a disturbance show too: in a SYN-ACK and in its ACK at the most.
+    let worst_ns = worst_ns + 2 * errors.stall_ns;
+    let off = errors.best.iter().enumerate().find(|(_, error)| error.abs() > worst_ns);
+    assert_eq!(off, None, "client and its error in ns; {shown}");
+}
+
+/// SYN-ACKs, and what comes from the clients without data worth keeping.
+const HANDSHAKE: &str = "tcp and (tcp[tcpflags] & tcp-syn != 0 or dst host 198.18.0.1)";

@@ -1,0 +1,77 @@
+//! HTTP/2 against real servers, through a path: what the load counts, the server's own log has, too.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::document::{check, count};
+use crate::support::lab::{Room, str_of};
+use crate::support::tls::{Authority, nginx};
+
+/// Far in the future, for certificates.
+const FOR_EVER: i32 = 4000;
+
+fn bench(room: &Room, url: &str, server: &str, options: &str) -> Value {
+    let arguments = ["bench", url, "--server", server, "--http", "2", "--json", "--rtt", "4ms", "--clients", "4"];
+    let arguments: Vec<&str> = arguments.into_iter().chain(options.split_whitespace()).collect();
+    let output = room.run(&arguments);
+    serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"))
+}
+
+/// Every request whole, by HTTP/2, and known to the server's log, which is emptied for the next run.
+fn assert_counted(document: &Value, requests: u64, log: &Path) {
+    assert_eq!(count(document, "load.completed"), requests, "{}", document["load"]);
+    let lines = fs::read_to_string(log).unwrap();
+    assert_eq!(lines.lines().filter(|line| line.contains("HTTP/2.0")).count() as u64, requests, "{}", document["load"]);
+    assert_eq!(lines.lines().count() as u64, requests);
+    fs::remove_file(log).unwrap();
+    // The wire counts connections and times round trips; requests are beyond it.
+    assert_eq!(check(document, "witnesses_agree_requests")["state"], "not_applicable", "{}", document["validity"]);
+    assert_eq!(check(document, "witnesses_agree_connections")["state"], "ok", "{}", document["validity"]);
+    assert_eq!(check(document, "conservation")["state"], "ok");
+}
+
+#[test]
+fn nginx_with_and_without_tls() {
+    let room = Room::new();
+    let authority = Authority::new(&room, "authority");
+    let certificate = authority.sign(&["server"], FOR_EVER);
+    let more = "listen 8444 ssl http2; listen 8081 http2; access_log var/access.log;";
+    let server = nginx(&room, &[(8443, &certificate, more)]);
+    let log = room.path().join("var/access.log");
+    let ca = authority.file();
+    for url in ["https://server:8444/10k.bin", "http://server:8081/10k.bin"] {
+        let trust = if url.starts_with("https") { format!("--cacert {}", str_of(&ca)) } else { String::new() };
+        let closed = bench(&room, url, &server, &format!("{trust} -c 4 --streams 8 -n 400"));
+        assert_counted(&closed, 400, &log);
+        assert_eq!(count(&closed, "load.connections_opened"), 4, "{}", closed["load"]);
+        let open = bench(&room, url, &server, &format!("{trust} --rate 200/s --warmup 0s -n 200"));
+        assert_counted(&open, 200, &log);
+        assert_eq!(count(&open, "load.connections_opened"), 4, "one for each client: {}", open["load"]);
+    }
+}
+
+#[test]
+fn apaches_module() {
+    let room = Room::new();
+    let here = room.path().display();
+    let modules: String = ["mpm_event", "authz_core", "http2", "unixd"]
+        .map(|name| (name, format!("/usr/lib/apache2/modules/mod_{name}.so")))
+        .into_iter()
+        .filter(|(_, file)| fs::exists(file).unwrap())
+        .map(|(name, file)| format!("LoadModule {name}_module {file}\n"))
+        .collect();
+    let text = format!(
+        "{modules}ServerName localhost\nServerRoot {here}/var\nDefaultRuntimeDir {here}/var\nPidFile {here}/var/apache.pid\n\
+         ErrorLog /dev/stderr\nUser www-data\nGroup www-data\nMaxKeepAliveRequests 0\nListen 8081\nProtocols h2c http/1.1\nDocumentRoot {}\n\
+         LogFormat \"%h \\\"%r\\\" %>s\" short\nCustomLog {here}/var/access.log short\nThreadsPerChild 16\nStartServers 1\n\
+         <Directory />\nRequire all granted\n</Directory>\n",
+        str_of(&room.www())
+    );
+    let configuration = room.path().join("apache.conf");
+    fs::write(&configuration, text).unwrap();
+    let server = format!("exec apache2 -f {} -D FOREGROUND", configuration.display());
+    let document = bench(&room, "http://server:8081/10k.bin", &server, "-c 4 --streams 8 -n 200");
+    assert_counted(&document, 200, &room.path().join("var/access.log"));
+}

@@ -1,0 +1,109 @@
+//! One load made by several processes: as many connections as no single process may have, one plan, one result; and
+//! nothing left when one of them is killed.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::document::{assert_held, count, number};
+use crate::support::lab::{Room, Running, str_of, wait_until, yamabiko};
+use crate::support::processes::{children, descendants, stat};
+use crate::support::servers::PORT;
+
+/// What noise on the machine cannot excuse.
+const MUST_HOLD: [&str; 8] = [
+    "connections_held",
+    "conservation",
+    "littles_law_requests",
+    "littles_law_connections",
+    "nothing_dropped_by_mistake",
+    "witnesses_agree_requests",
+    "witnesses_agree_connections",
+    "records_kept",
+];
+
+/// A process may have so many open files here, which leaves a thousand for connections.
+const OPEN_FILES: u32 = 1128;
+
+/// A run of 3,000 connections from 300 addresses, where a process may have a thousand.
+fn start(room: &Room, seconds: u32) -> Running {
+    let own = yamabiko();
+    let own = str_of(&own);
+    let server = format!("exec {own} serve --max 1KiB --listen 0.0.0.0:{PORT} --processes 5");
+    let options = "--rtt 5ms --open-connections 3000 --clients 300 --rate 1500/s --warmup 500ms --json";
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &format!("ulimit -n {OPEN_FILES}; exec \"$0\" \"$@\""), own, "bench"]);
+    command.args([&format!("http://server:{PORT}/"), "--server", &server]);
+    command.args(options.split_whitespace()).args(["-d", &format!("{seconds}s")]);
+    room.start_command(command)
+}
+
+/// The processes that the run's lanes are in, once there are two.
+fn lanes(running: &Running) -> Vec<i32> {
+    let is_lane =
+        |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "yamabiko-lane");
+    let find = || children(running.pid()).into_iter().filter(is_lane).collect::<Vec<_>>();
+    wait_until("two lanes in processes of their own", || find().len() == 2);
+    find()
+}
+
+#[test]
+fn three_processes_hold_three_thousand_connections_as_one() {
+    let room = Room::new();
+    let document = start(&room, 2).finish().json();
+    assert_held(&document, &MUST_HOLD);
+    assert_eq!(document["run"]["host"]["settings"]["processes"], "3");
+    assert_eq!((count(&document, "load.held.connections"), count(&document, "load.held.failed")), (3000, 0));
+    assert_eq!(count(&document, "load.held.processes"), 3);
+    assert_eq!(count(&document, "load.offered_requests"), 3000);
+    assert_eq!(count(&document, "load.completed"), 3000);
+    assert_eq!(count(&document, "load.connections_opened"), 0, "all were open before the phase");
+    assert!(number(&document, "load.held.kernel_bytes_each") > 0.0);
+    // The table has the records of every process.
+    assert_eq!(count(&document, "run.recorded.requests"), count(&document, "run.recorded.of"));
+    assert!(count(&document, "run.recorded.of") > 3000);
+}
+
+#[test]
+fn a_run_that_is_killed_takes_its_lanes_with_it() {
+    let room = Room::new();
+    let running = start(&room, 30);
+    lanes(&running);
+    let all = descendants(running.pid());
+    running.signal(Signal::SIGKILL);
+    wait_until("every process of the run to end", || {
+        all.iter().all(|&pid| stat(pid).is_none_or(|stat| stat.state == 'Z'))
+    });
+}
+
+#[test]
+fn a_stop_that_every_process_hears_ends_the_run_with_its_result() {
+    let room = Room::new();
+    let running = start(&room, 60);
+    let lanes = lanes(&running);
+    // Opening takes 1.6 s, the warm-up half a second.
+    std::thread::sleep(Duration::from_secs(5));
+    // As timeout(1) and service managers do.
+    lanes.iter().for_each(|&lane| kill(Pid::from_raw(lane), Signal::SIGTERM).unwrap());
+    running.signal(Signal::SIGTERM);
+    let document = running.finish().json();
+    assert_eq!(document["run"]["interrupted"], true);
+    assert_held(&document, &["conservation", "connections_held", "littles_law_requests", "records_kept"]);
+    let (offered, lasted_s) = (count(&document, "load.offered_requests"), number(&document, "run.duration_s"));
+    assert!((offered as f64 - 1500.0 * lasted_s).abs() <= 2.0 && lasted_s < 30.0, "{offered} in {lasted_s} s");
+    assert_eq!(count(&document, "load.completed"), offered);
+}
+
+#[test]
+fn a_lane_that_is_killed_ends_the_run_which_says_so() {
+    let room = Room::new();
+    let running = start(&room, 30);
+    let lanes = lanes(&running);
+    kill(Pid::from_raw(lanes[0]), Signal::SIGKILL).unwrap();
+    let output = running.finish();
+    assert_eq!(output.code, Some(2), "{output}");
+    assert!(output.stderr.contains("in a process of its own") && output.stdout.is_empty(), "{output}");
+}

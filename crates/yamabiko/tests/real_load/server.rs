@@ -1,0 +1,74 @@
+//! The server under test, held and stalled: a share of a core, and two seconds in which it does nothing.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use ledger::RequestRecord;
+use nix::sys::signal::Signal;
+
+use crate::support::document::{assert_held, count, number};
+use crate::support::lab::Room;
+use crate::support::processes::{signal_all, stat, wait_for_server};
+use crate::support::servers::{bench, nginx};
+
+#[test]
+fn a_fifth_of_a_core_is_what_nginx_gets() {
+    let room = Room::new();
+    let server = nginx(&room);
+    let mut bench = room.start(&bench(&server, "--server-cpu 20% -c 64 --close -d 4s --json"));
+    let server_pids = wait_for_server(&mut bench, "nginx", 2);
+    let cpu = || server_pids.iter().map(|&pid| stat(pid).map_or(Duration::ZERO, |stat| stat.cpu)).sum::<Duration>();
+    sleep(Duration::from_secs(1));
+    let (from, cpu_from) = (Instant::now(), cpu());
+    sleep(Duration::from_millis(2500));
+    let share = (cpu() - cpu_from).as_secs_f64() / from.elapsed().as_secs_f64();
+
+    let document = bench.finish().json();
+    assert_held(&document, &["conservation", "server_alive", "responses_whole", "nothing_dropped_by_mistake"]);
+    let used = number(&document, "server.cpu_user_s") + number(&document, "server.cpu_system_s");
+    let told = used / number(&document, "run.duration_s");
+    // The kernel gives 20 ms of every 100 ms: some of the last period may be counted or not.
+    assert!((0.16..0.23).contains(&told), "the document says {told}");
+    assert!((0.16..0.23).contains(&share), "/proc says {share}");
+    let throttled_s = number(&document, "server.throttled_s");
+    assert!(throttled_s > 1.0, "64 connections want more than a fifth: {throttled_s}");
+    assert!(count(&document, "load.completed") > 500, "{}", document["load"]["completed"]);
+}
+
+#[test]
+fn a_stall_of_the_server_shows_in_full() {
+    let room = Room::new();
+    let server = nginx(&room);
+    let mut bench = room.start(&bench(&server, "--rtt 20ms --rate 200/s --warmup 500ms -d 6s --json"));
+    let server_pids = wait_for_server(&mut bench, "nginx", 2);
+    sleep(Duration::from_millis(2500));
+    signal_all(&server_pids, Signal::SIGSTOP);
+    let stopped = Instant::now();
+    sleep(Duration::from_secs(2));
+    signal_all(&server_pids, Signal::SIGCONT);
+    let stall_s = stopped.elapsed().as_secs_f64();
+
+    let document = bench.finish().json();
+    assert_held(&document, &["conservation", "littles_law_requests", "responses_whole", "server_alive"]);
+    // The schedule went on while nothing answered, and nothing was left out.
+    assert_eq!(count(&document, "load.offered_requests"), 1200);
+    assert_eq!(count(&document, "load.completed"), 1200);
+    let longest_s = number(&document, "load.response_time_ns.max") / 1e9;
+    assert!((stall_s - 0.1..stall_s + 0.5).contains(&longest_s), "stalled {stall_s} s, longest response {longest_s} s");
+    // One in a hundred of 1200 are the 12 that came first in the stall: 60 ms of it.
+    let p99_s = number(&document, "load.response_time_ns.p99") / 1e9;
+    assert!((stall_s - 0.2..=longest_s).contains(&p99_s), "p99 {p99_s}, stalled {stall_s}");
+    // Who was meant to start more than a second before the end of the stall waited for more than a second.
+    let rows: Vec<RequestRecord> = store::read_requests(Path::new(document["run"]["dir"].as_str().unwrap()))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    let over = rows.iter().filter(|row| row.response_time_ns() > 1_000_000_000).count() as f64;
+    let expected = 200.0 * (stall_s - 1.0);
+    assert!((over / expected - 1.0).abs() < 0.1, "{over} responses over 1 s, expected {expected}");
+    // Their sending was on time all the while: the wait is the server's, not the generator's.
+    assert!(number(&document, "load.send_lag_ns.p90") < 5e6, "{}", document["load"]["send_lag_ns"]);
+    // The service times show the same here, as no request waited for a connection.
+    assert!(number(&document, "load.service_time_ns.max") / 1e9 > stall_s - 0.1);
+}

@@ -1,0 +1,223 @@
+//! TLS against real servers: what handshakes cost and settle, and what becomes of those that fail.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use ledger::RequestRecord;
+use serde_json::{Value, json};
+
+use crate::support::document::{assert_held, assert_held_or_disturbed, check, count, disturbed, number};
+use crate::support::lab::{Room, str_of};
+use crate::support::tls::{Authority, Manners, nginx, odd};
+
+const PAGE: &str = "https://server:8443/10k.bin";
+const MODERN: &str = "ssl_protocols TLSv1.2 TLSv1.3;";
+const OLD: &str = "ssl_protocols TLSv1.2;";
+/// Far in the future, for certificates.
+const FOR_EVER: i32 = 4000;
+
+fn rows(document: &Value) -> Vec<RequestRecord> {
+    let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    let rows: Vec<RequestRecord> = store::read_requests(&dir).unwrap().map(Result::unwrap).collect();
+    assert!(!rows.is_empty());
+    rows
+}
+
+/// Runs `bench` of a page against a server of the lab.
+fn bench(room: &Room, url: &str, server: &str, options: &str) -> Value {
+    let arguments: Vec<&str> =
+        ["bench", url, "--server", server, "--json"].into_iter().chain(options.split_whitespace()).collect();
+    serde_json::from_str(&room.run(&arguments).stdout).unwrap()
+}
+
+/// Every request of this run failed for this cause, and the run says why in words that have all of these.
+fn assert_all_failed(document: &Value, cause: &str, words: &[&str]) {
+    let failed = document["load"]["failed"].as_object().unwrap();
+    assert_eq!(failed.keys().collect::<Vec<_>>(), [cause], "{}", document["load"]);
+    assert_eq!(failed[cause], document["load"]["offered_requests"]);
+    let why = document["load"]["tls"]["first_failure"].as_str().unwrap();
+    let told = check(document, "server_answers")["why"].as_str().unwrap();
+    for word in words {
+        assert!(why.contains(word) && told.contains(word), "`{word}` is not in `{why}` or not in `{told}`");
+    }
+}
+
+/// A handshake a request over a path of 40 ms: TLS 1.3 takes one round trip more than TCP, TLS 1.2 two, resumed one.
+#[test]
+fn handshakes_take_their_round_trips() {
+    let room = Room::new();
+    let authority = Authority::new(&room, "authority");
+    let certificate = authority.sign(&["server"], FOR_EVER);
+    let cacert = format!("--cacert {}", str_of(&authority.file()));
+    let load = "--rtt 40ms --clients 5 --rate 25/s --close --warmup 1s -d 3s";
+    for (protocols, version, resumption, round_trips) in [
+        (MODERN, "TLSv1.3", true, 1.0),
+        (MODERN, "TLSv1.3", false, 1.0),
+        (OLD, "TLSv1.2", true, 1.0),
+        (OLD, "TLSv1.2", false, 2.0),
+    ] {
+        let server = nginx(&room, &[(8443, &certificate, protocols)]);
+        let options = format!("{load} {cacert} {}", if resumption { "" } else { "--no-resumption" });
+        let document = bench(&room, PAGE, &server, &options);
+        let case = format!("{version}, resumption {resumption}: {}", document["load"]["tls"]);
+        assert_eq!(count(&document, "load.completed"), 75, "{case}");
+
+        let tls = &document["load"]["tls"];
+        let (full, resumed) = (count(tls, "handshakes_full"), count(tls, "handshakes_resumed"));
+        // Warm-up included. Each of five clients has to begin somewhere, and comes again after 200 ms: its ticket is there.
+        assert_eq!(full + resumed, 100, "{case}");
+        if resumption {
+            assert!((5..=20).contains(&full), "{case}");
+        } else {
+            assert_eq!((resumed, &tls["resumed_share"]), (0, &json!(0.0)), "{case}");
+        }
+        assert_eq!(tls["version"], json!({ version: 100 }), "{case}");
+        assert_eq!(tls["alpn"], json!({ "http/1.1": 100 }), "{case}");
+        assert_eq!((&tls["server_name"], &tls["trust"]), (&json!("server"), &json!(str_of(&authority.file()))));
+        assert!(tls.get("first_failure").is_none(), "{case}");
+
+        // Half of an RTT can be no shorter than asked; how much longer depends on the machine.
+        let asked = round_trips * 40e6;
+        let handshake = number(&document, "load.tls_handshake_ns.p50");
+        assert_eq!(count(&document, "load.tls_handshake_ns.count"), 75, "one a request: {case}");
+        assert!(number(&document, "load.tls_handshake_ns.min") >= asked * 0.999, "{case} {}", document["load"]);
+        assert!(disturbed(&document) || handshake < asked + 30e6, "{handshake} {case}");
+        let connect = number(&document, "load.connect_ns.p50");
+        assert!(disturbed(&document) || (40e6..60e6).contains(&connect), "TCP alone: {connect} {case}");
+        for row in rows(&document) {
+            let moments = [row.started_at, row.connected_at, row.secured_at, row.sent_at, row.first_byte_at];
+            assert!(moments.iter().all(Option::is_some) && moments.is_sorted(), "{row:?}");
+            assert!(row.tls_handshake_ns().unwrap() as f64 >= asked * 0.999, "{row:?}");
+        }
+
+        // The wire cannot read inside: it is asked for what it knows.
+        for name in ["witnesses_agree_requests", "witnesses_agree_service_time", "littles_law_wire_requests"] {
+            let check = check(&document, name);
+            assert!(check["state"] == "not_applicable" && check["why"].as_str().unwrap().contains("TLS"), "{check}");
+        }
+        assert_held(
+            &document,
+            &["conservation", "responses_whole", "witnesses_agree_connections", "wire_capture_drops"],
+        );
+        assert_held_or_disturbed(&document, &["littles_law_requests", "littles_law_connections", "rtt_as_asked"]);
+        assert!(disturbed(&document) || document["validity"]["verdict"] == "valid", "{}", document["validity"]);
+    }
+}
+
+/// Kept connections shake hands once; the rows say on which request.
+#[test]
+fn a_kept_connection_shakes_hands_once() {
+    let room = Room::new();
+    let authority = Authority::new(&room, "authority");
+    let server = nginx(&room, &[(8443, &authority.sign(&["server"], FOR_EVER), MODERN)]);
+    let document = bench(&room, PAGE, &server, "-k -n 400 -c 4");
+    assert_eq!((count(&document, "load.completed"), count(&document, "load.connections_opened")), (400, 4));
+    assert_eq!(count(&document, "load.tls.handshakes_full"), 4);
+    assert_eq!(document["load"]["tls"]["trust"], "nothing");
+    let rows = rows(&document);
+    assert_eq!(rows.iter().filter(|row| row.secured_at.is_some()).count(), 4);
+    assert!(rows.iter().all(|row| row.connected_at.is_some() == row.secured_at.is_some()));
+    // As inside TLS: the page, its head, and nothing of records or handshakes.
+    assert!(rows.iter().all(|row| (10_240..10_240 + 600).contains(&row.bytes_received)), "{:?}", rows[0]);
+    let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    assert_eq!(store::read_histogram(&dir, "tls_handshake").unwrap().len(), 4);
+    // Its status is the verdict's, which noise may spoil.
+    let page = room.run(&["report", "last"]);
+    assert!(page.stdout.contains("TLS handshake") && page.stdout.contains("TLSv1.3"), "{page}");
+}
+
+#[test]
+fn certificates_and_versions_are_refused_for_what_is_wrong_with_them() {
+    let room = Room::new();
+    let (authority, stranger) = (Authority::new(&room, "authority"), Authority::new(&room, "stranger"));
+    let (good, expired, other) = (
+        authority.sign(&["server"], FOR_EVER),
+        authority.sign(&["server"], 2021),
+        authority.sign(&["shop.example"], 4000),
+    );
+    let mutual = format!("ssl_verify_client on; ssl_client_certificate {};", str_of(&stranger.file()));
+    let server = nginx(
+        &room,
+        &[
+            (8443, &good, MODERN),
+            (8444, &expired, MODERN),
+            (8445, &other, MODERN),
+            (8446, &good, OLD),
+            (8447, &good, &mutual),
+        ],
+    );
+    let url = |port: u16| format!("https://server:{port}/10k.bin");
+    let run = |port: u16, options: &str| bench(&room, &url(port), &server, &format!("-n 3 -c 1 {options}"));
+    let trusting = format!("--cacert {}", str_of(&authority.file()));
+
+    let unknown = run(8443, &format!("--cacert {}", str_of(&stranger.file())));
+    assert_all_failed(&unknown, "tls_certificate", &["no authority", "--cacert", "-k"]);
+    assert_all_failed(&run(8444, &trusting), "tls_certificate", &["expired"]);
+    assert_all_failed(&run(8445, &trusting), "tls_certificate", &["another name", "shop.example"]);
+    assert_all_failed(&run(8446, &format!("{trusting} --tls-version 1.3")), "tls_handshake", &["--tls-version"]);
+    assert_all_failed(&run(8080, &trusting), "tls_handshake", &["not TLS"]);
+
+    let completes =
+        |document: &Value| assert_eq!(document["load"]["status"], json!({ "200": 3 }), "{}", document["load"]);
+    completes(&run(8443, &trusting));
+    completes(&run(8444, "-k"));
+    completes(&run(8445, &format!("{trusting} --sni shop.example")));
+    completes(&run(8446, &format!("{trusting} --tls-version 1.2")));
+    // nginx answers who brings no certificate with a page; whoever brings one is let in.
+    assert_eq!(run(8447, &trusting)["load"]["status"], json!({ "400": 3 }));
+    let own = stranger.sign(&["client"], FOR_EVER);
+    completes(&run(8447, &format!("{trusting} --cert {} --key {}", str_of(&own.cert), str_of(&own.key))));
+}
+
+/// Without a path: servers that break off, speak something else, or forget their manners.
+#[test]
+fn bad_manners_have_their_causes() {
+    let room = Room::shared();
+    let certificate = Authority::new(&room, "authority").sign(&["server"], FOR_EVER);
+    let run = |manners| {
+        let url = format!("https://{}/", odd(&certificate, manners));
+        let output = room.run(&["bench", &url, "-k", "-n", "3", "-c", "1", "--json"]);
+        output.json()
+    };
+    assert_all_failed(&run(Manners::Hangs), "tls_handshake", &["closed the connection", "handshake"]);
+    assert_all_failed(&run(Manners::Plain), "tls_handshake", &["not TLS"]);
+    for (manners, expected) in [
+        (Manners::Polite, json!({})),
+        (Manners::Rude, json!({ "tls_truncated": 3 })),
+        (Manners::RudeButWhole, json!({})),
+    ] {
+        let document = run(manners);
+        assert_eq!(document["load"]["failed"], expected, "{manners:?}: {}", document["load"]);
+        assert_eq!(count(&document, "load.tls.handshakes_full") + count(&document, "load.tls.handshakes_resumed"), 3);
+        assert!(rows(&document).iter().all(|row| row.status == 200));
+    }
+}
+
+#[test]
+fn what_cannot_be_is_said_before_anything_starts() {
+    let room = Room::shared();
+    let empty = room.file("empty.pem");
+    std::fs::write(&empty, "").unwrap();
+    let mut without_roots = room.command(&["bench", "https://127.0.0.1:1/", "-n", "1"]);
+    without_roots.env("SSL_CERT_FILE", &empty).env_remove("SSL_CERT_DIR").stdin(Stdio::null());
+    room.start_command(without_roots).finish().refused(2, &["root certificates", "--cacert", "-k"]);
+
+    let run =
+        |arguments: &str| room.run(&["bench"].into_iter().chain(arguments.split_whitespace()).collect::<Vec<_>>());
+    run("http://127.0.0.1:1/ -k -n 1").refused(1, &["https://"]);
+    run("https://127.0.0.1:1/ --cacert /no/such/file -n 1").refused(1, &["--cacert /no/such/file", "No such file"]);
+    run("https://127.0.0.1:1/ -k --cacert x.pem -n 1").refused(1, &["leave one of the two out"]);
+    assert!(run("https://127.0.0.1:1/ --alpn h2 -n 1").stderr.contains("HTTP/2"));
+    assert_eq!(std::fs::read_dir(room.runs()).unwrap().count(), 0, "what never began is not in the book");
+
+    // The plan says everything, and its print means the same.
+    let options = "https://shop.example/ --sni other.example --tls-version 1.2 --alpn none --no-resumption -n 1";
+    let printed = run(&format!("{options} --print-plan")).success().stdout;
+    for line in ["[load.tls]", "sni = \"other.example\"", "version = \"1.2\"", "alpn = \"none\"", "resumption = false"]
+    {
+        assert!(printed.contains(line), "{printed}");
+    }
+    let plan = room.file("plan.toml");
+    std::fs::write(&plan, &printed).unwrap();
+    assert_eq!(room.run(&["run", str_of(&plan), "--print-plan"]).success().stdout, printed);
+}

@@ -1,0 +1,69 @@
+//! Workloads through a path, against nginx: a model's objects with their lengths, and several names of one server.
+
+use std::process::Stdio;
+use std::time::Instant;
+
+use crate::support::document::{check, count};
+use crate::support::lab::{PATIENCE, Room, str_of};
+use crate::support::servers::nginx;
+
+/// Files that `serve` made, served by nginx: every length is as the model says.
+#[test]
+fn nginx_serves_the_content_that_serve_made() {
+    let room = Room::new();
+    let (www, content) = (room.www(), "specweb99:72,seed=9");
+    let mut command = room.command(&["serve", str_of(&www), "--make-content", content, "--listen", "127.0.0.1:0"]);
+    command.stdin(Stdio::null());
+    let own = room.start_command(command);
+    let deadline = Instant::now() + PATIENCE;
+    while !own.stderr().contains("http://") {
+        assert!(Instant::now() < deadline, "{}", own.stderr());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    drop(own);
+    let server = nginx(&room);
+    let document = room.run_json(&[
+        "bench",
+        "http://server:8080/",
+        "--content",
+        content,
+        "--server",
+        &server,
+        "--server-name",
+        "files",
+        "--rtt",
+        "2ms",
+        "-n",
+        "600",
+        "-c",
+        "8",
+        "--json",
+    ]);
+    assert_eq!((count(&document, "load.completed"), count(&document, "load.status.200")), (600, 600), "{document}");
+    assert_eq!(check(&document, "conservation")["state"], "ok");
+    assert!(count(&document, "load.bytes_received") > 600 * 102);
+}
+
+/// With a path every host of a workload is the server under test, by whichever of its names, at one port.
+#[test]
+fn a_path_leads_to_one_server() {
+    let room = Room::new();
+    let server = nginx(&room);
+    let bench = |urls: &[&str], more: &[&str]| {
+        let all = [
+            &["bench"],
+            urls,
+            &["--server", &server, "--server-name", "static", "--rtt", "1ms", "-n", "40", "-c", "2"],
+            more,
+        ];
+        room.run(&all.concat())
+    };
+    let both = bench(&["http://server:8080/10k.bin", "http://static:8080/10k.bin"], &["--json"]);
+    assert!(matches!(both.code, Some(0 | 3)), "{both}");
+    let document = both.json();
+    let urls = document["load"]["by_url"].as_array().unwrap();
+    assert!(urls.iter().all(|url| url["completed"] == 20), "{urls:?}");
+    assert_eq!(count(&document, "load.status.200"), 40);
+    bench(&["http://server:8080/", "http://elsewhere:8080/"], &[]).refused(1, &["`elsewhere`", "`server`"]);
+    bench(&["http://server:8080/", "http://server:8081/"], &[]).refused(1, &["different ports"]);
+}

@@ -1,0 +1,17 @@
+//! The path, its ends and its witnesses, as programs of other people see them.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+mod support;
+
+mod real_path {
+    mod browser;
+    mod learn;
+    mod net;
+    mod page;
+    mod profile_check;
+    mod targets;
+    mod targets_host;
+    mod watch;
+    mod watch_live;
+    mod witness;
+}

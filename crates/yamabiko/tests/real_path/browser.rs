@@ -1,0 +1,261 @@
+//! A real browser at the far end of real distances: what it says of its own times fits the path it was given.
+//!
+//! Lower bounds are strict, whatever this machine is doing: nothing arrives before the path lets it. Upper bounds are
+//! those of a machine that is busy beside it.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::support::lab::{Room, str_of};
+use crate::support::servers::own;
+use crate::support::serving::Serving;
+
+/// Objects of the page besides the page itself: three kinds, each its own file.
+const OBJECTS: usize = 30;
+/// Of each object, about: bytes that a slow line needs time for.
+const OBJECT_BYTES: usize = 15_000;
+
+/// What a profile gives its only client, the one in the middle.
+struct Distance {
+    profile: &'static str,
+    /// Round trip asked for, and how much shorter or longer a packet's way and the answer's may be together.
+    rtt_ms: f64,
+    variation_ms: f64,
+    /// Bytes a millisecond down.
+    rate: f64,
+}
+
+/// crates/path/profiles has them; `profile show` prints them.
+const DISTANCES: [Distance; 3] = [
+    Distance { profile: "3g", rtt_ms: 300.0, variation_ms: 40.0, rate: 200.0 },
+    Distance { profile: "4g", rtt_ms: 70.0, variation_ms: 12.0, rate: 5187.5 },
+    Distance { profile: "fiber", rtt_ms: 16.0, variation_ms: 1.0, rate: 35_250.0 },
+];
+
+/// Browsers round their times, to 0.1 ms, and shift them a little so that pages cannot spy by them.
+const ROUNDED_MS: f64 = 0.3;
+
+/// A page of 30 objects whose last act is to write down what the browser says of every one of them.
+fn write_page(room: &Room) {
+    let mut html = "<!doctype html><title>page</title><link rel=\"icon\" href=\"data:,\">\n".to_owned();
+    for at in 0..OBJECTS {
+        let filling: String = (0..OBJECT_BYTES / 10).map(|n| format!("{:09} ", n * 7919 + at)).collect();
+        let (name, text, tag) = match at % 3 {
+            0 => (
+                format!("{at}.svg"),
+                format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"9\" height=\"9\"><!--{filling}--></svg>"),
+                format!("<img src=\"{at}.svg\" alt=\"\">"),
+            ),
+            1 => (
+                format!("{at}.js"),
+                format!("/*{filling}*/ window.ran = (window.ran || 0) + 1;"),
+                format!("<script src=\"{at}.js\" async></script>"),
+            ),
+            _ => (
+                format!("{at}.css"),
+                format!("/*{filling}*/ .c{at} {{ color: red }}"),
+                format!("<link rel=\"stylesheet\" href=\"{at}.css\">"),
+            ),
+        };
+        fs::write(room.www().join(name), text).unwrap();
+        html.push_str(&format!("{tag}\n"));
+    }
+    // The load event comes after the last object; `--dump-dom` prints what the page is after it.
+    html.push_str(
+        "<pre id=\"times\"></pre><script>addEventListener('load', () => {\n\
+         const all = performance.getEntriesByType('navigation').concat(performance.getEntriesByType('resource'));\n\
+         const now = performance.now();\n\
+         document.getElementById('times').textContent =\n\
+         JSON.stringify({ ran: window.ran, loaded: now, entries: all.map(entry => entry.toJSON()) });\n});</script>\n",
+    );
+    fs::write(room.www().join("index.html"), html).unwrap();
+}
+
+/// What the browser said, and what the path and the wire's witness did.
+struct Visit {
+    page: Value,
+    document: Value,
+}
+
+fn visit(room: &Room, profile: &str) -> Visit {
+    let server = own(room);
+    let json = room.file(&format!("{profile}.json"));
+    let data = room.file(&format!("browser-{profile}"));
+    // Without this it opens connections before anyone asked for anything, and the first handshake is in nobody's times.
+    fs::create_dir_all(data.join("Default")).unwrap();
+    fs::write(data.join("Default/Preferences"), r#"{"net":{"network_prediction_options":2}}"#).unwrap();
+    let mut command = room.command(&["net", "--path", profile, "--server", &server, "--json", str_of(&json), "--"]);
+    command.args(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]);
+    // A browser's own errands: here they would only fail, and take their time.
+    command.args(["--disable-background-networking", "--disable-component-update", "--disable-default-apps"]);
+    command.args(["--disable-features=OptimizationHints,MediaRouter,Translate", "--no-proxy-server", "--disable-quic"]);
+    command.arg(format!("--user-data-dir={}", data.display()));
+    command.args(["--timeout=60000", "--dump-dom", "http://server:8080/"]).stdin(Stdio::null());
+    let output = room.start_command(command).finish().success();
+    let times = output.stdout.split_once("<pre id=\"times\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    let (times, _) = times.unwrap_or_else(|| panic!("the page was not shown: {output}"));
+    // In the DOM's text three characters are written as entities; the figures need one of them.
+    let page = serde_json::from_str(&times.replace("&amp;", "&")).unwrap_or_else(|error| panic!("{error}: {times}"));
+    let document = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    Visit { page, document }
+}
+
+impl Visit {
+    fn entries(&self) -> &[Value] {
+        self.page["entries"].as_array().unwrap()
+    }
+
+    fn loaded_ms(&self) -> f64 {
+        self.page["loaded"].as_f64().unwrap()
+    }
+
+    /// Times from one moment of an entry to another, of those entries that have both apart, rising.
+    fn spans_ms(&self, from: &str, to: &str) -> Vec<f64> {
+        let spans = self.entries().iter().map(|entry| span_ms(entry, from, to));
+        let mut spans: Vec<f64> = spans.filter(|&span| span != 0.0).collect();
+        spans.sort_by(f64::total_cmp);
+        spans
+    }
+}
+
+/// From one moment of an entry to another.
+fn span_ms(entry: &Value, from: &str, to: &str) -> f64 {
+    let moment = |name: &str| entry[name].as_f64().unwrap_or_else(|| panic!("{name}: {entry}"));
+    moment(to) - moment(from)
+}
+
+#[test]
+fn a_page_loads_as_late_as_its_distance_makes_it() {
+    let room = Room::new();
+    write_page(&room);
+    let mut loaded = Vec::new();
+    for distance in &DISTANCES {
+        let visit = visit(&room, distance.profile);
+        let path = &visit.document["path"];
+        let asked_ms = path["asked_rtt_ns"]["p50"].as_f64().unwrap() / 1e6;
+        assert!((asked_ms - distance.rtt_ms).abs() < 0.1, "{}: {asked_ms} ms", distance.profile);
+        let shortest_ms = distance.rtt_ms - distance.variation_ms - ROUNDED_MS;
+
+        // The page and all its objects came over the network, whole, and ran.
+        assert_eq!(visit.entries().len(), OBJECTS + 1);
+        assert_eq!(visit.page["ran"], OBJECTS / 3);
+        let bytes: f64 = visit.entries().iter().map(|entry| entry["transferSize"].as_f64().unwrap()).sum();
+        assert!(bytes > (OBJECTS * OBJECT_BYTES) as f64 * 0.9, "{bytes} bytes");
+
+        // The page's handshake: one round trip. Those of its objects as well, except that a browser counts one that it
+        // had begun for another object only from the moment at which this one was wanted.
+        let page = &visit.entries()[0];
+        let handshake = span_ms(page, "connectStart", "connectEnd");
+        assert!(handshake >= shortest_ms, "{}: connected after {handshake} ms", distance.profile);
+        let handshakes = visit.spans_ms("connectStart", "connectEnd");
+        let (middle, longest) = (handshakes[handshakes.len() / 2], handshakes[handshakes.len() - 1]);
+        assert!(longest >= shortest_ms, "{}: {handshakes:?}", distance.profile);
+        // One that lost a packet may take a second longer; most did not.
+        assert!(middle < distance.rtt_ms + distance.variation_ms + BUSY_MS, "{}: {handshakes:?}", distance.profile);
+
+        // First bytes: one round trip more, from the request on. Those of many at once also wait for the line.
+        let first_bytes = visit.spans_ms("requestStart", "responseStart");
+        assert_eq!(first_bytes.len(), OBJECTS + 1);
+        assert!(first_bytes[0] >= shortest_ms, "{}: answered after {first_bytes:?} ms", distance.profile);
+        let of_page = span_ms(page, "requestStart", "responseStart");
+        assert!(of_page < 2.0 * distance.rtt_ms + distance.variation_ms + BUSY_MS, "{}: {of_page}", distance.profile);
+        let answered = span_ms(page, "connectStart", "responseStart");
+        assert!(answered >= 2.0 * shortest_ms, "{}: handshake and answer in {answered} ms", distance.profile);
+
+        // The whole: two round trips for the page, one for each round of objects over six connections; and no faster
+        // than the line.
+        let rounds = 2 + OBJECTS.div_ceil(CONNECTIONS);
+        assert!(visit.loaded_ms() >= rounds as f64 * shortest_ms, "{}: {} ms", distance.profile, visit.loaded_ms());
+        assert!(visit.loaded_ms() >= bytes / distance.rate, "{}: {} ms", distance.profile, visit.loaded_ms());
+
+        // The witness at the server's end saw the same requests and no others.
+        let watch = &visit.document["watch"];
+        assert_eq!(watch["requests"], OBJECTS + 1, "{}: {watch}", distance.profile);
+        assert_eq!(watch["status"]["200"], OBJECTS + 1, "{}: {watch}", distance.profile);
+        let seen_ms = watch["handshake_rtt_ns"]["min"].as_f64().unwrap() / 1e6;
+        assert!(seen_ms >= shortest_ms, "{}: {seen_ms} ms on the wire", distance.profile);
+        loaded.push(visit.loaded_ms());
+    }
+    assert!(loaded[0] > loaded[1] && loaded[1] > loaded[2], "3g, 4g, fiber: {loaded:?} ms");
+}
+
+/// Connections that a browser opens to one server over HTTP/1.1.
+const CONNECTIONS: usize = 6;
+
+/// What a busy machine may add to what the browser sees of one event.
+const BUSY_MS: f64 = 250.0;
+
+/// One pixel.
+const PIXEL: &[u8] = b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\
+      \x00\x00\x1f\x15\xc4\x89\x00\x00\x00\x0dIDATx\xdacd`\xf8_\x0f\x00\x02\x87\x01\x80\xebG\xba\
+      \x92\x00\x00\x00\x00IEND\xaeB`\x82";
+
+#[test]
+fn the_own_server_answers_a_browser_as_browsers_expect() {
+    let room = Room::new();
+    let www = room.www();
+    // A picture whose name does not say what it is, a script with a compressed twin, and what a script may ask for.
+    fs::write(www.join("picture"), PIXEL).unwrap();
+    fs::write(www.join("drawing.svg"), "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"7\" height=\"7\"/>").unwrap();
+    fs::write(www.join("a.js"), format!("window.ran = true; //{}", "echo ".repeat(5000))).unwrap();
+    let packed = Command::new("gzip").arg("--keep").arg(www.join("a.js")).status().unwrap();
+    assert!(packed.success());
+    fs::write(www.join("digits.txt"), "0123456789abcdef").unwrap();
+    let script = r#"addEventListener('load', async () => {
+        const ask = async (path, more) => { const got = await fetch(path, more);
+            return { status: got.status, text: await got.text(), range: got.headers.get('content-range') }; };
+        const said = { ran: window.ran, widths: [...document.images].map(image => image.naturalWidth) };
+        said.part = await ask('digits.txt', { headers: { Range: 'bytes=2-5' } });
+        said.first = await ask('digits.txt', { cache: 'reload' });
+        said.again = await ask('digits.txt', { cache: 'no-cache' });
+        said.same = await ask('digits.txt', { cache: 'no-store', headers: { 'If-Match': '"other"' } });
+        said.absent = await ask('absent');
+        said.sizes = performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('a.js'))
+            .map(entry => [entry.encodedBodySize, entry.decodedBodySize]);
+        said.transfers = performance.getEntriesByType('resource').filter(entry => entry.name.endsWith('digits.txt'))
+            .map(entry => entry.transferSize);
+        document.getElementById('said').textContent = JSON.stringify(said);
+    });"#;
+    fs::write(
+        www.join("index.html"),
+        format!(
+            "<!doctype html><title>page</title><link rel=\"icon\" href=\"data:,\"><img src=\"picture\"><img src=\"drawing.svg\">\
+             <script src=\"a.js\"></script><pre id=\"said\"></pre><script>{script}</script>"
+        ),
+    )
+    .unwrap();
+    let log = room.file("own.log");
+    let serving = Serving::start(&room, &["--log", str_of(&log)]);
+    let mut browser = Command::new("chromium");
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]);
+    browser.args(["--disable-background-networking", "--disable-component-update", "--disable-default-apps"]);
+    browser.args(["--disable-features=OptimizationHints,MediaRouter,Translate", "--no-proxy-server", "--disable-quic"]);
+    browser.arg(format!("--user-data-dir={}", room.file("browser-own").display()));
+    // Time of its own: it runs on when nothing is under way, so the answers are awaited and no more.
+    browser.args(["--virtual-time-budget=20000", "--timeout=60000", "--dump-dom"]);
+    browser.arg(format!("http://{}/", serving.address)).stdin(Stdio::null());
+    let output = room.start_command(browser).finish().success();
+    let said = output.stdout.split_once("<pre id=\"said\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    let (said, _) = said.unwrap_or_else(|| panic!("the page was not shown: {output}"));
+    let said: Value = serde_json::from_str(said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!(said["ran"], true, "{said}");
+    assert_eq!(said["widths"], serde_json::json!([1, 7]), "{said}");
+    let part = serde_json::json!({ "status": 206, "text": "2345", "range": "bytes 2-5/16" });
+    assert_eq!(said["part"], part, "{said}");
+    for whole in ["first", "again"] {
+        assert_eq!((&said[whole]["status"], &said[whole]["text"]), (&200.into(), &"0123456789abcdef".into()), "{said}");
+    }
+    assert_eq!(said["same"]["status"], 412, "{said}");
+    assert_eq!(said["absent"]["status"], 404, "{said}");
+    // The twin was sent, and unpacked.
+    let sizes = &said["sizes"][0];
+    assert!(sizes[0].as_u64().unwrap() * 10 < sizes[1].as_u64().unwrap(), "{said}");
+    // Asked again, it was told that it has what it asks for.
+    serving.running.signal(Signal::SIGTERM);
+    serving.running.finish().success();
+    let log = fs::read_to_string(&log).unwrap();
+    assert!(log.contains("\"GET /digits.txt HTTP/1.1\" 304 "), "{log}");
+}

@@ -1,0 +1,131 @@
+//! The circle: a run under a known profile is captured at the server's end, a profile is learned from the capture, and
+//! it is the known one again; and a run under the learned profile asks for just its distances.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::document::{assert_held, check, count, disturbed, number};
+use crate::support::lab::{Room, str_of, wait_until, yamabiko};
+use crate::support::processes::{start_in_network, wait_for_server};
+use crate::support::servers::{bench, own};
+use nix::sys::signal::Signal;
+use path::Profile;
+use serde_json::Value;
+
+const CLIENTS: u32 = 200;
+/// What a learned distance may be off by.
+const SHARE: f64 = 0.03;
+
+#[test]
+fn koshien_is_learned_back_and_replayed() {
+    let room = Room::new();
+    let (server, capture) = (own(&room), room.file("koshien.pcap"));
+    // 1400 connections, seven of each client: then a quantile of connections is one of clients.
+    let load = format!("--clients {CLIENTS} --rate 200/s --close --warmup 2s -d 5s --json --no-save");
+    let mut run = room.start(&bench(&server, &format!("--path koshien-2001 {load}")));
+    let pid = wait_for_server(&mut run, "serve", 1)[0];
+    let dump = ["tcpdump", "-i", "s0", "-w", str_of(&capture), "-n", "-s96", "-B32768", "-Zroot", "tcp"];
+    let tcpdump = start_in_network(&room, pid, &dump);
+    wait_until("tcpdump listens", || tcpdump.stderr().contains("listening on s0"));
+    let known = run.finish().json();
+    tcpdump.signal(Signal::SIGINT);
+    tcpdump.finish();
+    assert_held(&known, &["conservation", "nothing_dropped_by_mistake", "responses_whole"]);
+
+    let file = room.file("learned.toml");
+    let document = room.run(&["profile", "learn", str_of(&capture), "-o", str_of(&file), "--json"]).success().json();
+    let learned = &document["learned"];
+    assert_eq!((count(learned, "connections"), count(learned, "clients")), (1400, u64::from(CLIENTS)));
+    assert_eq!(count(learned, "half_open"), 0);
+    // Clients beyond a second of RTT make the server repeat its SYN-ACK, and are told all the same; but not the last
+    // of them, whose pages were still on their way when the run ended.
+    assert!(count(learned, "handshakes_repeated") > 0, "{learned}");
+    assert!(count(learned, "untold") * 2 < count(learned, "handshakes_repeated"), "{learned}");
+    assert!((number(learned, "arrivals.connections.rate_per_s") / 200.0 - 1.0).abs() < 0.5);
+    let slack_ns = slack_ns(&known);
+    let asked = Profile::builtin("koshien-2001").unwrap();
+    compare(&rtts_ns(&asked), &rtts_ns(&read(&file)), slack_ns);
+
+    // Replayed, from another folder: what is asked for is what was learned, to the nanosecond.
+    let again = room.run(&bench(&server, &format!("--path {} {load}", file.display()))).json();
+    let [asked, learned] = [&again["path"]["asked_rtt_ns"], &learned["replay"]["asked_rtt_ns"]];
+    for quantile in ["count", "min", "p50", "p75", "p90", "p95", "p99", "max"] {
+        assert_eq!(asked[quantile], learned[quantile], "{quantile}");
+    }
+    assert_held(&again, &["conservation", "nothing_dropped_by_mistake", "responses_whole"]);
+    assert_eq!(count(&again, "load.completed"), 1000);
+    if !disturbed(&again) {
+        assert_held(&again, &["rtt_as_asked"]);
+        assert_eq!(again["validity"]["verdict"], "valid", "{}", again["validity"]);
+    }
+}
+
+/// Two kinds of clients, the far ones with loss on their way down; learned live, beside the server.
+#[test]
+fn two_kinds_of_clients_and_a_loss_are_learned_live() {
+    let room = Room::new();
+    let (server, known) = (own(&room), room.file("known.toml"));
+    let text = "name = 'two'\n[[clients]]\nshare = 0.5\nrtt = '20ms'\n[[clients]]\nshare = 0.5\nrtt = '120ms'\n\
+                down = { loss = '2%' }\n";
+    fs::write(&known, text).unwrap();
+    let options = format!(
+        "--path {} --clients 100 --rate 100/s --close --warmup 1s -d 8s --json --no-save --server-tcp cc=cubic",
+        known.display()
+    );
+    let url = "http://server:8080/100k.bin";
+    let arguments = [&["bench", url, "--server", &server][..], &options.split(' ').collect::<Vec<_>>()].concat();
+    let mut run = room.start(&arguments);
+    let pid = wait_for_server(&mut run, "serve", 1)[0];
+    let (program, file) = (yamabiko(), room.file("two.toml"));
+    // It ends by itself, well before the run: with the run its device goes.
+    let learn = ["profile", "learn", "-i", "s0", "-d", "4s", "--port", "8080", "-o", str_of(&file)];
+    let learn = start_in_network(&room, pid, &[&[str_of(&program)][..], &learn].concat());
+    let output = learn.finish().success();
+    let known = run.finish().json();
+    assert_held(&known, &["conservation", "nothing_dropped_by_mistake"]);
+
+    let rtts_ns = rtts_ns(&read(&file));
+    let slack_ns = slack_ns(&known);
+    for (client, asked_ms) in [(20, 20.0), (60, 20.0), (90, 20.0), (110, 120.0), (150, 120.0), (190, 120.0)] {
+        let (asked, got) = (asked_ms * 1e6, rtts_ns[client] as f64);
+        assert!((got - asked).abs() <= asked * SHARE + slack_ns, "client {client}: {got} ns for {asked}\n{output}");
+    }
+    // Half of the packets with a loss of 2 %. What a timeout sends again for nothing comes on top.
+    let profile = &read(&file).clients(1)[0];
+    let loss = profile.down.loss();
+    assert!((0.006..0.02).contains(&loss), "{loss}\n{output}");
+    assert_eq!(profile.up.loss(), 0.0, "{output}");
+    let said = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in ["captured beside the server", "connections of 100 clients", "replay yamabiko bench", "--close"] {
+        assert!(said.contains(words), "{words} in\n{output}");
+    }
+}
+
+fn read(file: &Path) -> Profile {
+    Profile::read(file, &|file| fs::read_to_string(file)).unwrap()
+}
+
+fn rtts_ns(profile: &Profile) -> Vec<u64> {
+    profile.clients(CLIENTS).iter().map(|client| client.rtt().as_nanos() as u64).collect()
+}
+
+/// From the 10th to the 99th percentile.
+fn compare(asked_ns: &[u64], learned_ns: &[u64], slack_ns: f64) {
+    let errors: Vec<f64> = asked_ns
+        .iter()
+        .zip(learned_ns)
+        .map(|(&asked, &learned)| ((learned as f64 - asked as f64).abs() - slack_ns).max(0.0) / asked as f64)
+        .collect();
+    let (from, to) = (CLIENTS as usize / 10, CLIENTS as usize * 99 / 100);
+    let worst = (from..to).max_by(|&a, &b| errors[a].total_cmp(&errors[b])).unwrap();
+    let shown = format!("client {worst}: {} ns for {} ns", learned_ns[worst], asked_ns[worst]);
+    println!("worst from p10 to p99: {:.2} %, {shown}", errors[worst] * 100.0);
+    assert!(errors[worst] <= SHARE, "{shown}");
+}
+
+/// What the machine itself added, where the run says that it was taken away for a while: two packets of a handshake
+/// may each have waited as long as the loop stood still.
+fn slack_ns(document: &Value) -> f64 {
+    let stall = check(document, "loop_never_stalled")["value"].as_f64().unwrap_or(0.0);
+    if disturbed(document) { 2.0 * stall } else { 0.0 }
+}

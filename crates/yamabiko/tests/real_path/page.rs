@@ -1,0 +1,63 @@
+//! The page of a real run in a real browser that has no network at all: every chart is drawn, nothing is complained of.
+
+use std::process::{Command, Stdio};
+
+use crate::support::lab::{Output, Room, str_of};
+use crate::support::servers::{bench, own};
+
+/// Opens a page by its URL, in a network namespace of its own whose loopback, even, is down.
+fn browse(room: &Room, url: &str) -> Output {
+    let mut command = Command::new("unshare");
+    command.args(["--net", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]);
+    command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+    command.args(["--enable-logging=stderr", "--virtual-time-budget=3000", "--window-size=1200,2000"]);
+    command.arg(format!("--user-data-dir={}", room.file("browser").display()));
+    command.args(["--dump-dom", url]).stdin(Stdio::null());
+    room.start_command(command).finish().success()
+}
+
+#[test]
+fn a_browser_without_a_network_draws_every_chart() {
+    let room = Room::new();
+    let options = "--path koshien-2001 --clients 100 --rate 110/s --close -d 3s --warmup 1s --json";
+    let document = room.run_json(&bench(&own(&room), options));
+    let path = room.file("page.html");
+    let written = room.run(&["report", "--html", str_of(&path)]);
+    assert!(matches!(written.code, Some(0 | 3)), "{written}");
+    let url = written.stdout.trim_end();
+
+    let page = browse(&room, url);
+    let dom = &page.stdout;
+    let charts = dom.matches("data-plot=").count();
+    assert!(charts >= 4, "{charts} charts");
+    assert_eq!(dom.matches("<canvas").count(), charts, "a canvas for each chart");
+    assert_eq!(dom.matches("class=\"uplot").count(), charts);
+    // Each takes the place of a plot that needs no script.
+    assert_eq!(dom.matches("<figure class=\"wide drawn\"").count(), charts);
+    assert!(dom.contains(document["run"]["id"].as_str().unwrap()));
+    for part in ["Path", "Server", "By distance", "Repeat it"] {
+        assert!(dom.contains(&format!("<h2>{part}</h2>")), "{part}");
+    }
+    // What the page says on its console, refusals of its content policy included; the browser's own pages speak there too.
+    let from_page = |line: &&str| line.contains("CONSOLE") && line.contains("source: file://");
+    let console: Vec<&str> = page.stderr.lines().filter(from_page).collect();
+    assert_eq!(console, Vec::<&str>::new());
+}
+
+/// The demo's last line is the URL of a page on its three runs, judged each, in one chart.
+#[test]
+fn the_demo_ends_with_its_page() {
+    let room = Room::new();
+    let demo = room.run(&["demo", "-d", "2s"]);
+    assert!(matches!(demo.code, Some(0 | 3)), "{demo}");
+    let url = demo.stdout.lines().last().unwrap();
+    assert!(url.starts_with("file:///") && url.contains("-demo-koshien-") && url.ends_with("/demo.html"), "{demo}");
+    let dom = browse(&room, url).stdout;
+    for label in ["LAN, RTT 0.2 ms", "RTT 48 ms for all", "Koshien's distances"] {
+        assert!(dom.contains(&format!("<b>{label}.</b>")) && dom.contains(&format!("<th scope=\"row\">{label}</th>")));
+        // In the legend of the one chart over time, and in those of the two distributions.
+        assert!(dom.matches(label).count() >= 5, "{label}");
+    }
+    assert_eq!(dom.matches("class=\"verdict ").count(), 3);
+    assert_eq!((dom.matches("<canvas").count(), dom.matches("about 25").count()), (1, 1));
+}

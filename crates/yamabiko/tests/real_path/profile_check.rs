@@ -1,0 +1,113 @@
+//! `profile check` finds what was asked where it is given, and says so where it is not.
+
+use serde_json::Value;
+
+use crate::support::lab::{Output, Room};
+use crate::support::sentinel::Sentinel;
+
+/// The row whose name begins so.
+fn row<'a>(document: &'a Value, what: &str) -> &'a Value {
+    let rows = document["rows"].as_array().expect("rows");
+    rows.iter()
+        .find(|row| row["what"].as_str().unwrap().starts_with(what))
+        .unwrap_or_else(|| panic!("{what}: {document}"))
+}
+
+fn states(document: &Value, state: &str) -> usize {
+    document["rows"].as_array().expect("rows").iter().filter(|row| row["state"] == state).count()
+}
+
+fn check(room: &Room, arguments: &str) -> Output {
+    let words: Vec<&str> = ["profile", "check", "--json"].into_iter().chain(arguments.split_whitespace()).collect();
+    room.run(&words)
+}
+
+/// What was asked for is what there is; on a disturbed machine only later and less than asked, never more.
+fn judge(output: &Output, disturbed: bool) {
+    let document = output.json();
+    if (output.code, &document["as_asked"]) == (Some(0), &Value::Bool(true)) {
+        return;
+    }
+    assert!(disturbed, "{output}");
+    assert_eq!((output.code, &document["as_asked"]), (Some(3), &Value::Bool(false)), "{output}");
+    for row in document["rows"].as_array().unwrap().iter().filter(|row| row["state"] == "outside") {
+        let (what, got) = (row["what"].as_str().unwrap(), row["got"].as_f64().unwrap());
+        let [low, high] = [0, 1].map(|bound| row["between"][bound].as_f64().unwrap());
+        assert!(if what.starts_with("rate") { got < low } else { got > high }, "{what}: {output}");
+    }
+}
+
+#[test]
+fn a_built_in_profile_gives_what_it_says() {
+    let room = Room::new();
+    let sentinel = Sentinel::start();
+    let output = check(&room, "dsl --duration 6s");
+    let disturbed = sentinel.disturbed();
+    let document = output.json();
+    assert_eq!(document["schema"], "yamabiko.profile_check/1", "{output}");
+    // Two kinds of links: the rates of both, up and down.
+    for what in ["RTT p50", "loss up, client", "loss down, client", "rate up, client", "rate down, client"] {
+        assert!(disturbed || row(&document, what)["state"] != "outside", "{output}");
+    }
+    judge(&output, disturbed);
+}
+
+#[test]
+fn loss_and_rate_are_found() {
+    let room = Room::new();
+    let sentinel = Sentinel::start();
+    let output = check(&room, "--rtt 20ms --loss 2% --down 5Mbit --up 2Mbit --clients 10 --duration 6s");
+    let document = output.json();
+    judge(&output, sentinel.disturbed());
+    let got = |what: &str| row(&document, what)["got"].as_f64().unwrap();
+    assert!(got("loss up") > 0.002 && got("loss down") > 0.002, "{output}");
+    // Never more than the link can carry, whatever the machine does.
+    assert!(got("rate up") < 2.1e6 && got("rate down") < 5.2e6, "{output}");
+    assert!(got("RTT p50") >= 20e6, "{output}");
+}
+
+#[test]
+fn effects_on_single_packets_are_found() {
+    let room = Room::new();
+    let effects = "--loss ge:2%,40% --duplicate 3% --corrupt 2% --reorder 3%,10ms";
+    let sentinel = Sentinel::start();
+    let output = check(&room, &format!("--rtt 30ms {effects} --clients 10 --duration 6s"));
+    let document = output.json();
+    for what in ["twice", "corrupted", "overtaken", "loss"] {
+        for way in ["up", "down"] {
+            let got = row(&document, &format!("{what} {way}"))["got"].as_f64().unwrap();
+            assert!(got > 0.005, "{what} {way}: {output}");
+        }
+    }
+    judge(&output, sentinel.disturbed());
+}
+
+/// An expectation that is wrong must not pass: the other profile's RTTs, rates and losses.
+#[test]
+fn what_is_not_as_asked_is_told() {
+    let room = Room::new();
+    let made = "--rtt 20ms --down 5Mbit --clients 10 --duration 4s";
+    std::fs::write(
+        room.path().join("other.toml"),
+        "name = \"other\"\n[[clients]]\nshare = 1\nrtt = \"30ms\"\nup = { loss = \"20%\" }\ndown = { rate = \"8Mbit\" }\n",
+    )
+    .unwrap();
+    let output = check(&room, &format!("{made} --against other.toml"));
+    let document = output.json();
+    assert_eq!((output.code, &document["as_asked"]), (Some(3), &Value::Bool(false)), "{output}");
+    for what in ["RTT p10", "RTT p50", "RTT p90", "off their own RTT", "loss up", "rate down"] {
+        assert_eq!(row(&document, what)["state"], "outside", "{what}: {output}");
+    }
+    assert_eq!(row(&document, "loss down")["state"], "within", "{output}");
+    assert!(states(&document, "outside") >= 6, "{output}");
+}
+
+#[test]
+fn on_a_terminal_it_is_a_table() {
+    let room = Room::new();
+    let output = room.run(&["profile", "check", "--rtt", "5ms", "--clients", "3", "--duration", "2s"]).success();
+    assert!(output.stdout.contains("RTT p50") && output.stdout.contains("verdict"), "{output}");
+    assert!(output.stdout.lines().all(|line| line.chars().count() <= 100), "{output}");
+    room.run(&["profile", "check"]).refused(1, &["nothing to check"]);
+    room.run(&["profile", "check", "lan", "--duration", "10ms"]).refused(1, &["at least 1s"]);
+}

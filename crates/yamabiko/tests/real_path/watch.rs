@@ -1,0 +1,110 @@
+//! `watch -i`: live beside a real server and real clients, on loopback and at the server's end of a path.
+
+use std::fs;
+use std::process::Command;
+
+use crate::support::document::{count, number};
+use crate::support::lab::{Output, Room, Running, str_of, wait_until, yamabiko};
+use crate::support::processes::{start_in_network, wait_for_server};
+use crate::support::servers::{PORT, own};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+#[test]
+fn loopback_with_curl() {
+    let room = Room::new();
+    let server = room.start(&["serve", str_of(&room.www()), "--listen", "127.0.0.1:0"]);
+    let mut url = String::new();
+    wait_until("the server says its address", || {
+        url = server.stderr().split_whitespace().find(|word| word.starts_with("http://")).unwrap_or("").to_owned();
+        !url.is_empty()
+    });
+    let port = url.trim_end_matches('/').rsplit(':').next().unwrap().to_owned();
+    let log = room.file("requests.csv");
+    let watch = room.start(&["watch", "-i", "lo", "--port", &port, "--csv", str_of(&log)]);
+    started(&watch);
+    for _ in 0..20 {
+        run(&room, &["curl", "-s", "-o", "/dev/null", &format!("{url}10k.bin"), &format!("{url}no-such-page")]);
+    }
+    watch.signal(Signal::SIGINT);
+    let output = watch.finish().success();
+    assert!(output.stdout.contains("200 x 20, 404 x 20"), "{output}");
+    let document = room.run(&["report", "--json"]).json();
+    // curl keeps its connection for the second page.
+    exact(&document, 20, &[("200", 20), ("404", 20)]);
+    assert_eq!(count(&document, "watch.by_direction"), 0, "whole packets where there is a log");
+    assert_eq!(fs::read_to_string(log).unwrap().lines().count(), 41);
+    server.signal(Signal::SIGINT);
+    server.finish();
+}
+
+/// From inside the server's network, with heads cut short: the distance is what was asked, nothing is lost.
+#[test]
+fn at_the_servers_end_of_a_path() {
+    let room = Room::new();
+    let [go, done] = ["go", "done"].map(|name| room.file(name));
+    // The last FIN is on its way for 24 ms after its page is there: a second is ample.
+    let script = format!(
+        "while [ ! -e {go} ]; do sleep 0.05; done\n\
+         for i in $(seq 20); do curl -s -o /dev/null http://server:{PORT}/100k.bin; done\n\
+         sleep 1; touch {go}.over; while [ ! -e {done} ]; do sleep 0.05; done",
+        go = go.display(),
+        done = done.display(),
+    );
+    let mut net = room.start(&["net", "--rtt", "48ms", "--server", &own(&room), "--", "sh", "-c", &script]);
+    let pid = wait_for_server(&mut net, "serve", 1)[0];
+    let program = yamabiko();
+    let watch = start_in_network(&room, pid, &[str_of(&program), "watch", "-i", "s0", "--port", "8080"]);
+    started(&watch);
+    fs::write(&go, "").unwrap();
+    wait_until("every page is fetched", || go.with_extension("over").exists());
+    watch.signal(Signal::SIGINT);
+    watch.finish().success();
+    fs::write(&done, "").unwrap();
+    net.finish().success();
+    let document = room.run(&["report", "--json"]).json();
+    exact(&document, 20, &[("200", 20)]);
+    let rtt_ms = number(&document, "watch.handshake_rtt_ns.p50") / 1e6;
+    assert!((47.9..50.0).contains(&rtt_ms), "{rtt_ms} ms");
+    assert_eq!(count(&document, "watch.retransmitted"), 0);
+    // One connection at a time, of some RTTs each.
+    let mean = number(&document, "watch.connections.mean");
+    assert!(mean > 0.2 && mean <= 1.0, "{mean}");
+    // 100 KB, with their headers, were seen each time.
+    assert!(count(&document, "watch.bytes") > 20 * 100 * 1024);
+}
+
+#[test]
+fn a_time_ends_it_and_a_user_without_rights_is_told() {
+    let room = Room::new();
+    let document = room.run(&["watch", "-i", "lo", "--port", "9", "-d", "1s", "--json"]).success().json();
+    assert!((1.0..10.0).contains(&number(&document, "run.duration_s")), "{document}");
+    assert_eq!(count(&document, "watch.packets"), 0);
+    room.run(&["watch", "-i", "no-such-device"]).refused(2, &["find device no-such-device"]);
+    let program = yamabiko();
+    let nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", str_of(&program)];
+    let arguments = [&nobody[..], &["watch", "-i", "lo"]].concat();
+    run(&room, &arguments).refused(2, &["socket AF_PACKET", "CAP_NET_RAW"]);
+}
+
+/// Runs a program of this machine to its end.
+fn run(room: &Room, command: &[&str]) -> Output {
+    let mut process = Command::new(command[0]);
+    process.args(&command[1..]);
+    room.start_command(process).finish()
+}
+
+fn started(watch: &Running) {
+    wait_until("the capture is open", || watch.stderr().contains("watching "));
+}
+
+fn exact(document: &Value, connections: u64, statuses: &[(&str, u64)]) {
+    assert_eq!(count(document, "watch.connections.count"), connections, "{document}");
+    assert_eq!(document["watch"]["connections"]["states"], serde_json::json!({ "SF": connections }));
+    assert_eq!(count(document, "watch.handshake_rtt_ns.count"), connections);
+    let seen: Vec<(&str, u64)> =
+        statuses.iter().map(|&(name, _)| (name, count(document, &format!("watch.status.{name}")))).collect();
+    assert_eq!(seen, statuses);
+    assert_eq!((count(document, "watch.capture_drops"), count(document, "watch.missing_bytes")), (0, 0));
+    assert_eq!(document["validity"]["verdict"], "valid");
+}

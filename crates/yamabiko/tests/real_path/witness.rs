@@ -1,0 +1,243 @@
+//! The second witness in every run: packets at the server's end, held against what the load says of itself.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::document::{assert_fields, assert_held, assert_held_or_disturbed, check, count, disturbed, number};
+use crate::support::lab::{Room, str_of};
+use crate::support::servers::{apache, bench, nginx, own};
+
+/// What both witnesses must agree on whatever the machine does meanwhile: counts.
+const COUNTED: [&str; 5] = [
+    "wire_capture_drops",
+    "witnesses_agree_requests",
+    "witnesses_agree_connections",
+    "littles_law_wire_requests",
+    "littles_law_wire_connections",
+];
+/// What depends on the machine's leaving the run alone.
+const TIMED: [&str; 2] = ["witnesses_agree_service_time", "rtt_at_server_as_asked"];
+
+fn dir(document: &Value) -> PathBuf {
+    PathBuf::from(document["run"]["dir"].as_str().unwrap())
+}
+
+/// The paper's load on one connection a request, over a real audience's distances.
+#[test]
+fn koshien_on_one_connection_a_request() {
+    let room = Room::new();
+    for server in [own(&room), nginx(&room)] {
+        let options = "--path koshien-2001 --clients 100 --rate 110/s --close --warmup 2s -d 4s --json";
+        let document = room.run_json(&bench(&server, options));
+        assert_fields(&document);
+        assert_held(&document, &COUNTED);
+        if !disturbed(&document) {
+            assert_held(&document, &TIMED);
+        }
+        // 110 a second for 4 s were offered; the wire's phase is the same span, a way later.
+        assert_eq!(count(&document, "load.completed"), 440);
+        assert!(count(&document, "watch.requests").abs_diff(440) < 40, "{}", document["watch"]);
+        assert!(count(&document, "watch.connections.count").abs_diff(440) < 40);
+        assert_eq!(document["watch"]["connections"]["states"].as_object().unwrap().keys().collect::<Vec<_>>(), ["SF"]);
+        assert_eq!((count(&document, "watch.by_direction"), count(&document, "watch.incomplete")), (0, 0));
+        // The wire's count of connections in process is the load's, shifted by a way: the same mean.
+        let (wire, load) = (number(&document, "watch.connections.mean"), number(&document, "load.connections.mean"));
+        assert!((wire - load).abs() < 0.25 * load, "{wire} on the wire, {load} at the load");
+        tables_tell_the_same(&dir(&document), &document);
+    }
+}
+
+/// The tables hold every connection and request of the run, with its client, on the run's clock.
+fn tables_tell_the_same(dir: &Path, document: &Value) {
+    let connections: Vec<_> = store::read_connections(dir).unwrap().map(Result::unwrap).collect();
+    let requests: Vec<_> = store::read_requests(dir).unwrap().map(Result::unwrap).collect();
+    let wire: Vec<_> = store::read_wire_requests(dir).unwrap().map(Result::unwrap).collect();
+    assert_eq!(wire.len(), requests.len());
+    assert_eq!(connections.len(), requests.len(), "one connection a request");
+    let mut by_client = vec![[0u32; 2]; 100];
+    for connection in &connections {
+        let client = connection.client_index.expect("a client of the lab") as usize;
+        assert!(connection.client.to_string().starts_with("198.19.0."));
+        by_client[client][0] += 1;
+        assert!(connection.closed_at.is_some(), "seen closed at both ends");
+    }
+    requests.iter().for_each(|request| by_client[request.client as usize][1] += 1);
+    assert!(by_client.iter().all(|[wire, load]| wire == load), "{by_client:?}");
+    let last = requests.iter().map(|request| request.done_at).max().unwrap();
+    assert!(wire.iter().all(|request| request.response_last_at.unwrap() < last), "on the run's clock");
+    let series: Vec<_> = store::read_watch_series(dir).unwrap().map(Result::unwrap).collect();
+    assert_eq!(series.iter().map(|second| second.requests).sum::<u64>(), wire.len() as u64);
+    assert_eq!(series[0].second, 0);
+    assert!(series.len() as f64 >= number(document, "run.duration_s"));
+}
+
+/// Kept connections, of Apache too, whose heads are longer than others'.
+#[test]
+fn kept_connections() {
+    let room = Room::new();
+    for server in [nginx(&room), apache(&room)] {
+        let document = room.run_json(&bench(&server, "--rtt 20ms --clients 20 --rate 200/s --warmup 1s -d 3s --json"));
+        assert_held(&document, &COUNTED);
+        assert_eq!(count(&document, "watch.by_direction"), 0);
+        if !disturbed(&document) {
+            assert_held(&document, &TIMED[..1]);
+        }
+    }
+    // A closed loop, as fast as it goes.
+    let document = room.run_json(&bench(&nginx(&room), "--rtt 5ms -c 20 -d 2s --json"));
+    assert_held(&document, &["wire_capture_drops", "witnesses_agree_requests", "witnesses_agree_connections"]);
+}
+
+/// Both ends: the path timed from outside, beside what it says of itself.
+#[test]
+fn the_path_from_outside() {
+    let room = Room::new();
+    let options = "--rtt 48ms --clients 50 --rate 200/s --close --warmup 1s -d 3s --watch both --json";
+    let document = room.run_json(&bench(&nginx(&room), options));
+    assert_fields(&document);
+    assert_held(&document, &COUNTED);
+    let outside = &document["path"]["from_outside"];
+    assert!(count(outside, "matched") > 3000, "{outside}");
+    // What was on its way when the run ended.
+    assert!(count(outside, "unmatched") < 50, "{outside}");
+    for direction in ["up_ns", "down_ns"] {
+        // Never early, but for what the histogram rounds.
+        assert!(count(outside, &format!("{direction}.min")) > 23_900_000, "{outside}");
+        assert!(disturbed(&document) || number(outside, &format!("{direction}.p50")) < 25_000_000.0, "{outside}");
+    }
+    assert!(document["path"]["got_rtt_from"].as_str().unwrap().contains("packets"));
+}
+
+#[test]
+fn watching_is_a_choice() {
+    let room = Room::new();
+    let document = room.run_json(&bench(&own(&room), "--rtt 1ms --rate 50/s -d 1s --warmup 100ms --watch none --json"));
+    assert_eq!(document["watch"], Value::Null);
+    assert_eq!(check(&document, "witnesses_agree_requests")["state"], "not_applicable");
+    room.run(&["bench", "http://127.0.0.1:1/", "--watch", "both", "-d", "1s"]).refused(1, &["--watch", "--rtt 0ms"]);
+    assert_eq!(room.run(&["bench", "http://127.0.0.1:1/", "--watch", "everywhere"]).code, Some(1));
+}
+
+/// A ring of one block is overrun while the block is read: the run says so, and judges nothing by what is left.
+#[test]
+fn a_ring_that_is_too_small_makes_doubt() {
+    let room = Room::new();
+    let server = own(&room);
+    let plan = room
+        .run(&bench(&server, "--rtt 0ms --rate 4000/s --close -d 3s --print-plan"))
+        .success()
+        .stdout
+        .replace("ring = \"32MiB\"", "ring = \"64KiB\"");
+    assert!(plan.contains("64KiB"), "{plan}");
+    let file = room.file("small.toml");
+    fs::write(&file, plan).unwrap();
+    let document = room.run_json(&["run", str_of(&file), "--json"]);
+    assert_ne!(document["validity"]["verdict"], "valid");
+    let drops = check(&document, "wire_capture_drops");
+    assert_eq!(drops["state"], "failed", "{drops}");
+    assert!(drops["why"].as_str().unwrap().contains("ring"), "{drops}");
+    assert!(count(&document, "watch.capture_drops") > 0);
+    for name in ["witnesses_agree_requests", "littles_law_wire_connections"] {
+        assert_eq!(check(&document, name)["state"], "could_not_run", "{name}");
+    }
+    assert_held(&document, &["conservation"]);
+}
+
+/// A server that answers each request twice. The load reads one answer and closes; the wire saw both, and says so.
+#[test]
+fn an_answer_that_nobody_asked_for() {
+    let room = Room::new();
+    let script = room.file("twice.py");
+    fs::write(&script, TWICE).unwrap();
+    let server = format!("exec python3 {}", script.display());
+    let document = room.run_json(&bench(&server, "--rtt 10ms --rate 50/s --warmup 0s -d 2s --json"));
+    assert_eq!(document["validity"]["verdict"], "invalid");
+    let requests = check(&document, "witnesses_agree_requests");
+    assert_eq!(requests["state"], "failed", "{requests}");
+    assert!(requests["why"].as_str().unwrap().contains("nobody asked for"), "{requests}");
+    // Read at once, both answers are one that breaks HTTP; one after the other, the second has no request.
+    let malformed = document["load"]["failed"]["malformed"].as_u64().unwrap_or(0);
+    assert_eq!(count(&document, "load.completed") + malformed, 100, "{}", document["load"]);
+}
+
+const TWICE: &str = r#"
+import socket, threading, time
+listener = socket.create_server(("0.0.0.0", 8080), backlog=512)
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+def serve(peer):
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with peer:
+        while peer.recv(4096):
+            peer.sendall(ANSWER)
+            time.sleep(0.003)
+            peer.sendall(ANSWER)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"#;
+
+/// A connection that is closed before its answer is a failure of the load's, and no disagreement.
+#[test]
+fn a_server_that_closes_early() {
+    let room = Room::new();
+    let script = room.file("early.py");
+    fs::write(&script, EARLY).unwrap();
+    let server = format!("exec python3 {}", script.display());
+    let document = room.run_json(&bench(&server, "--rtt 10ms --rate 50/s --close --warmup 0s -d 2s --json"));
+    assert!(count(&document, "load.failed.closed_early") > 10, "{}", document["load"]["failed"]);
+    assert_held(&document, &["witnesses_agree_requests", "witnesses_agree_connections"]);
+    assert!(count(&document, "watch.incomplete") > 10, "{}", document["watch"]);
+}
+
+const EARLY: &str = r#"
+import socket, threading
+listener = socket.create_server(("0.0.0.0", 8080), backlog=512)
+def serve(peer, whole):
+    with peer:
+        peer.recv(4096)
+        peer.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\n" + (b"hello" if whole else b"he"))
+count = 0
+while True:
+    count += 1
+    threading.Thread(target=serve, args=(listener.accept()[0], count % 3 != 0), daemon=True).start()
+"#;
+
+/// Any program is watched: httperf's arrivals and connections, as at the paper's server.
+#[test]
+fn a_program_at_the_far_end_is_watched() {
+    let room = Room::new();
+    let (server, json) = (apache(&room), room.file("net.json"));
+    let options = ["net", "--rtt", "48ms", "--server", &server, "--json", str_of(&json), "--"];
+    let program = "httperf --server server --port 8080 --uri /10k.bin --rate 110 --num-conns 440 --timeout 5";
+    let arguments: Vec<&str> = options.into_iter().chain(program.split_whitespace()).collect();
+    room.run(&arguments).success();
+    let document: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_held(&document, &["wire_capture_drops"]);
+    assert_held_or_disturbed(&document, &["littles_law_wire_connections"]);
+    let watch = &document["watch"];
+    assert_eq!(
+        (count(watch, "connections.count"), count(watch, "requests"), count(watch, "responses")),
+        (440, 440, 440)
+    );
+    assert!(number(watch, "handshake_rtt_ns.min") > 47.9e6, "{watch}");
+    assert!(number(watch, "connections.mean") > 5.0, "{watch}");
+    // What is not HTTP is watched as connections.
+    let json = room.file("plain.json");
+    let (script, server) = (room.file("plain.py"), format!("exec python3 {}", room.file("plain.py").display()));
+    fs::write(&script, PLAIN).unwrap();
+    let talk = "for i in 1 2 3 4 5; do exec 3<>/dev/tcp/198.18.0.1/9 && break; sleep 0.2; done; read -u 3";
+    let options = ["net", "--rtt", "1ms", "--server", &server, "--json", str_of(&json), "--", "bash", "-c", talk];
+    room.run(&options).success();
+    let document: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert!(count(&document, "watch.connections.count") >= 1, "{document}");
+    assert_eq!(count(&document, "watch.requests"), 0);
+}
+
+const PLAIN: &str = r#"
+import socket
+listener = socket.create_server(("0.0.0.0", 9))
+while True:
+    with listener.accept()[0] as peer:
+        peer.sendall(b"220 not HTTP\n")
+"#;

@@ -1,0 +1,92 @@
+//! Sweeps with an origin of their own, and with a cache that the lab starts: one that is no cache, one that dies, and a
+//! sweep that is killed itself. Nothing of them stays.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::support::hostile::Hostile;
+use crate::support::lab::{Output, Room, Running, wait_until};
+use crate::support::remains::{Marked, devices, mounts};
+use crate::support::servers::own;
+
+/// A sweep in the room, whose processes can be told by their folder. `rest` says where the cache is.
+fn start(room: &Room, rest: &[&str]) -> Running {
+    let words =
+        ["cache", "--think", "none", "--warmup", "0", "--rate", "40/s", "-d", "60s", "--timeout", "500ms", "--json"];
+    let mut command = room.command(&[&words[..], rest].concat());
+    command.env("VICTIM", room.path());
+    room.start_command(command)
+}
+
+/// Nobody was answered, for this cause, and the origin never asked.
+fn judge(output: &Output, cause: &str) {
+    assert_eq!(output.code, Some(3), "{output}");
+    let document = output.json();
+    let point = &document["cache"]["points"][0];
+    let causes: Vec<&String> = point["errors"].as_object().unwrap().keys().collect();
+    assert_eq!(causes, [cause], "{output}");
+    assert_eq!(point["ended_early"], true, "{output}");
+    let has_failed = |check: &Value| {
+        check["name"].as_str().unwrap().ends_with("the origin was reached") && check["state"] == "failed"
+    };
+    assert!(document["validity"]["checks"].as_array().unwrap().iter().any(has_failed), "{output}");
+}
+
+fn assert_nothing_left(marked: &Marked) {
+    // Between fork and exec a process shows nothing of itself: look twice.
+    let mut clean = 0;
+    wait_until("nothing of the sweep is left", || {
+        clean = if marked.processes().is_empty() { clean + 1 } else { 0 };
+        clean == 2
+    });
+    assert_eq!(devices(), Vec::<&str>::new());
+}
+
+#[test]
+fn nothing_of_a_sweep_stays_whatever_its_cache_does() {
+    let room = Room::new();
+    let mounts_before = mounts();
+    // Web pages are not what was asked for: this is a server, and no cache.
+    let no_cache = own(&room);
+    let marked = Marked::new(room.path());
+    judge(
+        &start(&room, &["--proxy", "server:8080", "--server", &no_cache, "--rtt", "2ms"]).finish(),
+        "unexpected_status",
+    );
+    assert_nothing_left(&marked);
+    // One that hangs, in front of an origin that the sweep started on this host.
+    let proxy = Hostile::always("/silent");
+    let at = proxy.address().to_string();
+    judge(&start(&room, &["--proxy", &at]).finish(), "response_timeout");
+    assert_nothing_left(&marked);
+    assert_eq!(mounts(), mounts_before);
+    let runs = fs::read_dir(room.runs()).unwrap().flatten().filter(|entry| entry.path().is_dir()).count();
+    assert_eq!(runs, 4, "two sweeps and their points");
+}
+
+#[test]
+fn nothing_of_a_sweep_stays_that_is_killed() {
+    let room = Room::new();
+    let mounts_before = mounts();
+    let proxy = Hostile::always("/silent");
+    let (at, own) = (proxy.address().to_string(), own(&room));
+    let behind_host: &[&str] = &["--proxy", &at];
+    let in_lab: &[&str] = &["--proxy", "server:8080", "--server", &own, "--rtt", "2ms", "--stop-errors", "none"];
+    for place in [behind_host, in_lab] {
+        let mut marked = Marked::new(room.path());
+        let mut victim = start(&room, place);
+        // Until its origin is there, and load is on its way.
+        wait_until("the sweep is under way", || marked.processes().len() >= 3);
+        sleep(Duration::from_millis(300));
+        assert!(!victim.ended(), "{}", victim.stderr());
+        marked.note_networks(victim.pid());
+        victim.signal(Signal::SIGKILL);
+        assert_eq!(victim.finish().signal, Some(9));
+        assert_nothing_left(&marked);
+    }
+    assert_eq!(mounts(), mounts_before);
+}

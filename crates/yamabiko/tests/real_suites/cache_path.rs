@@ -1,0 +1,85 @@
+//! An origin behind its own link: one client address more of the path, which the cache calls. As root, and as an
+//! ordinary user.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::document::{assert_held, count, number};
+use crate::support::lab::{Output, Room, str_of, yamabiko};
+use crate::support::user::{Tun, User};
+
+/// A proxy that keeps nothing, 20 ms from its robots and 80 ms from the origin, where one packet of fifty is lost.
+fn plan(room: &Room, program: &Path) -> String {
+    let (program, www) = (program.display(), room.www());
+    let text = format!(
+        r#"
+        name = "far-origin"
+        seed = 7
+        [load]
+        url = "http://server:8080/"
+        rate = "20/s"
+        clients = 10
+        requests = 40
+        close = true
+        [load.mix]
+        name = "polymix-1"
+        set = {{ think = "none" }}
+        [path]
+        rtt = "20ms"
+        [server]
+        command = "exec {program} serve {www} --dynamic /=http://198.19.0.11:8400 --dynamic-connect-time 10s --listen 0.0.0.0:8080"
+        [origin]
+        command = "exec {program} serve --mix polymix-1 --seed 7 --think none --listen 198.19.0.11:8400"
+        [origin.path]
+        rtt = "80ms"
+        loss = 0.02
+        "#,
+        www = www.display()
+    );
+    let file = room.file("plan.toml");
+    fs::write(&file, text).unwrap();
+    str_of(&file).to_owned()
+}
+
+fn judge(output: &Output) -> Value {
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    let document = output.json();
+    assert_eq!(
+        (count(&document, "load.completed"), document["load"]["failed"].clone()),
+        (40, serde_json::json!({})),
+        "{output}"
+    );
+    assert_held(&document, &["conservation", "nothing_dropped_by_mistake", "responses_whole"]);
+    // A connection and a question to the proxy, and from there at least a question to the origin.
+    assert!(number(&document, "load.response_time_ns.min") >= 120e6, "{}", document["load"]["response_time_ns"]);
+    assert!(number(&document, "load.connect_ns.min") < 80e6, "robots are nearer than the origin: {output}");
+    assert!(count(&document, "path.drops.loss") > 0, "only the origin's link loses: {}", document["path"]);
+    // The origin's address is nobody's of the robots, and its flows are not theirs.
+    assert_eq!(count(&document, "path.clients"), 10);
+    assert_eq!(number(&document, "path.asked_rtt_ns.max"), 20e6);
+    if document.get("watch").is_some() {
+        assert_eq!(count(&document, "watch.connections.count"), 40, "{}", document["watch"]);
+    }
+    document
+}
+
+#[test]
+fn the_origin_is_far_from_the_cache() {
+    let room = Room::new();
+    judge(&room.run(&["run", &plan(&room, &yamabiko()), "--json"]));
+    // One that does not come up is named with its last words, and nothing is measured.
+    let (at, other) = ("serve --mix polymix-1", "serve --mix no-such-mix");
+    let file = plan(&room, &yamabiko());
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace(at, other)).unwrap();
+    room.run(&["run", &file, "--json"]).refused(1, &["the origin ended", "no-such-mix", "polymix-1 to polymix-4"]);
+    assert_eq!(fs::read_dir(room.runs()).unwrap().filter_map(Result::ok).filter(|it| it.path().is_dir()).count(), 1);
+}
+
+#[test]
+fn it_is_far_for_an_ordinary_user_too() {
+    let user = User::new();
+    let file = plan(&user.room, &user.program);
+    judge(&user.run(Tun::ForAll, &["run", &file, "--json"]));
+}

@@ -1,0 +1,48 @@
+//! The lab's gateway: what it says is what the links were asked to do.
+
+use std::fs;
+
+use crate::support::lab::{Room, str_of};
+use serde_json::Value;
+
+/// A plan, measured; the one condition of it. The machine's noise may make it suspect: what must hold is for the test to say.
+fn condition(room: &Room, plan: &str) -> Value {
+    let file = room.file("plan.toml");
+    fs::write(&file, plan).unwrap();
+    let document = room.run_json(&["run", str_of(&file), "--json"]);
+    let conditions = document["gateway"]["conditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 1, "{document}");
+    conditions[0].clone()
+}
+
+#[test]
+fn a_stream_has_the_rate_of_its_link() {
+    let room = Room::new();
+    let plan = "[gateway]\nconditions = [\"nat\"]\nlinks = [\"10Mbit\"]\nshare = \"none\"\ntests = [\"stream\"]\ntrials = 1\n\
+                lasts = \"1s\"\ndirection = \"up\"\nsurvey = false\nsocket_bytes = \"auto\"\n";
+    let condition = condition(&room, plan);
+    // Of 1500 bytes 1448 are payload: 20 of IP, 32 of TCP with timestamps.
+    let expected = 10.0 * 1448.0 / 1500.0;
+    let rate = condition["mbit_per_s"]["mean"].as_f64().unwrap();
+    assert!((rate / expected - 1.0).abs() <= 0.03, "{rate} of {expected}: {condition}");
+    assert_eq!(condition["bound_by"]["stream_up"], "link", "{condition}");
+    assert_eq!(condition.get("findings"), None, "{condition}");
+}
+
+#[test]
+fn a_known_loss_is_seen() {
+    let room = Room::new();
+    let plan = "[gateway]\nconditions = [\"none\"]\nlinks = [\"100Mbit,loss=2%\"]\nshare = \"none\"\ntests = [\"transactions\"]\n\
+                trials = 1\nlasts = \"500ms\"\ndirection = \"up\"\n";
+    let condition = condition(&room, plan);
+    // Both links lose 2 %. 1000 packets are sent at least: within five deviations.
+    let (loss, sent) = (1.0 - 0.98 * 0.98, 1000.0);
+    let bound = 5.0 * f64::sqrt(loss * (1.0 - loss) / sent);
+    let seen = condition["floor"]["up"].as_f64().unwrap();
+    assert!((seen - loss).abs() <= bound, "{seen} of {loss} +-{bound}: {condition}");
+    // Not always alone: a machine that stood still is found too.
+    let findings = condition["findings"].as_array().unwrap();
+    let finding = findings.iter().find(|finding| finding["name"] == "loss_random");
+    let finding = finding.unwrap_or_else(|| panic!("{condition}"));
+    assert!(finding["words"].as_str().unwrap().contains("as they were asked to"), "{finding}");
+}

@@ -1,0 +1,71 @@
+//! Gateways with faults, each named for what it is.
+
+use crate::support::lab::{Room, Running};
+use serde_json::Value;
+
+/// The program on a gateway that is set up so, and nothing else.
+fn start(room: &Room, condition: &str, setup: &str, lasts: &str) -> Running {
+    let words = [
+        "gateway",
+        "--condition",
+        condition,
+        "--link",
+        "unlimited",
+        "--gateway-cpu",
+        "none",
+        "--tests",
+        "transactions",
+    ];
+    let more = ["--trials", "1", "--direction", "up", "--json", "-d", lasts, "--setup", setup];
+    room.start(&[&words[..], &more[..]].concat())
+}
+
+/// The findings of its one condition, by name.
+fn findings(running: Running) -> Vec<(String, Value)> {
+    let said = running.finish();
+    // Noise may make it suspect, never an error.
+    assert!(matches!(said.code, Some(0 | 3)), "{said}");
+    let document = said.json();
+    let found = document["gateway"]["conditions"][0]["findings"].as_array().cloned().unwrap_or_default();
+    found.into_iter().map(|finding| (finding["name"].as_str().unwrap().to_owned(), finding)).collect()
+}
+
+fn named<'a>(found: &'a [(String, Value)], name: &str) -> &'a Value {
+    &found.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name} is not in {found:?}")).1
+}
+
+const TABLE: &str =
+    "nft add table ip faulty; nft 'add chain ip faulty passing { type filter hook forward priority 0; }'";
+
+/// At the same time: the gateway that says nothing takes as long as anybody waits for an answer.
+#[test]
+fn one_without_the_route_and_one_that_drops_every_thousandth_packet() {
+    let room = Room::new();
+    let silent = start(&room, "none", "ip route replace blackhole 198.18.0.1", "500ms");
+    let rule = "nft add rule ip faulty passing meta l4proto udp ip length 512 numgen inc mod 1000 0 drop";
+    let found = findings(start(&room, "none", &format!("{TABLE}; {rule}"), "500ms"));
+    let period = named(&found, "loss_periodic");
+    assert_eq!(period["figures"]["period_packets"].as_f64().unwrap().round(), 1000.0, "{found:?}");
+    assert!(period["words"].as_str().unwrap().starts_with("every 1000th packet is lost"), "{period}");
+    let found = findings(start(&room, "nat", "ip route replace unreachable 198.18.0.1", "500ms"));
+    let finding = named(&found, "no_route");
+    assert!(finding["words"].as_str().unwrap().contains("which says so"), "{finding}");
+    let found = findings(silent);
+    let finding = named(&found, "no_route");
+    assert!(finding["words"].as_str().unwrap().contains("no further than the gateway"), "{finding}");
+}
+
+#[test]
+fn one_that_stops_for_a_second() {
+    let room = Room::new();
+    // Once some hundred packets of the survey were forwarded, whenever that is.
+    let forwarded = "awk '/^Ip: [0-9]/ { print $7 }' /proc/net/snmp";
+    let stops = "nft add rule ip faulty passing drop; sleep 1; nft flush chain ip faulty passing";
+    let setup = format!("{TABLE}; (until [ $({forwarded}) -gt 600 ]; do sleep 0.02; done; {stops}) >/dev/null 2>&1 &");
+    let found = findings(start(&room, "none", &setup, "2500ms"));
+    let stall = named(&found, "stall");
+    let lasted_s = stall["figures"]["lasted_ns"].as_f64().unwrap() / 1e9;
+    // The two rules of nft are put in and taken away outside the second that it sleeps.
+    assert!((0.98..2.5).contains(&lasted_s), "{stall}");
+    assert!(stall["figures"]["lost_packets"].as_f64().unwrap() > 1000.0, "{stall}");
+}

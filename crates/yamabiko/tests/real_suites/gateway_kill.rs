@@ -1,0 +1,105 @@
+//! A gateway's lab that is killed while it is made and while it runs: nothing stays on the machine.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::support::lab::{Room, Running, wait_until};
+use crate::support::processes::{command_line, descendants};
+use crate::support::remains::{Marked, control_groups, devices, mounts};
+
+/// While networks, card, rules and places are made one after the other.
+const BUILDING: [u64; 9] = [4, 10, 18, 28, 40, 55, 75, 110, 200];
+
+#[test]
+fn nothing_is_left_by_a_kill() {
+    let room = Room::new();
+    let (mounts_before, tables_before) = (mounts(), tables());
+    let mut pids = HashSet::new();
+    for (number, moment) in BUILDING.into_iter().enumerate() {
+        let folder = folder(&room, number);
+        let victim = start(&room, &folder);
+        sleep(Duration::from_millis(moment));
+        pids.insert(kill(victim, Marked::new(&folder)).0);
+    }
+    // And once when all of it is there: three networks, the card, and programs that do what they can to stay.
+    let folder = folder(&room, BUILDING.len());
+    let mut victim = start(&room, &folder);
+    let runs = |name: &str| descendants(victim.pid()).into_iter().any(|pid| command_line(pid).trim() == name);
+    wait_until("its program runs", || runs("sleep 1003"));
+    let named = |name: &str| {
+        let is = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+        descendants(victim.pid()).iter().filter(|pid| is(pid)).count()
+    };
+    assert_eq!((named("yamabiko-card"), named("yamabiko-init")), (1, 3));
+    assert!(runs("sleep 1001") && runs("sleep 1002") && !victim.ended());
+    assert!(!control_groups(&HashSet::from([victim.pid()])).is_empty());
+    let (pid, networks) = kill(victim, Marked::new(&folder));
+    pids.insert(pid);
+    assert_eq!(networks, 3);
+
+    assert_eq!(devices(), Vec::<&str>::new());
+    assert_eq!((mounts(), tables()), (mounts_before, tables_before));
+    // The next start removes the control groups, and finds nothing in its way.
+    room.run(&["gateway", "--", "true"]).success();
+    assert_eq!(control_groups(&pids), Vec::<std::path::PathBuf>::new());
+}
+
+/// While it measures: proxy and load with their files, the server's end, the book that is not kept.
+#[test]
+fn no_file_is_left_by_a_kill_while_it_measures() {
+    let room = Room::new();
+    let folder = folder(&room, 0);
+    let words = "gateway --condition nat-proxy-loaded --link 10Mbit --tests stream --no-save";
+    let mut command = room.command(&words.split(' ').collect::<Vec<_>>());
+    command.current_dir(&folder).env("VICTIM", &folder).env("TMPDIR", &folder);
+    let victim = room.start_command(command);
+    let runs = |word: &str| descendants(victim.pid()).into_iter().any(|pid| command_line(pid).contains(word));
+    wait_until("the proxy is loaded", || runs("(squid-") || runs("squid -N"));
+    wait_until("the load runs", || runs(" run --json --no-save "));
+    assert!(fs::read_dir(&folder).unwrap().count() >= 2);
+    kill(victim, Marked::new(&folder));
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "files are left");
+}
+
+fn folder(room: &Room, number: usize) -> std::path::PathBuf {
+    let folder = room.path().join(format!("victim-{number}"));
+    fs::create_dir(&folder).unwrap();
+    folder
+}
+
+fn start(room: &Room, folder: &Path) -> Running {
+    let stays = |seconds: u32| format!("(setsid sh -c 'trap \"\" TERM HUP INT; sleep {seconds}' &)");
+    let (setup, server) = (stays(1001), format!("{}; exec sleep 1000", stays(1002)));
+    let script = format!("{}; exec sleep 1000", stays(1003));
+    let words = ["gateway", "--condition", "nat", "--setup", &setup, "--server", &server, "--", "sh", "-c", &script];
+    let mut command = room.command(&words);
+    command.current_dir(folder).env("VICTIM", folder);
+    room.start_command(command)
+}
+
+/// Kills it and waits until nothing of it is left; its number, and how many networks it had.
+fn kill(victim: Running, mut marked: Marked) -> (i32, usize) {
+    marked.note_networks(victim.pid());
+    let pid = victim.pid();
+    victim.signal(Signal::SIGKILL);
+    assert_eq!(victim.finish().signal, Some(9));
+    // Between fork and exec a process shows nothing of itself: look twice.
+    let mut clean = 0;
+    wait_until("nothing of the killed lab is left", || {
+        clean = if marked.processes().is_empty() { clean + 1 } else { 0 };
+        clean == 2
+    });
+    (pid, marked.networks())
+}
+
+/// Firewall tables of this machine.
+fn tables() -> String {
+    let said = Command::new("nft").args(["list", "tables"]).output().expect("nft is installed (nftables)");
+    String::from_utf8(said.stdout).unwrap()
+}

@@ -1,0 +1,111 @@
+//! The gateway's lab with programs of other people in it: NAT, links, a share of a core, what is set up at the gateway.
+
+use std::fs;
+
+use crate::support::lab::{Output, Room, str_of, wait_until};
+use crate::support::remains::Marked;
+use crate::support::servers::{PAGE, own};
+use crate::support::user::{Tun, User};
+
+/// Arguments of `gateway` with these options, for this program and its arguments.
+fn through<'a>(options: &'a str, program: &'a str) -> Vec<&'a str> {
+    ["gateway"].into_iter().chain(options.split_whitespace()).chain(["--"]).chain(program.split_whitespace()).collect()
+}
+
+/// The number in front of `words` in what was said of the lab.
+fn before(output: &Output, words: &str) -> f64 {
+    let (text, _) = output.stderr.split_once(words).unwrap_or_else(|| panic!("no {words:?} in {output}"));
+    text.rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("no number before {words:?} in {output}"))
+}
+
+#[test]
+fn nat_hides_the_client_and_nothing_else_does() {
+    let room = Room::new();
+    for (condition, seen) in [("nat", "198.19.0.2"), ("none", "198.19.0.1")] {
+        let log = room.file(condition);
+        let server = format!("{} --log {}", own(&room), log.display());
+        let page = room.file("page");
+        let words =
+            ["gateway", "--condition", condition, "--server", &server, "--", "curl", "-s", "-o", str_of(&page), PAGE];
+        let curl = room.run(&words).success();
+        assert_eq!((curl.stdout.as_str(), fs::metadata(&page).unwrap().len()), ("", 10 << 10), "{condition}");
+        let line = fs::read_to_string(&log).unwrap();
+        assert!(line.starts_with(&format!("{seen} ")), "{condition}: {line}");
+        // One line of ours, and nothing that is not to be trusted but for a machine that is busy with something else.
+        assert!(curl.stderr.starts_with("gateway: ") && curl.stderr.contains("(10% at most, "), "{curl}");
+        assert!(before(&curl, "% of a core") > 0.0 && before(&curl, " packets from the clients") >= 5.0, "{curl}");
+    }
+}
+
+#[test]
+fn the_program_finds_the_lab_and_what_is_set_up_holds() {
+    let room = Room::new();
+    let mut marked = Marked::new(room.path());
+    let setup = "ip route replace unreachable 198.18.0.1; (trap '' TERM HUP; sleep 1000) & true";
+    let script =
+        "echo $SERVER $GATEWAY; getent hosts server gateway; ping -c 1 -W 2 server; ping -q -c 1 gateway; exit 7";
+    let mut command = room.command(&["gateway", "--setup", setup, "--", "sh", "-c", script]);
+    command.env("VICTIM", room.path());
+    let program = room.start_command(command);
+    marked.note_networks(program.pid());
+    let said = program.finish();
+    assert_eq!(said.code, Some(7), "{said}");
+    assert!(said.stdout.starts_with("198.18.0.1 198.18.255.1\n198.18.0.1"), "{said}");
+    assert!(said.stdout.contains("From gateway (198.18.255.1) icmp_seq=1 Destination Host Unreachable"), "{said}");
+    assert!(said.stdout.contains("1 packets transmitted, 1 received"), "{said}");
+    wait_until("what was set up is gone with it", || marked.processes().is_empty());
+
+    let refused = room.run(&["gateway", "--setup", "echo no such rule; exit 3", "--", "true"]);
+    refused.refused(1, &["--setup `echo no such rule; exit 3` ended with status 3; it said: no such rule"]);
+    room.run(&["gateway", "--", "/no/such/program"]).refused(1, &["/no/such/program"]);
+}
+
+#[test]
+fn a_share_is_held_whatever_is_sent() {
+    let room = Room::new();
+    let said = ["gateway", "--gateway-cpu", "2%", "--server", "exec iperf3 -s -1", "--"];
+    let flood = "iperf3 -c server -u -b 0 -l 16 -t 1 -J";
+    let iperf3 = room.run(&[&said[..], &flood.split(' ').collect::<Vec<_>>()].concat()).success();
+    // 2 % of a second and some, and what a quota lets through at the edges of so short a time.
+    let used = before(&iperf3, "% of a core used (2% at most, for which it stands still, usually for up to 49ms");
+    assert!((0.5..2.8).contains(&used), "{iperf3}");
+    // What it had no time for is its own loss, and no link's.
+    assert!(before(&iperf3, " packets from the clients, 0 from the server") > 0.0, "{iperf3}");
+    assert!(iperf3.stderr.contains("the rings of its card overflowed"), "{iperf3}");
+    assert!(!iperf3.stderr.contains("found the queue full"), "{iperf3}");
+}
+
+#[test]
+fn links_delay_and_lose_as_asked() {
+    let room = Room::new();
+    let options = "--condition nat --gateway-cpu none --link 100Mbit,loss=5%,rtt=20ms";
+    let ping = room.run(&through(options, "ping -n -c 200 -i 0.004 -W 1 server")).success();
+    let times: Vec<f64> =
+        ping.stdout.lines().filter_map(|line| line.split_once(" time=")?.1.strip_suffix(" ms")?.parse().ok()).collect();
+    // Two links, each way.
+    assert!(times.iter().all(|&time| time >= 39.9), "{times:?}");
+    let lost = 200 - times.len();
+    // 18.5 % of them, with a standard deviation of 5.5.
+    assert!((10..65).contains(&lost), "{lost} of 200");
+    let at = |link: &str| -> usize {
+        let line = ping.stderr.lines().find(|line| line.starts_with(link)).unwrap_or_else(|| panic!("{ping}"));
+        let numbers: Vec<usize> = line.split([' ', ';']).filter_map(|word| word.parse().ok()).collect();
+        // Of so many up so many were lost, and so many found the queue full; of so many down so many and so many.
+        assert_eq!((numbers.len(), numbers[2], numbers[5]), (6, 0, 0), "{line}");
+        numbers[1] + numbers[4]
+    };
+    assert_eq!(at("the clients' link") + at("the server's link"), lost, "{ping}");
+}
+
+#[test]
+fn an_ordinary_user_has_the_lab_but_no_share() {
+    let user = User::new();
+    let refused = user.run(Tun::ForAll, &through("", "true"));
+    refused.refused(2, &["--gateway-cpu 10%: no control group can be made here: "]);
+    let ping =
+        user.run(Tun::ForAll, &through("--condition nat --gateway-cpu none", "ping -n -c 2 -i 0.1 server")).success();
+    assert!(ping.stdout.contains("2 received"), "{ping}");
+    assert!(ping.stderr.contains("no control group can be made here"), "{ping}");
+    let missing = user.run(Tun::Missing, &through("--gateway-cpu none", "true"));
+    missing.refused(2, &["/dev/net/tun"]);
+}

@@ -1,0 +1,124 @@
+//! The Koshien experiments made again, with a real Apache and a real httperf.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::support::lab::Room;
+
+/// A figure of one experiment under one setting.
+fn here(document: &Value, experiment: &str, setting: &str, quantity: &str) -> f64 {
+    let rows = document["reproduce"]["rows"].as_array().unwrap();
+    let row = rows
+        .iter()
+        .find(|row| row["experiment"] == experiment && row["setting"] == setting && row["quantity"] == quantity)
+        .unwrap_or_else(|| panic!("no row {experiment} {setting} {quantity} in {document:#}"));
+    row["here"].as_f64().unwrap_or_else(|| panic!("no figure in {row:#}"))
+}
+
+/// The figures themselves: what a busy machine adds to them is far less than what is asserted.
+fn assert_48_ms_as_in_2001(document: &Value, experiment: &str) {
+    let of = |quantity: &str| here(document, experiment, "2001", quantity);
+    let mean = of("connections in process, mean");
+    assert!((18.0..=25.0).contains(&mean), "{experiment}: {mean} connections in process");
+    let rtt = of("RTT at the server, 50 % of connections below");
+    assert!((47.9..50.0).contains(&rtt), "{experiment}: {rtt} ms");
+    let arrivals = of("request arrivals, mean");
+    assert!((108.0..112.0).contains(&arrivals), "{experiment}: {arrivals} requests/s");
+}
+
+#[test]
+fn both_generators_at_48_ms_with_the_tcp_of_2001() {
+    let room = Room::new();
+    let page = room.file("koshien.html");
+    let document = room.run_json(&[
+        "reproduce",
+        "koshien",
+        "-d",
+        "4s",
+        "-e",
+        "2,4",
+        "--setting",
+        "2001",
+        "--json",
+        "--html",
+        page.to_str().unwrap(),
+    ]);
+    for experiment in ["2", "4"] {
+        assert_48_ms_as_in_2001(&document, experiment);
+    }
+    assert_eq!(document["reproduce"]["runs"].as_array().unwrap().len(), 2);
+
+    // The page is kept with it, and printed again it is the same document.
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("Koshien") && html.contains("<svg") && html.contains("httperf, RTT 48 ms"), "{html}");
+    let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    assert_eq!(fs::read_to_string(dir.join("report.html")).unwrap(), html);
+    let id = document["run"]["id"].as_str().unwrap();
+    assert_eq!(room.run_json(&["report", id, "--json"]), document);
+    let text = room.run(&["report", id]).stdout;
+    assert!(text.contains("about 25, steady") && text.contains("nearly 20, steady"), "{text}");
+    // Each run is one of the book's like any other.
+    for run in document["reproduce"]["runs"].as_array().unwrap() {
+        let run = room.run_json(&["report", run.as_str().unwrap(), "--json"]);
+        assert!(run["watch"]["connections"]["count"].as_u64().unwrap() > 0, "{run:#}");
+    }
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_made() {
+    let room = Room::new();
+    for (experiments, what) in [("2,1", "in the load's"), ("4,3", "in httperf's")] {
+        let running =
+            room.start(&["reproduce", "koshien", "-d", "60s", "-e", experiments, "--setting", "today", "--json"]);
+        sleep(Duration::from_secs(4));
+        running.signal(Signal::SIGINT);
+        let output = running.finish();
+        assert!(output.lasted < Duration::from_secs(50), "{what}: the next experiment was begun: {output}");
+        let document = output.json();
+        assert_eq!(document["run"]["interrupted"], true, "{what}: {output}");
+        assert_eq!(document["reproduce"]["runs"].as_array().unwrap().len(), 1, "{what}: {output}");
+    }
+}
+
+#[test]
+fn what_is_asked_wrongly_is_refused() {
+    let room = Room::shared();
+    for arguments in [&["-e", "6"][..], &["-d", "0s"], &["--setting", "1999"], &["--full", "-d", "1s"], &["-d", "60"]] {
+        let output = room.run(&[&["reproduce", "koshien"], arguments].concat());
+        assert_eq!(output.code, Some(1), "{arguments:?}: {output}");
+        assert_eq!(output.stderr.lines().count(), 1, "{arguments:?}: {output}");
+    }
+}
+
+/// All five, both ways: some five minutes.
+#[cfg(feature = "full")]
+#[test]
+fn all_five_experiments() {
+    let room = Room::new();
+    let mut running = room.start(&["reproduce", "koshien", "-d", "20s", "--json"]);
+    for _ in 0..600 {
+        if running.ended() {
+            break;
+        }
+        sleep(Duration::from_secs(1));
+    }
+    let document = running.finish().json();
+    for experiment in ["2", "4"] {
+        assert_48_ms_as_in_2001(&document, experiment);
+    }
+    for experiment in ["1", "3"] {
+        for setting in ["2001", "today"] {
+            let mean = here(&document, experiment, setting, "connections in process, mean");
+            assert!(mean < 1.5, "{experiment}, {setting}: {mean} connections in process");
+        }
+    }
+    for setting in ["2001", "today"] {
+        let ratio = here(&document, "5 over 2", setting, "connections in process, ratio");
+        assert!((2.25 * 0.9..2.25 * 1.1).contains(&ratio), "{setting}: {ratio}");
+    }
+}

@@ -1,0 +1,67 @@
+//! The caches of the gateway made again, small: squid in the lab, held to shares of a core and to memory. A busy machine says
+//! nothing about rates; what must hold is that each part runs and that its document holds together.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::lab::Room;
+
+fn row<'a>(document: &'a Value, experiment: &str, setting: &str, quantity: &str) -> &'a Value {
+    let rows = document["reproduce"]["rows"].as_array().unwrap();
+    let is = |row: &&Value| row["experiment"] == experiment && row["setting"] == setting && row["quantity"] == quantity;
+    rows.iter().find(is).unwrap_or_else(|| panic!("no row {experiment}, {setting}, {quantity} in {document:#}"))
+}
+
+#[test]
+fn a_point_of_the_small_machine_and_a_class() {
+    let room = Room::new();
+    let page = room.file("gateway.html");
+    let words =
+        ["reproduce", "gateway", "-d", "2s", "-p", "small,class", "-r", "20/s", "--factor", "10", "--json", "--html"];
+    let document = room.run_json(&[&words[..], &[page.to_str().unwrap()]].concat());
+    let small = |quantity: &str| row(&document, "small, 10 Mbit/s", "20/s", quantity);
+    assert_eq!(
+        (small("document hit ratio")["paper"].as_str(), small("error ratio")["paper"].as_str()),
+        (Some("32.6"), Some("48.8"))
+    );
+    // 200/s were offered; 4 % of a core do not carry them, and no more than all can be carried.
+    let here = small("responses per second here")["here"].as_f64().unwrap();
+    assert!(here > 0.0 && here < 260.0, "{document:#}");
+    assert!((small("responses per second, over F")["here"].as_f64().unwrap() * 10.0 - here).abs() < 1e-6);
+    // The share is kept to: some more for what one slice may overrun.
+    let used = small("CPU used, of its share")["here"].as_f64().unwrap();
+    assert!(used < 130.0, "{used} % of the share");
+    let class = row(&document, "a class, small, 10 Mbit/s", "40/s", "document hit ratio");
+    assert_eq!(class["paper"], "near 100");
+    assert_eq!(row(&document, "the scale", "", "F: time runs so many times as fast")["here"], 10.0);
+    let html = fs::read_to_string(&page).unwrap();
+    // Of a machine that answers nothing in time there is no hit ratio; there always is what the paper says of its errors.
+    assert!(html.contains("Error ratio") && html.contains("small, 10 Mbit/s, paper"));
+    let id = document["run"]["id"].as_str().unwrap();
+    assert_eq!(room.run_json(&["report", id, "--json"]), document);
+    let text = room.run(&["report", id]).stdout;
+    assert!(text.contains("the paper") && text.contains("Type1"), "{text}");
+}
+
+#[test]
+fn what_is_asked_wrongly_is_refused() {
+    let room = Room::shared();
+    for arguments in [
+        &["-r", "7/s"][..],
+        &["-d", "1s"],
+        &["--factor", "0.5"],
+        &["-p", "everything"],
+        &["--full", "-d", "9s"],
+        &["--full", "--trials", "2"],
+        &["--factor-forwarding", "0"],
+        &["--stream", "900ms"],
+        &["--trials", "0"],
+        &["--seats", "0"],
+        &["--load", "curl"],
+    ] {
+        let output = room.run(&[&["reproduce", "gateway"], arguments].concat());
+        assert_eq!(output.code, Some(1), "{arguments:?}: {output}");
+        assert_eq!(output.stderr.lines().count(), 1, "{arguments:?}: {output}");
+    }
+}

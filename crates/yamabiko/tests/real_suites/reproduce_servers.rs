@@ -1,0 +1,193 @@
+//! The experiments on servers made again, small: with a real Apache, nginx and gunicorn. Figures of a busy machine say
+//! nothing; what must hold is that each part runs and that its document holds together.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::support::lab::Room;
+
+fn rows(document: &Value) -> &Vec<Value> {
+    document["reproduce"]["rows"].as_array().unwrap()
+}
+
+/// A figure that must be there.
+fn here(document: &Value, experiment: &str, setting: &str, quantity: &str) -> f64 {
+    let is = |row: &&Value| row["experiment"] == experiment && row["setting"] == setting && row["quantity"] == quantity;
+    let row = rows(document).iter().find(is);
+    let row = row.unwrap_or_else(|| panic!("no row {experiment}, {setting}, {quantity} in {document:#}"));
+    row["here"].as_f64().unwrap_or_else(|| panic!("no figure in {row:#}"))
+}
+
+fn says_it_did_not_answer(document: &Value, case: &str) -> bool {
+    let name = format!("flood, {case}: application");
+    let checks = document["validity"]["checks"].as_array().unwrap();
+    checks.iter().any(|check| check["name"] == name.as_str() && check["state"] == "could_not_run")
+}
+
+/// What holds for every reproduction: each of its runs is in the book and got good answers, it is printed again as it
+/// was, and its page has its figures.
+fn assert_kept(room: &Room, document: &Value, page: &PathBuf, figures: usize) {
+    let html = fs::read_to_string(page).unwrap();
+    assert!(html.matches("<figure").count() >= figures, "{} figures", html.matches("<figure").count());
+    let id = document["run"]["id"].as_str().unwrap();
+    assert_eq!(room.run_json(&["report", id, "--json"]), *document);
+    let text = room.run(&["report", id]).stdout;
+    assert!(text.contains(document["run"]["command"].as_str().unwrap()), "{text}");
+    let runs: BTreeSet<&str> =
+        document["reproduce"]["runs"].as_array().unwrap().iter().map(|run| run.as_str().unwrap()).collect();
+    assert_eq!(runs.len(), document["reproduce"]["runs"].as_array().unwrap().len(), "each run once");
+    for run in runs {
+        let run = room.run_json(&["report", run, "--json"]);
+        assert!(run["load"]["completed"].as_u64().unwrap() > 0, "{run:#}");
+    }
+}
+
+#[test]
+fn dserver_with_a_hundredth_of_the_requests() {
+    let room = Room::new();
+    let page = room.file("dserver.html");
+    let document = room.run_json(&[
+        "reproduce",
+        "dserver",
+        "-n",
+        "20",
+        "-s",
+        "1KB,100KB",
+        "--json",
+        "--html",
+        page.to_str().unwrap(),
+    ]);
+    for size in ["1 KB", "100 KB"] {
+        for server in ["Apache", "nginx", "yamabiko"] {
+            for way in ["100 Mbit/s", "no path"] {
+                let setting = format!("{way}, {server}");
+                let of = |quantity: &str| here(&document, size, &setting, quantity);
+                // Both are of the same requests in the same time.
+                let per_second = 1000.0 / of("time taken, of 1000 requests");
+                assert!((of("requests per second") / per_second - 1.0).abs() < 0.5, "{size}, {setting}");
+                let bytes_each = of("transfer rate") * 1000.0 / of("requests per second");
+                let body = if size == "1 KB" { 1024.0 } else { 102_400.0 };
+                assert!(bytes_each > body, "{size}, {setting}: {bytes_each} bytes a request");
+            }
+            // A link of 100 Mbit/s carries no more than that, heads of packets not counted.
+            let through = here(&document, size, &format!("100 Mbit/s, {server}"), "transfer rate");
+            assert!(through < 12_500.0, "{size}, {server}: {through} KB/s");
+        }
+    }
+    let paper: Vec<&str> = rows(&document).iter().filter_map(|row| row["paper"].as_str()).collect();
+    assert!(paper.contains(&"8.110") && paper.contains(&"7337.13") && paper.contains(&"2.08"), "{paper:?}");
+    assert_kept(&room, &document, &page, 3);
+}
+
+#[test]
+fn directory_in_moments_with_a_small_directory() {
+    let room = Room::new();
+    let page = room.file("directory.html");
+    let document = room.run_json(&[
+        "reproduce",
+        "directory",
+        "-d",
+        "150ms",
+        "--entries",
+        "2000",
+        "-p",
+        "requests,cache,flood",
+        "--json",
+        "--html",
+        page.to_str().unwrap(),
+    ]);
+    let of = |experiment: &str, setting: &str, quantity: &str| here(&document, experiment, setting, quantity);
+    // Parts of a request are never more than the whole of it.
+    for request in ["static request", "dynamic request"] {
+        let parts = ["OS", "server function", "application"];
+        let known = rows(&document).iter().filter(|row| row["experiment"] == request);
+        let sum: f64 = known
+            .filter(|row| parts.contains(&row["setting"].as_str().unwrap()))
+            .filter_map(|row| row["here"].as_f64())
+            .sum();
+        assert!(sum <= of(request, "all", "CPU per request") * 1.001, "{request}: {sum} us");
+    }
+    let ratio = of("cache of results", "with", "hit ratio");
+    assert!((0.0..=100.0).contains(&ratio), "{ratio} %");
+    for case in ["capped, least weight", "capped", "uncapped"] {
+        // With the least weight the application runs only when nobody wants its core. Where somebody always does, the
+        // document must say so instead of having figures.
+        if case == "capped, least weight" && says_it_did_not_answer(&document, case) {
+            let silent = rows(&document).iter().all(|row| !row["setting"].as_str().unwrap().starts_with(case));
+            assert!(silent, "figures of what was not measured: {document:#}");
+            continue;
+        }
+        for moment in ["unloaded", "flooded"] {
+            let setting = format!("{case}, {moment}");
+            let (p50, p99) = (
+                of("ten times too many searches", &setting, "static response time, median"),
+                of("ten times too many searches", &setting, "static response time, 99 %"),
+            );
+            assert!(p50 > 0.0 && p99 >= p50, "{setting}: {p50} and {p99} ms");
+        }
+    }
+    assert_kept(&room, &document, &page, 2);
+}
+
+#[test]
+fn features_added_to_the_maximum() {
+    let room = Room::new();
+    let page = room.file("features.html");
+    let document = room.run_json(&[
+        "reproduce",
+        "directory",
+        "-d",
+        "100ms",
+        "-p",
+        "features",
+        "--entries",
+        "1000",
+        "--json",
+        "--html",
+        page.to_str().unwrap(),
+    ]);
+    let rungs = ["bare", "+ parse", "+ date", "+ open", "+ held", "+ conditional", "+ figures", "+ log", "+ TLS"];
+    for rung in rungs.into_iter().chain(["the whole server, epoll", "the whole server, io_uring", "MAX, io_uring"]) {
+        let rate = here(&document, "features added to MAX", rung, "requests per second");
+        assert!(rate > 0.0, "{rung}");
+    }
+    assert_kept(&room, &document, &page, 1);
+}
+
+#[test]
+fn what_is_asked_wrongly_is_refused() {
+    let room = Room::shared();
+    let wrong = [
+        &["dserver", "-n", "0"][..],
+        &["dserver", "-s", "2KB"],
+        &["directory", "-d", "0s"],
+        &["directory", "-p", "everything"],
+        &["directory", "--entries", "10"],
+    ];
+    for arguments in wrong {
+        let output = room.run(&[&["reproduce"], arguments].concat());
+        assert_eq!(output.code, Some(1), "{arguments:?}: {output}");
+        assert_eq!(output.stderr.lines().count(), 1, "{arguments:?}: {output}");
+    }
+}
+
+/// All of both, as anyone would make them: some ten minutes.
+#[cfg(feature = "full")]
+#[test]
+fn all_of_both() {
+    let room = Room::new();
+    for name in ["dserver", "directory"] {
+        let mut running = room.start(&["reproduce", name, "--json"]);
+        for _ in 0..1200 {
+            if running.ended() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        }
+        let document = running.finish().json();
+        assert!(rows(&document).iter().all(|row| row["here"].is_f64() || row["paper"].is_string()), "{document:#}");
+    }
+}

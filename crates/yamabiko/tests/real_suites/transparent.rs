@@ -1,0 +1,67 @@
+//! The experiments of transparent monitoring made again, short: with a real curl, nginx and Apache. A busy machine says
+//! nothing about costs; what must hold is that each witness saw every transfer and that the parts are the whole.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::lab::Room;
+
+fn here(document: &Value, setting: &str, quantity: &str) -> f64 {
+    let rows = document["reproduce"]["rows"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["setting"] == setting && row["quantity"] == quantity);
+    let row = row.unwrap_or_else(|| panic!("no row {setting}, {quantity} in {document:#}"));
+    row["here"].as_f64().unwrap_or_else(|| panic!("no figure in {row:#}"))
+}
+
+/// What the checks of this name say, by run.
+fn states<'a>(document: &'a Value, name: &str) -> Vec<&'a str> {
+    let checks = document["validity"]["checks"].as_array().unwrap().iter();
+    let named = checks.filter(|check| check["name"].as_str().unwrap().ends_with(name));
+    named.map(|check| check["state"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn client_wire_and_log_make_one_time() {
+    let room = Room::new();
+    let page = room.file("transparent.html");
+    let document =
+        room.run_json(&["reproduce", "transparent", "-d", "1s", "-e", "2", "--json", "--html", page.to_str().unwrap()]);
+    assert_eq!(states(&document, ": transfers with three witnesses"), ["ok", "ok"], "{document:#}");
+    for server in ["nginx", "Apache"] {
+        let of = |quantity: &str| here(&document, server, quantity);
+        assert!(of("transfers") >= 2.0, "{document:#}");
+        // 100 KB at 1.5 Mbit/s and two round trips cannot be faster, and the log cannot have more of it than there was.
+        let (tc, log, apart) = (of("client's Tc, mean"), of("log's processing time, mean"), of("apart, mean"));
+        assert!(tc > 0.55 && log >= 0.0 && apart > 0.0, "{server}: {tc} {log} {apart}");
+        assert!((tc - log - apart).abs() < 1e-6, "{server}: {tc} {log} {apart}");
+        let parts = document["reproduce"]["rows"].as_array().unwrap().iter().filter(|row| {
+            row["setting"] == server
+                && row["quantity"].as_str().is_some_and(|quantity| quantity.starts_with("of that: "))
+        });
+        let parts: f64 = parts.map(|row| row["here"].as_f64().unwrap()).sum();
+        assert!((parts - apart).abs() < 1e-6, "{server}: the parts are {parts} of {apart} s");
+        assert!(of("of that: set-up") >= 0.010, "a round trip is in the set-up");
+    }
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("as the client felt it, and as the log has it") && html.contains("up to about 28"));
+}
+
+#[test]
+fn with_and_without_the_tap() {
+    let room = Room::new();
+    let document = room.run_json(&["reproduce", "transparent", "-d", "1s", "-e", "1", "--json"]);
+    // One run of each kind on each link.
+    assert_eq!(states(&document, ": whole responses on the wire"), ["ok"; 4], "{document:#}");
+    assert_eq!(states(&document, ": exchanges under the tap"), ["ok"; 2], "{document:#}");
+    assert_eq!(document["reproduce"]["runs"].as_array().unwrap().len(), 4);
+    // 100 KB and its head cannot come over 10 Mbit/s any faster, with the tap or without.
+    for quantity in ["throughput without the tap", "throughput under the tap"] {
+        let mb_per_s = here(&document, "10 Mbit/s, 100 KB", quantity);
+        assert!((0.1..1.25).contains(&mb_per_s), "{quantity}: {mb_per_s} MB/s");
+        assert!(here(&document, "no limit, 10 MB", quantity) > 1.25, "{quantity}");
+    }
+    let id = document["run"]["id"].as_str().unwrap();
+    let text = room.run(&["report", id]).stdout;
+    assert!(text.contains("throughput that the tap costs") && text.contains("at most about 10"), "{text}");
+}

@@ -1,0 +1,9 @@
+//! Programs under `yamabiko tap`, as root.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+mod support;
+
+mod real_tapping {
+    mod tap;
+    mod tap_clients;
+}

@@ -1,0 +1,182 @@
+//! The third witness at the far end of a path: what the program's sockets saw is what the wire carried.
+
+use std::fs;
+
+use crate::support::document::{assert_held, count, number};
+use crate::support::lab::{Room, set_mode, str_of, yamabiko};
+use crate::support::servers::{net, nginx};
+use serde_json::Value;
+
+#[test]
+fn programs_and_wire_agree_to_the_byte() {
+    let room = Room::new();
+    let server = nginx(&room);
+    let report = room.file("net.json");
+    let run_at = |rtt: &str, program: &[&str]| -> Value {
+        let options = ["net", "--tap", "--rtt", rtt, "--json", str_of(&report), "--server", &server, "--"];
+        room.run(&[&options[..], program].concat()).success();
+        serde_json::from_slice(&fs::read(&report).unwrap()).unwrap()
+    };
+    let run = |program: &str| run_at("20ms", &["sh", "-c", program]);
+    let state = |document: &Value, name: &str| {
+        let checks = document["validity"]["checks"].as_array().unwrap().clone();
+        let check = checks.into_iter().find(|check| check["name"] == name).unwrap();
+        (check["state"].as_str().unwrap().to_owned(), check["value"].as_f64())
+    };
+
+    let page = "http://server:8080/100k.bin";
+    let document = run(&format!("curl -s -o /dev/null -o /dev/null {page} {page}; curl -s -o /dev/null {page}"));
+    for name in ["tap_connections_agree", "tap_bytes_agree"] {
+        assert_eq!(state(&document, name), ("ok".to_owned(), Some(0.0)), "{document:#}");
+    }
+    assert_eq!(state(&document, "littles_law_tap_connections").0, "ok", "{document:#}");
+    let client = &document["tap"]["client"];
+    assert_eq!((count(client, "connections"), count(client, "exchanges")), (2, 3), "{client:#}");
+    // A round trip is in the set-up, another between the call that sends and the answer. (Not in the wait alone: a call
+    // may return late, when what it sent is on its way.)
+    assert!(
+        count(client, "setup_ns.min") >= 20_000_000 && count(client, "response_ns.min") >= 20_000_000,
+        "{client:#}"
+    );
+    assert!(count(client, "connection_duration_ns.min") >= 40_000_000);
+    assert!(number(client, "send_ns.p50") < 20e6, "a request that fits the buffer is sent at once");
+    assert_eq!(count(client, "unseen_bytes"), 0);
+
+    // Connects that wait are in process meanwhile: half of the time, here.
+    let script = "import socket\nfor _ in range(4):\n    s = socket.create_connection(('server', 8080))\n    \
+                  s.sendall(b'GET /10k.bin HTTP/1.0\\r\\n\\r\\n')\n    while s.recv(65536): pass\n    s.close()\n";
+    let document = run_at("100ms", &["python3", "-c", script]);
+    assert_held(&document, &["littles_law_tap_connections", "tap_connections_agree", "tap_bytes_agree"]);
+    let client = &document["tap"]["client"];
+    assert_eq!((count(client, "connections"), count(client, "exchanges")), (4, 4), "{client:#}");
+    assert!(count(client, "setup_ns.min") >= 100_000_000, "{client:#}");
+
+    // A program that goes round the library is on the wire all the same.
+    let source = room.file("round.c");
+    fs::write(&source, ROUND).unwrap();
+    let program = room.file("round");
+    let built = std::process::Command::new("cc").arg("-o").args([&program, &source]).status().unwrap();
+    assert!(built.success());
+    let document = run(str_of(&program));
+    assert_eq!(state(&document, "tap_bytes_agree").0, "failed", "{document:#}");
+    let programs = document["tap"]["programs"].as_array().unwrap();
+    let partial = programs.iter().find(|program| program["name"] == "round").unwrap();
+    assert_eq!(partial["coverage"], "partial", "{partial}");
+}
+
+/// What a load, its own sockets and the wire must agree upon, whatever else goes on at the machine.
+const TAPS: [&str; 8] = [
+    "tap_loaded",
+    "tap_drops",
+    "tap_coverage",
+    "tap_agrees_with_load_connections",
+    "tap_agrees_with_load_requests",
+    "tap_agrees_with_load_bytes",
+    "tap_connections_agree",
+    "tap_bytes_agree",
+];
+
+#[test]
+fn a_load_its_own_sockets_and_the_wire_agree_in_every_process() {
+    let room = Room::new();
+    // What the lab starts is not under the tap: the server says so itself.
+    let seen = room.file("environment");
+    let server = format!("env > {}; {}", str_of(&seen), nginx(&room));
+    // A process may have 64 connections here, which makes two lanes in processes of their own.
+    let options = "--rtt 5ms --clients 100 -c 150 --rate 300/s --close --warmup 500ms -d 1s --tap --json";
+    let own = yamabiko();
+    let mut command = std::process::Command::new("/bin/sh");
+    command.args(["-c", "ulimit -n 192; exec \"$0\" \"$@\"", str_of(&own), "bench", "http://server:8080/10k.bin"]);
+    command.args(["--server", &server]).args(options.split_whitespace());
+    let document = room.start_command(command).finish().json();
+    assert_held(&document, &TAPS);
+    assert_held(&document, &["littles_law_tap_connections", "littles_law_connections"]);
+    assert_eq!(document["run"]["host"]["settings"]["processes"], "3");
+    let client = &document["tap"]["client"];
+    assert!(
+        count(client, "exchanges") > 300 && count(client, "connections") == count(client, "exchanges"),
+        "{client:#}"
+    );
+    // Set-up is a round trip for both. The load counts those of the phase, the tap all.
+    let (load, tap) = (number(&document, "load.connect_ns.p50"), number(client, "setup_ns.p50"));
+    assert!((load / tap - 1.0).abs() < 0.2, "{load} and {tap}");
+    let programs = document["tap"]["programs"].as_array().unwrap();
+    let all: Vec<_> = programs.iter().map(|one| (&one["coverage"], &one["processes"])).collect();
+    assert_eq!(all, [(&"seen".into(), &3.into())], "{programs:?}");
+    let environment = fs::read_to_string(seen).unwrap();
+    assert!(!environment.contains("LD_PRELOAD") && !environment.contains("YAMABIKO_TAP"), "{environment}");
+}
+
+#[test]
+fn a_path_without_the_tap_says_nothing_of_it() {
+    let room = Room::new();
+    let report = room.file("net.json");
+    room.run(&net(&format!("--rtt 1ms --json {}", str_of(&report)), "true")).success();
+    let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    assert!(document.get("tap").is_none());
+}
+
+#[test]
+fn a_set_user_id_program_is_named_as_unseen() {
+    let room = Room::new();
+    let (source, program, report) = (room.file("other.c"), room.file("other-user"), room.file("tap.json"));
+    fs::write(&source, "#include <unistd.h>\nint main(void) { return geteuid() != getuid() ? 4 : 5; }").unwrap();
+    let built = std::process::Command::new("cc").arg("-o").args([&program, &source]).status().unwrap();
+    assert!(built.success());
+    std::os::unix::fs::chown(&program, Some(65_534), None).unwrap();
+    set_mode(&program, 0o4755);
+    let script = format!("{}; exit $?", program.display());
+    let output = room.run(&["tap", "--json", str_of(&report), "--", "sh", "-c", &script]);
+    assert_eq!(output.code, Some(4), "the folder's file system may not be mounted nosuid: {output}");
+    let document: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    let programs = document["tap"]["programs"].as_array().unwrap();
+    let named = programs.iter().find(|program| program["name"] == "other-user").unwrap();
+    assert_eq!(named["coverage"], "unseen", "{named}");
+    assert!(named["why"].as_str().unwrap().starts_with("set-user-ID"), "{named}");
+}
+
+/// A container's /dev/shm has 64 MB, and a tap sets some 35 aside.
+#[test]
+fn a_second_tap_finds_room_where_the_first_left_none() {
+    let room = Room::new();
+    let (up, go) = (room.file("up"), room.file("go"));
+    let script = format!(
+        "mount -t tmpfs -o size=48m tmpfs /dev/shm && unset XDG_RUNTIME_DIR && export TMPDIR={dir}\n\
+         $0 tap --no-save --output {dir}/one -- sh -c 'echo $YAMABIKO_TAP; echo > {up}; until [ -e {go} ]; do sleep 0.05; done' &\n\
+         until [ -e {up} ]; do sleep 0.05; done\n\
+         $0 tap --no-save --output {dir}/two -- sh -c 'echo $YAMABIKO_TAP'; echo $?\n\
+         touch {go}; wait $!; echo $?; ls {dir} | grep -c yamabiko-tap; ls /dev/shm\n",
+        dir = room.path().join("out").display(),
+        up = up.display(),
+        go = go.display()
+    );
+    let mut command = std::process::Command::new("unshare");
+    command.args(["-m", "sh", "-c", &script]).arg(yamabiko());
+    let output = room.start_command(command).finish();
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    let [first, second, "0", "0", "0"] = lines[..] else { panic!("{output}") };
+    assert!(first.starts_with("/dev/shm/yamabiko-tap-"), "{output}");
+    assert!(second.starts_with(str_of(&room.path().join("out/yamabiko-tap-"))), "{output}");
+}
+
+/// Connects by the library, then reads and writes by raw system calls.
+const ROUND: &str = r#"
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(void) {
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(8080) };
+    inet_pton(AF_INET, "198.18.0.1", &to.sin_addr);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0) return 1;
+    const char *ask = "GET /10k.bin HTTP/1.0\r\n\r\n";
+    syscall(SYS_write, fd, ask, strlen(ask));
+    char buffer[4096];
+    while (syscall(SYS_read, fd, buffer, sizeof buffer) > 0) { }
+    close(fd);
+    return 0;
+}
+"#;

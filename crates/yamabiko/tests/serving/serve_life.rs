@@ -1,0 +1,152 @@
+//! A server from its start to its end: what it refuses, what it says, certificates read again, two ways to stop.
+
+use std::fs;
+use std::io::Read as _;
+use std::net::TcpStream;
+
+use nix::sys::signal::Signal;
+
+use crate::support::lab::{Room, str_of, wait_until};
+use crate::support::serving::Serving;
+use crate::support::tls::{Authority, Certificate};
+
+const BIG: usize = 20 << 20;
+
+/// A room with a page that no socket's buffers take whole.
+fn room() -> Room {
+    let room = Room::shared();
+    fs::write(room.www().join("big.bin"), vec![b'b'; BIG]).unwrap();
+    room
+}
+
+fn with_tls(room: &Room, certificate: &Certificate) -> Serving {
+    Serving::start(room, &["--tls", str_of(&certificate.cert), str_of(&certificate.key)])
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let room = Room::shared();
+    let www = room.www();
+    let refuse = |options: &[&str], words: &[&str]| {
+        let arguments: Vec<&str> = ["serve"].into_iter().chain(options.iter().copied()).collect();
+        room.run(&arguments).refused(1, words);
+    };
+    let www = str_of(&www);
+    refuse(&[], &["<DIR>"]);
+    refuse(&["--max", "1KiB", "--tls", "a", "b"], &["--max", "--tls", "cannot be used"]);
+    refuse(&["--max", "1KiB", "--idle-time", "1s"], &["--max", "--idle-time", "cannot be used"]);
+    refuse(&["--max", "1KiB", "--connections", "5"], &["--max", "--connections", "cannot be used"]);
+    refuse(&[www, "--processes", "2"], &["--processes", "cannot be used"]);
+    refuse(&[www, "--tls", "only-one"], &["--tls", "2 values"]);
+    refuse(&[www, "--head-time", "0s"], &["--head-time", "at least 100ms"]);
+    refuse(&[www, "--idle-time", "5"], &["--idle-time", "unit"]);
+    refuse(&[www, "--head-size", "64KiB"], &["--head-size", "32KiB"]);
+    refuse(&[www, "--connections", "0"], &["--connections", "from 1"]);
+    refuse(&[www, "--dynamic-cmd", "app"], &["--dynamic"]);
+    refuse(&[www, "--dynamic", "/app=https://host:443"], &["--dynamic", "without TLS"]);
+    refuse(&[www, "--dynamic", "app=http://host:80"], &["--dynamic", "begins with /"]);
+    refuse(&[www, "--dynamic", "/a=http://h:1", "--dynamic", "/a/=http://h:2"], &["the same prefix"]);
+    refuse(&[www, "--dynamic", "/a=http://h:1", "--dynamic-cpu", "40%"], &["--dynamic-cmd"]);
+    refuse(&[www, "--dynamic", "/a=http://h:1", "--dynamic-concurrency", "0"], &["--dynamic-concurrency", "1.."]);
+    refuse(&["--max", "1KiB", "--dynamic", "/a=http://h:1"], &["--max", "--dynamic", "cannot be used"]);
+    refuse(&[www, "--dynamic", "/a=fastcgi://h:1/no/such/folder/"], &["/no/such/folder", "No such file"]);
+    refuse(&[www, "--tls", "/no/such.crt", "/no/such.key"], &["--tls", "/no/such.crt", "No such file"]);
+    let authority = Authority::new(&room, "authority");
+    let (one, other) = (authority.sign(&["server"], 2090), authority.sign(&["other"], 2090));
+    let mixed = ["--tls", str_of(&one.cert), str_of(&other.key)];
+    refuse(&[&[www][..], &mixed].concat(), &["--tls", "is not that of the first certificate"]);
+}
+
+#[test]
+fn a_stopped_server_finishes_what_is_under_way() {
+    let room = room();
+    let serving = Serving::start(&room, &[]);
+    let (mut busy, mut idle) = (serving.connect(), serving.connect());
+    assert_eq!(idle.get("/10k.bin", "").unwrap().body.len(), 10 << 10);
+    // The answer has begun when its head is here; its end is far beyond what sockets hold.
+    std::io::Write::write_all(&mut busy.stream, b"GET /big.bin HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    busy.stream.read_exact(&mut [0; 1]).unwrap();
+    serving.running.signal(Signal::SIGTERM);
+    // Who waits for nothing is let go, and who comes finds nobody.
+    assert_eq!(idle.stream.read(&mut [0; 1]).unwrap(), 0);
+    wait_until("nothing new is accepted", || TcpStream::connect(serving.address).is_err());
+    let mut rest = Vec::new();
+    busy.stream.read_to_end(&mut rest).unwrap();
+    let head = rest.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+    assert_eq!(rest.len() - head, BIG);
+    drop(busy);
+    let output = serving.running.finish().success();
+    assert!(output.stderr.contains("served 2 requests in ") && output.stderr.contains("0 cut short"), "{output}");
+}
+
+#[test]
+fn a_second_signal_ends_at_once_and_so_does_patience() {
+    let room = room();
+    for (options, again) in [(&["--stop-time", "1h"][..], true), (&["--stop-time", "100ms"][..], false)] {
+        let mut serving = Serving::start(&room, options);
+        let mut busy = serving.connect();
+        std::io::Write::write_all(&mut busy.stream, b"GET /big.bin HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        busy.stream.read_exact(&mut [0; 1]).unwrap();
+        serving.running.signal(Signal::SIGINT);
+        if again {
+            wait_until("nothing new is accepted", || TcpStream::connect(serving.address).is_err());
+            assert!(!serving.running.ended(), "an answer is under way");
+            serving.running.signal(Signal::SIGINT);
+        }
+        let output = serving.running.finish().success();
+        assert!(output.stderr.contains("1 cut short"), "{output}");
+        let mut rest = Vec::new();
+        let _ = busy.stream.read_to_end(&mut rest);
+        assert!(rest.len() < BIG, "{} bytes", rest.len());
+    }
+}
+
+#[test]
+fn a_certificate_is_read_again_on_sighup() {
+    let room = room();
+    let (old, new) = (Authority::new(&room, "old"), Authority::new(&room, "new"));
+    let (first, second) = (old.sign(&["server"], 2090), new.sign(&["server"], 2090));
+    let serving = with_tls(&room, &first);
+    assert!(serving.running.stderr().contains("on https://"), "{}", serving.running.stderr());
+    let mut kept = serving.connect_tls(&old.file(), "server");
+    assert_eq!(kept.get("/10k.bin", "").unwrap().status(), 200);
+    fs::copy(&second.cert, &first.cert).unwrap();
+    fs::write(&first.key, "no key").unwrap();
+    serving.running.signal(Signal::SIGHUP);
+    wait_until("it says that it cannot", || serving.running.stderr().contains("the certificate stays as it was"));
+    assert!(serving.connect_tls(&old.file(), "server").get("/10k.bin", "").is_ok());
+    fs::copy(&second.key, &first.key).unwrap();
+    serving.running.signal(Signal::SIGHUP);
+    wait_until("it says that it did", || serving.running.stderr().contains("are read again"));
+    assert_eq!(serving.connect_tls(&new.file(), "server").get("/10k.bin", "").unwrap().status(), 200);
+    assert!(serving.connect_tls(&old.file(), "server").get("/10k.bin", "").is_err());
+    // Connections that were there go on.
+    assert_eq!(kept.get("/100k.bin", "").unwrap().body, fs::read(room.www().join("100k.bin")).unwrap());
+    serving.running.signal(Signal::SIGTERM);
+    // The end is said within TLS.
+    assert_eq!(kept.stream.read(&mut [0; 1]).unwrap(), 0);
+    serving.running.finish().success();
+}
+
+#[test]
+fn big_pages_come_whole_through_tls() {
+    let room = room();
+    let authority = Authority::new(&room, "authority");
+    let serving = with_tls(&room, &authority.sign(&["server"], 2090));
+    let mut client = serving.connect_tls(&authority.file(), "server");
+    for _ in 0..2 {
+        let big = client.get("/big.bin", "").unwrap();
+        assert!(big.body.len() == BIG && big.body.iter().all(|&byte| byte == b'b'));
+        assert_eq!(client.get("/10k.bin", "").unwrap().body, fs::read(room.www().join("10k.bin")).unwrap());
+    }
+}
+
+#[test]
+fn an_expired_certificate_is_served_with_a_warning() {
+    let room = room();
+    let authority = Authority::new(&room, "authority");
+    let serving = with_tls(&room, &authority.sign(&["server"], 2021));
+    let said = serving.running.stderr();
+    assert!(said.contains("warning: ") && said.contains("the certificate has expired"), "{said}");
+    assert!(serving.connect_tls(&authority.file(), "server").get("/10k.bin", "").is_err());
+}

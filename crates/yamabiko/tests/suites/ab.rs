@@ -1,0 +1,307 @@
+//! `yamabiko ab` from the command line to its report and files, against a small server in this process. No figure of time
+//! is asserted; counts and bytes are exact.
+
+use std::net::TcpListener;
+
+use crate::support::answers::{Server, response};
+use crate::support::lab::{Output, Room, str_of};
+
+fn page(_number: usize) -> Option<Vec<u8>> {
+    response("200 OK", 1000)
+}
+
+/// Bytes of the head of [`page`].
+fn head_bytes() -> u64 {
+    page(0).unwrap().len() as u64 - 1000
+}
+
+fn ab(room: &Room, options: &str, url: &str) -> Output {
+    let words: Vec<&str> = ["ab"].into_iter().chain(options.split_whitespace()).chain([url]).collect();
+    room.run(&words)
+}
+
+/// The first word after a label, as `awk '/^Label:/ {print $n}'` finds it.
+fn after<'a>(output: &'a Output, label: &str) -> Option<&'a str> {
+    output.stdout.lines().find_map(|line| line.strip_prefix(label)).and_then(|rest| rest.split_whitespace().next())
+}
+
+fn assert_count(output: &Output, label: &str, count: u64) {
+    assert_eq!(after(output, label).map(str::parse), Some(Ok(count)), "{label}\n{output}");
+}
+
+#[test]
+fn a_run_without_keepalive() {
+    let (room, server) = (Room::shared(), Server::start(page));
+    let output = ab(&room, "-n 40 -c 4", &server.url());
+    for (label, count) in [
+        ("Server Port:", u64::from(server.address.port())),
+        ("Document Length:", 1000),
+        ("Concurrency Level:", 4),
+        ("Complete requests:", 40),
+        ("Failed requests:", 0),
+        ("Total transferred:", 40 * (head_bytes() + 1000)),
+        ("HTML transferred:", 40_000),
+    ] {
+        assert_count(&output, label, count);
+    }
+    assert_eq!(after(&output, "Server Software:"), Some("test/1"));
+    assert_eq!(after(&output, "Document Path:"), Some("/page"));
+    for absent in ["Keep-Alive requests:", "Non-2xx responses:", "Total body sent:", "Write errors:", "(Connect:"] {
+        assert!(!output.stdout.contains(absent), "{output}");
+    }
+    assert!(output.stdout.contains("(be patient).....done\n\n\nServer Software:"), "{output}");
+    let heads = server.heads();
+    assert_eq!(heads.len(), 40, "each request was sent once");
+    assert!(heads[0].starts_with("GET /page HTTP/1.0\r\n") && !heads[0].contains("Connection:"), "{}", heads[0]);
+}
+
+#[test]
+fn a_run_with_keepalive_and_what_scripts_look_for() {
+    let (room, server) = (Room::shared(), Server::start(page));
+    let output = ab(&room, "-kn500 -c5", &server.url());
+    assert_count(&output, "Keep-Alive requests:", 500);
+    assert_count(&output, "Complete requests:", 500);
+    let figure = |label: &str| after(&output, label).unwrap().parse::<f64>().unwrap();
+    let (taken, rate) = (figure("Time taken for tests:"), figure("Requests per second:"));
+    assert!((500.0 / rate - taken).abs() < 0.0006, "rate and time belong together, but for rounding\n{output}");
+    let per_request: Vec<f64> = output
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("Time per request:"))
+        .map(|rest| rest.split_whitespace().next().unwrap().parse().unwrap())
+        .collect();
+    assert!((per_request[0] - 5.0 * per_request[1]).abs() < 0.0035, "but for rounding: {per_request:?}");
+    // awk '/50%/ {print $2}'
+    let half = output.stdout.lines().find(|line| line.contains("50%")).unwrap();
+    assert!(half.split_whitespace().nth(1).unwrap().parse::<u64>().is_ok(), "{half}");
+    let completed: String = (1..=5).map(|tenth| format!("Completed {}00 requests\n", tenth)).collect();
+    assert!(output.stderr.starts_with(&(completed + "Finished 500 requests\n")), "{output}");
+    assert!(output.stdout.contains("(be patient)\n\n\nServer Software:"), "{output}");
+    let connects = output.stdout.lines().find(|line| line.starts_with("Connect:")).unwrap();
+    assert_eq!(connects.split_whitespace().count(), 6, "{connects}");
+}
+
+#[test]
+fn lengths_that_differ_and_other_statuses() {
+    let room = Room::shared();
+    let varying = Server::start(|number| response("200 OK", 100 + number % 3));
+    let output = ab(&room, "-n 30", &varying.url());
+    assert_count(&output, "Failed requests:", 20);
+    assert!(output.stdout.contains("   (Connect: 0, Receive: 0, Length: 20, Exceptions: 0)\n"), "{output}");
+    assert_count(&output, "Document Length:", 100);
+    let varying = Server::start(|number| response("200 OK", 100 + number % 3));
+    let output = ab(&room, "-l -n 30", &varying.url());
+    assert_count(&output, "Failed requests:", 0);
+    assert_eq!(after(&output, "Document Length:"), Some("Variable"));
+
+    let missing = Server::start(|_| response("404 Not Found", 9));
+    let output = ab(&room, "-n 20", &missing.url());
+    assert_count(&output, "Non-2xx responses:", 20);
+    assert_count(&output, "Failed requests:", 0);
+}
+
+#[test]
+fn cut_and_broken_responses_are_counted_once() {
+    let room = Room::shared();
+    let cut = Server::start(|number| {
+        let mut whole = response("200 OK", 1000).unwrap();
+        if number % 5 == 4 {
+            whole.truncate(whole.len() - 500);
+        }
+        Some(whole)
+    });
+    let output = ab(&room, "-n 30", &cut.url());
+    assert_count(&output, "Failed requests:", 6);
+    assert!(output.stdout.contains("(Connect: 0, Receive: 0, Length: 6, Exceptions: 0)"), "{output}");
+    assert_count(&output, "HTML transferred:", 24_000 + 6 * 500);
+
+    let garbage = Server::start(|number| if number == 3 { Some(b"hello\r\n\r\n".to_vec()) } else { page(0) });
+    let output = ab(&room, "-n 10", &garbage.url());
+    assert!(output.stdout.contains("(Connect: 0, Receive: 0, Length: 0, Exceptions: 1)"), "{output}");
+    assert_count(&output, "Complete requests:", 10);
+}
+
+#[test]
+fn a_server_that_answers_nothing_is_no_good_one() {
+    let (room, server) = (Room::shared(), Server::start(|_| None));
+    let output = ab(&room, "-n 5", &server.url());
+    assert_count(&output, "Failed requests:", 5);
+    assert!(output.stdout.contains("(Connect: 0, Receive: 5, Length: 0, Exceptions: 0)"), "{output}");
+    assert_eq!(output.code, Some(3), "{output}");
+    assert!(output.stderr.contains("this measurement is invalid: server answers"), "{output}");
+}
+
+#[test]
+fn a_server_that_is_not_there() {
+    let room = Room::shared();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{nobody}/");
+    let output = ab(&room, "-n 3", &url);
+    assert_eq!(output.code, Some(111), "{output}");
+    assert_eq!(output.stderr, "apr_socket_connect(): Connection refused (111)\n");
+    assert!(!output.stdout.contains("Requests per second"), "{output}");
+    // Far more requests than anyone would wait for.
+    let output = ab(&room, "-n 100000 -r -c 20", &url);
+    assert_eq!(output.code, Some(111), "{output}");
+    assert!(
+        output.stderr.contains("\nTest aborted after 10 failures\n\napr_socket_connect(): Connection refused"),
+        "{output}"
+    );
+}
+
+#[test]
+fn bodies_headers_credentials_and_cookies() {
+    let (room, server) = (Room::shared(), Server::start(page));
+    let file = room.file("body");
+    std::fs::write(&file, vec![b'b'; 5000]).unwrap();
+    let body = str_of(&file);
+    let options = format!("-n 4 -k -p {body} -T a/b -C a=1 -C b=2 -A user:pass -H X-A:1 -H User-Agent:own -v 4");
+    let output = ab(&room, &options, &server.url());
+    let heads = server.heads();
+    assert_eq!(heads.len(), 4);
+    for line in [
+        "POST /page HTTP/1.0\r\n",
+        "Content-Length: 5000\r\n",
+        "Content-Type: a/b\r\n",
+        "Cookie: a=1; b=2\r\n",
+        "Authorization: Basic dXNlcjpwYXNz\r\n",
+        "X-A: 1\r\n",
+        "User-Agent: own\r\n",
+    ] {
+        assert!(heads[0].contains(line), "{line}: {}", heads[0]);
+    }
+    assert_count(&output, "Total body sent:", 4 * (heads[0].len() as u64 + 5000));
+    assert!(output.stdout.contains(" kb/s sent\n") && output.stdout.contains(" kb/s total\n"), "{output}");
+    assert!(output.stdout.contains("INFO: POST header == \n---\nPOST /page HTTP/1.0\n"), "{output}");
+    assert!(output.stdout.contains("LOG: header received:\nHTTP/1.1 200 OK\n"), "{output}");
+    assert_eq!(output.stdout.matches("LOG: Response code = 200\n").count(), 4);
+
+    let output = ab(&room, &format!("-u {body}"), &server.url());
+    assert_count(&output, "Complete requests:", 1);
+    assert!(server.heads()[4].starts_with("PUT /page HTTP/1.0\r\n"));
+    let output = ab(&room, "-i -n 2", &Server::start(|_| response("200 OK", 0)).url());
+    assert_count(&output, "HTML transferred:", 0);
+}
+
+#[test]
+fn a_proxy_is_asked_for_the_whole_url() {
+    let (room, proxy) = (Room::shared(), Server::start(page));
+    let options = format!("-n 3 -X {} -P me:pw", proxy.address);
+    let output = ab(&room, &options, "http://origin.invalid:81/a?b");
+    assert_count(&output, "Complete requests:", 3);
+    assert!(
+        output.stdout.contains(&format!("Benchmarking origin.invalid [through {}] (be", proxy.address)),
+        "{output}"
+    );
+    assert_eq!(after(&output, "Server Hostname:"), Some("origin.invalid"));
+    assert_count(&output, "Server Port:", 81);
+    let head = &proxy.heads()[0];
+    assert!(head.starts_with("GET http://origin.invalid:81/a?b HTTP/1.0\r\nHost: origin.invalid:81\r\n"), "{head}");
+    assert!(head.contains("Proxy-Authorization: Basic bWU6cHc=\r\n"), "{head}");
+
+    let proxy = proxy.address.to_string();
+    let words = ["bench", "http://origin.invalid/", "--proxy", &proxy, "-n", "5", "-c", "1", "--json"];
+    let document = room.run_json(&words);
+    assert_eq!(document["load"]["completed"], 5, "{document}");
+    // What it answers to CONNECT is a page, with bytes behind the head where the tunnel should begin.
+    let document =
+        room.run(&["bench", "https://origin.invalid/", "--proxy", &proxy, "-n", "5", "-c", "1", "--json"]).json();
+    assert_eq!(document["load"]["failed"], serde_json::json!({ "malformed": 5 }), "{document}");
+}
+
+#[test]
+fn the_files() {
+    let (room, server) = (Room::shared(), Server::start(page));
+    let (every, percents) = (room.file("every.tsv"), room.file("percents.csv"));
+    let options = format!("-n 20 -c 2 -d -g {} -e {}", str_of(&every), str_of(&percents));
+    let output = ab(&room, &options, &server.url());
+    assert!(!output.stdout.contains("Percentage of"), "-d\n{output}");
+    let every = std::fs::read_to_string(every).unwrap();
+    let mut lines = every.lines();
+    assert_eq!(lines.next(), Some("starttime\tseconds\tctime\tdtime\tttime\twait"));
+    let mut longest = 0;
+    for line in lines {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [seconds, connect, processing, total, waiting] =
+            [1, 2, 3, 4, 5].map(|at| fields[at].parse::<u64>().unwrap());
+        assert_eq!(fields[0].split_whitespace().count(), 5, "{line}");
+        assert!(seconds > 1_700_000_000 && (connect + processing).abs_diff(total) <= 1 && waiting <= processing + 1);
+        assert!(total >= longest, "sorted by ttime");
+        longest = total;
+    }
+    assert_eq!(every.lines().count(), 21);
+    let percents = std::fs::read_to_string(percents).unwrap();
+    assert_eq!(percents.lines().next(), Some("Percentage served,Time in ms"));
+    let times: Vec<f64> =
+        percents.lines().skip(1).map(|line| line.split_once(',').unwrap().1.parse().unwrap()).collect();
+    assert!(times.len() == 101 && times.is_sorted(), "{times:?}");
+
+    let output = ab(&room, "-n 2 -e /nonexistent/file", &server.url());
+    assert_eq!(output.code, Some(1), "{output}");
+    assert!(output.stderr.contains("Cannot open CSV output file"), "{output}");
+}
+
+#[test]
+fn html_and_the_plain_table() {
+    let (room, server) = (Room::shared(), Server::start(page));
+    let output = ab(&room, "-w -n 4", &server.url());
+    assert!(output.stdout.starts_with("<p>\n This is ") && output.stdout.ends_with("</table>\n"), "{output}");
+    assert!(output.stdout.contains("Complete requests:</th><td colspan=2 bgcolor=white>4</td></tr>"), "{output}");
+    let output = ab(&room, "-S -n 4", &server.url());
+    assert!(output.stdout.contains("\n              min   avg   max\nConnect:"), "{output}");
+}
+
+#[test]
+fn a_time_limit_ends_the_run() {
+    let (room, server) = (Room::shared(), Server::start(page));
+    let output = ab(&room, "-t 1 -n 5000000 -k", &server.url());
+    assert_eq!(after(&output, "Time taken for tests:"), Some("1.000"), "{output}");
+    let complete: u64 = after(&output, "Complete requests:").unwrap().parse().unwrap();
+    assert!(complete > 0 && complete <= server.heads().len() as u64, "{output}");
+    assert_count(&output, "HTML transferred:", 1000 * complete);
+}
+
+#[test]
+fn the_run_is_in_the_book() {
+    let (room, server) = (Room::shared(), Server::start(page));
+    ab(&room, "-n 7", &server.url());
+    let document = room.run(&["report", "last", "--json"]).json();
+    assert_eq!(document["load"]["completed"], 7, "{document}");
+    let dir = std::path::PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    let rows: Vec<_> = store::read_requests(&dir).unwrap().map(Result::unwrap).collect();
+    assert!(rows.iter().all(|row| u64::from(row.head_bytes) == head_bytes() && row.body_bytes() == 1000));
+    assert!(rows.iter().all(|row| row.keeps_connection), "the server says keep-alive whatever it was asked");
+}
+
+#[test]
+fn questions_and_wrong_input() {
+    let room = Room::shared();
+    let help = room.run(&["ab", "-h"]);
+    assert_eq!((help.code, help.stdout.as_str()), (Some(22), ""), "{help}");
+    assert!(help.stderr.starts_with("Usage: yamabiko ab [options]"), "{help}");
+    assert!(room.run(&["ab", "--help"]).success().stdout.starts_with("Usage: yamabiko ab"));
+    assert!(room.run(&["ab", "-V"]).success().stdout.starts_with("This is Yamabiko, Version "));
+    for (words, code, says) in [
+        ("-n 0 http://h/", 1, "Invalid number of requests"),
+        ("-n 5 -c 9 http://h/", 22, "ab: Cannot use concurrency level greater than total number of requests"),
+        ("http://h", 22, "ab: invalid URL"),
+        ("-q", 22, "ab: wrong number of arguments"),
+        ("-H nonsense http://127.0.0.1:9/", 1, "`nonsense` is not a header"),
+    ] {
+        let words: Vec<&str> = ["ab"].into_iter().chain(words.split_whitespace()).collect();
+        let output = room.run(&words);
+        assert_eq!(output.code, Some(code), "{output}");
+        assert!(output.stderr.contains(says), "{output}");
+    }
+    assert_eq!(std::fs::read_dir(room.runs()).unwrap().count(), 0, "nothing is left in the book");
+}
+
+#[test]
+fn a_link_named_ab_is_ab() {
+    let (room, server) = (Room::shared(), Server::start(page));
+    let link = room.path().join("ab");
+    std::os::unix::fs::symlink(crate::support::lab::yamabiko(), &link).unwrap();
+    let mut command = std::process::Command::new(&link);
+    command.args(["-n3", &server.url()]);
+    assert_count(&room.start_command(command).finish(), "Complete requests:", 3);
+}

@@ -1,0 +1,179 @@
+//! Phases, replays and exports from end to end, against a scripted server on loopback.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use crate::support::document::{check, count};
+use crate::support::lab::{Room, str_of};
+use crate::support::scripted::{Scripted, answer};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+fn run(room: &Room, arguments: &[&str]) -> Value {
+    let document = room.run_json(&[arguments, &["--json"]].concat());
+    assert_eq!(check(&document, "conservation")["state"], "ok", "{document}");
+    document
+}
+
+#[test]
+fn phases_have_results_that_add_up_and_a_page_and_exports() {
+    let room = Room::shared();
+    let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
+    let url = server.url("/");
+    let phases =
+        ["--phase", "calm: 600ms at 50/s", "--phase", "400ms ramp to 150/s", "--phase", "spike 200ms at 400/s"];
+    let document = run(&room, &[&["bench", &url, "--warmup", "200ms"], &phases[..]].concat());
+    let parts = document["load"]["by_phase"].as_array().unwrap();
+    let brief: Vec<(&str, u64)> =
+        parts.iter().map(|part| (part["name"].as_str().unwrap(), part["offered_requests"].as_u64().unwrap())).collect();
+    // Equal gaps: as many as the integral of the rate says, to the one that a border may move.
+    assert_eq!(brief.iter().map(|part| part.0).collect::<Vec<_>>(), ["calm", "50/s to 150/s", "spike 400/s"]);
+    for ((_, offered), wanted) in brief.iter().zip([30, 40, 80]) {
+        assert!(offered.abs_diff(wanted) <= 1, "{brief:?}");
+    }
+    assert_eq!(brief.iter().map(|part| part.1).sum::<u64>(), count(&document, "load.offered_requests"));
+    assert_eq!(document["run"]["duration_s"], 1.2);
+
+    let id = document["run"]["id"].as_str().unwrap();
+    let screen = room.run(&["report", id]).stdout;
+    assert!(screen.contains("by phase") && screen.contains("spike 400/s"), "{screen}");
+    let page = room.run(&["report", id, "--html", "-"]).stdout;
+    assert!(page.contains("By phase") && page.contains("Response time by offered rate"));
+
+    let fortio: Value = serde_json::from_str(&room.run(&["report", id, "--export", "fortio", "-"]).stdout).unwrap();
+    assert_eq!(fortio["RetCodes"]["200"], document["load"]["completed"]);
+    assert_eq!(fortio["DurationHistogram"]["Count"], document["load"]["response_time_ns"]["count"]);
+    assert_eq!((&fortio["URL"], &fortio["RunType"]), (&Value::from(url.as_str()), &Value::from("HTTP")));
+    let log = room.path().join("out.hlog");
+    room.run(&["report", id, "--export", "hlog", str_of(&log)]);
+    assert!(fs::read_to_string(&log).unwrap().contains("HISTF"));
+    assert!(room.run(&["report", id, "--export", "xml", "-"]).stderr.contains("fortio and hlog"));
+}
+
+#[test]
+fn a_log_is_replayed_request_for_request() {
+    let room = Room::shared();
+    let server = Scripted::start(|asked| {
+        let body: &[u8] = if asked.method == "HEAD" { b"" } else { b"page" };
+        answer("200 OK", &[], body)
+    });
+    let mut log = String::new();
+    for number in 0..60 {
+        let (client, method) = (number % 3, if number % 10 == 9 { "HEAD" } else { "GET" });
+        let time = f64::from(number) / 50.0;
+        log += &format!(
+            "{{\"time\":{time:.3},\"client\":\"c{client}\",\"method\":\"{method}\",\"uri\":\"/p/{}\"}}\n",
+            number % 7
+        );
+    }
+    log += "not a line\n";
+    let file = room.path().join("access.log");
+    fs::write(&file, &log).unwrap();
+    let document = run(&room, &["bench", &server.url("/"), "--replay", str_of(&file), "--time-scale", "0.5"]);
+    let replay = &document["load"]["replay"];
+    assert_eq!((replay["lines"].as_u64(), replay["requests_logged"].as_u64()), (Some(61), Some(60)));
+    assert_eq!(replay["left_out"]["not of the log's format"], 1);
+    assert_eq!(count(&document, "load.completed"), 60);
+    let mut wanted = BTreeMap::<(String, String), u64>::new();
+    for number in 0..60u32 {
+        let method = if number % 10 == 9 { "HEAD" } else { "GET" };
+        *wanted.entry((method.into(), format!("/p/{}", number % 7))).or_default() += 1;
+    }
+    let mut got = BTreeMap::new();
+    for asked in server.asked() {
+        *got.entry((asked.method, asked.target)).or_default() += 1;
+    }
+    assert_eq!(got, wanted);
+}
+
+#[test]
+fn a_recording_is_carried_out_as_sessions() {
+    let room = Room::shared();
+    let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
+    let entry = |at: &str, path: &str| {
+        format!(
+            "{{\"startedDateTime\":\"2026-11-21T00:00:{at}Z\",\"request\":{{\"method\":\"GET\",\
+             \"url\":\"https://shop.example{path}\",\"headers\":[{{\"name\":\"X-Page\",\"value\":\"{path}\"}}]}}}}"
+        )
+    };
+    let entries = [entry("00.000", "/"), entry("00.050", "/a.css"), entry("00.050", "/b.js"), entry("00.200", "/next")];
+    let file = room.path().join("visit.har");
+    fs::write(&file, format!("{{\"log\":{{\"entries\":[{}]}}}}", entries.join(","))).unwrap();
+    let arguments = ["bench", &server.url("/"), "--har", str_of(&file), "--rate", "10/s", "-d", "1s", "--warmup", "0s"];
+    let document = run(&room, &arguments);
+    assert_eq!((count(&document, "load.har.entries"), count(&document, "load.har.requests")), (4, 4));
+    let mut paths = BTreeMap::<String, u64>::new();
+    for asked in server.asked() {
+        assert_eq!(asked.field("x-page").as_deref(), Some(asked.target.as_str()));
+        *paths.entry(asked.target).or_default() += 1;
+    }
+    // Ten sessions begin; those of the last fifth of a second are cut at the end of the measured phase.
+    assert_eq!(paths["/"], 10, "{paths:?}");
+    assert!(paths["/a.css"] == paths["/b.js"] && (7..=10).contains(&paths["/next"]), "{paths:?}");
+}
+
+#[test]
+fn a_stop_asked_for_while_a_log_is_read_is_heard() {
+    let room = Room::shared();
+    let server = Scripted::start(|_| answer("200 OK", &[], b"page"));
+    let log = room.path().join("log.pipe");
+    nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let options = ["bench", &server.url("/"), "--replay", str_of(&log), "--loops", "600", "--json"];
+    let running = room.start(&options);
+    let mut lines = fs::OpenOptions::new().write(true).open(&log).unwrap();
+    // It reads, so it hears.
+    running.signal(Signal::SIGINT);
+    lines
+        .write_all(b"{\"time\":0.0,\"client\":\"c\",\"uri\":\"/\"}\n{\"time\":0.9,\"client\":\"c\",\"uri\":\"/\"}\n")
+        .unwrap();
+    drop(lines);
+    let output = running.finish();
+    assert!(output.lasted < Duration::from_secs(30), "not its ten minutes: {output}");
+    assert_eq!(output.json()["run"]["interrupted"], true);
+}
+
+#[test]
+fn a_second_stop_is_heard_in_the_warm_up_too() {
+    let room = Room::shared();
+    for threads in ["1", "2"] {
+        // It takes connections and never answers.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", silent.local_addr().unwrap());
+        let options = ["bench", &url, "--rate", "50/s", "--warmup", "60s", "-d", "1s", "--threads", threads, "--json"];
+        let mut running = room.start(&options);
+        let held = silent.accept().unwrap();
+        running.signal(Signal::SIGINT);
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(!running.ended(), "once: it waits for what is in flight");
+        running.signal(Signal::SIGINT);
+        let asked = Instant::now();
+        let output = running.finish();
+        assert!(asked.elapsed() < Duration::from_secs(10), "twice: it stops at once, not after {:?}", asked.elapsed());
+        let document = output.json();
+        assert_eq!((count(&document, "load.offered_requests"), &document["run"]["duration_s"]), (0, &Value::from(0.0)));
+        assert_eq!(check(&document, "conservation")["state"], "ok", "{document}");
+        drop(held);
+    }
+}
+
+#[test]
+fn contradictions_are_refused_with_the_mend() {
+    let room = Room::shared();
+    for (arguments, why) in [
+        (&["--rate", "5/s", "--phase", "1s at 5/s"][..], "leave one of the two out"),
+        (&["--phase", "at 5/s"], "no duration"),
+        (&["--sweep", "5"], "100..1000/s:100/s"),
+        (&["--arrivals", "bursts"], "needs a rate"),
+        (&["--rate", "5/s", "--arrivals", "poisson", "--bursts", "factor=2"], "leave one out"),
+        (&["--rate", "5/s", "--bursts", "factor=50"], "from 1 to 10"),
+        (&["--replay", "/nonexistent.log"], "/nonexistent.log"),
+        (&["--har", "/nonexistent.har"], "/nonexistent.har"),
+        (&["--rate-file", "/nonexistent.csv"], "/nonexistent.csv"),
+    ] {
+        let output = room.run(&[&["bench", "http://127.0.0.1:9/", "--no-save"], arguments].concat());
+        assert!(output.stderr.contains(why), "{arguments:?}: {}", output.stderr);
+    }
+}

@@ -1,0 +1,225 @@
+//! `yamabiko cache` against caches that are broken in one known way each: every fault is caught, told apart from the others,
+//! and named with a request on the terminal, in the document and by the exit status. One without a fault is accused of nothing.
+
+use crate::support::document::count;
+use crate::support::lab::{Output, Room, str_of};
+use crate::support::proxy::{Fault, Proxy};
+use crate::support::serving::Serving;
+use serde_json::Value;
+
+/// All that a cache can get wrong is asked for within seconds: some objects change every second, some are never to be kept,
+/// some are sent in two codings; there are reloads and conditions, other methods, and clients that leave.
+const MIX: &str = r#"
+name = "everything"
+recurrence = 0.75
+gzip_clients = 0.5
+client_abort = 0.01
+forms = { ims200 = 0.08, ims304 = 0.05, reload = 0.08 }
+methods = { head = 0.02, post = 0.02 }
+post_body = "unif(0,2KB)"
+
+[[kinds]]
+name = "page"
+ext = ".html"
+media_type = "text/html"
+share = 0.5
+size = "exp(6KB)"
+cachable = 0.7
+gzip = true
+vary = "accept_encoding"
+life = { cycle = "1000000", last_modified = 1.0, expires = "next_change" }
+
+[[kinds]]
+name = "image"
+ext = ".png"
+media_type = "image/png"
+share = 0.2
+size = "exp(4KB)"
+cachable = 0.9
+life = { cycle = "1000000", last_modified = 1.0, etag = 0.5, expires = { max_age = "86400" } }
+
+[[kinds]]
+name = "news"
+ext = ".txt"
+media_type = "text/plain"
+share = 0.3
+size = "exp(2KB)"
+cachable = 1.0
+life = { cycle = "1", last_modified = 1.0, expires = "next_change" }
+"#;
+
+/// A room with an origin of that mix.
+fn origin() -> (Room, Serving) {
+    let room = Room::shared();
+    let file = room.path().join("mix.toml");
+    std::fs::write(&file, MIX).unwrap();
+    let command = room.command(&["serve", "--mix", str_of(&file), "--seed", "1", "--listen", "127.0.0.1:0"]);
+    let origin = Serving::start_command(&room, command);
+    (room, origin)
+}
+
+/// The fault, what it is called, and what else it may be called.
+type Case = (Fault, &'static str, &'static [&'static str]);
+
+const CASES: [Case; 10] = [
+    (Fault::AnswersItself, "foreign", &[]),
+    (Fault::WrongObject, "wrong_object", &[]),
+    (Fault::IgnoresVary, "wrong_variant", &[]),
+    (Fault::Flips, "wrong_body", &[]),
+    (Fault::Lengthens, "wrong_body", &[]),
+    (Fault::Truncates, "truncated", &[]),
+    (Fault::AlwaysNotModified, "false_not_modified", &[]),
+    (Fault::KeepsUncachable, "hit_on_uncachable", &[]),
+    (Fault::MixesHeads, "false_hit", &[]),
+    // By an old copy a condition is answered wrongly as well.
+    (Fault::NeverExpires, "stale", &["false_not_modified"]),
+];
+
+/// A sweep of one point through a cache with this fault.
+fn sweep(room: &Room, origin: &Serving, fault: Fault, rest: &[&str]) -> Output {
+    let proxy = Proxy::forward(fault);
+    let file = room.path().join("mix.toml");
+    let (at, behind) = (proxy.address().to_string(), origin.address.to_string());
+    let words = ["cache", "--proxy", &at, "--origin-at", &behind, "--mix", str_of(&file), "--rate", "120/s"];
+    let more = ["-d", "4s", "--warmup", "0", "--stop-errors", "none", "--json"];
+    room.run(&[&words[..], &more, rest].concat())
+}
+
+fn point(document: &Value) -> &Value {
+    &document["cache"]["points"][0]
+}
+
+/// Kinds of wrong answers that a client must not get.
+fn accusations(document: &Value) -> Vec<&str> {
+    let wrong = point(document)["wrong"].as_object().unwrap();
+    wrong.keys().map(String::as_str).filter(|kind| *kind != "false_miss").collect()
+}
+
+/// The sweep's check of this name; the rate stands before it.
+fn check<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
+    let checks = document["validity"]["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["name"].as_str().is_some_and(|its| its.contains(name)))
+}
+
+/// All sweeps at once, of one origin: each asks in a world of its own.
+#[test]
+fn every_fault_is_named() {
+    let (room, origin) = origin();
+    let (room, origin) = (&room, &origin);
+    std::thread::scope(|scope| {
+        for case in CASES {
+            scope.spawn(move || named_with_a_request(room, &sweep(room, origin, case.0, &[]), case));
+        }
+        for other in [
+            one_that_ignores_reloads_casts_doubt,
+            one_that_keeps_nothing_is_not_accused,
+            one_that_drops_fields_is_not_believed,
+        ] {
+            scope.spawn(move || other(room, origin));
+        }
+    });
+}
+
+fn named_with_a_request(room: &Room, output: &Output, (fault, kind, also): Case) {
+    assert_eq!(output.code, Some(3), "{fault:?}: {output}");
+    let document = output.json();
+    assert_eq!(document["validity"]["verdict"], "invalid", "{fault:?}");
+    let found = accusations(&document);
+    assert!(found.contains(&kind), "{fault:?}: {}", point(&document));
+    assert!(found.iter().all(|found| *found == kind || also.contains(found)), "{fault:?} and no other: {found:?}");
+
+    let examples = point(&document)["examples"].as_array().unwrap();
+    let example = examples.iter().find(|example| example["kind"] == kind).unwrap();
+    let request = example["request"].as_str().unwrap();
+    assert!(request.contains(" /y/"), "{fault:?}: {example}");
+    assert!(!example["why"].as_str().unwrap().is_empty(), "{fault:?}: {example}");
+    let check = check(&document, "cache_answers_right").unwrap_or_else(|| panic!("{fault:?}: {output}"));
+    assert_eq!((&check["state"], &check["weight"]), (&"failed".into(), &"invalid".into()), "{fault:?}");
+    let words = kind.replace('_', " ");
+    let why = check["why"].as_str().unwrap();
+    assert!(why.contains(&words) && why.contains(" /y/"), "{fault:?}: {why}");
+
+    // As a person sees it.
+    let report = room.run(&["report", document["run"]["id"].as_str().unwrap()]);
+    assert_eq!(report.code, Some(3), "{fault:?}: {report}");
+    assert!(report.stdout.contains("WRONG") && report.stdout.contains(&words), "{fault:?}: {report}");
+    assert!(report.stdout.contains(request), "{fault:?}: {report}");
+}
+
+/// Many caches do so unless they are told otherwise: that casts doubt on the sweep, and says why.
+fn one_that_ignores_reloads_casts_doubt(room: &Room, origin: &Serving) {
+    let output = sweep(room, origin, Fault::IgnoresReload, &["--strict"]);
+    assert_eq!(output.code, Some(3), "suspect is enough with --strict: {output}");
+    let document = output.json();
+    assert_eq!(accusations(&document), ["hit_on_reload"], "{}", point(&document));
+    let check = check(&document, "cache_answers_right").unwrap();
+    assert_eq!((&check["state"], &check["weight"]), (&"failed".into(), &"suspect".into()), "{check}");
+    let why = check["why"].as_str().unwrap();
+    assert!(why.contains("hit on reload") && why.contains("(reload)"), "{why}");
+}
+
+/// To forget is no fault of correctness, and no hit.
+fn one_that_keeps_nothing_is_not_accused(room: &Room, origin: &Serving) {
+    let output = sweep(room, origin, Fault::Forgets, &[]);
+    let document = output.json();
+    let point = point(&document);
+    assert_eq!(accusations(&document), [""; 0], "{point}");
+    assert_eq!(check(&document, "cache_answers_right"), None, "{output}");
+    assert!(count(point, "wrong.false_miss") > 0 && count(point, "offered") > 0, "{point}");
+    assert_eq!(count(point, "hits_of_all"), 0, "{point}");
+    let report = room.run(&["report", document["run"]["id"].as_str().unwrap()]);
+    assert!(report.stdout.contains("false misses") && !report.stdout.contains("WRONG"), "{report}");
+}
+
+/// Who made an answer is known by a field that the cache is to pass on: without it everything would look like a hit.
+fn one_that_drops_fields_is_not_believed(room: &Room, origin: &Serving) {
+    let output = sweep(room, origin, Fault::DropsAsk, &[]);
+    assert_eq!(output.code, Some(3), "{output}");
+    let document = output.json();
+    let check = check(&document, "asks reached the origin").unwrap_or_else(|| panic!("{output}"));
+    assert_eq!((&check["state"], &check["weight"]), (&"failed".into(), &"invalid".into()), "{check}");
+    let why = check["why"].as_str().unwrap();
+    assert!(why.contains("X-Yamabiko-Ask"), "{why}");
+    assert_eq!(accusations(&document), [""; 0], "{}", point(&document));
+    let report = room.run(&["report", document["run"]["id"].as_str().unwrap()]);
+    assert!(report.stdout.contains("X-Yamabiko-Ask"), "{report}");
+}
+
+#[test]
+fn one_without_a_fault_is_accused_of_nothing() {
+    let (room, origin) = origin();
+    let output = sweep(&room, &origin, Fault::None, &[]);
+    let document = output.json();
+    let one = point(&document);
+    assert!(one["wrong"].as_object().unwrap().is_empty(), "{one}");
+    assert!(one["errors"].as_object().unwrap().is_empty(), "{one}");
+    for name in ["cache_answers_right", "asks", "the origin was reached"] {
+        assert_eq!(check(&document, name), None, "{output}");
+    }
+    // Nothing is missed but what had not come yet, or was over.
+    let of = |name: &str| count(one, name);
+    assert!(of("offered_expired") > 0 && of("hits") > 0, "{one}");
+    assert!(of("hits") - of("hits_not_offered") <= of("offered"), "{one}");
+    assert!(of("hits") + of("offered_while_fetching") + of("offered_expired") >= of("offered"), "{one}");
+}
+
+/// Where nothing expires, and all that is asked for is plain, what is offered is had: to the last request.
+#[test]
+fn what_is_offered_is_measured() {
+    let room = Room::shared();
+    let command =
+        room.command(&["serve", "--mix", "polymix-1", "--seed", "7", "--think", "none", "--listen", "127.0.0.1:0"]);
+    let origin = Serving::start_command(&room, command);
+    let proxy = Proxy::forward(Fault::None);
+    let (at, behind) = (proxy.address().to_string(), origin.address.to_string());
+    let words = ["cache", "--proxy", &at, "--origin-at", &behind, "--seed", "7", "--rate", "100,200/s", "-d", "2s"];
+    let output = room.run(&[&words[..], &["--think", "none", "--warmup", "0", "--json"]].concat());
+    let document = output.json();
+    for point in document["cache"]["points"].as_array().unwrap() {
+        for ratio in [&point["hit_ratio"], &point["byte_hit_ratio"]] {
+            assert!(ratio["offered"].as_f64().unwrap() > 0.2, "{point}");
+            assert_eq!((&ratio["measured"], &ratio["ideal"]), (&ratio["offered"], &ratio["offered"]), "{point}");
+        }
+        assert!(point["wrong"].as_object().unwrap().is_empty(), "{point}");
+    }
+}

@@ -1,0 +1,329 @@
+//! `yamabiko cache` against proxies that refuse, hang, reset, babble, loop or die, and at addresses where there is none: each
+//! is named by its cause, ends in bounded time, and leaves nothing behind.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use crate::support::document::count;
+use crate::support::hostile::Hostile;
+use crate::support::lab::{Output, Room, Running, wait_until};
+use crate::support::proxy::{Fault, Proxy, quiet_listener};
+use crate::support::remains::Marked;
+use crate::support::serving::Serving;
+use nix::sys::signal::Signal;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, connect, getsockname, listen, socket,
+};
+use serde_json::Value;
+
+/// A point of a minute that its failures end after a second or two, on a machine where many others go on.
+const LONGEST: Duration = Duration::from_secs(45);
+
+/// What the proxy does to every request, what each fails of, and the kind of wrong answer where it is one.
+type Behaviour = (&'static str, &'static str, Option<&'static str>);
+
+const BEHAVIOURS: [Behaviour; 24] = [
+    // It answers, but is no proxy.
+    ("/ok/1000", "unexpected_body", Some("foreign")),
+    ("/chunked/2500", "unexpected_body", Some("foreign")),
+    ("/close-delimited/3000", "unexpected_body", Some("foreign")),
+    ("/http10", "unexpected_body", Some("foreign")),
+    ("/204", "unexpected_status", Some("foreign")),
+    ("/304", "unexpected_status", Some("false_not_modified")),
+    ("/status/404", "unexpected_status", None),
+    // The origin cannot be reached from there.
+    ("/status/502", "unexpected_status", None),
+    ("/status/504", "unexpected_status", None),
+    // It hangs, or drips.
+    ("/silent", "response_timeout", None),
+    ("/stall", "response_timeout", None),
+    ("/slow", "response_timeout", None),
+    ("/trickle-head", "response_timeout", None),
+    ("/endless-body", "response_timeout", None),
+    // It leaves.
+    ("/early-close", "closed_before_response", None),
+    ("/truncated", "closed_early", None),
+    ("/rst", "reset", None),
+    // It babbles.
+    ("/garbage", "malformed", None),
+    ("/switching", "malformed", None),
+    ("/conflicting-length", "malformed", None),
+    ("/bad-chunk", "malformed", None),
+    ("/extra-bytes", "malformed", None),
+    ("/endless-head", "head_too_large", None),
+    ("/huge-headers", "head_too_large", None),
+];
+
+/// Where the origin is, apart from what is looked for afterwards.
+fn origin() -> (Room, Serving) {
+    let room = Room::shared();
+    let command =
+        room.command(&["serve", "--mix", "polymix-1", "--seed", "1", "--think", "none", "--listen", "127.0.0.1:0"]);
+    let origin = Serving::start_command(&room, command);
+    (room, origin)
+}
+
+/// Starts a sweep in a room of its own, with a folder of its own for what passes.
+fn start(room: &Room, origin: &Serving, proxy: &str, rest: &[&str]) -> Running {
+    start_by(room, origin, &["--proxy", proxy], rest)
+}
+
+/// The same; `front` says where the proxy is.
+fn start_by(room: &Room, origin: &Serving, front: &[&str], rest: &[&str]) -> Running {
+    let passing = room.path().join("passing");
+    fs::create_dir_all(&passing).unwrap();
+    let at = origin.address.to_string();
+    let words = ["cache", "--origin-at", &at, "--think", "none", "--warmup", "0"];
+    let mut command = room.command(&[&words[..], front, rest].concat());
+    command.env("TMPDIR", passing);
+    room.start_command(command)
+}
+
+/// Nothing is left of the sweeps that were made in a room: no process, no passing folder, and in the book only what is whole.
+fn assert_nothing_left(room: &Room) {
+    assert_eq!(Marked::new(room.path()).processes(), []);
+    let inside = |folder: &std::path::Path| -> Vec<_> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    assert_eq!(inside(&room.path().join("passing")), [""; 0].map(std::path::PathBuf::from));
+    for run in inside(&room.runs()).iter().filter(|path| path.is_dir()) {
+        assert!(run.join("summary.json").exists(), "{}", run.display());
+        // A table that is not whole is a folder of parts.
+        assert!(inside(run).iter().all(|path| path.is_file()), "{:?}", inside(run));
+    }
+}
+
+fn point(document: &Value) -> &Value {
+    &document["cache"]["points"][0]
+}
+
+/// What failed, by cause.
+fn errors(document: &Value) -> Vec<&str> {
+    point(document)["errors"].as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn has_failed(document: &Value, name: &str) -> bool {
+    let checks = document["validity"]["checks"].as_array().unwrap();
+    checks.iter().any(|check| check["name"].as_str().unwrap().ends_with(name) && check["state"] == "failed")
+}
+
+/// Every request failed of `cause`, which is said in words too, and that ended the point.
+fn judge(room: &Room, output: &Output, what: &str, cause: &str) -> Value {
+    assert_eq!(output.code, Some(3), "{what}: {output}");
+    assert!(output.lasted < LONGEST, "{what}: {:?}", output.lasted);
+    assert!(!output.stderr.contains(|c: char| c.is_control() && c != '\n'), "{what}: {output}");
+    let document = output.json();
+    let one = point(&document);
+    assert_eq!(errors(&document), [cause], "{what}: {one}");
+    assert_eq!((one["error_ratio"].as_f64(), &one["ended_early"]), (Some(1.0), &Value::Bool(true)), "{what}: {one}");
+    assert!(
+        has_failed(&document, "server_answers") || has_failed(&document, "the origin was reached"),
+        "{what}: {output}"
+    );
+    let report = room.run(&["report", document["run"]["id"].as_str().unwrap()]);
+    let words = cause.replace('_', " ");
+    assert!(report.stdout.contains(&format!("Nothing was answered: {words}")), "{what}: {report}");
+    document
+}
+
+#[test]
+fn each_behaviour_is_named() {
+    let (_room, origin) = origin();
+    let rooms: Vec<Room> = BEHAVIOURS.iter().map(|_| Room::shared()).collect();
+    let running: Vec<_> = BEHAVIOURS
+        .into_iter()
+        .zip(&rooms)
+        .map(|((path, cause, wrong), room)| {
+            let proxy = Hostile::always(path);
+            // Only what is to time out is given little time: a loaded machine must not make a timeout of anything else.
+            let timeout = if cause == "response_timeout" { "500ms" } else { "30s" };
+            let rest = ["--rate", "40/s", "-d", "60s", "--timeout", timeout, "--json"];
+            let run = start(room, &origin, &proxy.address().to_string(), &rest);
+            (path, cause, wrong, room, proxy, run)
+        })
+        .collect();
+    for (path, cause, wrong, room, proxy, run) in running {
+        let document = judge(room, &run.finish(), path, cause);
+        let found: Vec<&String> = point(&document)["wrong"].as_object().unwrap().keys().collect();
+        assert_eq!(found, wrong.into_iter().collect::<Vec<_>>(), "{path}");
+        assert!(has_failed(&document, "the origin was reached"), "{path}");
+        if let Some(status) = path.strip_prefix("/status/") {
+            let name = format!("error_statuses.{status}");
+            assert_eq!(count(point(&document), &name), count(point(&document), "requests"), "{path}");
+            let report = room.run(&["report", document["run"]["id"].as_str().unwrap()]);
+            assert!(report.stdout.contains(&format!("unexpected status ({status})")), "{report}");
+        }
+        assert!(proxy.requests() > 0);
+        assert_nothing_left(room);
+    }
+}
+
+#[test]
+fn other_oddities_are_named() {
+    let (_room, origin) = origin();
+    let origin = &origin;
+    std::thread::scope(|scope| {
+        scope.spawn(|| an_answer_before_the_request_is_none(origin));
+        scope.spawn(|| a_proxy_before_the_wrong_origin_is_named(origin));
+        scope.spawn(|| one_who_says_nothing_at_all_is_waited_for_no_longer_than_asked(origin));
+        scope.spawn(|| a_loop_is_named(origin, Fault::Loops, "response_timeout"));
+        scope.spawn(|| a_loop_is_named(origin, Fault::RedirectsToItself, "unexpected_status"));
+    });
+}
+
+/// A response that nobody asked for, from one who is there before the request.
+fn an_answer_before_the_request_is_none(origin: &Serving) {
+    let room = Room::shared();
+    let proxy = Hostile::always("/unasked");
+    let rest = ["--rate", "40/s", "-d", "60s", "--json"];
+    let output = start(&room, origin, &proxy.address().to_string(), &rest).finish();
+    assert_eq!(output.code, Some(3), "{output}");
+    let document = output.json();
+    // Whichever is first: what came is no response yet, or it is one, and foreign.
+    assert!(errors(&document).iter().all(|cause| ["malformed", "unexpected_body"].contains(cause)), "{output}");
+    assert_eq!(point(&document)["error_ratio"], 1.0, "{output}");
+    assert!(has_failed(&document, "the origin was reached"), "{output}");
+    assert_nothing_left(&room);
+}
+
+#[test]
+fn nobody_there_is_named() {
+    let ((_room, origin), room) = (origin(), Room::shared());
+    let rest = ["--rate", "40/s", "-d", "60s", "--connect-timeout", "500ms", "--json"];
+    let closed = quiet_listener().local_addr().unwrap().to_string();
+    let (full, _kept) = full();
+    let running = [
+        // A port where nobody listens.
+        ("connect_refused", start(&room, &origin, &closed, &rest)),
+        // No host has this address, and no network leads there.
+        ("connect_failed", start(&room, &origin, "255.255.255.255:3128", &rest)),
+        // One who listens and takes nobody: the queue is full.
+        ("connect_timeout", start(&room, &origin, &full, &rest)),
+    ];
+    // A label of a name has 63 letters at most, so that no resolver need be asked.
+    let name = format!("{}.invalid:3128", "x".repeat(64));
+    start(&room, &origin, &name, &["--rate", "40/s", "--json"]).finish().refused(1, &["xxxx.invalid", "no address"]);
+    for (cause, run) in running {
+        judge(&room, &run.finish(), "nobody there", cause);
+    }
+    assert_nothing_left(&room);
+}
+
+/// A socket that listens with a queue that is full, and what fills it.
+fn full() -> (String, Vec<OwnedFd>) {
+    let new = || {
+        socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None).unwrap()
+    };
+    let listener = new();
+    bind(listener.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+    listen(&listener, Backlog::new(0).unwrap()).unwrap();
+    let address: SockaddrIn = getsockname(listener.as_raw_fd()).unwrap();
+    let mut kept = vec![listener];
+    for _ in 0..4 {
+        let client = new();
+        // In progress, at once or for ever.
+        let _ = connect(client.as_raw_fd(), &address);
+        kept.push(client);
+    }
+    (address.to_string(), kept)
+}
+
+/// One that takes itself for the origin, and one that sends everybody back.
+fn a_loop_is_named(origin: &Serving, fault: Fault, cause: &str) {
+    let (room, proxy) = (Room::shared(), Proxy::forward(fault));
+    let timeout = if cause == "response_timeout" { "500ms" } else { "30s" };
+    let rest = ["--rate", "40/s", "-d", "60s", "--timeout", timeout, "--json"];
+    let output = start(&room, origin, &proxy.address().to_string(), &rest).finish();
+    let document = judge(&room, &output, &format!("{fault:?}"), cause);
+    assert!(has_failed(&document, "the origin was reached"), "{output}");
+    assert_nothing_left(&room);
+}
+
+#[test]
+fn one_that_dies_and_comes_back_loses_what_came_meanwhile() {
+    let ((_room, origin), room) = (origin(), Room::shared());
+    let mut proxy = Proxy::forward(Fault::None);
+    let rest = ["--rate", "100/s", "-d", "4s", "--stop-errors", "none", "--json"];
+    let run = start(&room, &origin, &proxy.address().to_string(), &rest);
+    wait_until("some were answered", || proxy.counted().requests > 60);
+    proxy.die();
+    let before = proxy.counted().requests;
+    std::thread::sleep(Duration::from_millis(700));
+    proxy.come_back();
+    let output = run.finish();
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    let document = output.json();
+    let one = point(&document);
+    assert!(count(one, "errors.connect_refused") > 0, "{one}");
+    // Some were under way when it died.
+    let known = ["connect_refused", "reset", "closed_early", "closed_before_response"];
+    assert!(errors(&document).iter().all(|cause| known.contains(cause)), "{one}");
+    assert!(proxy.counted().requests > before, "it was asked again: {one}");
+    assert!(count(one, "answered") > before, "{one}");
+    // What it had kept it still has, and nothing of it is wrong; what was lost half-way may be fetched again.
+    let wrong = one["wrong"].as_object().unwrap();
+    assert!(wrong.keys().all(|kind| kind == "false_miss"), "{one}");
+    assert_nothing_left(&room);
+}
+
+/// Whoever waits for a proxy that hangs need not wait for the end.
+#[test]
+fn an_interrupt_ends_it_though_nothing_answers() {
+    let ((_room, origin), room) = (origin(), Room::shared());
+    let proxy = Hostile::always("/silent");
+    let at = proxy.address().to_string();
+    let run = start(&room, &origin, &at, &["--rate", "40,50/s", "-d", "60s", "--json"]);
+    wait_until("requests hang", || proxy.requests() > 20);
+    run.signal(Signal::SIGINT);
+    let since = std::time::Instant::now();
+    while since.elapsed() < Duration::from_millis(500) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    run.signal(Signal::SIGINT);
+    let output = run.finish();
+    assert!(output.lasted < Duration::from_secs(25), "the answers' bound is 30 s: {output}");
+    assert_eq!(output.code, Some(3), "{output}");
+    let document = output.json();
+    assert_eq!(document["run"]["interrupted"], true, "{output}");
+    assert_eq!(document["cache"]["points"].as_array().unwrap().len(), 1, "{output}");
+    assert_eq!(errors(&document), ["aborted"], "{output}");
+    assert_nothing_left(&room);
+}
+
+/// In front of nobody, and in front of another origin, of another seed: every body differs from what is due.
+fn a_proxy_before_the_wrong_origin_is_named(origin: &Serving) {
+    let dead = quiet_listener().local_addr().unwrap();
+    let other_room = Room::shared();
+    let words = ["serve", "--mix", "polymix-1", "--seed", "2", "--think", "none", "--listen", "127.0.0.1:0"];
+    let other = Serving::start_command(&other_room, other_room.command(&words));
+    for (to, cause, wrong) in
+        [(dead, "unexpected_status", None), (other.address, "unexpected_body", Some("wrong_body"))]
+    {
+        let (room, proxy) = (Room::shared(), Proxy::reverse(Fault::None, to));
+        let front = ["--reverse", &format!("http://{}", proxy.address())];
+        let rest = ["--rate", "40/s", "-d", "60s", "--json"];
+        let output = start_by(&room, origin, &front, &rest).finish();
+        assert_eq!(output.code, Some(3), "{output}");
+        let document = output.json();
+        assert!(errors(&document).contains(&cause), "{output}");
+        assert!(has_failed(&document, "the origin was reached"), "{output}");
+        let found = point(&document)["wrong"].as_object().unwrap();
+        assert!(wrong.is_none_or(|wrong| found.contains_key(wrong)), "{output}");
+        assert_nothing_left(&room);
+    }
+}
+
+/// A port is not a proxy's because somebody listens there.
+fn one_who_says_nothing_at_all_is_waited_for_no_longer_than_asked(origin: &Serving) {
+    let room = Room::shared();
+    // Connections are taken by the kernel, and never looked at.
+    let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
+    let rest = ["--rate", "40/s", "-d", "60s", "--timeout", "500ms", "--no-save", "--json"];
+    let output = start(&room, origin, &deaf.local_addr().unwrap().to_string(), &rest).finish();
+    assert_eq!(output.code, Some(3), "{output}");
+    assert!(output.lasted < LONGEST, "{output}");
+    assert_eq!(errors(&output.json()), ["response_timeout"], "{output}");
+    assert_nothing_left(&room);
+}

@@ -1,0 +1,184 @@
+//! `yamabiko capacity` against a server of known capacity on the loopback, without privilege: what is said and kept, and that one that was
+//! interrupted goes on. On a machine that others keep busy trials may be disturbed: no figure here is relied upon.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::support::lab::{PATIENCE, Room};
+use crate::support::model_server::ModelServer;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// Trials of half a second, and a wide bracket.
+const SHORT: &[&str] = &[
+    "--slo",
+    "p50 < 100ms, errors < 5%",
+    "--start",
+    "100/s",
+    "--max",
+    "2000/s",
+    "--short",
+    "500ms",
+    "--trial",
+    "500ms",
+    "--confirm",
+    "500ms",
+    "--width",
+    "30%",
+    "--searches",
+    "2",
+    "--warmup",
+    "100ms",
+    "--connect-timeout",
+    "2s",
+    "--timeout",
+    "2s",
+];
+
+fn capacity(room: &Room, url: &str, more: &[&str]) -> crate::support::lab::Output {
+    let words: Vec<&str> =
+        ["capacity", url].into_iter().chain(SHORT.iter().copied()).chain(more.iter().copied()).collect();
+    room.run(&words)
+}
+
+fn trials(document: &Value) -> &Vec<Value> {
+    document["capacity"]["trials"].as_array().unwrap()
+}
+
+/// The folder of the only capacity in the book.
+fn folder(room: &Room) -> PathBuf {
+    let runs = fs::read_dir(room.runs()).unwrap().map(|entry| entry.unwrap().path());
+    let mut with: Vec<PathBuf> = runs.filter(|run| run.join("trials.jsonl").exists()).collect();
+    assert_eq!(with.len(), 1, "{with:?}");
+    with.remove(0)
+}
+
+fn lines(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("trials.jsonl")).unwrap_or_default();
+    text.split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_search_has_every_figure_and_comes_out_of_the_book_again() {
+    let room = Room::shared();
+    let server = ModelServer::start(4, Duration::from_millis(20));
+    let output = capacity(&room, &server.url(), &["--json", "--no-overload"]);
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    assert_eq!(output.stderr, "", "{output}");
+    let document = output.json();
+    assert_eq!(document["schema"], "yamabiko.run/1");
+    let part = &document["capacity"];
+    assert_eq!((part["objective"].as_str(), part["find"].as_str()), (Some("p50 < 100ms, errors < 5%"), Some("rate")));
+    assert!(part["bound_by"]["name"].is_string() && part["warmup_s"] == 0.1, "{part:#}");
+    assert!(!trials(&document).is_empty());
+    for trial in trials(&document) {
+        assert!(["good", "bad", "client", "void"].contains(&trial["verdict"].as_str().unwrap()), "{trial}");
+        assert!(trial["load"].as_f64().unwrap() > 0.0 && trial["response_time_ns"]["count"].is_u64(), "{trial}");
+        assert_eq!(trial["verdict"] == "good", trial["why"].as_array().unwrap().is_empty(), "{trial}");
+    }
+    let checks: Vec<&str> = document["validity"]["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|check| check["name"].as_str().unwrap())
+        .collect();
+    for name in ["generator_headroom", "search_regular", "confirmed", "trials_valid", "warmup_enough", "searches_alike"]
+    {
+        assert!(checks.contains(&name), "{name}: {checks:?}");
+    }
+    if part["regular"] == true {
+        let rate = part["rate_per_s"].as_f64().unwrap();
+        let [low, high] = [0, 1].map(|end| part["interval"][end].as_f64().unwrap());
+        // Half of it, or twice, no disturbance explains.
+        assert!((100.0..400.0).contains(&rate) && low <= high, "{rate} {low} {high}");
+        assert_eq!(part["searches"].as_array().unwrap().len(), 2);
+    }
+    // The journal has the same trials, after a line on the machine.
+    let folder = folder(&room);
+    let kept = lines(&folder);
+    assert!(kept[0]["begun"]["version"].is_string(), "{}", kept[0]);
+    assert_eq!(kept.iter().filter_map(|line| line.get("trial")).cloned().collect::<Vec<_>>(), *trials(&document));
+    // Long trials are runs of their own, by their names.
+    for run in trials(&document).iter().filter_map(|trial| trial["run"].as_str()) {
+        assert!(room.runs().join(run).join("summary.json").exists(), "{run}");
+    }
+    let id = document["run"]["id"].as_str().unwrap();
+    assert_eq!(room.run(&["report", id, "--json"]).json(), document);
+    let again = room.run(&["report", id]);
+    assert!(again.stdout.contains("p50 < 100ms, errors < 5%") && again.stdout.contains("short"), "{again}");
+    let page = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(page.contains("Response time against load") && page.contains("Every trial"));
+    room.run(&["report", id, "--export", "hlog", "-"]).refused(1, &["several runs"]);
+    room.run(&["runs"]).stdout.contains(id).then_some(()).expect("it is in the list");
+}
+
+#[test]
+fn interrupted_it_keeps_what_it_knows_and_goes_on() {
+    let room = Room::shared();
+    let server = ModelServer::start(4, Duration::from_millis(20));
+    let url = server.url();
+    let words: Vec<&str> =
+        ["capacity", &url].into_iter().chain(SHORT.iter().copied()).chain(["--no-overload", "--json"]).collect();
+    let running = room.start(&words);
+    let began = Instant::now();
+    let made = || {
+        let runs = fs::read_dir(room.runs()).unwrap().map(|entry| entry.unwrap().path().join("trials.jsonl"));
+        runs.filter_map(|file| fs::read_to_string(file).ok()).map(|text| text.matches('\n').count()).max().unwrap_or(0)
+    };
+    while made() < 3 {
+        assert!(began.elapsed() < PATIENCE, "no trial is made");
+        sleep(Duration::from_millis(20));
+    }
+    running.signal(Signal::SIGINT);
+    let output = running.finish();
+    assert_eq!(output.code, Some(3), "{output}");
+    let first = output.json();
+    assert_eq!(
+        (&first["run"]["interrupted"], &first["capacity"]["regular"]),
+        (&Value::from(true), &Value::from(false))
+    );
+    assert!(first["capacity"]["notes"][0].as_str().unwrap().starts_with("Stopped early"), "{first:#}");
+    // A line that was not written to its end is one that was not made.
+    let journal = folder(&room).join("trials.jsonl");
+    let text = fs::read_to_string(&journal).unwrap();
+    fs::write(&journal, format!("{text}{{\"trial\":{{\"stage\":")).unwrap();
+    let output = room.run(&["capacity", "--resume", first["run"]["id"].as_str().unwrap(), "--json"]);
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    let whole = output.json();
+    assert_eq!(trials(&whole)[..trials(&first).len()], trials(&first)[..]);
+    assert!(trials(&whole).len() > trials(&first).len());
+    assert_eq!(whole["capacity"]["resumed_at"].as_array().unwrap().len(), 1);
+    assert_eq!((&whole["run"]["id"], &whole["run"]["command"]), (&first["run"]["id"], &first["run"]["command"]));
+}
+
+#[test]
+fn a_plan_is_printed_and_read_back_and_what_contradicts_it_is_refused() {
+    let room = Room::shared();
+    let url = "http://127.0.0.1:9/";
+    let printed = capacity(&room, url, &["--print-plan"]);
+    assert_eq!(printed.code, Some(0), "{printed}");
+    let file = room.file("plan.toml");
+    fs::write(&file, &printed.stdout).unwrap();
+    let file = file.to_str().unwrap();
+    for words in [&["capacity", file, "--print-plan"][..], &["run", file, "--print-plan"]] {
+        assert_eq!(room.run(words).stdout, printed.stdout, "{words:?}");
+    }
+    let wider = room.run(&["capacity", file, "--width", "10%", "--slo", "p90 < 1s", "--print-plan"]);
+    assert!(wider.stdout.contains("width = 0.1") && wider.stdout.contains("p90 < 1s"), "{wider}");
+    room.run(&["capacity", file, "--clients", "7"]).refused(1, &["with a plan file"]);
+    room.run(&["capacity", url]).refused(1, &["objective", "--slo"]);
+    room.run(&["capacity", url, "--slo", "errors < 1%"]).refused(1, &["response times"]);
+    room.run(&["capacity", url, "--slo", "p99 < 1s", "--rate", "10/s"]).refused(1, &["--rate", "--start"]);
+    room.run(&["capacity", url, "--slo", "p99 < 1s", "-d", "10s"]).refused(1, &["--trial"]);
+    room.run(&["capacity", url, "--slo", "p99 < 1s", "--each", "rtt:48"]).refused(1, &["48"]);
+    room.run(&["capacity", url, "--slo", "p99.99 < 1s", "--max", "10/s"]).refused(1, &["too few requests", "--trial"]);
+    room.run(&["capacity", "--resume", "nothing"]).refused(1, &["nothing"]);
+    // Nobody listens there: the first guess has no answer, and that is said.
+    let refused = room.run(&["capacity", url, "--slo", "p99 < 1s", "--json"]);
+    assert_eq!(refused.code, Some(3), "{refused}");
+}

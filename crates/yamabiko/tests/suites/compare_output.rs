@@ -1,0 +1,153 @@
+//! `yamabiko compare`: runs of the book held against each other, and two servers on loopback in turns. No figure of
+//! this machine is relied upon: runs whose figures must be known are written into the book.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::hostile::Hostile;
+use crate::support::lab::{Room, str_of};
+use serde_json::{Value, json};
+
+/// A run that was made, and others like it with figures of their own.
+struct Shelf {
+    room: Room,
+    made: PathBuf,
+    copies: u32,
+}
+
+impl Shelf {
+    fn new() -> Self {
+        let (room, server) = (Room::shared(), Hostile::start());
+        let made =
+            room.run_json(&["bench", &server.url("/ok/100"), "-r", "100/s", "-n", "20", "--warmup", "0s", "--json"]);
+        let made = PathBuf::from(made["run"]["dir"].as_str().unwrap());
+        Shelf { room, made, copies: 0 }
+    }
+
+    /// A run in the book, later than those before, whose mean response time is this.
+    fn run(&mut self, mean_ns: f64, more: impl FnOnce(&mut Value, &mut String)) -> String {
+        self.copies += 1;
+        let id = format!("20990101-0000{:02}-copy-aaaa", self.copies);
+        let dir = self.made.parent().unwrap().join(&id);
+        fs::create_dir(&dir).unwrap();
+        let read = |name: &str| fs::read_to_string(self.made.join(name)).unwrap();
+        let mut summary: Value = serde_json::from_str(&read("summary.json")).unwrap();
+        let mut plan = read("plan.toml");
+        summary["run"]["id"] = json!(id);
+        summary["validity"] = json!({ "verdict": "valid", "checks": [] });
+        summary["load"]["response_time_ns"]["mean"] = json!(mean_ns);
+        more(&mut summary, &mut plan);
+        fs::write(dir.join("plan.toml"), plan).unwrap();
+        fs::write(dir.join("summary.json"), summary.to_string()).unwrap();
+        id
+    }
+
+    fn side(&mut self, means: [f64; 3]) -> String {
+        means.map(|mean| self.run(mean, |_, _| {})).join(",")
+    }
+}
+
+#[test]
+fn several_runs_a_side() {
+    let mut shelf = Shelf::new();
+    let a = shelf.side([1.00e6, 1.01e6, 0.99e6]);
+    let alike = shelf.side([1.01e6, 0.99e6, 1.00e6]);
+    let slower = shelf.side([1.10e6, 1.11e6, 1.09e6]);
+    let room = &shelf.room;
+
+    let same = room.run(&["compare", &a, &alike]).success();
+    assert!(same.stdout.contains("mean response time: no difference shown; one of "), "{same}");
+    assert!(same.stdout.contains("or more would have been."), "{same}");
+
+    let other = room.run(&["compare", &a, &slower, "--json"]).success();
+    let document = other.json();
+    let mean = &document["compare"]["metrics"][0];
+    assert_eq!((&mean["name"], &mean["verdict"]), (&json!("response_time_mean_ns"), &json!("more")), "{mean}");
+    assert!((mean["difference"].as_f64().unwrap() - 0.1).abs() < 0.001, "{mean}");
+    assert_eq!(document["compare"]["method"], "runs");
+    // Again, from the book.
+    let again = room.run(&["report", "--json", document["run"]["dir"].as_str().unwrap()]).success();
+    assert_eq!(again.json(), document);
+
+    // The status says what was asked for, and nothing else.
+    let ending = |terms: &str| room.run(&["compare", &a, &slower, "--fail-if", terms]).code;
+    assert_eq!(ending("mean > 5%"), Some(4));
+    assert_eq!(ending("mean > 15%"), Some(0));
+    assert_eq!(ending("mean < -5%, mean > 5%"), Some(4));
+    room.run(&["compare", &a, &slower, "--fail-if", "mean 5%"]).refused(1, &["--fail-if", "mean 5%"]);
+}
+
+#[test]
+fn plans_and_verdicts() {
+    let mut shelf = Shelf::new();
+    let a = shelf.side([1.00e6, 1.01e6, 0.99e6]);
+    let mut faster = |_| shelf.run(1e6, |_, plan| *plan = plan.replace("rate = \"100/s\"", "rate = \"200/s\""));
+    let faster = [0, 1].map(&mut faster).join(",");
+    let invalid = shelf.run(1e6, |summary, _| {
+        let check = json!({ "name": "generator_on_time", "state": "failed", "weight": "invalid", "unit": "", "why": "it was late" });
+        summary["validity"] = json!({ "verdict": "invalid", "checks": [check] });
+    });
+    let valid = shelf.run(1e6, |_, _| {});
+    let room = &shelf.room;
+    room.run(&["compare", &a, &faster]).refused(1, &["load.rate", "100/s", "200/s", "--different-plans"]);
+    let anyway = room.run(&["compare", &a, &faster, "--different-plans", "--no-save"]).success();
+    assert!(anyway.stdout.contains("The plans differ in load.rate"), "{anyway}");
+    // The last run of load is not the comparison that was just made.
+    let carried = room.run(&["compare", &a, "last,last~3", "--different-plans"]);
+    carried.refused(1, &["are on one side", "load.rate"]);
+    let carried = room.run(&["compare", &a, &format!("{invalid},{valid}")]);
+    assert_eq!(carried.code, Some(3), "{carried}");
+    assert!(carried.stdout.contains("generator on time") && carried.stdout.contains("it was late"), "{carried}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let mut shelf = Shelf::new();
+    shelf.run(1e6, |_, _| {});
+    let room = &shelf.room;
+    room.run(&["compare", "last~1", "last"]).refused(1, &["20 are needed", "several a side"]);
+    room.run(&["compare", "last", "nonsense"]).refused(1, &["nonsense"]);
+    room.run(&["compare", "last", "last"]).refused(1, &["named twice"]);
+    room.run(&["compare", "last"]).refused(1, &["two sides"]);
+    room.run(&["compare", "last~2", "last"]).refused(1, &["last~2"]);
+    room.run(&["compare", "last", "last", "-r", "5/s"]).refused(1, &["runs that were made"]);
+    room.run(&["compare", "http://127.0.0.1/", "--server", "one"]).refused(1, &["twice"]);
+    assert_eq!(kept(&room.runs()), 2, "nothing is kept of what was refused");
+}
+
+fn kept(runs: &Path) -> usize {
+    fs::read_dir(runs).unwrap().count()
+}
+
+/// Two servers on loopback, three blocks and the one that does not count: sixteen runs of a tenth of a second.
+#[test]
+fn two_servers_in_turns() {
+    let (room, one, other) = (Room::shared(), Hostile::start(), Hostile::start());
+    let (a, b) = (one.url("/ok/100"), other.url("/ok/100"));
+    let words = ["compare", "--url", &a, "--url", &b, "-c", "2", "-d", "100ms", "--warmup", "0s", "--blocks", "3"];
+    let output = room.run(&[&words[..], &["--json", "--path", "none"]].concat());
+    // Another load on this machine may make runs invalid, and with them the comparison.
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    assert_eq!(output.stderr, "", "{output}");
+    let document = output.json();
+    let compare = &document["compare"];
+    assert_eq!((&compare["method"], &compare["by"]), (&json!("blocks"), &json!("carried_rate_per_s")));
+    assert_eq!((&compare["a"]["what"], &compare["b"]["what"]), (&json!(a), &json!(b)));
+    let blocks = compare["blocks"].as_array().unwrap();
+    assert_eq!(blocks[0]["counted"], false);
+    for block in blocks {
+        let order: String = block["runs"].as_array().unwrap().iter().map(|run| run["side"].as_str().unwrap()).collect();
+        assert_eq!(block["order"], order, "{block}");
+        assert!(["ABBA", "BAAB"].contains(&order.as_str()), "{order}");
+    }
+    let counted = blocks.iter().filter(|block| block["counted"] == true).count();
+    // Three that count, or so many void that it was given up.
+    assert!(counted == 3 || (document["validity"]["verdict"] == "invalid" && blocks.len() - counted > 2), "{document}");
+    assert!(one.requests() > 0 && other.requests() > 0);
+    let differ = compare["plans_differ"].as_array().unwrap();
+    assert_eq!((differ.len(), &differ[0]["field"]), (1, &json!("load.url")));
+    // Its runs are not kept unless they are to be, and it is.
+    assert_eq!(kept(&room.runs()), 1);
+    let dir = document["run"]["dir"].as_str().unwrap();
+    assert_eq!(room.run(&["report", "--json", str_of(dir)]).json(), document);
+}

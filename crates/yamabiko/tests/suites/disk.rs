@@ -1,0 +1,148 @@
+//! `yamabiko disk` on this machine's own storage: figures are fio's, nothing is left, nothing is filled.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::lab::{Room, str_of, wait_until};
+use crate::support::processes;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// A folder on the same storage as this source, not in memory.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).unwrap().next().is_none()
+}
+
+#[test]
+fn every_test_is_made_and_every_figure_is_fios() {
+    let (room, folder) = (Room::shared(), folder());
+    let said = room.run(&["disk", str_of(folder.path()), "-s", "16MiB", "-d", "200ms", "--json"]);
+    let document: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
+    let disk = document["disk"].as_object().unwrap();
+    assert_eq!(disk.len(), 11, "{}", document["validity"]);
+    let dir = Path::new(document["run"]["dir"].as_str().unwrap());
+    for (name, figures) in disk {
+        let own = fs::read_to_string(dir.join(format!("{name}.fio.json"))).unwrap();
+        let own: Value = serde_json::from_str(&own).unwrap();
+        let sum = |way: &str, of: &str| -> f64 {
+            own["jobs"].as_array().unwrap().iter().map(|job| job[way][of].as_f64().unwrap()).sum()
+        };
+        let ways: &[&str] = match name.as_str() {
+            "rewrite" => &["write"],
+            "seeks" => &["read"],
+            _ => &["read", "write"],
+        };
+        let of = |of: &str| ways.iter().map(|way| sum(way, of)).sum::<f64>();
+        assert!((figures["bytes_per_s"].as_f64().unwrap() - of("bw_bytes")).abs() < 1e-3, "{name}: {figures}");
+        assert!((figures["iops"].as_f64().unwrap() - of("iops")).abs() < 1e-3, "{name}: {figures}");
+        assert!(of("iops") > 0.0, "{name}: {figures}");
+        let version = own["fio version"].as_str().unwrap();
+        assert_eq!(document["run"]["host"]["settings"]["fio"], version);
+    }
+    // A whole pass is the whole file.
+    for name in ["write_per_block", "rewrite"] {
+        assert_eq!(disk[name]["written_bytes"], 16 << 20, "{name}");
+    }
+    for name in ["rewrite", "read_per_block"] {
+        assert_eq!(disk[name]["read_bytes"], 16 << 20, "{name}");
+    }
+    assert_eq!(disk["seeks"]["read_bytes"], 16 << 20, "each block once");
+    assert!(disk["commits"]["latency_ns"]["p99"].as_u64().unwrap() > 0);
+    assert!(is_empty(folder.path()));
+    // Again, from the book.
+    let again = room.run(&["report", "last"]);
+    assert!(again.stdout.contains("seeks, 3 at once") && again.stdout.contains("fdatasync"), "{}", again.stdout);
+    // The page was made with the run, and is made again.
+    let page = room.file("disk.html");
+    room.run(&["report", "last", "--html", str_of(&page)]);
+    for page in [dir.join("report.html"), page] {
+        let html = fs::read_to_string(&page).unwrap();
+        assert!(html.contains("random reads of 4 KiB a second"), "{}", page.display());
+    }
+}
+
+#[test]
+fn memory_is_not_taken_for_a_disk() {
+    let room = Room::shared();
+    let page = room.file("memory.html");
+    let said = room.run(&[
+        "disk",
+        "/dev/shm",
+        "--no-save",
+        "--html",
+        str_of(&page),
+        "-s",
+        "16MiB",
+        "-d",
+        "100ms",
+        "-t",
+        "read_per_block,write_per_block",
+        "--strict",
+    ]);
+    assert_eq!(said.code, Some(3), "{said}");
+    assert!(said.stdout.contains("SUSPECT") && said.stdout.contains("tmpfs"), "{}", said.stdout);
+    assert!(said.stdout.contains("page cache"), "{}", said.stdout);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("None of this is the speed of a disk") && html.contains("(PAGE CACHE)"));
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_name() {
+    let (room, folder) = (Room::shared(), folder());
+    let path = str_of(folder.path());
+    room.run(&["disk", path, "-s", "900TB"]).refused(2, &["would fill the disk", "--size"]);
+    room.run(&["disk", path, "-s", "1KB"]).refused(1, &["--size", "16"]);
+    room.run(&["disk", path, "-d", "1ms"]).refused(1, &["--duration"]);
+    room.run(&["disk", path, "-t", "speed"]).refused(1, &["speed", "commits"]);
+    room.run(&["disk", "/no/such/folder"]).refused(2, &["/no/such/folder"]);
+    assert!(is_empty(folder.path()));
+    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0, "nothing is left in the book");
+}
+
+/// Killed without a chance to clean up: fio goes too, and the file was never there.
+#[test]
+fn nothing_is_left_after_sigkill() {
+    let (room, folder) = (Room::shared(), folder());
+    let running = room.start(&["disk", str_of(folder.path()), "-s", "16MiB", "-d", "60s", "-t", "commits"]);
+    let mut fio = None;
+    wait_until("fio commits", || {
+        let mut below = processes::children(running.pid()).into_iter();
+        // Not the one that was asked for its version, nor the one that wrote the file.
+        fio = below.find(|&pid| processes::command_line(pid).contains("--name=commits"));
+        fio.is_some()
+    });
+    assert!(is_empty(folder.path()), "the file has no name");
+    running.signal(Signal::SIGKILL);
+    wait_until("fio is gone", || processes::stat(fio.unwrap()).is_none_or(|stat| stat.state == 'Z'));
+    assert!(is_empty(folder.path()));
+}
+
+/// What was measured by then is kept, and says that it is not all.
+#[test]
+fn an_interrupt_keeps_what_was_measured() {
+    let (room, folder) = (Room::shared(), folder());
+    let running = room.start(&[
+        "disk",
+        str_of(folder.path()),
+        "-s",
+        "16MiB",
+        "-d",
+        "60s",
+        "-t",
+        "write_per_block,commits",
+        "--json",
+    ]);
+    wait_until("fio commits", || {
+        let below = processes::children(running.pid());
+        below.iter().any(|&pid| processes::command_line(pid).contains("--name=commits"))
+    });
+    running.signal(Signal::SIGINT);
+    let said = running.finish();
+    let document: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|why| panic!("{why}: {said}"));
+    assert_eq!(document["run"]["interrupted"], true);
+    assert_eq!(document["disk"].as_object().unwrap().keys().collect::<Vec<_>>(), ["write_per_block"]);
+}

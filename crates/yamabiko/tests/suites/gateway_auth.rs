@@ -1,0 +1,502 @@
+//! `gateway server` and those who knock at it: strangers are sent nothing, the secret is wanted, and both ends stop when
+//! the other is gone. On loopback, without any privilege.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::support::lab::{PATIENCE, Room, Running, str_of, wait_until};
+use lab::forward::datagram::{Datagram, Introduction};
+use lab::forward::frame::{FrameReader, FrameWriter, Way};
+use lab::forward::handshake::{Opening, Proof, Ticket};
+use lab::forward::message::{PROTOCOL, ToClient, ToServer};
+use lab::forward::{ForwardError, Keys, Secret, Seen, Session, Test};
+use nix::sys::signal::Signal;
+use sys::socket::TcpSocket;
+
+const TOKEN: &str = "correct-horse-battery-staple";
+/// The client's address, and others of this host.
+const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+fn secret() -> Secret {
+    Secret::new(TOKEN.as_bytes())
+}
+
+/// One for each server: whoever writes a file must not do so while another server reads it.
+fn token_file(room: &Room) -> PathBuf {
+    static FILES: AtomicU32 = AtomicU32::new(0);
+    let path = room.file(&format!("token-{}", FILES.fetch_add(1, Ordering::Relaxed)));
+    fs::write(&path, format!("{TOKEN}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+/// A server with the secret, and where it listens.
+fn server(room: &Room) -> (Running, SocketAddr) {
+    let token = token_file(room);
+    let server = room.start(&["gateway", "server", "--listen", "127.0.0.1:0", "--token-file", str_of(&token)]);
+    let mut at = None;
+    wait_until("it says its address", || {
+        at = server.stderr().split([' ', ',']).find_map(|word| word.parse().ok());
+        at.is_some()
+    });
+    (server, at.unwrap())
+}
+
+fn connect(at: SocketAddr, from: Ipv4Addr) -> TcpStream {
+    let stream = TcpStream::from(TcpSocket::connect(Some(IpAddr::V4(from)), at).unwrap().into_fd());
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Everything that is sent, until the server closes.
+fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // A reset is a close; patience that ends is not.
+    if let Err(error) = stream.read_to_end(&mut bytes) {
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "still open, with {} bytes", bytes.len());
+    }
+    bytes
+}
+
+/// What the server says to `text` and no more, before it closes.
+fn answer(at: SocketAddr, from: Ipv4Addr, text: &[u8]) -> Vec<u8> {
+    let mut stream = connect(at, from);
+    stream.write_all(text).unwrap();
+    rest(&mut stream)
+}
+
+/// A client that does what a test wants: nothing by itself, no sign of life either.
+struct Raw {
+    stream: TcpStream,
+    keys: Keys,
+    up: FrameWriter,
+    down: FrameReader,
+}
+
+impl Raw {
+    /// The handshake, and everything that this end sent of it.
+    fn shake(at: SocketAddr, secret: &Secret, opening: &Opening) -> Option<(TcpStream, Keys, Vec<u8>)> {
+        let mut stream = connect(at, CLIENT);
+        stream.write_all(&opening.write()).unwrap();
+        let mut nonce = [0; 32];
+        stream.read_exact(&mut nonce).unwrap();
+        let proof = Proof::new(secret, opening, nonce);
+        let said = [&opening.write(), proof.bytes()].concat();
+        stream.write_all(proof.bytes()).unwrap();
+        let mut tag = [0; 32];
+        stream.read_exact(&mut tag).ok()?;
+        Some((stream, proof.accept(&tag)?, said))
+    }
+
+    fn open(at: SocketAddr) -> Raw {
+        let (stream, keys, _) = Raw::shake(at, &secret(), &Opening::Control).unwrap();
+        let (up, down) = (FrameWriter::new(&keys, Way::Up), FrameReader::new(&keys, Way::Down));
+        let mut raw = Raw { stream, keys, up, down };
+        raw.say(&ToServer::Hello { version: "test".to_owned(), protocol: PROTOCOL });
+        assert!(matches!(raw.hear(), Some(ToClient::Hello { .. })));
+        raw
+    }
+
+    fn frame(&mut self, message: &ToServer) -> Vec<u8> {
+        self.up.write(&serde_json::to_vec(message).unwrap())
+    }
+
+    fn say(&mut self, message: &ToServer) {
+        let frame = self.frame(message);
+        self.stream.write_all(&frame).unwrap();
+    }
+
+    /// The next message but signs of life; `None` when the server closes.
+    fn hear(&mut self) -> Option<ToClient> {
+        loop {
+            if let Some(text) = self.down.next().unwrap() {
+                match serde_json::from_slice(&text).unwrap() {
+                    ToClient::Alive {} => continue,
+                    message => return Some(message),
+                }
+            }
+            let mut room = [0; 4096];
+            match self.stream.read(&mut room) {
+                Ok(length @ 1..) => self.down.take(&room[..length]),
+                _ => return None,
+            }
+        }
+    }
+
+    fn ready(&mut self, trial: u32, test: &Test) {
+        self.say(&ToServer::Ready { trial, test: test.clone() });
+        assert_eq!(self.hear(), Some(ToClient::Ready { trial }));
+    }
+
+    fn report(&mut self, trial: u32, sent: Option<u64>) -> Seen {
+        self.say(&ToServer::Report { trial, sent });
+        match self.hear() {
+            Some(ToClient::Report { seen, .. }) => seen,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn udp(from: Ipv4Addr, to: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((from, 0)).unwrap();
+    socket.connect(to).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    socket
+}
+
+/// Bytes of datagrams that come until none comes for a while.
+fn datagrams(socket: &UdpSocket) -> usize {
+    let mut room = [0; 2048];
+    let mut bytes = 0;
+    loop {
+        match socket.recv(&mut room) {
+            Ok(length) => bytes += length,
+            // An ICMP answer is an answer too, but not the server's.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
+            Err(_) => return bytes,
+        }
+    }
+}
+
+fn packets(up: bool, lasts_ms: u32) -> Test {
+    Test::Packets { up, ip_bytes: 128, per_second: 1000.0, lasts_ms, settle_ms: 100, probes: false }
+}
+
+fn stream(up: bool) -> Test {
+    Test::Stream {
+        up,
+        streams: 1,
+        socket_bytes: None,
+        message_bytes: 1000,
+        lasts_ms: 60_000,
+        omit_ms: 0,
+        probes: false,
+    }
+}
+
+#[test]
+fn strangers_are_sent_nothing_and_whoever_has_the_magic_alone_32_bytes() {
+    let room = Room::shared();
+    let (server, at) = server(&room);
+    // Those who say too little are closed after 5 s, meanwhile the rest.
+    let said = |text: &[u8]| {
+        let mut stream = connect(at, STRANGER);
+        stream.write_all(text).unwrap();
+        stream
+    };
+    let opening = Opening::Control.write();
+    let slow = [&b""[..], b"YBKG", &opening].map(said);
+    let mut half = said(&opening);
+    half.read_exact(&mut [0; 32]).unwrap();
+    half.write_all(&[7; 40]).unwrap();
+    for garbage in [
+        &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..],
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"YBKGATE2\0",
+        b"YBKGATE1\x02",
+        &[0; 5000],
+        // More than an opening before the nonce.
+        &[&opening[..], &[0; 100]].concat(),
+        // A ticket of no session.
+        &Ticket { trial: 1, index: 0, tag: [0; 16] }.write(),
+    ] {
+        assert_eq!(answer(at, STRANGER, garbage), b"", "{garbage:?}");
+    }
+    // A handshake recorded from the wire: the nonce is another, and the proof none.
+    let (first, _, said) = Raw::shake(at, &secret(), &Opening::Control).unwrap();
+    drop(first);
+    let again = answer(at, Ipv4Addr::new(127, 0, 0, 3), &said[..9]);
+    assert_eq!(again.len(), 32, "nothing but the nonce, in 5 s");
+    let mut stream = connect(at, Ipv4Addr::new(127, 0, 0, 4));
+    stream.write_all(&said[..9]).unwrap();
+    let mut nonce = [0; 32];
+    stream.read_exact(&mut nonce).unwrap();
+    stream.write_all(&said[9..]).unwrap();
+    assert_eq!(rest(&mut stream), b"");
+    // Datagrams of strangers are answered by nobody.
+    let socket = udp(STRANGER, at);
+    for text in [&b"x"[..], &[0; 44], &[b"YBKDGRM1", &[0; 36][..]].concat(), &[0; 1400]] {
+        socket.send(text).unwrap();
+    }
+    assert_eq!(datagrams(&socket), 0);
+    let sent = slow.map(|mut stream| rest(&mut stream).len());
+    assert_eq!((sent, rest(&mut half).len()), ([0, 0, 32], 0));
+    assert!(server.stderr().contains("refused 127.0.0."), "{}", server.stderr());
+    assert!(!server.stderr().contains(TOKEN));
+    server.signal(Signal::SIGTERM);
+    server.finish().success();
+}
+
+#[test]
+fn a_wrong_secret_is_refused_and_the_third_shuts_out() {
+    let room = Room::shared();
+    let (server, at) = server(&room);
+    let wrong = Secret::new(b"another-secret-altogether");
+    for _ in 0..3 {
+        let error = Session::open(at, &wrong, None).err().unwrap();
+        assert!(matches!(error, ForwardError::WrongSecret { .. }), "{error}");
+    }
+    let error = Session::open(at, &secret(), None).err().unwrap();
+    assert!(error.to_string().contains("closed its door"), "{error}");
+    // Others are not. Their proofs must be for their own nonce.
+    let knock = |change: &dyn Fn(&mut Vec<u8>, [u8; 32])| {
+        let mut stream = connect(at, STRANGER);
+        stream.write_all(&Opening::Control.write()).unwrap();
+        let mut nonce = [0; 32];
+        stream.read_exact(&mut nonce).unwrap();
+        let mut said = Proof::new(&secret(), &Opening::Control, nonce).bytes().to_vec();
+        change(&mut said, nonce);
+        stream.write_all(&said).unwrap();
+        rest_or_tag(&mut stream)
+    };
+    assert_eq!(knock(&|said, _| said[40] ^= 1), 0, "a wrong tag");
+    assert_eq!(knock(&|said, nonce| said[..32].copy_from_slice(&nonce)), 0, "a tag of another nonce");
+    assert_eq!(knock(&|_, _| {}), 32, "and it is served");
+    server.signal(Signal::SIGINT);
+    let output = server.finish().success();
+    assert!(output.stderr.contains("wrong secret"), "{output}");
+}
+
+/// A session that was let in is not closed: its tag is what it is sent first.
+fn rest_or_tag(stream: &mut TcpStream) -> usize {
+    let mut tag = [0; 32];
+    match stream.read_exact(&mut tag) {
+        Ok(()) => tag.len(),
+        Err(_) => 0,
+    }
+}
+
+#[test]
+fn a_hundred_at_once_take_nobodys_place_for_long() {
+    let room = Room::shared();
+    let (server, at) = server(&room);
+    let opening = Opening::Control.write();
+    let mut silent: Vec<TcpStream> = (0..100).map(|_| connect(at, STRANGER)).collect();
+    let mut half: Vec<TcpStream> = (0..100).map(|_| connect(at, STRANGER)).collect();
+    for stream in &mut half {
+        // It may be closed already, for one that came after it.
+        let _ = stream.write_all(&opening);
+    }
+    let mut session = Session::open(at, &secret(), None).unwrap();
+    let seen = session.run(&packets(true, 100)).unwrap();
+    assert_eq!(seen.server.arrivals.unwrap().received + seen.server.overflowed, 100, "{seen:?}");
+    let mut open = [0, 0];
+    for (count, streams) in open.iter_mut().zip([&mut silent, &mut half]) {
+        for stream in streams {
+            stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+            let mut room = [0; 100];
+            // The nonce, perhaps; then the end, or nothing.
+            let _ = stream.read(&mut room);
+            *count +=
+                usize::from(stream.read(&mut room).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+        }
+    }
+    assert!(open[0] + open[1] <= 64 + 8 && open[1] <= 64 + 8, "{open:?}");
+    drop(session);
+    wait_until("it has ended", || server.stderr().contains("said goodbye"));
+}
+
+/// Bytes that are not what the client's next frame would be.
+type Tamper = &'static dyn Fn(&mut Raw) -> Vec<u8>;
+
+#[test]
+fn frames_that_are_put_in_repeated_or_cut_end_the_session() {
+    let room = Room::shared();
+    let (server, at) = server(&room);
+    let ended = |server: &Running| server.stderr().matches("the session has ended: ").count();
+    let tampered: [Tamper; 5] = [
+        &|raw| {
+            let frame = raw.frame(&ToServer::Go { trial: 1 });
+            [&frame[..], &frame].concat()
+        },
+        &|raw| {
+            raw.frame(&ToServer::Go { trial: 1 });
+            raw.frame(&ToServer::Go { trial: 2 })
+        },
+        &|raw| {
+            let mut frame = raw.frame(&ToServer::Stop { trial: 1 });
+            frame[10] ^= 1;
+            frame
+        },
+        &|_| [&14u32.to_le_bytes()[..], br#"{"do":"alive"}"#, &[0; 32]].concat(),
+        &|_| u32::MAX.to_le_bytes().to_vec(),
+    ];
+    for (number, tamper) in tampered.into_iter().enumerate() {
+        let mut raw = Raw::open(at);
+        let bytes = tamper(&mut raw);
+        raw.stream.write_all(&bytes).unwrap();
+        assert_eq!(raw.hear(), None, "{number}");
+        wait_until("its end is told", || ended(&server) == number + 1);
+    }
+    assert_eq!(server.stderr().matches("a message came that the other end did not send").count(), 5);
+    // Cut in the middle, and closed.
+    let mut raw = Raw::open(at);
+    let frame = raw.frame(&ToServer::Go { trial: 1 });
+    raw.stream.write_all(&frame[..frame.len() - 1]).unwrap();
+    drop(raw);
+    wait_until("its end is told", || server.stderr().contains("it closed the connection"));
+    // Whole, and no message.
+    let mut raw = Raw::open(at);
+    let frame = raw.up.write(br#"{"do":"go","trial":1,"to":"192.0.2.1"}"#);
+    raw.stream.write_all(&frame).unwrap();
+    assert_eq!(raw.hear(), None);
+    wait_until("its end is told", || server.stderr().contains("no message of ours"));
+}
+
+#[test]
+fn tickets_streams_and_datagrams_are_taken_once_from_the_right_place() {
+    let room = Room::shared();
+    let (_server, at) = server(&room);
+    let mut raw = Raw::open(at);
+    raw.ready(1, &Test::Connections { parallel: 4, lasts_ms: 60_000 });
+    let ticket = |trial, index| Ticket { trial, index, tag: raw.keys.ticket(trial, index) };
+    let good = ticket(1, 5).write();
+    assert_eq!(answer(at, STRANGER, &good), b"", "from another address");
+    assert_eq!(answer(at, CLIENT, &good).len(), 1);
+    assert_eq!(answer(at, CLIENT, &good), b"", "a second time");
+    assert_eq!(answer(at, CLIENT, &ticket(2, 6).write()), b"", "of another trial");
+    assert_eq!(answer(at, CLIENT, &Ticket { tag: [1; 16], ..ticket(1, 7) }.write()), b"");
+    let session = raw.keys.session();
+    let opening = |trial, index| Opening::Stream { session, trial, index };
+    assert!(Raw::shake(at, &secret(), &opening(1, 0)).is_none(), "no stream belongs to this trial");
+    raw.ready(2, &stream(true));
+    assert!(Raw::shake(at, &secret(), &Opening::Stream { session: [0; 16], trial: 2, index: 0 }).is_none());
+    let first = Raw::shake(at, &secret(), &opening(2, 0));
+    assert!(first.is_some());
+    for (trial, index) in [(2, 0), (2, 1), (1, 0), (3, 0)] {
+        assert!(Raw::shake(at, &secret(), &opening(trial, index)).is_none(), "{trial} {index}");
+    }
+    assert_eq!(answer(at, CLIENT, &ticket_of(&raw, 2, 1)), b"", "no connections belong to this trial");
+
+    // Datagrams: from another address never, and of the right one only after its introduction.
+    raw.ready(3, &packets(true, 1000));
+    let (own, stranger) = (udp(CLIENT, at), udp(STRANGER, at));
+    let introduction = Introduction::new(&raw.keys, 3);
+    let wrong = [
+        Introduction { tag: [0; 16], ..introduction },
+        Introduction::new(&raw.keys, 2),
+        Introduction { session: [0; 16], ..introduction },
+    ];
+    stranger.send(&introduction.write()).unwrap();
+    for introduction in wrong {
+        own.send(&introduction.write()).unwrap();
+    }
+    assert_eq!((datagrams(&stranger), datagrams(&own)), (0, 0));
+    own.send(&introduction.write()).unwrap();
+    assert!(
+        matches!(raw.hear(), Some(ToClient::UdpSeen { trial: 3, port }) if port == own.local_addr().unwrap().port())
+    );
+    raw.say(&ToServer::Go { trial: 3 });
+    let mark = raw.keys.mark("packet", 3);
+    let other_port = udp(CLIENT, at);
+    for number in 0..20 {
+        let bytes = |mark| [&Datagram { mark, number, sent_ns: 0 }.write()[..], &[0; 76]].concat();
+        for socket in [&stranger, &other_port] {
+            socket.send(&bytes(mark)).unwrap();
+        }
+        own.send(&bytes(mark.wrapping_add(1))).unwrap();
+        if number < 10 {
+            own.send(&bytes(mark)).unwrap();
+        }
+    }
+    // A number that was not to be sent counts for nothing.
+    own.send(&Datagram { mark, number: 1000, sent_ns: 0 }.write()).unwrap();
+    let arrivals = raw.report(3, Some(10)).arrivals.unwrap();
+    assert_eq!((arrivals.received, arrivals.lost, arrivals.duplicated), (10, 0, 0), "{arrivals:?}");
+    assert_eq!((datagrams(&stranger), datagrams(&other_port)), (0, 0));
+}
+
+fn ticket_of(raw: &Raw, trial: u32, index: u32) -> [u8; 32] {
+    Ticket { trial, index, tag: raw.keys.ticket(trial, index) }.write()
+}
+
+/// The flood of a client that is gone, closed or silent, ends at its server.
+#[test]
+fn a_server_stops_sending_to_a_client_that_is_gone() {
+    let room = Room::shared();
+    for silent in [false, true] {
+        let (server, at) = server(&room);
+        let mut raw = Raw::open(at);
+        raw.ready(1, &packets(false, 60_000));
+        let own = udp(CLIENT, at);
+        own.send(&Introduction::new(&raw.keys, 1).write()).unwrap();
+        assert!(matches!(raw.hear(), Some(ToClient::UdpSeen { .. })));
+        raw.say(&ToServer::Go { trial: 1 });
+        let mut buffer = [0; 2048];
+        own.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(own.recv(&mut buffer).unwrap(), 100, "it is sending");
+        let raw = if silent {
+            // As one that was stopped: open, and no sign of life.
+            Some(raw)
+        } else {
+            drop(raw);
+            None
+        };
+        let why = if silent {
+            "nothing was heard of it for 3 s, during trial 1"
+        } else {
+            "it closed the connection, during trial 1"
+        };
+        wait_until("its end is told", || server.stderr().contains(why));
+        // By then it has stopped: what is on its way is here, and no more comes.
+        own.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        datagrams(&own);
+        assert_eq!(datagrams(&own), 0);
+        drop(raw);
+        // The next is served.
+        Session::open(at, &secret(), None).unwrap();
+    }
+}
+
+/// And a client notices that its server was killed or stopped, whatever it is doing: by its own report, long before the
+/// trial's minute is over. (3 s is what it waits; the rest is for a busy machine.)
+#[test]
+fn a_client_stops_when_its_server_is_gone() {
+    let room = Room::shared();
+    std::thread::scope(|scope| {
+        for test in [packets(true, 60_000), stream(true), stream(false)] {
+            for signal in [Signal::SIGKILL, Signal::SIGSTOP] {
+                let (room, test) = (&room, test.clone());
+                scope.spawn(move || {
+                    let (server, at) = server(room);
+                    let mut session = Session::open(at, &secret(), None).unwrap();
+                    let begun = Instant::now();
+                    let signalled = std::cell::Cell::new(false);
+                    let outcome = session.run_while(&test, &|| {
+                        if begun.elapsed() > Duration::from_millis(300) && !signalled.replace(true) {
+                            server.signal(signal);
+                        }
+                        true
+                    });
+                    let Err(ForwardError::Lost { at, why }) = outcome else { panic!("{test:?} {signal}: {outcome:?}") };
+                    assert!(at < Duration::from_secs(20), "{at:?}: {why}");
+                    let silence = why.contains("nothing was heard of it for 3 s");
+                    assert!(silence || signal == Signal::SIGKILL, "{why}");
+                    assert!(session.run(&test).is_err(), "it is over");
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn who_may_listen_and_with_what() {
+    let room = Room::shared();
+    let run = |words: &[&str]| room.run(&[&["gateway", "server"], words].concat());
+    run(&["--listen", "0.0.0.0:0"]).refused(1, &["0.0.0.0:0", "needs a token", "--token-file"]);
+    run(&["--listen", "[::]:0"]).refused(1, &["needs a token"]);
+    run(&["--token-file", "/no/such"]).refused(1, &["/no/such", "No such file"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    run(&["--listen", &address]).refused(2, &[&address, "in use"]);
+    // On this host without one, and until its time is over.
+    let output = run(&["--listen", "127.0.0.1:0", "-d", "100ms"]).success();
+    assert!(output.stderr.contains("without a secret") && output.stdout.is_empty(), "{output}");
+}

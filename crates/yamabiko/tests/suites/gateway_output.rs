@@ -1,0 +1,207 @@
+//! `yamabiko gateway` without privilege: a server and a client on this host, what they print, and what is refused.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+use crate::support::lab::{Room, Running, set_mode, str_of, wait_until};
+use serde_json::Value;
+
+const TOKEN: &str = "a-secret-of-this-test-1234";
+const OTHER: &str = "another-secret-of-it-12345";
+
+fn token(room: &Room, name: &str, text: &str) -> PathBuf {
+    let file = room.file(name);
+    fs::write(&file, text).unwrap();
+    set_mode(&file, 0o600);
+    file
+}
+
+/// A server that knows the token, and where it listens.
+fn server(room: &Room) -> (Running, String) {
+    let file = token(room, "token", TOKEN);
+    listening(room, &["--token-file", str_of(&file)])
+}
+
+/// A server with these words, and where it listens.
+fn listening(room: &Room, words: &[&str]) -> (Running, String) {
+    let running = room.start(&[&["gateway", "server", "--listen", "127.0.0.1:0"], words].concat());
+    let mut at = String::new();
+    wait_until("it listens", || {
+        let said = running.stderr();
+        let Some((_, rest)) = said.split_once("listening on ") else { return false };
+        at = rest.split([',', ' ']).next().unwrap_or_default().to_owned();
+        !at.is_empty()
+    });
+    (running, at)
+}
+
+/// A client's arguments: short trials, nothing kept but in the room's book.
+fn client<'a>(at: &'a str, file: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["gateway", "client", at, "--token-file", file, "--json", "-d", "500ms", "--trials", "2"], more].concat()
+}
+
+#[test]
+fn a_way_on_this_host_is_measured_and_printed_again_from_the_book() {
+    let room = Room::shared();
+    let (_server, at) = server(&room);
+    let file = room.file("token");
+    let tests = "stream,transactions,connections,latency";
+    let stat = ["--gateway-stat", "cat /proc/stat", "--condition", "2", "--tests", tests, "--direction", "up"];
+    let said = room.run(&client(&at, str_of(&file), &stat));
+    assert!(matches!(said.code, Some(0 | 3)), "{said}");
+    let document = said.json();
+    assert_eq!(document["schema"], "yamabiko.run/1");
+    let gateway = &document["gateway"];
+    assert_eq!((gateway["mode"].as_str(), gateway["peer"].as_str()), (Some("remote"), Some(at.as_str())));
+    assert_eq!((gateway["trial_s"].as_f64(), gateway["socket_bytes"].as_u64()), (Some(0.5), Some(16_384)));
+    assert!(gateway["socket_bytes_got"][0].as_u64().unwrap() >= 16_384, "{gateway}");
+    let conditions = gateway["conditions"].as_array().unwrap();
+    assert_eq!(conditions.len(), 1);
+    let condition = &conditions[0];
+    assert_eq!(condition["name"], "nat", "the paper's number is its name");
+    assert_eq!(condition.get("link"), None, "nobody knows a real gateway's links");
+    for figure in ["mbit_per_s", "transactions_per_s", "connections_per_s"] {
+        let figure = &condition[figure];
+        let trials: Vec<f64> =
+            figure["trials"].as_array().unwrap().iter().map(|trial| trial.as_f64().unwrap()).collect();
+        assert_eq!(trials.len(), 2, "{condition}");
+        assert!(trials.iter().all(|&trial| trial > 0.0), "{condition}");
+        let mean = figure["mean"].as_f64().unwrap();
+        assert!((mean - (trials[0] + trials[1]) / 2.0).abs() <= 1e-9 * mean, "{figure}");
+        let [low, high] = [0, 1].map(|end| figure["interval"][end].as_f64().unwrap());
+        assert!(low <= mean && mean <= high, "{figure}");
+    }
+    assert_eq!(condition.get("mbit_per_s_down"), None, "it was not asked for");
+    assert_eq!(condition.get("packets"), None);
+    for load in ["idle", "stream_up"] {
+        assert!(condition["rtt_ns"][load]["count"].as_u64().unwrap() > 5, "{load}: {condition}");
+    }
+    assert_eq!(condition["cpu"]["stream_up"]["trials"].as_array().unwrap().len(), 2, "{condition}");
+    assert!(checks(&document).iter().any(|(name, state)| name == "both_ends_one_version" && state == "ok"));
+
+    // Again from the book: figures, page, plots.
+    let again = room.run(&["report", "last"]);
+    assert_eq!(again.code, said.code, "{again}");
+    for word in ["nat", "transactions/s", "127.0.0.1", "gateway"] {
+        assert!(again.stdout.contains(word), "{word}: {again}");
+    }
+    assert_eq!(room.run(&["report", "last", "--json"]).json(), document);
+    let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    assert!(fs::read_to_string(dir.join("report.html")).unwrap().contains("One TCP stream"));
+    room.run(&["report", "last", "--export", "hlog", "-"]).refused(1, &["--export", "gateway"]);
+    // The plan that is kept measures the same.
+    let plan = dir.join("plan.toml");
+    let printed = room.run(&["run", str_of(&plan), "--print-plan"]);
+    assert_eq!(printed.stdout, fs::read_to_string(&plan).unwrap(), "{printed}");
+}
+
+/// Which serves this host alone, so that nobody else can use it.
+#[test]
+fn a_server_on_this_host_needs_no_secret() {
+    let room = Room::shared();
+    let (_server, at) = listening(&room, &[]);
+    let words = ["--json", "--no-save", "--tests", "transactions", "-d", "500ms", "--trials", "1", "--direction", "up"];
+    let said = room.run(&[&["gateway", "client", &at], &words[..]].concat());
+    assert!(matches!(said.code, Some(0 | 3)), "{said}");
+    let document = said.json();
+    assert!(document["gateway"]["conditions"][0]["transactions_per_s"]["mean"].as_f64().unwrap() > 0.0, "{document}");
+}
+
+fn checks(document: &Value) -> Vec<(String, String)> {
+    let of = |check: &Value, key: &str| check[key].as_str().unwrap().to_owned();
+    let checks = document["validity"]["checks"].as_array().unwrap();
+    checks.iter().map(|check| (of(check, "name"), of(check, "state"))).collect()
+}
+
+#[test]
+fn errors_are_named() {
+    let room = Room::shared();
+    let (server, at) = server(&room);
+    let (file, other) = (room.file("token"), token(&room, "other", OTHER));
+    room.run(&client(&at, str_of(&other), &[])).refused(2, &["does not know this secret", "127.0.0.1"]);
+    // Nobody there.
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    room.run(&client(&nobody, str_of(&file), &[])).refused(2, &["cannot be reached", &nobody]);
+    // Something else there, which answers whatever it is asked.
+    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = stranger.local_addr().unwrap().to_string();
+    let answers = std::thread::spawn(move || {
+        let (mut stream, _) = stranger.accept().unwrap();
+        let _ = stream.read(&mut [0; 64]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    });
+    room.run(&client(&there, str_of(&file), &[])).refused(2, &["is no gateway server", &there]);
+    answers.join().unwrap();
+    // No secret, or none that is one.
+    let words = ["no token", "--token-file", "YAMABIKO_TOKEN"];
+    room.run(&["gateway", "client", "192.0.2.7", "--json"]).refused(1, &words);
+    room.run(&["gateway", "client", &at, "--json"]).refused(2, &[&words[..], &["does not know this secret"]].concat());
+    let short = token(&room, "short", "short");
+    room.run(&client(&at, str_of(&short), &[])).refused(1, &["16 to 256"]);
+    room.run(&client("127.0.0.1:port", str_of(&file), &[])).refused(1, &["`port` is no port", "ADDRESS:PORT"]);
+    drop(server);
+    let kept = fs::read_dir(room.runs()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count();
+    assert_eq!(kept, 0, "nothing was measured, so nothing is in the book");
+}
+
+#[test]
+fn wrong_input_is_refused_in_a_line() {
+    let room = Room::shared();
+    let refused = |arguments: &[&str], words: &[&str]| {
+        room.run(&[&["gateway"], arguments].concat()).refused(1, words);
+    };
+    refused(&["--condition", "6"], &["nat-proxy-idle", "1 to 5"]);
+    refused(&["--link", "fast"], &["--link"]);
+    refused(&["--link", "10Mbit,delay=1ms"], &["delay"]);
+    refused(&["--tests", "streams"], &["transactions"]);
+    refused(&["--sizes", "63"], &["sizes", "64 to 1500"]);
+    refused(&["--trials", "0"], &["trials"]);
+    refused(&["-d", "100ms"], &["500ms"]);
+    refused(&["--gateway-cpu", "0%"], &["--gateway-cpu", "none"]);
+    refused(&["--load", "fast"], &["wget"]);
+    refused(&["--width", "90%"], &["--width"]);
+    refused(&["--server", "true"], &["<CMD>"]);
+    refused(&["--json", "--", "true"], &["-- CMD"]);
+    refused(&["--condition", "none,nat", "--", "true"], &["--condition"]);
+    refused(&["--condition", "proxy-loaded", "--", "true"], &["proxy"]);
+    refused(&["client"], &["ADDRESS"]);
+    refused(&["client", "127.0.0.1", "--proxy", "127.0.0.1:3128"], &["--origin-at"]);
+    refused(&["client", "127.0.0.1", "--link", "10Mbit"], &["--link"]);
+    let plan = room.file("wrong.toml");
+    fs::write(&plan, "[gateway]\ntrials = 3\nsize = [64]\n").unwrap();
+    room.run(&["run", str_of(&plan)]).refused(1, &["wrong.toml:3:", "size"]);
+}
+
+#[test]
+fn a_plan_is_printed_and_read_back() {
+    let room = Room::shared();
+    let words =
+        ["--condition", "2,5", "--link", "10Mbit,queue=128KB,loss=1%", "--gateway-cpu", "none", "--tests", "packets"];
+    let more = [
+        "--loss",
+        "0.1%",
+        "--sizes",
+        "128",
+        "--load",
+        "wget",
+        "--setup",
+        "true",
+        "--seed",
+        "7",
+        "--name",
+        "school",
+        "--print-plan",
+    ];
+    let printed = room.run(&[&["gateway"], &words[..], &more[..]].concat()).success();
+    for line in
+        ["name = \"school\"", "\"proxy-loaded\"", "share = \"none\"", "load = \"wget\"", "10Mbit,queue=128KB,loss=0.01"]
+    {
+        assert!(printed.stdout.contains(line), "{line}: {printed}");
+    }
+    let plan = room.file("plan.toml");
+    fs::write(&plan, &printed.stdout).unwrap();
+    let again = room.run(&["run", str_of(&plan), "--print-plan"]).success();
+    assert_eq!(again.stdout, printed.stdout);
+}

@@ -1,0 +1,292 @@
+//! `profile learn` from capture files made packet by packet, so that every figure is known beforehand.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use crate::packets::{ACK, CLIENT, PSH, Packet, SERVER, SYN, Talk, millis};
+use crate::support::document::{count, number};
+use crate::support::lab::{Output, Room, str_of};
+use serde_json::Value;
+use wire::capture::write;
+use wire::link::LinkType;
+
+const CLIENTS: u64 = 60;
+
+/// The RTT of a client in ms.
+fn rtt_ms(client: u64) -> u64 {
+    10 + 4 * client
+}
+
+/// A connection of `client` that begins at `at` ms: a handshake, a request, its response, the end.
+fn visit(client: u64, port: u16, at: u64) -> Talk {
+    let mut talk = Talk::from_port(port);
+    talk.client.address.0 = [198, 19, 0, 1 + client as u8];
+    talk.at = at;
+    talk.send(CLIENT, SYN, b"").send(SERVER, SYN | ACK, b"").wait(rtt_ms(client)).send(CLIENT, ACK, b"");
+    talk.send(CLIENT, ACK | PSH, b"GET /a HTTP/1.1\r\nHost: server\r\n\r\n").wait(1);
+    talk.send(SERVER, ACK | PSH, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+    talk.wait(rtt_ms(client)).send(CLIENT, ACK, b"").close();
+    talk
+}
+
+/// Five connections of each client, 20 a second over 15 s.
+fn visits() -> Vec<Talk> {
+    (0..5 * CLIENTS).map(|number| visit(number % CLIENTS, 40_000 + number as u16, 1000 + 50 * number)).collect()
+}
+
+fn packets_of(talks: &[Talk]) -> Vec<(u64, Packet)> {
+    let mut packets: Vec<(u64, Packet)> = talks.iter().flat_map(|talk| talk.packets.clone()).collect();
+    packets.sort_by_key(|(at, _)| *at);
+    packets
+}
+
+/// A pcap file of packets as raw IP, and where each record starts.
+fn pcap_of(packets: &[(u64, Packet)], bytes_of: fn(&Packet) -> Vec<u8>) -> (Vec<u8>, Vec<usize>) {
+    let (mut file, mut starts) = (Vec::new(), Vec::new());
+    write::pcap_header(&mut file, LinkType::RawIp, 65_535);
+    for (at, packet) in packets {
+        let bytes = bytes_of(packet);
+        starts.push(file.len());
+        write::pcap_packet(&mut file, millis(*at), &bytes, bytes.len() as u32);
+    }
+    (file, starts)
+}
+
+fn pcap(talks: &[Talk]) -> Vec<u8> {
+    pcap_of(&packets_of(talks), Packet::bytes).0
+}
+
+fn put(room: &Room, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = room.file(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Learns from `file` into the room, with these options.
+fn learn(room: &Room, file: &std::path::Path, options: &str) -> Output {
+    let profile = room.file("learned.toml");
+    let fixed = ["profile", "learn", str_of(file), "-o", str_of(&profile)];
+    room.run(&fixed.into_iter().chain(options.split_whitespace()).collect::<Vec<_>>())
+}
+
+fn rtts_ms(room: &Room, clients: u32) -> Vec<f64> {
+    let file = room.file("learned.toml");
+    let profile = path::Profile::read(&file, &|file| fs::read_to_string(file)).unwrap();
+    profile.clients(clients).iter().map(|client| client.rtt().as_secs_f64() * 1e3).collect()
+}
+
+fn close(got: f64, wanted: f64) {
+    assert!((got / wanted - 1.0).abs() < 0.006, "{got} for {wanted}");
+}
+
+#[test]
+fn a_capture_becomes_a_profile_that_bench_reads_from_anywhere() {
+    let room = Room::shared();
+    let file = put(&room, "shop.pcap", &pcap(&visits()));
+    let document = learn(&room, &file, "--json").success().json();
+    for (got, client) in rtts_ms(&room, CLIENTS as u32).into_iter().zip(0..) {
+        close(got, rtt_ms(client) as f64);
+    }
+    let learned = &document["learned"];
+    let counts = ["connections", "by_handshake", "requests", "clients", "half_open", "untold"];
+    assert_eq!(counts.map(|name| count(learned, name)), [300, 300, 300, 60, 0, 0]);
+    assert_eq!((document["schema"].as_str(), learned["by"].as_str()), (Some("yamabiko.run/1"), Some("connection")));
+    assert_eq!(document["validity"]["verdict"], "valid", "{document}");
+    close(number(learned, "effective_clients"), 60.0);
+    assert_eq!(learned["shares"]["heavy"][0]["connections"], 5);
+    assert_eq!(number(learned, "arrivals.connections.peak_per_s"), 20.0);
+    assert_eq!(number(learned, "arrivals.connections.dispersion"), 0.0);
+    let replay = learned["replay"]["command"].as_str().unwrap();
+    assert!(replay.contains("--clients 100") && replay.ends_with("--close"), "equal gaps are no Poisson: {replay}");
+
+    let arrivals = fs::read_to_string(room.file("learned.arrivals.csv")).unwrap();
+    let mut lines = arrivals.lines();
+    assert_eq!(lines.next(), Some("start_s,length_s,connections,requests"));
+    let rows: Vec<Vec<f64>> = lines.map(|line| line.split(',').map(|cell| cell.parse().unwrap()).collect()).collect();
+    assert_eq!(rows.iter().map(|row| row[2] as u64).sum::<u64>(), 300);
+    assert!(rows.windows(2).all(|pair| (pair[0][0] + pair[0][1] - pair[1][0]).abs() < 1e-5));
+
+    // The profile is one file, and whole: from any folder, and shown.
+    let mut command = room.command(&["bench", "http://server/", "--server", "x", "--print-plan", "--path"]);
+    command.arg(room.file("learned.toml")).args(["--rate", "10/s"]).current_dir("/");
+    let plan = room.start_command(command).finish().success().stdout;
+    assert!(plan.contains("learned.toml"), "{plan}");
+    let shown = room.run(&["profile", "show", str_of(&room.file("learned.toml"))]).success().stdout;
+    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("shop.pcap, 15.445s, captured beside the server:") && words.contains("300 connections of 60"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn nothing_is_written_over_unasked() {
+    let room = Room::shared();
+    let file = put(&room, "a.pcap", &pcap(&visits()));
+    let page = learn(&room, &file, "--name shop").success().stdout;
+    for words in
+        ["  shop\n", "loss down  none seen in 300", "at most 20.0, dispersion 0.00", "replay     yamabiko bench"]
+    {
+        assert!(page.contains(words), "{words} in\n{page}");
+    }
+    let before = fs::read(room.file("learned.toml")).unwrap();
+    learn(&room, &file, "").refused(1, &["learned.toml is there already", "--force"]);
+    assert_eq!(fs::read(room.file("learned.toml")).unwrap(), before);
+    fs::remove_file(room.file("learned.toml")).unwrap();
+    learn(&room, &file, "").refused(1, &["learned.arrivals.csv is there already"]);
+    assert!(!room.file("learned.toml").exists(), "not one without the other");
+    learn(&room, &file, "--force").success();
+    room.run(&["profile", "learn", str_of(&file), "-o", "/no/such/folder/p.toml"]).refused(1, &["no folder"]);
+    for name in ["none", "koshien-2001"] {
+        room.run(&["profile", "learn", str_of(&file), "-o", name]).refused(1, &["means something else", "./"]);
+    }
+}
+
+#[test]
+fn who_counts_how_much_is_a_choice() {
+    let room = Room::shared();
+    let mut talks = visits();
+    // The nearest client comes 900 times more.
+    talks.extend((0..900).map(|number| visit(0, 50_000 + number, 1000 + 10 * u64::from(number))));
+    let file = put(&room, "a.pcap", &pcap(&talks));
+    let page = learn(&room, &file, "").success().stdout;
+    close(rtts_ms(&room, 2)[0], 10.0);
+    assert!(page.contains("clients_many") && page.contains("--except 198.19.0.1"), "{page}");
+    learn(&room, &file, "--by client --force").success();
+    close(rtts_ms(&room, CLIENTS as u32)[30], rtt_ms(30) as f64);
+    let document = learn(&room, &file, "--except 198.19.0.1 --json --force").success().json();
+    assert_eq!((count(&document, "learned.connections"), count(&document, "learned.clients")), (295, 59));
+    learn(&room, &file, "--port 443 --force").refused(1, &["no TCP connection"]);
+    learn(&room, &file, "--server 198.18.0.9 --force").refused(1, &["no TCP connection"]);
+    learn(&room, &file, "--port 80 --server 198.18.0.1 --by request --force").success();
+}
+
+#[test]
+fn a_capture_from_the_other_end_is_noticed_and_can_be_told() {
+    let room = Room::shared();
+    // As the clients see it: the SYN-ACK takes the whole way, the ACK none.
+    let talks: Vec<Talk> = (0..100)
+        .map(|number| {
+            let mut talk = Talk::from_port(40_000 + number as u16);
+            talk.client.address.0 = [198, 19, 0, 1 + (number % 50) as u8];
+            talk.at = 1000 + 20 * number;
+            talk.send(CLIENT, SYN, b"").wait(30).send(SERVER, SYN | ACK, b"").send(CLIENT, ACK, b"");
+            talk.close();
+            talk
+        })
+        .collect();
+    let file = put(&room, "a.pcap", &pcap(&talks));
+    learn(&room, &file, "").refused(1, &["30.0 ms", "--at client"]);
+    assert!(!room.file("learned.toml").exists());
+    learn(&room, &file, "--at client").success();
+    close(rtts_ms(&room, 1)[0], 30.0);
+    let document = learn(&room, &file, "--at server --json --force").success().json();
+    assert_eq!(document["validity"]["verdict"], "suspect", "told, so believed, but not without a doubt");
+    learn(&room, &file, "--by request --at client --force").refused(1, &["no HTTP request was readable"]);
+}
+
+#[test]
+fn what_is_nothing_to_learn_from_is_refused_and_leaves_nothing() {
+    let room = Room::shared();
+    let wrong = |name: &str, bytes: &[u8], words: &[&str]| {
+        let file = put(&room, name, bytes);
+        learn(&room, &file, "").refused(1, words);
+        assert!(!room.file("learned.toml").exists() && !room.file("learned.arrivals.csv").exists());
+    };
+    wrong("a.gz", &[0x1F, 0x8B, 8, 0, 0, 0], &["a.gz: byte 0", "compressed"]);
+    wrong("none.pcap", &pcap(&[]), &["none.pcap: no TCP connection"]);
+    wrong("few.pcap", &pcap(&visits()[..19]), &["19 connections", "20 are needed"]);
+    let syns: Vec<Talk> = visits()
+        .into_iter()
+        .map(|mut talk| {
+            talk.packets.truncate(1);
+            talk
+        })
+        .collect();
+    wrong("syns.pcap", &pcap(&syns), &["300 connections were begun and none was established"]);
+    learn(&room, std::path::Path::new("/no/such/file"), "").refused(1, &["no such file", "no run of that name"]);
+    learn(&room, room.path(), "").refused(1, &["no run that watched"]);
+    room.run(&["profile", "learn"]).refused(1, &["<FILE>"]);
+    room.run(&["profile", "learn", "x", "-i", "lo"]).refused(1, &["cannot be used with"]);
+    room.run(&["profile", "learn", "-i", "no-such-device", "-o", str_of(&room.file("x.toml"))])
+        .refused(2, &["no-such-device"]);
+}
+
+#[test]
+fn a_cut_capture_is_learned_from_as_far_as_it_goes() {
+    let room = Room::shared();
+    let (bytes, starts) = pcap_of(&packets_of(&visits()), Packet::bytes);
+    let record = starts[starts.len() / 2];
+    let file = put(&room, "cut.pcap", &bytes[..record + 20]);
+    let output = learn(&room, &file, "--json");
+    assert_eq!(output.code, Some(1), "{output}");
+    assert!(output.stderr.contains(&format!("cut.pcap: byte {record}: the file ends 20 bytes")), "{output}");
+    let document = output.json();
+    assert_eq!(document["validity"]["verdict"], "suspect");
+    assert!((130..170).contains(&count(&document, "learned.connections")), "{document}");
+    assert!(room.file("learned.toml").exists() && room.file("learned.arrivals.csv").exists());
+}
+
+/// As `-i any` or a mirror port of both ways has it: every packet twice.
+#[test]
+fn packets_captured_twice_are_no_losses() {
+    let room = Room::shared();
+    let twice: Vec<(u64, Packet)> =
+        packets_of(&visits()).into_iter().flat_map(|packet| [packet.clone(), packet]).collect();
+    let file = put(&room, "a.pcap", &pcap_of(&twice, Packet::bytes).0);
+    learn(&room, &file, "").refused(1, &["none of 300 connections", "captured twice"]);
+    // Where only some are, the others tell the distances.
+    let some: Vec<(u64, Packet)> = packets_of(&visits())
+        .into_iter()
+        .flat_map(|packet| {
+            let near = [packet.1.source.0[3], packet.1.destination.0[3]].into_iter().max().unwrap() <= 30;
+            vec![packet; if near { 2 } else { 1 }]
+        })
+        .collect();
+    let file = put(&room, "b.pcap", &pcap_of(&some, Packet::bytes).0);
+    let document = learn(&room, &file, "--json").success().json();
+    assert_eq!(document["validity"]["verdict"], "suspect");
+    assert!(count(&document, "learned.loss.down.lost_packets") >= 100, "{document}");
+    let text = fs::read_to_string(room.file("learned.toml")).unwrap();
+    assert!(!text.contains("down = {") && text.contains("left out, since packets were captured twice"), "{text}");
+}
+
+/// The path has no IPv6 yet, and needs none: only distances are learned.
+#[test]
+fn clients_with_ipv6_have_distances_too() {
+    let room = Room::shared();
+    let as_ipv6 = |packet: &Packet| {
+        let tcp = &packet.bytes()[20..];
+        let address = |end: [u8; 4]| [&[0x20, 0x01, 0, 2, 0, 0, 0, end[3]][..], &[0; 7], &[end[1]]].concat();
+        let mut bytes = vec![0x60, 0, 0, 0, 0, tcp.len() as u8, 6, 64];
+        bytes.extend(address(packet.source.0));
+        bytes.extend(address(packet.destination.0));
+        bytes.extend(tcp);
+        bytes
+    };
+    let file = put(&room, "v6.pcap", &pcap_of(&packets_of(&visits()), as_ipv6).0);
+    let document = learn(&room, &file, "--json").success().json();
+    assert_eq!((count(&document, "learned.connections"), count(&document, "learned.clients")), (300, 60));
+    close(rtts_ms(&room, CLIENTS as u32)[59], rtt_ms(59) as f64);
+}
+
+#[test]
+fn standard_input_and_a_run_that_watched_give_the_same() {
+    let room = Room::shared();
+    let file = put(&room, "a.pcap", &pcap(&visits()));
+    let plain = |document: &Value| {
+        let learned = &document["learned"];
+        ["rtt_ns", "quantiles", "connections", "clients", "arrivals"].map(|part| learned[part].clone())
+    };
+    let wanted = plain(&learn(&room, &file, "--json").success().json());
+    let mut command = room.command(&["profile", "learn", "-", "--json"]);
+    command.stdin(Stdio::from(File::open(&file).unwrap()));
+    let piped = room.start_command(command).finish().success().json();
+    assert_eq!(plain(&piped), wanted);
+    assert_eq!(piped["learned"]["profile"], "learned.toml", "where nothing has a name");
+    room.run(&["watch", "-r", str_of(&file), "--no-save"]).success();
+    room.run(&["watch", "-r", str_of(&file)]).success();
+    let kept = room.run(&["profile", "learn", "last", "--json", "-o", str_of(&room.file("kept.toml"))]);
+    assert_eq!(plain(&kept.success().json()), wanted);
+}

@@ -1,0 +1,67 @@
+//! `yamabiko run` with a mix against the program's own origin: the same seed asks for the same, by whatever way and in however
+//! many lanes, and every reply is held against what it must be.
+
+use std::fs;
+
+use crate::support::lab::{Room, str_of};
+use crate::support::serving::Serving;
+use ledger::{CacheContent, CacheExchange, CacheForm};
+
+/// What every ask of a run was, by its number.
+type Asked = Vec<(u64, u8, u64, CacheForm, bool)>;
+
+/// A run of a mix for half a second; what it asked for.
+fn asked(room: &Room, origin: &Serving, load: &str, rest: &str) -> Asked {
+    let address = origin.address;
+    let plan = format!(
+        "seed = 7\n[load]\nurl = \"http://{address}/\"\nrate = \"200/s\"\nduration = \"500ms\"\nclients = 8\n{load}\n\
+         [load.mix]\nname = \"modern\"\nset.recurrence = 0.6\nset.forms = {{ ims200 = 0.1, ims304 = 0.1, reload = 0.1 }}\n{rest}"
+    );
+    let file = room.file("mix.toml");
+    fs::write(&file, plan).unwrap();
+    let document = room.run_json(&["run", str_of(&file), "--json"]);
+    assert_eq!(document["load"]["failed"].as_object().map(serde_json::Map::len), Some(0), "{document}");
+    let point = &document["cache"]["points"][0];
+    let wrong: Vec<&String> = point["wrong"].as_object().unwrap().keys().collect();
+    assert!(wrong.iter().all(|kind| *kind == "false_miss"), "nothing keeps copies here: {wrong:?}");
+    assert_eq!(point["hits"], 0);
+    let folder = document["run"]["dir"].as_str().unwrap();
+    let rows: Vec<CacheExchange> =
+        store::read_cache_exchanges(folder.as_ref()).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(document["load"]["offered_requests"].as_u64(), Some(rows.len() as u64));
+    for row in &rows {
+        let has_body = row.status == 200 && row.method == ledger::Method::Get;
+        let compared = if rest.contains("heads") { CacheContent::NotLooked } else { CacheContent::Right };
+        assert!(!has_body || row.content == compared, "{row:?}");
+        assert_eq!(row.from_sequence.is_some(), row.status == 200, "{row:?}");
+    }
+    let mut asked: Asked =
+        rows.iter().map(|row| (row.sequence, row.kind, row.object, row.form, row.variant_gzip)).collect();
+    asked.sort_unstable_by_key(|ask| ask.0);
+    asked
+}
+
+#[test]
+fn the_same_seed_asks_for_the_same_by_whatever_way() {
+    let room = Room::shared();
+    let command =
+        room.command(&["serve", "--mix", "modern", "--seed", "7", "--think", "none", "--listen", "127.0.0.1:0"]);
+    let origin = Serving::start_command(&room, command);
+    let first = asked(&room, &origin, "", "");
+    assert_eq!(first.len(), 100);
+    let forms = [CacheForm::Basic, CacheForm::Ims200, CacheForm::Ims304, CacheForm::Reload];
+    assert!(forms.iter().all(|form| first.iter().any(|ask| ask.3 == *form)), "every form occurs");
+    // The origin takes whole URLs as well: it is a proxy for itself.
+    let proxy = format!("proxy = \"{}\"", origin.address);
+    for (load, rest) in [
+        ("", ""),
+        (proxy.as_str(), ""),
+        ("close = true", ""),
+        ("http = \"1.0\"", ""),
+        ("", "verify = \"heads\"\n"),
+        ("", "[host]\nthreads = 3\n"),
+        ("", "[host]\nengine = \"epoll\"\n"),
+    ] {
+        assert_eq!(asked(&room, &origin, load, rest), first, "{load} {rest}");
+    }
+}

@@ -1,0 +1,80 @@
+//! `yamabiko predict` without privilege: of a service that runs already, and what is refused.
+
+use std::fs;
+
+use crate::support::lab::{Room, str_of};
+use crate::support::serving::Serving;
+use serde_json::Value;
+
+#[test]
+fn a_service_on_this_host_is_foretold_from_light_loads() {
+    let room = Room::shared();
+    let server = Serving::start(&room, &[]);
+    let (url, pid) = (format!("http://{}/10k.bin", server.address), server.running.pid().to_string());
+    let page = room.file("page.html");
+    let words =
+        ["--loads", "3", "--load-time", "400ms", "--warmup", "100ms", "--peak", "1000/s", "--users", "100", "--json"];
+    let arguments = [&["predict", &url, "--server-pid", &pid, "--html", str_of(&page)], &words[..]].concat();
+    let output = room.run(&arguments);
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    assert_eq!(output.stderr, "", "{output}");
+    let document = output.json();
+    assert_eq!(document["schema"], "yamabiko.run/1");
+    let predict = &document["predict"];
+    let loads = predict["loads"].as_array().unwrap();
+    assert_eq!(
+        loads.iter().map(|load| load["kind"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["rough", "light", "light", "light"]
+    );
+    for load in loads {
+        assert!(
+            load["rate_per_s"].as_f64().unwrap() > 0.0 && load["busy_processes"].as_f64().unwrap() >= 0.0,
+            "{load}"
+        );
+    }
+    // Nobody but the lab can hold a server back, and that is said.
+    let checks = document["validity"]["checks"].as_array().unwrap();
+    let behind = checks.iter().find(|check| check["name"] == "demand_when_behind").unwrap();
+    assert_eq!(behind["state"], "could_not_run");
+    // So little time is counted in ticks: there may be nothing to foretell from, which is then said as well.
+    let known = checks.iter().find(|check| check["name"] == "demand_known").unwrap();
+    if known["state"] == "ok" {
+        let rate = predict["rate_per_s"].as_f64().unwrap();
+        assert!(rate > 0.0 && predict["per_day"].as_f64().unwrap() > rate, "{predict}");
+        assert_eq!(predict["bound_by"], "cores");
+        assert!(predict["machines"]["with_spare"].as_u64() > predict["machines"]["carrying"].as_u64(), "{predict}");
+        assert_eq!(predict["closed"].as_array().unwrap().last().unwrap()["users"], 100);
+        assert!(predict["assumes"].as_array().unwrap().len() > 3, "{predict}");
+        assert!(!predict["curve"].as_array().unwrap().is_empty());
+    } else {
+        assert_eq!(output.code, Some(3), "{output}");
+        assert!(predict["rate_per_s"].is_null(), "{predict}");
+    }
+    // The same is in the book, on the screen and on a page.
+    let dir = document["run"]["dir"].as_str().unwrap();
+    let kept: Value = serde_json::from_str(&fs::read_to_string(format!("{dir}/summary.json")).unwrap()).unwrap();
+    assert_eq!(kept, document);
+    let again = room.run(&["report", "last", "--json"]);
+    assert_eq!((again.json(), again.code), (document, output.code));
+    let screen = room.run(&["report", "last"]);
+    assert!(screen.stdout.contains("foretold"), "{screen}");
+    assert!(fs::read_to_string(page).unwrap().contains("<html"));
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused() {
+    let room = Room::shared();
+    let predict = |words: &[&str]| room.run(&[&["predict", "http://127.0.0.1:9/"], words].concat());
+    predict(&[]).refused(1, &["--server", "--server-pid"]);
+    let with = |words: &[&str]| predict(&[&["--server-pid", "1"], words].concat());
+    with(&["--rate", "10/s"]).refused(1, &["--rate", "its own rates"]);
+    with(&["-d", "10s"]).refused(1, &["--load-time"]);
+    with(&["--loads", "2"]).refused(1, &["--loads", "3 to 20"]);
+    with(&["--load-time", "10ms"]).refused(1, &["--load-time"]);
+    with(&["--peak-to-mean", "0.5"]).refused(1, &["--peak-to-mean"]);
+    assert_eq!(with(&["--hit", "http://127.0.0.1:9/"]).code, Some(1));
+    // Nothing was left in the book.
+    assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
+    let plan = with(&["--print-plan"]);
+    assert!(plan.code == Some(0) && plan.stdout.contains("http://127.0.0.1:9/"), "{plan}");
+}

@@ -1,0 +1,403 @@
+//! `tap`: programs of this machine against servers of the test's own, without any privilege.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+
+use crate::support::document::{count, number};
+use crate::support::lab::{Output, Room, wait_until};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// A server of HTTP/1 that gives `requests` answers of `bytes` on each of `connections` connections, and closes.
+fn server(connections: usize, requests: usize, bytes: usize) -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = std::thread::spawn(move || {
+        for _ in 0..connections {
+            let (mut socket, _) = listener.accept().unwrap();
+            for _ in 0..requests {
+                if !read_head(&mut socket) {
+                    break;
+                }
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n");
+                socket.write_all(head.as_bytes()).unwrap();
+                socket.write_all(&vec![b'x'; bytes]).unwrap();
+            }
+            // Until the client has closed: who closes first is then known.
+            let _ = socket.read(&mut [0; 1]);
+        }
+    });
+    (address, serving)
+}
+
+fn read_head(socket: &mut TcpStream) -> bool {
+    let mut head = Vec::new();
+    let mut byte = [0; 1];
+    while !head.ends_with(b"\r\n\r\n") {
+        if !matches!(socket.read(&mut byte), Ok(1)) {
+            return false;
+        }
+        head.push(byte[0]);
+    }
+    true
+}
+
+/// Runs a program under the tap; what it printed, and the document.
+fn tapped(room: &Room, options: &[&str], command: &[&str]) -> (Output, Value) {
+    let file = room.file("tap.json");
+    let mut arguments = vec!["tap", "--json", file.to_str().unwrap()];
+    arguments.extend(options);
+    arguments.push("--");
+    arguments.extend(command);
+    let output = room.run(&arguments);
+    let document = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    (output, document)
+}
+
+fn check<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let checks = document["validity"]["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("{document:#}"))
+}
+
+#[test]
+fn curl_is_seen_from_set_up_to_close() {
+    let room = Room::shared();
+    let (address, serving) = server(1, 2, 30_000);
+    let url = format!("http://{address}/");
+    let (output, document) =
+        tapped(&room, &[], &["curl", "-s", "-w", "%{http_code}\n", "-o", "/dev/null", "-o", "/dev/null", &url, &url]);
+    serving.join().unwrap();
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), "200\n200\n"), "{}", output.stderr);
+    assert_eq!(output.stderr, "", "the result went to the file");
+    assert_eq!(document["validity"]["verdict"], "valid", "{document:#}");
+    let client = &document["tap"]["client"];
+    assert_eq!((count(client, "connections"), count(client, "exchanges")), (1, 2), "{client:#}");
+    assert_eq!(client["failed"], serde_json::json!({}));
+    assert_eq!(number(client, "availability.attempts"), 1.0);
+    assert_eq!((count(client, "setup_ns.count"), count(client, "connection_duration_ns.count")), (1, 1));
+    assert!(count(client, "received_bytes_total") > 60_000 && count(client, "unseen_bytes") == 0);
+    let longest = count(client, "connection_duration_ns.max");
+    assert!(longest >= count(client, "response_ns.max") + count(client, "setup_ns.max"), "{client:#}");
+    let (begun, dir) = (document["run"]["started_at"].as_str().unwrap(), document["run"]["dir"].as_str().unwrap());
+    assert!(begun.ends_with('Z') && fs::exists(format!("{dir}/taps.parquet")).unwrap());
+    assert_eq!(document["tap"]["programs"][0]["name"], "curl");
+}
+
+#[test]
+fn what_fails_is_told_by_its_error_and_the_status_is_the_programs() {
+    let room = Room::shared();
+    // Bound and let go: nobody listens there.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (output, document) = tapped(&room, &[], &["curl", "-s", &format!("http://{address}/")]);
+    assert_eq!(output.code, Some(7), "curl's own: could not connect");
+    let client = &document["tap"]["client"];
+    assert_eq!(client["failed"], serde_json::json!({ "ECONNREFUSED": 1 }), "{client:#}");
+    assert_eq!((number(client, "error_ratio"), number(client, "availability.windows")), (1.0, 0.0));
+    // A server that closes without an answer.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let closing = std::thread::spawn(move || read_head(&mut listener.accept().unwrap().0));
+    let (output, document) = tapped(&room, &[], &["curl", "-s", &url]);
+    closing.join().unwrap();
+    assert_eq!(output.code, Some(52), "curl's own: empty reply");
+    assert_eq!(document["tap"]["client"]["failed"], serde_json::json!({ "no_response": 1 }));
+}
+
+#[test]
+fn children_are_seen_and_a_death_by_signal_is_told_as_a_shell_does() {
+    let room = Room::shared();
+    let (address, serving) = server(2, 1, 10);
+    let line = format!("curl -s http://{address}/; (curl -s http://{address}/ >&2); kill -9 $$");
+    let (output, document) = tapped(&room, &["--name", "kinder"], &["sh", "-c", &line]);
+    serving.join().unwrap();
+    assert_eq!((output.code, output.stdout.as_str()), (Some(137), "xxxxxxxxxx"));
+    let errors: Vec<_> = output.stderr.lines().filter(|line| !line.starts_with("yamabiko: ")).collect();
+    assert_eq!(errors, ["xxxxxxxxxx"], "{}", output.stderr);
+    assert_eq!(count(&document, "tap.client.exchanges"), 2);
+    let programs = document["tap"]["programs"].as_array().unwrap();
+    let curl = programs.iter().find(|program| program["name"] == "curl").unwrap();
+    assert_eq!((&curl["processes"], &curl["connections"]), (&2.into(), &2.into()));
+    assert!(document["run"]["id"].as_str().unwrap().contains("-kinder-"));
+}
+
+#[test]
+fn input_output_and_environment_are_the_programs_own() {
+    let room = Room::shared();
+    let mut command = room.command(&["tap", "--no-save", "--", "sh", "-c", "cat; echo \"$WORD\" >&2; exit 3"]);
+    command.env("WORD", "kept");
+    let (running, mut input) = room.start_with_input(command);
+    input.write_all(b"a line\n").unwrap();
+    drop(input);
+    let output = running.finish();
+    assert_eq!((output.code, output.stdout.as_str()), (Some(3), "a line\n"));
+    assert!(output.stderr.starts_with("kept\n") && output.stderr.contains("no TCP connection"), "{}", output.stderr);
+    assert!(fs::read_dir(room.runs()).unwrap().next().is_none(), "nothing was to be kept");
+}
+
+#[test]
+fn a_program_has_the_signals_and_streams_that_the_tap_was_started_with() {
+    let room = Room::shared();
+    let tap = room.command(&["tap", "--no-save", "--"]);
+    let (program, arguments) = (tap.get_program(), tap.get_args().collect::<Vec<_>>());
+    let script =
+        r#"[ -e /proc/self/fd/0 ] && echo open; grep -E 'Sig(Blk|Ign)' /proc/self/status; kill -PIPE $$; echo lives"#;
+    let run = |before: &str, tapped: bool| {
+        let line = format!("{before}; exec \"$@\"");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line, "sh"]);
+        if tapped {
+            shell.arg(program).args(&arguments).envs(tap.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        }
+        let output = shell.args(["sh", "-c", script]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for before in ["exec < /dev/null", "exec <&-", "trap '' PIPE", "trap '' PIPE TERM; exec <&-"] {
+        let plain = run(before, false);
+        assert_eq!(run(before, true), plain, "{before}");
+        assert_eq!(
+            (plain.contains("open"), plain.contains("lives")),
+            (!before.contains("<&-"), before.contains("PIPE"))
+        );
+    }
+}
+
+#[test]
+fn a_program_that_cannot_start_leaves_nothing() {
+    let room = Room::shared();
+    let output = room.run(&["tap", "--", "/no/such/program"]);
+    assert_eq!(output.code, Some(1));
+    assert!(output.stderr.contains("/no/such/program: No such file"), "{}", output.stderr);
+    assert!(fs::read_dir(room.runs()).unwrap().next().is_none());
+    assert_eq!(room.run(&["tap"]).code, Some(1));
+}
+
+#[test]
+fn a_signal_from_elsewhere_is_handed_on() {
+    let room = Room::shared();
+    // It ends by itself in a minute, should the test fail.
+    let script = "trap 'echo asked; exit 5' TERM; echo ready >&2; for i in $(seq 600); do sleep 0.1; done";
+    let running = room.start(&["tap", "--no-save", "--", "sh", "-c", script]);
+    wait_until("the program is ready", || running.stderr().contains("ready"));
+    running.signal(Signal::SIGTERM);
+    let output = running.finish();
+    assert_eq!((output.code, output.stdout.as_str()), (Some(5), "asked\n"));
+}
+
+/// A process that ends with the test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_signal_when_the_program_has_ended_is_the_taps_own() {
+    let room = Room::shared();
+    // What it has to tell finds no room, and nobody reads.
+    let (_unread, mut full) = std::io::pipe().unwrap();
+    let room_for = fcntl(&full, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    full.write_all(&vec![b'.'; room_for as usize]).unwrap();
+    let mut command = room.command(&["tap", "--no-save", "--", "true"]);
+    let mut tap = Ends(command.stdin(Stdio::null()).stderr(full).spawn().unwrap());
+    let call = format!("/proc/{}/syscall", tap.0.id());
+    // 1 is write, 2 is stderr.
+    wait_until("it is telling", || fs::read_to_string(&call).is_ok_and(|call| call.starts_with("1 0x2 ")));
+    kill(Pid::from_raw(tap.0.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert_eq!(tap.0.wait().unwrap().signal(), Some(Signal::SIGTERM as i32));
+}
+
+#[test]
+fn a_load_under_its_own_tap_is_seen_as_it_says() {
+    let room = Room::shared();
+    let (address, serving) = server(1, 60, 2_000);
+    let url = format!("http://{address}/");
+    let output = room.run(&["bench", &url, "-c", "1", "-n", "60", "--tap", "--json"]);
+    serving.join().unwrap();
+    let document = output.json();
+    let held = |name: &str| {
+        let check = check(&document, name);
+        assert_eq!((&check["state"], &check["value"]), (&"ok".into(), &0.0.into()), "{check:#}");
+    };
+    for what in ["connections", "requests", "bytes"] {
+        held(&format!("tap_agrees_with_load_{what}"));
+    }
+    held("tap_drops");
+    assert_eq!(check(&document, "tap_loaded")["state"], "ok");
+    assert_eq!(check(&document, "littles_law_tap_connections")["state"], "ok");
+    let client = &document["tap"]["client"];
+    assert_eq!((count(client, "connections"), count(client, "exchanges")), (1, 60), "{client:#}");
+    assert_eq!(count(client, "received_bytes_total"), count(&document, "load.bytes_received"));
+    let programs = document["tap"]["programs"].as_array().unwrap();
+    assert_eq!((programs.len(), &programs[0]["coverage"]), (1, &"seen".into()), "{programs:?}");
+    assert_eq!(document["run"]["host"]["settings"]["engine"], "epoll");
+    let dir = document["run"]["dir"].as_str().unwrap();
+    assert!(fs::exists(format!("{dir}/taps.parquet")).unwrap());
+    assert!(fs::read_to_string(format!("{dir}/plan.toml")).unwrap().contains("tap = true"));
+    assert!(document["run"]["command"].as_str().unwrap().starts_with("yamabiko bench http"));
+}
+
+#[test]
+fn a_load_has_no_second_tap_and_none_of_what_it_cannot_see() {
+    let room = Room::shared();
+    let bench = ["bench", "http://127.0.0.1:9/", "-n", "1", "--tap", "--no-save"];
+    let own = crate::support::lab::yamabiko();
+    let nested = [&["tap", "--no-save", "--", own.to_str().unwrap()][..], &bench].concat();
+    let output = room.run(&nested);
+    assert_eq!(output.code, Some(2), "{output}");
+    assert!(output.stderr.contains("under a tap already"), "{output}");
+    let output = room.run(&[&bench[..], &["--unix", "/no/such"]].concat());
+    assert_eq!(output.code, Some(1), "{output}");
+    assert!(output.stderr.contains("Unix socket"), "{output}");
+    // A plan that came by a pipe is gone when the program starts again.
+    let mut command = room.command(&["run", "/dev/stdin", "--no-save"]);
+    command.stdin(std::process::Stdio::piped());
+    let (running, mut input) = room.start_with_input(command);
+    input.write_all(b"[load]\nurl = \"http://127.0.0.1:9/\"\nrequests = 1\n[watch]\ntap = true\n").unwrap();
+    drop(input);
+    let output = running.finish();
+    assert_eq!(output.code, Some(1), "{output}");
+    assert!(output.stderr.contains("read twice"), "{output}");
+}
+
+#[test]
+fn only_what_was_asked_for_is_followed() {
+    let room = Room::shared();
+    let ((one, serving_one), (other, serving_other)) = (server(1, 1, 10), server(1, 1, 20));
+    let line = format!("curl -s http://{one}/; curl -s http://{other}/");
+    let (_, document) = tapped(&room, &["--only", &one.port().to_string()], &["sh", "-c", &line]);
+    serving_one.join().unwrap();
+    serving_other.join().unwrap();
+    let client = &document["tap"]["client"];
+    assert_eq!((count(client, "connections"), count(client, "exchanges")), (1, 1));
+}
+
+#[test]
+fn a_static_program_is_named_as_unseen() {
+    let room = Room::shared();
+    let source = room.file("static.c");
+    fs::write(&source, "int main(void) { return 4; }").unwrap();
+    let program = room.file("static-program");
+    let built = Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status().unwrap();
+    assert!(built.success(), "cc -static: the test needs libc's archive, which comes with its headers");
+    let (output, document) = tapped(&room, &[], &["sh", "-c", &format!("{}; exit $?", program.display())]);
+    assert_eq!(output.code, Some(4));
+    assert_eq!(document["validity"]["verdict"], "suspect");
+    assert_eq!(check(&document, "tap_coverage")["state"], "failed");
+    let programs = document["tap"]["programs"].as_array().unwrap();
+    let named = programs.iter().find(|program| program["name"] == "static-program").unwrap();
+    assert_eq!((&named["coverage"], &named["why"]), (&"unseen".into(), &"linked statically".into()));
+    // With nothing else, nothing was seen at all.
+    let (_, document) = tapped(&room, &[], &[program.to_str().unwrap()]);
+    assert_eq!(
+        (&document["validity"]["verdict"], &check(&document, "tap_loaded")["state"]),
+        (&"invalid".into(), &"failed".into())
+    );
+}
+
+#[test]
+fn a_server_program_has_the_mirror_of_its_clients_view() {
+    let room = Room::shared();
+    let script = "import socket, sys\n\
+                  s = socket.socket(); s.settimeout(60); s.bind(('127.0.0.1', 0)); s.listen()\n\
+                  print(s.getsockname()[1], file=sys.stderr, flush=True)\n\
+                  c, _ = s.accept()\n\
+                  for _ in range(3):\n  c.recv(100); c.sendall(b'y' * 5000)\n\
+                  c.recv(1)\n";
+    let file = room.file("mirror.json");
+    let running = room.start(&["tap", "--json", file.to_str().unwrap(), "--", "python3", "-c", script]);
+    wait_until("the server listens", || running.stderr().ends_with('\n'));
+    let port = running.stderr().trim().to_owned();
+    let mut socket = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    for _ in 0..3 {
+        socket.write_all(b"ask").unwrap();
+        socket.read_exact(&mut [0; 5000]).unwrap();
+    }
+    drop(socket);
+    running.finish().success();
+    let document: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let server = &document["tap"]["server"];
+    assert_eq!((count(server, "connections"), count(server, "exchanges")), (1, 3), "{server:#}");
+    assert_eq!((count(server, "sent_bytes_total"), count(server, "received_bytes_total")), (15_000, 9));
+    assert!(document["tap"].get("client").is_none());
+}
+
+#[test]
+fn what_is_open_or_just_closed_at_the_end_is_in_the_table_too() {
+    let room = Room::shared();
+    // A connection of which a child may have had the other end lingers for a second: the run ends before.
+    let script = "import os, socket\n\
+                  s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n\
+                  c = socket.create_connection(s.getsockname()); a, _ = s.accept()\n\
+                  if os.fork() == 0:\n  a.recv(3); a.sendall(b'yes'); os._exit(0)\n\
+                  a.close(); c.sendall(b'ask'); c.recv(3); os.wait(); c.close()\n";
+    let (output, document) = tapped(&room, &[], &["python3", "-c", script]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    for side in ["client", "server"] {
+        let view = &document["tap"][side];
+        assert_eq!((count(view, "connections"), count(view, "exchanges")), (1, 1), "{document:#}");
+    }
+    let output = room.run(&["tap", "slice", "--json"]);
+    let slice: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(count(&slice, "rows"), 2, "{slice:#}");
+    // A child that lives on has both ends open.
+    let script = "import os, socket, time\n\
+                  s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n\
+                  c = socket.create_connection(s.getsockname()); a, _ = s.accept(); c.sendall(b'ask')\n\
+                  r, w = os.pipe()\n\
+                  if os.fork() == 0:\n  os.closerange(0, 3); os.write(w, b'x'); time.sleep(3); os._exit(0)\n\
+                  os.read(r, 1); os._exit(0)\n";
+    let (_, document) = tapped(&room, &[], &["python3", "-c", script]);
+    assert_eq!(count(&document, "tap.client.connections_open_at_end"), 1, "{document:#}");
+    let slice: Value = serde_json::from_str(&room.run(&["tap", "slice", "--json"]).stdout).unwrap();
+    assert_eq!(count(&slice, "rows"), 2, "{slice:#}");
+}
+
+#[test]
+fn runs_are_sliced_by_what_they_have() {
+    let room = Room::shared();
+    for bytes in [1_000, 2_000] {
+        let (address, serving) = server(1, 1, bytes);
+        let (output, _) =
+            tapped(&room, &["--name", "sliced"], &["curl", "-s", "-o", "/dev/null", &format!("http://{address}/")]);
+        assert_eq!(output.code, Some(0));
+        serving.join().unwrap();
+    }
+    let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    tapped(&room, &["--name", "other"], &["curl", "-s", &format!("http://{refused}/")]);
+    let slice = |options: &[&str]| -> Value {
+        let output = room.run(&[&["tap", "slice", "--json"], options].concat());
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        serde_json::from_str(&output.stdout).unwrap()
+    };
+    let all = slice(&["--last", "9", "--by", "program"]);
+    assert_eq!(all["schema"], "yamabiko.tap_slice/1");
+    assert_eq!((count(&all, "rows"), all["runs"].as_array().unwrap().len()), (3, 3));
+    assert_eq!(all["groups"][0]["name"], "curl");
+    assert_eq!((count(&all, "client.attempts"), count(&all["groups"][0], "failed")), (3, 1));
+    assert!((number(&all, "client.error_ratio") - 1.0 / 3.0).abs() < 1e-9);
+    assert_eq!(count(&slice(&["--name", "sliced"]), "client.exchanges"), 2);
+    assert_eq!(count(&slice(&[]), "client.exchanges"), 0, "the last run only failed");
+    assert_eq!(count(&slice(&["--last", "9", "--port", &refused.port().to_string()]), "rows_taken"), 1);
+    assert_eq!(count(&slice(&["--last", "9", "--peer", "127.0.0.0/8", "--by", "port"]), "rows_taken"), 3);
+    assert_eq!(count(&slice(&["--last", "9", "--since", "1h", "--by", "minute"]), "rows_taken"), 3);
+    assert_eq!(count(&slice(&["--last", "9", "--until", "2020-01-01"]), "rows_taken"), 0);
+    let page = room.file("slice.html");
+    let output = room.run(&["tap", "slice", "--last", "9", "--by", "peer", "--html", page.to_str().unwrap()]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("<svg") && html.contains("127.0.0.1") && html.contains("As clients"));
+    let text = room.run(&["tap", "slice", "--last", "9", "--by", "peer"]);
+    assert!(text.stdout.contains("by peer") && text.stdout.contains("ECONNREFUSED"), "{}", text.stdout);
+    let again = room.run(&["report", "last"]);
+    assert!(again.stdout.contains("ECONNREFUSED"), "{}", again.stdout);
+    assert_eq!(room.run(&["tap", "slice", "--name", "nobody"]).code, Some(1));
+}
