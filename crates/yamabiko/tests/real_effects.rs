@@ -28,16 +28,19 @@ const PORT: u16 = 9000;
 fn probes(ends: &TwoEnds, gap: Duration, lasts: Duration) -> Vec<(u64, Option<u64>)> {
     let (client, server) = (ends.client(PORT), ends.server(PORT));
     client.connect((SERVER, PORT)).unwrap();
+    let sent_all = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || {
             let mut arrived = Vec::new();
             let mut buffer = [0; 100];
-            // The first may be long under way, or in an outage; the end is when nothing comes any more.
-            let mut patience = 10;
+            // The first may be long under way, or in an outage; the end is when nothing more is sent and nothing comes any more.
+            let mut patience = 4;
             while patience > 0 {
+                let sending = !sent_all.load(Ordering::SeqCst);
                 match server.recv(&mut buffer) {
                     Ok(4) => arrived.push((u32::from_be_bytes(buffer[..4].try_into().unwrap()), monotonic_ns())),
                     Ok(_) => {}
+                    Err(_) if sending => {}
                     Err(_) => patience -= 1,
                 }
             }
@@ -50,6 +53,7 @@ fn probes(ends: &TwoEnds, gap: Duration, lasts: Duration) -> Vec<(u64, Option<u6
             client.send(&(sent.len() as u32 - 1).to_be_bytes()).unwrap();
             std::thread::sleep(gap);
         }
+        sent_all.store(true, Ordering::SeqCst);
         for (number, at) in receiver.join().unwrap() {
             sent[number as usize].1.get_or_insert(at);
         }

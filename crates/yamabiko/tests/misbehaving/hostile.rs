@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::document::{check, count};
 use crate::support::hostile::Hostile;
-use crate::support::lab::{Output, Room};
+use crate::support::lab::{Output, Room, side_by_side};
 use ledger::RequestRecord;
 
 /// A path of the hostile server, and what becomes of every request to it.
@@ -50,21 +50,11 @@ const LONGEST: Duration = Duration::from_secs(60);
 #[test]
 fn each_behaviour_alone() {
     let room = Room::shared();
-    // Four at a time, each with a server of its own.
-    let lanes: Vec<Vec<Behaviour>> =
-        (0..4).map(|lane| BEHAVIOURS.into_iter().skip(lane).step_by(4).collect()).collect();
-    std::thread::scope(|scope| {
-        for lane in lanes {
-            let room = &room;
-            scope.spawn(move || {
-                for behaviour in lane {
-                    for shape in [OPEN, CLOSED] {
-                        let server = Hostile::start();
-                        judge(&room.run(&arguments(&server.url(behaviour.0), behaviour, shape)), behaviour);
-                    }
-                }
-            });
-        }
+    // Each with a server of its own.
+    let cases = BEHAVIOURS.into_iter().flat_map(|behaviour| [(behaviour, OPEN), (behaviour, CLOSED)]);
+    side_by_side(8, cases, |(behaviour, shape)| {
+        let server = Hostile::start();
+        judge(&room.run(&arguments(&server.url(behaviour.0), behaviour, shape)), behaviour);
     });
 }
 

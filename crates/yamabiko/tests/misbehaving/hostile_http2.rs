@@ -9,7 +9,7 @@ use crate::support::http2::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Http2Server, PING, RST_STREAM, STATUS_200, Script,
     WINDOW_UPDATE,
 };
-use crate::support::lab::{Output, Room};
+use crate::support::lab::{Output, Room, side_by_side};
 
 /// A script, and what becomes of every request: `None` for a whole response, else a cause.
 type Behaviour = (&'static str, Option<&'static str>, Script);
@@ -153,7 +153,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 #[test]
 fn each_behaviour() {
     let room = Room::shared();
-    for (name, cause, script) in BEHAVIOURS {
+    side_by_side(4, BEHAVIOURS, |(name, cause, script)| {
         for shape in [&["-c", "2", "-n", "8"][..], &["--rate", "40/s", "-n", "8", "--warmup", "0s", "-c", "2"]] {
             // These count on two requests at once, which an open loop does not promise.
             if shape.len() > 4
@@ -165,7 +165,7 @@ fn each_behaviour() {
             let output = run(&room, &server, *cause, shape);
             judge(name, *cause, &output);
         }
-    }
+    });
 }
 
 /// RST_STREAM with each code, and one that no one knows.
@@ -189,12 +189,12 @@ fn every_code_of_a_reset() {
         reset::<13>,
         reset::<0xdead>,
     ];
-    for (code, script) in scripts.into_iter().enumerate() {
+    side_by_side(4, scripts.into_iter().enumerate(), |(code, script)| {
         let server = Http2Server::start(script);
         let output = run(&room, &server, Some("stream_reset"), &["-c", "2", "-n", "8"]);
         judge(&format!("reset, {code}"), Some("stream_reset"), &output);
         assert_eq!(server.connections(), 2, "a connection lives on when its streams are reset\n{output}");
-    }
+    });
 }
 
 fn reset<const CODE: u32>(it: &mut http2::Connection) -> std::io::Result<()> {

@@ -245,6 +245,25 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Does `each` of the cases, so many at a time: those that mostly wait.
+pub fn side_by_side<T: Send>(
+    at_a_time: usize,
+    cases: impl IntoIterator<Item = T, IntoIter: Send>,
+    each: impl Fn(T) + Sync,
+) {
+    let cases = Mutex::new(cases.into_iter());
+    let next = || cases.lock().unwrap_or_else(PoisonError::into_inner).next();
+    std::thread::scope(|scope| {
+        for _ in 0..at_a_time {
+            scope.spawn(|| {
+                while let Some(case) = next() {
+                    each(case);
+                }
+            });
+        }
+    });
+}
+
 /// Sets a file's permissions.
 pub fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
