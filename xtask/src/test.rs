@@ -1,12 +1,17 @@
 //! `cargo xtask test`: every check and every test, in the order in which a failure is cheapest to find.
 //!
 //! ```text
-//!   packages ▶ fetch ▶ format ▶ lint ▶ tidy ▶ build ▶ tests ▶ real-network tests
-//!      │ the only steps that use the network               │ serially, as root, with the binary just built
+//!   packages ▶ fetch ▶ format ▶ lint ▶ tidy ▶ tests ▶ build ▶ real-network tests
+//!      │ the only steps that use the network      ───┘        │ serially, as root, with the binary just built
 //! ```
+//!
+//! The build begins with the tests, since they wait more than they compute, and is waited for after them. Nothing goes on
+//! beside the real-network tests.
 //!
 //! Every step runs even when one before it failed, except when the machine cannot be made ready. The last line is
 //! `N passed, N failed`: tests and steps together.
+
+mod beside;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+use self::beside::Beside;
 use crate::rights::Rights;
 use crate::tally::Tally;
 use crate::{packages, tidy};
@@ -43,8 +49,9 @@ pub fn run(root: &Path, extent: Extent) -> Result<()> {
             run.check(&[&what[..], &["--", "-D", "warnings"]].concat())
         });
         run.step("tidy", |run| tidy::run(run.root).map(|()| ONE));
-        let built = run.step("build", |run| run.check(&["build", "--release", "--locked"]));
+        let building = Beside::start(&run.cargo(&["build", "--release", "--locked"]));
         run.step("tests", Run::ordinary_tests);
+        let built = run.step("build", |_| building?.finish().map(|()| ONE));
         run.step(
             "real-network tests",
             |run| if built { run.real_tests() } else { bail!("not run: nothing was built") },
