@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::rights::Rights;
 use crate::test::Extent;
+use crate::test::beside::Beside;
 
 /// A Debian package, and what the tests do with it.
 struct Package(&'static str, &'static str);
@@ -79,16 +80,16 @@ const SERVICES: &[(&str, &str)] = &[
     ("postgresql", "postgresql"),
 ];
 
-/// Installs what is missing of what the usual tests need, or all of them, if anything is.
+/// Begins to install what is missing of what the usual tests need, or all of them, if anything is.
 ///
 /// # Errors
-/// Not a Debian; something is missing and this user may not install it; apt-get failed.
-pub fn make_ready(rights: Rights, extent: Extent) -> Result<()> {
+/// Not a Debian; something is missing and this user may not install it.
+pub fn begin(rights: Rights, extent: Extent) -> Result<Option<Beside>> {
     let needed = needed(extent);
     let missing = missing(&needed)?;
     if missing.is_empty() {
         println!("all {} packages are here", needed.len());
-        return Ok(());
+        return Ok(None);
     }
     for Package(name, purpose) in needed.iter().filter(|package| missing.contains(&package.0)) {
         println!("missing: {name} ({purpose})");
@@ -98,17 +99,9 @@ pub fn make_ready(rights: Rights, extent: Extent) -> Result<()> {
         bail!("missing packages: {names}\nrun this as root, or first: sudo apt-get install -y {names}");
     }
     let services = SERVICES.iter().filter(|(package, _)| missing.contains(package)).map(|(_, service)| *service);
-    let status = rights
-        .command("sh")
-        .args(["-c", INSTALL, "install", POLICY, &services.collect::<Vec<_>>().join(" ")])
-        .args(&missing)
-        .stdin(Stdio::null())
-        .status()
-        .context("start sh to install packages")?;
-    if !status.success() {
-        bail!("apt-get could not install {names} ({status}); its own words are above");
-    }
-    Ok(())
+    let mut install = rights.command("sh");
+    install.args(["-c", INSTALL, "install", POLICY, &services.collect::<Vec<_>>().join(" ")]).args(&missing);
+    Beside::start(&install, 0).context("install packages").map(Some)
 }
 
 fn needed(extent: Extent) -> Vec<&'static Package> {

@@ -1,17 +1,18 @@
 //! `cargo xtask test`: every check and every test, in the order in which a failure is cheapest to find.
 //!
 //! ```text
-//!   packages ▶ fetch ▶ format ▶ lint ▶ tidy ▶ tests ▶ build ▶ real-network tests
-//!      │ the only steps that use the network      ───┘        │ serially, as root, with the binary just built
+//!   fetch ▶ format ▶ lint ▶ tidy ▶ packages ▶ tests ▶ build ▶ real-network tests
+//!     └ packages and fetch alone use the network               └ serially, as root, with the binary just built
 //! ```
 //!
-//! The build begins with the tests, since they wait more than they compute, and is waited for after them. Nothing goes on
-//! beside the real-network tests.
+//! Packages that are missing are installed beside the steps before, and the build goes on beside the tests, since they wait
+//! more than they compute; what goes on beside others is waited for as a step of its own. Nothing goes on beside the
+//! real-network tests.
 //!
 //! Every step runs even when one before it failed, except when the machine cannot be made ready. The last line is
 //! `N passed, N failed`: tests and steps together.
 
-mod beside;
+pub mod beside;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -40,22 +41,11 @@ pub enum Extent {
 /// Anything failed.
 pub fn run(root: &Path, extent: Extent) -> Result<()> {
     let mut run = Run { root, extent, rights: Rights::find(), steps: Vec::new() };
-    if run.step("packages", |run| packages::make_ready(run.rights, run.extent).map(|()| ONE)) {
-        run.step("fetch", |run| run.check(&["fetch", "--locked"]));
-        run.step("format", |run| run.check(&["fmt", "--all", "--check"]));
-        // With all features, or the real-network tests would go unseen.
-        run.step("lint", |run| {
-            let what = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
-            run.check(&[&what[..], &["--", "-D", "warnings"]].concat())
-        });
-        run.step("tidy", |run| tidy::run(run.root).map(|()| ONE));
-        let building = Beside::start(&run.cargo(&["build", "--release", "--locked"]));
-        run.step("tests", Run::ordinary_tests);
-        let built = run.step("build", |_| building?.finish().map(|()| ONE));
-        run.step(
-            "real-network tests",
-            |run| if built { run.real_tests() } else { bail!("not run: nothing was built") },
-        );
+    match packages::begin(run.rights, run.extent) {
+        Ok(installing) => run.all(installing),
+        Err(error) => {
+            run.step("packages", |_| Err(error));
+        }
     }
     run.conclude()
 }
@@ -76,6 +66,28 @@ struct Step {
 }
 
 impl<'a> Run<'a> {
+    /// Every step, while packages are installed.
+    fn all(&mut self, installing: Option<Beside>) {
+        self.step("fetch", |run| run.check(&["fetch", "--locked"]));
+        self.step("format", |run| run.check(&["fmt", "--all", "--check"]));
+        // With all features, or the real-network tests would go unseen.
+        self.step("lint", |run| {
+            let what = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
+            run.check(&[&what[..], &["--", "-D", "warnings"]].concat())
+        });
+        self.step("tidy", |run| tidy::run(run.root).map(|()| ONE));
+        if !self.step("packages", |_| installing.map_or(Ok(()), Beside::finish).map(|()| ONE)) {
+            return;
+        }
+        let building = Beside::start(&self.cargo(&["build", "--release", "--locked"]), 19);
+        self.step("tests", Run::ordinary_tests);
+        let built = self.step("build", |_| building?.finish().map(|()| ONE));
+        self.step(
+            "real-network tests",
+            |run| if built { run.real_tests() } else { bail!("not run: nothing was built") },
+        );
+    }
+
     /// Takes a step and notes how it went; whether nothing failed.
     fn step(&mut self, name: &'static str, take: impl FnOnce(&Self) -> Result<Tally>) -> bool {
         println!("\n== {name}");
