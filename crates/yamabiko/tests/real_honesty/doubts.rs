@@ -55,7 +55,7 @@ fn an_overloaded_generator() {
     });
     let url = format!("http://{address}/10k.bin");
     for rate in ["400000/s", "1000000000/s"] {
-        let bounds = ["-d", "2s", "--timeout", "2s", "--connect-timeout", "2s", "--json"];
+        let bounds = ["-d", "1s", "--timeout", "1s", "--connect-timeout", "1s", "--json"];
         let arguments: Vec<&str> = ["bench", &url, "--rate", rate].into_iter().chain(bounds).collect();
         let mut running = room.start(&arguments);
         let peak_kb = peak_kb(&mut running);
