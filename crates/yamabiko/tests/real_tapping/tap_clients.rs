@@ -9,8 +9,8 @@ use std::process::Command;
 use crate::support::daemons::{self, Daemon};
 use crate::support::document::{check, count};
 use crate::support::lab::{Room, str_of, yamabiko};
+use crate::support::{servers, tls};
 use serde_json::Value;
-use support::{servers, tls};
 
 /// The certificates' authority and nginx with HTTP/1 on 8080, TLS on 8443, HTTP/2 over TLS on 8444.
 fn web(room: &Room) -> (PathBuf, Daemon) {
