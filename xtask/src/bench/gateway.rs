@@ -85,7 +85,11 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     }
     let most = apart.iter().map(|ratio| (ratio - 1.0).abs()).fold(0.0, f64::max);
     let met = if most <= APART_MAX { "met" } else { "not met" };
-    println!("\nstreams on links with a rate: at most {:.1} % apart ({:.0} % asked): {met}", 100.0 * most, 100.0 * APART_MAX);
+    println!(
+        "\nstreams on links with a rate: at most {:.1} % apart ({:.0} % asked): {met}",
+        100.0 * most,
+        100.0 * APART_MAX
+    );
     bench.datagrams()?;
     bench.disk()
 }
