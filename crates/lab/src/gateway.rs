@@ -178,6 +178,7 @@ struct Base {
     _nat: Option<Masquerade>,
     networks: Networks,
     group: Option<Cgroup>,
+    memory: Option<Bytes>,
     division: Division,
     facts: LabFacts,
 }
@@ -235,7 +236,8 @@ impl GatewayLab {
             // The gateway's own address is the second client: what its proxy asks for is carried as well.
             links::path(&spec.link, 2, !spec.seed, End::with_ring(devices.outside, from_server), devices.server),
         ];
-        let base = Base { card, _set_up: set_up, _nat: nat, networks, group, division, facts };
+        let memory = spec.memory;
+        let base = Base { card, _set_up: set_up, _nat: nat, networks, group, memory, division, facts };
         Ok(GatewayLab { programs: Vec::new(), paths, base })
     }
 
@@ -254,7 +256,12 @@ impl GatewayLab {
         let links = [Link::start("link a", a, first)?, Link::start("link b", b, second)?];
         let mut lab = RunningLab { programs, links, base };
         for program in &mut lab.programs {
-            program.start_at_once()?;
+            program.start_at_once().map_err(|error| match (error, lab.base.memory) {
+                (LabError::Plan(said), Some(memory)) => {
+                    LabError::Plan(format!("{said}; the gateway has {memory} of memory (--gateway-memory)"))
+                }
+                (error, _) => error,
+            })?;
         }
         Ok(lab)
     }

@@ -84,6 +84,10 @@ pub struct GatewayCondition {
     /// The gateway's processor time by test, over the time of the trials: 1 is one core.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cpu: BTreeMap<String, Measured>,
+    /// The most memory that the gateway's programs and card had at once, in bytes, page cache of theirs included. Absent where the
+    /// kernel does not count it, and of a real gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_max_bytes: Option<u64>,
     /// Packets lost of those sent in the survey, up and down: what the way loses at light load.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub floor: BTreeMap<String, f64>,

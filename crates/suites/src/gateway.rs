@@ -37,7 +37,7 @@ use ledger::{ForwardingPart, GatewayDocument, Validity};
 use store::{Book, RunFolder};
 use sys::scratch::Scratch;
 use sys::signal::Interrupts;
-use units::CpuShare;
+use units::{Bytes, CpuShare};
 
 pub use self::condition::Condition;
 pub use self::link::{Link, links};
@@ -78,15 +78,25 @@ pub fn share(typed: &str) -> Result<Option<CpuShare>, String> {
     }
 }
 
-/// Socket buffers as typed: a number of bytes, or `auto`.
+/// Socket buffers as typed: a number of bytes, with or without a unit, or `auto`.
 ///
 /// # Errors
 /// One sentence.
 pub fn socket_bytes(typed: &str) -> Result<Option<u32>, String> {
     match typed.trim() {
         "auto" => Ok(None),
-        bytes => bytes.parse().map(Some).map_err(|_| "a number of bytes is wanted, such as 16384, or auto".to_owned()),
+        bytes => message_bytes(bytes).map(Some).map_err(|error| format!("{error}, or auto")),
     }
+}
+
+/// Bytes as typed: netperf's bare numbers, or with a unit as everywhere else.
+///
+/// # Errors
+/// One sentence.
+pub fn message_bytes(typed: &str) -> Result<u32, String> {
+    let typed = typed.trim();
+    let bytes = typed.parse().ok().or_else(|| typed.parse::<Bytes>().ok().and_then(|bytes| bytes.0.try_into().ok()));
+    bytes.ok_or_else(|| "bytes are wanted, such as 16384 or 16KiB".to_owned())
 }
 
 /// How long it takes, nearly: of a real gateway and of the lab's, all conditions and links together.
@@ -314,5 +324,22 @@ fn undisturbed(steal_share: Option<f64>) -> Check {
         limit: Some(STEAL_SHARE_MAX),
         unit: "ratio".into(),
         why: why.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_typed_bare_as_netperf_has_them_or_with_a_unit() {
+        for typed in ["16384", "16KiB", " 16384B "] {
+            assert_eq!((message_bytes(typed), socket_bytes(typed)), (Ok(16_384), Ok(Some(16_384))), "{typed}");
+        }
+        assert_eq!(socket_bytes("auto"), Ok(None));
+        for typed in ["", "x", "16 apples", "-1", "5GB"] {
+            assert!(message_bytes(typed).is_err(), "{typed}");
+        }
+        assert!(socket_bytes("x").unwrap_err().ends_with("or auto"));
     }
 }

@@ -105,15 +105,27 @@ enum Version {
 }
 
 impl Cgroup {
-    /// Makes an empty group named `yamabiko-<pid>-<start time>-<label>`.
+    /// Makes an empty group named `yamabiko-<pid>-<start time>-<label>`, or the same with `_2` and so on: the group of an earlier run
+    /// of this process may not be gone yet, since a program that is held to little takes its time to die.
     ///
     /// # Errors
     /// No control groups here, the controller is missing, or no right to make one: each says what to do.
     pub fn create(label: &str, limits: Limits) -> Result<Cgroup> {
-        Cgroup::create_in(&Hierarchies::read()?, &sweep::own_name(label)?, limits)
+        Cgroup::create_in(&Hierarchies::read()?, label, limits)
     }
 
-    fn create_in(hierarchies: &Hierarchies, name: &str, limits: Limits) -> Result<Cgroup> {
+    fn create_in(hierarchies: &Hierarchies, label: &str, limits: Limits) -> Result<Cgroup> {
+        let mut nth = 1;
+        loop {
+            let name = if nth == 1 { sweep::own_name(label)? } else { sweep::own_name(&format!("{label}_{nth}"))? };
+            match Cgroup::create_named(hierarchies, &name, limits) {
+                Err(error) if error.errno() == Some(libc::EEXIST) && nth < SAME_NAME_MAX => nth += 1,
+                made => return made,
+            }
+        }
+    }
+
+    fn create_named(hierarchies: &Hierarchies, name: &str, limits: Limits) -> Result<Cgroup> {
         let period = limits.cpu.map_or(limits.period, |share| dealing_period(share, limits.period));
         let with_limit = limits.cpu.is_some() || limits.weight != Weight::Usual;
         let mut group = hierarchies.place(name, with_limit, period)?;
@@ -401,6 +413,8 @@ const PERIOD_MAX: Duration = Duration::from_secs(1);
 
 /// Milliseconds to wait for a group to become empty.
 const REMOVAL_CHECKS: usize = 500;
+/// Groups of one name in one process: more than runs can be dying at once.
+const SAME_NAME_MAX: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -448,7 +462,7 @@ mod tests {
         }
         let hierarchies = Hierarchies::two_for_tests(mount.path(), &session);
         let limits = Limits { cpu: Some(share("50%")), weight: Weight::Least, ..Limits::default() };
-        let group = Cgroup::create_in(&hierarchies, "yamabiko-1-2-server", limits).unwrap();
+        let group = Cgroup::create_named(&hierarchies, "yamabiko-1-2-server", limits).unwrap();
         // The session hands out nothing, so the group stands beside what does.
         let directory = mount.path().join("yamabiko-1-2-server");
         assert_eq!(group.procs_paths(), [directory.join("cgroup.procs")]);
@@ -470,6 +484,25 @@ mod tests {
         group.lift();
         assert_eq!(fs::read_to_string(directory.join("cpu.idle")).unwrap(), "0");
         assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), "max");
+    }
+
+    #[test]
+    fn a_group_that_is_not_gone_yet_keeps_its_name_to_itself() {
+        let mount = tempfile::tempdir().unwrap();
+        for name in ["cgroup.subtree_control", "cgroup.procs"] {
+            fs::write(mount.path().join(name), "cpu").unwrap();
+        }
+        let hierarchies = Hierarchies::two_for_tests(mount.path(), mount.path());
+        let name = |group: Cgroup| {
+            let folder = group.procs_paths()[0].parent().unwrap().to_owned();
+            // As one in which a program is dying: it cannot be removed.
+            fs::write(folder.join("busy"), "").unwrap();
+            folder.file_name().unwrap().to_str().unwrap().to_owned()
+        };
+        let made = [(); 3].map(|()| name(Cgroup::create_in(&hierarchies, "server", Limits::default()).unwrap()));
+        let own = sweep::own_name("server").unwrap();
+        assert_eq!(made, [own.clone(), format!("{own}_2"), format!("{own}_3")]);
+        assert!(made.iter().all(|name| !sweep::is_of_the_dead(name)));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lab::gateway::LabFacts;
 use ledger::{ForwardingPart, GatewayCondition, Measured};
-use units::format_duration;
+use units::{Bytes, format_duration};
 
 use super::checks::stream_bound;
 use super::measured::measured;
@@ -110,6 +110,11 @@ pub(super) fn notes(plan: &GatewayPlan, part: &ForwardingPart, facts: Option<&La
         });
         notes.push(format!("The gateway {share}{card}. {}.", super::labs::addresses()));
         notes.extend(facts.notes.iter().cloned());
+    }
+    if let Some(memory) = plan.memory
+        && let Some(most) = conditions().filter_map(|condition| condition.memory_max_bytes).max()
+    {
+        notes.push(format!("Of its {memory} of memory the gateway had {} in use at most.", Bytes(most)));
     }
     if plan.to == Where::Lab && conditions().any(|condition| condition.link.starts_with("unlimited")) {
         notes.push(

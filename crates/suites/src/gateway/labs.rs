@@ -115,6 +115,7 @@ impl Labs<'_> {
         if let Some([_, seldom]) = lab.facts().stands_still {
             findings::lay_to_share(&mut made.findings, seldom.as_secs_f64() * 1e9);
         }
+        made.memory_max_bytes = spent.used.memory_max;
         let mut checks = checks::checks(&taken, &made, Some(&spent));
         checks.push(checks::lab_whole(trouble));
         if let Some(load) = &load {

@@ -4,7 +4,7 @@ use ledger::document::{Check, Host, Run, SCHEMA};
 use ledger::{Document, Reproduction, ReproductionDocument, Validity};
 use store::{Book, RunFolder};
 
-use super::{Order, Reproduced, of_run};
+use super::{Order, Reproduced, folded, of_run};
 use crate::error::SuiteError;
 use crate::local::Division;
 
@@ -64,7 +64,7 @@ impl Sheet {
                 host: self.host.unwrap_or_default(),
                 ..Run::default()
             },
-            validity: Validity::from_checks(self.checks),
+            validity: Validity::from_checks(folded(self.checks)),
             reproduce: Reproduction { runs: self.runs, ..part },
         };
         self.record.write_summary(&document)?;

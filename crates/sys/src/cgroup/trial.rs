@@ -3,7 +3,7 @@
 use units::CpuShare;
 
 use super::hierarchy::Hierarchies;
-use super::{Cgroup, Limits, sweep};
+use super::{Cgroup, Limits};
 use crate::error::Result;
 
 /// What came of trying to bound processor time.
@@ -25,8 +25,7 @@ pub fn try_bound(share: CpuShare) -> Result<BoundTrial> {
     if hierarchies.must_be_told() {
         return Ok(BoundTrial::NotHandedOutYet);
     }
-    let group =
-        Cgroup::create_in(&hierarchies, &sweep::own_name("trial")?, Limits { cpu: Some(share), ..Limits::default() })?;
+    let group = Cgroup::create_in(&hierarchies, "trial", Limits { cpu: Some(share), ..Limits::default() })?;
     // A server has to join it: the right to is checked as well.
     group.open_procs()?;
     Ok(BoundTrial::Bound)

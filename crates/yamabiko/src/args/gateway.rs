@@ -143,7 +143,7 @@ pub struct TestOptions {
     #[arg(long, value_name = "BYTES", default_value = "16384", value_parser = socket_bytes)]
     pub socket_bytes: SocketBytes,
     /// What a stream writes at once, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 16_384)]
+    #[arg(long, value_name = "BYTES", default_value = "16384", value_parser = suites::gateway::message_bytes)]
     pub message_bytes: u32,
     /// Lengths of IP packets in bytes, 64 to 1500
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_values_t = [64, 512, 1500])]

@@ -46,3 +46,19 @@ fn a_known_loss_is_seen() {
     let finding = finding.unwrap_or_else(|| panic!("{condition}"));
     assert!(finding["words"].as_str().unwrap().contains("as they were asked to"), "{finding}");
 }
+
+#[test]
+fn its_programs_are_held_to_its_memory() {
+    let room = Room::new();
+    let asked = 96 << 20;
+    let plan = "[gateway]\nconditions = [\"nat-proxy-idle\"]\nlinks = [\"100Mbit\"]\nmemory = \"96MiB\"\ntests = [\"transactions\"]\n\
+                trials = 1\nlasts = \"300ms\"\ndirection = \"up\"\nsurvey = false\n";
+    let held = condition(&room, plan);
+    let most = held["memory_max_bytes"].as_u64().unwrap();
+    // squid alone takes more than a few megabytes.
+    assert!((8 << 20..=asked).contains(&most), "{most} of {asked}: {held}");
+
+    let file = room.file("little.toml");
+    fs::write(&file, plan.replace("96MiB", "4MiB")).unwrap();
+    room.run(&["run", str_of(&file), "--json", "--no-save"]).refused(1, &["4MiB of memory (--gateway-memory)"]);
+}
