@@ -263,7 +263,8 @@ mod tests {
             "1,430 users, 199.3/s carried, keep p99 < 200ms (95 % interval over 3 searches: 1,400 users to 1,445 users)."
         );
         assert_eq!(beside(&part)[0], ("carried", "199.3/s at the answer".to_owned()));
-        let held = CapacityPart { find: "connections".into(), unit: "connections".into(), answer: None, ..part.clone() };
+        let held =
+            CapacityPart { find: "connections".into(), unit: "connections".into(), answer: None, ..part.clone() };
         assert_eq!(answer(&document(held)), "No number of connections with p99 < 200ms is stated.");
         let new = CapacityPart { find: "new-connections".into(), unit: "1/s".into(), interval: None, ..part };
         assert_eq!(answer(&document(new)), "1,430/s new connections keep p99 < 200ms.");

@@ -158,14 +158,13 @@ fn each(part: &CapacityPart) -> Section {
     if part.each.is_empty() {
         return Section::new("");
     }
-    let table = part.each.iter().map(|each| capacity::distance(each, &part.unit)).fold(Table::new(&capacity::EACH), Table::row);
+    let table =
+        part.each.iter().map(|each| capacity::distance(each, &part.unit)).fold(Table::new(&capacity::EACH), Table::row);
     let quantity = if part.unit == "1/s" { Quantity::PerSecond } else { Quantity::Count };
-    let bars = part
-        .each
-        .iter()
-        .fold(Bars::new(&format!("{} at each distance", capacity::title(&part.find)), quantity, &["capacity"]), |bars, each| {
-            bars.row_within(each.name.clone(), &[(each.answer, each.interval)])
-        });
+    let bars = part.each.iter().fold(
+        Bars::new(&format!("{} at each distance", capacity::title(&part.find)), quantity, &["capacity"]),
+        |bars, each| bars.row_within(each.name.clone(), &[(each.answer, each.interval)]),
+    );
     let bound = part.each.iter().fold(Table::new(&["distance", "bound by", ""]).left(&[1, 2]), |table, each| {
         table.row([
             each.name.clone(),
@@ -177,8 +176,13 @@ fn each(part: &CapacityPart) -> Section {
 }
 
 fn trials(part: &CapacityPart) -> Section {
-    let table = part.trials.iter().map(|trial| capacity::trial(trial, &part.unit)).fold(Table::new(&capacity::TRIALS).left(&[7]), Table::row);
+    let table = part
+        .trials
+        .iter()
+        .map(|trial| capacity::trial(trial, &part.unit))
+        .fold(Table::new(&capacity::TRIALS).left(&[7]), Table::row);
     let head = ["load", "trial", "cores used", "receiving", "may use", "held back", "memory"];
-    let server = part.trials.iter().filter_map(|trial| capacity::server(trial, &part.unit)).fold(Table::new(&head), Table::row);
+    let server =
+        part.trials.iter().filter_map(|trial| capacity::server(trial, &part.unit)).fold(Table::new(&head), Table::row);
     Section::new("Every trial").table(table).folded("The server in them", Section::new("").table(server))
 }

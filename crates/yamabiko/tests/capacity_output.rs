@@ -252,7 +252,8 @@ fn a_plan_is_printed_and_read_back_and_what_contradicts_it_is_refused() {
     room.run(&[&asks("connections")[..], &["--think", "7s"]].concat()).refused(1, &["--find users"]);
     room.run(&[&asks("connections")[..], &["--close"]].concat()).refused(1, &["--close"]);
     room.run(&[&asks("new-connections")[..], &["--keepalive"]].concat()).refused(1, &["--keepalive"]);
-    let printed = room.run(&[&asks("users")[..], &["--think", "exponential:7s", "--max", "500", "--print-plan"]].concat());
+    let printed =
+        room.run(&[&asks("users")[..], &["--think", "exponential:7s", "--max", "500", "--print-plan"]].concat());
     assert!(printed.stdout.contains("find = \"users\"") && printed.stdout.contains("70s"), "{printed}");
     fs::write(file, &printed.stdout).unwrap();
     assert_eq!(room.run(&["capacity", file, "--print-plan"]).stdout, printed.stdout);

@@ -77,9 +77,9 @@ fn the_connections_that_a_server_holds_are_bracketed() {
         "--slo",
         "p50 < 1s, errors < 5%",
         "--start",
-        "100",
+        "120",
         "--max",
-        "1000",
+        "300",
         "--short",
         "1s",
         "--trial",
@@ -87,7 +87,7 @@ fn the_connections_that_a_server_holds_are_bracketed() {
         "--confirm",
         "0s",
         "--width",
-        "5%",
+        "10%",
         "--searches",
         "1",
         "--warmup",
@@ -113,8 +113,8 @@ fn the_connections_that_a_server_holds_are_bracketed() {
     }
     let (lower, upper) =
         (part["searches"][0]["lower"].as_f64().unwrap(), part["searches"][0]["upper"].as_f64().unwrap());
-    assert!(lower <= 150.0 && upper > 150.0 && upper / lower <= 1.051, "{lower} {upper}");
+    assert!(lower <= 150.0 && upper > 150.0 && upper / lower <= 1.101, "{lower} {upper}");
     assert_eq!((part["answer"].as_f64(), part["bound_by"]["name"].as_str()), (Some(lower), Some("connections")));
     let limit = part["generator_limit"]["load"].as_f64().unwrap();
-    assert!(limit > 1000.0 && part["generator_limit"]["how"] == "counted", "{part:#}");
+    assert!(limit > 300.0 && part["generator_limit"]["how"] == "counted", "{part:#}");
 }

@@ -35,7 +35,8 @@ pub fn connections_possible(plan: &Plan, each_a_client: bool) -> Possible {
         (Some(_), None) => PORTS_EACH,
         (None, None) => u64::from(ports_easily_found()),
     };
-    let addresses = plan.server.as_ref().map_or(plan.target.addresses.len() as u64, |server| u64::from(server.addresses));
+    let addresses =
+        plan.server.as_ref().map_or(plan.target.addresses.len() as u64, |server| u64::from(server.addresses));
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     possible(&Machine {
         descriptors: sys::limits::raise_open_files(),
@@ -99,7 +100,10 @@ mod tests {
 
     #[test]
     fn a_plan_without_a_path_has_one_address() {
-        let plan = |path: &str| Plan::from_toml(&format!("[load]\nurl = \"http://127.0.0.1:1/\"\nduration = \"1s\"\n{path}"), "plan").unwrap();
+        let plan = |path: &str| {
+            Plan::from_toml(&format!("[load]\nurl = \"http://127.0.0.1:1/\"\nduration = \"1s\"\n{path}"), "plan")
+                .unwrap()
+        };
         let direct = connections_possible(&plan(""), true).connections;
         assert!(direct > 0 && direct <= u64::from(ports_easily_found()), "{direct}");
         assert!(connections_possible(&plan("[path]\nrtt = \"0ms\"\n"), false).connections > 0);

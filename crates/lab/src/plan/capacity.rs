@@ -58,7 +58,8 @@ impl FromStr for Find {
 
     fn from_str(typed: &str) -> Result<Self, String> {
         let found = Find::ALL.into_iter().find(|find| find.name() == typed);
-        found.ok_or_else(|| format!("`{}`: rate, users, connections or new-connections is wanted", typed.escape_debug()))
+        found
+            .ok_or_else(|| format!("`{}`: rate, users, connections or new-connections is wanted", typed.escape_debug()))
     }
 }
 
@@ -298,9 +299,13 @@ impl CapacityPlan {
                 }
                 (Some(SoughtLoad::Rate(rate)), false) => {
                     let unit = self.find.unit();
-                    return Err(format!("{name} = {rate} (--{name}): {unit} are sought, so a whole number of them is wanted"));
+                    return Err(format!(
+                        "{name} = {rate} (--{name}): {unit} are sought, so a whole number of them is wanted"
+                    ));
                 }
-                (Some(SoughtLoad::Number(0)), false) => return Err(format!("{name} = 0 (--{name}): 1 or more is wanted")),
+                (Some(SoughtLoad::Number(0)), false) => {
+                    return Err(format!("{name} = 0 (--{name}): 1 or more is wanted"));
+                }
                 _ => {}
             }
         }
@@ -345,7 +350,10 @@ impl CapacityPlan {
                     );
                 }
                 if load.close {
-                    return Err("users keep their connections while they think, as browsers do: leave close (--close) out".into());
+                    return Err(
+                        "users keep their connections while they think, as browsers do: leave close (--close) out"
+                            .into(),
+                    );
                 }
                 Ok(())
             }

@@ -16,8 +16,12 @@ pub fn capacity(document: &CapacityDocument, style: Style) -> String {
         text += &format!("  {:<12} {}\n", line[0], plain(&line[1]));
     }
     let shown = |trial: &&TrialPart| trial.stage != "limit";
-    let trials: Vec<Vec<String>> =
-        part.trials.iter().filter(shown).map(|trial| capacity::trial(trial, &part.unit).into_iter().take(7).collect()).collect();
+    let trials: Vec<Vec<String>> = part
+        .trials
+        .iter()
+        .filter(shown)
+        .map(|trial| capacity::trial(trial, &part.unit).into_iter().take(7).collect())
+        .collect();
     for (head, rows) in [
         (&capacity::TRIALS[..7], trials),
         (&capacity::EACH[..], part.each.iter().map(|each| capacity::distance(each, &part.unit)).collect::<Vec<_>>()),

@@ -107,7 +107,8 @@ fn requests_at(rules: &Rules, course: &Course<'_>, answer: f64) -> Option<f64> {
     if rules.question.find.is_rate() {
         return Some(answer);
     }
-    let at = course.made().iter().filter(|trial| trial.load == answer && trial.verdict == "good" && is_of_server(trial));
+    let at =
+        course.made().iter().filter(|trial| trial.load == answer && trial.verdict == "good" && is_of_server(trial));
     at.max_by(|a, b| a.lasted_s.total_cmp(&b.lasted_s)).map(|trial| trial.carried_rate_per_s)
 }
 
@@ -134,6 +135,8 @@ fn interval(brackets: &[(f64, f64)], answer: f64, is_sought: bool, rules: &Rules
         ((mean.low() - half).exp(), (mean.high() + half).exp(), "searches")
     };
     let low = low / (1.0 + passes);
+    // Of users and connections there are only whole ones.
+    let (low, high) = if rules.question.find.is_rate() { (low, high) } else { (low.floor(), high.ceil()) };
     // A load that did not hold in its confirmation is above the capacity.
     if is_sought { (Some([low, high]), of) } else { (Some([answer.min(low), high]), of) }
 }

@@ -129,7 +129,11 @@ fn confirmed(rules: &Rules, course: &Course<'_>) -> Check {
         ),
         (Some(_), Some(second)) => make(
             CheckState::Failed,
-            format!("nine tenths of the answer, {}, did not hold ({})", question.words(second.load), second.why.join("; ")),
+            format!(
+                "nine tenths of the answer, {}, did not hold ({})",
+                question.words(second.load),
+                second.why.join("; ")
+            ),
         ),
         _ => make(CheckState::CouldNotRun, "the confirmation was not made, or disturbed each time".into()),
     }
@@ -184,9 +188,8 @@ fn searches_alike(rules: &Rules, course: &Course<'_>) -> Check {
 /// was too much while the machine stood still may be one that holds.
 fn host_undisturbed(rules: &Rules, course: &Course<'_>) -> Check {
     let width = rules.plan.width.value();
-    let make = |state, value, why: String| {
-        check("host_undisturbed", Weight::Suspect, state, value, Some(width), "ratio", why)
-    };
+    let make =
+        |state, value, why: String| check("host_undisturbed", Weight::Suspect, state, value, Some(width), "ratio", why);
     let decides = |trial: &&TrialPart| {
         ["long", "confirmation"].contains(&trial.stage.as_str()) && ["good", "bad"].contains(&trial.verdict.as_str())
     };
@@ -221,7 +224,11 @@ fn host_undisturbed(rules: &Rules, course: &Course<'_>) -> Check {
         );
         return make(CheckState::Failed, Some(share), why);
     }
-    make(CheckState::Ok, Some(share), "share of the processors' time that the hypervisor took in the long trials".into())
+    make(
+        CheckState::Ok,
+        Some(share),
+        "share of the processors' time that the hypervisor took in the long trials".into(),
+    )
 }
 
 /// As in the gate's `loop_never_stalled`.

@@ -123,10 +123,8 @@ fn most_users(plan: &Plan, one: &LoadPlan) -> Most {
         load: (possible.connections as f64 / f64::from(widest)).floor(),
         words: format!("{}{each}", possible.words),
     };
-    let by_clients = Most {
-        load: addresses,
-        words: format!("each user is a client of its own, and {addresses} are the most"),
-    };
+    let by_clients =
+        Most { load: addresses, words: format!("each user is a client of its own, and {addresses} are the most") };
     if by_connections.load < by_clients.load { by_connections } else { by_clients }
 }
 

@@ -533,7 +533,17 @@ impl<'a> Course<'a> {
             Purpose::Guess | Purpose::Limit => load,
             _ => question.rate_per_s(load),
         };
-        Next::Make(Asked { find: question.find, purpose, search, load, rate_per_s, lasts, warmup, width, generator_limit })
+        Next::Make(Asked {
+            find: question.find,
+            purpose,
+            search,
+            load,
+            rate_per_s,
+            lasts,
+            warmup,
+            width,
+            generator_limit,
+        })
     }
 }
 

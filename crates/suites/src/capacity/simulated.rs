@@ -143,7 +143,9 @@ impl Simulated {
         });
         let until_s = warmup_s + lasts_s;
         let requests = match asked.find {
-            Find::Users if !is_guess && asked.purpose != Purpose::Limit => self.of_users(asked.load as usize, until_s, &mut workers, &mut rng),
+            Find::Users if !is_guess && asked.purpose != Purpose::Limit => {
+                self.of_users(asked.load as usize, until_s, &mut workers, &mut rng)
+            }
             _ => self.of_rate(rate, until_s, &mut workers, &mut rng),
         };
         self.judged(asked, &requests, warmup_s, lasts_s, number)

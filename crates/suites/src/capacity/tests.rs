@@ -345,9 +345,14 @@ fn failed(name: &str, value: f64) -> Check {
 
 /// The verdict on a trial of 100/s with these checks failed.
 fn verdict(p99_ms: u64, growth_per_s: f64, loop_busy: f64, checks: &[(&str, f64)]) -> String {
+    verdict_on(Find::Rate, p99_ms, growth_per_s, loop_busy, checks)
+}
+
+/// The same, whatever is sought.
+fn verdict_on(find: Find, p99_ms: u64, growth_per_s: f64, loop_busy: f64, checks: &[(&str, f64)]) -> String {
     let document = document(p99_ms, checks.iter().map(|(name, value)| failed(name, *value)).collect());
     let growth = Growth { per_s: growth_per_s, bound_per_s: 2.0, chance_per_s: 1.0 };
-    let asked = asked(Purpose::Short, 100.0);
+    let asked = Asked { find, ..asked(Purpose::Short, 100.0) };
     let seen = Seen { document: &document, growth, loop_busy, lost: None, asked: &asked };
     judge(&seen, &OBJECTIVE.parse::<Slo>().unwrap()).name().to_owned()
 }
@@ -388,6 +393,17 @@ fn a_late_generator_is_its_own_limit_the_servers_or_nobodys() {
     assert_eq!(verdict(10, 0.0, 0.79, &[late]), "void");
     assert_eq!(verdict(10, 0.0, 0.79, &[late, ("connection_cap", 5.0)]), "bad");
     assert_eq!(verdict(10, 0.0, 0.85, &[late, ("connection_cap", 5.0)]), "client");
+}
+
+#[test]
+fn a_late_generator_closes_no_connection() {
+    let late = ("generator_on_time", 3e6);
+    let on = |p99_ms, loop_busy, checks: &[(&str, f64)]| verdict_on(Find::Connections, p99_ms, 0.0, loop_busy, checks);
+    // Slower than it would have been, and held all the same; or nobody knows; or refused, whoever was late.
+    assert_eq!(on(10, 0.1, &[late]), "good");
+    assert_eq!(on(300, 0.1, &[late]), "void");
+    assert_eq!(on(10, 0.1, &[late, ("connections_held", 2.0)]), "bad");
+    assert_eq!(on(10, 0.85, &[late, ("connections_held", 2.0)]), "client");
 }
 
 #[test]

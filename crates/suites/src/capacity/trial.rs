@@ -214,12 +214,14 @@ pub fn judge(seen: &Seen<'_>, slo: &Slo) -> Judged {
     if let Some(check) = failed(Class::Client).next() {
         return Judged::ClientLimit(check.why.clone());
     }
+    // Over connections that are held little is asked for, and when is not what is sought: being late slows it down, and no more.
+    let holds = seen.asked.find == Find::Connections;
     if let Some(check) = failed(Class::Late).next() {
         // Where connections were waited for, the wait is the server's, and is in the response times.
         if seen.loop_busy >= BUSY_SHARE {
             return Judged::ClientLimit(check.why.clone());
         }
-        if !waited {
+        if !waited && !holds {
             return Judged::Void(check.why.clone());
         }
     }
@@ -236,7 +238,7 @@ pub fn judge(seen: &Seen<'_>, slo: &Slo) -> Judged {
         ));
     }
     let reasons = reasons(seen, slo, failed(Class::Server).map(|check| check.why.clone()).collect());
-    let slowed = failed(Class::Slowed).next();
+    let slowed = failed(Class::Slowed).chain(failed(Class::Late).filter(|_| holds)).next();
     match (reasons.is_empty(), slowed) {
         (false, Some(check)) if !is_beyond(seen, slo) => Judged::Void(check.why.clone()),
         (false, _) => Judged::Bad(reasons),

@@ -230,7 +230,9 @@ fn think(typed: &str) -> Result<ThinkPlan, String> {
         None => Ok(ThinkPlan::Constant(Time(time(typed)?))),
         Some(("constant", text)) => Ok(ThinkPlan::Constant(Time(time(text)?))),
         Some(("exponential", text)) => Ok(ThinkPlan::exponential(time(text)?)),
-        Some(_) => Err("a time such as 7s, or exponential:7s (cut at ten times of it) is wanted; a plan has more".into()),
+        Some(_) => {
+            Err("a time such as 7s, or exponential:7s (cut at ten times of it) is wanted; a plan has more".into())
+        }
     }
 }
 
