@@ -132,7 +132,12 @@ fn a_search_has_every_figure_and_comes_out_of_the_book_again() {
     let again = room.run(&["report", id]);
     assert!(again.stdout.contains("p50 < 100ms, errors < 5%") && again.stdout.contains("short"), "{again}");
     let page = fs::read_to_string(folder.join("report.html")).unwrap();
-    assert!(page.contains("Response time against load") && page.contains("Every trial"));
+    assert!(page.contains("Every trial"));
+    // Where every trial was disturbed, nothing is drawn.
+    let counts = |trial: &Value| trial["stage"] == "short" && (trial["verdict"] == "good" || trial["verdict"] == "bad");
+    if trials(&document).iter().any(counts) {
+        assert!(page.contains("Response time against load"));
+    }
     room.run(&["report", id, "--export", "hlog", "-"]).refused(1, &["several runs"]);
     room.run(&["runs"]).stdout.contains(id).then_some(()).expect("it is in the list");
 }
