@@ -4,6 +4,7 @@ mod destination;
 mod document;
 mod looked;
 pub(crate) mod memory;
+mod possible;
 mod spec;
 mod urgency;
 mod witness;
@@ -30,6 +31,7 @@ use units::Timestamp;
 
 use self::destination::Destination;
 use self::looked::Looked;
+pub use self::possible::{Possible, connections_possible};
 use crate::bench::memory::Memory;
 use crate::distances;
 use crate::drive::load_io::LoadIo;
@@ -246,6 +248,9 @@ pub fn bench_tapped(
         let mut load = Load::new(spec::lane(&load_spec, lane), start);
         if let Some(connections) = plan.load.open_connections {
             load.open_first(connections, OPEN_PER_SECOND, open_from);
+        }
+        if let Some(over) = plan.load.users_over {
+            load.spread_users(over);
         }
         let source: crate::drive::load_io::SourceAddress = if has_path {
             Box::new(|client, server| Some(places::client_address(client, server)))

@@ -19,6 +19,7 @@ mod machine;
 mod rights;
 mod timing;
 
+pub(crate) use self::machine::memory_available;
 use std::path::Path;
 
 use ledger::doctor::{DoctorDocument, SCHEMA};

@@ -40,7 +40,7 @@ mod watch_part;
 pub mod watching;
 mod wire_book;
 
-pub use bench::{FirstExchange, Observer, Outcome, RunFacts, bench, bench_tapped};
+pub use bench::{FirstExchange, Observer, Outcome, Possible, RunFacts, bench, bench_tapped, connections_possible};
 pub use check::check;
 pub use error::LabError;
 pub use net::net;

@@ -25,7 +25,7 @@ use units::{Bytes, CpuShare, RequestRate};
 
 pub(crate) use self::arrivals::RateFile;
 pub use self::arrivals::{ArrivalKind, BurstsPlan, OfferedRate, PhaseKind, PhasePlan, SelfSimilarPlan, sweep};
-pub use self::capacity::CapacityPlan;
+pub use self::capacity::{CapacityPlan, Find, SoughtLoad, TrialLoad};
 pub use self::mix::MixPlan;
 pub use self::origin::OriginPlan;
 pub use self::path::PathPlan;
@@ -37,7 +37,7 @@ pub use self::transport::STREAMS;
 pub use self::watch::{WatchAt, WatchPlan};
 pub use self::workload::{
     ChoicePlan, ContentPlan, DrawnThink, ExpectPlan, ExtractPlan, LengthRange, ModelName, OnFailure, PARALLEL,
-    RequestPlan, SessionPlan, StatusSet, StepPlan, ThinkPlan, Time, literal,
+    RequestPlan, SessionPlan, StatusSet, StepPlan, ThinkPlan, Time, Turn, literal,
 };
 use crate::slo::Slo;
 
@@ -152,6 +152,9 @@ pub struct LoadPlan {
     /// clients' requests take them in turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_connections: Option<u32>,
+    /// Closed loop of sessions: its users begin evenly over so long from the start of the load (of the warm-up) on; absent: all at once.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "units::time::text::option")]
+    pub users_over: Option<Duration>,
     /// Virtual clients, each with its own address where there is a path.
     #[serde(default = "default_clients")]
     pub clients: u32,
@@ -216,6 +219,7 @@ impl LoadPlan {
             har: None,
             connections: None,
             open_connections: None,
+            users_over: None,
             clients: default_clients(),
             requests: None,
             duration: None,
@@ -524,6 +528,12 @@ impl Plan {
                     "open_connections = {held} (--open-connections): at least 1, and at most as many as connections (-c)"
                 ));
             }
+        }
+        if load.users_over.is_some() && (load.is_open() || load.session.is_empty()) {
+            return refuse(
+                "users_over is over how long the users of a closed loop of sessions begin: give [[load.session]] and no rate, or leave it out"
+                    .into(),
+            );
         }
         if load.clients == 0 || load.clients > ::path::AddressPlan::CLIENTS_MAX {
             return refuse(format!(

@@ -25,15 +25,21 @@ pub struct CapacityDocument {
 pub struct CapacityPart {
     /// The objective, as typed.
     pub objective: String,
-    /// What was sought: `rate`.
+    /// What was sought: `rate`, `users`, `connections` or `new-connections`.
     pub find: String,
-    /// The answer: the highest offered load a second that held, the median over the searches; absent where no load held, or nothing is
-    /// known yet.
+    /// What loads are counted in: `1/s`, `users` or `connections`. Every load of this part is.
+    #[serde(default = "per_second")]
+    pub unit: String,
+    /// The answer: the highest load that held, in `unit`, the median over the searches; absent where no load held, or nothing is known
+    /// yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<f64>,
+    /// Requests a second at the answer: where a rate was sought, the answer itself, as it was offered; elsewhere what was carried there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
     /// The highest load that held in the short trials, where it is more than 5 % above the answer: what a benchmark of seconds shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub short_rate_per_s: Option<f64>,
+    pub short_answer: Option<f64>,
     /// The width to which each search went: loads on both sides of the answer differ by no more than this share.
     pub width: f64,
     /// Between these the capacity lies; absent where there is no answer.
@@ -53,13 +59,13 @@ pub struct CapacityPart {
     /// Most that was carried in any trial: saturation; not the capacity, which has an objective.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saturation_rate_per_s: Option<f64>,
-    /// The load of greatest power, carried rate over mean response time, among the trials that held.
+    /// The load of greatest power, carried rate over mean response time, among the trials that held, in `unit`; absent of connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub knee_rate_per_s: Option<f64>,
+    pub knee: Option<f64>,
     /// What the server does beyond its capacity: `holds`, `degrades` or `collapses`; absent where it was not tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under_overload: Option<String>,
-    /// The rate up to which the generator itself could go here; absent where it is not known.
+    /// The load up to which the generator itself could go here; absent where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator_limit: Option<GeneratorLimit>,
     /// Warm-up of every trial, in seconds.
@@ -78,13 +84,17 @@ pub struct CapacityPart {
     pub notes: Vec<String>,
 }
 
-/// The loads on both sides of what is sought.
+fn per_second() -> String {
+    "1/s".into()
+}
+
+/// The loads on both sides of what is sought, in its unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bracket {
-    /// The highest load a second that held; absent if none did.
+    /// The highest load that held; absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower: Option<f64>,
-    /// The least load a second that was too much; absent if none was.
+    /// The least load that was too much; absent if none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper: Option<f64>,
 }
@@ -102,7 +112,7 @@ pub struct TrialPart {
     pub run: String,
     /// Which of the searches of long trials it belongs to, from 1; 0: none of them.
     pub search: u32,
-    /// Offered load, a second; of `guess` the number of connections of its closed loop.
+    /// The load, in the unit of what is sought; of `guess` the number of connections of its closed loop, of `limit` a rate a second.
     pub load: f64,
     /// How long it was to last, in seconds, without its warm-up.
     pub asked_s: f64,
@@ -132,6 +142,15 @@ pub struct TrialPart {
     pub server: Option<TrialServer>,
     /// Connections in process, the mean.
     pub connections: f64,
+    /// Of connections that were to be held, how many were refused, closed, or not there; absent where none were to be held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_missing: Option<f64>,
+    /// Share of the machine's processor time that a hypervisor took meanwhile; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal_share: Option<f64>,
+    /// Longest time for which the generator stood still.
+    #[serde(default)]
+    pub standstill_ns: u64,
     /// The 99th percentile of what the generator was late by.
     pub send_lag_p99_ns: u64,
     /// Share of the time in which the generator had work.
@@ -193,7 +212,7 @@ pub struct TrialSecond {
 /// What ran out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BoundBy {
-    /// `cpu_quota`, `cores`, `workers`, `link`, `errors`, `client` or `unknown`.
+    /// `cpu_quota`, `cores`, `workers`, `connections`, `link`, `errors`, `client` or `unknown`.
     pub name: String,
     /// A sentence.
     pub words: String,
@@ -205,9 +224,10 @@ pub struct BoundBy {
 /// How much the generator could make.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorLimit {
-    /// The rate a second.
-    pub rate_per_s: f64,
-    /// `measured` against this program's fastest answers, or `estimated` from how busy the generator was.
+    /// The load, in the unit of what is sought.
+    pub load: f64,
+    /// `measured` against this program's fastest answers, `counted` from what this machine allows (open files, ports, memory), or
+    /// `estimated` from how busy the generator was.
     pub how: String,
     /// A sentence.
     pub words: String,
@@ -218,7 +238,10 @@ pub struct GeneratorLimit {
 pub struct EachDistance {
     /// As typed.
     pub name: String,
-    /// The answer there; absent where none was found.
+    /// The answer there, in the unit of what is sought; absent where none was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<f64>,
+    /// Requests a second at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
     /// Its interval.

@@ -45,6 +45,25 @@ pub struct Document {
     pub cache: Option<CachePart>,
 }
 
+impl Document {
+    /// One made of a load alone, `duration_s` seconds long: no checks, nothing else. For what is judged by a load without a run, and to
+    /// begin another with.
+    pub fn of_load(load: Load, duration_s: f64) -> Self {
+        Document {
+            schema: SCHEMA.into(),
+            run: Run { duration_s, ..Run::default() },
+            validity: Validity::from_checks(Vec::new()),
+            load: Some(load),
+            path: None,
+            watch: None,
+            tap: None,
+            server: None,
+            slo: None,
+            cache: None,
+        }
+    }
+}
+
 /// What was run, where and when.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {

@@ -2,23 +2,46 @@
 
 use ledger::{Bracket, CapacityDocument, CapacityPart, EachDistance, TrialPart};
 
-use crate::figures::{bytes, duration, duration_f64, rate, share};
+use crate::figures::{bytes, count, duration, duration_f64, rate, share};
+
+/// A load in the unit of what was sought: `199.2/s`, `1,440 users`.
+pub(crate) fn load(unit: &str, value: f64) -> String {
+    match unit {
+        "users" | "connections" => format!("{} {unit}", count(value.max(0.0).round() as u64)),
+        _ => rate(value),
+    }
+}
+
+/// What is sought, for titles: `Capacity`, `Most users`.
+pub(crate) fn title(find: &str) -> &'static str {
+    match find {
+        "users" => "Most users",
+        "connections" => "Most connections",
+        "new-connections" => "Most new connections",
+        _ => "Capacity",
+    }
+}
 
 /// The answer in a sentence or two.
 pub(crate) fn answer(document: &CapacityDocument) -> String {
     let part = &document.capacity;
     let objective = &part.objective;
-    let Some(found) = part.rate_per_s else {
+    let words = |value: f64| load(&part.unit, value);
+    let Some(found) = part.answer else {
+        let what = match part.find.as_str() {
+            "users" | "connections" | "new-connections" => format!("number of {}", part.find.replace('-', " ")),
+            _ => "capacity".to_owned(),
+        };
         return match part.so_far {
-            Some(bracket) => format!("No capacity with {objective} is stated; {}.", so_far(&bracket)),
-            None => format!("No capacity with {objective} is stated."),
+            Some(bracket) => format!("No {what} with {objective} is stated; {}.", so_far(&part.unit, &bracket)),
+            None => format!("No {what} with {objective} is stated."),
         };
     };
     let interval = match (part.interval, part.interval_of.as_str()) {
         (Some([low, high]), "searches") => {
-            format!(" (95 % interval over {} searches: {} to {})", part.searches.len(), rate(low), rate(high))
+            format!(" (95 % interval over {} searches: {} to {})", part.searches.len(), words(low), words(high))
         }
-        (Some([low, high]), _) => format!(" (one search: between {} and {})", rate(low), rate(high)),
+        (Some([low, high]), _) => format!(" (one search: between {} and {})", words(low), words(high)),
         (None, _) => String::new(),
     };
     let bound = match part.bound_by.name.as_str() {
@@ -26,10 +49,16 @@ pub(crate) fn answer(document: &CapacityDocument) -> String {
         "unknown" => format!(" What binds it is not known: {}.", part.bound_by.words),
         _ => format!(" It is bound by {}: {}.", bound_name(&part.bound_by.name), part.bound_by.words),
     };
-    format!("{} keep {objective}{interval}.{bound}", rate(found))
+    let found = match (part.find.as_str(), part.rate_per_s) {
+        ("new-connections", _) => format!("{} new connections", rate(found)),
+        ("users", Some(carried)) => format!("{}, {} carried,", words(found), rate(carried)),
+        _ => words(found),
+    };
+    format!("{found} keep {objective}{interval}.{bound}")
 }
 
-fn so_far(bracket: &Bracket) -> String {
+fn so_far(unit: &str, bracket: &Bracket) -> String {
+    let rate = |value: f64| load(unit, value);
     match (bracket.lower, bracket.upper) {
         (Some(lower), Some(upper)) => format!("{} held, and {} was too much", rate(lower), rate(upper)),
         (Some(lower), None) => format!("{} held, and nothing was too much", rate(lower)),
@@ -44,6 +73,7 @@ pub(crate) fn bound_name(name: &str) -> &str {
         "cpu_quota" => "its share of the processor",
         "cores" => "its cores",
         "workers" => "its workers, or another limit of its own",
+        "connections" => "its number of connections",
         "link" => "a link",
         "errors" => "errors",
         "client" => "the client",
@@ -54,14 +84,18 @@ pub(crate) fn bound_name(name: &str) -> &str {
 /// Figures beside the answer, under their own names.
 pub(crate) fn beside(part: &CapacityPart) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
-    if let Some(short) = part.short_rate_per_s {
-        lines.push(("for seconds", format!("{} held in the short trials: it does not last", rate(short))));
+    let words = |value: f64| load(&part.unit, value);
+    if let (Some(carried), "users" | "connections") = (part.rate_per_s, part.find.as_str()) {
+        lines.push(("carried", format!("{} at the answer", rate(carried))));
+    }
+    if let Some(short) = part.short_answer {
+        lines.push(("for seconds", format!("{} held in the short trials: it does not last", words(short))));
     }
     if let Some(saturation) = part.saturation_rate_per_s {
         lines.push(("saturation", format!("{} is the most that was ever carried", rate(saturation))));
     }
-    if let Some(knee) = part.knee_rate_per_s {
-        lines.push(("knee", format!("{}, where carried rate over mean response time is greatest", rate(knee))));
+    if let Some(knee) = part.knee {
+        lines.push(("knee", format!("{}, where carried rate over mean response time is greatest", words(knee))));
     }
     if let Some(over) = &part.under_overload {
         let words = match over.as_str() {
@@ -72,7 +106,7 @@ pub(crate) fn beside(part: &CapacityPart) -> Vec<(&'static str, String)> {
         lines.push(("overload", format!("{over}: {words}")));
     }
     if let Some(limit) = &part.generator_limit {
-        lines.push(("generator", format!("its own limit here is about {}, {}", rate(limit.rate_per_s), limit.words)));
+        lines.push(("generator", format!("its own limit here is about {}: {}", words(limit.load), limit.words)));
     }
     if part.warmup_s > 0.0 {
         lines.push(("warm-up", format!("{} before every trial", duration_f64(part.warmup_s * 1e9))));
@@ -83,14 +117,18 @@ pub(crate) fn beside(part: &CapacityPart) -> Vec<(&'static str, String)> {
 /// Heads of [`trial`].
 pub(crate) const TRIALS: [&str; 8] = ["trial", "load", "carried", "p99", "in flight", "CPU", "verdict", "why"];
 
-/// A trial as a row.
-pub(crate) fn trial(trial: &TrialPart) -> Vec<String> {
+/// A trial as a row; `unit` is that of what was sought.
+pub(crate) fn trial(trial: &TrialPart, unit: &str) -> Vec<String> {
     let stage = match (trial.stage.as_str(), trial.search) {
         ("long", search) => format!("search {search}"),
         (stage, _) => stage.to_owned(),
     };
     let name = if trial.at.is_empty() { stage.clone() } else { format!("{}: {stage}", trial.at) };
-    let load = if stage == "guess" { format!("{:.0} connections", trial.load) } else { rate(trial.load) };
+    let load = match stage.as_str() {
+        "guess" => format!("{:.0} connections", trial.load),
+        "limit" => rate(trial.load),
+        _ => load(unit, trial.load),
+    };
     let p99 = if trial.response_time_ns.count == 0 { "-".into() } else { duration(trial.response_time_ns.p99) };
     let verdict = match trial.verdict.as_str() {
         "bad" if trial.lasted_s + 0.05 < trial.asked_s => format!("bad after {:.1} s", trial.lasted_s),
@@ -112,15 +150,16 @@ pub(crate) fn trial(trial: &TrialPart) -> Vec<String> {
 pub(crate) const EACH: [&str; 8] = ["distance", "capacity", "of the first", "from", "to", "p50", "p99", "connections"];
 
 /// A distance as a row.
-pub(crate) fn distance(each: &EachDistance) -> Vec<String> {
+pub(crate) fn distance(each: &EachDistance, unit: &str) -> Vec<String> {
+    let words = |value: f64| load(unit, value);
     let time = |of: fn(&ledger::Quantiles) -> u64| {
         each.response_time_ns.as_ref().map_or_else(|| "-".into(), |times| duration(of(times)))
     };
-    let ends = each.interval.map_or(["-".to_owned(), "-".to_owned()], |ends| ends.map(rate));
+    let ends = each.interval.map_or(["-".to_owned(), "-".to_owned()], |ends| ends.map(words));
     let [from, to] = ends;
     vec![
         each.name.clone(),
-        each.rate_per_s.map_or_else(|| "not found".into(), rate),
+        each.answer.map_or_else(|| "not found".into(), words),
         each.ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}")),
         from,
         to,
@@ -131,13 +170,13 @@ pub(crate) fn distance(each: &EachDistance) -> Vec<String> {
 }
 
 /// One line on a trial, for while a search goes on, with the bracket so far.
-pub(crate) fn line(trial: &TrialPart, bracket: (Option<f64>, Option<f64>)) -> String {
-    let cells = self::trial(trial);
+pub(crate) fn line(trial: &TrialPart, bracket: (Option<f64>, Option<f64>), unit: &str) -> String {
+    let cells = self::trial(trial, unit);
     let cpu = if trial.cpu_busy.is_some() { format!(", CPU {}", cells[5]) } else { String::new() };
     let bracket = match bracket {
         (None, None) => String::new(),
         (lower, upper) => {
-            let end = |end: Option<f64>| end.map_or_else(|| "?".into(), rate);
+            let end = |end: Option<f64>| end.map_or_else(|| "?".into(), |end| load(unit, end));
             format!(" [{} .. {}]", end(lower), end(upper))
         }
     };
@@ -149,11 +188,12 @@ pub(crate) fn line(trial: &TrialPart, bracket: (Option<f64>, Option<f64>)) -> St
 }
 
 /// Of the server in a trial, for the page.
-pub(crate) fn server(trial: &TrialPart) -> Option<Vec<String>> {
+pub(crate) fn server(trial: &TrialPart, unit: &str) -> Option<Vec<String>> {
     let server = trial.server.as_ref()?;
+    let [name, load, ..] = &self::trial(trial, unit)[..] else { return None };
     Some(vec![
-        rate(trial.load),
-        trial.stage.clone(),
+        load.clone(),
+        name.clone(),
         format!("{:.2}", server.cpu_cores),
         server.receive_cores.map_or_else(|| "-".into(), |cores| format!("{cores:.2}")),
         format!("{:.2}", server.may_use_cores),
@@ -181,7 +221,7 @@ mod tests {
     fn the_answer_says_how_high_how_sure_and_what_binds() {
         let part = CapacityPart {
             objective: "p99 < 200ms".into(),
-            rate_per_s: Some(199.2),
+            answer: Some(199.2),
             interval: Some([195.0, 203.0]),
             interval_of: "searches".into(),
             searches: vec![Bracket::default(); 3],
@@ -206,6 +246,34 @@ mod tests {
     }
 
     #[test]
+    fn users_and_connections_are_counted_and_not_a_second() {
+        let part = CapacityPart {
+            objective: "p99 < 200ms".into(),
+            find: "users".into(),
+            unit: "users".into(),
+            answer: Some(1430.0),
+            rate_per_s: Some(199.3),
+            interval: Some([1400.4, 1445.0]),
+            searches: vec![Bracket::default(); 3],
+            interval_of: "searches".into(),
+            ..CapacityPart::default()
+        };
+        assert_eq!(
+            answer(&document(part.clone())),
+            "1,430 users, 199.3/s carried, keep p99 < 200ms (95 % interval over 3 searches: 1,400 users to 1,445 users)."
+        );
+        assert_eq!(beside(&part)[0], ("carried", "199.3/s at the answer".to_owned()));
+        let held =
+            CapacityPart { find: "connections".into(), unit: "connections".into(), answer: None, ..part.clone() };
+        assert_eq!(answer(&document(held)), "No number of connections with p99 < 200ms is stated.");
+        let new = CapacityPart { find: "new-connections".into(), unit: "1/s".into(), interval: None, ..part };
+        assert_eq!(answer(&document(new)), "1,430/s new connections keep p99 < 200ms.");
+        let trial = |stage: &str| TrialPart { stage: stage.into(), load: 1430.0, ..TrialPart::default() };
+        assert_eq!(super::trial(&trial("long"), "users")[1], "1,430 users");
+        assert_eq!(super::trial(&trial("limit"), "users")[1], "1,430/s");
+    }
+
+    #[test]
     fn a_trial_is_one_line() {
         let trial = TrialPart {
             stage: "long".into(),
@@ -218,7 +286,7 @@ mod tests {
             response_time_ns: Quantiles { count: 9, p99: 310_000_000, ..Quantiles::default() },
             ..TrialPart::default()
         };
-        let line = line(&trial, (Some(200.0), None));
+        let line = line(&trial, (Some(200.0), None), "1/s");
         assert!(
             line.contains("search 2") && line.contains("bad after 12.3 s") && line.contains("[200.0/s .. ?]"),
             "{line}"

@@ -1,9 +1,8 @@
-//! A capacity as one page: response time, number in flight and processor against offered load, the confirmation over time, every trial.
+//! A capacity as one page: response time, number in flight and processor against offered load (or users, or connections), the confirmation over time, every trial.
 
 use ledger::{CapacityDocument, CapacityPart, TrialPart};
 
 use crate::capacity;
-use crate::figures::rate;
 use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
 use crate::words::span;
@@ -82,7 +81,11 @@ fn against_load(part: &CapacityPart) -> Section {
         }
         chart
     };
-    let offered = || Axis::log("offered", Quantity::PerSecond);
+    let offered = || match part.unit.as_str() {
+        "users" => Axis::log("users", Quantity::Count),
+        "connections" => Axis::log("connections held", Quantity::Count),
+        _ => Axis::log("offered", Quantity::PerSecond),
+    };
     let p50 = |trial: &TrialPart| trial.response_time_ns.p50 as f64;
     let p99 = |trial: &TrialPart| trial.response_time_ns.p99 as f64;
     let times = Chart::new("Response time against load", offered(), Axis::log("response time", Quantity::Nanoseconds))
@@ -96,8 +99,9 @@ fn against_load(part: &CapacityPart) -> Section {
     let carried = Chart::new("Carried against load", offered(), Axis::from_zero("carried", Quantity::PerSecond))
         .series(Series::line("carried", all(&|trial| trial.carried_rate_per_s)).dotted())
         .rule(part.saturation_rate_per_s.unwrap_or(f64::NAN), "saturation")
-        .about(part.knee_rate_per_s.map_or(String::new(), |knee| {
-            format!("The knee, where carried rate over mean response time is greatest, is at {}.", rate(knee))
+        .about(part.knee.map_or(String::new(), |knee| {
+            let knee = capacity::load(&part.unit, knee);
+            format!("The knee, where carried rate over mean response time is greatest, is at {knee}.")
         }));
     let cpu = Chart::new(
         "Processor against load",
@@ -135,7 +139,7 @@ fn confirmation(part: &CapacityPart) -> Section {
     let memory = Chart::over_time("Memory in the confirmation", "resident", Quantity::Bytes)
         .series(Series::seconds("server", of(&|second| second.rss_bytes.map(|rss| rss as f64))));
     Section::new("The confirmation")
-        .text(format!("{} for {}: {}.", rate(trial.load), span(trial.lasted_s), verdict(trial)))
+        .text(format!("{} for {}: {}.", capacity::load(&part.unit, trial.load), span(trial.lasted_s), verdict(trial)))
         .figure(times)
         .figure(flight)
         .figure(cpu)
@@ -154,13 +158,13 @@ fn each(part: &CapacityPart) -> Section {
     if part.each.is_empty() {
         return Section::new("");
     }
-    let table = part.each.iter().map(capacity::distance).fold(Table::new(&capacity::EACH), Table::row);
-    let bars = part
-        .each
-        .iter()
-        .fold(Bars::new("Capacity at each distance", Quantity::PerSecond, &["capacity"]), |bars, each| {
-            bars.row_within(each.name.clone(), &[(each.rate_per_s, each.interval)])
-        });
+    let table =
+        part.each.iter().map(|each| capacity::distance(each, &part.unit)).fold(Table::new(&capacity::EACH), Table::row);
+    let quantity = if part.unit == "1/s" { Quantity::PerSecond } else { Quantity::Count };
+    let bars = part.each.iter().fold(
+        Bars::new(&format!("{} at each distance", capacity::title(&part.find)), quantity, &["capacity"]),
+        |bars, each| bars.row_within(each.name.clone(), &[(each.answer, each.interval)]),
+    );
     let bound = part.each.iter().fold(Table::new(&["distance", "bound by", ""]).left(&[1, 2]), |table, each| {
         table.row([
             each.name.clone(),
@@ -172,8 +176,13 @@ fn each(part: &CapacityPart) -> Section {
 }
 
 fn trials(part: &CapacityPart) -> Section {
-    let table = part.trials.iter().map(capacity::trial).fold(Table::new(&capacity::TRIALS).left(&[7]), Table::row);
+    let table = part
+        .trials
+        .iter()
+        .map(|trial| capacity::trial(trial, &part.unit))
+        .fold(Table::new(&capacity::TRIALS).left(&[7]), Table::row);
     let head = ["load", "trial", "cores used", "receiving", "may use", "held back", "memory"];
-    let server = part.trials.iter().filter_map(capacity::server).fold(Table::new(&head), Table::row);
+    let server =
+        part.trials.iter().filter_map(|trial| capacity::server(trial, &part.unit)).fold(Table::new(&head), Table::row);
     Section::new("Every trial").table(table).folded("The server in them", Section::new("").table(server))
 }

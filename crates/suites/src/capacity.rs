@@ -1,4 +1,4 @@
-//! The highest load that still keeps its objective: found, repeated, confirmed, and explained.
+//! The highest load that still keeps its objective, a rate or a number of users or connections: found, repeated, confirmed, and explained.
 //!
 //! ```text
 //!   Plan --plan--> rules --search--> a trial that is asked for --plan--> Plan of a run --lab::bench--> Outcome
@@ -8,16 +8,18 @@
 //! ```
 //!
 //! `docs/concepts/capacity.md` defines what is sought. Read [`search`] first: the course as a pure function of its trials; then [`trial`]: what
-//! makes a trial good, bad, the client's limit or void. Each trial is a run of its own
+//! makes a trial good, bad, the client's limit or void. [`question`] is what differs between rates, users and connections. Each trial is a run of its own
 //! (`docs/decisions/0023-a-trial-is-a-run.md`), and is in the journal before the next begins.
 
 pub mod answer;
 mod bound;
+mod checks;
 mod each;
 pub mod findings;
 pub mod growth;
 mod journal;
 mod plan;
+pub mod question;
 pub mod search;
 pub mod trial;
 pub mod warmup;
@@ -40,7 +42,7 @@ use store::{Book, RunFolder};
 use sys::signal::Interrupts;
 
 use self::journal::{Journal, Place};
-use self::search::{Course, End, Next};
+use self::search::{Course, End, Next, Rules};
 use self::trial::{Asked, Purpose};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
@@ -188,6 +190,7 @@ pub fn run(
         here,
         resumed: kept.resumed,
         at: String::new(),
+        rules: plan::rules(plan, capacity, slo, None, None),
         plan: plan.clone(),
         capacity: capacity.clone(),
         before: Vec::new(),
@@ -231,8 +234,9 @@ struct Seeking<'a> {
     /// The machine, before any run.
     here: Host,
     resumed: Vec<String>,
-    /// The distance at hand, and its plan.
+    /// The distance at hand, its rules and its plan.
     at: String,
+    rules: Rules,
     plan: Plan,
     capacity: lab::plan::CapacityPlan,
     /// What was found at the distances before: their parts, and the checks of each.
@@ -245,13 +249,13 @@ impl Seeking<'_> {
         let mut interrupted = false;
         for (name, plan) in distances(plan, &self.capacity.each)? {
             let rules = plan::rules(&plan, &self.capacity, self.slo, first, limit);
-            (self.at, self.plan) = (name.clone(), plan);
+            (self.at, self.plan, self.rules) = (name.clone(), plan, rules.clone());
             let mut course = Course::new(&rules);
             kept.iter().filter(|trial| trial.at == name).for_each(|trial| course.add(trial.clone()));
             let end = drive(&mut course, self)?;
             interrupted = end.is_none();
             let part = answer::part(&rules, &course, end.as_ref(), &self.slo.to_string());
-            let checks = answer::checks(&rules, &course, &part);
+            let checks = checks::all(&rules, &course, &part);
             // The next begins where this one ended, and the generator is the same.
             (first, limit) = (course.answer().or(course.short_lower()).or(first), course.generator_limit().or(limit));
             self.before.push((name, part, checks));
@@ -262,6 +266,17 @@ impl Seeking<'_> {
         let document = self.document(None, interrupted);
         self.record.write_summary(&document)?;
         Ok(document)
+    }
+
+    /// What is told of a trial that begins.
+    fn named_load(&self, asked: &Asked) -> String {
+        let load = self.rules.question.words(asked.load);
+        match asked.purpose {
+            Purpose::Guess => "a first guess".into(),
+            Purpose::Long => format!("search {}, {load}", asked.search),
+            Purpose::Limit => format!("the generator's own limit, {}", question::per_second(asked.load)),
+            purpose => format!("{}, {load}", purpose.name()),
+        }
     }
 
     /// A trial that could not be made.
@@ -313,7 +328,7 @@ impl Trials for Seeking<'_> {
             return Ok(None);
         }
         let plan = plan::of_trial(&self.plan, asked, number, bytes, &self.order.program);
-        let mut guard = Guard::new(self.stage.begin(&named_load(asked)), plan::keep(asked, self.slo));
+        let mut guard = Guard::new(self.stage.begin(&self.named_load(asked)), plan::keep(asked, self.slo));
         let book = asked.purpose.is_kept().then_some(self.book);
         let outcome = match lab::bench(&plan, &self.order.command, book, self.interrupts, &mut guard) {
             Ok(outcome) => outcome,
@@ -336,21 +351,10 @@ impl Trials for Seeking<'_> {
     fn made(&mut self, trial: &TrialPart, course: &Course<'_>) -> Result<(), SuiteError> {
         self.journal.trial(trial)?;
         self.stage.trial(trial, course.so_far());
-        let rules = plan::rules(&self.plan, &self.capacity, self.slo, None, None);
-        let part = answer::part(&rules, course, None, &self.slo.to_string());
-        let checks = answer::checks(&rules, course, &part);
+        let part = answer::part(&self.rules, course, None, &self.slo.to_string());
+        let checks = checks::all(&self.rules, course, &part);
         self.record.write_summary(&self.document(Some((part, checks)), true))?;
         Ok(())
-    }
-}
-
-/// What is told of a trial that begins.
-fn named_load(asked: &Asked) -> String {
-    match asked.purpose {
-        Purpose::Guess => "a first guess".into(),
-        Purpose::Long => format!("search {}, {}", asked.search, answer::per_second(asked.load)),
-        Purpose::Limit => format!("the generator's own limit, {}", answer::per_second(asked.load)),
-        purpose => format!("{}, {}", purpose.name(), answer::per_second(asked.load)),
     }
 }
 
@@ -388,19 +392,20 @@ fn together<'a>(
                 .map(move |finding| ledger::Finding { test: format!("{name}, {}", finding.test), ..finding.clone() })
         })
         .collect();
-    whole.each = parts.iter().map(|(name, part, checks)| distance(name, part, checks, first.rate_per_s)).collect();
+    whole.each = parts.iter().map(|(name, part, checks)| distance(name, part, checks, first.answer)).collect();
     whole
 }
 
 fn distance(name: &str, part: &CapacityPart, checks: &[Check], first: Option<f64>) -> EachDistance {
     // The longest trial that held at the answer.
-    let at = part.trials.iter().filter(|trial| Some(trial.load) == part.rate_per_s && trial.verdict == "good");
+    let at = part.trials.iter().filter(|trial| Some(trial.load) == part.answer && trial.verdict == "good");
     let at = at.max_by(|a, b| a.lasted_s.total_cmp(&b.lasted_s));
     EachDistance {
         name: name.into(),
+        answer: part.answer,
         rate_per_s: part.rate_per_s,
         interval: part.interval,
-        ratio: part.rate_per_s.zip(first).map(|(rate, first)| rate / first),
+        ratio: part.answer.zip(first).map(|(answer, first)| answer / first),
         connections: at.map(|trial| trial.connections),
         response_time_ns: at.map(|trial| trial.response_time_ns),
         bound_by: part.bound_by.clone(),

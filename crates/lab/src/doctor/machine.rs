@@ -118,7 +118,7 @@ fn kernel_version(release: &str) -> Option<(u32, u32)> {
 }
 
 /// MemAvailable, or MemFree where a kernel before 3.14 has none.
-fn memory_available(meminfo: &str) -> u64 {
+pub fn memory_available(meminfo: &str) -> u64 {
     let find = |key: &str| {
         let rest = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
         rest.split_whitespace().next()?.parse::<u64>().ok()

@@ -11,6 +11,7 @@ mod build;
 mod content;
 mod expect;
 mod list;
+mod turn;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::content::{ContentPlan, ModelName};
 pub use self::expect::{ExpectPlan, ExtractPlan, LengthRange, StatusSet};
+pub use self::turn::Turn;
 use super::LoadPlan;
 
 /// One request of a workload, `[[load.request]]`.

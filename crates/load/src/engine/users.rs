@@ -3,11 +3,13 @@
 //! A user's requests find their connections as those of an open loop do: an idle one of the user's client, else a new
 //! one. So a user holds as many connections as the steps fetch embedded objects at once, and keeps them while thinking.
 
+use std::time::Duration;
+
 use units::Timestamp;
 
 use super::Load;
 use super::closed_loop::Pause;
-use crate::due::Wake;
+use crate::due::{DueHeap, Wake};
 use crate::spec::Lane;
 
 /// The users.
@@ -65,9 +67,19 @@ impl Load {
 
     /// All users begin when the load does.
     pub(super) fn invite_users(&mut self) {
+        self.spread_users(Duration::ZERO);
+    }
+
+    /// The users begin evenly over so long from the start of the load on, instead of all at once: those who think for the same time would
+    /// otherwise ask together for ever. To be called once, before anything else; without users it does nothing.
+    pub fn spread_users(&mut self, over: Duration) {
         let super::Loop::Users(users) = &self.arrivals else { return };
+        self.due = DueHeap::default();
+        // Of lanes whose numbers of users differ by one, the places differ by less than the time between two.
+        let all = u64::from(users.len()) * u64::from(users.lane.of);
         for user in 0..users.len() {
-            self.due.push(self.start, Wake::User(user));
+            let share = users.lane.number(u64::from(user)) as f64 / all as f64;
+            self.due.push(self.start + over.mul_f64(share), Wake::User(user));
         }
     }
 }

@@ -255,6 +255,29 @@ fn a_user_of_a_closed_loop_asks_at_fixed_moments_whatever_is_under_way() {
 }
 
 #[test]
+fn users_begin_evenly_over_a_time_whatever_the_lanes() {
+    // Ten users who think for a second, and are answered at once: spread over it, one asks every 100 ms for ever.
+    let mut spec = one(1, vec![step(0, think(1_000))]);
+    (spec.arrivals, spec.clients, spec.duration) = (Arrivals::Closed, 10, Some(Duration::from_secs(5)));
+    let intended = |of: u32| {
+        let mut all = Vec::new();
+        for index in 0..of {
+            let lane = Lane { index, of };
+            let spec = LoadSpec { lane, connections_max: lane.share(10) as u32, ..spec.clone() };
+            let mut world = World::new(spec, answering(ms(0)));
+            world.load.spread_users(Duration::from_secs(1));
+            all.extend(world.run().records.iter().map(|record| record.intended_at));
+        }
+        all.sort_unstable();
+        all
+    };
+    let alone = intended(1);
+    let first: Vec<_> = alone.iter().take(10).copied().collect();
+    assert_eq!(first, (10..20).map(|tenth| at(ms(100 * tenth))).collect::<Vec<_>>());
+    assert_eq!(intended(2)[..10], first[..], "lanes of five users each take turns");
+}
+
+#[test]
 fn a_user_who_gets_no_answer_pauses_longer_and_longer() {
     struct Refusing;
     impl Server for Refusing {

@@ -16,11 +16,15 @@ pub fn capacity(document: &CapacityDocument, style: Style) -> String {
         text += &format!("  {:<12} {}\n", line[0], plain(&line[1]));
     }
     let shown = |trial: &&TrialPart| trial.stage != "limit";
-    let trials: Vec<Vec<String>> =
-        part.trials.iter().filter(shown).map(|trial| capacity::trial(trial).into_iter().take(7).collect()).collect();
+    let trials: Vec<Vec<String>> = part
+        .trials
+        .iter()
+        .filter(shown)
+        .map(|trial| capacity::trial(trial, &part.unit).into_iter().take(7).collect())
+        .collect();
     for (head, rows) in [
         (&capacity::TRIALS[..7], trials),
-        (&capacity::EACH[..], part.each.iter().map(capacity::distance).collect::<Vec<_>>()),
+        (&capacity::EACH[..], part.each.iter().map(|each| capacity::distance(each, &part.unit)).collect::<Vec<_>>()),
     ] {
         if !rows.is_empty() {
             if !text.is_empty() {
@@ -35,7 +39,7 @@ pub fn capacity(document: &CapacityDocument, style: Style) -> String {
     judged(&document.run, &document.validity, &capacity::answer(document), &text, &notes, style)
 }
 
-/// One trial, while a search goes on.
-pub fn capacity_trial(trial: &TrialPart, bracket: (Option<f64>, Option<f64>)) -> String {
-    plain(&capacity::line(trial, bracket))
+/// One trial, while a search goes on; `unit` is that of what is sought: `1/s`, `users` or `connections`.
+pub fn capacity_trial(trial: &TrialPart, bracket: (Option<f64>, Option<f64>), unit: &str) -> String {
+    plain(&capacity::line(trial, bracket, unit))
 }

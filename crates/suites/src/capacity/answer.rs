@@ -1,19 +1,15 @@
-//! From the trials of a course to what is said of it: the answer, how well it is known, and whether to believe it.
+//! From the trials of a course to what is said of it: the answer, how well it is known, and what was come upon. Whether to believe it is said
+//! by [`super::checks`].
 
 use std::collections::BTreeMap;
 
-use ledger::document::{Check, CheckState, Weight};
+use lab::plan::Find;
 use ledger::{Bracket, CapacityPart, Finding, GeneratorLimit, TrialPart};
 
 use super::bound::bound_by;
 use super::growth::TOLERATED;
-use super::search::{CONFIRMED_AT, Course, End, Rules, VOID_IN_SEARCH, rounded};
+use super::search::{CONFIRMED_AT, Course, End, Rules};
 
-/// Of the generator's limit, the share up to which an answer is the server's.
-const HEADROOM: f64 = 0.9;
-/// A generator as busy as this at the answer, or as late, is too near its limit.
-const BUSY: f64 = 0.8;
-const LAG_NS: f64 = 500_000.0;
 /// What holds in the short stage and is more than this above the answer does not last.
 const SHORT_ABOVE: f64 = 1.05;
 /// Carried at an overload, over the most that was ever carried: `holds` from the first, `collapses` below the second.
@@ -22,6 +18,8 @@ const COLLAPSES: f64 = 0.5;
 /// A confirmation below the answer is at no more than this share of it.
 const BELOW: f64 = 0.95;
 const CONFIDENCE: f64 = 0.95;
+/// An object whose sending is no matter beside its connection: a few packets of the first window.
+const SMALL_BYTES: f64 = 10_000.0;
 
 /// What a course came to, as far as it went.
 pub fn part(rules: &Rules, course: &Course<'_>, end: Option<&End>, objective: &str) -> CapacityPart {
@@ -29,7 +27,10 @@ pub fn part(rules: &Rules, course: &Course<'_>, end: Option<&End>, objective: &s
     let width = rules.plan.width.value();
     let found = matches!(end, Some(End::Found)) || confirmed_by_then(course);
     let sought = course.answer().filter(|_| found);
-    let answer = sought.and_then(|sought| held(course, sought));
+    let answer = sought.and_then(|sought| held(rules, course, sought));
+    let question = &rules.question;
+    // Of connections that are held, what is carried over them says nothing.
+    let carries = question.find != Find::Connections;
     let brackets = course.brackets();
     let (interval, interval_of) = match answer {
         Some(answer) => interval(&brackets, answer, sought == Some(answer), rules),
@@ -38,7 +39,7 @@ pub fn part(rules: &Rules, course: &Course<'_>, end: Option<&End>, objective: &s
     let (lower, upper) = course.so_far();
     let open_loop: Vec<&TrialPart> =
         made.iter().filter(|trial| is_of_server(trial) && trial.verdict != "void").collect();
-    let saturation = open_loop.iter().map(|trial| trial.carried_rate_per_s).reduce(f64::max);
+    let saturation = open_loop.iter().map(|trial| trial.carried_rate_per_s).reduce(f64::max).filter(|_| carries);
     let short = course.short_lower().filter(|short| answer.is_some_and(|answer| *short > SHORT_ABOVE * answer));
     let bound = match (brackets.first(), answer, end) {
         (_, _, Some(End::ClientLimit { .. })) => ledger::BoundBy {
@@ -52,9 +53,11 @@ pub fn part(rules: &Rules, course: &Course<'_>, end: Option<&End>, objective: &s
     let (warmup, _) = course.warmup();
     CapacityPart {
         objective: objective.into(),
-        find: "rate".into(),
-        rate_per_s: answer,
-        short_rate_per_s: short,
+        find: question.find.name().into(),
+        unit: question.find.unit().into(),
+        answer,
+        rate_per_s: answer.and_then(|answer| requests_at(rules, course, answer)),
+        short_answer: short,
         width,
         interval,
         interval_of: interval_of.into(),
@@ -63,11 +66,11 @@ pub fn part(rules: &Rules, course: &Course<'_>, end: Option<&End>, objective: &s
         bound_by: bound,
         trials: made.to_vec(),
         saturation_rate_per_s: saturation,
-        knee_rate_per_s: knee(made),
+        knee: knee(made).filter(|_| carries),
         under_overload: answer.and_then(|answer| under_overload(made, answer, saturation?)),
-        generator_limit: generator_limit(course),
+        generator_limit: generator_limit(rules, course),
         warmup_s: warmup.as_secs_f64(),
-        findings: findings(course, answer, short, end),
+        findings: findings(rules, course, answer, short, end),
         regular: matches!(end, Some(End::Found)),
         notes: notes(rules, course, answer, end),
         ..CapacityPart::default()
@@ -80,12 +83,12 @@ fn confirmed_by_then(course: &Course<'_>) -> bool {
 }
 
 /// The answer that held in its confirmation: the one that was sought, or the highest below it that held as long.
-fn held(course: &Course<'_>, sought: f64) -> Option<f64> {
+fn held(rules: &Rules, course: &Course<'_>, sought: f64) -> Option<f64> {
     let made = course.made();
     let of = |load: f64| {
         made.iter().find(|trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void")
     };
-    match of(rounded(CONFIRMED_AT[0] * sought)) {
+    match of(rules.question.load(CONFIRMED_AT[0] * sought)) {
         // Not confirmed at all, or disturbed: the searches stand, and a check says so.
         None => return Some(sought),
         Some(trial) if trial.verdict != "bad" => return Some(sought),
@@ -99,7 +102,18 @@ fn held(course: &Course<'_>, sought: f64) -> Option<f64> {
     long.map(|trial| trial.load).filter(|load| *load < sought && !lost(*load)).reduce(f64::max)
 }
 
-fn is_of_server(trial: &TrialPart) -> bool {
+/// Requests a second at the answer: the answer itself where it is a rate, and elsewhere what the longest trial that held there carried.
+fn requests_at(rules: &Rules, course: &Course<'_>, answer: f64) -> Option<f64> {
+    if rules.question.find.is_rate() {
+        return Some(answer);
+    }
+    let at =
+        course.made().iter().filter(|trial| trial.load == answer && trial.verdict == "good" && is_of_server(trial));
+    at.max_by(|a, b| a.lasted_s.total_cmp(&b.lasted_s)).map(|trial| trial.carried_rate_per_s)
+}
+
+/// Whether a trial says something of the server's answer.
+pub(super) fn is_of_server(trial: &TrialPart) -> bool {
     ["short", "long", "confirmation", "overload"].contains(&trial.stage.as_str())
 }
 
@@ -107,7 +121,9 @@ fn is_of_server(trial: &TrialPart) -> bool {
 /// side, and lower by what a trial may let pass.
 fn interval(brackets: &[(f64, f64)], answer: f64, is_sought: bool, rules: &Rules) -> (Option<[f64; 2]>, &'static str) {
     let width = rules.plan.width.value();
-    let passes = (TOLERATED * width).max(rules.response_limit.as_secs_f64() / rules.plan.trial.as_secs_f64());
+    // An open loop's queue grows for as long as the trial lasts; users and connections wait in their own places.
+    let by_length = rules.response_limit.as_secs_f64() / rules.plan.trial.as_secs_f64();
+    let passes = (TOLERATED * width).max(if rules.question.find.is_rate() { by_length } else { 0.0 });
     let Some(first) = brackets.first() else { return (None, "") };
     let (low, high, of) = if brackets.len() < 2 {
         (first.0, first.1, "bracket")
@@ -119,6 +135,8 @@ fn interval(brackets: &[(f64, f64)], answer: f64, is_sought: bool, rules: &Rules
         ((mean.low() - half).exp(), (mean.high() + half).exp(), "searches")
     };
     let low = low / (1.0 + passes);
+    // Of users and connections there are only whole ones.
+    let (low, high) = if rules.question.find.is_rate() { (low, high) } else { (low.floor(), high.ceil()) };
     // A load that did not hold in its confirmation is above the capacity.
     if is_sought { (Some([low, high]), of) } else { (Some([answer.min(low), high]), of) }
 }
@@ -147,18 +165,39 @@ fn under_overload(made: &[TrialPart], answer: f64, most: f64) -> Option<String> 
     )
 }
 
-fn generator_limit(course: &Course<'_>) -> Option<GeneratorLimit> {
-    if let Some(rate) = course.generator_limit() {
+fn generator_limit(rules: &Rules, course: &Course<'_>) -> Option<GeneratorLimit> {
+    let question = &rules.question;
+    if let Some((load, true)) = course.limit() {
         let words = "measured against this program's fastest answers".to_owned();
-        return Some(GeneratorLimit { rate_per_s: rate, how: "measured".into(), words });
+        return Some(GeneratorLimit { load, how: "measured".into(), words });
     }
-    let rate = course.generator_estimate()?;
-    let words = "estimated from how busy it was, which errs low".to_owned();
-    Some(GeneratorLimit { rate_per_s: rate, how: "estimated".into(), words })
+    let counted = question.most.as_ref().map(|most| GeneratorLimit {
+        load: most.load,
+        how: "counted".into(),
+        words: most.words.clone(),
+    });
+    if course.generator_limit().is_some() {
+        return counted;
+    }
+    let estimate = course.generator_estimate().and_then(|rate| question.of_requests(rate)).map(|load| GeneratorLimit {
+        load,
+        how: "estimated".into(),
+        words: "estimated from how busy it was, which errs low".to_owned(),
+    });
+    match (estimate, counted) {
+        (Some(estimate), Some(counted)) if estimate.load < counted.load => Some(estimate),
+        (estimate, counted) => counted.or(estimate),
+    }
 }
 
 /// What the trials came upon at the answer, and what follows from them together.
-fn findings(course: &Course<'_>, answer: Option<f64>, short: Option<f64>, end: Option<&End>) -> Vec<Finding> {
+fn findings(
+    rules: &Rules,
+    course: &Course<'_>,
+    answer: Option<f64>,
+    short: Option<f64>,
+    end: Option<&End>,
+) -> Vec<Finding> {
     let made = course.made();
     let mut found: Vec<Finding> = Vec::new();
     let mut add = |finding: &Finding| {
@@ -186,41 +225,65 @@ fn findings(course: &Course<'_>, answer: Option<f64>, short: Option<f64>, end: O
     if let (Some(short), Some(answer)) = (short, answer) {
         let why: Vec<&str> = found.iter().map(|finding| finding.words.as_str()).collect();
         let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
-        let words = format!("{} held for seconds, {} is what lasts{why}", per_second(short), per_second(answer));
-        let figures = [("short_rate_per_s".to_owned(), short), ("rate_per_s".to_owned(), answer)];
+        let words = |load| rules.question.words(load);
+        let words = format!("{} held for seconds, {} is what lasts{why}", words(short), words(answer));
+        let figures = [("short_answer".to_owned(), short), ("answer".to_owned(), answer)];
         found.push(Finding { name: "does_not_last".into(), test: String::new(), figures: figures.into(), words });
     }
+    found.extend(each_connection(rules, made));
     found
+}
+
+/// What memory of the server a connection takes that is held: between the fewest and the most of which it held.
+fn each_connection(rules: &Rules, made: &[TrialPart]) -> Option<Finding> {
+    /// Fewer connections in between do not stand out from what a server takes by chance.
+    const BETWEEN_MIN: f64 = 50.0;
+    if rules.question.find != Find::Connections {
+        return None;
+    }
+    let held = made.iter().filter(|trial| is_of_server(trial) && trial.verdict == "good");
+    let mut held: Vec<(f64, u64)> = held.filter_map(|trial| Some((trial.load, trial.server?.rss_bytes_max))).collect();
+    held.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (&(fewest, least), &(most, bytes)) = (held.first()?, held.last()?);
+    let each = bytes.checked_sub(least)? as f64 / (most - fewest);
+    let words = format!("each connection that is held takes about {:.1} KB of the server's own memory", each / 1e3);
+    (most - fewest >= BETWEEN_MIN).then(|| Finding {
+        name: "connection_memory".into(),
+        test: String::new(),
+        figures: [("bytes_each".to_owned(), each)].into(),
+        words,
+    })
 }
 
 fn notes(rules: &Rules, course: &Course<'_>, answer: Option<f64>, end: Option<&End>) -> Vec<String> {
     let mut notes = Vec::new();
     let least = |trial: &TrialPart| trial.load;
+    let words = |load: f64| rules.question.words(load);
     match end {
         None => {
             let (lower, upper) = course.so_far();
             notes.push(match (lower, upper) {
-                (Some(lower), Some(upper)) => format!("Stopped early: so far between {} and {}.", per_second(lower), per_second(upper)),
-                (Some(lower), None) => format!("Stopped early: so far at least {}.", per_second(lower)),
-                (None, Some(upper)) => format!("Stopped early: so far under {}.", per_second(upper)),
+                (Some(lower), Some(upper)) => format!("Stopped early: so far between {} and {}.", words(lower), words(upper)),
+                (Some(lower), None) => format!("Stopped early: so far at least {}.", words(lower)),
+                (None, Some(upper)) => format!("Stopped early: so far under {}.", words(upper)),
                 (None, None) => "Stopped early: nothing is known of the capacity yet.".to_owned(),
             });
         }
         Some(End::MissedAtAny { at }) => {
             let trial = course.made().iter().filter(|trial| trial.verdict == "bad" && is_of_server(trial));
             let why = trial.min_by(|a, b| least(a).total_cmp(&least(b))).map(|trial| trial.why.join("; ")).unwrap_or_default();
-            notes.push(format!("The objective is missed already at {}, without any load to speak of ({why}).", per_second(*at)));
+            notes.push(format!("The objective is missed already at {}, without any load to speak of ({why}).", words(*at)));
         }
         Some(End::NeverTooMuch { at }) => notes.push(format!(
             "No load up to {} was too much: raise --max, or leave it out.",
-            per_second(*at)
+            words(*at)
         )),
         Some(End::ClientLimit { held }) => {
-            let limit = generator_limit(course).map_or(String::new(), |limit| format!(" (about {} here)", per_second(limit.rate_per_s)));
+            let limit = generator_limit(rules, course).map_or(String::new(), |limit| format!(" (about {} here: {})", words(limit.load), limit.words));
             notes.push(format!(
                 "The client is the limit{limit}: the server still held at {}, and more could not be offered. Hold the server \
                  (--server-cpu), give the client more cores (--threads), or make the load from another machine.",
-                per_second(*held)
+                words(*held)
             ));
         }
         Some(End::Undecided { voids }) => notes.push(format!(
@@ -234,13 +297,23 @@ fn notes(rules: &Rules, course: &Course<'_>, answer: Option<f64>, end: Option<&E
         notes.push(format!(
             "{}, {:.1} times the answer, held for {:.0} s in the end: at such a length it may, but if the server was less disturbed then than \
              before, the answer is too low.",
-            per_second(trial.load),
+            words(trial.load),
             trial.load / answer,
             trial.lasted_s
         ));
     }
+    let bytes = course.response_bytes();
+    if rules.question.find == Find::NewConnections && answer.is_some() && bytes > SMALL_BYTES {
+        notes.push(format!(
+            "Answers had {:.0} KB in the mean: a part of what a new connection cost here is sending them. A small object shows the rest alone.",
+            bytes / 1e3
+        ));
+    }
     // Where chance is larger than the growth that the width allows, the objective alone decided.
     let width = rules.plan.width.value();
+    if !rules.question.find.is_rate() {
+        return notes;
+    }
     let judged =
         course.made().iter().filter(|trial| trial.stage == "long" && trial.verdict == "good" && trial.load > 0.0);
     let seen = judged.map(|trial| trial.growth_bound_per_s / trial.load).reduce(f64::max);
@@ -253,174 +326,4 @@ fn notes(rules: &Rules, course: &Course<'_>, answer: Option<f64>, end: Option<&E
         ));
     }
     notes
-}
-
-/// Whether to believe the answer.
-pub fn checks(rules: &Rules, course: &Course<'_>, part: &CapacityPart) -> Vec<Check> {
-    vec![
-        generator_headroom(course, part),
-        search_regular(part),
-        confirmed(rules, course),
-        trials_valid(course),
-        warmup_enough(course),
-        searches_alike(rules, course),
-    ]
-}
-
-fn check(
-    name: &str,
-    weight: Weight,
-    state: CheckState,
-    value: Option<f64>,
-    limit: Option<f64>,
-    unit: &str,
-    why: String,
-) -> Check {
-    Check { name: name.into(), state, weight, value, limit, unit: unit.into(), why }
-}
-
-fn generator_headroom(course: &Course<'_>, part: &CapacityPart) -> Check {
-    let make = |state, value, limit, unit: &str, why: &str| {
-        check("generator_headroom", Weight::Invalid, state, value, limit, unit, why.to_owned())
-    };
-    let Some(answer) = part.rate_per_s else {
-        return make(
-            CheckState::NotApplicable,
-            None,
-            None,
-            "ratio",
-            "there is no answer to hold against the generator's limit",
-        );
-    };
-    if let Some(limit) = course.generator_limit() {
-        let share = answer / limit;
-        if share > HEADROOM {
-            let why = "the answer is near what the generator itself can make here: the client is the limit";
-            return make(CheckState::Failed, Some(share), Some(HEADROOM), "ratio", why);
-        }
-    }
-    // Of the trials at the answer, by what the generator itself said.
-    let at = |trial: &&TrialPart| trial.load == answer && trial.verdict == "good" && is_of_server(trial);
-    let busy = course.made().iter().filter(at).map(|trial| trial.loop_busy).fold(0.0, f64::max);
-    let lag = course.made().iter().filter(at).map(|trial| trial.send_lag_p99_ns as f64).fold(0.0, f64::max);
-    if busy > BUSY {
-        let why = "at the answer the generator had work nearly all of the time: the client is the limit";
-        return make(CheckState::Failed, Some(busy), Some(BUSY), "ratio", why);
-    }
-    if lag > LAG_NS {
-        let why = "at the answer the generator was late: repeat with more cores for it, or on a quieter machine";
-        let weight = if busy > 0.5 { Weight::Invalid } else { Weight::Suspect };
-        return Check { weight, ..make(CheckState::Failed, Some(lag), Some(LAG_NS), "ns", why) };
-    }
-    make(
-        CheckState::Ok,
-        Some(busy),
-        Some(BUSY),
-        "ratio",
-        "share of the time in which the generator had work, at the answer",
-    )
-}
-
-fn search_regular(part: &CapacityPart) -> Check {
-    let (state, why) = if part.regular {
-        (CheckState::Ok, "a load that held and one that was too much, as near as asked".to_owned())
-    } else {
-        let why = part.notes.first().cloned().unwrap_or_default();
-        (CheckState::Failed, if why.is_empty() { "the search did not come to its end".to_owned() } else { why })
-    };
-    check("search_regular", Weight::Invalid, state, None, None, "", why)
-}
-
-fn confirmed(rules: &Rules, course: &Course<'_>) -> Check {
-    let make = |state, why: String| check("confirmed", Weight::Suspect, state, None, None, "", why);
-    let Some(sought) = course.answer() else {
-        return make(CheckState::NotApplicable, "there is no answer to confirm".into());
-    };
-    if rules.plan.confirm.is_zero() {
-        return make(CheckState::NotApplicable, "no confirmation was asked for (--confirm 0s)".into());
-    }
-    let at = |share: f64| {
-        let load = rounded(share * sought);
-        course
-            .made()
-            .iter()
-            .find(move |trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void")
-    };
-    match (at(CONFIRMED_AT[0]), at(CONFIRMED_AT[1])) {
-        (Some(first), Some(second)) if first.verdict == "good" && second.verdict == "good" => make(
-            CheckState::Ok,
-            format!(
-                "{} held once more for {} s, and so did nine tenths of it",
-                per_second(sought),
-                first.lasted_s.round()
-            ),
-        ),
-        (Some(first), _) if first.verdict != "good" => make(
-            CheckState::Failed,
-            format!(
-                "{} did not hold once more ({}); the answer is the next lower load that did",
-                per_second(sought),
-                first.why.join("; ")
-            ),
-        ),
-        (Some(_), Some(second)) => make(
-            CheckState::Failed,
-            format!("nine tenths of the answer, {}, did not hold ({})", per_second(second.load), second.why.join("; ")),
-        ),
-        _ => make(CheckState::CouldNotRun, "the confirmation was not made, or disturbed each time".into()),
-    }
-}
-
-fn trials_valid(course: &Course<'_>) -> Check {
-    let voids = course.made().iter().filter(|trial| trial.verdict == "void").count();
-    let state = if voids <= VOID_IN_SEARCH { CheckState::Ok } else { CheckState::Failed };
-    let why = if voids == 0 {
-        "no trial was disturbed".to_owned()
-    } else {
-        format!("{voids} of {} trials were disturbed, count for nothing, and were made again", course.made().len())
-    };
-    check("trials_valid", Weight::Suspect, state, Some(voids as f64), Some(VOID_IN_SEARCH as f64), "trials", why)
-}
-
-fn warmup_enough(course: &Course<'_>) -> Check {
-    let (warmup, settled) = course.warmup();
-    let (state, why) = if course.made().iter().all(|trial| trial.stage == "guess" || trial.stage == "limit") {
-        (CheckState::NotApplicable, "no trial was made".to_owned())
-    } else if settled {
-        (CheckState::Ok, "the server had settled by then, or the warm-up was given".to_owned())
-    } else {
-        let why = "the server did not settle in 60 s at a light load: give --warmup, or look for what it does in the background";
-        (CheckState::Failed, why.to_owned())
-    };
-    check("warmup_enough", Weight::Suspect, state, Some(warmup.as_secs_f64()), None, "s", why)
-}
-
-fn searches_alike(rules: &Rules, course: &Course<'_>) -> Check {
-    let lowers: Vec<f64> = course.brackets().into_iter().map(|(lower, _)| lower).collect();
-    let limit = 2.0 * rules.plan.width.value();
-    if lowers.len() < 2 {
-        let why = "one search has nothing to be compared with".to_owned();
-        return check("searches_alike", Weight::Suspect, CheckState::NotApplicable, None, None, "ratio", why);
-    }
-    let (low, high) =
-        lowers.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &lower| (low.min(lower), high.max(lower)));
-    let spread = high / low - 1.0;
-    // Loads are rounded.
-    let alike = spread <= limit * 1.01;
-    let state = if alike { CheckState::Ok } else { CheckState::Failed };
-    let why = if alike {
-        "how far apart the searches' answers are"
-    } else {
-        "the searches' answers are far apart: the server, or the machine, is not the same from one to the other"
-    };
-    check("searches_alike", Weight::Suspect, state, Some(spread), Some(limit), "ratio", why.to_owned())
-}
-
-/// A rate for people.
-pub fn per_second(rate: f64) -> String {
-    match rate {
-        r if r < 9.995 => format!("{r:.2}/s"),
-        r if r < 999.95 => format!("{r:.1}/s"),
-        r => format!("{r:.0}/s"),
-    }
 }

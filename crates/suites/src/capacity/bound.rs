@@ -30,6 +30,14 @@ pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
     };
     let busy = bad.cpu_busy;
     let throttled = bad.server.and_then(|server| server.throttled_share);
+    if let Some(missing) = bad.connections_missing.filter(|missing| *missing > 0.5) {
+        let words = format!(
+            "it refuses or closes connections ({missing:.0} of {:.0} were not there): by a limit of its own on connections or open files, or since \
+             it keeps idle ones for a shorter time than lies between two requests of one",
+            bad.load
+        );
+        return named("connections", &words, &[("missing", missing)]);
+    }
     if bad.error_ratio > 0.0 && !bad.why.is_empty() && bad.why.iter().all(|why| why.starts_with("errors")) {
         return named("errors", "it answers with errors before it becomes slow", &[("error_ratio", bad.error_ratio)]);
     }
@@ -49,6 +57,15 @@ pub fn bound_by(trials: &[TrialPart], lower: f64, upper: f64) -> BoundBy {
         {
             let words = format!("its {} used up ({:.0} %)", cores(server.may_use_cores), 100.0 * busy);
             named("cores", &words, &[("cpu_busy", busy), ("receive_cores", server.receive_cores.unwrap_or(0.0))])
+        }
+        // Connections that the kernel took and nobody serves.
+        (Some(_), Some(busy)) if busy < IDLE_SHARE && bad.connections_missing.is_some() => {
+            let words = format!(
+                "all of them were open, and on some nothing was answered in time, though only {:.0} % of its processor is used: it serves no more \
+                 at once, as one with a worker for each connection does",
+                100.0 * busy
+            );
+            named("connections", &words, &[("cpu_busy", busy), ("missing", 0.0)])
         }
         (Some(_), Some(busy)) if busy < IDLE_SHARE && is_queued(trials, bad) => {
             let at_once = at_once(trials, bad);
@@ -124,6 +141,18 @@ mod tests {
             server: Some(server),
             ..TrialPart::default()
         }
+    }
+
+    #[test]
+    fn connections_bind_where_some_are_refused_or_not_served() {
+        let held = |missing: f64| TrialPart { connections_missing: Some(missing), ..bad(0.1, false, None) };
+        let refused = bound_by(&[held(2.0)], 100.0, 102.0);
+        assert_eq!((refused.name.as_str(), refused.figures["missing"]), ("connections", 2.0));
+        assert!(refused.words.contains("2 of 102 were not there"), "{}", refused.words);
+        let waits = bound_by(&[held(0.0)], 100.0, 102.0);
+        assert!(waits.name == "connections" && waits.words.contains("nothing was answered in time"), "{waits:?}");
+        // Where the processor is used up, that is it.
+        assert_eq!(of(TrialPart { connections_missing: Some(0.0), ..bad(1.0, false, None) }), "cores");
     }
 
     fn of(trial: TrialPart) -> String {

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use lab::LabError;
-use lab::plan::{CapacityPlan, HttpVersion, Plan, WatchAt};
+use lab::plan::{CapacityPlan, Find, HttpVersion, Plan, TrialLoad, WatchAt};
 use lab::slo::Slo;
 use ledger::Method;
 use units::RequestRate;
 
+use super::question::Question;
 use super::search::Rules;
 use super::trial::{Asked, Purpose};
 use crate::error::SuiteError;
@@ -27,11 +28,12 @@ pub fn of(plan: &Plan) -> Result<(&CapacityPlan, &Slo), SuiteError> {
     }
 }
 
-/// The rules of its course. `first`: where to begin, if that is known; `limit`: the generator's, if it is.
+/// The rules of its course. `first`: where to begin, if that is known; `limit`: the generator's in requests a second, if it is.
 pub fn rules(plan: &Plan, capacity: &CapacityPlan, slo: &Slo, first: Option<f64>, limit: Option<f64>) -> Rules {
     let given = plan.load.warmup;
     Rules {
         plan: capacity.clone(),
+        question: Question::of(plan, capacity, slo),
         warmup: (!given.is_zero()).then_some(given),
         first,
         requests_min: slo.requests_min(),
@@ -43,8 +45,14 @@ pub fn rules(plan: &Plan, capacity: &CapacityPlan, slo: &Slo, first: Option<f64>
 
 /// The plan of a trial, the `number`th of its course. `size`: bytes of the answers, where they are known; `program`: this one.
 pub fn of_trial(plan: &Plan, asked: &Asked, number: usize, size: f64, program: &Path) -> Plan {
-    let rate = RequestRate::from_per_second(asked.load.clamp(1e-6, 1e9)).expect("clamped to what a rate may be");
-    let mut trial = plan.of_trial(rate, asked.lasts);
+    let rate = RequestRate::from_per_second(asked.rate_per_s.clamp(1e-6, 1e9)).expect("clamped to what a rate may be");
+    let load = match (asked.find, asked.purpose) {
+        (Find::NewConnections, _) => TrialLoad::NewConnections(rate),
+        (Find::Rate, _) | (_, Purpose::Guess | Purpose::Limit) => TrialLoad::Rate(rate),
+        (Find::Users, _) => TrialLoad::Users(asked.load as u32),
+        (Find::Connections, _) => TrialLoad::Connections(asked.load as u32, rate),
+    };
+    let mut trial = plan.of_trial(load, asked.lasts);
     trial.load.warmup = asked.warmup;
     // Each trial is a run of its own, with its own chances.
     trial.seed = plan.seed.wrapping_add(number as u64);
@@ -63,6 +71,12 @@ pub fn of_trial(plan: &Plan, asked: &Asked, number: usize, size: f64, program: &
             trial.load.open_connections = None;
             trial.load.clients = trial.load.clients.min(connections);
             trial.slo = None;
+            if asked.find == Find::Users {
+                // What the server can do at all it shows to those who do not think.
+                trial.load.clients = connections;
+                let steps = trial.load.session.iter_mut().flat_map(|session| &mut session.steps);
+                steps.for_each(|step| (step.think, step.at) = (None, None));
+            }
         }
         Purpose::Limit => {
             if let (Some(server), Some(port)) = (&mut trial.server, stand_in_port(plan)) {
@@ -81,7 +95,7 @@ pub fn of_trial(plan: &Plan, asked: &Asked, number: usize, size: f64, program: &
 pub fn keep(asked: &Asked, slo: &Slo) -> Keep {
     let judged = matches!(asked.purpose, Purpose::Short | Purpose::Long | Purpose::Confirmation);
     Keep {
-        rate: asked.load,
+        rate: asked.rate_per_s,
         lasts: asked.lasts,
         // A closed loop has no number of requests beforehand.
         errors: if judged { slo.errors_limit() } else { f64::INFINITY },
@@ -132,7 +146,34 @@ mod tests {
 
     fn asked(purpose: Purpose, load: f64) -> Asked {
         let lasts = Duration::from_secs(10);
-        Asked { purpose, search: 1, load, lasts, warmup: Duration::from_secs(2), width: 0.02, generator_limit: None }
+        let find = Find::Rate;
+        let warmup = Duration::from_secs(2);
+        Asked { find, purpose, search: 1, load, rate_per_s: load, lasts, warmup, width: 0.02, generator_limit: None }
+    }
+
+    #[test]
+    fn trials_of_other_questions_are_plans_too() {
+        let with = |capacity: &str| plan(&LAB.replace("[capacity]\n", &format!("[capacity]\n{capacity}\n")));
+        let users = with("find = \"users\"\nthink = \"7s\"");
+        let held = with("find = \"connections\"");
+        let new = with("find = \"new-connections\"");
+        let of = |plan: &Plan, purpose, load, rate_per_s| {
+            let asked = Asked { find: plan.capacity.as_ref().unwrap().find, rate_per_s, ..asked(purpose, load) };
+            let trial = of_trial(plan, &asked, 3, 1024.0, Path::new("/bin/yamabiko"));
+            trial.check().unwrap_or_else(|error| panic!("{purpose:?}: {error}"));
+            trial.load
+        };
+        let load = of(&users, Purpose::Long, 1400.0, 200.0);
+        assert_eq!((load.connections, load.clients, load.rate, load.session.len()), (Some(1400), 1400, None, 1));
+        // The generator's limit is one of requests, and the guess is of those who do not think.
+        assert!(of(&users, Purpose::Limit, 4000.0, 4000.0).is_open());
+        let guess = of(&users, Purpose::Guess, 16.0, 16.0);
+        assert_eq!((guess.connections, guess.clients, guess.session.len()), (Some(16), 16, 0));
+        let load = of(&held, Purpose::Long, 5000.0, 83.0);
+        assert_eq!((load.open_connections, load.rate.map(RequestRate::per_second)), (Some(5000), Some(83.0)));
+        for purpose in [Purpose::Guess, Purpose::Limit, Purpose::Long] {
+            assert!(of(&new, purpose, 16.0, 16.0).close, "{purpose:?}");
+        }
     }
 
     #[test]

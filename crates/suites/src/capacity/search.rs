@@ -11,15 +11,18 @@
 
 use std::time::Duration;
 
-use lab::plan::CapacityPlan;
+use lab::plan::{CapacityPlan, Find, SoughtLoad};
 use ledger::TrialPart;
 use stats::search::{Cap, Goal, Search, SearchResult, Step, Trial};
 
+use super::question::{Question, REQUESTS_MIN};
 use super::trial::{Asked, Purpose};
 use super::warmup::CALIBRATION;
 
 /// Connections of the closed loop that makes the first guess.
 pub const GUESS_CONNECTIONS: f64 = 16.0;
+/// Connections that are held at first.
+const FIRST_CONNECTIONS: f64 = 64.0;
 /// The guess, and each trial of the generator's limit, lasts so long.
 const SECOND: Duration = Duration::from_secs(1);
 /// Of what the closed loop gets, the share that is tried first.
@@ -58,6 +61,8 @@ const AIM: f64 = 0.95;
 pub struct Rules {
     /// What was asked for.
     pub plan: CapacityPlan,
+    /// What is sought.
+    pub question: Question,
     /// The warm-up, where it was given.
     pub warmup: Option<Duration>,
     /// Where to begin, where it is known from elsewhere.
@@ -66,10 +71,17 @@ pub struct Rules {
     pub requests_min: u64,
     /// Whether this program's fastest server can stand in for the server, to find the generator's limit.
     pub can_limit: bool,
-    /// That limit, where it was found at another distance.
+    /// That limit, in requests a second, where it was found at another distance.
     pub generator_limit: Option<f64>,
     /// The objective's least limit of a response time.
     pub response_limit: Duration,
+}
+
+impl Rules {
+    /// Whether loads beyond the answer are tried: beyond the most connections that are held there is nothing more to carry.
+    pub fn overloads(&self) -> bool {
+        self.plan.overload && self.question.find != Find::Connections
+    }
 }
 
 /// What to do next.
@@ -170,14 +182,16 @@ impl<'a> Course<'a> {
         let answer = self.answer().expect("every search came to its end");
         if !self.rules.plan.confirm.is_zero() {
             for share in CONFIRMED_AT {
-                if let Some(next) = self.once(Purpose::Confirmation, rounded(share * answer), self.rules.plan.confirm) {
+                let load = self.rules.question.load(share * answer);
+                if let Some(next) = self.once(Purpose::Confirmation, load, self.rules.plan.confirm) {
                     return Came::Next(next);
                 }
             }
         }
-        if self.rules.plan.overload {
+        if self.rules.overloads() {
             for times in OVERLOADS {
-                if let Some(next) = self.once(Purpose::Overload, rounded(times * answer), self.rules.plan.short) {
+                let load = self.rules.question.load(times * answer);
+                if let Some(next) = self.once(Purpose::Overload, load, self.rules.plan.short) {
                     return Came::Next(next);
                 }
             }
@@ -203,7 +217,9 @@ impl<'a> Course<'a> {
     fn bracket(&self, search: &Search, purpose: Purpose) -> Option<(f64, f64)> {
         let (lower, upper) = search.bounds();
         let (lower, upper) = (lower?, upper?);
-        (upper / lower <= (1.0 + self.width(purpose)) * (1.0 + 1e-6)).then_some((lower, upper))
+        let is_near = upper / lower <= (1.0 + self.width(purpose)) * (1.0 + 1e-6);
+        let are_neighbours = !self.rules.question.find.is_rate() && upper - lower <= 1.0;
+        (is_near || are_neighbours).then_some((lower, upper))
     }
 
     fn width(&self, purpose: Purpose) -> f64 {
@@ -228,14 +244,31 @@ impl<'a> Course<'a> {
 
     /// The warm-up of every trial, and whether the server was seen to settle in it, or it was given.
     pub fn warmup(&self) -> (Duration, bool) {
+        // Users who have not begun yet are none.
+        let least = self.rules.question.warmup;
         if let Some(given) = self.rules.warmup {
-            return (given, true);
+            return (given.max(least), true);
         }
         let settled = self.counted(Purpose::Calibration, 0).filter_map(|trial| trial.settled_s).next_back();
-        settled.map_or((WARMUP_UNSETTLED, false), |settled_s| (Duration::from_secs_f64(settled_s), true))
+        settled.map_or((WARMUP_UNSETTLED.max(least), false), |settled_s| {
+            (Duration::from_secs_f64(settled_s).max(least), true)
+        })
     }
 
-    /// How much the generator can make, where it was measured.
+    /// The most of the load that can be made here, as far as it is known without a guess, and whether that was measured in requests: else
+    /// it is what [`Question::most`] says.
+    pub fn limit(&self) -> Option<(f64, bool)> {
+        let question = &self.rules.question;
+        let measured = self.generator_limit().and_then(|rate| question.of_requests(rate));
+        let most = question.most.as_ref().map(|most| most.load);
+        match (measured, most) {
+            (Some(measured), most) if most.is_none_or(|most| measured <= most) => Some((measured, true)),
+            (_, Some(most)) => Some((most, false)),
+            (_, None) => None,
+        }
+    }
+
+    /// How many requests a second the generator can make, where it was measured.
     pub fn generator_limit(&self) -> Option<f64> {
         let (lower, upper) = self.limit_search(LIMIT_START).bounds();
         lower.or(upper).or(self.rules.generator_limit)
@@ -267,7 +300,12 @@ impl<'a> Course<'a> {
         if let Came::Next(refused) = self.within(self.max()) {
             return Came::Next(refused);
         }
-        let known = self.rules.first.or(plan.start.map(|start| start.per_second()));
+        let question = &self.rules.question;
+        let known = self.rules.first.or(plan.start.map(SoughtLoad::value));
+        if question.find == Find::Connections {
+            // What a closed loop gets says nothing of how many connections are held.
+            return self.within(known.unwrap_or(FIRST_CONNECTIONS));
+        }
         // The size of an answer, which the generator's limit is sought with, is learnt by the guess too.
         if let Some(first) = known.filter(|_| !self.seeks_limit()) {
             return self.within(first);
@@ -281,7 +319,8 @@ impl<'a> Course<'a> {
                 Came::Next(Next::End(End::Refused(trial.why.first().cloned().unwrap_or_default())))
             }
             Some(trial) => {
-                if known.is_none() && trial.carried_rate_per_s < self.min() {
+                let carried = question.of_requests(trial.carried_rate_per_s).unwrap_or(0.0);
+                if known.is_none() && carried < self.min() {
                     return Came::Next(Next::End(End::Refused(format!(
                         "too few requests for the objective's tail: {} of them are needed in a trial, and the server makes about {}/s; \
                          choose a quantile nearer the middle (p95, p90), or longer trials (--trial)",
@@ -289,7 +328,7 @@ impl<'a> Course<'a> {
                         rounded(trial.carried_rate_per_s)
                     ))));
                 }
-                self.within(known.unwrap_or(FIRST_SHARE * trial.carried_rate_per_s))
+                self.within(known.unwrap_or(FIRST_SHARE * carried))
             }
         }
     }
@@ -298,36 +337,47 @@ impl<'a> Course<'a> {
         let (min, max) = (self.min(), self.max());
         if max < min {
             return Came::Next(Next::End(End::Refused(format!(
-                "too few requests for the objective's tail at {max}/s (--max): {} of them are needed in a trial; choose a quantile nearer \
-                 the middle (p95, p90), or longer trials (--trial)",
+                "too few requests for the objective's tail at {} (--max): {} of them are needed in a trial; choose a quantile nearer the middle \
+                 (p95, p90), or longer trials (--trial)",
+                self.rules.question.words(max),
                 self.rules.requests_min
             ))));
         }
-        Came::To(rounded(first).clamp(min, max))
+        Came::To(self.rules.question.load(first).clamp(min, max))
     }
 
     /// The least load: it has enough requests in the longest trial.
     pub fn min(&self) -> f64 {
-        let longest = self.rules.plan.trial.max(LONGEST).as_secs_f64();
-        let least = self.rules.requests_min.max(10) as f64 / longest;
+        let question = &self.rules.question;
+        let longest = self.rules.plan.trial.max(LONGEST).max(question.least).as_secs_f64();
+        let least = self.rules.requests_min.max(REQUESTS_MIN) as f64 / longest;
+        if !question.find.is_rate() {
+            return question.of_requests(least).map_or(1.0, |least| least.ceil().max(1.0));
+        }
         // Never down: then they would be too few.
         let unit = 10_f64.powi(least.log10().floor() as i32 - 2);
         rounded((least / unit).ceil() * unit)
     }
 
     fn max(&self) -> f64 {
-        self.rules.plan.max.map_or(1e9, |max| max.per_second())
+        self.rules.plan.max.map_or(1e9, SoughtLoad::value)
     }
 
     /// How long a trial at a load lasts, if it is to last so long at least.
     fn lasts(&self, load: f64, least: Duration) -> Duration {
-        let needed_s = self.rules.requests_min as f64 / load;
+        let question = &self.rules.question;
+        let least = least.max(question.least);
+        if question.find == Find::Connections {
+            // There the requests follow from the length.
+            return least;
+        }
+        let needed_s = self.rules.requests_min as f64 / question.rate_per_s(load);
         let tenths = (needed_s * 10.0 - 1e-6).ceil().max(0.0);
         least.max(Duration::from_millis(tenths as u64 * 100))
     }
 
     fn seeks_limit(&self) -> bool {
-        self.rules.can_limit && self.rules.plan.limit
+        self.rules.can_limit && self.rules.plan.limit && self.rules.question.find != Find::Connections
     }
 
     /// Bytes of an answer, the mean, as far as it is known.
@@ -339,7 +389,7 @@ impl<'a> Course<'a> {
         if !self.seeks_limit() {
             return None;
         }
-        let search = self.limit_search((8.0 * first).max(LIMIT_START));
+        let search = self.limit_search((8.0 * self.rules.question.rate_per_s(first)).max(LIMIT_START));
         if search.trials().len() >= LIMIT_TRIALS {
             return None;
         }
@@ -380,7 +430,7 @@ impl<'a> Course<'a> {
             return None;
         }
         let mut made = self.counted(Purpose::Calibration, 0);
-        let load = rounded(CALIBRATION_SHARE * first);
+        let load = self.rules.question.load(CALIBRATION_SHARE * first);
         let lasts = match (made.next(), made.next()) {
             (None, _) => CALIBRATION[0],
             (Some(trial), _) if trial.verdict == "bad" => {
@@ -390,7 +440,8 @@ impl<'a> Course<'a> {
             (Some(trial), None) if trial.settled_s.is_none() => CALIBRATION[1],
             _ => return None,
         };
-        Some(self.ask(Purpose::Calibration, 0, load, lasts, Duration::ZERO, SHORT_WIDTH))
+        // A user who has not begun yet is nothing that settles.
+        Some(self.ask(Purpose::Calibration, 0, load, lasts, self.rules.question.warmup, SHORT_WIDTH))
     }
 
     /// A search by its trials.
@@ -408,8 +459,11 @@ impl<'a> Course<'a> {
             max,
             start: start.clamp(min, max),
             ramp: ramp.max(1.0 + width),
-            whole: false,
+            whole: !self.rules.question.find.is_rate(),
         });
+        if let Some(most) = &self.rules.question.most {
+            search.cap(most.load);
+        }
         for trial in self.counted(purpose, number) {
             let lasted = Duration::from_secs_f64(trial.lasted_s.max(0.0));
             match trial.verdict.as_str() {
@@ -436,7 +490,7 @@ impl<'a> Course<'a> {
         }
         let least = if purpose == Purpose::Short { plan.short } else { plan.trial };
         if let Step::Try(load) = search.next() {
-            let load = rounded(load);
+            let load = self.rules.question.load(load);
             let lasts = self.lasts(load, least);
             return Came::Next(self.ask(purpose, number, load, lasts, self.warmup().0, self.width(purpose)));
         }
@@ -473,7 +527,23 @@ impl<'a> Course<'a> {
             return Next::End(End::Undecided { voids: all });
         }
         let generator_limit = self.generator_limit();
-        Next::Make(Asked { purpose, search, load, lasts, warmup, width, generator_limit })
+        let question = &self.rules.question;
+        // Of the guess and of the generator's limit loads are not what is sought.
+        let rate_per_s = match purpose {
+            Purpose::Guess | Purpose::Limit => load,
+            _ => question.rate_per_s(load),
+        };
+        Next::Make(Asked {
+            find: question.find,
+            purpose,
+            search,
+            load,
+            rate_per_s,
+            lasts,
+            warmup,
+            width,
+            generator_limit,
+        })
     }
 }
 
@@ -491,14 +561,14 @@ pub fn rounded(load: f64) -> f64 {
 pub fn time(rules: &Rules) -> Duration {
     const AROUND_EACH: Duration = Duration::from_millis(1_500);
     let plan = &rules.plan;
-    let warmup = rules.warmup.unwrap_or(SECOND);
+    let warmup = rules.warmup.unwrap_or(SECOND).max(rules.question.warmup);
     let each = |lasts: Duration, trials: f64| (lasts + warmup + AROUND_EACH).mul_f64(trials);
     let calibration = if rules.warmup.is_none() { CALIBRATION[0] } else { Duration::ZERO };
     let limit = if rules.can_limit && plan.limit { each(SECOND, 6.0) } else { Duration::ZERO };
     let confirmations = if plan.confirm.is_zero() { Duration::ZERO } else { each(plan.confirm, 2.0) };
-    let overloads = if plan.overload { each(plan.short, 2.0) } else { Duration::ZERO };
+    let overloads = if rules.overloads() { each(plan.short, 2.0) } else { Duration::ZERO };
     // Trials that are lost end early.
-    let one =
-        limit + calibration + each(plan.short, 6.0) + each(plan.trial, 2.7) * plan.searches + confirmations + overloads;
+    let (short, trial) = (plan.short.max(rules.question.least), plan.trial.max(rules.question.least));
+    let one = limit + calibration + each(short, 6.0) + each(trial, 2.7) * plan.searches + confirmations + overloads;
     one * (plan.each.len().max(1) as u32)
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lab::plan::CapacityPlan;
+use lab::plan::{CapacityPlan, Find, SoughtLoad};
 use lab::slo::Slo;
-use ledger::document::{Check, CheckState, Document, Load, Run, SCHEMA, Validity, Verdict, Weight};
+use ledger::document::{Check, CheckState, Document, Load, Validity, Verdict, Weight};
 use ledger::{CapacityPart, Quantiles, TrialPart};
 use proptest::prelude::*;
 use stats::Rng;
@@ -14,12 +14,18 @@ use super::growth::Growth;
 use super::search::{Course, End, Next, Rules, rounded};
 use super::simulated::{Server, Simulated};
 use super::trial::{Asked, Judged, Purpose, Seen, judge};
-use super::{answer, drive};
+use super::{answer, checks, drive};
+
+mod questions;
 
 const OBJECTIVE: &str = "p99 < 200ms, errors < 0.1%";
 
 fn plan(start: f64) -> CapacityPlan {
-    CapacityPlan { start: RequestRate::from_per_second(start), overload: false, ..CapacityPlan::default() }
+    CapacityPlan { start: load(start), overload: false, ..CapacityPlan::default() }
+}
+
+fn load(rate: f64) -> Option<SoughtLoad> {
+    RequestRate::from_per_second(rate).map(SoughtLoad::Rate)
 }
 
 /// The whole course of a server.
@@ -28,7 +34,7 @@ fn sought(simulated: &mut Simulated, plan: CapacityPlan) -> (CapacityPart, Verdi
     let mut course = Course::new(&rules);
     let end = drive(&mut course, simulated).unwrap().expect("nobody interrupts");
     let part = answer::part(&rules, &course, Some(&end), "objective");
-    let verdict = Validity::from_checks(answer::checks(&rules, &course, &part)).verdict;
+    let verdict = Validity::from_checks(checks::all(&rules, &course, &part)).verdict;
     (part, verdict, end)
 }
 
@@ -139,7 +145,7 @@ fn a_server_that_degrades_is_named() {
     let (part, ..) = sought(&mut Simulated::new(server, OBJECTIVE, 1), plan(60.0));
     let names: Vec<&str> = part.findings.iter().map(|finding| finding.name.as_str()).collect();
     assert!(names.contains(&"slows_down") && names.contains(&"does_not_last"), "{names:?}");
-    assert!(part.short_rate_per_s.unwrap() > 1.05 * part.rate_per_s.unwrap());
+    assert!(part.short_answer.unwrap() > 1.05 * part.rate_per_s.unwrap());
 }
 
 #[test]
@@ -194,7 +200,7 @@ fn a_generator_that_is_busy_at_the_answer_makes_it_invalid() {
 
 #[test]
 fn the_ends_of_what_may_be_tried_are_told() {
-    let capped = CapacityPlan { max: RequestRate::from_per_second(150.0), ..plan(60.0) };
+    let capped = CapacityPlan { max: load(150.0), ..plan(60.0) };
     let (part, _, end) = sought(&mut Simulated::new(Server::four(), OBJECTIVE, 1), capped);
     assert_eq!(end, End::NeverTooMuch { at: 150.0 });
     assert!(part.notes[0].contains("No load up to 150.0/s was too much"), "{:?}", part.notes);
@@ -244,7 +250,7 @@ fn an_answer_that_does_not_hold_once_more_is_the_next_lower_that_does() {
     let rate = part.rate_per_s.unwrap();
     assert!(rate < sought && rate >= 0.89 * sought, "{rate} of {sought}");
     assert!(part.interval.unwrap()[0] <= rate, "{:?}", part.interval);
-    let checks = answer::checks(&rules, &course, &part);
+    let checks = checks::all(&rules, &course, &part);
     let confirmed = checks.iter().find(|check| check.name == "confirmed").unwrap();
     assert_eq!(confirmed.state, CheckState::Failed);
     assert!(confirmed.why.contains("did not hold once more"), "{}", confirmed.why);
@@ -262,7 +268,7 @@ fn overload_is_tried_and_named() {
     let rate = part.rate_per_s.unwrap();
     assert_eq!(overloads, [rounded(1.2 * rate), rounded(2.0 * rate)]);
     assert!((part.saturation_rate_per_s.unwrap() / 200.0 - 1.0).abs() < 0.02, "{:?}", part.saturation_rate_per_s);
-    assert!(part.knee_rate_per_s.unwrap() <= 1.01 * rate);
+    assert!(part.knee.unwrap() <= 1.01 * rate);
 }
 
 #[test]
@@ -290,9 +296,9 @@ proptest! {
 
     /// Whatever trials come to, a course ends.
     #[test]
-    fn every_course_ends(verdicts in prop::collection::vec(0_u32..10, 200), start in 1.0_f64..1e5) {
+    fn every_course_ends(verdicts in prop::collection::vec(0_u32..10, 200), start in 1.0_f64..1e5, find in 0_usize..4) {
         let simulated = Simulated::new(Server::four(), OBJECTIVE, 1);
-        let rules = simulated.rules(CapacityPlan { overload: true, ..plan(start) });
+        let rules = simulated.rules(CapacityPlan { find: Find::ALL[find], overload: true, ..plan(start) });
         let mut course = Course::new(&rules);
         for verdict in verdicts {
             let Next::Make(asked) = course.next() else { return Ok(()) };
@@ -315,23 +321,14 @@ proptest! {
 
 fn asked(purpose: Purpose, load: f64) -> Asked {
     let (lasts, warmup) = (Duration::from_secs(10), Duration::from_secs(1));
-    Asked { purpose, search: 0, load, lasts, warmup, width: 0.05, generator_limit: None }
+    let find = Find::Rate;
+    Asked { find, purpose, search: 0, load, rate_per_s: load, lasts, warmup, width: 0.05, generator_limit: None }
 }
 
 fn document(p99_ms: u64, checks: Vec<Check>) -> Document {
     let times = Quantiles { count: 1000, mean: 1e6, p99: p99_ms * 1_000_000, ..Quantiles::default() };
-    Document {
-        schema: SCHEMA.into(),
-        run: Run { duration_s: 10.0, ..Run::default() },
-        validity: Validity::from_checks(checks),
-        load: Some(Load { offered_requests: 1000, completed: 1000, response_time_ns: times, ..Load::default() }),
-        path: None,
-        watch: None,
-        tap: None,
-        server: None,
-        slo: None,
-        cache: None,
-    }
+    let load = Load { offered_requests: 1000, completed: 1000, response_time_ns: times, ..Load::default() };
+    Document { validity: Validity::from_checks(checks), ..Document::of_load(load, 10.0) }
 }
 
 fn failed(name: &str, value: f64) -> Check {
@@ -348,9 +345,14 @@ fn failed(name: &str, value: f64) -> Check {
 
 /// The verdict on a trial of 100/s with these checks failed.
 fn verdict(p99_ms: u64, growth_per_s: f64, loop_busy: f64, checks: &[(&str, f64)]) -> String {
+    verdict_on(Find::Rate, p99_ms, growth_per_s, loop_busy, checks)
+}
+
+/// The same, whatever is sought.
+fn verdict_on(find: Find, p99_ms: u64, growth_per_s: f64, loop_busy: f64, checks: &[(&str, f64)]) -> String {
     let document = document(p99_ms, checks.iter().map(|(name, value)| failed(name, *value)).collect());
     let growth = Growth { per_s: growth_per_s, bound_per_s: 2.0, chance_per_s: 1.0 };
-    let asked = asked(Purpose::Short, 100.0);
+    let asked = Asked { find, ..asked(Purpose::Short, 100.0) };
     let seen = Seen { document: &document, growth, loop_busy, lost: None, asked: &asked };
     judge(&seen, &OBJECTIVE.parse::<Slo>().unwrap()).name().to_owned()
 }
@@ -391,6 +393,17 @@ fn a_late_generator_is_its_own_limit_the_servers_or_nobodys() {
     assert_eq!(verdict(10, 0.0, 0.79, &[late]), "void");
     assert_eq!(verdict(10, 0.0, 0.79, &[late, ("connection_cap", 5.0)]), "bad");
     assert_eq!(verdict(10, 0.0, 0.85, &[late, ("connection_cap", 5.0)]), "client");
+}
+
+#[test]
+fn a_late_generator_closes_no_connection() {
+    let late = ("generator_on_time", 3e6);
+    let on = |p99_ms, loop_busy, checks: &[(&str, f64)]| verdict_on(Find::Connections, p99_ms, 0.0, loop_busy, checks);
+    // Slower than it would have been, and held all the same; or nobody knows; or refused, whoever was late.
+    assert_eq!(on(10, 0.1, &[late]), "good");
+    assert_eq!(on(300, 0.1, &[late]), "void");
+    assert_eq!(on(10, 0.1, &[late, ("connections_held", 2.0)]), "bad");
+    assert_eq!(on(10, 0.85, &[late, ("connections_held", 2.0)]), "client");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lab::Outcome;
-use lab::plan::Plan;
+use lab::plan::{Find, Plan};
 use lab::slo::Slo;
 use ledger::document::{CheckState, Document};
 use ledger::{TrialPart, TrialSecond, TrialServer};
@@ -56,19 +56,23 @@ impl Purpose {
 /// A trial to be made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asked {
+    /// What is sought.
+    pub find: Find,
     /// What for.
     pub purpose: Purpose,
     /// Which search of long trials, from 1; 0: none.
     pub search: u32,
-    /// The load: a rate a second; of [`Purpose::Guess`] connections of a closed loop.
+    /// The load, in the unit of what is sought; of [`Purpose::Guess`] connections of a closed loop, of [`Purpose::Limit`] a rate a second.
     pub load: f64,
+    /// Requests a second that this makes, where every answer comes at once.
+    pub rate_per_s: f64,
     /// Length of its measured phase.
     pub lasts: Duration,
     /// Warm-up before it.
     pub warmup: Duration,
     /// The width of the search that it belongs to: growth is judged by it.
     pub width: f64,
-    /// The generator's own limit, as far as it is known: near it lateness is its own fault.
+    /// The generator's own limit in requests a second, as far as it is known: near it lateness is its own fault.
     pub generator_limit: Option<f64>,
 }
 
@@ -169,6 +173,9 @@ const CLASSES: &[(&str, Class)] = &[
 const BUSY_SHARE: f64 = 0.8;
 /// Send lag at the 99th percentile that is too much near the generator's limit: half of what the gate allows anywhere.
 const LAG_NS: u64 = 500_000;
+/// And what is too much of users anywhere. They have no schedule that the gate could hold the generator to, but a user who has thought
+/// enough asks at once.
+const USERS_LAG_NS: u64 = 1_000_000;
 /// From this share of its limit on the generator is near it.
 const NEAR: f64 = 0.5;
 
@@ -207,17 +214,23 @@ pub fn judge(seen: &Seen<'_>, slo: &Slo) -> Judged {
     if let Some(check) = failed(Class::Client).next() {
         return Judged::ClientLimit(check.why.clone());
     }
+    // Over connections that are held little is asked for, and when is not what is sought: being late slows it down, and no more.
+    let holds = seen.asked.find == Find::Connections;
     if let Some(check) = failed(Class::Late).next() {
         // Where connections were waited for, the wait is the server's, and is in the response times.
         if seen.loop_busy >= BUSY_SHARE {
             return Judged::ClientLimit(check.why.clone());
         }
-        if !waited {
+        if !waited && !holds {
             return Judged::Void(check.why.clone());
         }
     }
     let lag_ns = document.load.as_ref().map_or(0, |load| load.send_lag_ns.p99);
-    let is_near = seen.asked.generator_limit.is_some_and(|limit| seen.asked.load > NEAR * limit);
+    if seen.asked.find == Find::Users && lag_ns > USERS_LAG_NS {
+        let why = format!("the generator was late by {:.1} ms (99th percentile)", lag_ns as f64 / 1e6);
+        return if seen.loop_busy >= BUSY_SHARE { Judged::ClientLimit(why) } else { Judged::Void(why) };
+    }
+    let is_near = seen.asked.generator_limit.is_some_and(|limit| seen.asked.rate_per_s > NEAR * limit);
     if is_near && lag_ns > LAG_NS && !waited {
         return Judged::ClientLimit(format!(
             "near its limit the generator was late by {:.1} ms (99th percentile)",
@@ -225,7 +238,7 @@ pub fn judge(seen: &Seen<'_>, slo: &Slo) -> Judged {
         ));
     }
     let reasons = reasons(seen, slo, failed(Class::Server).map(|check| check.why.clone()).collect());
-    let slowed = failed(Class::Slowed).next();
+    let slowed = failed(Class::Slowed).chain(failed(Class::Late).filter(|_| holds)).next();
     match (reasons.is_empty(), slowed) {
         (false, Some(check)) if !is_beyond(seen, slo) => Judged::Void(check.why.clone()),
         (false, _) => Judged::Bad(reasons),
@@ -273,12 +286,16 @@ fn reasons(seen: &Seen<'_>, slo: &Slo, checks: Vec<String>) -> Vec<String> {
 /// Whether more piled up than what slowed the trial down could explain: then it was too much all the same.
 fn is_beyond(seen: &Seen<'_>, slo: &Slo) -> bool {
     let checks = &seen.document.validity.checks;
+    // No standstill closes a connection.
+    if checks.iter().any(|check| check.name == "connections_held" && check.state == CheckState::Failed) {
+        return true;
+    }
     let value =
         |name: &str| checks.iter().find(|check| check.name == name).and_then(|check| check.value).unwrap_or(0.0);
     let lasted_s = seen.document.run.duration_s;
     // One standstill is known; that there were several such is likely.
     let away_s = (3.0 * value("loop_never_stalled") / 1e9 + value("machine_undisturbed") * lasted_s).min(lasted_s);
-    let explained = away_s * seen.asked.load;
+    let explained = away_s * seen.asked.rate_per_s;
     let piled = match (seen.lost, slo.response_limit()) {
         (Some(lost), _) => lost.in_flight(),
         (None, _) => (seen.growth.per_s - seen.growth.bound_per_s) * lasted_s,
@@ -299,7 +316,7 @@ pub(super) fn milliseconds(ns: f64) -> String {
 pub fn part(outcome: &Outcome, asked: &Asked, lost: Option<&Lost>, plan: &Plan, slo: &Slo) -> TrialPart {
     let document = &outcome.document;
     let levels: Vec<f64> = outcome.spans.iter().map(|span| span.in_flight_mean + span.backlog_mean).collect();
-    let growth = growth(&levels, Span::LENGTH, asked.load, asked.width);
+    let growth = growth_of(asked, &levels);
     let seen = Seen { document, growth, loop_busy: outcome.loop_busy, lost, asked };
     let judged = match asked.purpose {
         // Its own limit is what is sought: only lateness and load of the generator count.
@@ -328,6 +345,14 @@ pub fn part(outcome: &Outcome, asked: &Asked, lost: Option<&Lost>, plan: &Plan, 
     with(part, judged)
 }
 
+/// What became of the number in flight. Users hold their own number: as many as there are can wait, and no more.
+pub(super) fn growth_of(asked: &Asked, levels: &[f64]) -> Growth {
+    match asked.find {
+        Find::Users => Growth::default(),
+        _ => growth(levels, Span::LENGTH, asked.rate_per_s, asked.width),
+    }
+}
+
 /// A part with its verdict.
 pub(super) fn with(part: TrialPart, judged: Judged) -> TrialPart {
     let verdict = judged.name().to_owned();
@@ -344,6 +369,8 @@ pub(super) fn figures(seen: &Seen<'_>, slo: &Slo) -> TrialPart {
     let asked = seen.asked;
     let nothing = ledger::document::Load::default();
     let load = seen.document.load.as_ref().unwrap_or(&nothing);
+    let checks = &seen.document.validity.checks;
+    let value = |name: &str| checks.iter().find(|check| check.name == name).and_then(|check| check.value);
     TrialPart {
         stage: asked.purpose.name().into(),
         search: asked.search,
@@ -357,6 +384,9 @@ pub(super) fn figures(seen: &Seen<'_>, slo: &Slo) -> TrialPart {
         growth_per_s: seen.growth.per_s,
         growth_bound_per_s: seen.growth.bound_per_s,
         connections: load.connections.mean,
+        connections_missing: value("connections_held"),
+        steal_share: seen.document.run.host.steal_share,
+        standstill_ns: value("loop_never_stalled").map_or(0, |ns| ns as u64),
         send_lag_p99_ns: load.send_lag_ns.p99,
         loop_busy: seen.loop_busy,
         response_bytes: if load.completed > 0 { load.bytes_received as f64 / load.completed as f64 } else { 0.0 },

@@ -1,6 +1,6 @@
 //! Documents that tests make up.
 
-use ledger::document::{Check, CheckState, Load, Run, SCHEMA, Weight};
+use ledger::document::{Check, CheckState, Load, Weight};
 use ledger::{Document, Quantiles, Validity};
 
 /// A run of an open loop with these times.
@@ -13,25 +13,15 @@ pub(super) fn document(mean_ns: f64, rate_per_s: f64) -> Document {
         p99: (4.0 * mean_ns) as u64,
         ..Quantiles::default()
     };
-    Document {
-        schema: SCHEMA.into(),
-        run: Run { duration_s: 5.0, ..Run::default() },
-        validity: Validity::from_checks(Vec::new()),
-        load: Some(Load {
-            loop_kind: "open".into(),
-            offered_requests: 1000,
-            completed: 1000,
-            carried_rate_per_s: rate_per_s,
-            response_time_ns: times,
-            ..Load::default()
-        }),
-        path: None,
-        watch: None,
-        tap: None,
-        server: None,
-        slo: None,
-        cache: None,
-    }
+    let load = Load {
+        loop_kind: "open".into(),
+        offered_requests: 1000,
+        completed: 1000,
+        carried_rate_per_s: rate_per_s,
+        response_time_ns: times,
+        ..Load::default()
+    };
+    Document::of_load(load, 5.0)
 }
 
 /// One whose generator was late.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lab::slo::Slo;
-use ledger::document::{Document, Load, Run, Validity};
+use ledger::document::{Document, Load};
 use ledger::{CurvePoint, Machines, PredictLimit, UsersPoint};
 use stats::queueing::{MvaPoint, Station, mva, ps_response_of_cores, simulate_ps};
 use stats::{Histogram, Rng};
@@ -133,7 +133,7 @@ fn objective(known: &Known<'_>, limits: &[PredictLimit]) -> Option<PredictLimit>
             completed: ARRIVALS,
             ..Load::default()
         };
-        slo.judge(&of_load(load)).met
+        slo.judge(&Document::of_load(load, 0.0)).met
     };
     let (mut low, mut high) = (most * SHARES[0], most * SHARES[11]);
     let interval = |rate: f64| least.interval.map(|ends| ends.map(|end| end * rate / most));
@@ -150,22 +150,6 @@ fn objective(known: &Known<'_>, limits: &[PredictLimit]) -> Option<PredictLimit>
     }
     let words = format!("`{slo}` holds up to there, by simulation");
     Some(PredictLimit { resource: "objective".into(), rate_per_s: low, interval: interval(low), words })
-}
-
-/// A document with nothing but a load.
-fn of_load(load: Load) -> Document {
-    Document {
-        schema: String::new(),
-        run: Run::default(),
-        validity: Validity::from_checks(Vec::new()),
-        load: Some(load),
-        path: None,
-        watch: None,
-        tap: None,
-        server: None,
-        slo: None,
-        cache: None,
-    }
 }
 
 /// Response times at a rate: a simulated queue of processor sharing, and the path.

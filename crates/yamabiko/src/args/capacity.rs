@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, Parser};
-use lab::plan::{CapacityPlan, Plan};
+use lab::plan::{CapacityPlan, Find, Plan, SoughtLoad, ThinkPlan, Time};
 use units::{Probability, RequestRate, parse_duration};
 
 use super::{
@@ -20,11 +20,22 @@ use super::{
     growing. Saturation, knee and what happens under overload are other figures, and are printed beside it.\n\
     It is bracketed by short trials, sought --searches times with long ones, and confirmed; about a quarter of an hour, or with \
     --quick three minutes. Interrupted with Ctrl-C, it keeps what it knows: --resume goes on.\n\
+    With --find users, connections or new-connections the same search finds the most users who think, ask and wait; the most connections \
+    that are held open with a light load over them; the most new connections a second.\n\
     docs/concepts/capacity.md says what each word means.")]
 pub struct Capacity {
     /// What `bench` takes, or a plan file with [capacity]. The rate is what is sought: no --rate, -n or -d
     #[arg(value_name = "URL|PLAN", required_unless_present_any = ["urls", "resume"])]
     pub what: Vec<String>,
+    /// What to seek: rate, users, connections (held open) or new-connections (a second) [default: rate]
+    #[arg(long, value_name = "WHAT", help_heading = "Search")]
+    pub find: Option<Find>,
+    /// How long each user thinks between an answer and the next request: 7s, or exponential:7s [with --find users]
+    #[arg(long, value_name = "TIME", value_parser = think, help_heading = "Search", allow_hyphen_values = true)]
+    pub think: Option<ThinkPlan>,
+    /// Each connection is asked for something once in so long [with --find connections; default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Search", allow_hyphen_values = true)]
+    pub each_every: Option<Duration>,
     /// Length of a trial of a search
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Search")]
     #[arg(allow_hyphen_values = true)]
@@ -46,12 +57,12 @@ pub struct Capacity {
     /// One search of trials of 20s: a bracket, and no interval
     #[arg(long, help_heading = "Search", conflicts_with = "searches")]
     pub quick: bool,
-    /// Begin at this rate [default: half of what a closed loop gets]
-    #[arg(long, value_name = "RATE", help_heading = "Search", allow_hyphen_values = true)]
-    pub start: Option<RequestRate>,
-    /// Try nothing above this rate
-    #[arg(long, value_name = "RATE", help_heading = "Search", allow_hyphen_values = true)]
-    pub max: Option<RequestRate>,
+    /// Begin at this load: a rate, or a number of users or connections [default: half of what a closed loop gets; 64 connections]
+    #[arg(long, value_name = "LOAD", help_heading = "Search", allow_hyphen_values = true)]
+    pub start: Option<SoughtLoad>,
+    /// Try nothing above this load
+    #[arg(long, value_name = "LOAD", help_heading = "Search", allow_hyphen_values = true)]
+    pub max: Option<SoughtLoad>,
     /// At each of these distances, such as lan,rtt:48ms,rtt:48ms+loss:1%,koshien-2001, one after the other
     #[arg(long, value_name = "WORDS", value_delimiter = ',', help_heading = "Search", conflicts_with = "path")]
     pub each: Vec<String>,
@@ -118,8 +129,21 @@ impl Capacity {
             self.load.requests.is_none() && self.load.duration.is_none(),
             "-n and -d: how long trials last is for capacity to say; --trial is the length of a long one"
         );
+        let find = search.find.unwrap_or_default();
+        ensure!(
+            find != Find::NewConnections || !self.load.keepalive,
+            "--keepalive: new connections are sought, one a request; leave it out"
+        );
+        ensure!(
+            find != Find::Users || self.load.clients.is_none(),
+            "--clients: each user is a client of its own; leave it out"
+        );
         ensure!(!self.arrivals.is_open(), "capacity is sought with one rate a trial: no --phase, --rates or --replay");
         let mut plan = self.bench_plan()?;
+        if find == Find::Users {
+            // As many as there are users, in every trial.
+            plan.load.clients = 1;
+        }
         plan.slo = slo;
         plan.capacity = Some(search.over(None));
         plan.check()?;
@@ -183,22 +207,41 @@ fn from_file(file: &Path) -> Result<Plan> {
 
 /// The options of the search.
 struct Search {
+    find: Option<Find>,
+    think: Option<ThinkPlan>,
+    each_every: Option<Duration>,
     quick: bool,
     trial: Option<Duration>,
     short: Option<Duration>,
     confirm: Option<Duration>,
     width: Option<Probability>,
     searches: Option<u32>,
-    start: Option<RequestRate>,
-    max: Option<RequestRate>,
+    start: Option<SoughtLoad>,
+    max: Option<SoughtLoad>,
     each: Vec<String>,
     no_overload: bool,
     no_limit: bool,
 }
 
+/// A think time as typed.
+fn think(typed: &str) -> Result<ThinkPlan, String> {
+    let time = |text: &str| parse_duration(text).map_err(|error| error.to_string());
+    match typed.split_once(':') {
+        None => Ok(ThinkPlan::Constant(Time(time(typed)?))),
+        Some(("constant", text)) => Ok(ThinkPlan::Constant(Time(time(text)?))),
+        Some(("exponential", text)) => Ok(ThinkPlan::exponential(time(text)?)),
+        Some(_) => {
+            Err("a time such as 7s, or exponential:7s (cut at ten times of it) is wanted; a plan has more".into())
+        }
+    }
+}
+
 impl Search {
     fn of(typed: &Capacity) -> Self {
         Search {
+            find: typed.find,
+            think: typed.think.clone(),
+            each_every: typed.each_every,
             quick: typed.quick,
             trial: typed.trial,
             short: typed.short,
@@ -224,6 +267,9 @@ impl Search {
         };
         let trial = self.trial.unwrap_or(base.trial);
         CapacityPlan {
+            find: self.find.unwrap_or(base.find),
+            think: self.think.or(base.think),
+            each_every: self.each_every.or(base.each_every),
             // What was not said follows a trial that was.
             short: self.short.unwrap_or(base.short.min(trial)),
             confirm: self.confirm.unwrap_or(if base.confirm.is_zero() {

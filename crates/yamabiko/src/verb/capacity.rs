@@ -1,4 +1,4 @@
-//! `yamabiko capacity`: the highest load that still keeps its objective.
+//! `yamabiko capacity`: the highest load that still keeps its objective, a rate, users or connections.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,7 +74,8 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
             units::format_duration(time)
         ));
     }
-    let mut progress = Progress { quiet: doing.json, noted: false };
+    let unit = plan.capacity.as_ref().map_or("1/s", |capacity| capacity.find.unit());
+    let mut progress = Progress { quiet: doing.json, unit, noted: false };
     let mut done = capacity::run(plan, &CapacityOrder { order, resume }, &book, &interrupts, &mut progress)?;
     let page = report::capacity_page(&done.document, &plan.to_toml()).into_html();
     let kept = (!doing.no_save).then(|| done.folder.join(PAGE));
@@ -118,6 +119,8 @@ fn forget(document: &mut CapacityDocument) {
 /// What is told while it goes on, on stderr.
 struct Progress {
     quiet: bool,
+    /// What loads are counted in.
+    unit: &'static str,
     /// What is to be known of every trial was said with the first.
     noted: bool,
 }
@@ -130,7 +133,7 @@ impl Stage for Progress {
 
     fn trial(&mut self, trial: &TrialPart, bracket: (Option<f64>, Option<f64>)) {
         if !self.quiet {
-            say(report::terminal::capacity_trial(trial, bracket));
+            say(report::terminal::capacity_trial(trial, bracket, self.unit));
         }
     }
 }

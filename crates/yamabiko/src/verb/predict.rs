@@ -164,7 +164,7 @@ impl Stage for Progress {
     /// Of the search that the prediction is held against.
     fn trial(&mut self, trial: &TrialPart, bracket: (Option<f64>, Option<f64>)) {
         if !self.quiet {
-            say(report::terminal::capacity_trial(trial, bracket));
+            say(report::terminal::capacity_trial(trial, bracket, "1/s"));
         }
     }
 }

@@ -1,14 +1,20 @@
-//! `yamabiko capacity` in the lab, of a server whose capacity is known: 4 workers of 20 ms carry 200/s.
+//! `yamabiko capacity` in the lab, of servers of which it is known what they carry: 4 workers of 20 ms, 200/s; and one that holds 150
+//! connections.
 
 use std::path::Path;
 
 use crate::support::lab::Room;
 
+/// The command of the model, with more words.
+fn model(more: &str) -> String {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/model-server/model.py");
+    format!("exec python3 {} --listen 0.0.0.0:8080 {more}", model.display())
+}
+
 #[test]
 fn a_known_capacity_is_bracketed() {
     let room = Room::new();
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/model-server/model.py");
-    let server = format!("exec python3 {} --listen 0.0.0.0:8080", model.display());
+    let server = model("");
     let document = room.run_json(&[
         "capacity",
         "http://server:8080/",
@@ -52,4 +58,60 @@ fn a_known_capacity_is_bracketed() {
     assert_eq!(part["bound_by"]["name"], "workers", "{part:#}");
     let at_once = part["bound_by"]["figures"]["at_once"].as_f64().unwrap();
     assert!((3.0..6.0).contains(&at_once), "{at_once}");
+}
+
+/// Whether a connection is refused depends on no clock: where the search came to its end, its bracket holds the truth, on any machine.
+#[test]
+fn the_connections_that_a_server_holds_are_bracketed() {
+    let room = Room::new();
+    let document = room.run_json(&[
+        "capacity",
+        "http://server:8080/",
+        "--find",
+        "connections",
+        "--server",
+        &model("--service 0.001 --connections 150"),
+        "--slo",
+        "p50 < 1s, errors < 5%",
+        "--start",
+        "120",
+        "--max",
+        "300",
+        "--short",
+        "1s",
+        "--trial",
+        "1s",
+        "--confirm",
+        "0s",
+        "--width",
+        "10%",
+        "--searches",
+        "1",
+        "--warmup",
+        "300ms",
+        "--watch",
+        "none",
+        "--json",
+    ]);
+    let part = &document["capacity"];
+    assert_eq!((part["find"].as_str(), part["unit"].as_str()), (Some("connections"), Some("connections")));
+    let refused: Vec<f64> = part["trials"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|trial| trial["verdict"] == "bad")
+        .map(|trial| trial["load"].as_f64().unwrap())
+        .collect();
+    assert!(refused.iter().all(|load| *load > 150.0), "{refused:?} of 150: {document:#}");
+    if part["regular"] != true {
+        // The machine was busy with something else: then that is told.
+        assert!(part["notes"].as_array().is_some_and(|notes| !notes.is_empty()), "{document:#}");
+        return;
+    }
+    let (lower, upper) =
+        (part["searches"][0]["lower"].as_f64().unwrap(), part["searches"][0]["upper"].as_f64().unwrap());
+    assert!(lower <= 150.0 && upper > 150.0 && upper / lower <= 1.101, "{lower} {upper}");
+    assert_eq!((part["answer"].as_f64(), part["bound_by"]["name"].as_str()), (Some(lower), Some("connections")));
+    let limit = part["generator_limit"]["load"].as_f64().unwrap();
+    assert!(limit > 300.0 && part["generator_limit"]["how"] == "counted", "{part:#}");
 }

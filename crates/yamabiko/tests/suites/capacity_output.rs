@@ -43,6 +43,13 @@ fn capacity(room: &Room, url: &str, more: &[&str]) -> crate::support::lab::Outpu
     room.run(&words)
 }
 
+/// The same without where it begins and ends.
+fn with<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let at = SHORT.iter().position(|word| *word == "--start").unwrap();
+    let short = SHORT.iter().enumerate().filter(|(index, _)| !(at..at + 4).contains(index)).map(|(_, word)| *word);
+    ["capacity", url].into_iter().chain(short).chain(more.iter().copied()).collect()
+}
+
 fn trials(document: &Value) -> &Vec<Value> {
     document["capacity"]["trials"].as_array().unwrap()
 }
@@ -87,10 +94,18 @@ fn a_search_has_every_figure_and_comes_out_of_the_book_again() {
         .iter()
         .map(|check| check["name"].as_str().unwrap())
         .collect();
-    for name in ["generator_headroom", "search_regular", "confirmed", "trials_valid", "warmup_enough", "searches_alike"]
-    {
+    for name in [
+        "generator_headroom",
+        "search_regular",
+        "confirmed",
+        "trials_valid",
+        "warmup_enough",
+        "searches_alike",
+        "host_undisturbed",
+    ] {
         assert!(checks.contains(&name), "{name}: {checks:?}");
     }
+    assert_eq!((part["unit"].as_str(), &part["answer"]), (Some("1/s"), &part["rate_per_s"]));
     if part["regular"] == true {
         let rate = part["rate_per_s"].as_f64().unwrap();
         let [low, high] = [0, 1].map(|end| part["interval"][end].as_f64().unwrap());
@@ -163,6 +178,53 @@ fn interrupted_it_keeps_what_it_knows_and_goes_on() {
 }
 
 #[test]
+fn users_who_think_are_counted() {
+    let room = Room::shared();
+    // 200/s, users who think for 300 ms and wait for 100 ms at most: some 80 of them.
+    let server = ModelServer::start(4, Duration::from_millis(20));
+    let more = ["--find", "users", "--think", "300ms", "--no-overload", "--start", "40", "--max", "400", "--json"];
+    let output = room.run(&with(&server.url(), &more));
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    let document = output.json();
+    let part = &document["capacity"];
+    assert_eq!((part["find"].as_str(), part["unit"].as_str()), (Some("users"), Some("users")));
+    let of_users = trials(&document).iter().filter(|trial| trial["stage"] == "short");
+    for trial in of_users {
+        assert_eq!(trial["load"].as_f64().unwrap().fract(), 0.0, "{trial}");
+        // Three turns at least, whatever --trial says.
+        assert_eq!(trial["asked_s"].as_f64(), Some(0.9), "{trial}");
+    }
+    if part["regular"] == true {
+        let (users, rate) = (part["answer"].as_f64().unwrap(), part["rate_per_s"].as_f64().unwrap());
+        assert!((40.0..=160.0).contains(&users) && rate <= users / 0.3, "{users} users, {rate}/s");
+    }
+    let id = document["run"]["id"].as_str().unwrap();
+    let again = room.run(&["report", id]);
+    assert!(again.stdout.contains(" users"), "{again}");
+}
+
+#[test]
+fn connections_are_held_and_new_ones_made() {
+    let room = Room::shared();
+    let server = ModelServer::start(4, Duration::from_millis(1));
+    let more = ["--find", "connections", "--start", "10", "--max", "20", "--json"];
+    let output = room.run(&with(&server.url(), &more));
+    assert_eq!(output.code, Some(3), "{output}");
+    let document = output.json();
+    let part = &document["capacity"];
+    assert_eq!((part["find"].as_str(), part["unit"].as_str()), (Some("connections"), Some("connections")));
+    // Nothing up to 20 is too much, and nothing here says how much more would be: that is told.
+    assert!(part["answer"].is_null() && part["notes"].as_array().is_some_and(|notes| !notes.is_empty()), "{part:#}");
+    for trial in trials(&document).iter().filter(|trial| trial["verdict"] == "good" && trial["load"] == 20.0) {
+        assert!((trial["connections"].as_f64().unwrap() - 20.0).abs() < 0.5, "{trial}");
+    }
+    let more = ["--find", "new-connections", "--start", "20/s", "--max", "40/s", "--no-limit", "--json"];
+    let output = room.run(&with(&server.url(), &more));
+    assert_eq!(output.code, Some(3), "{output}");
+    assert_eq!(output.json()["capacity"]["find"], "new-connections");
+}
+
+#[test]
 fn a_plan_is_printed_and_read_back_and_what_contradicts_it_is_refused() {
     let room = Room::shared();
     let url = "http://127.0.0.1:9/";
@@ -183,6 +245,19 @@ fn a_plan_is_printed_and_read_back_and_what_contradicts_it_is_refused() {
     room.run(&["capacity", url, "--slo", "p99 < 1s", "-d", "10s"]).refused(1, &["--trial"]);
     room.run(&["capacity", url, "--slo", "p99 < 1s", "--each", "rtt:48"]).refused(1, &["48"]);
     room.run(&["capacity", url, "--slo", "p99.99 < 1s", "--max", "10/s"]).refused(1, &["too few requests", "--trial"]);
+    let asks = |find: &'static str| ["capacity", url, "--slo", "p99 < 1s", "--find", find];
+    room.run(&asks("users")).refused(1, &["--think"]);
+    room.run(&asks("sessions")).refused(1, &["new-connections"]);
+    room.run(&[&asks("users")[..], &["--think", "7s", "--clients", "5"]].concat()).refused(1, &["--clients"]);
+    room.run(&[&asks("users")[..], &["--think", "7s", "--start", "10/s"]].concat()).refused(1, &["whole number"]);
+    room.run(&[&asks("connections")[..], &["--think", "7s"]].concat()).refused(1, &["--find users"]);
+    room.run(&[&asks("connections")[..], &["--close"]].concat()).refused(1, &["--close"]);
+    room.run(&[&asks("new-connections")[..], &["--keepalive"]].concat()).refused(1, &["--keepalive"]);
+    let printed =
+        room.run(&[&asks("users")[..], &["--think", "exponential:7s", "--max", "500", "--print-plan"]].concat());
+    assert!(printed.stdout.contains("find = \"users\"") && printed.stdout.contains("70s"), "{printed}");
+    fs::write(file, &printed.stdout).unwrap();
+    assert_eq!(room.run(&["capacity", file, "--print-plan"]).stdout, printed.stdout);
     room.run(&["capacity", "--resume", "nothing"]).refused(1, &["nothing"]);
     // Nobody listens there: the first guess has no answer, and that is said.
     let refused = room.run(&["capacity", url, "--slo", "p99 < 1s", "--json"]);

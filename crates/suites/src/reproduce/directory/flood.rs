@@ -194,7 +194,7 @@ mod tests {
     use crate::local::Used;
     use crate::reproduce::directory::rows::find;
     use ledger::Document;
-    use ledger::document::{Load, Run, SCHEMA, UrlPart, Validity};
+    use ledger::document::{Load, UrlPart};
 
     fn measured(page_p99_ns: u64, with_searches: bool) -> Measured {
         let times = Quantiles { count: 100, p50: 100_000, p99: page_p99_ns, ..Quantiles::default() };
@@ -217,18 +217,7 @@ mod tests {
             by_url,
             ..Load::default()
         };
-        let document = Document {
-            schema: SCHEMA.into(),
-            run: Run { duration_s: 2.0, ..Run::default() },
-            validity: Validity::from_checks(Vec::new()),
-            load: Some(load),
-            path: None,
-            watch: None,
-            tap: None,
-            server: None,
-            slo: None,
-            cache: None,
-        };
+        let document = Document::of_load(load, 2.0);
         let used = Used { below_user: Duration::from_millis(800), ..Used::default() };
         Measured { document, used }
     }

@@ -1,0 +1,235 @@
+//! Whether to believe the answer of a course: its own checks, over all its trials. Each trial was judged by the gate's before.
+
+use ledger::document::{Check, CheckState, Weight};
+use ledger::{CapacityPart, TrialPart};
+
+use super::answer::is_of_server;
+use super::search::{CONFIRMED_AT, Course, Rules, VOID_IN_SEARCH};
+
+/// Of the generator's limit, the share up to which an answer is the server's.
+const HEADROOM: f64 = 0.9;
+/// A generator as busy as this at the answer, or as late, is too near its limit.
+const BUSY: f64 = 0.8;
+const LAG_NS: f64 = 500_000.0;
+
+/// Whether to believe the answer.
+pub fn all(rules: &Rules, course: &Course<'_>, part: &CapacityPart) -> Vec<Check> {
+    vec![
+        generator_headroom(rules, course, part),
+        search_regular(part),
+        confirmed(rules, course),
+        trials_valid(course),
+        warmup_enough(course),
+        searches_alike(rules, course),
+        host_undisturbed(rules, course),
+    ]
+}
+
+fn check(
+    name: &str,
+    weight: Weight,
+    state: CheckState,
+    value: Option<f64>,
+    limit: Option<f64>,
+    unit: &str,
+    why: String,
+) -> Check {
+    Check { name: name.into(), state, weight, value, limit, unit: unit.into(), why }
+}
+
+fn generator_headroom(rules: &Rules, course: &Course<'_>, part: &CapacityPart) -> Check {
+    let make = |state, value, limit, unit: &str, why: &str| {
+        check("generator_headroom", Weight::Invalid, state, value, limit, unit, why.to_owned())
+    };
+    let Some(answer) = part.answer else {
+        return make(
+            CheckState::NotApplicable,
+            None,
+            None,
+            "ratio",
+            "there is no answer to hold against the generator's limit",
+        );
+    };
+    if let Some((limit, measured)) = course.limit() {
+        let share = answer / limit;
+        if share > HEADROOM {
+            let of = rules.question.most.as_ref().filter(|_| !measured).map(|most| format!(" ({})", most.words));
+            let why = format!(
+                "the answer is near what the generator itself can make here, {}{}: the client is the limit",
+                rules.question.words(limit),
+                of.unwrap_or_default()
+            );
+            return make(CheckState::Failed, Some(share), Some(HEADROOM), "ratio", &why);
+        }
+    }
+    // Of the trials at the answer, by what the generator itself said.
+    let at = |trial: &&TrialPart| trial.load == answer && trial.verdict == "good" && is_of_server(trial);
+    let busy = course.made().iter().filter(at).map(|trial| trial.loop_busy).fold(0.0, f64::max);
+    let lag = course.made().iter().filter(at).map(|trial| trial.send_lag_p99_ns as f64).fold(0.0, f64::max);
+    if busy > BUSY {
+        let why = "at the answer the generator had work nearly all of the time: the client is the limit";
+        return make(CheckState::Failed, Some(busy), Some(BUSY), "ratio", why);
+    }
+    if lag > LAG_NS {
+        let why = "at the answer the generator was late: repeat with more cores for it, or on a quieter machine";
+        let weight = if busy > 0.5 { Weight::Invalid } else { Weight::Suspect };
+        return Check { weight, ..make(CheckState::Failed, Some(lag), Some(LAG_NS), "ns", why) };
+    }
+    make(
+        CheckState::Ok,
+        Some(busy),
+        Some(BUSY),
+        "ratio",
+        "share of the time in which the generator had work, at the answer",
+    )
+}
+
+fn search_regular(part: &CapacityPart) -> Check {
+    let (state, why) = if part.regular {
+        (CheckState::Ok, "a load that held and one that was too much, as near as asked".to_owned())
+    } else {
+        let why = part.notes.first().cloned().unwrap_or_default();
+        (CheckState::Failed, if why.is_empty() { "the search did not come to its end".to_owned() } else { why })
+    };
+    check("search_regular", Weight::Invalid, state, None, None, "", why)
+}
+
+fn confirmed(rules: &Rules, course: &Course<'_>) -> Check {
+    let question = &rules.question;
+    let make = |state, why: String| check("confirmed", Weight::Suspect, state, None, None, "", why);
+    let Some(sought) = course.answer() else {
+        return make(CheckState::NotApplicable, "there is no answer to confirm".into());
+    };
+    if rules.plan.confirm.is_zero() {
+        return make(CheckState::NotApplicable, "no confirmation was asked for (--confirm 0s)".into());
+    }
+    let at = |share: f64| {
+        let load = question.load(share * sought);
+        course
+            .made()
+            .iter()
+            .find(move |trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void")
+    };
+    match (at(CONFIRMED_AT[0]), at(CONFIRMED_AT[1])) {
+        (Some(first), Some(second)) if first.verdict == "good" && second.verdict == "good" => make(
+            CheckState::Ok,
+            format!(
+                "{} held once more for {} s, and so did nine tenths of it",
+                question.words(sought),
+                first.lasted_s.round()
+            ),
+        ),
+        (Some(first), _) if first.verdict != "good" => make(
+            CheckState::Failed,
+            format!(
+                "{} did not hold once more ({}); the answer is the next lower load that did",
+                question.words(sought),
+                first.why.join("; ")
+            ),
+        ),
+        (Some(_), Some(second)) => make(
+            CheckState::Failed,
+            format!(
+                "nine tenths of the answer, {}, did not hold ({})",
+                question.words(second.load),
+                second.why.join("; ")
+            ),
+        ),
+        _ => make(CheckState::CouldNotRun, "the confirmation was not made, or disturbed each time".into()),
+    }
+}
+
+fn trials_valid(course: &Course<'_>) -> Check {
+    let voids = course.made().iter().filter(|trial| trial.verdict == "void").count();
+    let state = if voids <= VOID_IN_SEARCH { CheckState::Ok } else { CheckState::Failed };
+    let why = if voids == 0 {
+        "no trial was disturbed".to_owned()
+    } else {
+        format!("{voids} of {} trials were disturbed, count for nothing, and were made again", course.made().len())
+    };
+    check("trials_valid", Weight::Suspect, state, Some(voids as f64), Some(VOID_IN_SEARCH as f64), "trials", why)
+}
+
+fn warmup_enough(course: &Course<'_>) -> Check {
+    let (warmup, settled) = course.warmup();
+    let (state, why) = if course.made().iter().all(|trial| trial.stage == "guess" || trial.stage == "limit") {
+        (CheckState::NotApplicable, "no trial was made".to_owned())
+    } else if settled {
+        (CheckState::Ok, "the server had settled by then, or the warm-up was given".to_owned())
+    } else {
+        let why = "the server did not settle in 60 s at a light load: give --warmup, or look for what it does in the background";
+        (CheckState::Failed, why.to_owned())
+    };
+    check("warmup_enough", Weight::Suspect, state, Some(warmup.as_secs_f64()), None, "s", why)
+}
+
+fn searches_alike(rules: &Rules, course: &Course<'_>) -> Check {
+    let lowers: Vec<f64> = course.brackets().into_iter().map(|(lower, _)| lower).collect();
+    let limit = 2.0 * rules.plan.width.value();
+    if lowers.len() < 2 {
+        let why = "one search has nothing to be compared with".to_owned();
+        return check("searches_alike", Weight::Suspect, CheckState::NotApplicable, None, None, "ratio", why);
+    }
+    let (low, high) =
+        lowers.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &lower| (low.min(lower), high.max(lower)));
+    let spread = high / low - 1.0;
+    // Loads are rounded.
+    let alike = spread <= limit * 1.01 || !rules.question.find.is_rate() && high - low <= 2.0;
+    let state = if alike { CheckState::Ok } else { CheckState::Failed };
+    let why = if alike {
+        "how far apart the searches' answers are"
+    } else {
+        "the searches' answers are far apart: the server, or the machine, is not the same from one to the other"
+    };
+    check("searches_alike", Weight::Suspect, state, Some(spread), Some(limit), "ratio", why.to_owned())
+}
+
+/// Stolen time slows the server down by about as much as was stolen, and nobody can know its capacity to a width that is less. A load that
+/// was too much while the machine stood still may be one that holds.
+fn host_undisturbed(rules: &Rules, course: &Course<'_>) -> Check {
+    let width = rules.plan.width.value();
+    let make =
+        |state, value, why: String| check("host_undisturbed", Weight::Suspect, state, value, Some(width), "ratio", why);
+    let decides = |trial: &&TrialPart| {
+        ["long", "confirmation"].contains(&trial.stage.as_str()) && ["good", "bad"].contains(&trial.verdict.as_str())
+    };
+    let trials: Vec<&TrialPart> = course.made().iter().filter(decides).collect();
+    if trials.is_empty() {
+        return make(CheckState::NotApplicable, None, "no long trial was made".into());
+    }
+    // By their length.
+    let known: Vec<(f64, f64)> =
+        trials.iter().filter_map(|trial| Some((trial.steal_share?, trial.lasted_s.max(1e-3)))).collect();
+    let lasted_s: f64 = known.iter().map(|(_, lasted_s)| lasted_s).sum();
+    if known.is_empty() {
+        return make(CheckState::CouldNotRun, None, "/proc/stat could not be read".into());
+    }
+    let share = known.iter().map(|(share, lasted_s)| share * lasted_s).sum::<f64>() / lasted_s;
+    let stood = |trial: &&&TrialPart| trial.verdict == "bad" && trial.standstill_ns > STANDSTILL_NS;
+    let still = trials.iter().filter(stood).count();
+    if share > width {
+        return make(
+            CheckState::Failed,
+            Some(share),
+            "the hypervisor took more of the processors' time than the width that was sought: the answer is too low by about as much; repeat \
+             on a quieter machine, or with a larger --width"
+                .into(),
+        );
+    }
+    if still > 0 {
+        let why = format!(
+            "in {still} of the long trials that were too much this machine stood still for over {} ms: what they say may be its doing, and \
+             the answer too low; repeat on a quieter machine",
+            STANDSTILL_NS / 1_000_000
+        );
+        return make(CheckState::Failed, Some(share), why);
+    }
+    make(
+        CheckState::Ok,
+        Some(share),
+        "share of the processors' time that the hypervisor took in the long trials".into(),
+    )
+}
+
+/// As in the gate's `loop_never_stalled`.
+const STANDSTILL_NS: u64 = 20_000_000;

@@ -1,0 +1,182 @@
+//! Users, connections and new connections against simulated servers whose limit of them is known; and the checks that look at the machine.
+
+use lab::plan::Find;
+use stats::queueing::{Station, mva};
+
+use super::*;
+
+fn asks(find: Find, start: f64) -> CapacityPlan {
+    CapacityPlan { find, ..plan(start) }
+}
+
+/// In how many of ten seeds the answer is within 3 % of the truth, and in how many the interval holds it.
+fn near(find: Find, truth: f64, made: impl Fn(u64) -> Simulated) -> (u32, u32) {
+    let (mut near, mut covered) = (0, 0);
+    for seed in 0..10 {
+        let start = (truth * (0.1 + 1.6 * Rng::new(seed, 9).uniform())).round().max(1.0);
+        let (part, verdict, end) = sought(&mut made(seed), asks(find, start));
+        assert_eq!((end, verdict), (End::Found, Verdict::Valid), "seed {seed}: {:?}", part.notes);
+        assert_eq!((part.find.as_str(), part.unit.as_str()), (find.name(), find.unit()));
+        let answer = part.answer.expect("found");
+        let [low, high] = part.interval.expect("found");
+        assert!(find.is_rate() || [answer, low, high].iter().all(|load| load.fract() == 0.0), "{low} {answer} {high}");
+        near += u32::from((answer / truth - 1.0).abs() <= 0.03);
+        covered += u32::from((low..=high).contains(&truth));
+    }
+    (near, covered)
+}
+
+#[test]
+fn the_most_users_of_a_closed_network_are_found() {
+    // Four workers of 20 ms, users who think for 7 s, and one who asks waits for 200 ms at most: the rate times think and response time
+    // (the interactive response time law), as soon as the workers are never idle. So many wait for 200 ms: one fewer is the most.
+    let truth = 200.0 * (7.0 + 0.2) - 1.0;
+    let (near_it, covered) = near(Find::Users, truth, |seed| Simulated::new(Server::four(), OBJECTIVE, seed));
+    assert!(near_it == 10 && covered >= 9, "{near_it} and {covered} of 10");
+    let made = |seed| Simulated { think: (3.0, false), ..Simulated::new(Server::one(50.0), "p90 < 200ms", seed) };
+    let (near_it, covered) = near(Find::Users, 50.0 * (3.0 + 0.2) - 1.0, made);
+    assert!(near_it >= 9 && covered >= 9, "{near_it} and {covered} of 10");
+}
+
+#[test]
+fn random_users_are_found_where_mean_value_analysis_says() {
+    // One worker of 5 ms, exponential, users who think for 7 s, exponential: the most whose mean response time is under 300 ms.
+    let points = mva(&[Station::queue(0.005)], 7.0, 2000);
+    let truth = points.iter().rev().find(|point| point.response_s < 0.3).unwrap().users;
+    assert!((1430..1480).contains(&truth), "{truth}");
+    let made =
+        |seed| Simulated { think: (7.0, true), ..Simulated::new(Server::exponential(200.0), "mean < 300ms", seed) };
+    let mut near_it = 0;
+    for seed in 0..10 {
+        let long = Duration::from_secs(180);
+        let plan = CapacityPlan { trial: long, confirm: Duration::ZERO, ..asks(Find::Users, 600.0) };
+        let (part, ..) = sought(&mut made(seed), plan);
+        near_it += u32::from(part.answer.is_some_and(|answer| (answer / f64::from(truth) - 1.0).abs() <= 0.03));
+    }
+    assert!(near_it >= 9, "{near_it} of 10");
+}
+
+#[test]
+fn the_carried_rate_stands_beside_the_users() {
+    let (part, ..) = sought(&mut Simulated::new(Server::four(), OBJECTIVE, 1), asks(Find::Users, 500.0));
+    let rate = part.rate_per_s.unwrap();
+    assert!((rate / 200.0 - 1.0).abs() < 0.02, "{rate}");
+    assert!(part.knee.is_some() && part.saturation_rate_per_s.is_some());
+}
+
+#[test]
+fn the_most_connections_that_are_held_are_found() {
+    for truth in [137, 5000] {
+        let server = Server { connections: truth, ..Server::four() };
+        let made = |seed| Simulated::new(server.clone(), OBJECTIVE, seed);
+        let (near_it, covered) = near(Find::Connections, truth as f64, made);
+        assert!(near_it == 10 && covered >= 9, "{truth}: {near_it} and {covered} of 10");
+    }
+    let server = Server { connections: 137, ..Server::four() };
+    let (part, ..) = sought(&mut Simulated::new(server, OBJECTIVE, 1), asks(Find::Connections, 64.0));
+    assert_eq!(part.bound_by.name, "connections", "{:?}", part.bound_by);
+    // What is carried over them is no figure of theirs, and beyond them there is nothing to carry.
+    assert_eq!((part.knee, part.saturation_rate_per_s, part.under_overload), (None, None, None));
+    assert!(part.trials.iter().all(|trial| trial.stage != "overload" && trial.stage != "guess"));
+}
+
+#[test]
+fn connections_that_slow_every_request_down_are_found_by_the_objective() {
+    // 20 ms, and 0.1 ms for each connection that is held: 200 ms with 1,800 of them.
+    let server = Server { workers: 64, each_s: 1e-4, ..Server::four() };
+    let made = |seed| Simulated::new(server.clone(), OBJECTIVE, seed);
+    let (near_it, covered) = near(Find::Connections, 1800.0, made);
+    assert!(near_it >= 9 && covered >= 9, "{near_it} and {covered} of 10");
+}
+
+#[test]
+fn the_most_new_connections_are_found() {
+    // 1 ms for the request and 4 ms for the connection: 200/s, of 1,000 requests a second over kept ones.
+    let server = Server { accept_s: 0.004, ..Server::one(1000.0) };
+    let made = |seed| Simulated::new(server.clone(), OBJECTIVE, seed);
+    let (near_it, covered) = near(Find::NewConnections, 200.0, made);
+    assert!(near_it == 10 && covered >= 9, "{near_it} and {covered} of 10");
+    let (part, ..) = sought(&mut made(1), plan(300.0));
+    assert!((part.answer.unwrap() / 1000.0 - 1.0).abs() < 0.03, "{:?}", part.answer);
+}
+
+#[test]
+fn a_server_that_degrades_or_leaks_is_named_whatever_is_sought() {
+    let degrades = Server { slower_by: 0.01, ..Server::four() };
+    let (part, ..) = sought(&mut Simulated::new(degrades, OBJECTIVE, 1), asks(Find::Users, 500.0));
+    let names: Vec<&str> = part.findings.iter().map(|finding| finding.name.as_str()).collect();
+    assert!(names.contains(&"does_not_last"), "{names:?}");
+    let lasts = part.findings.iter().find(|finding| finding.name == "does_not_last").unwrap();
+    assert!(lasts.words.contains("users held for seconds"), "{}", lasts.words);
+    let leaks = Server { leak: 1e6, connections: 800, ..Server::four() };
+    for find in [Find::Users, Find::Connections, Find::NewConnections] {
+        let (part, ..) = sought(&mut Simulated::new(leaks.clone(), OBJECTIVE, 1), asks(find, 300.0));
+        let leak = part.findings.iter().find(|finding| finding.name == "memory_grows");
+        assert!(part.answer.is_some() && leak.is_some(), "{find:?}: {:?}", part.findings);
+    }
+}
+
+#[test]
+fn what_the_generator_cannot_make_is_no_answer() {
+    let server = Server { connections: 5000, ..Server::four() };
+    let with = |most| Simulated { most, ..Simulated::new(server.clone(), OBJECTIVE, 1) };
+    let (part, verdict, end) = sought(&mut with(3000.0), asks(Find::Connections, 500.0));
+    assert_eq!((end, part.answer, verdict), (End::ClientLimit { held: 3000.0 }, None, Verdict::Invalid));
+    assert!(
+        part.notes[0].contains("The client is the limit (about 3000 connections here: open files)"),
+        "{:?}",
+        part.notes
+    );
+    assert_eq!(part.generator_limit.map(|limit| limit.how).as_deref(), Some("counted"));
+    // A boundary pair: 5,000 of 5,400 are more than nine tenths, of 5,700 fewer.
+    let (part, verdict, _) = sought(&mut with(5400.0), asks(Find::Connections, 500.0));
+    assert!(part.answer.is_some() && verdict == Verdict::Invalid);
+    let (part, verdict, _) = sought(&mut with(5700.0), asks(Find::Connections, 500.0));
+    assert!(part.answer.is_some() && verdict == Verdict::Valid);
+    // Of users the requests count, too: 150/s are 1,050 users who think for 7 s.
+    let mut simulated = Simulated { generator: 150.0, ..Simulated::new(Server::four(), OBJECTIVE, 1) };
+    let (part, verdict, end) = sought(&mut simulated, asks(Find::Users, 500.0));
+    let End::ClientLimit { held } = end else { panic!("{end:?}") };
+    assert!(held <= 1050.0 && part.answer.is_none() && verdict == Verdict::Invalid, "{held}");
+}
+
+#[test]
+fn a_course_of_users_that_is_cut_goes_on_with_the_same_trials() {
+    let mut whole = Simulated { disturbed: vec![2], ..Simulated::new(Server::four(), OBJECTIVE, 7) };
+    let rules = Rules {
+        can_limit: true,
+        ..whole.rules(CapacityPlan { start: None, overload: true, ..asks(Find::Users, 1.0) })
+    };
+    let mut course = Course::new(&rules);
+    assert_eq!(drive(&mut course, &mut whole).unwrap(), Some(End::Found));
+    let trials = course.made().to_vec();
+    for stage in ["guess", "limit", "short", "long", "confirmation", "overload"] {
+        assert!(trials.iter().any(|trial| trial.stage == stage), "{stage}");
+    }
+    let mut again = Course::new(&rules);
+    for (trial, asked) in trials.iter().zip(&whole.asked) {
+        assert_eq!(again.next(), Next::Make(*asked));
+        again.add(serde_json::from_str(&serde_json::to_string(trial).unwrap()).unwrap());
+    }
+}
+
+#[test]
+fn stolen_time_and_standstills_cast_doubt_on_the_answer() {
+    let check = |disturbance| {
+        let mut simulated = Simulated { disturbance, ..Simulated::new(Server::four(), OBJECTIVE, 1) };
+        let rules = simulated.rules(plan(60.0));
+        let mut course = Course::new(&rules);
+        let end = drive(&mut course, &mut simulated).unwrap();
+        let part = answer::part(&rules, &course, end.as_ref(), "objective");
+        checks::all(&rules, &course, &part).into_iter().find(|check| check.name == "host_undisturbed").unwrap()
+    };
+    // A boundary pair: the width is 2 %.
+    assert_eq!(check((0.0199, 0)).state, CheckState::Ok);
+    let stolen = check((0.0201, 0));
+    assert_eq!((stolen.state, stolen.weight), (CheckState::Failed, Weight::Suspect));
+    assert!(stolen.why.contains("hypervisor"), "{}", stolen.why);
+    // And 20 ms, as in the gate.
+    assert_eq!(check((0.0, 20_000_000)).state, CheckState::Ok);
+    let still = check((0.0, 20_000_001));
+    assert!(still.state == CheckState::Failed && still.why.contains("stood still"), "{}", still.why);
+}
