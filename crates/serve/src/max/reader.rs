@@ -55,6 +55,12 @@ impl Reader {
             if bytes.is_empty() {
                 return bytes;
             }
+            if answers.blind {
+                let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n") else { return bytes };
+                bytes = &bytes[end + 4..];
+                ask(answers.to(true, false, false));
+                continue;
+            }
             match parse_within(bytes, HEAD_BYTES, FIELDS_MAX) {
                 Parsed::Incomplete => return bytes,
                 Parsed::Complete(request) => {

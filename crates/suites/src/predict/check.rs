@@ -6,16 +6,24 @@ use store::Book;
 use sys::signal::Interrupts;
 
 use super::answer::seconds;
-use super::{ERROR_MAX, PredictPlan, usl};
+use super::whole::usl;
+use super::{ERROR_MAX, PredictPlan, parts};
 use crate::capacity::{self, CapacityOrder};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
 
 /// The plan of the search: short, one search.
 pub fn plan(asked: &PredictPlan) -> Plan {
+    let trial = asked.asked.check_trial;
     let mut plan = Plan {
         name: format!("{}-check", asked.plan.name),
-        capacity: Some(CapacityPlan { overload: false, ..CapacityPlan::quick() }),
+        capacity: Some(CapacityPlan {
+            short: (trial / 4).max(CapacityPlan::SHORT_MIN),
+            trial,
+            confirm: trial,
+            overload: false,
+            ..CapacityPlan::quick()
+        }),
         ..asked.plan.clone()
     };
     (plan.load.rate, plan.load.duration, plan.load.requests) = (None, None, None);
@@ -49,6 +57,7 @@ fn beside(predict: &mut PredictPart, found: &CapacityPart, seed: u64) {
     predict.measured_interval = found.interval;
     predict.measured_bound_by = Some(found.bound_by.name.clone());
     predict.error = predict.rate_per_s.zip(found.rate_per_s).map(|(foretold, measured)| foretold / measured - 1.0);
+    parts::beside(predict, found.rate_per_s);
     let held = || found.trials.iter().filter(|trial| trial.verdict == "good");
     let points: Vec<(f64, f64)> = held()
         .filter(|trial| trial.in_flight.mean >= 1.0)

@@ -51,6 +51,10 @@ pub struct Made {
     pub part: MeasuredLoad,
     /// What it sent each way; none without a path.
     pub traffic: Option<Traffic>,
+    /// Requests that were answered.
+    pub completed: u64,
+    /// Bytes of one, the mean.
+    pub request_bytes: f64,
     /// Resident memory of the server at its end.
     pub rss_bytes: u64,
     /// Descriptors of the server at its end.
@@ -182,7 +186,10 @@ impl<'a> Measuring<'a> {
     }
 
     /// The server held to parts of its share, and always behind.
-    fn held(&mut self, class: &Class, cores: f64) -> Result<Vec<Made>, SuiteError> {
+    ///
+    /// # Errors
+    /// One of its loads could not be made, though it can be held here.
+    pub fn held(&mut self, class: &Class, cores: f64) -> Result<Vec<Made>, SuiteError> {
         let Some(server) = &self.asked.plan.server else { return Ok(Vec::new()) };
         let share = server.cpu.map_or(cores, CpuShare::cores);
         let mut held = Vec::new();
@@ -399,6 +406,8 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
             failed,
         },
         traffic: traffic(document, load),
+        completed: load.completed,
+        request_bytes: load.bytes_sent as f64 / load.completed.max(1) as f64,
         rss_bytes: last.map_or(0, |second| second.rss_bytes),
         descriptors: last.and_then(|second| second.descriptors),
         kernel_bytes_each: load.held.as_ref().and_then(|held| held.kernel_bytes_each),
