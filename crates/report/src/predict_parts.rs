@@ -31,7 +31,9 @@ pub fn term_rows(sum: &SumPart) -> Vec<Vec<String>> {
         let row = |term: &SumTerm, answer: String| {
             let [low, high] = term.interval;
             let interval = format!("{} to {}", cost(low), cost(high));
-            vec![answer, term.part.clone(), level(term.times), level(term.bytes), cost(term.processes_s), interval]
+            // What is taken off again stands with its sign.
+            let times = if term.times < 0.0 { format!("-{}", level(-term.times)) } else { level(term.times) };
+            vec![answer, term.part.clone(), times, level(term.bytes), cost(term.processes_s), interval]
         };
         rows.extend(class.terms.iter().enumerate().map(|(at, term)| {
             row(term, if at == 0 { answer.clone() } else { String::new() })

@@ -35,9 +35,15 @@ pub struct MaxSpec {
     pub body_bytes: usize,
     /// How to talk to the kernel.
     pub engine: Engine,
-    /// Heads are not read: each end of one is a request, and the client ends the connection. No server, but the part of one that is
-    /// measured alone (`parts.rs`).
-    pub blind: bool,
+    /// Heads are not read: each end of one is a request. No server, but the part of one that is measured alone (`parts.rs`).
+    pub blind: Option<Blind>,
+}
+
+/// How a connection goes on whose heads are not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blind {
+    /// Its first answer is its last.
+    pub close: bool,
 }
 
 /// The longest body: it is kept in memory three times, after the heads of the three kinds of answers.
@@ -83,7 +89,7 @@ pub(crate) struct Answers {
     /// To what is no request: always closes.
     refusal: Arc<[u8]>,
     /// Heads are not read.
-    blind: bool,
+    blind: Option<Blind>,
 }
 
 /// One answer out of [`Answers`].
@@ -114,7 +120,7 @@ impl Answers {
         });
         let refusal =
             "HTTP/1.1 400 Bad Request\r\nServer: yamabiko-max\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-        Answers { whole, heads: heads.map(|head| head.len()), refusal: refusal.as_bytes().into(), blind: false }
+        Answers { whole, heads: heads.map(|head| head.len()), refusal: refusal.as_bytes().into(), blind: None }
     }
 
     /// The bytes of all of them, by [`Answer::index`].

@@ -55,10 +55,11 @@ impl Reader {
             if bytes.is_empty() {
                 return bytes;
             }
-            if answers.blind {
+            if let Some(blind) = answers.blind {
                 let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n") else { return bytes };
                 bytes = &bytes[end + 4..];
-                ask(answers.to(true, false, false));
+                self.ended = blind.close;
+                ask(answers.to(!blind.close, false, false));
                 continue;
             }
             match parse_within(bytes, HEAD_BYTES, FIELDS_MAX) {

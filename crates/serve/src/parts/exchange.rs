@@ -3,8 +3,6 @@
 //! A server that does nothing else. It looks for the end of each head and sends prepared bytes; it reads nothing of what is asked. What
 //! it costs a request under load, with its connections kept and not, and over the sizes of requests and answers, are the parts
 //! `connection`, `receive` and `send`.
-//!
-//! It never closes first: an answer says how long it is, and the client goes when it has what it wants.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -19,7 +17,7 @@ use sys::file::send_file;
 
 use super::refused;
 use crate::engine::Engine;
-use crate::max::{MaxSpec, serve_max};
+use crate::max::{Blind, MaxSpec, serve_max};
 use crate::spec::{ServeError, system};
 
 /// What to answer, and how.
@@ -33,6 +31,8 @@ pub struct ExchangeSpec {
     pub body: ExchangeBody,
     /// Bytes of the body of every answer: at most [`crate::BODY_BYTES_MAX`].
     pub body_bytes: usize,
+    /// A connection ends with its first answer.
+    pub close: bool,
 }
 
 /// How it waits for its clients.
@@ -78,7 +78,7 @@ pub fn serve_exchange(
             shared: false,
             body_bytes: spec.body_bytes,
             engine: Engine::Uring,
-            blind: true,
+            blind: Some(Blind { close: spec.close }),
         };
         return serve_max(&max, stop, |address, _| on_listening(address));
     }
@@ -99,12 +99,15 @@ struct Answer {
     /// The body, where the kernel sends it; its name is gone.
     file: Option<File>,
     file_bytes: usize,
+    /// The connection ends with it.
+    last: bool,
 }
 
 impl Answer {
     fn new(spec: &ExchangeSpec) -> Result<Self, ServeError> {
+        let connection = if spec.close { "Connection: close\r\n" } else { "" };
         let mut bytes = format!(
-            "HTTP/1.1 200 OK\r\nServer: yamabiko-part\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nServer: yamabiko-part\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n{connection}\r\n",
             spec.body_bytes
         )
         .into_bytes();
@@ -116,7 +119,7 @@ impl Answer {
             }
             ExchangeBody::Sendfile(_) => {}
         }
-        Ok(Answer { bytes: bytes.into(), file, file_bytes })
+        Ok(Answer { bytes: bytes.into(), file, file_bytes, last: spec.close })
     }
 
     fn length(&self) -> usize {
@@ -199,6 +202,10 @@ impl Connection {
                     Err(_) => return false,
                 }
                 if self.sent == answer.length() {
+                    if answer.last {
+                        // Closing sends FIN, as servers do that have nothing more to read.
+                        return false;
+                    }
                     (self.owed, self.sent) = (self.owed - 1, 0);
                 }
             }

@@ -114,6 +114,9 @@ fn answered(spec: &ExchangeSpec, requests: usize) -> Vec<u8> {
             assert!(got.iter().all(|byte| *byte == b'x'));
             got.clear();
         }
+        if spec.close {
+            assert_eq!(client.read(&mut [0]).unwrap(), 0, "the server closes after its answer");
+        }
         drop(client);
         stop.write(1).unwrap();
         server.join().unwrap().unwrap();
@@ -128,13 +131,14 @@ fn every_way_of_waiting_answers_every_request() {
     let sendfile = ExchangeBody::Sendfile(folder.path().to_owned());
     for waits in [ExchangeWaits::Epoll, ExchangeWaits::Uring, ExchangeWaits::Threads] {
         for body in [ExchangeBody::Memory, sendfile.clone()] {
-            let spec = ExchangeSpec { listen, waits, body: body.clone(), body_bytes: 0 };
+            let spec = ExchangeSpec { listen, waits, body: body.clone(), body_bytes: 0, close: false };
             if waits == ExchangeWaits::Uring && body != ExchangeBody::Memory {
                 assert!(serve_exchange(&spec, EventFd::new().unwrap().as_fd(), |_| ()).is_err());
                 continue;
             }
             for body_bytes in [0, 1, 3_000_000] {
                 answered(&ExchangeSpec { body_bytes, ..spec.clone() }, 3);
+                answered(&ExchangeSpec { body_bytes, close: true, ..spec.clone() }, 1);
             }
         }
     }

@@ -1,7 +1,8 @@
 //! A line through costs that differ by orders of magnitude: what is fixed of them, and what each unit adds.
 //!
 //! The cost of sending n bytes is a + b n. Measured from a hundred bytes to a megabyte its errors grow with it, so that a line which
-//! weighs all points alike would know b from the largest one and nothing of a. Here each point weighs as its share does.
+//! weighs all points alike would know b from the largest one and nothing of a. Here each point weighs by how far it is off its share: by the
+//! square of one over the median of the points that have as many units.
 
 use crate::interval::Interval;
 use crate::student::t_quantile;
@@ -46,26 +47,38 @@ impl Law {
 
 /// The law through `(units, cost)` points. `None` with fewer than three points, where all have as many units, or where a cost is not above 0.
 ///
-/// Bias: none, if the points lie about a line with errors that are independent and in proportion to the cost. Weighing by what was
-/// measured, instead of by what is expected, makes it lower by about the square of the relative error.
+/// Bias: none to speak of, if the points lie about a line with errors that are independent and in proportion to the cost. Weighing by what
+/// was measured, instead of by what is expected, makes it lower by about the square of the relative error of the medians; so a single
+/// point that is far too low does not have its way.
 pub fn law(points: &[(f64, f64)]) -> Option<Law> {
     if points.len() < 3 || points.iter().any(|&(x, y)| !x.is_finite() || !y.is_finite() || y <= 0.0) {
         return None;
     }
-    let sum = |of: fn(f64) -> f64| points.iter().map(|&(x, y)| of(x) / (y * y)).sum::<f64>();
+    let scales: Vec<f64> = points.iter().map(|&(x, _)| scale(points, x)).collect();
+    let weighed = || points.iter().zip(&scales).map(|(&(x, y), scale)| (x, y, 1.0 / (scale * scale)));
+    let sum = |of: fn(f64) -> f64| weighed().map(|(x, _, weight)| of(x) * weight).sum::<f64>();
     let (ones, xs, squares) = (sum(|_| 1.0), sum(|x| x), sum(|x| x * x));
     let determinant = ones * squares - xs * xs;
     // All xs alike leave nothing of it but rounding.
     if determinant <= ones * squares * 1e-12 {
         return None;
     }
-    let (ys, xys) = points.iter().fold((0.0, 0.0), |(ys, xys), &(x, y)| (ys + 1.0 / y, xys + x / y));
+    let (ys, xys) = weighed().fold((0.0, 0.0), |(ys, xys), (x, y, weight)| (ys + y * weight, xys + x * y * weight));
     let fixed = (squares * ys - xs * xys) / determinant;
     let per_unit = (ones * xys - xs * ys) / determinant;
-    let residuals: f64 = points.iter().map(|&(x, y)| ((y - fixed - per_unit * x) / y).powi(2)).sum();
+    let residuals: f64 = weighed().map(|(x, y, weight)| (y - fixed - per_unit * x).powi(2) * weight).sum();
     let variance = residuals / (points.len() as f64 - 2.0);
     let of = |element: f64| variance * element / determinant;
     Some(Law { fixed, per_unit, points: points.len(), variances: [of(squares), of(ones), of(-xs)] })
+}
+
+/// The median cost of the points with `units`, give or take a thousandth.
+fn scale(points: &[(f64, f64)], units: f64) -> f64 {
+    let near = |x: f64| (x - units).abs() <= 1e-3 * units.abs();
+    let mut alike: Vec<f64> = points.iter().filter(|(x, _)| near(*x)).map(|(_, y)| *y).collect();
+    alike.sort_by(f64::total_cmp);
+    let middle = alike.len() / 2;
+    if alike.len().is_multiple_of(2) { (alike[middle - 1] + alike[middle]) / 2.0 } else { alike[middle] }
 }
 
 #[cfg(test)]
@@ -87,6 +100,16 @@ mod tests {
         assert_eq!(law(&[(1.0, 1.0); 5]), None);
         assert_eq!(law(&[(1.0, 1.0), (2.0, 0.0), (3.0, 3.0)]), None);
         assert!(law(&[(1.0, 1.0), (2.0, 0.1), (3.0, 3.0)]).is_some());
+    }
+
+    #[test]
+    fn one_that_is_far_too_low_does_not_have_its_way() {
+        let points: Vec<(f64, f64)> =
+            [0.0, 1e4, 1e5].into_iter().flat_map(|n| [1.0, 1.01, 0.99].map(|off| (n, (2e-6 + n * 1e-10) * off))).collect();
+        let mut spoilt = points.clone();
+        spoilt[0].1 = 1e-9;
+        let (whole, spoilt) = (law(&points).unwrap(), law(&spoilt).unwrap());
+        assert!(spoilt.fixed > whole.fixed * 0.6 && spoilt.fixed_interval(0.95).contains(whole.fixed), "{spoilt:?}");
     }
 
     /// Errors of 3 % of each cost, over three orders of magnitude: the intervals cover as often as they say, at both ends and between.

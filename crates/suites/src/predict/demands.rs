@@ -69,6 +69,13 @@ pub struct Made {
     pub loop_busy: f64,
 }
 
+impl Made {
+    /// Whether it says anything of what its requests cost.
+    pub fn is_sound(&self) -> bool {
+        !self.part.failed.iter().any(|check| SPOILT.contains(&check.as_str()))
+    }
+}
+
 /// Makes loads one after the other.
 pub struct Measuring<'a> {
     /// What is asked.
@@ -316,9 +323,8 @@ pub fn share_of(cores: f64) -> Option<CpuShare> {
 
 /// Loads of a class as its costs.
 pub fn measured(light: &[Made], held: &[Made]) -> Measured {
-    let sound = |made: &&Made| !made.part.failed.iter().any(|check| SPOILT.contains(&check.as_str()));
-    let (light, held): (Vec<&Made>, Vec<&Made>) =
-        (light.iter().filter(sound).collect(), held.iter().filter(sound).collect());
+    let sound = |loads| Vec::from_iter(<[Made]>::iter(loads).filter(|made| made.is_sound()));
+    let (light, held): (Vec<&Made>, Vec<&Made>) = (sound(light), sound(held));
     let points = |loads: &[&Made], busy: fn(&MeasuredLoad) -> f64| -> Vec<(f64, f64)> {
         loads.iter().map(|made| (made.part.rate_per_s, busy(&made.part))).collect()
     };
@@ -340,7 +346,7 @@ pub fn measured(light: &[Made], held: &[Made]) -> Measured {
 }
 
 /// Checks without which a load says nothing of what its requests cost.
-const SPOILT: [&str; 4] = ["server_answers", "server_alive", "responses_good", "failures"];
+const SPOILT: [&str; 5] = ["server_answers", "server_alive", "responses_good", "failures", "server_unread"];
 
 fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) -> Made {
     let document = &outcome.document;
@@ -381,6 +387,10 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
         .filter(|check| check.state == CheckState::Failed)
         .map(|check| check.name.clone())
         .collect();
+    // So busy was this machine that the account was not read while the load went on.
+    if document.server.is_some() && processes <= 0.0 && load.completed > 0 {
+        failed.push("server_unread".into());
+    }
     if failures as f64 > FAILED_MAX * (load.completed + failures) as f64 {
         failed.push("failures".into());
     }
@@ -513,6 +523,8 @@ mod tests {
                 ..MeasuredLoad::default()
             },
             traffic: None,
+            completed: 0,
+            request_bytes: 0.0,
             rss_bytes: 0,
             descriptors: None,
             kernel_bytes_each: None,

@@ -143,7 +143,7 @@ fn is_tls(asked: &PredictPlan) -> bool {
 
 /// Parts without a network that a request of it has: name, words, and the sizes to measure.
 fn wanted(described: &PartsPlan, shape: &Shape) -> Vec<(&'static str, &'static str, Vec<u64>)> {
-    let largest = described.objects.iter().map(|object| object.size.0).max().unwrap_or(0);
+    let largest = described.objects.iter().map(|object| object.size.0.min(network::BODY_MAX)).max().unwrap_or(0);
     // From nothing to the largest, so that what is asked for lies between.
     let sizes = |least: u64| {
         let mut sizes = vec![least, 4 << 10, 16 << 10, 64 << 10];
@@ -153,7 +153,7 @@ fn wanted(described: &PartsPlan, shape: &Shape) -> Vec<(&'static str, &'static s
     let request = (shape.request_bytes as u64).clamp(serve_head::MIN, serve_head::MAX);
     let mut wanted: Vec<(&'static str, &'static str, Vec<u64>)> = Vec::new();
     if described.parse {
-        wanted.push((part::PARSE, "reading the head of a request", vec![request, (request * 4).min(serve_head::MAX)]));
+        wanted.push((part::PARSE, "reading the head of a request", vec![request]));
     }
     let (is_cold, all_cold) = (described.cold.value() > 0.0, described.cold.value() >= 1.0);
     let reads = match described.body {

@@ -16,7 +16,7 @@ use super::demands::{self, Measured, Measuring};
 use super::foretell::Part;
 use super::model::{self, Each, Mixed};
 use super::path::{self, Manner, PathModel, Traffic};
-use super::{PATH_RATE_MAX, PATH_SHARE, PredictPlan, doubts, memory, words};
+use super::{BUDGET_MIN_S, PATH_RATE_MAX, PATH_SHARE, PERIOD, PredictPlan, doubts, memory, words};
 use crate::error::SuiteError;
 use crate::reproduce::Order;
 

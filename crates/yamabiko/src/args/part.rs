@@ -25,6 +25,9 @@ pub struct PartOptions {
     /// `exchange` lets the kernel send a file, instead of sending from memory
     #[arg(long, requires = "part", hide = true)]
     pub part_sendfile: bool,
+    /// `exchange` closes after each answer
+    #[arg(long, requires = "part", hide = true)]
+    pub part_close: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -88,7 +88,12 @@ pub fn kinds(described: &PartsPlan, close: bool) -> u32 {
 
 /// How long one takes, without the lab's own time.
 pub fn each(asked: &Asked) -> Duration {
-    asked.each / 2 * LOADS
+    long_enough(asked.each) / 2 * LOADS
+}
+
+/// The server's account is read once a second: half of this is the least that has a reading in it.
+fn long_enough(each: Duration) -> Duration {
+    each.max(Duration::from_secs(3))
 }
 
 /// How many runs of the lab each is.
@@ -113,7 +118,7 @@ pub fn measure(
 ) -> Result<Option<Network>, SuiteError> {
     let close = measuring.asked.plan.load.close;
     let plan = |body: u64, pad: usize, close: bool| {
-        let command = command(program, folder, described, body, &measuring.asked.plan);
+        let command = command(program, folder, described, (body, close), &measuring.asked.plan);
         plan(measuring.asked, described, command, pad, close)
     };
     let bodies = bodies(described);
@@ -131,13 +136,19 @@ pub fn measure(
     let mut made = Vec::new();
     for (name, plan) in &plans {
         let Some(loads) = held(measuring, name, plan, &mut cores)? else { return Ok(None) };
+        if loads.len() < 2 {
+            return Err(SuiteError::Plan(format!(
+                "{name}: {} of its loads were answered; try the lab with `yamabiko bench` first",
+                loads.len()
+            )));
+        }
         made.push(loads);
     }
     let (sends, rest) = made.split_at(bodies.len());
     let (receives, connections) = rest.split_at(PADS.len());
     network(sends, receives, connections.first().map(Vec::as_slice), described)
         .map(Some)
-        .ok_or_else(|| SuiteError::Plan("no load of the parts alone was answered well: try the lab with `yamabiko bench` first".into()))
+        .ok_or_else(|| SuiteError::Plan("the parts with a network took no time that can be told: longer loads (--load-time)".into()))
 }
 
 /// The loads of one plan: held, or closed loops where nothing can be held here.
@@ -175,7 +186,7 @@ fn held(
         measuring.host = host;
     }
     measuring.duration_s += duration_s;
-    made.retain(|made| made.part.rate_per_s > 0.0);
+    made.retain(|made| made.part.rate_per_s > 0.0 && made.is_sound());
     Ok((!interrupted).then_some(made))
 }
 
@@ -271,16 +282,23 @@ fn network(
     Some(Network { parts, request_bytes, head_bytes, flow, connection })
 }
 
-fn command(program: &Path, folder: &Path, described: &PartsPlan, body: u64, plan: &Plan) -> String {
+fn command(
+    program: &Path,
+    folder: &Path,
+    described: &PartsPlan,
+    (body, close): (u64, bool),
+    plan: &Plan,
+) -> String {
     let waits = match described.waits {
         Waits::Epoll => "epoll",
         Waits::IoUring => "io_uring",
         Waits::Threads => "threads",
     };
     let sendfile = if described.body == BodyFrom::Sendfile { " --part-sendfile" } else { "" };
+    let close = if close { " --part-close" } else { "" };
     let any = if plan.target.family == AddressFamily::Ipv6 { "[::]" } else { "0.0.0.0" };
     format!(
-        "exec {} serve {} --part exchange --part-bytes {body}B --part-waits {waits}{sendfile} --listen {any}:{}",
+        "exec {} serve {} --part exchange --part-bytes {body}B --part-waits {waits}{sendfile}{close} --listen {any}:{}",
         quoted(program),
         quoted(folder),
         url(plan).1
@@ -335,7 +353,7 @@ fn plan(asked: &PredictPlan, described: &PartsPlan, command: String, pad: usize,
         capacity: None,
         parts: None,
     };
-    PredictPlan { plan, asked: Asked { loads: LOADS, parts: false, ..asked.asked.clone() } }
+    PredictPlan { plan, asked: Asked { loads: LOADS, each: long_enough(asked.asked.each), parts: false, ..asked.asked.clone() } }
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub fn assumes(parts: &PartsPlan, shape: &Shape, cold: Option<bool>) -> Vec<Stri
     }
     if let Some(largest) = parts.objects.iter().map(|object| object.size.0).max().filter(|bytes| *bytes > BODY_MAX) {
         assumes.push(format!(
-            "Sending was measured up to {}; that of {} is the same line drawn on.",
+            "Sending, reading and sealing were measured up to {}; that of {} is the same line drawn on.",
             Bytes(BODY_MAX),
             Bytes(largest)
         ));

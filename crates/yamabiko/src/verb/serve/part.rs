@@ -22,8 +22,8 @@ pub fn run(arguments: &args::Serve, dir: &Path, part: args::PartAlone, interrupt
     let Some(part) = part.local() else {
         let body =
             if options.part_sendfile { ExchangeBody::Sendfile(dir.to_owned()) } else { ExchangeBody::Memory };
-        let spec =
-            ExchangeSpec { listen: arguments.listen, waits: options.part_waits.into(), body, body_bytes: bytes };
+        let (waits, close) = (options.part_waits.into(), options.part_close);
+        let spec = ExchangeSpec { listen: arguments.listen, waits, body, body_bytes: bytes, close };
         serve::serve_exchange(&spec, interrupts.as_fd(), |address| {
             say(format_args!("exchanging {bytes} bytes on {address}"));
         })?;
@@ -41,7 +41,7 @@ pub fn run(arguments: &args::Serve, dir: &Path, part: args::PartAlone, interrupt
         each: options.part_time,
         tls,
     };
-    let rounds = serve::measure_part(&spec)?.iter().map(|round| PartRound {
+    let rounds = serve::measure_part(&spec)?.into_iter().map(|round| PartRound {
         count: round.count,
         cpu_s: round.cpu.as_secs_f64(),
         elapsed_s: round.elapsed.as_secs_f64(),

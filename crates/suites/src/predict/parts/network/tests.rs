@@ -105,8 +105,8 @@ fn its_server_listens_where_the_plan_asks() {
 fn its_plans_are_plans_without_distance() {
     let asked = asked("https://server:8443/10k.bin");
     let described = PartsPlan { waits: Waits::Threads, cpu: "10%".parse().ok(), ..PartsPlan::default() };
-    let words = command(Path::new("/bin/it's"), Path::new("/tmp/x"), &described, 5, &asked.plan);
-    assert!(words.contains("'/bin/it'\\''s' serve '/tmp/x' --part exchange --part-bytes 5B --part-waits threads"), "{words}");
+    let words = command(Path::new("/bin/it's"), Path::new("/tmp/x"), &described, (5, true), &asked.plan);
+    assert!(words.contains("'/bin/it'\\''s' serve '/tmp/x' --part exchange --part-bytes 5B --part-waits threads --part-close --listen 0.0.0.0:8443"), "{words}");
     let made = plan(&asked, &described, words, 10, true);
     made.plan.check().unwrap();
     assert_eq!(made.plan.load.headers, ["X-Mine: 1", "X-Part: pppppppppp"]);
