@@ -31,6 +31,11 @@ const PADS: [usize; 2] = [2 << 10, 7 << 10];
 /// Held loads of each.
 const LOADS: u32 = 3;
 
+/// Without so many there is no interval.
+const SOUND_MIN: usize = 2;
+/// On a busy machine some loads say nothing; they are made so often at most.
+const BATCHES: u32 = 3;
+
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Network {
@@ -136,9 +141,10 @@ pub fn measure(
     let mut made = Vec::new();
     for (name, plan) in &plans {
         let Some(loads) = held(measuring, name, plan, &mut cores)? else { return Ok(None) };
-        if loads.len() < 2 {
+        if loads.len() < SOUND_MIN {
             return Err(SuiteError::Plan(format!(
-                "{name}: {} of its loads were answered; try the lab with `yamabiko bench` first",
+                "{name}: too few of its loads say what they cost ({} of at least {SOUND_MIN}): a machine that is less busy, or longer loads \
+                 (--load-time); whether the lab works at all, `yamabiko bench` says",
                 loads.len()
             )));
         }
@@ -166,13 +172,17 @@ fn held(
         Some(busy) => Some(busy),
         None => own.rough(&class)?.map(|made| *cores.insert(made.part.busy_processes)),
     };
-    let mut made = match busy {
-        Some(busy) => own.held(&class, busy)?,
-        None => Vec::new(),
-    };
+    let sound = |made: &Made| made.part.rate_per_s > 0.0 && made.is_sound();
+    let mut made = Vec::new();
+    for _ in 0..BATCHES {
+        made.extend(busy.map(|busy| own.held(&class, busy)).transpose()?.unwrap_or_default().into_iter().filter(sound));
+        if made.len() >= SOUND_MIN || own.is_interrupted() {
+            break;
+        }
+    }
     if made.is_empty() && !own.is_interrupted() {
         for _ in 0..LOADS {
-            made.extend(own.rough(&class)?);
+            made.extend(own.rough(&class)?.filter(sound));
         }
     }
     let interrupted = own.is_interrupted();
@@ -186,7 +196,6 @@ fn held(
         measuring.host = host;
     }
     measuring.duration_s += duration_s;
-    made.retain(|made| made.part.rate_per_s > 0.0 && made.is_sound());
     Ok((!interrupted).then_some(made))
 }
 
