@@ -148,9 +148,8 @@ fn demands(part: &PredictPart) -> Section {
 
 fn parts(part: &PredictPart) -> Section {
     let Some(sum) = &part.sum else { return Section::new("") };
-    let grid = |head: &[&str], rows: Vec<Vec<String>>| {
-        rows.into_iter().fold(Table::new(head), |table, row| table.row(row))
-    };
+    let grid =
+        |head: &[&str], rows: Vec<Vec<String>>| rows.into_iter().fold(Table::new(head), |table, row| table.row(row));
     let mut head = PART_HEAD.to_vec();
     head.push("what was done");
     let rows = part.parts.iter().map(|part| {
@@ -164,7 +163,9 @@ fn parts(part: &PredictPart) -> Section {
             Axis::from_zero("bytes", Quantity::Count),
             Axis::from_zero("processor time of one", Quantity::Nanoseconds),
         )
-        .about("Dots joined by lines were measured, each part alone; the lines between small sizes are too short to see."),
+        .about(
+            "Dots joined by lines were measured, each part alone; the lines between small sizes are too short to see.",
+        ),
         |chart, part| {
             let mut points: Vec<[f64; 2]> =
                 part.points.iter().map(|point| [point.bytes as f64, point.processes_s * 1e9]).collect();
@@ -173,7 +174,7 @@ fn parts(part: &PredictPart) -> Section {
         },
     );
     Section::new("Parts measured alone, and added up")
-        .text(&format!("The server as described: {}.", sum.described))
+        .text(format!("The server as described: {}.", sum.described))
         .table(grid(&BESIDE_HEAD, beside_rows(part)))
         .table(grid(&TERM_HEAD, term_rows(sum)))
         .table(grid(&head, rows.collect()).left(&[5]))

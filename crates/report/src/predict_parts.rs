@@ -35,9 +35,13 @@ pub fn term_rows(sum: &SumPart) -> Vec<Vec<String>> {
             let times = if term.times < 0.0 { format!("-{}", level(-term.times)) } else { level(term.times) };
             vec![answer, term.part.clone(), times, level(term.bytes), cost(term.processes_s), interval]
         };
-        rows.extend(class.terms.iter().enumerate().map(|(at, term)| {
-            row(term, if at == 0 { answer.clone() } else { String::new() })
-        }));
+        rows.extend(
+            class
+                .terms
+                .iter()
+                .enumerate()
+                .map(|(at, term)| row(term, if at == 0 { answer.clone() } else { String::new() })),
+        );
         rows.push(vec![
             String::new(),
             "sum".into(),

@@ -59,8 +59,8 @@ pub use journal::{Log, LogError, LogFormat, LogSpec, LogSummary, LogTarget};
 pub use max::{BODY_BYTES_MAX, Blind, Feature, MaxSpec, StepsSpec, serve_max, serve_steps};
 pub use origin::{OriginCounts, OriginSpec};
 pub use parts::{
-    ExchangeBody, ExchangeSpec, ExchangeWaits, HEAD_BYTES_MAX, HEAD_BYTES_MIN, LocalPart, LocalRound, LocalSpec, measure_part,
-    serve_exchange,
+    ExchangeBody, ExchangeSpec, ExchangeWaits, HEAD_BYTES_MAX, HEAD_BYTES_MIN, LocalPart, LocalRound, LocalSpec,
+    measure_part, serve_exchange,
 };
 pub use spec::{FileRules, Limits, ServeError, ServeSpec};
 pub use status::StatusSpec;

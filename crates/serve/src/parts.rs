@@ -140,7 +140,8 @@ fn head(bytes: usize) -> Result<Vec<u8>, ServeError> {
     if !(HEAD_BYTES_MIN..=HEAD_BYTES_MAX).contains(&bytes) {
         return Err(refused(&format!("a head has from {HEAD_BYTES_MIN} to {HEAD_BYTES_MAX} bytes")));
     }
-    let mut head = b"GET /10k.bin HTTP/1.1\r\nHost: server:8080\r\nUser-Agent: part\r\nAccept: */*\r\nCookie: ".to_vec();
+    let mut head =
+        b"GET /10k.bin HTTP/1.1\r\nHost: server:8080\r\nUser-Agent: part\r\nAccept: */*\r\nCookie: ".to_vec();
     head.resize(bytes - 4, b'c');
     head.extend_from_slice(b"\r\n\r\n");
     Ok(head)

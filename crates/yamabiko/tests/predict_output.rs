@@ -101,14 +101,18 @@ fn what_cannot_be_meant_is_refused() {
     parts(&["--object", "3KB:0"]).refused(1, &["--object", "share"]);
     parts(&["--object", "65MiB"]).refused(1, &["--object", "64MiB"]);
     parts(&["--cold", "10%"]).refused(1, &["--cold", "--described-body"]);
-    parts(&["--described-waits", "io_uring", "--described-body", "sendfile"]).refused(1, &["sendfile", "--described-waits"]);
+    parts(&["--described-waits", "io_uring", "--described-body", "sendfile"])
+        .refused(1, &["sendfile", "--described-waits"]);
     parts(&["--described-threads", "0"]).refused(1, &["--described-threads"]);
     parts(&["--disk"]).refused(1, &["--cold"]);
     parts(&["--check", "--slo", "p99 < 1s"]).refused(1, &["--server"]);
     parts(&["--parts-folder", "/nowhere/at/all"]).refused(1, &["--parts-folder", "no such folder"]);
     assert_eq!(predict(&["--object", "3KB"]).code, Some(1), "an object is of --parts");
     let plan = parts(&["--object", "3KB:3", "--object", "100KB", "--described-log", "line", "--print-plan"]);
-    assert!(plan.code == Some(0) && plan.stdout.contains("[parts]") && plan.stdout.contains("log = \"line\""), "{plan}");
+    assert!(
+        plan.code == Some(0) && plan.stdout.contains("[parts]") && plan.stdout.contains("log = \"line\""),
+        "{plan}"
+    );
     // The plan that is printed is the plan again.
     let file = room.file("described.toml");
     fs::write(&file, &plan.stdout).unwrap();

@@ -33,8 +33,7 @@ pub fn predict(document: &PredictDocument, style: Style) -> String {
     // Where a sum is all there is, what it supposes stands there already.
     let of_sum = part.sum.iter().flat_map(|sum| &sum.assumes).filter(|text| !part.assumes.contains(text));
     let of_sum = of_sum.map(|text| format!("supposed of the parts: {text}"));
-    let assumes: Vec<String> =
-        part.assumes.iter().map(|text| format!("supposed: {text}")).chain(of_sum).collect();
+    let assumes: Vec<String> = part.assumes.iter().map(|text| format!("supposed: {text}")).chain(of_sum).collect();
     let reasons = part.reasons.iter().chain(&part.notes);
     let notes: Vec<&str> = plans.iter().chain(reasons).chain(&assumes).map(String::as_str).collect();
     judged(&document.run, &document.validity, &predict::answer(document), &tables.join("\n"), &notes, style)
@@ -81,7 +80,9 @@ mod tests {
         let mut document = crate::predict::tests::sample();
         document.predict = crate::predict_parts::tests::with_sum(document.predict);
         let text = predict(&document, Style::PLAIN);
-        for wanted in ["part, alone", "parts, added up", "demands of the server", "The server that was added up: one loop"] {
+        for wanted in
+            ["part, alone", "parts, added up", "demands of the server", "The server that was added up: one loop"]
+        {
             assert!(text.contains(wanted), "{wanted}\n{text}");
         }
     }

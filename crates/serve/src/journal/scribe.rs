@@ -1,8 +1,8 @@
 //! Lines as the log thread writes them, one at a time: for the part of a server that is measured alone.
 
-use super::line::{LogFormat, Lines};
-use super::record::{append, take};
 use super::Entry;
+use super::line::{Lines, LogFormat};
+use super::record::{append, take};
 
 /// Notes and formats, as a worker and the log thread do.
 #[derive(Debug)]

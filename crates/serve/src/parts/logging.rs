@@ -7,8 +7,8 @@ use std::path::Path;
 
 use sys::clock::Clock;
 
-use super::rounds::{LocalRound, Pace, rounds};
 use super::head;
+use super::rounds::{LocalRound, Pace, rounds};
 use crate::cache::Finding;
 use crate::figures::Kind;
 use crate::journal::{Entry, Scribe};
@@ -84,7 +84,10 @@ mod tests {
             assert!(alone || writes * 100 < lines.max(100), "{writes} writes of {lines} lines");
             if let Some(first) = text.split(|byte| *byte == b'\n').next().filter(|line| !line.is_empty()) {
                 let first = String::from_utf8_lossy(first);
-                assert!(first.starts_with("198.19.0.1 - - [") && first.contains("\"GET /10k.bin HTTP/1.1\" 200 10000"), "{first}");
+                assert!(
+                    first.starts_with("198.19.0.1 - - [") && first.contains("\"GET /10k.bin HTTP/1.1\" 200 10000"),
+                    "{first}"
+                );
             }
         }
     }

@@ -84,15 +84,8 @@ pub(super) struct Meter {
 impl Meter {
     pub fn new() -> Self {
         let zero = Duration::ZERO;
-        let mut meter = Meter {
-            own_cpu: zero,
-            own_elapsed: zero,
-            begun: (0, zero),
-            cpu: zero,
-            elapsed: zero,
-            pairs: 0,
-            count: 0,
-        };
+        let mut meter =
+            Meter { own_cpu: zero, own_elapsed: zero, begun: (0, zero), cpu: zero, elapsed: zero, pairs: 0, count: 0 };
         const TRIES: u32 = 2000;
         for _ in 0..TRIES {
             meter.begin();

@@ -28,13 +28,20 @@ fn read_so_far() -> (u64, u64) {
 #[test]
 fn files_are_read_as_often_as_is_counted() {
     let folder = tempfile::tempdir().unwrap();
-    for (bytes, part) in [(1, LocalPart::OpenRead), (100_000, LocalPart::OpenRead), (100_000, LocalPart::OpenReadCold)] {
+    for (bytes, part) in [(1, LocalPart::OpenRead), (100_000, LocalPart::OpenRead), (100_000, LocalPart::OpenReadCold)]
+    {
         let (calls, read) = read_so_far();
         let made = measure_part(&spec(part, bytes, folder.path())).unwrap();
-        let (calls, read) = { let now = read_so_far(); (now.0 - calls, now.1 - read) };
+        let (calls, read) = {
+            let now = read_so_far();
+            (now.0 - calls, now.1 - read)
+        };
         let count: u64 = made.iter().map(|round| round.count).sum();
         assert_eq!(made.len(), 2);
-        assert!(calls >= count && read >= count * bytes as u64, "{part:?}: {count} of {bytes}: {calls} calls, {read} bytes");
+        assert!(
+            calls >= count && read >= count * bytes as u64,
+            "{part:?}: {count} of {bytes}: {calls} calls, {read} bytes"
+        );
         assert!(made.iter().all(|round| round.count > 0 && round.cpu > Duration::ZERO), "{made:?}");
     }
     // Without reading nothing is read, whatever the size.
@@ -80,7 +87,10 @@ fn handshakes_are_full_or_resumed_as_asked_and_need_a_certificate() {
     let full = measure_part(&with(LocalPart::HandshakeFull, 0)).unwrap();
     let resumed = measure_part(&with(LocalPart::HandshakeResumed, 0)).unwrap();
     // A certificate goes to the client in the one, a ticket comes from it in the other.
-    assert!(full[0].down_bytes > resumed[0].down_bytes && full[0].up_bytes < resumed[0].up_bytes, "{full:?} {resumed:?}");
+    assert!(
+        full[0].down_bytes > resumed[0].down_bytes && full[0].up_bytes < resumed[0].up_bytes,
+        "{full:?} {resumed:?}"
+    );
     for bytes in [0, 1, 16 << 10, (16 << 10) + 1, 200_000] {
         let made = measure_part(&with(LocalPart::Records, bytes)).unwrap();
         assert!(made.iter().all(|round| round.count > 0), "{made:?}");

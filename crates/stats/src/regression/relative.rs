@@ -104,8 +104,10 @@ mod tests {
 
     #[test]
     fn one_that_is_far_too_low_does_not_have_its_way() {
-        let points: Vec<(f64, f64)> =
-            [0.0, 1e4, 1e5].into_iter().flat_map(|n| [1.0, 1.01, 0.99].map(|off| (n, (2e-6 + n * 1e-10) * off))).collect();
+        let points: Vec<(f64, f64)> = [0.0, 1e4, 1e5]
+            .into_iter()
+            .flat_map(|n| [1.0, 1.01, 0.99].map(|off| (n, (2e-6 + n * 1e-10) * off)))
+            .collect();
         let mut spoilt = points.clone();
         spoilt[0].1 = 1e-9;
         let (whole, spoilt) = (law(&points).unwrap(), law(&spoilt).unwrap());

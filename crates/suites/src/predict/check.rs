@@ -69,9 +69,14 @@ fn beside(predict: &mut PredictPart, found: &CapacityPart, seed: u64) {
         predict.reasons = reasons(predict, found, highest);
     }
     if found.rate_per_s.is_none() {
+        // It may have ended for another reason than the server, with loads that held.
+        let highest = held().map(|trial| trial.load).reduce(f64::max);
+        let held =
+            highest.map_or("no load held".to_owned(), |load| format!("{load:.0}/s was the highest load that held"));
+        let why = if found.bound_by.words.is_empty() { String::new() } else { format!("; {}", found.bound_by.words) };
         predict
             .notes
-            .push("the search found no load that holds, so that nothing is held against the prediction".into());
+            .push(format!("the search came to no answer, so that nothing is held against the prediction: {held}{why}"));
     }
 }
 
@@ -177,8 +182,12 @@ mod tests {
             "{said}"
         );
         assert!(said.contains("25.0 % of the 20 %"), "{said}");
+        // One that ended for want of a faster generator says what did hold.
+        let mut client = foretold(120.0);
+        beside(&mut client, &CapacityPart { rate_per_s: None, ..found(100.0) }, 1);
+        assert!(client.notes[0].contains("100/s was the highest load that held; they were all held"), "{client:?}");
         let mut none = foretold(120.0);
         beside(&mut none, &CapacityPart::default(), 1);
-        assert!(none.error.is_none() && none.notes[0].contains("found no load"), "{none:?}");
+        assert!(none.error.is_none() && none.notes[0].contains("no load held"), "{none:?}");
     }
 }

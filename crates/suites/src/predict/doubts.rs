@@ -1,7 +1,7 @@
 //! Whether to believe a prediction: its own checks.
 
-use ledger::{MeasuredLoad, PredictPart, SumPart};
 use ledger::document::{Check, CheckState, Weight};
+use ledger::{MeasuredLoad, PredictPart, SumPart};
 
 use super::model::Mixed;
 use super::{BEYOND_MAX, ERROR_MAX, PredictPlan};
@@ -146,7 +146,7 @@ pub fn of_sum(sum: &SumPart, loads: &[MeasuredLoad], cold: Option<bool>) -> Vec<
 /// Whether the prediction came true.
 pub fn as_measured(predict: &PredictPart) -> Vec<Check> {
     let (state, why) = match predict.error {
-        None => (CheckState::CouldNotRun, "the search found no capacity to hold against the prediction"),
+        None => (CheckState::CouldNotRun, "the search came to no answer that could be held against the prediction"),
         Some(error) if error.abs() <= ERROR_MAX => (CheckState::Ok, "foretold over measured, less 1"),
         Some(_) => (CheckState::Failed, "foretold over measured, less 1: what may be behind it stands with the result"),
     };

@@ -52,10 +52,7 @@ impl Part {
 ///
 /// # Errors
 /// A load could not be made; an interrupt.
-pub fn foretell(
-    asked: &PredictPlan,
-    measuring: &mut Measuring<'_>,
-) -> Result<(PredictPart, Vec<Check>), SuiteError> {
+pub fn foretell(asked: &PredictPlan, measuring: &mut Measuring<'_>) -> Result<(PredictPart, Vec<Check>), SuiteError> {
     let mut classes = demands::classes(&asked.plan);
     if let Some((hit, miss)) = &asked.asked.hit_and_miss {
         classes = cached(&asked.plan, hit, miss);
@@ -177,4 +174,3 @@ fn connections(
     parts.push(Part::derived("connection, resumed TLS handshake", None, [resumed_processes, resumed_cores]));
     Ok(())
 }
-

@@ -126,7 +126,10 @@ pub fn measure(
     }
     let bytes = |name: &str| -> (f64, f64) {
         let made: &[PartRound] = rounds.get(name).map_or(&[], Vec::as_slice);
-        (median(made.iter().map(|round| round.up_bytes as f64)), median(made.iter().map(|round| round.down_bytes as f64)))
+        (
+            median(made.iter().map(|round| round.up_bytes as f64)),
+            median(made.iter().map(|round| round.down_bytes as f64)),
+        )
     };
     if shape.tls && shape.close {
         (shape.full, shape.resumed) = (bytes(part::HANDSHAKE_FULL), bytes(part::HANDSHAKE_RESUMED));
@@ -206,16 +209,14 @@ fn storage(
     book: &Book,
     measuring: &mut Measuring<'_>,
 ) -> Result<Option<(f64, String)>, SuiteError> {
-    let plan = DiskPlan {
-        directory: folder.to_owned(),
-        size: DISK_FILE,
-        each: DISK_EACH,
-        tests: vec![Trial::RandomReadDeep],
-    };
+    let plan =
+        DiskPlan { directory: folder.to_owned(), size: DISK_FILE, each: DISK_EACH, tests: vec![Trial::RandomReadDeep] };
     drop(measuring.stage.begin("storage, by fio"));
     let done = disk::run(&plan, order, book, measuring.interrupts, &mut |_| {})?;
     let Some(test) = done.document.disk.get(Trial::RandomReadDeep.name()) else {
-        measuring.notes.push("storage could not be measured, so that it is no limit here; `yamabiko disk` says why".into());
+        measuring
+            .notes
+            .push("storage could not be measured, so that it is no limit here; `yamabiko disk` says why".into());
         return Ok(None);
     };
     let reads: f64 =
@@ -240,9 +241,10 @@ impl Measured {
         let mut classes = Vec::new();
         let mut costs: [Vec<(f64, Estimate)>; 2] = Default::default();
         for (bytes, share) in self.described.shares() {
-            let (row, sums) = sum::class(&self.described, &self.shape, &self.parts, (bytes, share)).map_err(|part| {
-                SuiteError::Plan(format!("{part} took no time that could be measured: longer loads (--load-time)"))
-            })?;
+            let (row, sums) =
+                sum::class(&self.described, &self.shape, &self.parts, (bytes, share)).map_err(|part| {
+                    SuiteError::Plan(format!("{part} took no time that could be measured: longer loads (--load-time)"))
+                })?;
             classes.push(row);
             costs.iter_mut().zip(sums).for_each(|(costs, sum)| costs.push((share, sum)));
         }
@@ -251,6 +253,10 @@ impl Measured {
         let known = self.known(asked, model.as_ref(), processes, cores, &costs[0]);
         let mut own = PredictPart { peak_to_mean: asked.asked.peak_to_mean, ..PredictPart::default() };
         fill(&mut own, &known, &measuring.loads, asked);
+        if known.processor.quota.is_none() {
+            // Its parts were measured on one core, and more cores do more of the same.
+            own.beyond /= known.processor.cores;
+        }
         if let Some((path, manner, traffic)) = known.path {
             own.path = Some(way_by_model(asked, path, manner, traffic));
         }
@@ -293,7 +299,8 @@ impl Measured {
         cores: Mixed,
         costs: &[(f64, Estimate)],
     ) -> Known<'a> {
-        let share = self.described.cpu.or(asked.plan.server.as_ref().and_then(|server| server.cpu)).map(CpuShare::cores);
+        let share =
+            self.described.cpu.or(asked.plan.server.as_ref().and_then(|server| server.cpu)).map(CpuShare::cores);
         let traffic = self.traffic();
         let manner = self.manner(asked);
         let times = model.map(|model| way_by_model(asked, model, manner, traffic));
@@ -361,7 +368,6 @@ pub fn beside(predict: &mut PredictPart, measured: Option<f64>) {
         predict.notes.push(words::error(error, sum.cost_error));
     }
 }
-
 
 #[cfg(test)]
 mod tests;

@@ -346,4 +346,3 @@ pub fn demand_rows(part: &Part) -> Vec<Demand> {
     }
     rows
 }
-

@@ -56,13 +56,8 @@ impl Network {
     #[cfg(test)]
     pub fn of_tests() -> Self {
         let at = |bytes: f64| {
-            let traffic = Traffic {
-                up_bytes: 200.0,
-                down_bytes: bytes,
-                up_packets: 2.0,
-                down_packets: 2.0,
-                answer_bytes: bytes,
-            };
+            let traffic =
+                Traffic { up_bytes: 200.0, down_bytes: bytes, up_packets: 2.0, down_packets: 2.0, answer_bytes: bytes };
             (bytes, traffic)
         };
         let flow = [100.0, 1000.0, 100_000.0].map(at).to_vec();
@@ -152,9 +147,9 @@ pub fn measure(
     }
     let (sends, rest) = made.split_at(bodies.len());
     let (receives, connections) = rest.split_at(PADS.len());
-    network(sends, receives, connections.first().map(Vec::as_slice), described)
-        .map(Some)
-        .ok_or_else(|| SuiteError::Plan("the parts with a network took no time that can be told: longer loads (--load-time)".into()))
+    network(sends, receives, connections.first().map(Vec::as_slice), described).map(Some).ok_or_else(|| {
+        SuiteError::Plan("the parts with a network took no time that can be told: longer loads (--load-time)".into())
+    })
 }
 
 /// The loads of one plan: held, or closed loops where nothing can be held here.
@@ -164,8 +159,7 @@ fn held(
     plan: &PredictPlan,
     cores: &mut Option<f64>,
 ) -> Result<Option<Vec<Made>>, SuiteError> {
-    let mut own =
-        Measuring::new(plan, measuring.command, measuring.interrupts, &mut *measuring.stage, measuring.book);
+    let mut own = Measuring::new(plan, measuring.command, measuring.interrupts, &mut *measuring.stage, measuring.book);
     let class = Class { name: name.to_owned(), load: plan.plan.load.clone() };
     // What one can use the others can as well: a closed loop finds it out once.
     let busy = match *cores {
@@ -243,7 +237,8 @@ fn network(
         Waits::IoUring => "io_uring",
         Waits::Threads => "a thread for each connection",
     };
-    let from = if described.body == BodyFrom::Sendfile { "head from memory and body by sendfile" } else { "from memory" };
+    let from =
+        if described.body == BodyFrom::Sendfile { "head from memory and body by sendfile" } else { "from memory" };
     let receive = Priced::of(
         part::RECEIVE,
         format!("a request on one of 64 kept connections, waited for by {waits}; with half of the least exchange"),
@@ -270,8 +265,11 @@ fn network(
                 }
             })
             .collect();
-        let mut priced =
-            Priced::of(part::CONNECTION, "accepting and closing: the least exchange on a connection of its own, less one on a kept one", rows)?;
+        let mut priced = Priced::of(
+            part::CONNECTION,
+            "accepting and closing: the least exchange on a connection of its own, less one on a kept one",
+            rows,
+        )?;
         let error = |whole: Estimate| Estimate { value: 0.0, half: whole.half };
         priced.processes = priced.processes.less(error(least_costs[0]));
         priced.cores = priced.cores.less(error(least_costs[1]));
@@ -291,13 +289,7 @@ fn network(
     Some(Network { parts, request_bytes, head_bytes, flow, connection })
 }
 
-fn command(
-    program: &Path,
-    folder: &Path,
-    described: &PartsPlan,
-    (body, close): (u64, bool),
-    plan: &Plan,
-) -> String {
+fn command(program: &Path, folder: &Path, described: &PartsPlan, (body, close): (u64, bool), plan: &Plan) -> String {
     let waits = match described.waits {
         Waits::Epoll => "epoll",
         Waits::IoUring => "io_uring",
@@ -362,7 +354,10 @@ fn plan(asked: &PredictPlan, described: &PartsPlan, command: String, pad: usize,
         capacity: None,
         parts: None,
     };
-    PredictPlan { plan, asked: Asked { loads: LOADS, each: long_enough(asked.asked.each), parts: false, ..asked.asked.clone() } }
+    PredictPlan {
+        plan,
+        asked: Asked { loads: LOADS, each: long_enough(asked.asked.each), parts: false, ..asked.asked.clone() },
+    }
 }
 
 #[cfg(test)]

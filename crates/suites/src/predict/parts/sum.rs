@@ -72,10 +72,9 @@ pub fn terms(described: &PartsPlan, shape: &Shape, bytes: f64) -> Vec<(&'static 
         terms.push((part::RECORDS, 1.0, answer));
     }
     if shape.tls && shape.close {
-        for (name, share, (up, down)) in [
-            (part::HANDSHAKE_FULL, 1.0 - resumed, shape.full),
-            (part::HANDSHAKE_RESUMED, resumed, shape.resumed),
-        ] {
+        for (name, share, (up, down)) in
+            [(part::HANDSHAKE_FULL, 1.0 - resumed, shape.full), (part::HANDSHAKE_RESUMED, resumed, shape.resumed)]
+        {
             terms.push((name, share, 0.0));
             // Its flights come and go like a request and its answer.
             terms.push((part::RECEIVE, share, up));

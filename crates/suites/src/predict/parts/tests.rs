@@ -29,8 +29,12 @@ fn a_server_that_is_only_described_is_enough() {
     assert!(with(|plan| plan.asked.parts_folder = Some("/nowhere/at all".into())).contains("no such folder"));
     assert!(with(|plan| plan.plan.load.http = HttpVersion::Http2).contains("HTTP/1"));
     assert!(with(|plan| plan.asked.check = true).contains("--server"));
-    assert!(Plan::from_toml("[load]\nurl = \"http://server/\"\nduration = \"1s\"\n[parts]\nthreads = 0\n", "x").is_err());
-    assert!(Plan::from_toml("[load]\nurl = \"http://server/\"\nduration = \"1s\"\n[parts]\nthread = 1\n", "x").is_err());
+    assert!(
+        Plan::from_toml("[load]\nurl = \"http://server/\"\nduration = \"1s\"\n[parts]\nthreads = 0\n", "x").is_err()
+    );
+    assert!(
+        Plan::from_toml("[load]\nurl = \"http://server/\"\nduration = \"1s\"\n[parts]\nthread = 1\n", "x").is_err()
+    );
 }
 
 #[test]
@@ -53,8 +57,16 @@ fn only_parts_that_a_request_has_are_measured() {
     let plan = asked("close = true\n[parts]\nbody = \"sendfile\"\nlog = \"buffered\"\ncold = \"10%\"\n").plan;
     let secure = Shape { tls: true, close: true, ..shape };
     let all = names(&plan.parts.clone().unwrap(), &secure);
-    let wanted_names =
-        ["parse", "open-read", "open", "open-read-cold", "log-buffered", "records", "handshake-full", "handshake-resumed"];
+    let wanted_names = [
+        "parse",
+        "open-read",
+        "open",
+        "open-read-cold",
+        "log-buffered",
+        "records",
+        "handshake-full",
+        "handshake-resumed",
+    ];
     assert_eq!(all, wanted_names);
     // Whatever is added up was measured, or comes from the network.
     for terms in [sum::terms(&plan.parts.unwrap(), &secure, 1e4), sum::terms(&PartsPlan::default(), &shape, 1e4)] {

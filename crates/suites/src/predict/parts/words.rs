@@ -62,7 +62,10 @@ pub fn assumes(parts: &PartsPlan, shape: &Shape, cold: Option<bool>) -> Vec<Stri
         "Costs are those of a server that is always behind; one that wakes up for each request pays for that as well.".into(),
     ];
     if parts.threads > 1 {
-        assumes.push(format!("{} cores do {0} times what one does: no lock, no memory shared between them.", parts.threads));
+        assumes.push(format!(
+            "{} cores do {0} times what one does: no lock, no memory shared between them.",
+            parts.threads
+        ));
     }
     if parts.waits == Waits::Threads {
         assumes.push("64 connections were open while its parts were measured; with thousands, switching between threads costs more.".into());
@@ -81,7 +84,9 @@ pub fn assumes(parts: &PartsPlan, shape: &Shape, cold: Option<bool>) -> Vec<Stri
         assumes.push("Handshakes of kept connections are so seldom that they cost nothing.".into());
     }
     if cold == Some(false) {
-        assumes.push("No device was read for the files that were to be cold: they cost here what reading memory costs.".into());
+        assumes.push(
+            "No device was read for the files that were to be cold: they cost here what reading memory costs.".into(),
+        );
     }
     if parts.body == BodyFrom::Sendfile && parts.cold.value() > 0.0 {
         assumes.push("A cold file that the kernel sends costs what it costs to read, less what reading it costs when it is there.".into());
@@ -91,9 +96,7 @@ pub fn assumes(parts: &PartsPlan, shape: &Shape, cold: Option<bool>) -> Vec<Stri
 
 /// The sum beside what was measured.
 pub fn error(error: f64, cost: Option<f64>) -> String {
-    let by = |error: f64| {
-        format!("{:.1} % too {}", error.abs() * 100.0, if error < 0.0 { "low" } else { "high" })
-    };
+    let by = |error: f64| format!("{:.1} % too {}", error.abs() * 100.0, if error < 0.0 { "low" } else { "high" });
     let cost = match cost {
         Some(cost) => format!(
             "; it has {:.0} % of what a request costs the assembled server, and the rest is what that does besides its parts",

@@ -20,8 +20,7 @@ pub fn run(arguments: &args::Serve, dir: &Path, part: args::PartAlone, interrupt
     let bytes = bytes.context("--part-bytes: at most 1GiB")?;
     ensure!(dir.is_dir(), "{}: a folder is wanted, where files can be made", dir.display());
     let Some(part) = part.local() else {
-        let body =
-            if options.part_sendfile { ExchangeBody::Sendfile(dir.to_owned()) } else { ExchangeBody::Memory };
+        let body = if options.part_sendfile { ExchangeBody::Sendfile(dir.to_owned()) } else { ExchangeBody::Memory };
         let (waits, close) = (options.part_waits.into(), options.part_close);
         let spec = ExchangeSpec { listen: arguments.listen, waits, body, body_bytes: bytes, close };
         serve::serve_exchange(&spec, interrupts.as_fd(), |address| {
@@ -33,14 +32,8 @@ pub fn run(arguments: &args::Serve, dir: &Path, part: args::PartAlone, interrupt
         Some([certificate, key]) => Some(Tls::load(certificate, key).context("--tls")?),
         _ => None,
     };
-    let spec = LocalSpec {
-        part,
-        bytes,
-        folder: dir.to_owned(),
-        rounds: options.part_rounds,
-        each: options.part_time,
-        tls,
-    };
+    let spec =
+        LocalSpec { part, bytes, folder: dir.to_owned(), rounds: options.part_rounds, each: options.part_time, tls };
     let rounds = serve::measure_part(&spec)?.into_iter().map(|round| PartRound {
         count: round.count,
         cpu_s: round.cpu.as_secs_f64(),

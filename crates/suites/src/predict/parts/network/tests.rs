@@ -85,7 +85,8 @@ fn too_little_is_nothing() {
 }
 
 fn asked(url: &str) -> PredictPlan {
-    let text = format!("[load]\nurl = \"{url}\"\nduration = \"1s\"\nheaders = [\"X-Mine: 1\"]\n[path]\nrtt = \"48ms\"\n");
+    let text =
+        format!("[load]\nurl = \"{url}\"\nduration = \"1s\"\nheaders = [\"X-Mine: 1\"]\n[path]\nrtt = \"48ms\"\n");
     PredictPlan { plan: Plan::from_toml(&text, "plan").unwrap(), asked: Asked { parts: true, ..Asked::default() } }
 }
 
