@@ -54,7 +54,7 @@ pub(super) fn records(tls: &Tls, bytes: usize, pace: Pace) -> Result<Vec<LocalRo
         meter.reset();
         while meter.count == 0 || meter.cpu() < pace.each {
             session.client.writer().write_all(&request).map_err(|error| refused(&error.to_string()))?;
-            let asked = session.from_client()?;
+            let asked = session.asked()?;
             plain.clear();
             sealed.clear();
             meter.begin();
@@ -63,7 +63,7 @@ pub(super) fn records(tls: &Tls, bytes: usize, pace: Pace) -> Result<Vec<LocalRo
             meter.end();
             opened.and(answered).map_err(|failure| refused(&failure.to_string()))?;
             meter.count += 1;
-            if plain != request || session.to_client(&sealed, &mut heard)? != bytes {
+            if plain != request || session.tell(&sealed, &mut heard)? != bytes {
                 return Err(refused("a session carried something else than was put in"));
             }
         }
@@ -98,7 +98,7 @@ impl Session {
         let mut session = Session { client, server, up_bytes: 0, down_bytes: 0 };
         let (mut plain, mut out, mut heard) = (Vec::new(), Vec::new(), [0; 64]);
         loop {
-            let bytes = session.from_client()?;
+            let bytes = session.asked()?;
             if bytes.is_empty() {
                 break;
             }
@@ -108,14 +108,14 @@ impl Session {
             meter.end();
             received.map_err(|failure| refused(&failure.to_string()))?;
             session.down_bytes += out.len() as u64;
-            session.to_client(&out, &mut heard)?;
+            session.tell(&out, &mut heard)?;
             out.clear();
         }
         if session.server.established() { Ok(session) } else { Err(refused("a handshake did not come to its end")) }
     }
 
     /// What the client has to say.
-    fn from_client(&mut self) -> Result<Vec<u8>, ServeError> {
+    fn asked(&mut self) -> Result<Vec<u8>, ServeError> {
         let mut bytes = Vec::new();
         while self.client.wants_write() {
             self.client.write_tls(&mut bytes).map_err(|error| refused(&error.to_string()))?;
@@ -124,7 +124,7 @@ impl Session {
     }
 
     /// Brings bytes to the client; how many of plaintext it had from them.
-    fn to_client(&mut self, mut bytes: &[u8], heard: &mut [u8]) -> Result<usize, ServeError> {
+    fn tell(&mut self, mut bytes: &[u8], heard: &mut [u8]) -> Result<usize, ServeError> {
         let mut length = 0;
         while !bytes.is_empty() {
             self.client.read_tls(&mut bytes).map_err(|error| refused(&error.to_string()))?;
