@@ -79,7 +79,7 @@ fn a_part_alone_says_what_it_cost() {
             assert!(round["count"].as_u64().unwrap() > 0 && round["cpu_s"].as_f64().unwrap() > 0.0, "{part}: {round}");
         }
     }
-    room.run(&["serve", str_of(&folder), "--part", "records"]).refused(1, &["certificate"]);
+    room.run(&["serve", str_of(&folder), "--part", "records"]).refused(2, &["certificate"]);
     // What was made for it is gone.
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
 }
