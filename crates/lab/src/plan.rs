@@ -7,6 +7,7 @@ mod arrivals;
 mod capacity;
 mod mix;
 mod origin;
+mod parts;
 mod path;
 mod proxy;
 mod replay;
@@ -28,6 +29,7 @@ pub use self::arrivals::{ArrivalKind, BurstsPlan, OfferedRate, PhaseKind, PhaseP
 pub use self::capacity::{CapacityPlan, Find, SoughtLoad, TrialLoad};
 pub use self::mix::MixPlan;
 pub use self::origin::OriginPlan;
+pub use self::parts::{BodyFrom, LogLines, ObjectPlan, PartsPlan, Waits};
 pub use self::path::PathPlan;
 pub use self::proxy::Proxy;
 pub use self::replay::{ClientMapping, HarPlan, LogFormat, ReplayPlan};
@@ -77,6 +79,9 @@ pub struct Plan {
     /// The search for the highest load that keeps the objective; absent: this is one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityPlan>,
+    /// A server in words, for `predict --parts`; nothing else reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<PartsPlan>,
 }
 
 /// What is offered.
@@ -497,6 +502,9 @@ impl Plan {
     /// One sentence that says which parts contradict each other and what to write instead.
     pub fn check(&self) -> Result<(), PlanError> {
         let refuse = |why: String| Err(PlanError::Contradiction(why));
+        if let Some(parts) = &self.parts {
+            parts.check()?;
+        }
         if let Some(capacity) = &self.capacity {
             return capacity.check(self);
         }

@@ -104,6 +104,7 @@ fn against_max(body_bytes: usize, client: impl FnOnce(SocketAddr)) {
         shared: false,
         body_bytes,
         engine: serve::Engine::default(),
+        blind: None,
     };
     let stop = Wake::new().unwrap();
     thread::scope(|scope| {

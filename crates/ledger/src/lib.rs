@@ -24,6 +24,7 @@ pub mod document;
 pub mod finding;
 pub mod forwarding_part;
 pub mod predict_part;
+pub mod predict_sum;
 pub mod reproduction;
 pub mod request;
 pub mod second;
@@ -53,6 +54,7 @@ pub use predict_part::{
     CurvePoint, Demand, Machines, MeasuredLoad, PathTimes, PerConnection, PredictDocument, PredictLimit, PredictPart,
     UsersPoint, UslPart,
 };
+pub use predict_sum::{PartCost, PartLaw, PartPoint, PartRound, PartRounds, SumClass, SumPart, SumTerm};
 pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};
 pub use second::SecondRecord;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::document::{Run, Validity};
+use crate::predict_sum::{PartCost, SumPart};
 
 /// The document of `predict`: that of a run, with this part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +36,12 @@ pub struct PredictPart {
     pub limits: Vec<PredictLimit>,
     /// What a request of each class costs.
     pub demands: Vec<Demand>,
+    /// Parts of a server measured alone; none where that was not asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartCost>,
+    /// What they add up to; the rest of this is of the assembled server where that was measured as well, else of this sum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sum: Option<SumPart>,
     /// Every load that was measured, in order.
     pub loads: Vec<MeasuredLoad>,
     /// Memory and descriptors of a connection; absent where they were not measured.
@@ -88,7 +95,7 @@ pub struct PredictPart {
 /// What one resource allows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PredictLimit {
-    /// `cpu_quota`, `cores`, `workers`, `memory`, `descriptors`, `link_up`, `link_down` or `objective`.
+    /// `cpu_quota`, `cores`, `workers`, `memory`, `descriptors`, `link_up`, `link_down`, `disk` or `objective`.
     pub resource: String,
     /// Requests a second.
     pub rate_per_s: f64,
@@ -131,7 +138,7 @@ pub struct Demand {
 pub struct MeasuredLoad {
     /// The class.
     pub class: String,
-    /// `rough`, `light`, `held`, `path`, `mix` or `connections`.
+    /// `rough`, `light`, `held`, `path`, `mix` or `connections`; `part` of a load of a part alone.
     pub kind: String,
     /// Offered requests a second; absent in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]

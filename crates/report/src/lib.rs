@@ -27,6 +27,7 @@ pub mod page;
 pub mod plot;
 mod predict;
 mod predict_page;
+mod predict_parts;
 pub mod reproduction;
 pub mod run_page;
 mod sweep;

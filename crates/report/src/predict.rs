@@ -12,8 +12,10 @@ pub fn answer(document: &PredictDocument) -> String {
     };
     let binding = predict.limits.iter().find(|limit| limit.resource == predict.bound_by);
     let words = binding.map_or(String::new(), |limit| format!(": {}", limit.words));
+    // A sum alone: no server was measured.
+    let from = if predict.sum.is_some() && predict.demands.is_empty() { " from its parts" } else { "" };
     let mut text = format!(
-        "{} foretold{}, bound by {}{words}",
+        "{} foretold{from}{}, bound by {}{words}",
         rate(rate_per_s),
         between(predict.interval),
         name(&predict.bound_by)
@@ -23,6 +25,9 @@ pub fn answer(document: &PredictDocument) -> String {
     }
     if let (Some(measured), Some(error)) = (predict.measured_rate_per_s, predict.error) {
         text += &format!("; measured {}: {}", rate(measured), off(error));
+    }
+    if let Some((sum, error)) = predict.sum.as_ref().and_then(|sum| Some((sum.rate_per_s?, sum.error?))) {
+        text += &format!("; its parts add up to {}: {}", rate(sum), off(error));
     }
     text
 }
@@ -48,6 +53,7 @@ pub fn name(resource: &str) -> &str {
         "descriptors" => "descriptors",
         "link_up" => "the links up",
         "link_down" => "the links down",
+        "disk" => "storage",
         "objective" => "the objective",
         other => other,
     }
@@ -214,6 +220,10 @@ pub(crate) mod tests {
         assert!(said.starts_with("100.0/s foretold (95 %: 95.0 to 105.0/s), bound by the share of a core"), "{said}");
         (document.predict.measured_rate_per_s, document.predict.error) = (Some(120.0), Some(100.0 / 120.0 - 1.0));
         assert!(answer(&document).ends_with("measured 120.0/s: 16.7 % too low"), "{}", answer(&document));
+        document.predict = crate::predict_parts::tests::with_sum(document.predict);
+        assert!(answer(&document).ends_with("its parts add up to 150.0/s: 50.0 % too high"), "{}", answer(&document));
+        document.predict.demands.clear();
+        assert!(answer(&document).starts_with("100.0/s foretold from its parts"), "{}", answer(&document));
         document.predict.beyond = 3.0;
         assert!(answer(&document).contains("3.0 times as much work"), "{}", answer(&document));
         document.predict.rate_per_s = None;

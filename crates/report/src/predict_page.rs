@@ -6,6 +6,7 @@ use crate::figures::{count, duration_f64, level, rate, share};
 use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
 use crate::predict;
+use crate::predict_parts::{BESIDE_HEAD, PART_HEAD, TERM_HEAD, beside_rows, part_row, term_rows};
 use crate::words::span;
 
 /// Puts the page together; `plan` is the plan's own text, which may be empty.
@@ -16,9 +17,11 @@ pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {
     let plans = predict::plans(part).into_iter().fold(Section::new("What it means"), Section::text);
     let reasons = part.reasons.iter().chain(&part.notes);
     let notes = reasons.fold(Section::new("What to know when reading"), |section, note| section.text(note));
+    let of_sum = part.sum.iter().flat_map(|sum| &sum.assumes).filter(|text| !part.assumes.contains(text));
     let assumes = part
         .assumes
         .iter()
+        .chain(of_sum)
         .fold(Section::new("What this assumes, and when not to believe it"), |section, text| section.text(text));
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
@@ -33,6 +36,7 @@ pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {
         .section(plans)
         .section(users(part))
         .section(demands(part))
+        .section(parts(part))
         .section(notes)
         .section(assumes)
         .section(loads(part))
@@ -142,6 +146,41 @@ fn demands(part: &PredictPart) -> Section {
     )
 }
 
+fn parts(part: &PredictPart) -> Section {
+    let Some(sum) = &part.sum else { return Section::new("") };
+    let grid =
+        |head: &[&str], rows: Vec<Vec<String>>| rows.into_iter().fold(Table::new(head), |table, row| table.row(row));
+    let mut head = PART_HEAD.to_vec();
+    head.push("what was done");
+    let rows = part.parts.iter().map(|part| {
+        let mut row = part_row(part);
+        row.push(part.words.clone());
+        row
+    });
+    let bars = part.parts.iter().filter(|part| part.processes.per_byte_s.is_some()).fold(
+        Chart::new(
+            "What bytes cost",
+            Axis::from_zero("bytes", Quantity::Count),
+            Axis::from_zero("processor time of one", Quantity::Nanoseconds),
+        )
+        .about(
+            "Dots joined by lines were measured, each part alone; the lines between small sizes are too short to see.",
+        ),
+        |chart, part| {
+            let mut points: Vec<[f64; 2]> =
+                part.points.iter().map(|point| [point.bytes as f64, point.processes_s * 1e9]).collect();
+            points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+            chart.series(Series::line(part.part.clone(), points).dotted())
+        },
+    );
+    Section::new("Parts measured alone, and added up")
+        .text(format!("The server as described: {}.", sum.described))
+        .table(grid(&BESIDE_HEAD, beside_rows(part)))
+        .table(grid(&TERM_HEAD, term_rows(sum)))
+        .table(grid(&head, rows.collect()).left(&[5]))
+        .figure(bars)
+}
+
 fn loads(part: &PredictPart) -> Section {
     let head = [
         "class",
@@ -189,6 +228,11 @@ mod tests {
         let titles: Vec<String> = page.figures().iter().map(|figure| figure.title().to_owned()).collect();
         assert_eq!(titles, ["Response time against load", "Processor against load", "Limits"]);
         let html = page.into_html();
+        let mut document = crate::predict::tests::sample();
+        document.predict = crate::predict_parts::tests::with_sum(document.predict);
+        let with_parts = predict_page(&document, "").into_html();
+        assert!(with_parts.contains("Parts measured alone") && with_parts.contains("send&lt;i&gt;"));
+        assert!(!with_parts.contains("<i>") && !html.contains("Parts measured alone"));
         assert!(html.contains("What this assumes") && html.contains("&lt;b&gt;page") && !html.contains("<b>page"));
     }
 }

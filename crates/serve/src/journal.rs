@@ -13,6 +13,7 @@
 
 mod line;
 mod record;
+mod scribe;
 mod writer;
 
 #[cfg(test)]
@@ -28,6 +29,7 @@ use units::Timestamp;
 
 pub use self::line::LogFormat;
 use self::record::append;
+pub(crate) use self::scribe::Scribe;
 pub use self::writer::{Log, LogError, LogSummary};
 use self::writer::{Message, Tallies};
 use crate::cache::Finding;

@@ -30,6 +30,7 @@ mod listen;
 mod max;
 mod media;
 mod origin;
+mod parts;
 mod phrase;
 mod request;
 mod response;
@@ -55,8 +56,12 @@ pub use dynamic::{
 pub use engine::Engine;
 pub use figures::{Figures, Kind, Refusal, Total};
 pub use journal::{Log, LogError, LogFormat, LogSpec, LogSummary, LogTarget};
-pub use max::{BODY_BYTES_MAX, Feature, MaxSpec, StepsSpec, serve_max, serve_steps};
+pub use max::{BODY_BYTES_MAX, Blind, Feature, MaxSpec, StepsSpec, serve_max, serve_steps};
 pub use origin::{OriginCounts, OriginSpec};
+pub use parts::{
+    ExchangeBody, ExchangeSpec, ExchangeWaits, HEAD_BYTES_MAX, HEAD_BYTES_MIN, LocalPart, LocalRound, LocalSpec,
+    measure_part, serve_exchange,
+};
 pub use spec::{FileRules, Limits, ServeError, ServeSpec};
 pub use status::StatusSpec;
 pub use tls::{Tls, TlsError};

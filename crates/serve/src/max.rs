@@ -35,6 +35,15 @@ pub struct MaxSpec {
     pub body_bytes: usize,
     /// How to talk to the kernel.
     pub engine: Engine,
+    /// Heads are not read: each end of one is a request. No server, but the part of one that is measured alone (`parts.rs`).
+    pub blind: Option<Blind>,
+}
+
+/// How a connection goes on whose heads are not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blind {
+    /// Its first answer is its last.
+    pub close: bool,
 }
 
 /// The longest body: it is kept in memory three times, after the heads of the three kinds of answers.
@@ -62,7 +71,7 @@ pub fn serve_max(
     for _ in 1..threads {
         listeners.push(crate::listen::bind(bound, true)?);
     }
-    let answers = Answers::new(spec.body_bytes);
+    let answers = Answers { blind: spec.blind, ..Answers::new(spec.body_bytes) };
     on_listening(bound, engine);
     crate::on_threads(listeners, stop, |listener: TcpListener, stops| match engine {
         Engine::Epoll => poll::run(listener, stops, &answers),
@@ -79,6 +88,8 @@ pub(crate) struct Answers {
     heads: [usize; 3],
     /// To what is no request: always closes.
     refusal: Arc<[u8]>,
+    /// Heads are not read.
+    blind: Option<Blind>,
 }
 
 /// One answer out of [`Answers`].
@@ -109,7 +120,7 @@ impl Answers {
         });
         let refusal =
             "HTTP/1.1 400 Bad Request\r\nServer: yamabiko-max\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-        Answers { whole, heads: heads.map(|head| head.len()), refusal: refusal.as_bytes().into() }
+        Answers { whole, heads: heads.map(|head| head.len()), refusal: refusal.as_bytes().into(), blind: None }
     }
 
     /// The bytes of all of them, by [`Answer::index`].

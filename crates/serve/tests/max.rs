@@ -15,7 +15,8 @@ use serve::{Engine, MaxSpec, serve_max};
 /// Runs `client` against a server of each engine.
 fn on_both(body_bytes: usize, threads: usize, client: impl Fn(SocketAddr)) {
     for engine in [Engine::Uring, Engine::Epoll] {
-        let spec = MaxSpec { shared: false, listen: "127.0.0.1:0".parse().unwrap(), threads, body_bytes, engine };
+        let spec =
+            MaxSpec { shared: false, listen: "127.0.0.1:0".parse().unwrap(), threads, body_bytes, engine, blind: None };
         let stop = EventFd::new().unwrap();
         thread::scope(|scope| {
             let (tell, told) = mpsc::channel();

@@ -3,6 +3,9 @@
 //! [`trend`](fn@crate::trend) asks of a series whether it rises; this asks how much one figure costs of another, as CPU
 //! time of a request: the slope of busy time over rate.
 
+mod relative;
+
+pub use self::relative::{Law, law};
 use crate::interval::Interval;
 use crate::student::t_quantile;
 

@@ -6,6 +6,7 @@
 pub mod apache;
 pub mod cache;
 pub mod capacity;
+mod certificate;
 pub mod compare;
 pub mod curl;
 pub mod disk;

@@ -12,6 +12,7 @@ mod gateway;
 mod learn;
 mod load;
 mod log;
+mod part;
 pub mod path;
 pub mod plan;
 mod predict;
@@ -44,8 +45,9 @@ pub use self::doctor::Doctor;
 pub use self::gateway::{Forwarding, GatewayClient, GatewayServer, GatewayWhat};
 pub use self::learn::{By, Learn};
 pub use self::load::{Http, LoadOptions, MethodName, TlsOptions};
+pub use self::part::PartAlone;
 pub use self::path::PathOptions;
-pub use self::predict::{Predict, Prediction};
+pub use self::predict::{Described, Predict, Prediction};
 pub use self::profile::{Check, Profile, Show};
 pub use self::proxy_cache::ProxyCache;
 pub use self::reproduce::{

@@ -2,7 +2,8 @@
 //!
 //! Five sites, each held to a fifth of a core, files alone to a twentieth: files, the directory service (`examples/directory`) without and with its cache of results, TLS
 //! with a connection for each request, every handshake in full and resumed where it can be. For each the prediction comes first, from loads of
-//! so many seconds; then the search, with one search of trials of 20 s.
+//! so many seconds; then the search, with one search of trials of 20 s. Where a site's server can be described by its parts, their sum stands
+//! beside both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,6 +32,8 @@ struct Case {
     server: String,
     share: &'static str,
     load: &'static [&'static str],
+    /// The same server in words, for the sum of its parts; none: an application is not among the parts.
+    described: &'static [&'static str],
 }
 
 /// Runs the bench at its usual length and prints it.
@@ -53,13 +56,14 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         extent.seconds
     );
     println!(
-        "{:<28} {:>9} {:>19} {:>9} {:>19} {:>7}  bound by: foretold, measured",
-        "site", "foretold", "95 %", "measured", "bracket", "error"
+        "{:<28} {:>9} {:>19} {:>9} {:>19} {:>7} {:>9} {:>7}  bound by: foretold, measured",
+        "site", "foretold", "95 %", "measured", "bracket", "error", "parts", "error"
     );
     let mut off = 0;
     for case in cases.iter().flat_map(|case| std::iter::repeat_n(case, extent.rounds)) {
-        let foretold: PredictDocument =
-            asked(&program, "predict", case, &["--no-memory", "--load-time", &format!("{}s", extent.seconds)])?;
+        let each = format!("{}s", extent.seconds);
+        let words = [&["--no-memory", "--load-time", &each], case.described].concat();
+        let foretold: PredictDocument = asked(&program, "predict", case, &words)?;
         let found: CapacityDocument =
             asked(&program, "capacity", case, &["--quick", "--no-overload", "--slo", OBJECTIVE])?;
         let (line, error) = line(case.name, &foretold, &found);
@@ -76,22 +80,26 @@ fn cases(program: &Path, site: &Site) -> Result<Vec<Case>> {
     let files = format!("exec {program} serve {folder} --listen 0.0.0.0:{PORT}");
     let directory = directory(site)?;
     let secure = format!("{files} --tls {folder}/certificate.pem {folder}/key.pem");
-    let of = |name, scheme: &str, path: &str, server: &str, load| Case {
+    let of = |name, scheme: &str, path: &str, server: &str, load, described| Case {
         name,
         url: format!("{scheme}://server:{PORT}{path}"),
         server: server.to_owned(),
         share: SHARE,
         load,
+        described,
     };
+    // This program's server has small files in memory, and waits by completion.
+    let memory = &["--parts", "--object", "10KiB", "--described-waits", "io_uring"][..];
+    let resumed = &["--parts", "--object", "10KiB", "--described-waits", "io_uring", "--resumed", "100%"][..];
     // A program in Python takes its seconds to start within a few percent of a core.
     let entry = "/app/entry/{random 1..200}";
     let slowly = &["--warmup", "15s", "--server-start-timeout", "60s"][..];
     Ok(vec![
-        Case { share: SHARE_OF_FILES, ..of("files, 10 KB", "http", "/10k.bin", &files, &[]) },
-        of("directory", "http", entry, &format!("{files} {directory}"), slowly),
-        of("directory, results cached", "http", entry, &format!("{files} {directory} --cache"), slowly),
-        of("TLS, handshakes in full", "https", "/10k.bin", &secure, &["-k", "--close", "--no-resumption"]),
-        of("TLS, handshakes resumed", "https", "/10k.bin", &secure, &["-k", "--close"]),
+        Case { share: SHARE_OF_FILES, ..of("files, 10 KB", "http", "/10k.bin", &files, &[], memory) },
+        of("directory", "http", entry, &format!("{files} {directory}"), slowly, &[]),
+        of("directory, results cached", "http", entry, &format!("{files} {directory} --cache"), slowly, &[]),
+        of("TLS, handshakes in full", "https", "/10k.bin", &secure, &["-k", "--close", "--no-resumption"], memory),
+        of("TLS, handshakes resumed", "https", "/10k.bin", &secure, &["-k", "--close"], resumed),
     ])
 }
 
@@ -134,13 +142,17 @@ fn line(name: &str, foretold: &PredictDocument, found: &CapacityDocument) -> (St
         (Verdict::Valid, Verdict::Valid) => String::new(),
         (first, second) => format!(" ({}, {})", first.name(), second.name()),
     };
+    let sum = predict.sum.as_ref().and_then(|sum| sum.rate_per_s);
+    let percent = |error: Option<f64>| error.map_or("-".to_owned(), |error| format!("{:+.1} %", error * 100.0));
     let line = format!(
-        "{name:<28} {:>9} {:>19} {:>9} {:>19} {:>7}  {}, {}{doubt}",
+        "{name:<28} {:>9} {:>19} {:>9} {:>19} {:>7} {:>9} {:>7}  {}, {}{doubt}",
         rate(predict.rate_per_s),
         between(predict.interval),
         rate(capacity.rate_per_s),
         between(capacity.interval),
-        error.map_or("-".to_owned(), |error| format!("{:+.1} %", error * 100.0)),
+        percent(error),
+        rate(sum),
+        percent(sum.zip(capacity.rate_per_s).map(|(sum, measured)| sum / measured - 1.0)),
         predict.bound_by,
         capacity.bound_by.name,
     );

@@ -215,6 +215,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 host: HostPlan { wait, engine, placement, threads: 1 + seed as u32 % 4 },
                 origin: None,
                 capacity: None,
+                parts: None,
                 slo,
             }
         },

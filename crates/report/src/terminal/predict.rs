@@ -5,6 +5,7 @@ use ledger::{PredictDocument, PredictPart};
 use super::{Style, judged, table};
 use crate::figures::{count, duration_f64, rate, share};
 use crate::predict;
+use crate::predict_parts::{BESIDE_HEAD, PART_HEAD, TERM_HEAD, beside_rows, part_row, term_rows};
 
 /// The verdict, the result in a sentence, limits, demands, response time against load, what it means, and what it supposes.
 pub fn predict(document: &PredictDocument, style: Style) -> String {
@@ -20,12 +21,19 @@ pub fn predict(document: &PredictDocument, style: Style) -> String {
             predict::demands(part, "processes").map(|demand| predict::demand_row(demand).to_vec()),
             style,
         ),
+        grid(&PART_HEAD, part.parts.iter().map(part_row), style),
+        grid(&TERM_HEAD, part.sum.iter().flat_map(term_rows), style),
+        grid(&BESIDE_HEAD, beside_rows(part).into_iter(), style),
         curve(part, style),
         users(part, style),
     ];
     tables.retain(|table| !table.is_empty());
-    let plans = predict::plans(part);
-    let assumes: Vec<String> = part.assumes.iter().map(|text| format!("supposed: {text}")).collect();
+    let mut plans = predict::plans(part);
+    plans.extend(part.sum.iter().map(|sum| format!("The server that was added up: {}.", sum.described)));
+    // Where a sum is all there is, what it supposes stands there already.
+    let of_sum = part.sum.iter().flat_map(|sum| &sum.assumes).filter(|text| !part.assumes.contains(text));
+    let of_sum = of_sum.map(|text| format!("supposed of the parts: {text}"));
+    let assumes: Vec<String> = part.assumes.iter().map(|text| format!("supposed: {text}")).chain(of_sum).collect();
     let reasons = part.reasons.iter().chain(&part.notes);
     let notes: Vec<&str> = plans.iter().chain(reasons).chain(&assumes).map(String::as_str).collect();
     judged(&document.run, &document.validity, &predict::answer(document), &tables.join("\n"), &notes, style)
@@ -68,6 +76,14 @@ mod tests {
         ] {
             assert!(text.contains(wanted), "{wanted}\n{text}");
         }
-        assert!(!text.contains("users"), "{text}");
+        assert!(!text.contains("users") && !text.contains("added up"), "{text}");
+        let mut document = crate::predict::tests::sample();
+        document.predict = crate::predict_parts::tests::with_sum(document.predict);
+        let text = predict(&document, Style::PLAIN);
+        for wanted in
+            ["part, alone", "parts, added up", "demands of the server", "The server that was added up: one loop"]
+        {
+            assert!(text.contains(wanted), "{wanted}\n{text}");
+        }
     }
 }

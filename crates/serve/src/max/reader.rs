@@ -55,6 +55,13 @@ impl Reader {
             if bytes.is_empty() {
                 return bytes;
             }
+            if let Some(blind) = answers.blind {
+                let Some(end) = memchr::memmem::find(bytes, b"\r\n\r\n") else { return bytes };
+                bytes = &bytes[end + 4..];
+                self.ended = blind.close;
+                ask(answers.to(!blind.close, false, false));
+                continue;
+            }
             match parse_within(bytes, HEAD_BYTES, FIELDS_MAX) {
                 Parsed::Incomplete => return bytes,
                 Parsed::Complete(request) => {

@@ -170,6 +170,7 @@ pub fn plan(
         server: plan.server.clone(),
         origin: None,
         capacity: None,
+        parts: None,
         target: plan.target.clone(),
         watch: plan.watch,
         host: plan.host.clone(),

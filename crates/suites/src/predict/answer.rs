@@ -54,6 +54,8 @@ pub struct Known<'a> {
     pub connections_by_memory: Option<f64>,
     /// Connections that there are descriptors for.
     pub connections_by_descriptors: Option<f64>,
+    /// Requests a second that storage can bring, and how that comes about; absent where nothing comes from it.
+    pub disk: Option<(f64, String)>,
     /// What is asked of response times.
     pub slo: Option<&'a Slo>,
     /// Of every random choice.
@@ -94,6 +96,9 @@ pub fn limits(known: &Known<'_>) -> Vec<PredictLimit> {
         let (up, down) = path.link_rates(traffic);
         plain("link_up", up, format!("{:.0} bytes up for a request", traffic.up_bytes));
         plain("link_down", down, format!("{:.0} bytes down for a request", traffic.down_bytes));
+    }
+    if let Some((rate_per_s, words)) = &known.disk {
+        plain("disk", *rate_per_s, words.clone());
     }
     limits.sort_by(|a, b| a.rate_per_s.total_cmp(&b.rate_per_s));
     limits.extend(objective(known, &limits));

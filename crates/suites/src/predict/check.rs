@@ -6,16 +6,24 @@ use store::Book;
 use sys::signal::Interrupts;
 
 use super::answer::seconds;
-use super::{ERROR_MAX, PredictPlan, usl};
+use super::whole::usl;
+use super::{ERROR_MAX, PredictPlan, parts};
 use crate::capacity::{self, CapacityOrder};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
 
 /// The plan of the search: short, one search.
 pub fn plan(asked: &PredictPlan) -> Plan {
+    let trial = asked.asked.check_trial;
     let mut plan = Plan {
         name: format!("{}-check", asked.plan.name),
-        capacity: Some(CapacityPlan { overload: false, ..CapacityPlan::quick() }),
+        capacity: Some(CapacityPlan {
+            short: (trial / 4).max(CapacityPlan::SHORT_MIN),
+            trial,
+            confirm: trial,
+            overload: false,
+            ..CapacityPlan::quick()
+        }),
         ..asked.plan.clone()
     };
     (plan.load.rate, plan.load.duration, plan.load.requests) = (None, None, None);
@@ -49,6 +57,7 @@ fn beside(predict: &mut PredictPart, found: &CapacityPart, seed: u64) {
     predict.measured_interval = found.interval;
     predict.measured_bound_by = Some(found.bound_by.name.clone());
     predict.error = predict.rate_per_s.zip(found.rate_per_s).map(|(foretold, measured)| foretold / measured - 1.0);
+    parts::beside(predict, found.rate_per_s);
     let held = || found.trials.iter().filter(|trial| trial.verdict == "good");
     let points: Vec<(f64, f64)> = held()
         .filter(|trial| trial.in_flight.mean >= 1.0)
@@ -60,9 +69,14 @@ fn beside(predict: &mut PredictPart, found: &CapacityPart, seed: u64) {
         predict.reasons = reasons(predict, found, highest);
     }
     if found.rate_per_s.is_none() {
+        // It may have ended for another reason than the server, with loads that held.
+        let highest = held().map(|trial| trial.load).reduce(f64::max);
+        let held =
+            highest.map_or("no load held".to_owned(), |load| format!("{load:.0}/s was the highest load that held"));
+        let why = if found.bound_by.words.is_empty() { String::new() } else { format!("; {}", found.bound_by.words) };
         predict
             .notes
-            .push("the search found no load that holds, so that nothing is held against the prediction".into());
+            .push(format!("the search came to no answer, so that nothing is held against the prediction: {held}{why}"));
     }
 }
 
@@ -168,8 +182,12 @@ mod tests {
             "{said}"
         );
         assert!(said.contains("25.0 % of the 20 %"), "{said}");
+        // One that ended for want of a faster generator says what did hold.
+        let mut client = foretold(120.0);
+        beside(&mut client, &CapacityPart { rate_per_s: None, ..found(100.0) }, 1);
+        assert!(client.notes[0].contains("100/s was the highest load that held; they were all held"), "{client:?}");
         let mut none = foretold(120.0);
         beside(&mut none, &CapacityPart::default(), 1);
-        assert!(none.error.is_none() && none.notes[0].contains("found no load"), "{none:?}");
+        assert!(none.error.is_none() && none.notes[0].contains("no load held"), "{none:?}");
     }
 }

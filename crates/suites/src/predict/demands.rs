@@ -51,6 +51,10 @@ pub struct Made {
     pub part: MeasuredLoad,
     /// What it sent each way; none without a path.
     pub traffic: Option<Traffic>,
+    /// Requests that were answered.
+    pub completed: u64,
+    /// Bytes of one, the mean.
+    pub request_bytes: f64,
     /// Resident memory of the server at its end.
     pub rss_bytes: u64,
     /// Descriptors of the server at its end.
@@ -63,6 +67,13 @@ pub struct Made {
     pub connect_s: f64,
     /// Share of the time in which the generator had work.
     pub loop_busy: f64,
+}
+
+impl Made {
+    /// Whether it says anything of what its requests cost.
+    pub fn is_sound(&self) -> bool {
+        !self.part.failed.iter().any(|check| SPOILT.contains(&check.as_str()))
+    }
 }
 
 /// Makes loads one after the other.
@@ -182,7 +193,10 @@ impl<'a> Measuring<'a> {
     }
 
     /// The server held to parts of its share, and always behind.
-    fn held(&mut self, class: &Class, cores: f64) -> Result<Vec<Made>, SuiteError> {
+    ///
+    /// # Errors
+    /// One of its loads could not be made, though it can be held here.
+    pub fn held(&mut self, class: &Class, cores: f64) -> Result<Vec<Made>, SuiteError> {
         let Some(server) = &self.asked.plan.server else { return Ok(Vec::new()) };
         let share = server.cpu.map_or(cores, CpuShare::cores);
         let mut held = Vec::new();
@@ -309,9 +323,8 @@ pub fn share_of(cores: f64) -> Option<CpuShare> {
 
 /// Loads of a class as its costs.
 pub fn measured(light: &[Made], held: &[Made]) -> Measured {
-    let sound = |made: &&Made| !made.part.failed.iter().any(|check| SPOILT.contains(&check.as_str()));
-    let (light, held): (Vec<&Made>, Vec<&Made>) =
-        (light.iter().filter(sound).collect(), held.iter().filter(sound).collect());
+    let sound = |loads| Vec::from_iter(<[Made]>::iter(loads).filter(|made| made.is_sound()));
+    let (light, held): (Vec<&Made>, Vec<&Made>) = (sound(light), sound(held));
     let points = |loads: &[&Made], busy: fn(&MeasuredLoad) -> f64| -> Vec<(f64, f64)> {
         loads.iter().map(|made| (made.part.rate_per_s, busy(&made.part))).collect()
     };
@@ -333,7 +346,7 @@ pub fn measured(light: &[Made], held: &[Made]) -> Measured {
 }
 
 /// Checks without which a load says nothing of what its requests cost.
-const SPOILT: [&str; 4] = ["server_answers", "server_alive", "responses_good", "failures"];
+const SPOILT: [&str; 5] = ["server_answers", "server_alive", "responses_good", "failures", "server_unread"];
 
 fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) -> Made {
     let document = &outcome.document;
@@ -374,6 +387,10 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
         .filter(|check| check.state == CheckState::Failed)
         .map(|check| check.name.clone())
         .collect();
+    // So busy was this machine that the account was not read while the load went on.
+    if document.server.is_some() && processes <= 0.0 && load.completed > 0 {
+        failed.push("server_unread".into());
+    }
     if failures as f64 > FAILED_MAX * (load.completed + failures) as f64 {
         failed.push("failures".into());
     }
@@ -399,6 +416,8 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
             failed,
         },
         traffic: traffic(document, load),
+        completed: load.completed,
+        request_bytes: load.bytes_sent as f64 / load.completed.max(1) as f64,
         rss_bytes: last.map_or(0, |second| second.rss_bytes),
         descriptors: last.and_then(|second| second.descriptors),
         kernel_bytes_each: load.held.as_ref().and_then(|held| held.kernel_bytes_each),
@@ -504,6 +523,8 @@ mod tests {
                 ..MeasuredLoad::default()
             },
             traffic: None,
+            completed: 0,
+            request_bytes: 0.0,
             rss_bytes: 0,
             descriptors: None,
             kernel_bytes_each: None,

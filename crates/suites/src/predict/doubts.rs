@@ -1,7 +1,7 @@
 //! Whether to believe a prediction: its own checks.
 
-use ledger::PredictPart;
 use ledger::document::{Check, CheckState, Weight};
+use ledger::{MeasuredLoad, PredictPart, SumPart};
 
 use super::model::Mixed;
 use super::{BEYOND_MAX, ERROR_MAX, PredictPlan};
@@ -12,7 +12,12 @@ const DEMAND_HALF_MAX: f64 = 0.1;
 const LOADS_DOUBTFUL_MAX: f64 = 0.2;
 
 /// What is doubtful of a prediction.
-pub fn checks(predict: &PredictPart, processes: Option<&Mixed>, asked: &PredictPlan) -> Vec<Check> {
+pub fn checks(
+    predict: &PredictPart,
+    loads: &[MeasuredLoad],
+    processes: Option<&Mixed>,
+    asked: &PredictPlan,
+) -> Vec<Check> {
     let check = |name: &str, state: CheckState, weight: Weight, figure: Option<(f64, f64)>, why: String| Check {
         name: name.into(),
         state,
@@ -76,31 +81,72 @@ pub fn checks(predict: &PredictPart, processes: Option<&Mixed>, asked: &PredictP
             why,
         ));
     }
-    let counted = predict.loads.iter().filter(|load| matches!(load.kind.as_str(), "light" | "held" | "path" | "mix"));
+    checks.push(loads_valid("loads_valid", loads, &["light", "held", "path", "mix"]));
+    checks
+}
+
+/// Whether the loads of these kinds were as they should be.
+fn loads_valid(name: &str, loads: &[MeasuredLoad], kinds: &[&str]) -> Check {
+    let counted = loads.iter().filter(|load| kinds.contains(&load.kind.as_str()));
     let (all, doubtful): (Vec<_>, Vec<_>) = counted.partition(|load| load.verdict == "valid");
     let (good, bad) = (all.len() as f64, doubtful.len() as f64);
     let mut names: Vec<&str> = doubtful.iter().flat_map(|load| &load.failed).map(String::as_str).collect();
     names.sort_unstable();
     names.dedup();
     let share = bad / (good + bad).max(1.0);
-    let why = match names[..] {
-        [] => "every load was valid".to_owned(),
-        _ => format!("loads that were not valid ({}): {}", doubtful.len(), names.join(", ")),
-    };
-    checks.push(check(
-        "loads_valid",
-        told(share <= LOADS_DOUBTFUL_MAX),
-        Weight::Suspect,
-        Some((share, LOADS_DOUBTFUL_MAX)),
-        why,
-    ));
+    Check {
+        name: name.into(),
+        state: if share <= LOADS_DOUBTFUL_MAX { CheckState::Ok } else { CheckState::Failed },
+        weight: Weight::Suspect,
+        value: Some(share),
+        limit: Some(LOADS_DOUBTFUL_MAX),
+        unit: "ratio".into(),
+        why: match names[..] {
+            [] => "every load was valid".to_owned(),
+            _ => format!("loads that were not valid ({}): {}", doubtful.len(), names.join(", ")),
+        },
+    }
+}
+
+/// What is doubtful of a sum of parts.
+pub fn of_sum(sum: &SumPart, loads: &[MeasuredLoad], cold: Option<bool>) -> Vec<Check> {
+    let half = (sum.processes_interval[1] - sum.processes_interval[0]) / 2.0 / sum.processes_s;
+    let narrow = half.is_finite() && half <= DEMAND_HALF_MAX;
+    let mut checks = vec![
+        loads_valid("part_loads_valid", loads, &["part"]),
+        Check {
+            name: "parts_narrow".into(),
+            state: if narrow { CheckState::Ok } else { CheckState::Failed },
+            weight: Weight::Suspect,
+            value: half.is_finite().then_some(half),
+            limit: Some(DEMAND_HALF_MAX),
+            unit: "ratio".into(),
+            why: "half the width of the sum's interval over the sum; --load-time narrows it".into(),
+        },
+    ];
+    if let Some(is_cold) = cold {
+        checks.push(Check {
+            name: "parts_cold".into(),
+            state: if is_cold { CheckState::Ok } else { CheckState::CouldNotRun },
+            weight: Weight::Suspect,
+            value: None,
+            limit: None,
+            unit: String::new(),
+            why: if is_cold {
+                "files that were taken out of the page cache came from a device"
+            } else {
+                "files were taken out of the page cache, and no device was read: they are on a file system in memory, or somebody keeps them;                  name another folder (--parts-folder)"
+            }
+            .into(),
+        });
+    }
     checks
 }
 
 /// Whether the prediction came true.
 pub fn as_measured(predict: &PredictPart) -> Vec<Check> {
     let (state, why) = match predict.error {
-        None => (CheckState::CouldNotRun, "the search found no capacity to hold against the prediction"),
+        None => (CheckState::CouldNotRun, "the search came to no answer that could be held against the prediction"),
         Some(error) if error.abs() <= ERROR_MAX => (CheckState::Ok, "foretold over measured, less 1"),
         Some(_) => (CheckState::Failed, "foretold over measured, less 1: what may be behind it stands with the result"),
     };

@@ -78,6 +78,8 @@ mod tests {
         let made = Made {
             part: MeasuredLoad::default(),
             traffic: None,
+            completed: 0,
+            request_bytes: 0.0,
             rss_bytes,
             descriptors,
             kernel_bytes_each: Some(8000.0),

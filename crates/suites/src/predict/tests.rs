@@ -3,7 +3,12 @@
 use ledger::MeasuredLoad;
 use ledger::document::CheckState;
 
+use super::demands::Measured;
 use super::doubts::{as_measured, checks};
+use super::foretell::Part;
+use super::model::{Each, Estimate, Mixed};
+use super::path::Traffic;
+use super::whole::{Whole, demand_rows};
 use super::*;
 
 fn plan(more: &str) -> PredictPlan {
@@ -33,6 +38,13 @@ fn what_a_prediction_chooses_is_refused() {
     assert!(asked(Asked { hit_ratio: Probability::new(0.5), ..usual() }).contains("--miss"));
     assert!(asked(Asked { pid: Some(1), ..usual() }).contains("--server-pid"));
     assert!(asked(Asked { check: true, ..usual() }).contains("--slo"));
+    assert!(asked(Asked { disk: true, ..usual() }).contains("--parts"));
+    let with_objective = |trial: u64| {
+        let asked = Asked { check: true, check_trial: Duration::from_millis(trial), ..usual() };
+        PredictPlan { plan: Plan { slo: "p99 < 1s".parse().ok(), ..plan("").plan }, asked }
+    };
+    assert!(with_objective(2000).check().is_ok());
+    assert!(refused(&with_objective(1999)).contains("--check-trial"));
 }
 
 #[test]
@@ -115,7 +127,7 @@ fn a_mix_with_connections_adds_up() {
 }
 
 fn verdict(predict: &PredictPart, processes: &Mixed, asked: &PredictPlan) -> Vec<(String, CheckState)> {
-    checks(predict, Some(processes), asked).into_iter().map(|check| (check.name, check.state)).collect()
+    checks(predict, &predict.loads, Some(processes), asked).into_iter().map(|check| (check.name, check.state)).collect()
 }
 
 #[test]

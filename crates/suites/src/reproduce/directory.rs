@@ -248,6 +248,7 @@ impl Kitchen<'_> {
             watch: WatchPlan::default(),
             origin: None,
             capacity: None,
+            parts: None,
             slo: None,
         };
         let mut observer = self.stage.begin(name);

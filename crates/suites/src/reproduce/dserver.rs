@@ -274,6 +274,7 @@ impl Kitchen<'_> {
             watch: WatchPlan::default(),
             origin: None,
             capacity: None,
+            parts: None,
             slo: None,
         }
     }

@@ -374,6 +374,7 @@ impl Kitchen<'_> {
             watch: WatchPlan::default(),
             origin: None,
             capacity: None,
+            parts: None,
             slo: None,
         };
         let outcome = lab::bench(&plan, &self.asked.command, Some(self.book), self.interrupts, observer)?;

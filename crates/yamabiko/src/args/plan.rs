@@ -106,6 +106,7 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
         },
         origin: None,
         capacity: None,
+        parts: None,
         slo: bench.result.slo.clone(),
     };
     bench.workload.put(&bench.url, &mut plan.load);

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
-use units::{Probability, RequestRate, parse_duration};
+use clap::{Args, ValueEnum};
+use lab::plan::{BodyFrom, ObjectPlan, Plan};
+use units::{CpuShare, Probability, RequestRate, parse_duration};
 
 use super::Bench;
 
@@ -21,6 +22,8 @@ pub struct Predict {
     pub bench: Bench,
     #[command(flatten)]
     pub prediction: Prediction,
+    #[command(flatten)]
+    pub described: Described,
 }
 
 #[derive(Args, Debug)]
@@ -62,13 +65,147 @@ pub struct Prediction {
     /// Do not measure what a connection takes of memory and descriptors
     #[arg(long)]
     pub no_memory: bool,
-    /// Then search for the capacity (three minutes), and print foretold beside measured [with --slo]
+    /// Then search for the capacity (some three minutes), and print foretold beside measured [with --slo]
     #[arg(long)]
     pub check: bool,
+    /// Length of a trial of that search; the short ones take a quarter of it
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration, requires = "check", allow_hyphen_values = true)]
+    pub check_trial: Duration,
     /// Instead of --server: a service on this host, by its process; only light loads are made of it
     #[arg(long, value_name = "PID", conflicts_with = "server", allow_hyphen_values = true)]
     pub server_pid: Option<i32>,
     /// Write the result as one page to this file too
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+/// A server in words: `[parts]` of a plan, as typed.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Parts")]
+pub struct Described {
+    /// Measure parts of a server alone (accepting, receiving, sending, opening and reading, log, TLS) and add them up for the server that
+    /// these options describe; without --server and --server-pid that is all, and no server is needed
+    #[arg(long)]
+    pub parts: bool,
+    /// Answers of this size, and their share of the requests, such as 3KB or 100KB:0.2; may be given more than once [default: 10KB]
+    #[arg(long, value_name = "SIZE[:SHARE]", value_parser = object, requires = "parts")]
+    pub object: Vec<ObjectPlan>,
+    /// Where answers come from [default: memory]
+    #[arg(long, value_enum, value_name = "WHERE", requires = "parts")]
+    pub described_body: Option<Source>,
+    /// How it waits for its clients [default: epoll]
+    #[arg(long, value_enum, value_name = "HOW", requires = "parts")]
+    pub described_waits: Option<Waits>,
+    /// What it writes down of a request [default: none]
+    #[arg(long, value_enum, value_name = "WHAT", requires = "parts")]
+    pub described_log: Option<LogLines>,
+    /// Cores that it can use [default: 1]
+    #[arg(long, value_name = "NUMBER", requires = "parts", allow_hyphen_values = true)]
+    pub described_threads: Option<u32>,
+    /// Share of a core that its processes have [default: that of --server-cpu, if given]
+    #[arg(long, value_name = "SHARE", requires = "parts", allow_hyphen_values = true)]
+    pub described_cpu: Option<CpuShare>,
+    /// Share of the connections that take up an earlier TLS session [default: 0%]
+    #[arg(long, value_name = "SHARE", requires = "parts", allow_hyphen_values = true)]
+    pub resumed: Option<Probability>,
+    /// Share of the requests whose file is not in the page cache [default: 0%]
+    #[arg(long, value_name = "SHARE", requires = "parts", allow_hyphen_values = true)]
+    pub cold: Option<Probability>,
+    /// Make the files of the parts in this folder, so on its storage [default: a passing one]
+    #[arg(long, value_name = "FOLDER", requires = "parts")]
+    pub parts_folder: Option<PathBuf>,
+    /// Ask fio how often that storage can be read, as a limit of what is cold [with --cold]
+    #[arg(long, requires = "parts")]
+    pub disk: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Source {
+    Memory,
+    Read,
+    Sendfile,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Waits {
+    Epoll,
+    #[value(name = "io_uring", alias = "uring")]
+    IoUring,
+    Threads,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LogLines {
+    None,
+    Line,
+    Buffered,
+}
+
+impl Described {
+    /// The server as meant: what was typed, over what the plan says.
+    pub fn put(&self, plan: &mut Plan) {
+        if !self.parts {
+            return;
+        }
+        let mut parts = plan.parts.take().unwrap_or_default();
+        if !self.object.is_empty() {
+            parts.objects.clone_from(&self.object);
+        }
+        if let Some(from) = self.described_body {
+            parts.body = match from {
+                Source::Memory => BodyFrom::Memory,
+                Source::Read => BodyFrom::Read,
+                Source::Sendfile => BodyFrom::Sendfile,
+            };
+        }
+        if let Some(waits) = self.described_waits {
+            parts.waits = match waits {
+                Waits::Epoll => lab::plan::Waits::Epoll,
+                Waits::IoUring => lab::plan::Waits::IoUring,
+                Waits::Threads => lab::plan::Waits::Threads,
+            };
+        }
+        if let Some(lines) = self.described_log {
+            parts.log = match lines {
+                LogLines::None => lab::plan::LogLines::None,
+                LogLines::Line => lab::plan::LogLines::Line,
+                LogLines::Buffered => lab::plan::LogLines::Buffered,
+            };
+        }
+        parts.threads = self.described_threads.unwrap_or(parts.threads);
+        parts.cpu = self.described_cpu.or(parts.cpu);
+        parts.resumed = self.resumed.unwrap_or(parts.resumed);
+        parts.cold = self.cold.unwrap_or(parts.cold);
+        plan.parts = Some(parts);
+    }
+}
+
+/// `3KB`, or `3KB:0.2`.
+fn object(typed: &str) -> Result<ObjectPlan, String> {
+    let (size, share) = typed.rsplit_once(':').map_or((typed, None), |(size, share)| (size, Some(share)));
+    let size = size.parse().map_err(|error| format!("{error}"))?;
+    let share = match share {
+        None => 1.0,
+        Some(share) => match share.parse() {
+            Ok(share) if share > 0.0 && f64::is_finite(share) => share,
+            _ => return Err(format!("`{share}` is no share: a number above 0 is wanted, such as 100KB:0.2")),
+        },
+    };
+    Ok(ObjectPlan { size, share })
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn an_object_has_a_size_and_may_have_a_share() {
+        assert_eq!(object("3KB"), Ok(ObjectPlan { size: Bytes(3000), share: 1.0 }));
+        assert_eq!(object("1KiB:0.25"), Ok(ObjectPlan { size: Bytes(1024), share: 0.25 }));
+        for wrong in ["", "3", "3KB:", "3KB:0", "3KB:-1", "3KB:inf", "3KB:NaN", ":1"] {
+            assert!(object(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ use units::{Bytes, parse_duration};
 use super::cache::CacheOptions;
 use super::dynamic::DynamicOptions;
 use super::log::LogOptions;
+use super::part::PartOptions;
 use super::steps::StepOptions;
 use super::{address, threads};
 
@@ -50,6 +51,8 @@ pub struct Serve {
     pub log: LogOptions,
     #[command(flatten)]
     pub steps: StepOptions,
+    #[command(flatten)]
+    pub part: PartOptions,
     #[command(flatten)]
     pub origin: OriginOptions,
     #[command(flatten)]

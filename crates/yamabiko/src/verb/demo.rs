@@ -136,6 +136,7 @@ fn plan(experiment: &Experiment, demo: &args::Demo, folder: &Path) -> Result<Pla
         watch: WatchPlan::default(),
         origin: None,
         capacity: None,
+        parts: None,
         slo: None,
     };
     plan.check()?;

@@ -29,8 +29,11 @@ const WARMUP: Duration = Duration::from_millis(500);
 
 /// Foretells as typed.
 pub fn run(typed: &mut args::Predict) -> Result<Exit> {
-    let plan =
-        PredictPlan { plan: plan(&mut typed.bench, typed.prediction.load_time)?, asked: asked(&typed.prediction) };
+    let mut plan = PredictPlan {
+        plan: plan(&mut typed.bench, typed.prediction.load_time)?,
+        asked: asked(&typed.prediction, &typed.described),
+    };
+    typed.described.put(&mut plan.plan);
     plan.check()?;
     let result = &typed.bench.result;
     if result.print_plan {
@@ -131,7 +134,7 @@ fn is_plan(typed: &str) -> bool {
     !typed.contains("://") && Path::new(typed).is_file()
 }
 
-fn asked(typed: &args::Prediction) -> Asked {
+fn asked(typed: &args::Prediction, described: &args::Described) -> Asked {
     Asked {
         loads: typed.loads,
         each: typed.load_time,
@@ -145,7 +148,11 @@ fn asked(typed: &args::Prediction) -> Asked {
         hit_and_miss: typed.hit.clone().zip(typed.miss.clone()),
         hit_ratio: typed.hit_ratio,
         check: typed.check,
+        check_trial: typed.check_trial,
         pid: typed.server_pid,
+        parts: described.parts,
+        parts_folder: described.parts_folder.clone(),
+        disk: described.disk,
     }
 }
 

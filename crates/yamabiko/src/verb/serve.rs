@@ -5,6 +5,7 @@
 mod content;
 mod max;
 mod origin;
+mod part;
 mod steps;
 
 use std::io::IsTerminal;
@@ -34,9 +35,10 @@ pub fn run(arguments: &args::Serve) -> Result<Exit> {
             {
                 return Ok(Exit::Fine);
             }
-            match &arguments.steps.only {
-                Some(only) => steps::run(arguments, dir, only, &interrupts),
-                None => files(arguments, dir, &interrupts),
+            match (&arguments.steps.only, arguments.part.part) {
+                (_, Some(part)) => part::run(arguments, dir, part, &interrupts),
+                (Some(only), None) => steps::run(arguments, dir, only, &interrupts),
+                (None, None) => files(arguments, dir, &interrupts),
             }
         }
         (None, None, None) => bail!("nothing to serve: name a folder, a mix with --mix, or a size with --max"),

@@ -1,8 +1,10 @@
 //! `yamabiko predict` of its own server, held to a tenth of a core: what binds it is known beforehand. How near the figure comes is for the
 //! bench to say, which has a quiet machine.
 
+use std::process::Stdio;
+
 use crate::support::document::number;
-use crate::support::lab::Room;
+use crate::support::lab::{PATIENCE, Room, str_of};
 use crate::support::servers::own;
 
 #[test]
@@ -35,4 +37,74 @@ fn the_share_of_a_core_binds() {
     let of = |loads: &str| demands.iter().find(|demand| demand["loads"] == loads && demand["resource"] == "processes");
     let seconds = of("held").or_else(|| of("light")).unwrap()["seconds"].as_f64().unwrap();
     assert!(seconds > 0.0 && seconds < 0.1, "{demands:?}");
+}
+
+/// Of a server that is only described nothing is started but its parts.
+#[test]
+fn parts_alone_add_up_to_a_server_that_is_not_there() {
+    let room = Room::new();
+    let page = room.file("page.html");
+    let mut words = vec!["predict", "http://server:8080/10k.bin", "--parts", "--close", "--rtt", "20ms"];
+    words.extend(["--object", "1KB:3", "--object", "100KB", "--described-body", "read", "--described-log", "line"]);
+    words.extend(["--described-cpu", "10%", "--workers", "1000", "--load-time", "1s", "--warmup", "100ms"]);
+    words.extend(["--html", str_of(&page), "--json"]);
+    let document = room.run_json(&words);
+    let predict = &document["predict"];
+    let names: Vec<&str> =
+        predict["parts"].as_array().unwrap().iter().map(|part| part["part"].as_str().unwrap()).collect();
+    assert_eq!(names, ["receive", "send", "connection", "parse", "open-read", "log-line"]);
+    assert!(predict["loads"].as_array().unwrap().iter().all(|load| load["kind"] == "part"), "{predict}");
+    assert!(predict["demands"].as_array().unwrap().is_empty());
+    // What is shown of a request is what it comes to, and the mix is what its classes come to.
+    let sum = &predict["sum"];
+    let float = |value: &serde_json::Value| value.as_f64().unwrap();
+    let mut mix = 0.0;
+    for class in sum["classes"].as_array().unwrap() {
+        let terms: f64 = class["terms"].as_array().unwrap().iter().map(|term| float(&term["processes_s"])).sum();
+        assert!((terms / float(&class["processes_s"]) - 1.0).abs() < 1e-9, "{class}");
+        mix += float(&class["share"]) * terms;
+    }
+    let processes_s = float(&sum["processes_s"]);
+    assert!((mix / processes_s - 1.0).abs() < 1e-9 && processes_s > 1e-6 && processes_s < 1e-2, "{sum}");
+    // With a tenth of a core, and a thousand workers for 20 ms and more each, it is the processor that binds.
+    let of = |resource: &str| {
+        let limits = predict["limits"].as_array().unwrap();
+        limits.iter().find(|limit| limit["resource"] == resource).map(|limit| float(&limit["rate_per_s"]))
+    };
+    assert!((of("cpu_quota").unwrap() * processes_s / 0.1 - 1.0).abs() < 1e-9, "{predict}");
+    // 100 KB come in further windows, each a round trip.
+    assert!(of("workers").unwrap() < 1000.0 / 0.020, "{predict}");
+    assert_eq!(sum["rate_per_s"], predict["rate_per_s"]);
+    assert!(std::fs::read_to_string(page).unwrap().contains("Parts measured alone"));
+}
+
+/// The end of it, with small extents: both predictions beside what the search found.
+#[test]
+fn both_predictions_are_held_against_the_search() {
+    let room = Room::new();
+    let server = format!("{} --threads 1", own(&room));
+    let mut words = vec!["predict", "http://server:8080/10k.bin", "--server", &server, "--server-cpu", "5%"];
+    words.extend(["--parts", "--object", "10KiB", "--loads", "3", "--load-time", "600ms", "--warmup", "100ms"]);
+    words.extend(["--no-memory", "--check", "--check-trial", "2s", "--slo", "p99 < 1s, errors < 1%", "--json"]);
+    // Some sixty runs, one after the other.
+    let mut command = room.command(&words);
+    command.stdin(Stdio::null());
+    let output = room.start_command(command).finish_within(PATIENCE * 4);
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    let document = output.json();
+    let predict = &document["predict"];
+    let kinds = |kind: &str| predict["loads"].as_array().unwrap().iter().filter(|load| load["kind"] == kind).count();
+    assert!(kinds("part") >= 18 && kinds("light") == 3, "{predict}");
+    let rate = number(&document, "predict.sum.rate_per_s");
+    assert!(rate > 0.0 && predict["sum"]["bound_by"] == "cpu_quota", "{predict}");
+    assert!(number(&document, "predict.sum.cost_error") > -1.0);
+    // On a busy machine a search may find nothing that holds; then nothing is held against it, and that is said.
+    match predict["measured_rate_per_s"].as_f64() {
+        Some(measured) => {
+            let error = number(&document, "predict.sum.error");
+            assert!((error - (rate / measured - 1.0)).abs() < 1e-9, "{predict}");
+            assert!(predict["error"].is_number(), "{predict}");
+        }
+        None => assert!(predict["sum"]["error"].is_null() && predict["error"].is_null(), "{predict}"),
+    }
 }

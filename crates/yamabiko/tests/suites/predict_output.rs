@@ -61,6 +61,26 @@ fn a_service_on_this_host_is_foretold_from_light_loads() {
     assert!(fs::read_to_string(page).unwrap().contains("<html"));
 }
 
+/// What `predict --parts` starts for each part without a network.
+#[test]
+fn a_part_alone_says_what_it_cost() {
+    let room = Room::shared();
+    let folder = room.www();
+    let words = ["--part-bytes", "1KB", "--part-rounds", "3", "--part-time", "1ms"];
+    for part in ["parse", "open-read", "open", "open-read-cold", "log-line", "log-buffered"] {
+        let output = room.run(&[&["serve", str_of(&folder), "--part", part], &words[..]].concat());
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{part}: {output}");
+        let rounds = output.json()["rounds"].as_array().unwrap().clone();
+        assert_eq!(rounds.len(), 3, "{part}");
+        for round in rounds {
+            assert!(round["count"].as_u64().unwrap() > 0 && round["cpu_s"].as_f64().unwrap() > 0.0, "{part}: {round}");
+        }
+    }
+    room.run(&["serve", str_of(&folder), "--part", "records"]).refused(2, &["certificate"]);
+    // What was made for it is gone.
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+}
+
 #[test]
 fn what_cannot_be_meant_is_refused() {
     let room = Room::shared();
@@ -73,6 +93,28 @@ fn what_cannot_be_meant_is_refused() {
     with(&["--load-time", "10ms"]).refused(1, &["--load-time"]);
     with(&["--peak-to-mean", "0.5"]).refused(1, &["--peak-to-mean"]);
     assert_eq!(with(&["--hit", "http://127.0.0.1:9/"]).code, Some(1));
+    // A server that is only described has parts, which are described as a whole or not at all.
+    let parts = |words: &[&str]| predict(&[&["--parts"], words].concat());
+    parts(&["--object", "3KB:0"]).refused(1, &["--object", "share"]);
+    parts(&["--object", "65MiB"]).refused(1, &["--object", "64MiB"]);
+    parts(&["--cold", "10%"]).refused(1, &["--cold", "--described-body"]);
+    parts(&["--described-waits", "io_uring", "--described-body", "sendfile"])
+        .refused(1, &["sendfile", "--described-waits"]);
+    parts(&["--described-threads", "0"]).refused(1, &["--described-threads"]);
+    parts(&["--disk"]).refused(1, &["--cold"]);
+    parts(&["--check", "--slo", "p99 < 1s"]).refused(1, &["--server"]);
+    parts(&["--parts-folder", "/nowhere/at/all"]).refused(1, &["--parts-folder", "no such folder"]);
+    assert_eq!(predict(&["--object", "3KB"]).code, Some(1), "an object is of --parts");
+    let plan = parts(&["--object", "3KB:3", "--object", "100KB", "--described-log", "line", "--print-plan"]);
+    assert!(
+        plan.code == Some(0) && plan.stdout.contains("[parts]") && plan.stdout.contains("log = \"line\""),
+        "{plan}"
+    );
+    // The plan that is printed is the plan again.
+    let file = room.file("described.toml");
+    fs::write(&file, &plan.stdout).unwrap();
+    let again = room.run(&["predict", str_of(&file), "--parts", "--print-plan"]);
+    assert!(again.code == Some(0) && again.stdout.contains("size = \"100KB\""), "{again}");
     // Nothing was left in the book.
     assert_eq!(fs::read_dir(room.runs()).unwrap().count(), 0);
     let plan = with(&["--print-plan"]);

@@ -161,13 +161,18 @@ impl Running {
     }
 
     /// Waits for its end.
-    pub fn finish(mut self) -> Output {
-        let deadline = Instant::now() + PATIENCE;
+    pub fn finish(self) -> Output {
+        self.finish_within(PATIENCE)
+    }
+
+    /// The same of what makes many runs one after the other.
+    pub fn finish_within(mut self, patience: Duration) -> Output {
+        let deadline = Instant::now() + patience;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < deadline, "still running after {PATIENCE:?}: {}\n{}", self.said, text(&self.err));
+            assert!(Instant::now() < deadline, "still running after {patience:?}: {}\n{}", self.said, text(&self.err));
             sleep(Duration::from_millis(5));
         };
         self.output(status)

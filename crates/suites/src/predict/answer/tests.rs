@@ -28,6 +28,7 @@ fn known() -> Known<'static> {
         connection_s: None,
         connections_by_memory: None,
         connections_by_descriptors: None,
+        disk: None,
         slo: None,
         seed: 1,
     }

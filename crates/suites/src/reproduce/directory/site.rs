@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::apache::Apache;
+use crate::certificate::self_signed;
 use crate::error::SuiteError;
 use crate::nginx::Nginx;
 use crate::reproduce::dserver::free_address;
@@ -109,21 +110,7 @@ impl Site {
     /// # Errors
     /// openssl is missing or fails.
     pub fn certificate(&self) -> Result<(PathBuf, PathBuf), SuiteError> {
-        let (certificate, key) = (self.folder.path().join("certificate.pem"), self.folder.path().join("key.pem"));
-        if !certificate.exists() {
-            let made = Command::new("openssl")
-                .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
-                .args(["-days", "2", "-subj", "/CN=localhost", "-keyout"])
-                .arg(&key)
-                .arg("-out")
-                .arg(&certificate)
-                .output();
-            match made {
-                Ok(output) if output.status.success() => {}
-                _ => return Err(SuiteError::Missing { program: "openssl", mend: "apt-get install openssl" }),
-            }
-        }
-        Ok((certificate, key))
+        self_signed(self.folder.path())
     }
 
     /// `www`, as a word of a command.

@@ -43,6 +43,7 @@ pub fn plan(options: &Options) -> anyhow::Result<Plan> {
         host: HostPlan { placement: Placement::Split, ..HostPlan::default() },
         origin: None,
         capacity: None,
+        parts: None,
         slo: None,
     };
     plan.check()?;

@@ -24,6 +24,7 @@ pub fn run(arguments: &args::Serve, bytes: u64, interrupts: &Interrupts) -> Resu
         threads: arguments.threads,
         body_bytes: body_bytes.context("--max: at most 1GiB, since every thread keeps the answer in memory")?,
         engine: arguments.engine.into(),
+        blind: None,
     };
     let workers = workers(processes, &spec)?;
     let lost = AtomicBool::new(false);

@@ -1,0 +1,106 @@
+//! Files: opening, asking for the size, reading, closing.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use sys::file::Root;
+
+use super::refused;
+use super::rounds::{LocalRound, Meter, Pace, blocks_read, rounds};
+use crate::spec::{ServeError, open_root, system};
+
+/// A file of one size, over and over. With `read` its contents go into memory; without, all that is learnt is its size.
+pub(super) fn hot(folder: &Path, bytes: usize, read: bool, pace: Pace) -> Result<Vec<LocalRound>, ServeError> {
+    let files = Made::new(folder, bytes, 1)?;
+    let root = open_root(folder)?;
+    let mut content = Vec::with_capacity(bytes);
+    let name = files.names[0].as_bytes();
+    rounds(pace, || take(&root, name, bytes, read, &mut content))
+}
+
+/// Files that are not in the page cache: each is read once, and then all are taken out of it again, which is not counted.
+///
+/// Whether they came from a device then is in the rounds' `blocks_read`: on a file system in memory, or where another program keeps
+/// them in the cache, nothing does.
+pub(super) fn cold(folder: &Path, bytes: usize, pace: Pace) -> Result<Vec<LocalRound>, ServeError> {
+    let files = Made::new(folder, bytes, COLD_FILES)?;
+    let root = open_root(folder)?;
+    let mut content = Vec::with_capacity(bytes);
+    let mut meter = Meter::new();
+    let mut made = Vec::new();
+    for _ in 0..pace.rounds {
+        meter.reset();
+        let blocks = blocks_read()?;
+        while meter.count == 0 || meter.cpu() < pace.each && meter.count < COLD_MAX {
+            files.forget()?;
+            for name in &files.names {
+                meter.begin();
+                let taken = take(&root, name.as_bytes(), bytes, true, &mut content);
+                meter.end();
+                taken?;
+                meter.count += 1;
+            }
+        }
+        made.push(LocalRound { blocks_read: blocks_read()?.saturating_sub(blocks), ..meter.round() });
+    }
+    Ok(made)
+}
+
+/// Read before they are taken out of the cache again.
+const COLD_FILES: usize = 32;
+/// A round on a slow disk ends here, however little processor time that takes.
+const COLD_MAX: u64 = 512;
+
+/// openat2, fstat, read where asked for, close.
+fn take(root: &Root, name: &[u8], bytes: usize, read: bool, content: &mut Vec<u8>) -> Result<(), ServeError> {
+    let file = root.open_file(name).map_err(system("openat2"))?;
+    let length = file.metadata().map_err(system("fstat"))?.len();
+    let mut taken = length;
+    if read {
+        content.clear();
+        taken = file.take(length).read_to_end(content).map_err(system("read"))? as u64;
+    }
+    if taken == bytes as u64 { Ok(()) } else { Err(refused("the file became another while it was read")) }
+}
+
+/// Files that are removed in the end.
+struct Made<'a> {
+    folder: &'a Path,
+    names: Vec<String>,
+}
+
+impl<'a> Made<'a> {
+    fn new(folder: &'a Path, bytes: usize, count: usize) -> Result<Self, ServeError> {
+        let own = std::process::id();
+        let mut made = Made { folder, names: Vec::new() };
+        for number in 0..count {
+            let name = format!("yamabiko-part-{own}-{bytes}-{number}");
+            // Only what is not there yet is made, and only what was made is removed.
+            let mut file = File::create_new(folder.join(&name)).map_err(system("create the file of a part"))?;
+            made.names.push(name);
+            file.write_all(&vec![b'x'; bytes]).map_err(system("write the file of a part"))?;
+            // What is not on the device yet cannot be taken out of the cache.
+            file.sync_all().map_err(system("fsync"))?;
+        }
+        Ok(made)
+    }
+
+    /// Takes them out of the page cache.
+    fn forget(&self) -> Result<(), ServeError> {
+        for name in &self.names {
+            let file = File::open(self.folder.join(name)).map_err(system("open"))?;
+            posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).map_err(system("posix_fadvise"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = fs::remove_file(self.folder.join(name));
+        }
+    }
+}

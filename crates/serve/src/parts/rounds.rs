@@ -1,0 +1,181 @@
+//! Doing one thing over and over, and what it costs.
+
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use sys::clock::{monotonic_ns, thread_cpu_time};
+
+use crate::spec::{ServeError, system};
+
+/// One round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocalRound {
+    /// How many were done.
+    pub count: u64,
+    /// Processor time of the thread that did them, without what was not to be counted.
+    pub cpu: Duration,
+    /// Time that they took, without what was not to be counted.
+    pub elapsed: Duration,
+    /// Blocks of 512 bytes that came from a device meanwhile.
+    pub blocks_read: u64,
+    /// Bytes that one brings to the server, of a handshake.
+    pub up_bytes: u64,
+    /// Bytes that one brings from it.
+    pub down_bytes: u64,
+}
+
+/// How often and how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    pub rounds: u32,
+    /// Processor time of one round.
+    pub each: Duration,
+}
+
+/// The clock is read once in at most so many operations: a reading costs some 200 ns, which is to be nothing beside them.
+const BATCH_MAX: u64 = 64;
+
+/// Does `operation` over and over, nothing else; first for half a round that is not counted.
+pub(super) fn rounds(
+    pace: Pace,
+    mut operation: impl FnMut() -> Result<(), ServeError>,
+) -> Result<Vec<LocalRound>, ServeError> {
+    let mut round = |each: Duration| {
+        let (blocks, begun_ns, cpu) = (blocks_read()?, monotonic_ns(), thread_cpu_time());
+        let (mut count, mut batch) = (0, 1);
+        loop {
+            for _ in 0..batch {
+                operation()?;
+            }
+            count += batch;
+            let used = thread_cpu_time().saturating_sub(cpu);
+            // A large file must not be read 64 times before anybody looks.
+            if used < each / 8 && batch < BATCH_MAX {
+                batch *= 2;
+            }
+            if used >= each {
+                return Ok(LocalRound {
+                    count,
+                    cpu: used,
+                    elapsed: Duration::from_nanos(monotonic_ns().saturating_sub(begun_ns)),
+                    blocks_read: blocks_read()?.saturating_sub(blocks),
+                    ..LocalRound::default()
+                });
+            }
+        }
+    };
+    round(pace.each / 2)?;
+    (0..pace.rounds).map(|_| round(pace.each)).collect()
+}
+
+/// Counts parts of what is done: between [`Meter::begin`] and [`Meter::end`]. Each pair costs two readings of two clocks, of which one is in
+/// between: [`Meter::new`] finds out how much that is, and it is taken off.
+#[derive(Debug)]
+pub(super) struct Meter {
+    own_cpu: Duration,
+    own_elapsed: Duration,
+    begun: (u64, Duration),
+    cpu: Duration,
+    elapsed: Duration,
+    pairs: u32,
+    pub count: u64,
+}
+
+impl Meter {
+    pub fn new() -> Self {
+        let zero = Duration::ZERO;
+        let mut meter =
+            Meter { own_cpu: zero, own_elapsed: zero, begun: (0, zero), cpu: zero, elapsed: zero, pairs: 0, count: 0 };
+        const TRIES: u32 = 2000;
+        for _ in 0..TRIES {
+            meter.begin();
+            meter.end();
+        }
+        (meter.own_cpu, meter.own_elapsed) = (meter.cpu / TRIES, meter.elapsed / TRIES);
+        meter.reset();
+        meter
+    }
+
+    pub fn begin(&mut self) {
+        self.begun = (monotonic_ns(), thread_cpu_time());
+    }
+
+    pub fn end(&mut self) {
+        let cpu = thread_cpu_time();
+        self.cpu += cpu.saturating_sub(self.begun.1);
+        self.elapsed += Duration::from_nanos(monotonic_ns().saturating_sub(self.begun.0));
+        self.pairs += 1;
+    }
+
+    pub fn reset(&mut self) {
+        (self.cpu, self.elapsed, self.pairs, self.count) = (Duration::ZERO, Duration::ZERO, 0, 0);
+    }
+
+    /// Processor time between the pairs so far.
+    pub fn cpu(&self) -> Duration {
+        self.cpu.saturating_sub(self.own_cpu * self.pairs)
+    }
+
+    /// What was counted since the last reset.
+    pub fn round(&self) -> LocalRound {
+        LocalRound {
+            count: self.count,
+            cpu: self.cpu(),
+            elapsed: self.elapsed.saturating_sub(self.own_elapsed * self.pairs),
+            ..LocalRound::default()
+        }
+    }
+}
+
+/// Blocks that a device had to be asked for by this process.
+pub(super) fn blocks_read() -> Result<u64, ServeError> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(system("getrusage"))?;
+    Ok(u64::try_from(usage.block_reads()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_is_counted_and_costs() {
+        let mut done = 0_u64;
+        let pace = Pace { rounds: 3, each: Duration::from_millis(2) };
+        let made = rounds(pace, || {
+            done += 1;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(made.len(), 3);
+        // What came before the first one is not counted.
+        let counted: u64 = made.iter().map(|round| round.count).sum();
+        assert!(counted < done && counted > 0, "{counted} {done}");
+        assert!(made.iter().all(|round| round.cpu >= pace.each && round.count > 0), "{made:?}");
+    }
+
+    #[test]
+    fn an_error_ends_it() {
+        let pace = Pace { rounds: 1, each: Duration::from_secs(3600) };
+        assert!(rounds(pace, || Err(super::super::refused("no"))).is_err());
+    }
+
+    #[test]
+    fn a_meter_counts_what_is_between_its_pairs_alone() {
+        let mut meter = Meter::new();
+        let spin = |least: Duration| {
+            let from = thread_cpu_time();
+            while thread_cpu_time().saturating_sub(from) < least {}
+        };
+        spin(Duration::from_millis(5));
+        meter.begin();
+        spin(Duration::from_millis(2));
+        meter.end();
+        meter.count += 1;
+        spin(Duration::from_millis(5));
+        let round = meter.round();
+        assert_eq!(round.count, 1);
+        assert!(round.cpu >= Duration::from_micros(1900) && round.cpu < Duration::from_millis(5), "{round:?}");
+        meter.reset();
+        assert_eq!(meter.round(), LocalRound::default());
+    }
+}

@@ -1,0 +1,156 @@
+//! The parts do what they say, as often as they say: by the kernel's own counters, and by what comes out.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::fd::AsFd as _;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use nix::sys::eventfd::EventFd;
+
+use super::*;
+
+fn spec(part: LocalPart, bytes: usize, folder: &std::path::Path) -> LocalSpec {
+    LocalSpec { part, bytes, folder: folder.to_owned(), rounds: 2, each: Duration::from_micros(500), tls: None }
+}
+
+/// Read calls and bytes read by this thread so far, by the kernel's count.
+fn read_so_far() -> (u64, u64) {
+    let text = fs::read_to_string("/proc/thread-self/io").unwrap();
+    let of = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    (of("syscr"), of("rchar"))
+}
+
+#[test]
+fn files_are_read_as_often_as_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    for (bytes, part) in [(1, LocalPart::OpenRead), (100_000, LocalPart::OpenRead), (100_000, LocalPart::OpenReadCold)]
+    {
+        let (calls, read) = read_so_far();
+        let made = measure_part(&spec(part, bytes, folder.path())).unwrap();
+        let (calls, read) = {
+            let now = read_so_far();
+            (now.0 - calls, now.1 - read)
+        };
+        let count: u64 = made.iter().map(|round| round.count).sum();
+        assert_eq!(made.len(), 2);
+        assert!(
+            calls >= count && read >= count * bytes as u64,
+            "{part:?}: {count} of {bytes}: {calls} calls, {read} bytes"
+        );
+        assert!(made.iter().all(|round| round.count > 0 && round.cpu > Duration::ZERO), "{made:?}");
+    }
+    // Without reading nothing is read, whatever the size.
+    let (_, read) = read_so_far();
+    let made = measure_part(&spec(LocalPart::Open, 1 << 20, folder.path())).unwrap();
+    let count: u64 = made.iter().map(|round| round.count).sum();
+    assert!(read_so_far().1 - read < count * (1 << 20) / 100, "{made:?}");
+    // Nothing is left behind.
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn logs_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    for part in [LocalPart::LogLine, LocalPart::LogBuffered] {
+        assert_eq!(measure_part(&spec(part, 0, folder.path())).unwrap().len(), 2);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn heads_have_the_length_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    for (bytes, is_one) in
+        [(HEAD_BYTES_MIN - 1, false), (HEAD_BYTES_MIN, true), (HEAD_BYTES_MAX, true), (HEAD_BYTES_MAX + 1, false)]
+    {
+        let made = measure_part(&spec(LocalPart::Parse, bytes, folder.path()));
+        assert_eq!(made.is_ok(), is_one, "{bytes}: {made:?}");
+        assert!(!is_one || head(bytes).unwrap().len() == bytes);
+    }
+}
+
+#[test]
+fn handshakes_are_full_or_resumed_as_asked_and_need_a_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap();
+    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    fs::write(&certificate, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let tls = Some(Tls::load(&certificate, &key).unwrap());
+    let with = |part, bytes| LocalSpec { tls: tls.clone(), ..spec(part, bytes, folder.path()) };
+    // That each is what it is to be is asserted of every one of them.
+    let full = measure_part(&with(LocalPart::HandshakeFull, 0)).unwrap();
+    let resumed = measure_part(&with(LocalPart::HandshakeResumed, 0)).unwrap();
+    // A certificate goes to the client in the one, a ticket comes from it in the other.
+    assert!(
+        full[0].down_bytes > resumed[0].down_bytes && full[0].up_bytes < resumed[0].up_bytes,
+        "{full:?} {resumed:?}"
+    );
+    for bytes in [0, 1, 16 << 10, (16 << 10) + 1, 200_000] {
+        let made = measure_part(&with(LocalPart::Records, bytes)).unwrap();
+        assert!(made.iter().all(|round| round.count > 0), "{made:?}");
+    }
+    assert!(measure_part(&spec(LocalPart::HandshakeFull, 0, folder.path())).is_err());
+}
+
+/// What a client that asks `requests` times on one connection gets, in bytes.
+fn answered(spec: &ExchangeSpec, requests: usize) -> Vec<u8> {
+    let stop = EventFd::new().unwrap();
+    std::thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let server = scope.spawn(|| serve_exchange(spec, stop.as_fd(), move |address| tell.send(address).unwrap()));
+        let mut client = TcpStream::connect(told.recv().unwrap()).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut got = Vec::new();
+        for _ in 0..requests {
+            client.write_all(b"GET /anything HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            let mut one = vec![0; 1 << 16];
+            let length = loop {
+                let end = memchr::memmem::find(&got, b"\r\n\r\n").map(|at| at + 4 + spec.body_bytes);
+                if let Some(end) = end.filter(|end| got.len() >= *end) {
+                    break end;
+                }
+                let read = client.read(&mut one).unwrap();
+                assert!(read > 0, "the server went");
+                got.extend_from_slice(&one[..read]);
+            };
+            got.drain(..length - spec.body_bytes);
+            assert!(got.len() == spec.body_bytes, "{} bytes beyond an answer", got.len() - spec.body_bytes);
+            assert!(got.iter().all(|byte| *byte == b'x'));
+            got.clear();
+        }
+        if spec.close {
+            assert_eq!(client.read(&mut [0]).unwrap(), 0, "the server closes after its answer");
+        }
+        drop(client);
+        stop.write(1).unwrap();
+        server.join().unwrap().unwrap();
+        got
+    })
+}
+
+#[test]
+fn every_way_of_waiting_answers_every_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let sendfile = ExchangeBody::Sendfile(folder.path().to_owned());
+    for waits in [ExchangeWaits::Epoll, ExchangeWaits::Uring, ExchangeWaits::Threads] {
+        for body in [ExchangeBody::Memory, sendfile.clone()] {
+            let spec = ExchangeSpec { listen, waits, body: body.clone(), body_bytes: 0, close: false };
+            if waits == ExchangeWaits::Uring && body != ExchangeBody::Memory {
+                assert!(serve_exchange(&spec, EventFd::new().unwrap().as_fd(), |_| ()).is_err());
+                continue;
+            }
+            for body_bytes in [0, 1, 3_000_000] {
+                answered(&ExchangeSpec { body_bytes, ..spec.clone() }, 3);
+                answered(&ExchangeSpec { body_bytes, close: true, ..spec.clone() }, 1);
+            }
+        }
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}

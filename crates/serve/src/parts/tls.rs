@@ -1,0 +1,194 @@
+//! TLS without a network: handshakes and records, of which the server's side alone is counted.
+
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, HandshakeKind, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use super::refused;
+use super::rounds::{LocalRound, Meter, Pace};
+use crate::spec::ServeError;
+use crate::tls::{Secure, Tls};
+
+/// Handshakes of TLS 1.3 as this server makes them with a client of rustls; `resumed`: of one that takes up its earlier session.
+pub(super) fn handshakes(tls: &Tls, resumed: bool, pace: Pace) -> Result<Vec<LocalRound>, ServeError> {
+    let config = client();
+    let mut meter = Meter::new();
+    if resumed {
+        // The first one cannot be, and brings the tickets.
+        Session::open(tls, &config, &mut meter)?;
+    }
+    let mut made = Vec::new();
+    for _ in 0..pace.rounds {
+        meter.reset();
+        let (mut up, mut down) = (0, 0);
+        while meter.count == 0 || meter.cpu() < pace.each {
+            // A client without a memory gets a full one.
+            let config = if resumed { Arc::clone(&config) } else { client() };
+            let session = Session::open(tls, &config, &mut meter)?;
+            let wanted = if resumed { HandshakeKind::Resumed } else { HandshakeKind::Full };
+            if session.client.handshake_kind() != Some(wanted) {
+                return Err(refused(&format!("a handshake that was to be {wanted:?} was not")));
+            }
+            meter.count += 1;
+            up += session.up_bytes;
+            down += session.down_bytes;
+        }
+        let (up_bytes, down_bytes) = (up / meter.count, down / meter.count);
+        made.push(LocalRound { up_bytes, down_bytes, ..meter.round() });
+    }
+    Ok(made)
+}
+
+/// Opens a request and seals an answer of `bytes`, over and over in one session.
+pub(super) fn records(tls: &Tls, bytes: usize, pace: Pace) -> Result<Vec<LocalRound>, ServeError> {
+    let mut meter = Meter::new();
+    let mut session = Session::open(tls, &client(), &mut meter)?;
+    let (request, answer) = ([b'r'; REQUEST_BYTES], vec![b'a'; bytes]);
+    let (mut plain, mut sealed, mut heard) = (Vec::new(), Vec::new(), vec![0; 64 << 10]);
+    let mut made = Vec::new();
+    for round in 0..=pace.rounds {
+        meter.reset();
+        while meter.count == 0 || meter.cpu() < pace.each {
+            session.client.writer().write_all(&request).map_err(|error| refused(&error.to_string()))?;
+            let asked = session.asked()?;
+            plain.clear();
+            sealed.clear();
+            meter.begin();
+            let opened = session.server.received(&asked, &mut plain, &mut sealed);
+            let answered = session.server.encrypt(&answer, &mut sealed);
+            meter.end();
+            opened.and(answered).map_err(|failure| refused(&failure.to_string()))?;
+            meter.count += 1;
+            if plain != request || session.tell(&sealed, &mut heard)? != bytes {
+                return Err(refused("a session carried something else than was put in"));
+            }
+        }
+        // The first one warms up.
+        if round > 0 {
+            made.push(meter.round());
+        }
+    }
+    Ok(made)
+}
+
+/// Of a request that is opened.
+const REQUEST_BYTES: usize = 128;
+
+/// A client, the server's side, and what went between them.
+struct Session {
+    client: ClientConnection,
+    server: Secure,
+    up_bytes: u64,
+    down_bytes: u64,
+}
+
+impl Session {
+    /// Shakes hands; what the server does for it is counted.
+    fn open(tls: &Tls, config: &Arc<ClientConfig>, meter: &mut Meter) -> Result<Self, ServeError> {
+        let name = ServerName::try_from("server").expect("a name");
+        let client = ClientConnection::new(Arc::clone(config), name).map_err(failed)?;
+        meter.begin();
+        let server = Secure::new(tls);
+        meter.end();
+        let server = server.map_err(|failure| refused(&failure.to_string()))?;
+        let mut session = Session { client, server, up_bytes: 0, down_bytes: 0 };
+        let (mut plain, mut out, mut heard) = (Vec::new(), Vec::new(), [0; 64]);
+        loop {
+            let bytes = session.asked()?;
+            if bytes.is_empty() {
+                break;
+            }
+            session.up_bytes += bytes.len() as u64;
+            meter.begin();
+            let received = session.server.received(&bytes, &mut plain, &mut out);
+            meter.end();
+            received.map_err(|failure| refused(&failure.to_string()))?;
+            session.down_bytes += out.len() as u64;
+            session.tell(&out, &mut heard)?;
+            out.clear();
+        }
+        if session.server.established() { Ok(session) } else { Err(refused("a handshake did not come to its end")) }
+    }
+
+    /// What the client has to say.
+    fn asked(&mut self) -> Result<Vec<u8>, ServeError> {
+        let mut bytes = Vec::new();
+        while self.client.wants_write() {
+            self.client.write_tls(&mut bytes).map_err(|error| refused(&error.to_string()))?;
+        }
+        Ok(bytes)
+    }
+
+    /// Brings bytes to the client; how many of plaintext it had from them.
+    fn tell(&mut self, mut bytes: &[u8], heard: &mut [u8]) -> Result<usize, ServeError> {
+        let mut length = 0;
+        while !bytes.is_empty() {
+            self.client.read_tls(&mut bytes).map_err(|error| refused(&error.to_string()))?;
+            self.client.process_new_packets().map_err(failed)?;
+            while let Ok(got @ 1..) = self.client.reader().read(heard) {
+                length += got;
+            }
+        }
+        Ok(length)
+    }
+}
+
+fn failed(error: Error) -> ServeError {
+    refused(&format!("TLS: {error}"))
+}
+
+/// A client that takes any certificate, and remembers its sessions.
+fn client() -> Arc<ClientConfig> {
+    let provider = Arc::new(ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("ring has suites of it")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(TakesAny(provider)))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Arc::new(config)
+}
+
+/// What the client does is not counted, so it need not look.
+#[derive(Debug)]
+struct TakesAny(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for TakesAny {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

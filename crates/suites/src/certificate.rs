@@ -1,0 +1,28 @@
+//! A certificate for servers that a suite starts.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::SuiteError;
+
+/// A certificate and its key in `folder`, made if they are not there: P-256, signed by itself, for two days.
+///
+/// # Errors
+/// openssl is missing or fails.
+pub fn self_signed(folder: &Path) -> Result<(PathBuf, PathBuf), SuiteError> {
+    let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
+    if !certificate.exists() {
+        let made = Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
+            .args(["-days", "2", "-subj", "/CN=localhost", "-keyout"])
+            .arg(&key)
+            .arg("-out")
+            .arg(&certificate)
+            .output();
+        match made {
+            Ok(output) if output.status.success() => {}
+            _ => return Err(SuiteError::Missing { program: "openssl", mend: "apt-get install openssl" }),
+        }
+    }
+    Ok((certificate, key))
+}

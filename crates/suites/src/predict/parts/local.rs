@@ -1,0 +1,92 @@
+//! The parts without a network: a child process of its own for each, on the server's core, that does one thing over and over and says what
+//! it cost.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use ledger::{PartPoint, PartRound, PartRounds};
+use sys::sched::Cores;
+
+use super::prices::Priced;
+use crate::error::SuiteError;
+use crate::local::Division;
+
+/// Rounds of each size.
+const ROUNDS: u32 = 7;
+/// Processor time of a round: some thousand of the least, a hundred handshakes.
+const EACH: Duration = Duration::from_millis(40);
+
+/// Starts the children.
+#[derive(Debug)]
+pub struct Children<'a> {
+    /// This program.
+    pub program: &'a Path,
+    /// Where files are made.
+    pub folder: &'a Path,
+    /// Certificate and key, for parts of TLS.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+}
+
+impl Children<'_> {
+    /// A part at each of `sizes`, and its rounds as they were told. Must be called while this process has one thread.
+    ///
+    /// # Errors
+    /// The child cannot be started, or said something else.
+    pub fn price(
+        &self,
+        part: &'static str,
+        words: &str,
+        sizes: &[u64],
+    ) -> Result<(Option<Priced>, Vec<PartRound>), SuiteError> {
+        let (mut points, mut all) = (Vec::new(), Vec::new());
+        for &bytes in sizes {
+            let rounds = self.rounds(part, bytes)?;
+            points.extend(rounds.iter().filter(|round| round.count > 0).map(|round| point(bytes, round)));
+            all.extend(rounds);
+        }
+        Ok((Priced::of(part, words, points), all))
+    }
+
+    fn rounds(&self, part: &'static str, bytes: u64) -> Result<Vec<PartRound>, SuiteError> {
+        let mut command = Command::new(self.program);
+        command.arg("serve").arg(self.folder).args(["--part", part]);
+        command.args(["--part-bytes", &format!("{bytes}B"), "--part-rounds", &ROUNDS.to_string()]);
+        command.args(["--part-time", &units::format_duration(EACH)]);
+        if let Some((certificate, key)) = &self.certificate {
+            command.arg("--tls").args([certificate, key]);
+        }
+        let output = as_server(|| command.output())?.map_err(SuiteError::file(self.program))?;
+        let wrong = |why: String| SuiteError::Program { program: "a part of a server", why: format!("{part}: {why}") };
+        if !output.status.success() {
+            return Err(wrong(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+        }
+        let said: PartRounds = serde_json::from_slice(&output.stdout).map_err(|error| wrong(error.to_string()))?;
+        Ok(said.rounds)
+    }
+}
+
+/// One of it.
+fn point(bytes: u64, round: &PartRound) -> PartPoint {
+    let count = round.count as f64;
+    let each_s = round.cpu_s / count;
+    PartPoint {
+        bytes,
+        count: round.count,
+        processes_s: each_s,
+        cores_s: each_s,
+        elapsed_s: Some(round.elapsed_s / count),
+    }
+}
+
+/// Does `work` with what it starts on the server's core.
+fn as_server<T>(work: impl FnOnce() -> T) -> Result<T, SuiteError> {
+    let allowed = Cores::allowed().map_err(SuiteError::file("sched_getaffinity"))?;
+    // Elsewhere it costs the same on a machine whose cores are alike.
+    let pinned = Division::of_this_machine()?.server.is_some_and(|cores| cores.pin_this_thread().is_ok());
+    let made = work();
+    if pinned {
+        allowed.pin_this_thread().map_err(SuiteError::file("sched_setaffinity"))?;
+    }
+    Ok(made)
+}

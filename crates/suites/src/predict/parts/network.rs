@@ -1,0 +1,364 @@
+//! The parts with a network: a server that does nothing else (`serve --part exchange`), behind the lab's devices and in a control group of
+//! its own, held back as it will be at its capacity.
+//!
+//! A request cannot be received alone: somebody must be told to send the next one. So the least exchange, a request and a head, is halved:
+//! each half is counted with one side, and what more bytes cost comes on top. Their sum is an exchange as it was measured.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lab::plan::{
+    AddressFamily, BodyFrom, HostPlan, LoadPlan, PartsPlan, PathPlan, Plan, ServerPlan, ServerTcp, TargetPlan, Waits,
+};
+use ledger::PartPoint;
+use stats::regression::line;
+
+use super::prices::Priced;
+use super::sum::part;
+use crate::error::SuiteError;
+use crate::predict::demands::{Class, Made, Measuring};
+use crate::predict::model::Estimate;
+use crate::predict::path::Traffic;
+use crate::predict::{Asked, PredictPlan};
+use crate::reproduce::{median, quoted};
+
+/// Bodies of answers that are measured, besides the largest that was described.
+const BODIES: [u64; 4] = [0, 4 << 10, 16 << 10, 64 << 10];
+/// The largest body that is measured; beyond it costs are extrapolated.
+pub const BODY_MAX: u64 = 4 << 20;
+/// What is added to a request, in bytes.
+const PADS: [usize; 2] = [2 << 10, 7 << 10];
+/// Held loads of each.
+const LOADS: u32 = 3;
+
+/// Without so many there is no interval.
+const SOUND_MIN: usize = 2;
+/// On a busy machine some loads say nothing; they are made so often at most.
+const BATCHES: u32 = 3;
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// `receive`, `send`, and `connection` where each request has its own.
+    pub parts: Vec<Priced>,
+    /// Bytes of a request.
+    pub request_bytes: f64,
+    /// Bytes of an answer's head.
+    pub head_bytes: f64,
+    /// Answers' bytes, and what went over the path with each.
+    flow: Vec<(f64, Traffic)>,
+    /// What a connection of its own adds.
+    connection: Traffic,
+}
+
+impl Network {
+    /// A path that adds nothing to an answer.
+    #[cfg(test)]
+    pub fn of_tests() -> Self {
+        let at = |bytes: f64| {
+            let traffic =
+                Traffic { up_bytes: 200.0, down_bytes: bytes, up_packets: 2.0, down_packets: 2.0, answer_bytes: bytes };
+            (bytes, traffic)
+        };
+        let flow = [100.0, 1000.0, 100_000.0].map(at).to_vec();
+        Network { parts: Vec::new(), request_bytes: 100.0, head_bytes: 100.0, flow, connection: Traffic::default() }
+    }
+
+    /// What a request with an answer of so many bytes, head included, sends; with a connection of its own where that was measured.
+    pub fn traffic(&self, answer_bytes: f64) -> Traffic {
+        let at = |of: fn(&Traffic) -> f64| {
+            let points: Vec<(f64, f64)> = self.flow.iter().map(|(bytes, traffic)| (*bytes, of(traffic))).collect();
+            let mean = points.iter().map(|(_, y)| y).sum::<f64>() / points.len().max(1) as f64;
+            line(&points).map_or(mean, |line| line.at(answer_bytes)).max(0.0) + of(&self.connection)
+        };
+        Traffic {
+            up_bytes: at(|traffic| traffic.up_bytes),
+            down_bytes: at(|traffic| traffic.down_bytes),
+            up_packets: at(|traffic| traffic.up_packets),
+            down_packets: at(|traffic| traffic.down_packets),
+            answer_bytes,
+        }
+    }
+}
+
+/// How many different loads are made.
+pub fn kinds(described: &PartsPlan, close: bool) -> u32 {
+    (bodies(described).len() + PADS.len()) as u32 + u32::from(close)
+}
+
+/// How long one takes, without the lab's own time.
+pub fn each(asked: &Asked) -> Duration {
+    long_enough(asked.each) / 2 * LOADS
+}
+
+/// The server's account is read once a second: half of this is the least that has a reading in it.
+fn long_enough(each: Duration) -> Duration {
+    each.max(Duration::from_secs(3))
+}
+
+/// How many runs of the lab each is.
+pub const RUNS: u32 = LOADS;
+
+fn bodies(described: &PartsPlan) -> Vec<u64> {
+    let largest = described.objects.iter().map(|object| object.size.0.min(BODY_MAX)).max().unwrap_or(0);
+    let mut bodies = BODIES.to_vec();
+    bodies.extend((largest > BODIES[BODIES.len() - 1]).then_some(largest));
+    bodies
+}
+
+/// Measures them. `None` if it was interrupted.
+///
+/// # Errors
+/// The lab could not make a run; nothing was answered.
+pub fn measure(
+    measuring: &mut Measuring<'_>,
+    described: &PartsPlan,
+    program: &Path,
+    folder: &Path,
+) -> Result<Option<Network>, SuiteError> {
+    let close = measuring.asked.plan.load.close;
+    let plan = |body: u64, pad: usize, close: bool| {
+        let command = command(program, folder, described, (body, close), &measuring.asked.plan);
+        plan(measuring.asked, described, command, pad, close)
+    };
+    let bodies = bodies(described);
+    let mut plans: Vec<(String, PredictPlan)> = Vec::new();
+    for &body in &bodies {
+        plans.push((format!("part send, {body} bytes of body"), plan(body, 0, false)));
+    }
+    for &pad in &PADS {
+        plans.push((format!("part receive, {pad} bytes more"), plan(0, pad, false)));
+    }
+    if close {
+        plans.push(("part connection".into(), plan(0, 0, true)));
+    }
+    let mut cores = None;
+    let mut made = Vec::new();
+    for (name, plan) in &plans {
+        let Some(loads) = held(measuring, name, plan, &mut cores)? else { return Ok(None) };
+        if loads.len() < SOUND_MIN {
+            return Err(SuiteError::Plan(format!(
+                "{name}: too few of its loads say what they cost ({} of at least {SOUND_MIN}): a machine that is less busy, or longer loads \
+                 (--load-time); whether the lab works at all, `yamabiko bench` says",
+                loads.len()
+            )));
+        }
+        made.push(loads);
+    }
+    let (sends, rest) = made.split_at(bodies.len());
+    let (receives, connections) = rest.split_at(PADS.len());
+    network(sends, receives, connections.first().map(Vec::as_slice), described).map(Some).ok_or_else(|| {
+        SuiteError::Plan("the parts with a network took no time that can be told: longer loads (--load-time)".into())
+    })
+}
+
+/// The loads of one plan: held, or closed loops where nothing can be held here.
+fn held(
+    measuring: &mut Measuring<'_>,
+    name: &str,
+    plan: &PredictPlan,
+    cores: &mut Option<f64>,
+) -> Result<Option<Vec<Made>>, SuiteError> {
+    let mut own = Measuring::new(plan, measuring.command, measuring.interrupts, &mut *measuring.stage, measuring.book);
+    let class = Class { name: name.to_owned(), load: plan.plan.load.clone() };
+    // What one can use the others can as well: a closed loop finds it out once.
+    let busy = match *cores {
+        Some(busy) => Some(busy),
+        None => own.rough(&class)?.map(|made| *cores.insert(made.part.busy_processes)),
+    };
+    let sound = |made: &Made| made.part.rate_per_s > 0.0 && made.is_sound();
+    let mut made = Vec::new();
+    for _ in 0..BATCHES {
+        made.extend(busy.map(|busy| own.held(&class, busy)).transpose()?.unwrap_or_default().into_iter().filter(sound));
+        if made.len() >= SOUND_MIN || own.is_interrupted() {
+            break;
+        }
+    }
+    if made.is_empty() && !own.is_interrupted() {
+        for _ in 0..LOADS {
+            made.extend(own.rough(&class)?.filter(sound));
+        }
+    }
+    let interrupted = own.is_interrupted();
+    let (mut loads, mut notes, host, duration_s) =
+        (std::mem::take(&mut own.loads), std::mem::take(&mut own.notes), own.host.take(), own.duration_s);
+    loads.iter_mut().for_each(|load| load.kind = "part".into());
+    measuring.loads.append(&mut loads);
+    notes.retain(|note| !measuring.notes.contains(note));
+    measuring.notes.append(&mut notes);
+    if measuring.host.is_none() {
+        measuring.host = host;
+    }
+    measuring.duration_s += duration_s;
+    Ok((!interrupted).then_some(made))
+}
+
+/// One point of a load.
+fn point(bytes: f64, made: &Made) -> PartPoint {
+    let rate = made.part.rate_per_s;
+    PartPoint {
+        bytes: bytes as u64,
+        count: made.completed,
+        processes_s: made.part.busy_processes / rate,
+        cores_s: made.part.busy_cores / rate,
+        elapsed_s: None,
+    }
+}
+
+fn network(
+    sends: &[Vec<Made>],
+    receives: &[Vec<Made>],
+    connections: Option<&[Made]>,
+    described: &PartsPlan,
+) -> Option<Network> {
+    let answer = |made: &Made| made.traffic.map_or(0.0, |traffic| traffic.answer_bytes);
+    let least = sends.first()?;
+    let first = least.first()?;
+    let (request_bytes, head_bytes) = (first.request_bytes, answer(first));
+    // The least exchange, of which each side has a half.
+    let whole = |cost: fn(&Made) -> f64| {
+        let costs: Vec<f64> = least.iter().map(|made| cost(made) / made.part.rate_per_s).collect();
+        let half = Estimate::of(&costs).map_or(0.0, |mean| mean.half);
+        Estimate { value: median(costs), half }
+    };
+    let least_costs = [whole(|made| made.part.busy_processes), whole(|made| made.part.busy_cores)];
+    let points = |loads: &[Vec<Made>], bytes: &dyn Fn(&Made) -> f64| -> Vec<PartPoint> {
+        loads.iter().flatten().map(|made| point(bytes(made), made)).collect()
+    };
+    let with_least = |loads: &[Vec<Made>]| [std::slice::from_ref(least), loads].concat();
+    let halved = |mut priced: Priced, errors: f64| {
+        let half = |whole: Estimate| Estimate { value: whole.value / 2.0, half: whole.half * errors };
+        priced.processes = priced.processes.less(half(least_costs[0]));
+        priced.cores = priced.cores.less(half(least_costs[1]));
+        priced
+    };
+    let waits = match described.waits {
+        Waits::Epoll => "epoll",
+        Waits::IoUring => "io_uring",
+        Waits::Threads => "a thread for each connection",
+    };
+    let from =
+        if described.body == BodyFrom::Sendfile { "head from memory and body by sendfile" } else { "from memory" };
+    let receive = Priced::of(
+        part::RECEIVE,
+        format!("a request on one of 64 kept connections, waited for by {waits}; with half of the least exchange"),
+        points(&with_least(receives), &|made| made.request_bytes),
+    )?;
+    let send = Priced::of(
+        part::SEND,
+        format!("an answer, {from}; with the other half of the least exchange"),
+        points(sends, &answer),
+    )?;
+    // What is taken off both sides is one figure, whose error is counted once.
+    let mut parts = vec![halved(receive, 0.0), halved(send, 1.0)];
+    let mut connection = Traffic::default();
+    if let Some(closing) = connections {
+        // A connection is what an exchange costs more that has one of its own.
+        let rows: Vec<PartPoint> = closing
+            .iter()
+            .map(|made| {
+                let row = point(0.0, made);
+                PartPoint {
+                    processes_s: row.processes_s - least_costs[0].value,
+                    cores_s: row.cores_s - least_costs[1].value,
+                    ..row
+                }
+            })
+            .collect();
+        let mut priced = Priced::of(
+            part::CONNECTION,
+            "accepting and closing: the least exchange on a connection of its own, less one on a kept one",
+            rows,
+        )?;
+        let error = |whole: Estimate| Estimate { value: 0.0, half: whole.half };
+        priced.processes = priced.processes.less(error(least_costs[0]));
+        priced.cores = priced.cores.less(error(least_costs[1]));
+        parts.push(priced);
+        if let (Some(with), Some(without)) = (closing.iter().find_map(|made| made.traffic), first.traffic) {
+            let more = |of: fn(&Traffic) -> f64| (of(&with) - of(&without)).max(0.0);
+            connection = Traffic {
+                up_bytes: more(|traffic| traffic.up_bytes),
+                down_bytes: more(|traffic| traffic.down_bytes),
+                up_packets: more(|traffic| traffic.up_packets),
+                down_packets: more(|traffic| traffic.down_packets),
+                answer_bytes: 0.0,
+            };
+        }
+    }
+    let flow = sends.iter().flatten().filter_map(|made| Some((answer(made), made.traffic?))).collect();
+    Some(Network { parts, request_bytes, head_bytes, flow, connection })
+}
+
+fn command(program: &Path, folder: &Path, described: &PartsPlan, (body, close): (u64, bool), plan: &Plan) -> String {
+    let waits = match described.waits {
+        Waits::Epoll => "epoll",
+        Waits::IoUring => "io_uring",
+        Waits::Threads => "threads",
+    };
+    let sendfile = if described.body == BodyFrom::Sendfile { " --part-sendfile" } else { "" };
+    let close = if close { " --part-close" } else { "" };
+    let any = if plan.target.family == AddressFamily::Ipv6 { "[::]" } else { "0.0.0.0" };
+    format!(
+        "exec {} serve {} --part exchange --part-bytes {body}B --part-waits {waits}{sendfile}{close} --listen {any}:{}",
+        quoted(program),
+        quoted(folder),
+        url(plan).1
+    )
+}
+
+/// The plan's first URL without TLS and at the lab's server, and its port.
+fn url(plan: &Plan) -> (String, u16) {
+    let typed = if plan.load.url.is_empty() { "http://server:8080/" } else { &plan.load.url };
+    let (scheme, rest) = typed.split_once("://").unwrap_or(("http", typed));
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let usual = if scheme.eq_ignore_ascii_case("https") { 443 } else { 80 };
+    let port = host.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(usual);
+    (format!("http://server:{port}/{path}"), port)
+}
+
+fn plan(asked: &PredictPlan, described: &PartsPlan, command: String, pad: usize, close: bool) -> PredictPlan {
+    let theirs = &asked.plan;
+    let mut headers = theirs.load.headers.clone();
+    headers.extend((pad > 0).then(|| format!("X-Part: {}", "p".repeat(pad))));
+    let plan = Plan {
+        name: theirs.name.clone(),
+        seed: theirs.seed,
+        load: LoadPlan {
+            headers,
+            close,
+            clients: theirs.load.clients,
+            warmup: theirs.load.warmup,
+            duration: theirs.load.duration,
+            ..LoadPlan::get(&url(theirs).0)
+        },
+        path: Some(PathPlan {
+            rtt: Some(Duration::ZERO),
+            offload: theirs.path.as_ref().is_none_or(|path| path.offload),
+            ..PathPlan::default()
+        }),
+        server: Some(ServerPlan {
+            command,
+            names: theirs.server.as_ref().map_or_else(Vec::new, |server| server.names.clone()),
+            addresses: 1,
+            cpu: described.cpu.or(theirs.server.as_ref().and_then(|server| server.cpu)),
+            memory: None,
+            tcp: ServerTcp::default(),
+            start_timeout: Duration::from_secs(10),
+        }),
+        origin: None,
+        target: TargetPlan { family: theirs.target.family, ..TargetPlan::default() },
+        watch: theirs.watch,
+        host: HostPlan { threads: 1, ..theirs.host.clone() },
+        slo: None,
+        capacity: None,
+        parts: None,
+    };
+    PredictPlan {
+        plan,
+        asked: Asked { loads: LOADS, each: long_enough(asked.asked.each), parts: false, ..asked.asked.clone() },
+    }
+}
+
+#[cfg(test)]
+mod tests;

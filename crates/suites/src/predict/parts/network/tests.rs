@@ -1,0 +1,129 @@
+//! With loads that are made up, the halves add up to the exchange that was measured.
+
+use ledger::MeasuredLoad;
+use units::Bytes;
+
+use super::*;
+
+/// A load in which an exchange costs what it says, in microseconds, with receiving half as much again.
+fn made(request_bytes: f64, answer_bytes: f64, us: f64) -> Made {
+    Made {
+        part: MeasuredLoad {
+            rate_per_s: 1000.0,
+            busy_processes: us * 1e-3,
+            busy_cores: us * 1.5e-3,
+            ..MeasuredLoad::default()
+        },
+        traffic: Some(Traffic {
+            up_bytes: request_bytes + 100.0,
+            down_bytes: answer_bytes * 1.05 + 50.0,
+            up_packets: 2.0,
+            down_packets: 2.0,
+            answer_bytes,
+        }),
+        completed: 500,
+        request_bytes,
+        rss_bytes: 0,
+        descriptors: None,
+        kernel_bytes_each: None,
+        connection_s: 0.0,
+        connect_s: 0.0,
+        loop_busy: 0.0,
+    }
+}
+
+/// 4 us, 1 us for each 10 kB that is sent, 2 us for each 10 kB that comes, 30 us for a connection; within a hundredth.
+fn measured(close: bool) -> Network {
+    let exchange = |up: f64, down: f64| {
+        [0.99, 1.0, 1.01].map(|off| made(up, down, (4.0 + up * 2e-4 + down * 1e-4) * off)).to_vec()
+    };
+    let sends = [100.0, 4100.0, 16_100.0, 64_100.0].map(|down| exchange(500.0, down));
+    let receives = [2500.0, 7500.0].map(|up| exchange(up, 100.0));
+    let connection = exchange(500.0, 100.0).into_iter().map(|mut one| {
+        one.part.busy_processes += 30e-3;
+        one.part.busy_cores += 45e-3;
+        one.traffic = one.traffic.map(|traffic| Traffic { up_packets: 6.0, ..traffic });
+        one
+    });
+    let connection: Vec<Made> = connection.collect();
+    network(&sends, &receives, close.then_some(&connection[..]), &PartsPlan::default()).unwrap()
+}
+
+#[test]
+fn both_sides_are_an_exchange() {
+    let network = measured(true);
+    assert_eq!((network.request_bytes, network.head_bytes), (500.0, 100.0));
+    let of = |name: &str| network.parts.iter().find(|priced| priced.part == name).unwrap();
+    for (up, down) in [(500.0, 100.0), (500.0, 16_100.0), (7500.0, 64_100.0), (2000.0, 30_000.0)] {
+        let both = of(part::RECEIVE).processes.at(up).plus(of(part::SEND).processes.at(down));
+        let wanted = (4.0 + up * 2e-4 + down * 1e-4) * 1e-6;
+        assert!((both.value / wanted - 1.0).abs() < 0.01, "{up} {down}: {} {wanted}", both.value);
+        let cores = of(part::RECEIVE).cores.at(up).plus(of(part::SEND).cores.at(down));
+        assert!((cores.value / wanted / 1.5 - 1.0).abs() < 0.01, "{up} {down}");
+        // Where it was measured its interval has it; no wider than a few hundredths.
+        assert!(both.half > 0.0 && both.half < wanted * 0.1, "{up} {down}: {both:?}");
+    }
+    // Each has half of the least one.
+    let half = of(part::RECEIVE).processes.at(500.0).value;
+    assert!((half / 2.055e-6 - 1.0).abs() < 0.01, "{half}");
+    let connection = of(part::CONNECTION).processes.at(0.0);
+    assert!((connection.value / 30e-6 - 1.0).abs() < 0.01 && connection.half > 0.0, "{connection:?}");
+}
+
+#[test]
+fn what_is_sent_is_a_line_and_a_connection_comes_on_top() {
+    let traffic = measured(false).traffic(10_000.0);
+    assert!((traffic.down_bytes - 10_550.0).abs() < 1e-6 && (traffic.up_packets - 2.0).abs() < 1e-9, "{traffic:?}");
+    let traffic = measured(true).traffic(10_000.0);
+    assert!((traffic.up_packets - 6.0).abs() < 1e-9 && traffic.answer_bytes == 10_000.0, "{traffic:?}");
+}
+
+#[test]
+fn too_little_is_nothing() {
+    assert!(network(&[], &[], None, &PartsPlan::default()).is_none());
+    assert!(network(&[Vec::new()], &[], None, &PartsPlan::default()).is_none());
+}
+
+fn asked(url: &str) -> PredictPlan {
+    let text =
+        format!("[load]\nurl = \"{url}\"\nduration = \"1s\"\nheaders = [\"X-Mine: 1\"]\n[path]\nrtt = \"48ms\"\n");
+    PredictPlan { plan: Plan::from_toml(&text, "plan").unwrap(), asked: Asked { parts: true, ..Asked::default() } }
+}
+
+#[test]
+fn its_server_listens_where_the_plan_asks() {
+    for (typed, wanted, port) in [
+        ("http://server:8080/10k.bin", "http://server:8080/10k.bin", 8080),
+        ("https://server/a/b", "http://server:443/a/b", 443),
+        ("http://example.org/", "http://server:80/", 80),
+        ("http://[::1]:81/", "http://server:81/", 81),
+    ] {
+        assert_eq!(url(&asked(typed).plan), (wanted.to_owned(), port), "{typed}");
+    }
+}
+
+#[test]
+fn its_plans_are_plans_without_distance() {
+    let asked = asked("https://server:8443/10k.bin");
+    let described = PartsPlan { waits: Waits::Threads, cpu: "10%".parse().ok(), ..PartsPlan::default() };
+    let words = command(Path::new("/bin/it's"), Path::new("/tmp/x"), &described, (5, true), &asked.plan);
+    assert!(words.contains("'/bin/it'\\''s' serve '/tmp/x' --part exchange --part-bytes 5B --part-waits threads --part-close --listen 0.0.0.0:8443"), "{words}");
+    let made = plan(&asked, &described, words, 10, true);
+    made.plan.check().unwrap();
+    assert_eq!(made.plan.load.headers, ["X-Mine: 1", "X-Part: pppppppppp"]);
+    assert!(made.plan.load.close && made.plan.load.tls.is_none() && !made.asked.parts);
+    let path = made.plan.path.unwrap();
+    assert_eq!((path.rtt, path.profile), (Some(Duration::ZERO), None));
+    assert_eq!(made.plan.server.unwrap().cpu, "10%".parse().ok());
+}
+
+#[test]
+fn the_largest_body_is_measured_but_for_giants() {
+    let of = |size: u64| {
+        let object = lab::plan::ObjectPlan { size: Bytes(size), share: 1.0 };
+        bodies(&PartsPlan { objects: vec![object], ..PartsPlan::default() })
+    };
+    assert_eq!(of(64 << 10), BODIES);
+    assert_eq!(of((64 << 10) + 1).last(), Some(&((64 << 10) + 1)));
+    assert_eq!(of(64 << 20).last(), Some(&BODY_MAX));
+}
