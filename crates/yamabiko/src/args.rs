@@ -53,7 +53,7 @@ pub use self::proxy_cache::ProxyCache;
 pub use self::reproduce::{
     Directory, Dserver, Gateway, GatewayPart, Koshien, Part, Reproduce, Reproduced, Setting, Transparent,
 };
-pub use self::runs::{Delete, Du, Export, Import, Runs, RunsWhat, Search, StateName, VerdictName};
+pub use self::runs::{Delete, Du, Export, Import, Runs, RunsWhat, Search, Shown, StateName, VerdictName};
 pub use self::serve::{Engine, Serve};
 pub use self::server::{ServerOptions, ServerSettings};
 pub use self::shell::{Completions, Man};

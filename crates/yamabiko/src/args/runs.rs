@@ -8,15 +8,22 @@ use units::Bytes;
 use crate::verb::runs::{Condition, Moment};
 
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Runs {
+    #[command(flatten)]
+    pub shown: Shown,
+    #[command(subcommand)]
+    pub what: Option<RunsWhat>,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Shown {
     /// Print JSON
-    #[arg(long, global = true)]
+    #[arg(long)]
     pub json: bool,
     /// Read the folders, not the catalogue: slow where there are many, and never needed
     #[arg(long)]
     pub no_catalogue: bool,
-    #[command(subcommand)]
-    pub what: Option<RunsWhat>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -74,6 +81,8 @@ pub struct Search {
     /// Of those, the last so many
     #[arg(long, value_name = "COUNT")]
     pub last: Option<usize>,
+    #[command(flatten)]
+    pub shown: Shown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -148,4 +157,7 @@ pub struct Du {
     /// Runs [default: all]
     #[arg(value_name = "RUN")]
     pub runs: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }

@@ -12,20 +12,23 @@ use store::{Book, CatalogueUse, DiskUse, Listing};
 pub use self::condition::Condition;
 pub use self::moment::Moment;
 use super::bench::print;
-use crate::args::{self, RunsWhat};
+use crate::args::{self, RunsWhat, Shown};
 use crate::exit::Exit;
 use crate::terminal::{self, say};
 
 /// Lists the runs, newest last, or does what is asked with them.
 pub fn run(arguments: &args::Runs) -> Result<Exit> {
     let book = Book::open()?;
-    let json = arguments.json;
     match &arguments.what {
-        None => show(&listed(&book, arguments.no_catalogue)?, json),
+        None => show(&listed(&book, arguments.shown)?, arguments.shown),
         Some(RunsWhat::Search(search)) => {
-            let mut listing = listed(&book, arguments.no_catalogue)?;
+            let mut listing = listed(&book, search.shown)?;
             search::keep(&mut listing.entries, search);
-            show(&listing, json)
+            if listing.entries.is_empty() && !search.shown.json {
+                print("no run is like that\n")?;
+                return Ok(Exit::Fine);
+            }
+            show(&listing, search.shown)
         }
         Some(RunsWhat::Tag(tag)) => {
             let dir = book.find(&tag.run)?;
@@ -44,7 +47,7 @@ pub fn run(arguments: &args::Runs) -> Result<Exit> {
         Some(RunsWhat::Delete(delete)) => delete::run(&book, delete),
         Some(RunsWhat::Export(export)) => carry::export(&book, export),
         Some(RunsWhat::Import(import)) => carry::import(&book, import),
-        Some(RunsWhat::Du(du)) => disk_use(&book, du, json),
+        Some(RunsWhat::Du(du)) => disk_use(&book, du),
         Some(RunsWhat::Rebuild) => {
             let listing = book.rebuild()?;
             say(format_args!("{} runs read; the catalogue of {} is new", listing.read, book.root().display()));
@@ -64,8 +67,8 @@ pub fn run(arguments: &args::Runs) -> Result<Exit> {
     }
 }
 
-fn listed(book: &Book, no_catalogue: bool) -> Result<Listing> {
-    let listing = if no_catalogue { book.listing_of_folders()? } else { book.listing()? };
+fn listed(book: &Book, shown: Shown) -> Result<Listing> {
+    let listing = if shown.no_catalogue { book.listing_of_folders()? } else { book.listing()? };
     if let CatalogueUse::Without(why) | CatalogueUse::Unwritten(why) = &listing.catalogue
         && listing.read > SLOW
     {
@@ -75,8 +78,8 @@ fn listed(book: &Book, no_catalogue: bool) -> Result<Listing> {
     Ok(listing)
 }
 
-fn show(listing: &Listing, json: bool) -> Result<Exit> {
-    if json {
+fn show(listing: &Listing, shown: Shown) -> Result<Exit> {
+    if shown.json {
         print(&(report::json::runs(&listing.entries)? + "\n"))?;
     } else {
         print(&report::terminal::runs(&listing.entries, terminal::style()))?;
@@ -90,7 +93,7 @@ fn tagged(dir: &std::path::Path, tags: &[String]) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn disk_use(book: &Book, du: &args::Du, json: bool) -> Result<Exit> {
+fn disk_use(book: &Book, du: &args::Du) -> Result<Exit> {
     let dirs = if du.runs.is_empty() {
         book.dirs()?
     } else {
@@ -104,7 +107,7 @@ fn disk_use(book: &Book, du: &args::Du, json: bool) -> Result<Exit> {
         runs.push((name(&dir), used));
     }
     runs.sort_by_key(|(_, used)| std::cmp::Reverse(used.bytes));
-    if json {
+    if du.json {
         print(&(report::json::disk_use(&runs, &total)? + "\n"))?;
     } else {
         print(&report::terminal::disk_use(&runs, &total, terminal::style()))?;
