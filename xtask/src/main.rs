@@ -1,10 +1,11 @@
 //! The project's own chores, run as `cargo xtask VERB`.
 //!
 //! `test` is what a contributor runs and what CI runs: [`test`] is its list of steps. [`packages`] makes a fresh
-//! Debian ready for it, [`tidy`] holds the rules that neither rustfmt nor clippy knows, [`bench`] measures.
+//! Debian ready for it, [`package`] makes what people install, [`tidy`] holds the rules that neither rustfmt nor clippy knows, [`bench`] measures.
 #![allow(clippy::disallowed_methods, reason = "chores time their steps, benches read the clock and wait")]
 
 mod bench;
+mod package;
 mod packages;
 mod rights;
 mod tally;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         ["ci"] | ["test"] => test::run(root(), test::Extent::Usual),
         ["test", "--full"] => test::run(root(), test::Extent::Full),
         ["tidy"] => tidy::run(root()),
+        ["package", options @ ..] => package::run(root(), options),
         ["bench", "tap", options @ ..] => bench::tap::run_with(options),
         ["bench", "cache", options @ ..] => bench::cache::run_with(options),
         ["bench", "gateway", options @ ..] => bench::gateway::run_with(options),
@@ -81,4 +83,5 @@ const HELP: &str = "\
 cargo xtask test [--full]    make a fresh Debian ready, then run every check and test; --full adds the long ones
 cargo xtask ci               the same as test: exactly what CI runs
 cargo xtask tidy             the project's own rules: sizes, arrows between crates, where unsafe may be
+cargo xtask package          what is given to people: a tarball and a .deb, in target/package
 cargo xtask bench NAME       measure, beside a peer where there is one";
