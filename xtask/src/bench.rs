@@ -16,6 +16,7 @@ mod path;
 pub mod predict;
 mod replay;
 mod rounds;
+pub mod runs;
 mod serve;
 mod servers;
 pub mod tap;
@@ -83,6 +84,11 @@ const BENCHES: &[Bench] = &[
         name: "gateway",
         about: "forwarding beside iperf3 in the same lab, storage beside fio by hand [--rounds N] [--seconds N]",
         run: gateway::run,
+    },
+    Bench {
+        name: "runs",
+        about: "a list of 10,000 runs by the catalogue and without it [--runs N] [--rounds N] [--binary FILE]",
+        run: runs::run,
     },
 ];
 

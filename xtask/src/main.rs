@@ -1,7 +1,8 @@
 //! The project's own chores, run as `cargo xtask VERB`.
 //!
 //! `test` is what a contributor runs and what CI runs: [`test`] is its list of steps. [`packages`] makes a fresh
-//! Debian ready for it, [`package`] makes what people install, [`tidy`] holds the rules that neither rustfmt nor clippy knows, [`bench`] measures.
+//! Debian ready for it, [`package`] makes what people install, [`tidy`] holds the rules that neither rustfmt nor clippy
+//! knows, [`bench`] measures.
 #![allow(clippy::disallowed_methods, reason = "chores time their steps, benches read the clock and wait")]
 
 mod bench;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         ["bench", "capacity", options @ ..] => bench::capacity::run_with(options),
         ["bench", "compare", options @ ..] => bench::compare::run_with(options),
         ["bench", "predict", options @ ..] => bench::predict::run_with(options),
+        ["bench", "runs", options @ ..] => bench::runs::run_with(options),
         ["bench", name] => bench::run(name),
         ["bench"] => Err(anyhow::anyhow!("which one?\n{}", bench::list())),
         // Both ends of the traffic by which `bench path` judges the path, started by it at both ends of one.
