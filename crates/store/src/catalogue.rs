@@ -163,7 +163,11 @@ impl Fault {
 impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Self {
         let why = error.to_string();
-        match error.sqlite_error_code() {
+        let code = match &error {
+            rusqlite::Error::SqlInputError { error, .. } => Some(error.code),
+            other => other.sqlite_error_code(),
+        };
+        match code {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::SchemaChanged) => Fault::Useless(why),
             // "no such table", and the like: not what this version made.
             Some(ErrorCode::Unknown) => Fault::Useless(why),
@@ -184,21 +188,26 @@ fn connect(path: &Path) -> Result<Connection, Fault> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
     let number = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
-    let (whose, version) = (number("application_id")?, number("user_version")?);
-    if (whose, version) == (APPLICATION, VERSION) {
-        // A page that cannot be right is found where it is read, not where it has led to nonsense.
-        connection.execute_batch("PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;")?;
-        return Ok(connection);
+    let (mut whose, mut version) = (number("application_id")?, number("user_version")?);
+    if (whose, version) == (0, 0) {
+        if !has_tables(&connection)? {
+            // Another program may be here as well: what is there by now is left as it is.
+            connection.execute_batch(SCHEMA)?;
+        }
+        (whose, version) = (number("application_id")?, number("user_version")?);
     }
-    if whose == APPLICATION {
-        return Err(Fault::Useless(format!("it is of version {version}")));
+    match (whose, version) {
+        (APPLICATION, VERSION) => {
+            // A page that cannot be right is found where it is read, not where it has led to nonsense.
+            connection.execute_batch("PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;")?;
+            Ok(connection)
+        }
+        (APPLICATION, _) => Err(Fault::Useless(format!("it is of version {version}"))),
+        _ => {
+            let why = "it is another program's, or damaged; remove the file yourself if nobody needs it";
+            Err(Fault::Unavailable(why.to_owned()))
+        }
     }
-    if whose != 0 || version != 0 || number("page_count")? > 0 && has_tables(&connection)? {
-        return Err(Fault::Unavailable("it is another program's".to_owned()));
-    }
-    // Two programs may be here at once: what is there already is left as it is.
-    connection.execute_batch(SCHEMA)?;
-    Ok(connection)
 }
 
 fn has_tables(connection: &Connection) -> rusqlite::Result<bool> {

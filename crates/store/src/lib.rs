@@ -61,7 +61,7 @@ pub use reader::{
     Rows, read_cache_exchanges, read_connections, read_requests, read_series, read_server_series, read_taps,
     read_watch_series, read_wire_requests,
 };
-pub use removal::remove;
+pub use removal::{removable, remove};
 pub use table::{Column, Kind, Table, columns, columns_page};
 pub use tags::{change_tags, read_tags};
 pub use writer::{

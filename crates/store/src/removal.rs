@@ -24,6 +24,15 @@ pub fn remove(book: &Book, dir: &Path) -> Result<()> {
     File::open(&root).and_then(|root| root.sync_all()).map_err(|source| StoreError::io("fsync", &root, source))
 }
 
+/// Whether [`remove`] would remove it now.
+///
+/// # Errors
+/// Those for which it would not.
+pub fn removable(book: &Book, dir: &Path) -> Result<()> {
+    let (root, id) = place_of(book, dir)?;
+    alone(&root.join(&id), &id).map(drop)
+}
+
 /// The book's folder and the run's name in it.
 fn place_of(book: &Book, dir: &Path) -> Result<(PathBuf, String)> {
     let refused = |why: &str| StoreError::Refused { what: dir.display().to_string(), why: why.to_owned() };

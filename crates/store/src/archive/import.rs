@@ -71,6 +71,7 @@ pub fn import(book: &Book, archive: impl Read, name: &str, how: Import) -> Resul
             return Err(refused(format!("{id} in it is no run: it has neither plan.toml nor summary.json nor tables")));
         }
     }
+    sync_folders(&staging.path).map_err(|source| StoreError::io("fsync", &staging.path, source))?;
     let mut rng = Rng::named(how.seed_for_letters, "import");
     let mut done: Vec<Imported> = Vec::new();
     for was in ids {
@@ -88,6 +89,17 @@ pub fn import(book: &Book, archive: impl Read, name: &str, how: Import) -> Resul
     }
     File::open(&root).and_then(|root| root.sync_all()).map_err(|source| StoreError::io("fsync", &root, source))?;
     Ok(done)
+}
+
+/// Makes durable which files there are; what is in them is already.
+fn sync_folders(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_folders(&entry.path())?;
+        }
+    }
+    File::open(folder)?.sync_all()
 }
 
 /// Puts an unpacked run in its place.

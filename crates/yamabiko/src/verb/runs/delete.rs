@@ -28,6 +28,13 @@ pub fn run(book: &Book, delete: &Delete) -> Result<Exit> {
     if delete.trials {
         dirs.extend(trials.iter().map(|entry| entry.dir.clone()));
     }
+    // All of them or none: what is refused is refused before anything goes.
+    for dir in &dirs {
+        store::removable(book, dir)?;
+    }
+    if !delete.yes && !io::stdin().is_terminal() {
+        bail!("nobody can be asked here (standard input is no terminal); --yes removes without asking");
+    }
     for dir in &dirs {
         let id = name(dir);
         say(format_args!("{id}  {}", figures::bytes(store::disk_use(dir)?.bytes)));
@@ -72,11 +79,8 @@ fn made(suite: &RunEntry, run: &str) -> bool {
         && moment(&suite.id) <= moment(run)
 }
 
-/// Asks on the terminal; without one, `--yes` must be there.
+/// Asks on the terminal.
 fn agreed(count: usize) -> Result<bool> {
-    if !io::stdin().is_terminal() {
-        bail!("nobody can be asked here (standard input is no terminal); --yes removes without asking");
-    }
     say(format_args!("remove {}? They cannot be had back. [y/N] ", runs(count)));
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
