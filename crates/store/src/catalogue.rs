@@ -20,8 +20,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
 /// An open catalogue.
 pub(crate) struct Catalogue {
     connection: Connection,
-    /// Held for its shared lock.
-    _book: File,
+    path: PathBuf,
+    /// The book's folder, held for its shared lock.
+    book: File,
 }
 
 /// A run as the catalogue has it.
@@ -44,11 +45,11 @@ impl Catalogue {
         let (path, book) = hold(root)?;
         let opened = connect(&path).and_then(|connection| Ok((rows(&connection)?, connection)));
         match opened {
-            Ok((rows, connection)) => Ok((Catalogue { connection, _book: book }, rows)),
+            Ok((rows, connection)) => Ok((Catalogue { connection, path, book }, rows)),
             Err(Fault::Useless(_)) => {
                 discard(&path, &book)?;
                 let connection = connect(&path).map_err(Fault::words)?;
-                Ok((Catalogue { connection, _book: book }, HashMap::new()))
+                Ok((Catalogue { connection, path, book }, HashMap::new()))
             }
             Err(Fault::Unavailable(why)) => Err(why),
         }
@@ -65,7 +66,7 @@ impl Catalogue {
                     .and_then(|change| change.execute("DELETE FROM entries", []).map(|_| change))
                     .and_then(|change| change.commit());
                 match emptied.map_err(Fault::from) {
-                    Ok(()) => return Ok(Catalogue { connection, _book: book }),
+                    Ok(()) => return Ok(Catalogue { connection, path, book }),
                     Err(Fault::Unavailable(why)) => return Err(why),
                     Err(Fault::Useless(_)) => drop(connection),
                 }
@@ -75,13 +76,15 @@ impl Catalogue {
         }
         discard(&path, &book)?;
         let connection = connect(&path).map_err(Fault::words)?;
-        Ok(Catalogue { connection, _book: book })
+        Ok(Catalogue { connection, path, book })
     }
 
-    /// Takes in rows, in place of those of the same id, and lets go those of runs that are not there any more: all or nothing.
-    pub(crate) fn change(&mut self, rows: &[Row], gone: &[String]) -> Without<()> {
+    /// Takes in rows, in place of those of the same id, and lets go those of runs that are not there any more: all or
+    /// nothing. A catalogue that turns out to be broken is thrown away; the next list makes another.
+    pub(crate) fn change(self, rows: &[Row], gone: &[String]) -> Without<()> {
+        let Catalogue { mut connection, path, book } = self;
         let mut write = || -> rusqlite::Result<()> {
-            let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             {
                 let mut put = change
                     .prepare("INSERT OR REPLACE INTO entries (id, key, body, checksum) VALUES (?1, ?2, ?3, ?4)")?;
@@ -95,7 +98,14 @@ impl Catalogue {
             }
             change.commit()
         };
-        write().map_err(|error| Fault::from(error).words())
+        match write().map_err(Fault::from) {
+            Err(Fault::Useless(why)) => {
+                drop(connection);
+                discard(&path, &book)?;
+                Err(why)
+            }
+            outcome => outcome.map_err(Fault::words),
+        }
     }
 }
 

@@ -78,7 +78,7 @@ fn with(
     root: &Path,
     ids: &[String],
     mut known: std::collections::HashMap<String, Row>,
-    mut catalogue: Catalogue,
+    catalogue: Catalogue,
 ) -> Result<Listing> {
     let (mut entries, mut news, mut read) = (Vec::with_capacity(ids.len()), Vec::new(), 0);
     for id in ids {

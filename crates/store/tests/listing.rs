@@ -113,7 +113,12 @@ fn a_catalogue_that_is_wrong_missing_or_out_of_reach_changes_no_list() {
     mended(b"");
     mended(&b"not a database ".repeat(300));
     let whole = fs::read(&path).unwrap();
-    mended(&whole[..whole.len() - 1000]);
+    // Cut short: some of it may still be right. If the damage is found only when it is written to, the list after the next has it whole.
+    fs::write(&path, &whole[..whole.len() - 1000]).unwrap();
+    for _ in 0..3 {
+        assert_eq!(said(&book.listing().unwrap()), right);
+    }
+    assert_eq!(book.listing().unwrap().read, 0);
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     let listing = book.listing().unwrap();

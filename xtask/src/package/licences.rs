@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
@@ -141,7 +141,7 @@ fn licence_texts(package: &Package) -> Result<Vec<String>> {
             paths.insert(entry.path());
         }
     }
-    let read = |path| -> Result<String> {
+    let read = |path: PathBuf| -> Result<String> {
         let bytes = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
         Ok(tidied(&String::from_utf8_lossy(&bytes)))
     };

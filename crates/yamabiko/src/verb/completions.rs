@@ -3,6 +3,8 @@
 //! clap_complete writes the scripts. What it does not know is which runs there are: bash, zsh and fish are told to ask
 //! `yamabiko runs names`, which prints plain names only, so that no name in the book is ever read as shell.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use clap::{Arg, Command, CommandFactory as _};
 use clap_complete::Shell;
@@ -25,7 +27,7 @@ fn script(shell: Shell) -> String {
     let verbs = verbs_of_runs(&command);
     match shell {
         Shell::Bash => script + &bash(&verbs),
-        Shell::Zsh => zsh(&script),
+        Shell::Zsh => zsh(&script, &ids_of_runs(&command)),
         Shell::Fish => script + &fish(&verbs),
         _ => script,
     }
@@ -45,9 +47,16 @@ fn verbs_of_runs(command: &Command) -> Vec<String> {
     verbs
 }
 
+/// How the arguments that are runs are called in the code, and so in zsh's script.
+fn ids_of_runs(command: &Command) -> BTreeSet<String> {
+    let below = command.get_subcommands().flat_map(ids_of_runs);
+    let own = command.get_positionals().filter(|argument| is_run(argument)).map(|argument| argument.get_id().to_string());
+    own.chain(below).collect()
+}
+
 fn is_run(argument: &Arg) -> bool {
     let id = argument.get_id().as_str();
-    RUNS.contains(&id) || argument.get_value_names().is_some_and(|names| names.first().is_some_and(|name| name == "RUN"))
+    RUNS.contains(&id) || argument.get_value_names().is_some_and(|names| names[0].starts_with("RUN"))
 }
 
 fn bash(verbs: &[String]) -> String {
@@ -76,10 +85,10 @@ complete -F _yamabiko_and_runs -o bashdefault -o default yamabiko
     )
 }
 
-fn zsh(script: &str) -> String {
+fn zsh(script: &str, ids: &BTreeSet<String>) -> String {
     let mut text = String::with_capacity(script.len() + 512);
     for line in script.lines() {
-        let of_run = RUNS.iter().any(|id| {
+        let of_run = ids.iter().any(|id| {
             ["'", "'*", "'*:", "':", "'::", "'*::"].iter().any(|front| line.starts_with(&format!("{front}{id} -- ")))
         });
         if line.starts_with("if [ \"$funcstack[1]\"") {
@@ -110,7 +119,7 @@ fn fish(verbs: &[String]) -> String {
 }
 
 const NAME: &str = "yamabiko";
-/// How arguments that are runs are called in the code.
+/// How most of them are called.
 const RUNS: &[&str] = &["run", "runs", "runs_and_file"];
 const ZSH_RUNS: &str = "\
 (( $+functions[_yamabiko_runs] )) ||
