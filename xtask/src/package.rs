@@ -26,7 +26,9 @@ pub fn run(root: &Path, options: &[&str]) -> Result<()> {
     let staging = root.join("target/package/staging");
     let out = options.out.clone().unwrap_or_else(|| root.join("target/package"));
     match fs::remove_dir_all(&staging) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).context("empty the staging folder"),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).context("empty the staging folder");
+        }
         _ => {}
     }
     fs::create_dir_all(&staging).and_then(|()| fs::create_dir_all(&out)).context("make the folders of the package")?;
@@ -100,7 +102,11 @@ fn stage(root: &Path, built: &Path, staging: &Path) -> Result<()> {
     for name in ["README.md", "CHANGELOG.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"] {
         fs::copy(root.join(name), staging.join(name)).with_context(|| format!("copy {name}"))?;
     }
-    let mut changelog = Command::new("gzip").args(["-9", "-n", "-c", "CHANGELOG.md"]).current_dir(root).stdout(Stdio::piped()).spawn()?;
+    let mut changelog = Command::new("gzip")
+        .args(["-9", "-n", "-c", "CHANGELOG.md"])
+        .current_dir(root)
+        .stdout(Stdio::piped())
+        .spawn()?;
     let mut to = File::create(staging.join("changelog.gz"))?;
     std::io::copy(&mut changelog.stdout.take().context("the pipe of gzip")?, &mut to)?;
     if !changelog.wait()?.success() {
@@ -115,7 +121,14 @@ fn tarball(root: &Path, staging: &Path, out: &Path) -> Result<PathBuf> {
     let path = out.join(format!("{name}.tar.gz"));
     let moment = moment(root);
     let mut tar = Command::new("tar")
-        .args(["--format=ustar", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u+rw,go+r,go-w,a+X"])
+        .args([
+            "--format=ustar",
+            "--sort=name",
+            "--owner=0",
+            "--group=0",
+            "--numeric-owner",
+            "--mode=u+rw,go+r,go-w,a+X",
+        ])
         .arg(format!("--mtime=@{moment}"))
         .args(["--exclude=./changelog.gz", "--transform", &format!("s,^\\.,{name},"), "-C"])
         .arg(staging)
@@ -149,7 +162,12 @@ fn deb(root: &Path, out: &Path) -> Result<PathBuf> {
     if !known.is_ok_and(|status| status.success()) {
         bail!("cargo-deb is missing: cargo install cargo-deb --locked (or --no-deb for the tarball alone)");
     }
-    if !Command::new("dpkg-shlibdeps").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+    if !Command::new("dpkg-shlibdeps")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         bail!("dpkg-shlibdeps is missing, by which the package knows what it depends on: apt-get install dpkg-dev");
     }
     let path = out.join(format!("yamabiko_{}-1_{}.deb", env!("CARGO_PKG_VERSION"), architecture()?));

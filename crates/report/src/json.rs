@@ -126,8 +126,8 @@ fn one(entry: &RunEntry) -> One<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::Brief;
     use ledger::document::{Document, Load, Run, SCHEMA, Validity};
+    use store::Brief;
 
     #[test]
     fn each_state_has_its_own_fields() {

@@ -53,7 +53,8 @@ fn an_invalid_run_says_why_before_anything_else() {
 
 #[test]
 fn a_list_of_runs() {
-    let entry = |id: &str, state| RunEntry { id: id.into(), dir: PathBuf::from("/runs").join(id), state, tags: Vec::new() };
+    let entry =
+        |id: &str, state| RunEntry { id: id.into(), dir: PathBuf::from("/runs").join(id), state, tags: Vec::new() };
     insta::assert_snapshot!(terminal::runs(
         &[
             entry("20261120-093005-bench-qzkv", RunState::Finished(Box::new(Brief::of("", &support::document(), "")))),

@@ -144,7 +144,8 @@ impl Book {
             let entry = entry.map_err(|source| StoreError::io("readdir", &self.root, source))?;
             let Ok(id) = entry.file_name().into_string() else { continue };
             // What kind it is comes with the name; only a link has to be followed.
-            let folder = entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_symlink() && entry.path().is_dir());
+            let folder =
+                entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_symlink() && entry.path().is_dir());
             if folder && has_id_shape(&id) {
                 ids.push(id);
             }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ledger::document::{Document, Load, Quantiles};
 use ledger::Verdict;
+use ledger::document::{Document, Load, Quantiles};
 use serde::{Deserialize, Serialize};
 
 use crate::book::has_id_shape;

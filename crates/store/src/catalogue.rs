@@ -178,7 +178,9 @@ impl From<rusqlite::Error> for Fault {
             other => other.sqlite_error_code(),
         };
         match code {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::SchemaChanged) => Fault::Useless(why),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::SchemaChanged) => {
+                Fault::Useless(why)
+            }
             // "no such table", and the like: not what this version made.
             Some(ErrorCode::Unknown) => Fault::Useless(why),
             _ => Fault::Unavailable(why),

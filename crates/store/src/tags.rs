@@ -80,7 +80,8 @@ mod tests {
     #[test]
     fn tags_are_given_and_taken() {
         let dir = tempfile::tempdir().unwrap();
-        let change = |given: &[&str], taken: &[&str]| change_tags(dir.path(), dir.path(), &strings(given), &strings(taken));
+        let change =
+            |given: &[&str], taken: &[&str]| change_tags(dir.path(), dir.path(), &strings(given), &strings(taken));
         assert_eq!(read_tags(dir.path()), [""; 0]);
         assert_eq!(change(&["v1.2", "甲子園", "v1.2"], &[]).unwrap(), ["v1.2", "甲子園"]);
         assert_eq!(change(&["host=a"], &["v1.2", "never-there"]).unwrap(), ["host=a", "甲子園"]);

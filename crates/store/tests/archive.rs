@@ -197,9 +197,15 @@ fn names_that_lead_elsewhere_are_refused() {
 #[test]
 fn what_is_no_file_is_refused() {
     let (plan, other) = (&format!("{RUN}/plan.toml"), &format!("{RUN}/x"));
-    for (kind, words) in
-        [(b'1', "a link"), (b'2', "a link"), (b'3', "a device"), (b'4', "a device"), (b'6', "a pipe"), (b'x', "--format=ustar"), (b'7', "no kind")]
-    {
+    for (kind, words) in [
+        (b'1', "a link"),
+        (b'2', "a link"),
+        (b'3', "a device"),
+        (b'4', "a device"),
+        (b'6', "a pipe"),
+        (b'x', "--format=ustar"),
+        (b'7', "no kind"),
+    ] {
         let bytes = gzip(&tar(&[Entry(plan, b'0', b"x"), Entry(other, kind, b"")]));
         refused(&bytes, Import::default(), words);
     }
@@ -235,7 +241,11 @@ fn bombs_are_refused_within_their_bound() {
     let bomb = gzip(&tar(&[Entry(plan, b'0', &zeros)]));
     assert!(bomb.len() < 1 << 20);
     refused(&bomb, Import::default(), "--limit allows more");
-    refused(&gzip(&tar(&[Entry(plan, b'0', &zeros[..5000])])), Import { bytes_max: Some(5000), ..Import::default() }, "5000");
+    refused(
+        &gzip(&tar(&[Entry(plan, b'0', &zeros[..5000])])),
+        Import { bytes_max: Some(5000), ..Import::default() },
+        "5000",
+    );
     // Who trusts it gets it.
     let dir = tempfile::tempdir().unwrap();
     let how = Import { bytes_max: Some(1 << 30), ..Import::default() };

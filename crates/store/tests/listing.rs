@@ -135,7 +135,8 @@ fn a_copied_book_is_read_anew() {
     let dir = tempfile::tempdir().unwrap();
     let book = shelf(&dir.path().join("a"));
     book.list().unwrap();
-    let status = std::process::Command::new("cp").arg("-a").arg(book.root()).arg(dir.path().join("b")).status().unwrap();
+    let status =
+        std::process::Command::new("cp").arg("-a").arg(book.root()).arg(dir.path().join("b")).status().unwrap();
     assert!(status.success());
     let copy = Book::at(dir.path().join("b"));
     let listing = copy.listing().unwrap();

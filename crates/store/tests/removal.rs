@@ -75,6 +75,9 @@ fn what_a_run_takes() {
     let used = disk_use(run.path()).unwrap();
     let part = fs::metadata(run.path().join("requests/000001.parquet")).unwrap().len();
     assert_eq!(used.parts["requests"], part);
-    assert_eq!((used.parts["series"], used.parts["hlog"], used.parts["other"]), (100, 40, 7 + "/dev/zero".len() as u64));
+    assert_eq!(
+        (used.parts["series"], used.parts["hlog"], used.parts["other"]),
+        (100, 40, 7 + "/dev/zero".len() as u64)
+    );
     assert_eq!((used.bytes, used.files), (used.parts.values().sum::<u64>(), 6));
 }

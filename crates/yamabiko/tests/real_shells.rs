@@ -66,8 +66,7 @@ fn pages_are_clean() {
     for page in &pages {
         // Errors and warnings; a page without a date, since it is made anew with each version, is a matter of style.
         let judged = run(&room, "mandoc", &["-Tlint", "-Wwarning", page]);
-        let faults: Vec<&str> =
-            judged.stdout.lines().filter(|line| !line.contains("missing date")).collect();
+        let faults: Vec<&str> = judged.stdout.lines().filter(|line| !line.contains("missing date")).collect();
         assert!(faults.is_empty(), "{page}: {faults:#?}");
         let shown = run(&room, "man", &["--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", page]).success();
         assert!(shown.stderr.is_empty(), "{page}: {shown}");

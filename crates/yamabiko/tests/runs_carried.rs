@@ -21,7 +21,8 @@ fn elsewhere(room: &Room, arguments: &[&str]) -> Output {
 fn runs_go_to_another_book_and_are_reported_there() {
     let room = Room::shared();
     let book = room.runs();
-    let (a, b) = (ended(&book, "a", 0, "yamabiko bench http://server/a", 100), ended(&book, "b", 1, "yamabiko bench", 1));
+    let (a, b) =
+        (ended(&book, "a", 0, "yamabiko bench http://server/a", 100), ended(&book, "b", 1, "yamabiko bench", 1));
     room.run(&["runs", "tag", &id(&a), "kept"]).success();
     let (one, two) = (room.file("one.tar.gz"), room.file("two.tar.gz"));
     let written = room.run(&["runs", "export", &id(&a), &id(&b), str_of(&one)]).success();

@@ -39,13 +39,17 @@ fn bash_completes_verbs_options_and_runs() {
     assert_eq!(offered(&room, &["yamabiko", "ben"]), ["bench"]);
     assert!(offered(&room, &["yamabiko", "bench", "--warm"]).contains(&"--warmup".to_owned()));
     assert!(offered(&room, &["yamabiko", "runs", "du"]).contains(&"du".to_owned()));
-    for words in [&["yamabiko", "report", "2026"][..], &["yamabiko", "runs", "delete", "2026"], &["yamabiko", "compare", "2026"]] {
+    for words in
+        [&["yamabiko", "report", "2026"][..], &["yamabiko", "runs", "delete", "2026"], &["yamabiko", "compare", "2026"]]
+    {
         assert!(offered(&room, words).contains(&run), "{words:?}");
     }
     assert!(offered(&room, &["yamabiko", "report", "la"]).contains(&"last".to_owned()));
     assert!(!offered(&room, &["yamabiko", "bench", "2026"]).contains(&run));
     // Twice in one shell, with the options that people have set.
-    let twice = bash(&room, "set -eu; for i in 1 2; do source <(yamabiko completions bash); done; complete -p yamabiko").success();
+    let twice =
+        bash(&room, "set -eu; for i in 1 2; do source <(yamabiko completions bash); done; complete -p yamabiko")
+            .success();
     assert!(twice.stdout.contains("_yamabiko_and_runs") && twice.stderr.is_empty(), "{twice}");
 }
 
@@ -68,7 +72,8 @@ fn there_is_a_page_for_every_verb() {
     let page = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(page("yamabiko.1").contains("yamabiko\\-bench(1)"));
     let help = room.run(&["--help"]).success().stdout;
-    let verbs = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1).take_while(|line| !line.is_empty());
+    let verbs =
+        help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1).take_while(|line| !line.is_empty());
     let mut seen = 0;
     for verb in verbs.filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' ')) {
         let verb = verb.split_whitespace().next().unwrap();

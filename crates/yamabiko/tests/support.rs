@@ -12,7 +12,7 @@ pub mod processes;
 pub mod remains;
 pub mod sentinel;
 pub mod servers;
-pub mod shelf;
 pub mod serving;
+pub mod shelf;
 pub mod tls;
 pub mod user;

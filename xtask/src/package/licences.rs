@@ -116,7 +116,8 @@ fn linked(metadata: &Metadata) -> Result<Vec<Package>> {
     let (mut seen, mut next) = (BTreeSet::new(), vec![first.id.as_str()]);
     while let Some(id) = next.pop() {
         let package = packages.get(id).with_context(|| format!("cargo metadata does not describe {id}"))?;
-        if package.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "proc-macro")) || !seen.insert(id) {
+        if package.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "proc-macro")) || !seen.insert(id)
+        {
             continue;
         }
         let node = nodes.get(id).with_context(|| format!("cargo metadata does not resolve {id}"))?;

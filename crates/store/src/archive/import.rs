@@ -117,7 +117,8 @@ fn settle(root: &Path, staging: &Path, was: &str, rename: bool, rng: &mut Rng) -
 }
 
 fn taken(id: &str) -> StoreError {
-    let why = "the book has a run of this name; --rename gives the other one other letters. Nothing was imported".to_owned();
+    let why =
+        "the book has a run of this name; --rename gives the other one other letters. Nothing was imported".to_owned();
     StoreError::Refused { what: id.to_owned(), why }
 }
 

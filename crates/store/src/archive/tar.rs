@@ -78,7 +78,9 @@ pub(super) fn parse(block: &Block) -> Result<Option<Header>, &'static str> {
         b'1' | b'2' => Kind::Other("a link"),
         b'3' | b'4' => Kind::Other("a device"),
         b'6' => Kind::Other("a pipe"),
-        b'x' | b'g' | b'L' | b'K' => Kind::Other("an extended header of another program (pack it anew with tar --format=ustar)"),
+        b'x' | b'g' | b'L' | b'K' => {
+            Kind::Other("an extended header of another program (pack it anew with tar --format=ustar)")
+        }
         b'S' => Kind::Other("a sparse file"),
         _ => Kind::Other("of no kind known here"),
     };

@@ -52,7 +52,10 @@ fn what_is_broken_is_made_anew() {
     assert!(ids(dir.path()).is_empty());
     write(dir.path(), &["a"]);
     assert_eq!(ids(dir.path()), ["a"]);
-    Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 99; DROP VIEW runs; DROP TABLE entries;").unwrap();
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("PRAGMA user_version = 99; DROP VIEW runs; DROP TABLE entries;")
+        .unwrap();
     write(dir.path(), &["a"]);
     Connection::open(&path).unwrap().execute_batch("DROP TABLE entries;").unwrap();
     write(dir.path(), &["a"]);

@@ -50,7 +50,8 @@ fn verbs_of_runs(command: &Command) -> Vec<String> {
 /// How the arguments that are runs are called in the code, and so in zsh's script.
 fn ids_of_runs(command: &Command) -> BTreeSet<String> {
     let below = command.get_subcommands().flat_map(ids_of_runs);
-    let own = command.get_positionals().filter(|argument| is_run(argument)).map(|argument| argument.get_id().to_string());
+    let own =
+        command.get_positionals().filter(|argument| is_run(argument)).map(|argument| argument.get_id().to_string());
     own.chain(below).collect()
 }
 
@@ -108,8 +109,7 @@ fn zsh(script: &str, ids: &BTreeSet<String>) -> String {
 fn fish(verbs: &[String]) -> String {
     let mut text = String::new();
     for verb in verbs {
-        let seen: Vec<String> =
-            verb.split(' ').map(|word| format!("__fish_seen_subcommand_from {word}")).collect();
+        let seen: Vec<String> = verb.split(' ').map(|word| format!("__fish_seen_subcommand_from {word}")).collect();
         text.push_str(&format!(
             "complete -c yamabiko -n \"{}\" -a \"last (yamabiko runs names 2>/dev/null)\"\n",
             seen.join("; and ")

@@ -45,7 +45,11 @@ pub fn run(book: &Book, delete: &Delete) -> Result<Exit> {
     if !delete.trials && !trials.is_empty() {
         let ids: Vec<String> = trials.iter().take(SHOWN).map(|entry| figures::plain(&entry.id)).collect();
         let more = if trials.len() > SHOWN { format!(", and {} more", trials.len() - SHOWN) } else { String::new() };
-        say(format_args!("{} made on the way stay ({}{more}); --trials removes them too", runs(trials.len()), ids.join(", ")));
+        say(format_args!(
+            "{} made on the way stay ({}{more}); --trials removes them too",
+            runs(trials.len()),
+            ids.join(", ")
+        ));
     }
     if !delete.yes && !agreed(dirs.len())? {
         say("nothing was removed");
@@ -65,9 +69,7 @@ pub fn run(book: &Book, delete: &Delete) -> Result<Exit> {
 /// Runs that the chosen ones made on their way, without those that are chosen themselves.
 fn trials<'a>(entries: &'a [RunEntry], chosen: &BTreeSet<String>) -> Vec<&'a RunEntry> {
     let suites: Vec<&RunEntry> = entries.iter().filter(|entry| chosen.contains(&entry.id)).collect();
-    let of_them = |entry: &&RunEntry| {
-        !chosen.contains(&entry.id) && suites.iter().any(|suite| made(suite, &entry.id))
-    };
+    let of_them = |entry: &&RunEntry| !chosen.contains(&entry.id) && suites.iter().any(|suite| made(suite, &entry.id));
     entries.iter().filter(of_them).collect()
 }
 

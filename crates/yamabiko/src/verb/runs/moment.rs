@@ -42,7 +42,9 @@ fn parse(typed: &str, now: SystemTime) -> Result<Moment, String> {
         return Ok(Moment { first: format!("{minute}{:02}", second(0)), last: format!("{minute}{:02}", second(59)) });
     }
     let ago = ago(typed).ok_or_else(|| {
-        format!("`{typed}` is no moment: it is written like 2026-11-20, 2026-11-20T09:30 (UTC), or 7d, 12h for so long ago")
+        format!(
+            "`{typed}` is no moment: it is written like 2026-11-20, 2026-11-20T09:30 (UTC), or 7d, 12h for so long ago"
+        )
     })?;
     let then = now.checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH);
     let compact: String = rfc3339(then).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
@@ -52,7 +54,9 @@ fn parse(typed: &str, now: SystemTime) -> Result<Moment, String> {
 
 /// Days and weeks besides the units of every duration.
 fn ago(typed: &str) -> Option<Duration> {
-    let days = |number: &str, days: u64| number.parse::<u32>().ok().map(|number| Duration::from_secs(86_400 * days * u64::from(number)));
+    let days = |number: &str, days: u64| {
+        number.parse::<u32>().ok().map(|number| Duration::from_secs(86_400 * days * u64::from(number)))
+    };
     match (typed.strip_suffix('d'), typed.strip_suffix('w')) {
         (Some(number), _) => days(number, 1),
         (_, Some(number)) => days(number, 7),
