@@ -1,7 +1,7 @@
 //! `cargo xtask package`: what is given to people who do not build: a tarball and a Debian package.
 //!
 //! ```text
-//!   the binary (built, or --binary FILE) ──strip──> target/package/staging/yamabiko
+//!   the binary (built, or --binary FILE) ──strip──> packaging/staging/yamabiko
 //!      ├── `yamabiko man`, `yamabiko completions`  ─> staging/man, staging/completions
 //!      └── cargo metadata ──> [`licences`]         ─> staging/THIRD-PARTY-LICENCES.txt
 //!                                        │
@@ -23,7 +23,7 @@ use anyhow::{Context as _, Result, bail};
 /// Something is missing or failed; the line names what to install.
 pub fn run(root: &Path, options: &[&str]) -> Result<()> {
     let options = Options::parse(options)?;
-    let staging = root.join("target/package/staging");
+    let staging = root.join("packaging/staging");
     let out = options.out.clone().unwrap_or_else(|| root.join("target/package"));
     match fs::remove_dir_all(&staging) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
