@@ -320,7 +320,7 @@ impl<R: BufRead> Unpacked<R> {
         }
         let mut rest = self.gzip.into_inner();
         match rest.fill_buf() {
-            Ok(rest) if rest.is_empty() => Ok(()),
+            Ok([]) => Ok(()),
             Ok(_) => Err(Fault::Archive("something follows its end".to_owned())),
             Err(error) => Err(Fault::Archive(unreadable(&error))),
         }
