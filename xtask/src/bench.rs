@@ -16,6 +16,7 @@ mod path;
 mod predict;
 mod replay;
 mod rounds;
+pub mod runs;
 mod serve;
 mod servers;
 mod tap;
@@ -86,6 +87,11 @@ const BENCHES: &[Bench] = &[
         about: "forwarding beside iperf3 in the same lab, storage beside fio by hand [--rounds N] [--seconds N]",
         run: gateway::run,
     },
+    Bench {
+        name: "runs",
+        about: "a list of 10,000 runs by the catalogue and without it [--runs N] [--rounds N] [--binary FILE]",
+        run: runs::run,
+    },
 ];
 
 /// Does what the words after `cargo xtask` ask for.
@@ -94,12 +100,15 @@ const BENCHES: &[Bench] = &[
 /// They are not understood, or it could not measure.
 pub fn command(words: &[&str]) -> Result<()> {
     match words {
+        // Reads what cargo says of the packages, which needs what the benches need.
+        ["package", options @ ..] => crate::package::run(crate::root(), options),
         ["bench", "tap", options @ ..] => tap::run_with(options),
         ["bench", "cache", options @ ..] => cache::run_with(options),
         ["bench", "gateway", options @ ..] => gateway::run_with(options),
         ["bench", "capacity", options @ ..] => capacity::run_with(options),
         ["bench", "compare", options @ ..] => compare::run_with(options),
         ["bench", "predict", options @ ..] => predict::run_with(options),
+        ["bench", "runs", options @ ..] => runs::run_with(options),
         ["bench", name] => run(name),
         ["bench"] => bail!("which one?\n{}", list()),
         // Both ends of the traffic by which `bench path` judges the path, started by it at both ends of one.

@@ -1,11 +1,14 @@
 //! The project's own chores, run as `cargo xtask VERB`.
 //!
 //! `test` is what a contributor runs and what CI runs: [`test`] is its list of steps. [`packages`] makes a fresh
-//! Debian ready for it, [`tidy`] holds the rules that neither rustfmt nor clippy knows, [`bench`] measures.
+//! Debian ready for it, [`package`] makes what people install, [`tidy`] holds the rules that neither rustfmt nor clippy
+//! knows, [`bench`] measures.
 #![allow(clippy::disallowed_methods, reason = "chores time their steps, benches read the clock and wait")]
 
 #[cfg(feature = "bench")]
 mod bench;
+#[cfg(feature = "bench")]
+mod package;
 mod packages;
 mod rights;
 mod tally;
@@ -27,7 +30,7 @@ fn main() -> ExitCode {
         ["ci"] | ["test"] => test::run(root(), test::Extent::Usual),
         ["test", "--full"] => test::run(root(), test::Extent::Full),
         ["tidy"] => tidy::run(root()),
-        ["bench" | "udp-echo" | "udp-send" | "measured" | "attack", ..] => benches(&words),
+        ["package" | "bench" | "udp-echo" | "udp-send" | "measured" | "attack", ..] => benches(&words),
         ["help" | "--help" | "-h"] => {
             println!("{HELP}");
             Ok(())
@@ -71,4 +74,5 @@ const HELP: &str = "\
 cargo xtask test [--full]    make a fresh Debian ready, then run every check and test; --full adds the long ones
 cargo xtask ci               the same as test: exactly what CI runs
 cargo xtask tidy             the project's own rules: sizes, arrows between crates, where unsafe may be
+cargo xtask package          what is given to people: a tarball and a .deb, in target/package
 cargo xtask bench [NAME]     measure, beside a peer where there is one; without a name: what there is to measure";

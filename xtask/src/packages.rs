@@ -43,6 +43,10 @@ const PACKAGES: &[Package] = &[
     Package("procps", "ps and pgrep: what a killed run left running"),
     Package("strace", "system calls of a run, counted independently"),
     Package("chromium", "a browser at the far end of a path"),
+    Package("zsh", "a shell that loads our completions"),
+    Package("fish", "another"),
+    Package("man-db", "man: our manual pages"),
+    Package("mandoc", "another reader of them, with a lint"),
 ];
 
 /// What only the tests of `--full` use: programs and servers of all kinds, to be put under the tap.

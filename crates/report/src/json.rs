@@ -5,16 +5,38 @@ use std::path::Path;
 
 use ledger::{Quantiles, Verdict};
 use serde::Serialize;
-use store::{RunEntry, RunState};
+use store::{DiskUse, RunEntry, RunState};
 
 /// The list of runs as one JSON document: `{ "schema": "yamabiko.runs/1", "runs": [ .. ] }`, in the order given. Each
-/// run has `id`, `dir` and `state` (`finished`, `running`, `unfinished`, `unreadable`); what a state does not have is
-/// absent.
+/// run has `id`, `dir` and `state` (`finished`, `running`, `unfinished`, `unreadable`), and `tags` where it has any; what a
+/// state does not have is absent.
 ///
 /// # Errors
 /// None with entries read from a book: their figures were JSON before.
 pub fn runs(entries: &[RunEntry]) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&List { schema: "yamabiko.runs/1", runs: entries.iter().map(one).collect() })
+}
+
+/// What runs take of the disk as one JSON document: `{ "schema": "yamabiko.disk_use/1", "runs": [ .. ], "total": .. }`.
+/// Each has `bytes`, `bytes_on_disk`, `files` and `parts` (bytes by table, of histogram logs `hlog`, of the rest `other`).
+///
+/// # Errors
+/// None.
+pub fn disk_use(runs: &[(String, DiskUse)], total: &DiskUse) -> serde_json::Result<String> {
+    let used = |used: &DiskUse| {
+        serde_json::json!({
+            "bytes": used.bytes, "bytes_on_disk": used.bytes_on_disk, "files": used.files, "parts": used.parts,
+        })
+    };
+    let one = |(id, taken): &(String, DiskUse)| {
+        let mut one = used(taken);
+        one["id"] = id.as_str().into();
+        one
+    };
+    let runs: Vec<serde_json::Value> = runs.iter().map(one).collect();
+    serde_json::to_string_pretty(
+        &serde_json::json!({ "schema": "yamabiko.disk_use/1", "runs": runs, "total": used(total) }),
+    )
 }
 
 #[derive(Serialize)]
@@ -28,6 +50,8 @@ struct One<'a> {
     id: &'a str,
     dir: Option<&'a Path>,
     state: &'static str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    tags: &'a [String],
     #[serde(flatten)]
     finished: Option<Finished<'a>>,
     #[serde(flatten)]
@@ -43,6 +67,7 @@ struct Finished<'a> {
     started_at: &'a str,
     duration_s: f64,
     command: &'a str,
+    verb: &'a str,
     verdict: Verdict,
 }
 
@@ -62,17 +87,18 @@ struct Parts {
 }
 
 fn one(entry: &RunEntry) -> One<'_> {
-    let mut one = One { id: &entry.id, dir: Some(&entry.dir), ..One::default() };
+    let mut one = One { id: &entry.id, dir: Some(&entry.dir), tags: &entry.tags, ..One::default() };
     match &entry.state {
-        RunState::Finished(document) => {
+        RunState::Finished(brief) => {
             one.state = "finished";
             one.finished = Some(Finished {
-                started_at: &document.run.started_at,
-                duration_s: document.run.duration_s,
-                command: &document.run.command,
-                verdict: document.validity.verdict,
+                started_at: &brief.started_at,
+                duration_s: brief.duration_s,
+                command: &brief.command,
+                verb: brief.verb(),
+                verdict: brief.verdict,
             });
-            one.load = document.load.as_ref().map(|load| Carried {
+            one.load = brief.load.as_ref().map(|load| Carried {
                 offered_rate_per_s: load.offered_rate_per_s,
                 carried_rate_per_s: load.carried_rate_per_s,
                 failed: &load.failed,
@@ -101,6 +127,7 @@ fn one(entry: &RunEntry) -> One<'_> {
 mod tests {
     use super::*;
     use ledger::document::{Document, Load, Run, SCHEMA, Validity};
+    use store::Brief;
 
     #[test]
     fn each_state_has_its_own_fields() {
@@ -116,9 +143,9 @@ mod tests {
             slo: None,
             cache: None,
         };
-        let entry = |state| RunEntry { id: "a".into(), dir: "/runs/a".into(), state };
+        let entry = |state| RunEntry { id: "a".into(), dir: "/runs/a".into(), state, tags: vec!["t".into()] };
         let text = runs(&[
-            entry(RunState::Finished(Box::new(document))),
+            entry(RunState::Finished(Box::new(Brief::of("a", &document, "")))),
             entry(RunState::Unfinished { parts: 3, rows: 30 }),
             entry(RunState::Unreadable { why: "x\u{1b}".into() }),
         ])
@@ -126,6 +153,7 @@ mod tests {
         let list: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(list["schema"], "yamabiko.runs/1");
         assert_eq!(list["runs"][0]["verdict"], "valid");
+        assert_eq!(list["runs"][0]["tags"], serde_json::json!(["t"]));
         assert_eq!(list["runs"][0]["offered_rate_per_s"], 110.0);
         assert_eq!(list["runs"][0].get("parts"), None);
         assert_eq!((&list["runs"][1]["state"], &list["runs"][1]["rows"]), (&"unfinished".into(), &30.into()));

@@ -47,7 +47,7 @@ pub use predict::predict;
 pub use profile::{
     CheckRow, CheckView, ProfileEntry, ProfileView, Series, Spread, SpreadUnit, check, profile, profiles,
 };
-pub use runs::runs;
+pub use runs::{disk_use, runs};
 pub use tap::tap_slice;
 pub use watch::watch;
 

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use report::run_page::{self, Sources};
 use report::{ProfileView, Style, terminal};
 use stats::{Histogram, Rng};
-use store::{RunEntry, RunState};
+use store::{Brief, RunEntry, RunState};
 
 /// Draws values that are likely to break a page: extremes, and text full of control characters.
 struct Wild(Rng);
@@ -441,9 +441,10 @@ proptest! {
         // Colours must not panic either; they are control characters of our own.
         terminal::render(&document, None, Style { color: true, ..style });
         let (id, why) = (wild.text(), wild.text());
-        let entry = |state| RunEntry { id: id.clone(), dir: "/runs".into(), state };
+        let tags = wild.many(Wild::text);
+        let entry = |state| RunEntry { id: id.clone(), dir: "/runs".into(), state, tags: tags.clone() };
         let entries = [
-            entry(RunState::Finished(Box::new(document))),
+            entry(RunState::Finished(Box::new(Brief::of(&id, &document, "")))),
             entry(RunState::Unreadable { why }),
             entry(RunState::Unfinished { parts: 0, rows: u64::MAX }),
         ];

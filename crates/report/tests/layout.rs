@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use ledger::document::{CheckState, Slo, SloTerm, Validity, Weight};
 use report::{ProfileEntry, ProfileView, Series, Spread, SpreadUnit, Style, terminal};
-use store::{RunEntry, RunState};
+use store::{Brief, RunEntry, RunState};
 
 const SCREEN: Style = Style { color: false, width: 100, unicode: true };
 
@@ -53,10 +53,11 @@ fn an_invalid_run_says_why_before_anything_else() {
 
 #[test]
 fn a_list_of_runs() {
-    let entry = |id: &str, state| RunEntry { id: id.into(), dir: PathBuf::from("/runs").join(id), state };
+    let entry =
+        |id: &str, state| RunEntry { id: id.into(), dir: PathBuf::from("/runs").join(id), state, tags: Vec::new() };
     insta::assert_snapshot!(terminal::runs(
         &[
-            entry("20261120-093005-bench-qzkv", RunState::Finished(Box::new(support::document()))),
+            entry("20261120-093005-bench-qzkv", RunState::Finished(Box::new(Brief::of("", &support::document(), "")))),
             entry("20261120-094100-demo-abcd", RunState::Unfinished { parts: 3, rows: 1_330 }),
             entry("20261120-095900-bench-efgh", RunState::Running { parts: 1, rows: 110 }),
         ],

@@ -11,6 +11,7 @@ use stats::Rng;
 
 use crate::calendar::Utc;
 use crate::folder::{PLAN, SUMMARY};
+use crate::listing::{self, Listing};
 use crate::{Result, RunEntry, RunFolder, StoreError};
 
 /// All runs under one folder, one folder each, named `<yyyymmdd-hhmmss>-<name>-<4 letters>` by the moment of their
@@ -52,7 +53,7 @@ impl Book {
         let (moment, name) = (Utc::from_system(started).compact(), plain_name(name));
         let mut rng = Rng::named(seed_for_letters, "run id");
         loop {
-            let letters: String = (0..LETTERS).map(|_| char::from(b'a' + rng.below(26) as u8)).collect();
+            let letters = letters(&mut rng);
             let path = root.join(format!("{moment}-{name}-{letters}"));
             match fs::create_dir(&path) {
                 Ok(()) => return RunFolder::new(path, started),
@@ -67,7 +68,32 @@ impl Book {
     /// # Errors
     /// A folder cannot be read.
     pub fn list(&self) -> Result<Vec<RunEntry>> {
-        self.ids()?.iter().map(|id| RunEntry::look(&self.root.join(id))).collect()
+        Ok(self.listing()?.entries)
+    }
+
+    /// The same, and how much had to be read for it: what the catalogue knows of a folder that has not changed is
+    /// taken from there, and it is told the rest.
+    ///
+    /// # Errors
+    /// A folder cannot be read. Whatever is wrong with the catalogue is no error.
+    pub fn listing(&self) -> Result<Listing> {
+        listing::by_catalogue(&self.root, &self.ids()?)
+    }
+
+    /// The same from the folders alone; the catalogue is neither read nor written.
+    ///
+    /// # Errors
+    /// A folder cannot be read.
+    pub fn listing_of_folders(&self) -> Result<Listing> {
+        listing::by_folders(&self.root, &self.ids()?)
+    }
+
+    /// Makes the catalogue anew from the folders.
+    ///
+    /// # Errors
+    /// A folder cannot be read, or the catalogue cannot be written.
+    pub fn rebuild(&self) -> Result<Listing> {
+        listing::rebuilt(&self.root, &self.ids()?)
     }
 
     /// The folder of every run, oldest first, without a look into them.
@@ -113,12 +139,24 @@ impl Book {
             Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(source) => return Err(StoreError::io("opendir", &self.root, source)),
         };
-        let mut ids = entries
-            .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
-            .collect::<io::Result<Vec<_>>>()
-            .map_err(|source| StoreError::io("readdir", &self.root, source))?;
-        ids.retain(|id| has_id_shape(id) && self.root.join(id).is_dir());
-        ids.sort_by_cached_key(|id| (id[..MOMENT].to_owned(), self.begun(id), id.clone()));
+        let mut ids = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|source| StoreError::io("readdir", &self.root, source))?;
+            let Ok(id) = entry.file_name().into_string() else { continue };
+            // What kind it is comes with the name; only a link has to be followed.
+            let folder =
+                entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_symlink() && entry.path().is_dir());
+            if folder && has_id_shape(&id) {
+                ids.push(id);
+            }
+        }
+        ids.sort();
+        // Most runs have their second to themselves: only the others are looked at.
+        for second in ids.chunk_by_mut(|a, b| a[..MOMENT] == b[..MOMENT]) {
+            if second.len() > 1 {
+                second.sort_by_cached_key(|id| (self.begun(id), id.clone()));
+            }
+        }
         Ok(ids)
     }
 
@@ -126,6 +164,11 @@ impl Book {
         let dir = self.root.join(id);
         fs::metadata(dir.join(PLAN)).or_else(|_| fs::metadata(&dir)).and_then(|metadata| metadata.modified()).ok()
     }
+}
+
+/// What keeps apart runs that start in the same second.
+pub(crate) fn letters(rng: &mut Rng) -> String {
+    (0..LETTERS).map(|_| char::from(b'a' + rng.below(26) as u8)).collect()
 }
 
 fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
@@ -157,7 +200,8 @@ fn plain_name(name: &str) -> String {
     if plain.is_empty() { "run".to_owned() } else { plain.to_owned() }
 }
 
-fn has_id_shape(id: &str) -> bool {
+/// Whether a folder of this name is a run's.
+pub(crate) fn has_id_shape(id: &str) -> bool {
     let bytes = id.as_bytes();
     let digits = |range: std::ops::Range<usize>| bytes[range].iter().all(u8::is_ascii_digit);
     bytes.is_ascii()
@@ -169,13 +213,19 @@ fn has_id_shape(id: &str) -> bool {
         && bytes[bytes.len() - LETTERS - 1] == b'-'
 }
 
-fn is_run_folder(path: &Path) -> bool {
+/// The same, and of nothing but letters, digits and dashes: no folder that a person renamed, but all that [`Book::create`] names.
+pub(crate) fn is_plain_id(id: &str) -> bool {
+    has_id_shape(id) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// Whether a folder holds what runs leave.
+pub(crate) fn is_run_folder(path: &Path) -> bool {
     [PLAN, SUMMARY, "requests", "requests.parquet", "taps", "taps.parquet"].iter().any(|name| path.join(name).exists())
 }
 
 /// Length of `yyyymmdd-hhmmss`.
-const MOMENT: usize = 15;
-const LETTERS: usize = 4;
+pub(crate) const MOMENT: usize = 15;
+pub(crate) const LETTERS: usize = 4;
 /// Long enough to tell runs apart, short enough for a list.
 const NAME_MAX: usize = 40;
 

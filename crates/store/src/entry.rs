@@ -1,6 +1,7 @@
 //! One run as a list shows it.
 
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ledger::{Document, RequestRecord};
@@ -8,7 +9,7 @@ use ledger::{Document, RequestRecord};
 use crate::folder::SUMMARY;
 use crate::reader::count_parts;
 use crate::table::Row;
-use crate::{Result, read_summary};
+use crate::{Brief, Result, StoreError, read_tags};
 
 /// A run in the book.
 #[derive(Clone, Debug)]
@@ -19,14 +20,16 @@ pub struct RunEntry {
     pub dir: PathBuf,
     /// How far it came.
     pub state: RunState,
+    /// Words that a person gave it, sorted.
+    pub tags: Vec<String>,
 }
 
 /// How far a run came.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RunState {
     /// It ended and left its document.
-    Finished(Box<Document>),
+    Finished(Box<Brief>),
     /// It goes on at this moment.
     Running {
         /// Closed parts of its requests.
@@ -55,24 +58,31 @@ impl RunEntry {
     /// The folder cannot be read.
     pub fn look(dir: &Path) -> Result<Self> {
         let id = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(RunEntry { id, dir: dir.to_owned(), state: state(dir)? })
+        let state = state(&id, dir)?;
+        Ok(RunEntry { id, dir: dir.to_owned(), state, tags: read_tags(dir) })
     }
 }
 
-fn state(dir: &Path) -> Result<RunState> {
+fn state(id: &str, dir: &Path) -> Result<RunState> {
     // The lock first: a run that ends between the two looks is then seen as finished, not as killed.
-    let running = locked(dir);
-    if dir.join(SUMMARY).exists() {
-        return Ok(match read_summary(dir) {
-            Ok(document) => RunState::Finished(Box::new(document)),
-            Err(error) => RunState::Unreadable { why: error.to_string() },
-        });
+    let running = goes_on(dir);
+    let path = dir.join(SUMMARY);
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            return Ok(match serde_json::from_str::<Document>(&text) {
+                Ok(document) => RunState::Finished(Box::new(Brief::of(id, &document, &text))),
+                Err(source) => RunState::Unreadable { why: StoreError::summary(&path, source).to_string() },
+            });
+        }
+        Err(source) if source.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Ok(RunState::Unreadable { why: StoreError::io("read", &path, source).to_string() }),
     }
     let (parts, rows) = count_parts(dir, RequestRecord::TABLE)?;
     Ok(if running { RunState::Running { parts, rows } } else { RunState::Unfinished { parts, rows } })
 }
 
-/// Shared, so that two lists made at once do not take each other for a run.
-fn locked(dir: &Path) -> bool {
+/// Whether the run in `dir` goes on at this moment. The look is shared, so that two lists made at once do not take each
+/// other for a run.
+pub(crate) fn goes_on(dir: &Path) -> bool {
     File::open(dir).is_ok_and(|dir| matches!(dir.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }

@@ -99,6 +99,30 @@ pub enum StoreError {
         /// The book's folder.
         root: PathBuf,
     },
+    /// What was asked for is not done, for a reason that lies in what was asked.
+    #[error("{what}: {why}")]
+    Refused {
+        /// What it is about: a run, a tag.
+        what: String,
+        /// Why not, and what to do instead.
+        why: String,
+    },
+    /// An archive is not one to be taken into the book; nothing of it was.
+    #[error("{archive} is not imported, nor any part of it: {why}")]
+    Archive {
+        /// Its name.
+        archive: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The catalogue could not be made.
+    #[error("{path}: {why}; the runs themselves are not concerned, and lists are made without it")]
+    Catalogue {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        why: String,
+    },
     /// Several runs begin like this.
     #[error("`{asked}` could be {}; type more of it", candidates.join(", "))]
     Ambiguous {

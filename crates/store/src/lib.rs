@@ -18,24 +18,36 @@
 //! Nothing here may run on a thread that must be on time: closing a part encodes and writes. Records are handed over
 //! in batches; see [`TableWriter`].
 //!
+//! [`Book::listing`] shows what is in the book, by the catalogue where that is up to date; [`archive`] carries runs from one
+//! book to another.
+//!
 //! Read [`book`] first, then [`table`] for what the columns mean.
 
+pub mod archive;
 pub mod book;
+mod brief;
 mod calendar;
+mod catalogue;
 mod decode;
+mod disk_use;
 mod encode;
 mod entry;
 mod error;
 mod files;
 mod folder;
 mod hlog;
+mod listing;
 mod merge;
 mod reader;
+mod removal;
 pub mod table;
+mod tags;
 mod writer;
 
 pub use book::Book;
+pub use brief::{Brief, BriefLoad};
 pub use calendar::{ctime, rfc3339};
+pub use disk_use::{DiskUse, disk_use};
 pub use entry::{RunEntry, RunState};
 pub use error::{Result, StoreError};
 pub use folder::{
@@ -43,12 +55,15 @@ pub use folder::{
     read_summary, read_watch_part,
 };
 pub use hlog::read_histogram;
+pub use listing::{CatalogueUse, Listing};
 pub use merge::FinishedTable;
 pub use reader::{
     Rows, read_cache_exchanges, read_connections, read_requests, read_series, read_server_series, read_taps,
     read_watch_series, read_wire_requests,
 };
+pub use removal::{removable, remove};
 pub use table::{Column, Kind, Table, columns, columns_page};
+pub use tags::{change_tags, read_tags};
 pub use writer::{
     CacheExchangesWriter, ConnectionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, ServerSeriesWriter,
     TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,

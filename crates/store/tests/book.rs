@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ledger::document::Load;
-use store::{Book, RunFolder, RunState, StoreError, read_plan, read_summary};
+use store::{Book, Brief, RunFolder, RunState, StoreError, read_plan, read_summary};
 use support::{document, fresh_run, morning, requests};
 
 #[test]
@@ -128,7 +128,9 @@ fn summary_and_plan_come_back() {
     run.write_summary(&document).unwrap();
     assert_eq!(read_summary(run.path()).unwrap(), document);
     assert_eq!(read_plan(run.path()).unwrap(), "rate = \"110/s\"\n");
-    assert!(matches!(book.list().unwrap().remove(0).state, RunState::Finished(read) if *read == document));
+    let text = fs::read_to_string(run.path().join("summary.json")).unwrap();
+    let brief = Box::new(Brief::of(run.id(), &document, &text));
+    assert_eq!(book.list().unwrap().remove(0).state, RunState::Finished(brief));
 }
 
 #[test]

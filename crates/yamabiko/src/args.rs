@@ -19,8 +19,10 @@ mod predict;
 mod profile;
 mod proxy_cache;
 mod reproduce;
+mod runs;
 mod serve;
 mod server;
+mod shell;
 mod steps;
 mod tap;
 mod watch;
@@ -53,8 +55,10 @@ pub use self::proxy_cache::ProxyCache;
 pub use self::reproduce::{
     Directory, Dserver, Gateway, GatewayPart, Koshien, Part, Reproduce, Reproduced, Setting, Transparent,
 };
+pub use self::runs::{Delete, Du, Export, Import, Runs, RunsWhat, Search, Shown, StateName, VerdictName};
 pub use self::serve::{Engine, Serve};
 pub use self::server::{ServerOptions, ServerSettings};
+pub use self::shell::{Completions, Man};
 pub use self::steps::Step;
 pub use self::tap::{Slice, Tap, TapWhat};
 pub use self::watch::{At, Watch};
@@ -108,10 +112,14 @@ pub enum Verb {
     Doctor(Doctor),
     /// Whether two runs differ, or two servers, and by how much
     Compare(Box<Compare>),
-    /// List the runs in the book
+    /// List the runs in the book; search, tag, delete, export and import them
     Runs(Runs),
     /// Print a run again
     Report(Report),
+    /// What a shell needs to complete this command: verbs, options, names of runs
+    Completions(Completions),
+    /// Write the manual pages
+    Man(Man),
 }
 
 #[derive(Args, Debug)]
@@ -264,21 +272,6 @@ pub struct Net {
     /// Program and arguments; a shell if left out
     #[arg(last = true)]
     pub command: Vec<OsString>,
-}
-
-#[derive(Args, Debug)]
-pub struct Runs {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-    #[command(subcommand)]
-    pub what: Option<RunsWhat>,
-}
-
-#[derive(Clone, Copy, Debug, Subcommand)]
-pub enum RunsWhat {
-    /// The columns of every Parquet file, with their units
-    Columns,
 }
 
 #[derive(Args, Debug)]

@@ -14,11 +14,19 @@ use anyhow::{Context, Result};
 /// # Errors
 /// The folder is missing or not writable, the disk is full.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_by(path, |file| file.write_all(bytes).with_context(|| cannot(path)))
+}
+
+/// The same with what `fill` writes, which may be more than fits into memory.
+///
+/// # Errors
+/// Those of [`write()`], and those of `fill`.
+pub fn write_by(path: &Path, fill: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
     // A link stays a link: what it points to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
         let mut file = File::options().write(true).open(&target).with_context(|| cannot(path))?;
-        return file.write_all(bytes).with_context(|| cannot(path));
+        return fill(&mut file);
     }
     let folder = match target.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -29,7 +37,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         .permissions(readable())
         .tempfile_in(folder)
         .with_context(|| cannot(path))?;
-    file.write_all(bytes).and_then(|()| file.as_file().sync_all()).with_context(|| cannot(path))?;
+    fill(file.as_file_mut())?;
+    file.as_file().sync_all().with_context(|| cannot(path))?;
     file.persist(&target).map_err(|error| error.error).with_context(|| cannot(path))?;
     Ok(())
 }

@@ -18,5 +18,6 @@ pub mod scripted;
 pub mod sentinel;
 pub mod servers;
 pub mod serving;
+pub mod shelf;
 pub mod tls;
 pub mod user;

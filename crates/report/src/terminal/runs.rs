@@ -1,10 +1,10 @@
-//! The list of runs.
+//! The list of runs, and what they take of the disk.
 
-use store::{RunEntry, RunState};
+use store::{DiskUse, RunEntry, RunState};
 
 use super::Style;
 use super::page::{Ink, Page};
-use crate::figures::{count, duration, rate, share};
+use crate::figures::{bytes, count, duration, rate, share};
 
 /// One line a run, in the order given; a sentence where there are none.
 pub fn runs(entries: &[RunEntry], style: Style) -> String {
@@ -13,8 +13,16 @@ pub fn runs(entries: &[RunEntry], style: Style) -> String {
         page.entry("runs", "none yet; `yamabiko demo` makes the first");
         return page.into_text();
     }
-    let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
-    page.table(&["run", "verdict", "offered", "carried", "p50", "p99", "failed"], &rows);
+    let mut head = vec!["run", "verdict", "offered", "carried", "p50", "p99", "failed"];
+    let mut rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+    if entries.iter().any(|entry| !entry.tags.is_empty()) {
+        for (row, entry) in rows.iter_mut().zip(entries) {
+            row.resize(head.len(), String::new());
+            row.push(entry.tags.join(" "));
+        }
+        head.push("tags");
+    }
+    page.table(&head, &rows);
     for (entry, note) in entries.iter().filter_map(|entry| Some((entry, note(&entry.state)?))) {
         page.blank();
         page.marked(&[], 0, &format!("{} {note}", entry.id), Ink::Plain);
@@ -22,16 +30,40 @@ pub fn runs(entries: &[RunEntry], style: Style) -> String {
     page.into_text()
 }
 
+/// What runs take, the largest first, and all together by table.
+pub fn disk_use(runs: &[(String, DiskUse)], total: &DiskUse, style: Style) -> String {
+    let mut page = Page::new(style);
+    let row = |name: &str, used: &DiskUse| {
+        let mut parts: Vec<(&String, &u64)> = used.parts.iter().collect();
+        parts.sort_by_key(|(name, size)| (std::cmp::Reverse(**size), *name));
+        let shown = parts.iter().take(PARTS_SHOWN).map(|(name, size)| format!("{name} {}", bytes(**size)));
+        let mut shown = shown.collect::<Vec<_>>().join(", ");
+        if parts.len() > PARTS_SHOWN {
+            shown.push_str(", ..");
+        }
+        vec![name.to_owned(), bytes(used.bytes), bytes(used.bytes_on_disk), count(used.files), shown]
+    };
+    let mut rows: Vec<Vec<String>> = runs.iter().map(|(id, used)| row(id, used)).collect();
+    if runs.len() != 1 {
+        rows.push(row("all", total));
+    }
+    page.table(&["run", "bytes", "on disk", "files", "most of it"], &rows);
+    page.into_text()
+}
+
+/// The rest is in the JSON.
+const PARTS_SHOWN: usize = 3;
+
 fn row(entry: &RunEntry) -> Vec<String> {
     let mut row = vec![entry.id.clone()];
-    let document = match &entry.state {
-        RunState::Finished(document) => document,
+    let brief = match &entry.state {
+        RunState::Finished(brief) => brief,
         RunState::Running { .. } => return with(row, "running"),
         RunState::Unfinished { .. } => return with(row, "unfinished"),
         _ => return with(row, "unreadable"),
     };
-    row.push(document.validity.verdict.name().to_owned());
-    if let Some(load) = &document.load {
+    row.push(brief.verdict.name().to_owned());
+    if let Some(load) = &brief.load {
         let failed = crate::words::total(&load.failed);
         row.extend([
             rate(load.offered_rate_per_s),

@@ -1,0 +1,360 @@
+//! Runs out of an archive.
+//!
+//! ```text
+//!   archive --> gunzip, counted --> headers, contents --> .import-N/  (in the book, no run's name)
+//!                                                            '-- when all of it was read and is good: renamed, run by run
+//! ```
+//!
+//! Nothing in it is believed. Refused are: names that are absolute, that climb (`..`), that are not below a folder with a
+//! run's id, or hold control characters; links, devices, pipes; a name that comes twice; more than [`FILES_MAX`] files;
+//! more bytes than the bound; a gzip or a header whose checksum is wrong; whatever follows the end. Rights and owners in it
+//! are passed over. What is read becomes files made by this program in a folder that has only just been made.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::rc::Rc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use flate2::bufread::GzDecoder;
+use stats::Rng;
+
+use super::tar::{self, BLOCK, Kind};
+use crate::book::{LETTERS, is_plain_id, is_run_folder, letters};
+use crate::{Book, Result, StoreError};
+
+/// How to import.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Import {
+    /// Bytes that the archive may hold, unpacked. Without it: a hundred times its own size and 64 MiB, and no more than
+    /// 16 GiB.
+    pub bytes_max: Option<u64>,
+    /// A run whose id the book has already gets other letters; without this nothing is imported then. In its files it
+    /// keeps the id that it had.
+    pub rename: bool,
+    /// The letters are drawn from it.
+    pub seed_for_letters: u64,
+}
+
+/// A run that was imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// Its id in the archive.
+    pub was: String,
+    /// Its id in the book.
+    pub id: String,
+}
+
+/// Takes the runs of an archive into the book: all of them or none.
+///
+/// # Errors
+/// [`StoreError::Archive`] for what is wrong with it; or the book cannot be written, which leaves no part of it either.
+pub fn import(book: &Book, archive: impl Read, name: &str, how: Import) -> Result<Vec<Imported>> {
+    let root = book.root();
+    fs::create_dir_all(root).map_err(|source| StoreError::io("mkdir", root, source))?;
+    let root = fs::canonicalize(root).map_err(|source| StoreError::io("realpath", root, source))?;
+    sweep(&root);
+    let staging = Staging::new(&root)?;
+    let refused = |why: String| StoreError::Archive { archive: name.to_owned(), why };
+    let ids = unpack(archive, &root, &staging.path, &how).map_err(|fault| match fault {
+        Fault::Archive(why) => refused(why),
+        Fault::Book(error) => error,
+    })?;
+    if ids.is_empty() {
+        return Err(refused("there is no run in it".to_owned()));
+    }
+    for id in &ids {
+        if !is_run_folder(&staging.path.join(id)) {
+            return Err(refused(format!("{id} in it is no run: it has neither plan.toml nor summary.json nor tables")));
+        }
+    }
+    sync_folders(&staging.path).map_err(|source| StoreError::io("fsync", &staging.path, source))?;
+    let mut rng = Rng::named(how.seed_for_letters, "import");
+    let mut done: Vec<Imported> = Vec::new();
+    for was in ids {
+        let outcome = settle(&root, &staging.path, &was, how.rename, &mut rng);
+        match outcome {
+            Ok(id) => done.push(Imported { was, id }),
+            Err(error) => {
+                // All or none: what is in the book already goes back, and with the staging folder.
+                for run in &done {
+                    let _ = fs::rename(root.join(&run.id), staging.path.join(&run.was));
+                }
+                return Err(error);
+            }
+        }
+    }
+    File::open(&root).and_then(|root| root.sync_all()).map_err(|source| StoreError::io("fsync", &root, source))?;
+    Ok(done)
+}
+
+/// Makes durable which files there are; what is in them is already.
+fn sync_folders(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_folders(&entry.path())?;
+        }
+    }
+    File::open(folder)?.sync_all()
+}
+
+/// Puts an unpacked run in its place.
+fn settle(root: &Path, staging: &Path, was: &str, rename: bool, rng: &mut Rng) -> Result<String> {
+    let mut id = was.to_owned();
+    while root.join(&id).symlink_metadata().is_ok() {
+        if !rename {
+            return Err(taken(was));
+        }
+        id = format!("{}{}", &was[..was.len() - LETTERS], letters(rng));
+    }
+    let (from, to) = (staging.join(was), root.join(&id));
+    fs::rename(&from, &to).map_err(|source| StoreError::io("rename", &to, source))?;
+    Ok(id)
+}
+
+fn taken(id: &str) -> StoreError {
+    let why =
+        "the book has a run of this name; --rename gives the other one other letters. Nothing was imported".to_owned();
+    StoreError::Refused { what: id.to_owned(), why }
+}
+
+/// A folder that goes, with all in it, unless it was emptied; held, so that another import does not sweep it away.
+struct Staging {
+    path: PathBuf,
+    _held: File,
+}
+
+impl Staging {
+    fn new(root: &Path) -> Result<Self> {
+        let mut number = process::id();
+        loop {
+            let path = root.join(format!("{STAGING}{number}"));
+            match fs::create_dir(&path) {
+                Ok(()) => {
+                    let held = File::open(&path).map_err(|source| StoreError::io("open", &path, source))?;
+                    let _ = held.try_lock();
+                    return Ok(Staging { path, _held: held });
+                }
+                Err(source) if source.kind() == io::ErrorKind::AlreadyExists => number = number.wrapping_add(1),
+                Err(source) => return Err(StoreError::io("mkdir", &path, source)),
+            }
+        }
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes what imports that were killed have left.
+fn sweep(root: &Path) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let left = entry.file_name().to_str().is_some_and(|name| name.starts_with(STAGING));
+        let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if left && folder && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+enum Fault {
+    /// The archive is not to be had, or not to be trusted.
+    Archive(String),
+    /// The book cannot take it.
+    Book(StoreError),
+}
+
+/// Unpacks the archive into `staging`; the ids of its runs, in order.
+fn unpack(archive: impl Read, root: &Path, staging: &Path, how: &Import) -> std::result::Result<Vec<String>, Fault> {
+    let read = Rc::new(Cell::new(0));
+    let counted = Counted { inner: archive, read: Rc::clone(&read) };
+    let mut tar = Unpacked { gzip: GzDecoder::new(BufReader::new(counted)), given: 0, read, bytes_max: how.bytes_max };
+    let mut ids = BTreeSet::new();
+    let mut files = 0_u64;
+    loop {
+        let mut block = [0; BLOCK];
+        tar.exactly(&mut block)?;
+        let Some(header) = tar::parse(&block).map_err(|why| Fault::Archive(why.to_owned()))? else { break };
+        let shown = String::from_utf8_lossy(&header.name).into_owned();
+        let bad = |why: String| Fault::Archive(format!("`{shown}` in it {why}"));
+        let parts = path_parts(&header.name).map_err(&bad)?;
+        let Some((id, inside)) = parts.split_first() else { continue };
+        if !is_plain_id(id) {
+            return Err(bad("is not in a folder with the name of a run".to_owned()));
+        }
+        // Told before gigabytes are read.
+        if !how.rename && root.join(id).symlink_metadata().is_ok() {
+            return Err(Fault::Book(taken(id)));
+        }
+        files += 1;
+        if files > FILES_MAX {
+            return Err(Fault::Archive(format!("there are more than {FILES_MAX} files in it")));
+        }
+        let path = parts.iter().fold(staging.to_owned(), |path, part| path.join(part));
+        match header.kind {
+            Kind::Folder if header.size == 0 => {
+                fs::create_dir_all(&path).map_err(|source| Fault::Book(StoreError::io("mkdir", &path, source)))?;
+            }
+            Kind::File if inside.is_empty() => return Err(bad("is a file and no folder of a run".to_owned())),
+            Kind::File => tar.file(&path, header.size, header.mtime, &bad)?,
+            Kind::Folder => return Err(bad("is a folder with contents".to_owned())),
+            Kind::Other(kind) => return Err(bad(format!("is {kind}"))),
+        }
+        ids.insert((*id).to_owned());
+    }
+    tar.end()?;
+    Ok(ids.into_iter().collect())
+}
+
+/// The parts of a path that leads nowhere but down.
+fn path_parts(name: &[u8]) -> std::result::Result<Vec<&str>, String> {
+    let name = str::from_utf8(name).map_err(|_| "is no text".to_owned())?;
+    if name.starts_with('/') {
+        return Err("begins at the root: it could be written anywhere".to_owned());
+    }
+    let name = name.strip_prefix("./").unwrap_or(name);
+    let name = name.strip_suffix('/').unwrap_or(name);
+    if name.is_empty() || name == "." {
+        return Ok(Vec::new());
+    }
+    let parts: Vec<&str> = name.split('/').collect();
+    if parts.len() > DEPTH_MAX {
+        return Err(format!("is deeper than {DEPTH_MAX} folders"));
+    }
+    match parts.iter().find_map(|part| part_refusal(part)) {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(parts),
+    }
+}
+
+/// What is wrong with a file's name.
+pub(super) fn part_refusal(part: &str) -> Option<&'static str> {
+    match part {
+        "" | "." => Some("has an empty part in its path"),
+        ".." => Some("climbs out of its folder"),
+        part if part.len() > 255 => Some("has too long a name"),
+        part if part.chars().any(char::is_control) => Some("has control characters in its name"),
+        _ => None,
+    }
+}
+
+/// The contents of the gzip, within the bound.
+struct Unpacked<R: BufRead> {
+    gzip: GzDecoder<R>,
+    /// Bytes that came out of it.
+    given: u64,
+    /// Bytes that went into it.
+    read: Rc<Cell<u64>>,
+    bytes_max: Option<u64>,
+}
+
+impl<R: BufRead> Unpacked<R> {
+    fn some(&mut self, buffer: &mut [u8]) -> std::result::Result<usize, Fault> {
+        let got = self.gzip.read(buffer).map_err(|error| Fault::Archive(unreadable(&error)))?;
+        self.given += got as u64;
+        let bound = self.bytes_max.unwrap_or_else(|| (64 * MIB + 100 * self.read.get()).min(BYTES_MAX));
+        if self.given > bound {
+            let why = format!("unpacked it is more than {bound} bytes; if you trust it, --limit allows more");
+            return Err(Fault::Archive(why));
+        }
+        Ok(got)
+    }
+
+    fn exactly(&mut self, mut buffer: &mut [u8]) -> std::result::Result<(), Fault> {
+        while !buffer.is_empty() {
+            match self.some(buffer)? {
+                0 => return Err(Fault::Archive("it ends in the middle".to_owned())),
+                got => buffer = &mut buffer[got..],
+            }
+        }
+        Ok(())
+    }
+
+    fn file(
+        &mut self,
+        path: &Path,
+        size: u64,
+        mtime: u64,
+        bad: &impl Fn(String) -> Fault,
+    ) -> std::result::Result<(), Fault> {
+        let failed = |operation: &'static str, path: &Path, source: io::Error| match source.kind() {
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => bad("comes twice".to_owned()),
+            _ => Fault::Book(StoreError::io(operation, path, source)),
+        };
+        let folder = path.parent().expect("below the staging folder");
+        fs::create_dir_all(folder).map_err(|source| failed("mkdir", folder, source))?;
+        let mut file = File::create_new(path).map_err(|source| failed("create", path, source))?;
+        let mut left = size;
+        let mut buffer = vec![0; 64 * 1024];
+        while left > 0 {
+            let room = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            self.exactly(&mut buffer[..room])?;
+            file.write_all(&buffer[..room]).map_err(|source| failed("write", path, source))?;
+            left -= room as u64;
+        }
+        self.exactly(&mut [0; BLOCK][..tar::padding(size)])?;
+        if let Some(moment) = UNIX_EPOCH.checked_add(Duration::from_secs(mtime)) {
+            // A moment that this file system cannot keep is no loss.
+            let _ = file.set_modified(moment);
+        }
+        file.sync_all().map_err(|source| failed("fsync", path, source))
+    }
+
+    /// Nothing but zeros, then the end of the gzip, whose checksum is thereby looked at, then the end of the file.
+    fn end(mut self) -> std::result::Result<(), Fault> {
+        let mut buffer = [0; 4096];
+        loop {
+            let got = self.some(&mut buffer)?;
+            if got == 0 {
+                break;
+            }
+            if buffer[..got].iter().any(|&byte| byte != 0) {
+                return Err(Fault::Archive("something follows its end".to_owned()));
+            }
+        }
+        let mut rest = self.gzip.into_inner();
+        match rest.fill_buf() {
+            Ok([]) => Ok(()),
+            Ok(_) => Err(Fault::Archive("something follows its end".to_owned())),
+            Err(error) => Err(Fault::Archive(unreadable(&error))),
+        }
+    }
+}
+
+fn unreadable(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => format!("it is no whole gzip: {error}"),
+        io::ErrorKind::UnexpectedEof => "it ends in the middle".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Counts what is read.
+struct Counted<R> {
+    inner: R,
+    read: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.inner.read(buffer)?;
+        self.read.set(self.read.get() + got as u64);
+        Ok(got)
+    }
+}
+
+/// Begins the name of a folder that is being filled: no run's name, and hidden.
+const STAGING: &str = ".import-";
+/// A run of a day has parts by the ten thousand if it was killed.
+const FILES_MAX: u64 = 200_000;
+/// The run's folder, a table's, a part, and one more.
+pub(super) const DEPTH_MAX: usize = 4;
+const MIB: u64 = 1024 * 1024;
+/// A run of an hour at 10,000 requests a second takes about a tenth of it.
+const BYTES_MAX: u64 = 16 * 1024 * MIB;

@@ -1,0 +1,120 @@
+//! What a list shows of a run that ended: a few figures out of its document.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ledger::Verdict;
+use ledger::document::{Document, Load, Quantiles};
+use serde::{Deserialize, Serialize};
+
+use crate::book::has_id_shape;
+
+/// A finished run in a list. Everything in it comes out of summary.json.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Brief {
+    /// Wall clock at the run's zero, RFC 3339, UTC.
+    pub started_at: String,
+    /// Length of the measured phase in seconds.
+    pub duration_s: f64,
+    /// The command that repeats it.
+    pub command: String,
+    /// Whether to believe it.
+    pub verdict: Verdict,
+    /// Figures of the load; absent where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<BriefLoad>,
+    /// Ids of other runs that its document names, in order: the trials of a suite, the runs that were compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+}
+
+/// The load of a run in a list: fields of [`Load`] of the same names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BriefLoad {
+    /// Requests intended in the measured phase.
+    pub offered_requests: u64,
+    /// The same a second.
+    pub offered_rate_per_s: f64,
+    /// Responses completed within the measured phase, a second.
+    pub carried_rate_per_s: f64,
+    /// Failures by cause.
+    pub failed: BTreeMap<String, u64>,
+    /// Offered requests that were neither completed nor failed at the end.
+    pub in_flight_at_end: u64,
+    /// Responses by status code.
+    pub status: BTreeMap<String, u64>,
+    /// done - intended.
+    pub response_time_ns: Quantiles,
+}
+
+impl Brief {
+    /// The brief of a document whose run is `id`; `text` is the document as it is kept, in which other runs are named.
+    pub fn of(id: &str, document: &Document, text: &str) -> Brief {
+        Brief {
+            started_at: document.run.started_at.clone(),
+            duration_s: document.run.duration_s,
+            command: document.run.command.clone(),
+            verdict: document.validity.verdict,
+            load: document.load.as_ref().map(BriefLoad::of),
+            names: named(id, text),
+        }
+    }
+
+    /// The verb that made it: `bench`, `capacity` ..; empty where its command does not say.
+    pub fn verb(&self) -> &str {
+        let word = self.command.split_whitespace().nth(1).unwrap_or_default();
+        if word.starts_with('-') { "" } else { word }
+    }
+}
+
+impl BriefLoad {
+    fn of(load: &Load) -> BriefLoad {
+        BriefLoad {
+            offered_requests: load.offered_requests,
+            offered_rate_per_s: load.offered_rate_per_s,
+            carried_rate_per_s: load.carried_rate_per_s,
+            failed: load.failed.clone(),
+            in_flight_at_end: load.in_flight_at_end,
+            status: load.status.clone(),
+            response_time_ns: load.response_time_ns,
+        }
+    }
+}
+
+/// The runs that a text names besides the run itself: words that have the shape of an id. A word that is none of the book's is no
+/// harm: it is only looked up there.
+fn named(id: &str, text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+    let ids: BTreeSet<&str> = words.filter(|word| *word != id && has_id_shape(word)).collect();
+    ids.into_iter().take(NAMES_MAX).map(str::to_owned).collect()
+}
+
+/// More runs than any suite makes.
+const NAMES_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_named_wherever_they_stand_in_a_text() {
+        let text = r#"{"run":"20261120-093005-bench-abcd","notes":["made as 20261120-093006-trial-efgh, kept"],
+                       "dir":"/runs/20261120-093004-capacity-self"}"#;
+        let names = named("20261120-093004-capacity-self", text);
+        assert_eq!(names, ["20261120-093005-bench-abcd", "20261120-093006-trial-efgh"]);
+    }
+
+    #[test]
+    fn the_verb_is_the_second_word() {
+        let of = |command: &str| Brief {
+            started_at: String::new(),
+            duration_s: 0.0,
+            command: command.into(),
+            verdict: Verdict::Valid,
+            load: None,
+            names: Vec::new(),
+        };
+        assert_eq!(of("yamabiko bench http://server/").verb(), "bench");
+        assert_eq!(of("yamabiko --help").verb(), "");
+        assert_eq!(of("").verb(), "");
+    }
+}

@@ -1,0 +1,83 @@
+//! How much of the disk a run takes, and what of it which table.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::{Result, StoreError};
+
+/// What a run takes. Links are counted as links, never followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskUse {
+    /// Bytes in its files.
+    pub bytes: u64,
+    /// Bytes of the disk's blocks that they take.
+    pub bytes_on_disk: u64,
+    /// Files.
+    pub files: u64,
+    /// Bytes in the files of each table; of histogram logs together (`hlog`), and of all the rest (`other`).
+    pub parts: BTreeMap<String, u64>,
+}
+
+impl DiskUse {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &DiskUse) {
+        self.bytes += other.bytes;
+        self.bytes_on_disk += other.bytes_on_disk;
+        self.files += other.files;
+        for (part, bytes) in &other.parts {
+            *self.parts.entry(part.clone()).or_default() += bytes;
+        }
+    }
+}
+
+/// What the run in `dir` takes. What vanishes meanwhile, as the parts of a run that ends, is not counted.
+///
+/// # Errors
+/// A folder in it cannot be read.
+pub fn disk_use(dir: &Path) -> Result<DiskUse> {
+    let mut used = DiskUse::default();
+    walk(dir, "", 0, &mut used)?;
+    Ok(used)
+}
+
+fn walk(dir: &Path, part: &str, depth: u32, used: &mut DiskUse) -> Result<()> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if depth > 0 && error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(StoreError::io("opendir", dir, source)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(|source| StoreError::io("readdir", dir, source))?;
+        let Ok(found) = entry.metadata() else { continue };
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let of = if depth == 0 { part_of(&name, found.is_dir()) } else { part };
+        if found.is_dir() {
+            if depth < DEPTH_MAX {
+                walk(&entry.path(), of, depth + 1, used)?;
+            }
+            continue;
+        }
+        used.files += 1;
+        used.bytes += found.len();
+        used.bytes_on_disk += found.blocks() * 512;
+        *used.parts.entry(of.to_owned()).or_default() += found.len();
+    }
+    Ok(())
+}
+
+/// What a file or folder at the top of a run's folder belongs to.
+fn part_of(name: &str, folder: bool) -> &str {
+    let name = name.strip_suffix(".unfinished").unwrap_or(name);
+    let table = if folder { Some(name) } else { name.strip_suffix(".parquet") };
+    match table {
+        Some(table) if table.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => table,
+        _ if name.ends_with(".hlog") => "hlog",
+        _ => "other",
+    }
+}
+
+/// No run has folders in folders in folders.
+const DEPTH_MAX: u32 = 8;

@@ -1,0 +1,198 @@
+//! The list of runs, with and without the catalogue: the same list, whatever state the catalogue is in.
+
+#[path = "support/rows.rs"]
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use ledger::document::Load;
+use store::{Book, CatalogueUse, Listing, RunState, change_tags};
+use support::{document, fresh_run, morning, requests};
+
+/// A book with runs of every kind: three that ended, one that was killed.
+fn shelf(dir: &Path) -> Book {
+    let book = Book::at(dir);
+    for number in 0..3 {
+        let run = book.create("bench", morning() + Duration::from_secs(number), number).unwrap();
+        let mut document = document(run.id());
+        document.run.command = format!("yamabiko bench http://server/{number}");
+        document.load = Some(Load { offered_rate_per_s: 110.0 * (number + 1) as f64, ..Load::default() });
+        run.write_summary(&document).unwrap();
+        change_tags(dir, run.path(), &[format!("n{number}")], &[]).unwrap();
+    }
+    let killed = book.create("bench", morning() + Duration::from_secs(9), 9).unwrap();
+    let mut writer = killed.requests();
+    writer.push(&requests(0..30)).unwrap();
+    writer.close_part().unwrap();
+    book
+}
+
+/// What a list says, without how it came about.
+fn said(listing: &Listing) -> Vec<String> {
+    listing.entries.iter().map(|entry| format!("{entry:?}")).collect()
+}
+
+#[test]
+fn the_catalogue_changes_nothing_but_the_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = shelf(dir.path());
+    let folders = book.listing_of_folders().unwrap();
+    assert!(!dir.path().join("catalogue.sqlite").exists());
+    assert_eq!((folders.read, folders.catalogue.clone()), (4, CatalogueUse::Unasked));
+    let first = book.listing().unwrap();
+    assert_eq!((first.read, first.catalogue.clone()), (4, CatalogueUse::Kept));
+    let second = book.listing().unwrap();
+    assert_eq!((second.read, second.catalogue.clone()), (0, CatalogueUse::Kept));
+    assert_eq!((said(&first), said(&second)), (said(&folders), said(&folders)));
+    assert!(matches!(&second.entries[2].state, RunState::Finished(brief)
+        if brief.verb() == "bench" && brief.load.as_ref().is_some_and(|load| load.offered_rate_per_s == 330.0)));
+    assert!(matches!(second.entries[3].state, RunState::Unfinished { parts: 1, rows: 30 }));
+    assert_eq!(second.entries[1].tags, ["n1"]);
+}
+
+#[test]
+fn what_changed_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = shelf(dir.path());
+    let entries = book.listing().unwrap().entries;
+    let all_again = |book: &Book, read: usize| {
+        let listing = book.listing().unwrap();
+        assert_eq!(listing.read, read);
+        assert_eq!(said(&listing), said(&book.listing_of_folders().unwrap()));
+        assert_eq!(book.listing().unwrap().read, 0);
+    };
+    // A tag; a summary written anew; one written over in place, as an editor does; a run removed; a part that came.
+    change_tags(dir.path(), &entries[0].dir, &["new".into()], &[]).unwrap();
+    all_again(&book, 1);
+    let summary = entries[1].dir.join("summary.json");
+    let text = fs::read_to_string(&summary).unwrap();
+    fs::write(&summary, text.replace("http://server/1", "http://server/longer")).unwrap();
+    all_again(&book, 1);
+    fs::write(summary.with_extension("new"), &text).unwrap();
+    fs::rename(summary.with_extension("new"), &summary).unwrap();
+    all_again(&book, 1);
+    fs::remove_dir_all(&entries[2].dir).unwrap();
+    all_again(&book, 0);
+    let parts = entries[3].dir.join("requests");
+    fs::copy(parts.join("000001.parquet"), parts.join("000002.parquet")).unwrap();
+    all_again(&book, 1);
+    assert!(matches!(book.list().unwrap()[2].state, RunState::Unfinished { parts: 2, rows: 60 }));
+    // What cannot be read today another version may read tomorrow: it is looked at each time.
+    fs::write(&summary, "{}").unwrap();
+    assert!(matches!(book.list().unwrap()[1].state, RunState::Unreadable { .. }));
+    assert_eq!(book.listing().unwrap().read, 1);
+}
+
+#[test]
+fn a_run_that_goes_on_is_looked_at_each_time() {
+    let (_dir, book, run) = fresh_run();
+    for _ in 0..2 {
+        let listing = book.listing().unwrap();
+        assert!(listing.read == 1 && matches!(listing.entries[0].state, RunState::Running { parts: 0, .. }));
+    }
+    run.write_summary(&document(run.id())).unwrap();
+    assert!(matches!(book.list().unwrap()[0].state, RunState::Finished(_)));
+    assert_eq!(book.listing().unwrap().read, 0);
+}
+
+#[test]
+fn a_catalogue_that_is_wrong_missing_or_out_of_reach_changes_no_list() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = shelf(dir.path());
+    let right = said(&book.listing_of_folders().unwrap());
+    let path = dir.path().join("catalogue.sqlite");
+    let mended = |what: &[u8]| {
+        fs::write(&path, what).unwrap();
+        let listing = book.listing().unwrap();
+        assert_eq!((said(&listing), listing.read), (right.clone(), 4));
+        assert_eq!(book.listing().unwrap().read, 0);
+    };
+    mended(b"");
+    mended(&b"not a database ".repeat(300));
+    let whole = fs::read(&path).unwrap();
+    // Cut short: some of it may still be right. If the damage is found only when it is written to, the list after the next has it whole.
+    fs::write(&path, &whole[..whole.len() - 1000]).unwrap();
+    for _ in 0..3 {
+        assert_eq!(said(&book.listing().unwrap()), right);
+    }
+    assert_eq!(book.listing().unwrap().read, 0);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    let listing = book.listing().unwrap();
+    assert!(said(&listing) == right && matches!(listing.catalogue, CatalogueUse::Without(_)), "{listing:?}");
+    assert!(book.rebuild().unwrap_err().to_string().contains("catalogue.sqlite"));
+    fs::remove_dir(&path).unwrap();
+    assert_eq!(book.rebuild().unwrap().read, 4);
+    assert_eq!(book.listing().unwrap().read, 0);
+}
+
+/// A row of a catalogue that came from elsewhere (a book copied whole) is of other files.
+#[test]
+fn a_copied_book_is_read_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = shelf(&dir.path().join("a"));
+    book.list().unwrap();
+    let status =
+        std::process::Command::new("cp").arg("-a").arg(book.root()).arg(dir.path().join("b")).status().unwrap();
+    assert!(status.success());
+    let copy = Book::at(dir.path().join("b"));
+    let listing = copy.listing().unwrap();
+    assert_eq!((listing.read, said(&listing)), (4, said(&copy.listing_of_folders().unwrap())));
+}
+
+#[test]
+fn who_may_not_write_lists_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = shelf(dir.path());
+    let right = said(&book.listing_of_folders().unwrap());
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    // Root may write everywhere; what another user sees is tried by the tests of the command.
+    let listing = book.listing().unwrap();
+    assert_eq!(said(&listing), right);
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn many_lists_and_ends_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = shelf(dir.path());
+    std::thread::scope(|scope| {
+        for number in 0..4_u64 {
+            let book = &book;
+            scope.spawn(move || {
+                for turn in 0..4 {
+                    let moment = morning() + Duration::from_secs(100 + 10 * number + turn);
+                    let run = book.create("bench", moment, number).unwrap();
+                    run.write_summary(&document(run.id())).unwrap();
+                    let id = run.id().to_owned();
+                    drop(run);
+                    assert!(book.list().unwrap().iter().any(|entry| entry.id == id));
+                }
+            });
+        }
+    });
+    let (with, without) = (book.listing().unwrap(), book.listing_of_folders().unwrap());
+    assert_eq!((said(&with), with.entries.len()), (said(&without), 20));
+}
+
+/// Ten thousand runs: the second list reads none of them, and a new one costs one.
+#[test]
+fn ten_thousand_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = serde_json::to_string(&document("x")).unwrap();
+    for number in 0..10_000 {
+        let run = dir.path().join(format!("20260101-{number:06}-bench-abcd"));
+        fs::create_dir(&run).unwrap();
+        fs::write(run.join("summary.json"), &text).unwrap();
+    }
+    let book = Book::at(dir.path());
+    assert_eq!(book.listing().unwrap().read, 10_000);
+    assert_eq!(book.listing().unwrap().read, 0);
+    let run = book.create("bench", morning(), 1).unwrap();
+    run.write_summary(&document(run.id())).unwrap();
+    let listing = book.listing().unwrap();
+    assert_eq!((listing.read, listing.entries.len()), (1, 10_001));
+}

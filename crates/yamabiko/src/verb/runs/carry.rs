@@ -1,0 +1,66 @@
+//! `yamabiko runs export` and `import`.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use report::figures::{bytes, count, plain};
+use store::Book;
+use store::archive::{self, Exported};
+
+use crate::args::{Export, Import};
+use crate::exit::Exit;
+use crate::page_file;
+use crate::terminal::say;
+
+/// Writes runs into a file: whole or not at all.
+pub fn export(book: &Book, export: &Export) -> Result<Exit> {
+    let (file, runs) = export.runs_and_file.split_last().expect("clap wants two at least");
+    if book.find(file).is_ok() {
+        bail!("the last word is the file to write, and `{file}` is a run; name a file, such as runs.tar.gz");
+    }
+    let dirs: Vec<PathBuf> = runs.iter().map(|asked| book.find(asked)).collect::<store::Result<_>>()?;
+    let path = Path::new(file);
+    let exported = if file == "-" {
+        if io::stdout().is_terminal() {
+            bail!("an archive is nothing for a terminal; name a file, or send it into a pipe");
+        }
+        archive::export(&dirs, io::stdout().lock(), path)?
+    } else {
+        let mut exported = Exported::default();
+        page_file::write_by(path, |out| {
+            exported = archive::export(&dirs, io::BufWriter::new(out), path)?;
+            Ok(())
+        })?;
+        exported
+    };
+    for left_out in &exported.left_out {
+        say(format_args!("left out, since it is no file: {}", plain(&left_out.display().to_string())));
+    }
+    say(format_args!("{} files, {}", count(exported.files), bytes(exported.bytes)));
+    Ok(Exit::Fine)
+}
+
+/// Takes runs out of a file: all or none.
+pub fn import(book: &Book, import: &Import) -> Result<Exit> {
+    let name = import.file.display().to_string();
+    let archive: Box<dyn Read> = if name == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(&import.file).with_context(|| format!("cannot read {name}"))?)
+    };
+    let how = archive::Import {
+        bytes_max: import.limit.map(|limit| limit.0),
+        rename: import.rename,
+        seed_for_letters: sys::clock::realtime_ns(),
+    };
+    for run in archive::import(book, archive, &plain(&name), how)? {
+        if run.id == run.was {
+            super::print(&format!("{}\n", run.id))?;
+        } else {
+            super::print(&format!("{} (it was {}; its files still call it so)\n", run.id, run.was))?;
+        }
+    }
+    Ok(Exit::Fine)
+}

@@ -1,0 +1,193 @@
+//! Conditions on a run's figures: `p99 > 200ms`.
+
+use std::str::FromStr;
+
+use ledger::document::Load;
+use store::{Brief, BriefLoad};
+use units::{Probability, RequestRate, parse_duration};
+
+/// One condition. Times are response times; a run without the figure does not meet it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Condition {
+    quantity: Quantity,
+    comparison: Comparison,
+    limit: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quantity {
+    Mean,
+    P50,
+    P75,
+    P90,
+    P95,
+    P99,
+    P999,
+    P9999,
+    Max,
+    Errors,
+    Offered,
+    Carried,
+    Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Below,
+    AtMost,
+    Above,
+    AtLeast,
+}
+
+impl Condition {
+    /// Whether a run's figures meet it.
+    pub fn holds(&self, brief: &Brief) -> bool {
+        self.quantity.of(brief).is_some_and(|value| match self.comparison {
+            Comparison::Below => value < self.limit,
+            Comparison::AtMost => value <= self.limit,
+            Comparison::Above => value > self.limit,
+            Comparison::AtLeast => value >= self.limit,
+        })
+    }
+}
+
+impl Quantity {
+    fn of(self, brief: &Brief) -> Option<f64> {
+        if self == Quantity::Duration {
+            return Some(brief.duration_s);
+        }
+        let load = brief.load.as_ref()?;
+        let times = Some(&load.response_time_ns).filter(|times| times.count > 0);
+        Some(match self {
+            Quantity::Mean => times?.mean,
+            Quantity::P50 => times?.p50 as f64,
+            Quantity::P75 => times?.p75 as f64,
+            Quantity::P90 => times?.p90 as f64,
+            Quantity::P95 => times?.p95 as f64,
+            Quantity::P99 => times?.p99 as f64,
+            Quantity::P999 => times?.p99_9 as f64,
+            Quantity::P9999 => times?.p99_99 as f64,
+            Quantity::Max => times?.max as f64,
+            Quantity::Errors => error_ratio(load),
+            Quantity::Offered => load.offered_rate_per_s,
+            Quantity::Carried => load.carried_rate_per_s,
+            Quantity::Duration => brief.duration_s,
+        })
+    }
+}
+
+/// Errors as an objective counts them.
+fn error_ratio(brief: &BriefLoad) -> f64 {
+    lab::slo::error_ratio(&Load {
+        offered_requests: brief.offered_requests,
+        failed: brief.failed.clone(),
+        in_flight_at_end: brief.in_flight_at_end,
+        status: brief.status.clone(),
+        ..Load::default()
+    })
+}
+
+impl FromStr for Condition {
+    type Err = String;
+
+    fn from_str(typed: &str) -> Result<Self, String> {
+        let at = typed.find(['<', '>']).ok_or_else(|| format!("`{typed}` has neither `<` nor `>`; {WANTED}"))?;
+        let (name, rest) = (typed[..at].trim(), &typed[at..]);
+        let (sign, limit) = rest.split_at(if rest[1..].starts_with('=') { 2 } else { 1 });
+        let comparison = match sign {
+            "<" => Comparison::Below,
+            "<=" => Comparison::AtMost,
+            ">" => Comparison::Above,
+            _ => Comparison::AtLeast,
+        };
+        let quantity = match name {
+            "mean" => Quantity::Mean,
+            "p50" | "median" => Quantity::P50,
+            "p75" => Quantity::P75,
+            "p90" => Quantity::P90,
+            "p95" => Quantity::P95,
+            "p99" => Quantity::P99,
+            "p99.9" => Quantity::P999,
+            "p99.99" => Quantity::P9999,
+            "max" => Quantity::Max,
+            "errors" => Quantity::Errors,
+            "offered" => Quantity::Offered,
+            "carried" => Quantity::Carried,
+            "duration" => Quantity::Duration,
+            _ => return Err(format!("`{name}` is not a quantity known here; {WANTED}")),
+        };
+        let limit = limit.trim();
+        let limit = match quantity {
+            Quantity::Errors => limit.parse::<Probability>().map_err(|error| error.to_string())?.value(),
+            Quantity::Offered | Quantity::Carried => {
+                let rate = limit.parse::<RequestRate>().map_err(|error| error.to_string())?;
+                1.0 / rate.mean_interval().as_secs_f64()
+            }
+            Quantity::Duration => parse_duration(limit).map_err(|error| error.to_string())?.as_secs_f64(),
+            _ => parse_duration(limit).map_err(|error| error.to_string())?.as_nanos() as f64,
+        };
+        Ok(Condition { quantity, comparison, limit })
+    }
+}
+
+const WANTED: &str = "a condition is written like 'p99 > 200ms', 'errors >= 1%' or 'carried < 1000/s' (mean, p50, p75, p90, \
+                      p95, p99, p99.9, p99.99, max, errors, offered, carried, duration)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::Verdict;
+    use ledger::document::Quantiles;
+
+    fn brief() -> Brief {
+        let load = BriefLoad {
+            offered_requests: 1000,
+            offered_rate_per_s: 100.0,
+            carried_rate_per_s: 99.0,
+            failed: [("reset".to_owned(), 5)].into(),
+            in_flight_at_end: 1,
+            status: [("200".to_owned(), 990), ("503".to_owned(), 4)].into(),
+            response_time_ns: Quantiles { count: 995, p99: 200_000_000, mean: 50e6, ..Quantiles::default() },
+        };
+        Brief {
+            started_at: String::new(),
+            duration_s: 10.0,
+            command: String::new(),
+            verdict: Verdict::Valid,
+            load: Some(load),
+            names: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn boundaries() {
+        let holds = |typed: &str| typed.parse::<Condition>().unwrap().holds(&brief());
+        assert!(holds("p99 >= 200ms") && holds("p99<=200ms") && !holds("p99 > 200ms") && !holds("p99 < 200ms"));
+        assert!(holds("mean > 49ms") && holds("errors >= 1%") && !holds("errors > 1%") && holds("errors < 1.1%"));
+        assert!(holds("carried < 100/s") && holds("offered > 5999/m") && holds("duration >= 10s"));
+    }
+
+    #[test]
+    fn a_run_without_the_figure_meets_nothing() {
+        let mut brief = brief();
+        brief.load = None;
+        for typed in ["p99 < 1s", "p99 > 0s", "errors < 1%", "carried > 1/s"] {
+            assert!(!typed.parse::<Condition>().unwrap().holds(&brief), "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_condition_is_refused() {
+        for (typed, words) in [
+            ("p99", "neither `<` nor `>`"),
+            ("p98 > 1ms", "`p98`"),
+            ("p99 > 200", "unit"),
+            ("errors > 2", "0 to 1"),
+            ("carried > 10", "unit"),
+            ("<", "``"),
+        ] {
+            let refused = typed.parse::<Condition>().unwrap_err();
+            assert!(refused.contains(words), "{refused}");
+        }
+    }
+}

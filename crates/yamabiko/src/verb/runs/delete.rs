@@ -1,0 +1,98 @@
+//! `yamabiko runs delete`.
+
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, IsTerminal};
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use report::figures;
+use store::{Book, RunEntry, RunState};
+
+use super::name;
+use crate::args::Delete;
+use crate::exit::Exit;
+use crate::terminal::say;
+
+/// Says what would go, asks, and removes it.
+pub fn run(book: &Book, delete: &Delete) -> Result<Exit> {
+    let mut dirs: Vec<PathBuf> = Vec::new();
+    for asked in &delete.runs {
+        let dir = book.find(asked)?;
+        if !dirs.contains(&dir) {
+            dirs.push(dir);
+        }
+    }
+    let listing = book.listing()?;
+    let chosen: BTreeSet<String> = dirs.iter().map(|dir| name(dir)).collect();
+    let trials = trials(&listing.entries, &chosen);
+    if delete.trials {
+        dirs.extend(trials.iter().map(|entry| entry.dir.clone()));
+    }
+    // All of them or none: what is refused is refused before anything goes.
+    for dir in &dirs {
+        store::removable(book, dir)?;
+    }
+    if !delete.yes && !io::stdin().is_terminal() {
+        bail!("nobody can be asked here (standard input is no terminal); --yes removes without asking");
+    }
+    for dir in &dirs {
+        let id = name(dir);
+        say(format_args!("{id}  {}", figures::bytes(store::disk_use(dir)?.bytes)));
+        for suite in listing.entries.iter().filter(|entry| made(entry, &id) && !chosen.contains(&entry.id)) {
+            say(format_args!("  {} made it on its way, and will name a run that is gone", figures::plain(&suite.id)));
+        }
+    }
+    if !delete.trials && !trials.is_empty() {
+        let ids: Vec<String> = trials.iter().take(SHOWN).map(|entry| figures::plain(&entry.id)).collect();
+        let more = if trials.len() > SHOWN { format!(", and {} more", trials.len() - SHOWN) } else { String::new() };
+        say(format_args!(
+            "{} made on the way stay ({}{more}); --trials removes them too",
+            runs(trials.len()),
+            ids.join(", ")
+        ));
+    }
+    if !delete.yes && !agreed(dirs.len())? {
+        say("nothing was removed");
+        return Ok(Exit::Fine);
+    }
+    for (at, dir) in dirs.iter().enumerate() {
+        store::remove(book, dir).inspect_err(|_| {
+            if at > 0 {
+                say(format_args!("{} of {} removed", at, runs(dirs.len())));
+            }
+        })?;
+    }
+    say(format_args!("{} removed", runs(dirs.len())));
+    Ok(Exit::Fine)
+}
+
+/// Runs that the chosen ones made on their way, without those that are chosen themselves.
+fn trials<'a>(entries: &'a [RunEntry], chosen: &BTreeSet<String>) -> Vec<&'a RunEntry> {
+    let suites: Vec<&RunEntry> = entries.iter().filter(|entry| chosen.contains(&entry.id)).collect();
+    let of_them = |entry: &&RunEntry| !chosen.contains(&entry.id) && suites.iter().any(|suite| made(suite, &entry.id));
+    entries.iter().filter(of_them).collect()
+}
+
+/// Whether a suite made a run on its way: it names it, and was begun before it. (Runs that were only compared are older than the
+/// comparison.)
+fn made(suite: &RunEntry, run: &str) -> bool {
+    let moment = |id: &str| id.get(..MOMENT).unwrap_or_default().to_owned();
+    matches!(&suite.state, RunState::Finished(brief) if brief.names.iter().any(|name| name == run))
+        && moment(&suite.id) <= moment(run)
+}
+
+/// Asks on the terminal.
+fn agreed(count: usize) -> Result<bool> {
+    say(format_args!("remove {}? They cannot be had back. [y/N] ", runs(count)));
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn runs(count: usize) -> String {
+    if count == 1 { "1 run".to_owned() } else { format!("{count} runs") }
+}
+
+/// Length of `yyyymmdd-hhmmss` at the front of a run's name.
+const MOMENT: usize = 15;
+const SHOWN: usize = 5;

@@ -1,0 +1,81 @@
+//! `yamabiko runs export` and `import`: from one book to another.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+
+use support::lab::{Output, Room, str_of, yamabiko};
+use support::shelf::{begun, ended, id};
+
+/// The program with another book.
+fn elsewhere(room: &Room, arguments: &[&str]) -> Output {
+    let mut command = Command::new("/usr/bin/env");
+    command.arg(format!("YAMABIKO_RUNS={}", str_of(&room.path().join("other"))));
+    command.arg(yamabiko()).args(arguments).stdin(std::process::Stdio::null());
+    room.start_command(command).finish()
+}
+
+#[test]
+fn runs_go_to_another_book_and_are_reported_there() {
+    let room = Room::shared();
+    let book = room.runs();
+    let (a, b) =
+        (ended(&book, "a", 0, "yamabiko bench http://server/a", 100), ended(&book, "b", 1, "yamabiko bench", 1));
+    room.run(&["runs", "tag", &id(&a), "kept"]).success();
+    let (one, two) = (room.file("one.tar.gz"), room.file("two.tar.gz"));
+    let written = room.run(&["runs", "export", &id(&a), &id(&b), str_of(&one)]).success();
+    assert!(written.stderr.contains("5 files") && written.stdout.is_empty(), "{written}");
+    room.run(&["runs", "export", &id(&a), &id(&b), str_of(&two)]).success();
+    assert_eq!(fs::read(&one).unwrap(), fs::read(&two).unwrap(), "the same runs make the same bytes");
+
+    let imported = elsewhere(&room, &["runs", "import", str_of(&one)]).success();
+    assert_eq!(imported.stdout, format!("{}\n{}\n", id(&a), id(&b)));
+    let report = elsewhere(&room, &["report", &id(&a), "--json"]).success().json();
+    assert_eq!(report["run"]["command"], "yamabiko bench http://server/a");
+    let found = elsewhere(&room, &["runs", "search", "--tag", "kept", "--json"]).success().json();
+    assert_eq!(found["runs"][0]["id"], id(&a));
+
+    // Again: refused, unless they may have other names.
+    elsewhere(&room, &["runs", "import", str_of(&one)]).refused(1, &[&id(&a), "--rename", "Nothing was imported"]);
+    let renamed = elsewhere(&room, &["runs", "import", "--rename", str_of(&one)]).success();
+    assert!(renamed.stdout.contains(&format!("it was {}", id(&a))), "{renamed}");
+    let list = elsewhere(&room, &["runs", "--json"]).success().json();
+    assert_eq!(list["runs"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn what_cannot_be_carried_is_refused_in_a_line() {
+    let room = Room::shared();
+    let a = ended(&room.runs(), "a", 0, "yamabiko bench", 1);
+    let going_on = begun(&room.runs(), "b", 1);
+    let file = room.file("x.tar.gz");
+    room.run(&["runs", "export", going_on.id(), str_of(&file)]).refused(1, &["goes on"]);
+    room.run(&["runs", "export", &id(&a), going_on.id()]).refused(1, &["is a run", "name a file"]);
+    room.run(&["runs", "export", &id(&a)]).refused(1, &["runs export"]);
+    room.run(&["runs", "export", &id(&a), "/no/such/folder/x.tar.gz"]).refused(2, &["/no/such/folder"]);
+    assert!(!file.exists());
+    room.run(&["runs", "import", "/no/such/file"]).refused(2, &["/no/such/file"]);
+
+    // A file that is no archive, one cut short, one that climbs out.
+    let bad = room.file("bad.tar.gz");
+    fs::write(&bad, "no archive").unwrap();
+    elsewhere(&room, &["runs", "import", str_of(&bad)]).refused(1, &["not imported", "no whole gzip"]);
+    room.run(&["runs", "export", &id(&a), str_of(&file)]).success();
+    let whole = fs::read(&file).unwrap();
+    fs::write(&bad, &whole[..whole.len() / 2]).unwrap();
+    elsewhere(&room, &["runs", "import", str_of(&bad)]).refused(1, &["not imported"]);
+    let pack = |arguments: &[&str]| {
+        let status = Command::new("tar").current_dir(room.path()).args(arguments).status().unwrap();
+        assert!(status.success(), "{arguments:?}");
+    };
+    fs::write(room.path().join("evil"), "x").unwrap();
+    pack(&["-Pczf", str_of(&bad), "--transform", "s,evil,../evil,", "evil"]);
+    elsewhere(&room, &["runs", "import", str_of(&bad)]).refused(1, &["climbs out"]);
+    std::os::unix::fs::symlink("/etc/passwd", a.join("link")).unwrap();
+    pack(&["-czf", str_of(&bad), "-C", str_of(&room.runs()), &id(&a)]);
+    elsewhere(&room, &["runs", "import", str_of(&bad)]).refused(1, &["a link"]);
+    elsewhere(&room, &["runs", "import", "--limit", "1KB", str_of(&file)]).refused(1, &["1000 bytes", "--limit"]);
+    assert_eq!(fs::read_dir(room.path().join("other")).unwrap().count(), 0, "nothing is left of them");
+}

@@ -1,0 +1,96 @@
+//! `yamabiko completions` and `yamabiko man`: shells and man take what they are given.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+mod support;
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use support::lab::{Output, Room, str_of, yamabiko};
+use support::shelf::{ended, id};
+
+fn bash(room: &Room, script: &str) -> Output {
+    let mut command = Command::new("bash");
+    let path = format!("{}:{}", str_of(yamabiko().parent().unwrap()), std::env::var("PATH").unwrap());
+    command.args(["--norc", "-c", script]).env("PATH", path).stdin(Stdio::null());
+    room.start_command(command).finish()
+}
+
+/// What bash offers after these words, the last of which is being typed.
+fn offered(room: &Room, words: &[&str]) -> Vec<String> {
+    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let script = format!(
+        "set -u; source <(yamabiko completions bash) || exit 9; COMP_WORDS=({}); COMP_CWORD={}; \
+         _yamabiko_and_runs yamabiko '{}' '{}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        quoted.join(" "),
+        words.len() - 1,
+        words[words.len() - 1],
+        words[words.len() - 2],
+    );
+    let output = bash(room, &script).success();
+    assert!(output.stderr.is_empty(), "{output}");
+    output.stdout.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_verbs_options_and_runs() {
+    let room = Room::shared();
+    let run = id(&ended(&room.runs(), "bench", 0, "yamabiko bench", 1));
+    assert_eq!(offered(&room, &["yamabiko", "ben"]), ["bench"]);
+    assert!(offered(&room, &["yamabiko", "bench", "--warm"]).contains(&"--warmup".to_owned()));
+    assert!(offered(&room, &["yamabiko", "runs", "du"]).contains(&"du".to_owned()));
+    for words in
+        [&["yamabiko", "report", "2026"][..], &["yamabiko", "runs", "delete", "2026"], &["yamabiko", "compare", "2026"]]
+    {
+        assert!(offered(&room, words).contains(&run), "{words:?}");
+    }
+    assert!(offered(&room, &["yamabiko", "report", "la"]).contains(&"last".to_owned()));
+    assert!(!offered(&room, &["yamabiko", "bench", "2026"]).contains(&run));
+    // Twice in one shell, with the options that people have set.
+    let twice =
+        bash(&room, "set -eu; for i in 1 2; do source <(yamabiko completions bash); done; complete -p yamabiko")
+            .success();
+    assert!(twice.stdout.contains("_yamabiko_and_runs") && twice.stderr.is_empty(), "{twice}");
+}
+
+#[test]
+fn every_shell_gets_a_script() {
+    let room = Room::shared();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = room.run(&["completions", shell]).success();
+        assert!(script.stdout.contains("yamabiko") && script.stderr.is_empty(), "{script}");
+    }
+    room.run(&["completions", "tcsh"]).refused(1, &["'tcsh'", "bash, elvish, fish, powershell, zsh"]);
+    room.run(&["completions"]).refused(1, &["<SHELL>"]);
+}
+
+#[test]
+fn there_is_a_page_for_every_verb() {
+    let room = Room::shared();
+    let folder = room.path().join("man");
+    room.run(&["man", str_of(&folder)]).success();
+    let page = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(page("yamabiko.1").contains("yamabiko\\-bench(1)"));
+    let help = room.run(&["--help"]).success().stdout;
+    let verbs =
+        help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1).take_while(|line| !line.is_empty());
+    let mut seen = 0;
+    for verb in verbs.filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' ')) {
+        let verb = verb.split_whitespace().next().unwrap();
+        if verb != "help" {
+            page(&format!("yamabiko-{verb}.1"));
+            seen += 1;
+        }
+    }
+    assert!(seen > 15, "{help}");
+    assert!(page("yamabiko-bench.1").contains("\\-\\-rate") && page("yamabiko-runs-import.1").contains("\\-\\-rename"));
+    assert!(!folder.join("yamabiko-runs-names.1").exists());
+    // Every page is taken whole, and says what it is of.
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(".TH ") && text.contains("\n.SH NAME\n"), "{}", path.display());
+        assert!(!text.contains('\u{1b}'), "{}", path.display());
+    }
+    room.run(&["man", "/dev/null/x"]).refused(2, &["/dev/null/x"]);
+}
