@@ -334,14 +334,15 @@ pub fn bench_tapped(
         urls,
         phases: offer.phases,
     };
-    let path_facts = path_live.as_ref().zip(spec.as_ref()).zip(plan.path.as_ref()).map(|((live, spec), path)| PathFacts {
-        profile: distances::name(path),
-        asked_rtt_ns: stats::quantiles_of(rtts_ns.as_deref().unwrap_or_default()),
-        live: Arc::clone(live),
-        rtt_varies: document::rtt_varies(spec),
-        beyond: places.as_ref().is_some_and(Places::beyond),
-        only_delays: spec.only_delays(),
-    });
+    let path_facts =
+        path_live.as_ref().zip(spec.as_ref()).zip(plan.path.as_ref()).map(|((live, spec), path)| PathFacts {
+            profile: distances::name(path),
+            asked_rtt_ns: stats::quantiles_of(rtts_ns.as_deref().unwrap_or_default()),
+            live: Arc::clone(live),
+            rtt_varies: document::rtt_varies(spec),
+            beyond: places.as_ref().is_some_and(Places::beyond),
+            only_delays: spec.only_delays(),
+        });
     let counting = move || {
         let handshakes = rtts_ns.clone().map(|rtts_ns| Handshakes::new(measured_from, rtts_ns));
         Counting::new(Tally::new(tally.clone()), handshakes)

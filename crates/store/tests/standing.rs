@@ -106,7 +106,10 @@ fn distributions_come_back_and_add_up() {
     writer.push(&rows[2..]).unwrap();
     writer.close_part().unwrap();
     let read = |what: &str| -> Vec<DistributionRecord> {
-        read_distributions(run.path()).unwrap().map(|row| row.unwrap_or_else(|error| panic!("{what}: {error}"))).collect()
+        read_distributions(run.path())
+            .unwrap()
+            .map(|row| row.unwrap_or_else(|error| panic!("{what}: {error}")))
+            .collect()
     };
     assert_eq!(read("parts"), rows);
     assert_eq!(rows[0].from_ns, rows[2].from_ns, "the buckets of all seconds are the same");
@@ -121,7 +124,8 @@ fn a_standing_says_that_its_run_was_killed_when_nobody_makes_it_any_more() {
     let dir = run.path().to_owned();
     assert_eq!(read_standing(&dir).unwrap(), None);
     let file = run.standing();
-    let mut standing = Standing { run: run.id().into(), phase: StandingPhase::Measured, at_s: 1.5, ..Standing::default() };
+    let mut standing =
+        Standing { run: run.id().into(), phase: StandingPhase::Measured, at_s: 1.5, ..Standing::default() };
     file.write(&standing).unwrap();
     assert_eq!(read_standing(&dir).unwrap(), Some(standing.clone()), "it goes on");
     drop(run);

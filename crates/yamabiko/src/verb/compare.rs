@@ -38,7 +38,10 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
     let book = if no_save { Book::at(passing.path()) } else { kept.clone() };
     let mut done = match comparison {
         Comparison::Runs([a, b]) => {
-            ensure!(show.live.is_none(), "--live is of two servers (--server A --server B): runs that were made are shown by `yamabiko live RUN`");
+            ensure!(
+                show.live.is_none(),
+                "--live is of two servers (--server A --server B): runs that were made are shown by `yamabiko live RUN`"
+            );
             let plan = RunsPlan { a: runs::find(&kept, &a)?, b: runs::find(&kept, &b)?, different_plans };
             runs::compare(&plan, &question, &order, &book)?
         }
