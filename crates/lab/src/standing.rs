@@ -236,7 +236,7 @@ impl Keeper {
         let live = self.progress.live();
         // The loops' counters may be a tenth of a second older than what the recorder has counted.
         let ended = so_far.completed + so_far.failed.values().sum::<u64>();
-        let path = self.path.as_ref().zip(document.path).map(|(_, path)| StandingPath {
+        let path = document.path.map(|path| StandingPath {
             profile: path.profile,
             clients: path.clients,
             asked_rtt_ns: path.asked_rtt_ns,
@@ -289,8 +289,7 @@ impl Keeper {
             ..document::Load::default()
         };
         let figures = wire.map(WireBook::figures);
-        let mut host = document::Host::default();
-        host.steal_share = sight.steal_share;
+        let host = document::Host { steal_share: sight.steal_share, ..document::Host::default() };
         let document = Document {
             schema: SCHEMA.into(),
             run: Run { host, ..Run::default() },
