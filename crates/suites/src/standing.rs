@@ -185,7 +185,7 @@ impl Drop for Observed {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::time::UNIX_EPOCH;
 
     use store::{Book, read_standing};
 
@@ -218,9 +218,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let book = Book::at(root.path());
         let (own, one, two) = (
-            book.create("capacity", SystemTime::now(), 1).unwrap(),
-            book.create("trial", SystemTime::now(), 2).unwrap(),
-            book.create("trial", SystemTime::now(), 3).unwrap(),
+            book.create("capacity", UNIX_EPOCH, 1).unwrap(),
+            book.create("trial", UNIX_EPOCH, 2).unwrap(),
+            book.create("trial", UNIX_EPOCH, 3).unwrap(),
         );
         let read = || read_standing(own.path()).unwrap().unwrap();
         let mut notes = Notes::default();

@@ -16,6 +16,7 @@ use nix::sys::signal::Signal;
 use store::{Book, Tail, read_standing};
 use support::document::count;
 use support::lab::{Room, Running, wait_until};
+use support::processes::{children, command_line, stat};
 use support::serving::Serving;
 
 /// The folder of the only run, or of the one whose name has this in it, when it is there.
@@ -212,4 +213,45 @@ fn an_experiment_says_which_run_is_under_way() {
     assert!(!under.is_empty() && under.iter().all(|run| standing.ended.contains(run)), "{under:?}");
     assert!(parts >= 1, "the first block was told before the end");
     assert_eq!(serde_json::to_value(&standing.compare).unwrap(), document["compare"]);
+}
+
+/// The page beside a run: its process number, when it has said where it is.
+fn page_of(running: &mut Running) -> (i32, String) {
+    let mut url = None;
+    wait_until("the page says where it is", || {
+        assert!(!running.ended(), "{}", running.stderr());
+        url = running.stderr().lines().find_map(|line| line.strip_prefix("live: ").map(str::to_owned));
+        url.is_some()
+    });
+    let is_page = |pid: &i32| command_line(*pid).contains("--follow-stdin");
+    (children(running.pid()).into_iter().find(is_page).expect("a process of its own"), url.unwrap())
+}
+
+fn is_gone(pid: i32) -> bool {
+    stat(pid).is_none_or(|stat| stat.state == 'Z')
+}
+
+#[test]
+fn a_page_beside_a_run_answers_and_ends_with_it_however_that_ends() {
+    let room = Room::shared();
+    let server = Serving::start(&room, &[]);
+    let url = format!("http://{}/10k.bin", server.address);
+    let mut killed = room.start(&["bench", &url, "--rate", "50/s", "-d", "10m", "--live"]);
+    let (pid, at) = page_of(&mut killed);
+    let answer = ureq::get(&at).call().unwrap();
+    assert_eq!(answer.status(), 200);
+    killed.signal(Signal::SIGKILL);
+    wait_until("the page ends with the run that was killed", || is_gone(pid));
+
+    let mut ended = room.start(&["bench", &url, "--rate", "50/s", "-d", "2s", "--live", "--json"]);
+    let (pid, _) = page_of(&mut ended);
+    let output = ended.finish();
+    assert_eq!(output.json()["schema"], "yamabiko.run/1", "stdout is the result alone");
+    assert!(is_gone(pid), "it was waited for");
+
+    // An address that is taken is told before anything of the run is made.
+    let runs = Book::at(room.runs()).dirs().unwrap().len();
+    let taken = room.run(&["bench", &url, "-n", "1", &format!("--live={}", server.address)]);
+    assert!(taken.code != Some(0) && taken.stderr.contains("--live"), "{taken}");
+    assert_eq!(Book::at(room.runs()).dirs().unwrap().len(), runs);
 }
