@@ -8,6 +8,8 @@
 //!
 //! [`cache_exchange::CacheExchange`] is a request of a cache benchmark, [`cache_part::CachePart`] what all of them say.
 //!
+//! [`standing::Standing`] is a run while it goes, [`distribution::DistributionRecord`] how the times of one second are distributed.
+//!
 //! [`doctor::DoctorDocument`] is of a machine and not of a run.
 //!
 //! Clocks: every `_at_ns` counts from the run's zero on the monotonic clock of the machine that measured.
@@ -19,6 +21,7 @@ pub mod cause;
 pub mod compare_part;
 pub mod connection;
 pub mod disk_part;
+pub mod distribution;
 pub mod doctor;
 pub mod document;
 pub mod finding;
@@ -29,6 +32,7 @@ pub mod reproduction;
 pub mod request;
 pub mod second;
 pub mod server_second;
+pub mod standing;
 pub mod tap_exchange;
 pub mod tap_part;
 pub mod watch_part;
@@ -44,6 +48,7 @@ pub use cause::{DropCause, FailureCause};
 pub use compare_part::{CompareDocument, ComparePart, CompareVerdict};
 pub use connection::{ConnectionRecord, ConnectionState, RecordEnd, RttSummary, Sent};
 pub use disk_part::{DiskDocument, DiskTest};
+pub use distribution::{Bucket, DistributionRecord, Measure};
 pub use doctor::DoctorDocument;
 pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verdict};
 pub use finding::Finding;
@@ -59,6 +64,7 @@ pub use reproduction::{Reproduction, ReproductionDocument, ReproductionRow};
 pub use request::{Method, RequestRecord};
 pub use second::SecondRecord;
 pub use server_second::ServerSecond;
+pub use standing::{Standing, StandingLoad, StandingPath, StandingPhase, StandingTap, StandingWatch};
 pub use tap_exchange::{TapError, TapExchange, TapOutcome, TapSide};
 pub use tap_part::{TapDocument, TapPart};
 pub use watch_part::{WatchDocument, WatchPart};

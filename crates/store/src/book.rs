@@ -12,6 +12,7 @@ use stats::Rng;
 use crate::calendar::Utc;
 use crate::folder::{PLAN, SUMMARY};
 use crate::listing::{self, Listing};
+use crate::standing::STANDING;
 use crate::{Result, RunEntry, RunFolder, StoreError};
 
 /// All runs under one folder, one folder each, named `<yyyymmdd-hhmmss>-<name>-<4 letters>` by the moment of their
@@ -220,7 +221,9 @@ pub(crate) fn is_plain_id(id: &str) -> bool {
 
 /// Whether a folder holds what runs leave.
 pub(crate) fn is_run_folder(path: &Path) -> bool {
-    [PLAN, SUMMARY, "requests", "requests.parquet", "taps", "taps.parquet"].iter().any(|name| path.join(name).exists())
+    [PLAN, SUMMARY, STANDING, "requests", "requests.parquet", "taps", "taps.parquet"]
+        .iter()
+        .any(|name| path.join(name).exists())
 }
 
 /// Length of `yyyymmdd-hhmmss`.

@@ -81,8 +81,27 @@ fn state(id: &str, dir: &Path) -> Result<RunState> {
     Ok(if running { RunState::Running { parts, rows } } else { RunState::Unfinished { parts, rows } })
 }
 
-/// Whether the run in `dir` goes on at this moment. The look is shared, so that two lists made at once do not take each
-/// other for a run.
+/// Whether the run in `dir` goes on at this moment.
 pub(crate) fn goes_on(dir: &Path) -> bool {
-    File::open(dir).is_ok_and(|dir| matches!(dir.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    held(dir) == Held::ByARun
+}
+
+/// Whether a run has its folder still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// A process makes it.
+    ByARun,
+    /// It ended, however it did.
+    ByNobody,
+    /// The file system has no locks, or the folder cannot be opened.
+    Unknown,
+}
+
+/// Shared, so that two lists made at once do not take each other for a run.
+pub(crate) fn held(dir: &Path) -> Held {
+    match File::open(dir).map(|dir| dir.try_lock_shared()) {
+        Ok(Ok(())) => Held::ByNobody,
+        Ok(Err(TryLockError::WouldBlock)) => Held::ByARun,
+        _ => Held::Unknown,
+    }
 }

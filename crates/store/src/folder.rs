@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ledger::{
-    CacheExchange, CapacityDocument, CompareDocument, ConnectionRecord, DiskDocument, Document, GatewayDocument,
-    PredictDocument, ReproductionDocument, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchPart,
-    WatchSecond, WireRequest,
+    CacheExchange, CapacityDocument, CompareDocument, ConnectionRecord, DiskDocument, DistributionRecord, Document,
+    GatewayDocument, PredictDocument, ReproductionDocument, RequestRecord, SecondRecord, ServerSecond, TapExchange,
+    WatchPart, WatchSecond, WireRequest,
 };
 use stats::Histogram;
 
 use crate::reader::count_parts;
 use crate::table::Row;
 use crate::{
-    CacheExchangesWriter, ConnectionsWriter, RequestsWriter, Result, SeriesWriter, ServerSeriesWriter, StoreError,
-    TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter, files, hlog,
+    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, RequestsWriter, Result, SeriesWriter,
+    ServerSeriesWriter, StandingFile, StoreError, TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,
+    files, hlog,
 };
 
 /// The folder of a run that goes on. While this lives, the folder is locked (flock), so that a list of runs can tell
@@ -102,6 +103,16 @@ impl RunFolder {
     /// Begins series.parquet.
     pub fn series(&self) -> SeriesWriter {
         TableWriter::<SecondRecord>::new(&self.path)
+    }
+
+    /// Begins distributions.parquet.
+    pub fn distributions(&self) -> DistributionsWriter {
+        TableWriter::<DistributionRecord>::new(&self.path)
+    }
+
+    /// standing.json, which may be written on another thread.
+    pub fn standing(&self) -> StandingFile {
+        StandingFile::of(&self.path)
     }
 
     /// Begins server_series.parquet.

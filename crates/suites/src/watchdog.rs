@@ -2,6 +2,7 @@
 //! ([`Watchdog`]), of a trial of a capacity that is lost ([`Guard`]).
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::time::Duration;
 
 use lab::drive::progress::{Phase, Snapshot};
@@ -86,6 +87,10 @@ impl Observer for Watchdog {
 
     fn ended(&mut self) {
         self.inner.ended();
+    }
+
+    fn folder(&mut self, dir: &Path) {
+        self.inner.folder(dir);
     }
 
     fn enough(&mut self, snapshot: &Snapshot) -> bool {
@@ -235,6 +240,10 @@ impl Observer for Guard {
         self.inner.ended();
     }
 
+    fn folder(&mut self, dir: &Path) {
+        self.inner.folder(dir);
+    }
+
     fn enough(&mut self, snapshot: &Snapshot) -> bool {
         self.lost.is_some() || self.inner.enough(snapshot)
     }
@@ -268,7 +277,13 @@ mod tests {
     /// When it says enough, of endings (completed, failed) a tick of 200 ms.
     fn ends(limit: f64, endings: impl IntoIterator<Item = (u64, u64)>) -> Option<Duration> {
         let mut dog = Watchdog::new(Box::new(Nobody), Probability::new(limit));
-        dog.started(&RunFacts { duration: None, warmup: Duration::ZERO, requests: None, notes: Vec::new() });
+        dog.started(&RunFacts {
+            duration: None,
+            warmup: Duration::ZERO,
+            requests: None,
+            notes: Vec::new(),
+            cores: None,
+        });
         let mut snapshot = Snapshot {
             phase: Phase::Measured,
             offered: 0,

@@ -23,6 +23,7 @@ mod runs;
 mod serve;
 mod server;
 mod shell;
+mod show;
 mod steps;
 mod tap;
 mod watch;
@@ -59,6 +60,7 @@ pub use self::runs::{Delete, Du, Export, Import, Runs, RunsWhat, Search, Shown, 
 pub use self::serve::{Engine, Serve};
 pub use self::server::{ServerOptions, ServerSettings};
 pub use self::shell::{Completions, Man};
+pub use self::show::ShowOptions;
 pub use self::steps::Step;
 pub use self::tap::{Slice, Tap, TapWhat};
 pub use self::watch::{At, Watch};
@@ -133,6 +135,8 @@ pub struct Demo {
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub show: ShowOptions,
 }
 
 #[derive(Args, Debug)]
@@ -223,6 +227,8 @@ pub struct ResultOptions {
     /// Print the plan instead of doing it
     #[arg(long)]
     pub print_plan: bool,
+    #[command(flatten)]
+    pub show: ShowOptions,
 }
 
 #[derive(Args, Debug)]
@@ -241,6 +247,8 @@ pub struct Run {
     /// Print the plan, complete, instead of doing it
     #[arg(long)]
     pub print_plan: bool,
+    #[command(flatten)]
+    pub show: ShowOptions,
 }
 
 #[derive(Args, Debug)]
@@ -269,6 +277,9 @@ pub struct Net {
     /// Write the path's figures as a JSON document to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    // With it the run is kept in the book: the page shows what is kept.
+    #[command(flatten)]
+    pub show: ShowOptions,
     /// Program and arguments; a shell if left out
     #[arg(last = true)]
     pub command: Vec<OsString>,

@@ -26,8 +26,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use lab::host::{CorePlan, facts};
+use lab::standing::Opening;
 use ledger::{WatchDocument, WatchPart};
 use store::{Book, RunFolder};
 use sys::clock::{Clock, realtime_ns};
@@ -62,9 +63,14 @@ pub struct Ending {
 
 /// Watches, and prints the summary.
 pub fn run(arguments: &args::Watch) -> Result<Exit> {
+    ensure!(
+        arguments.show.live.is_none() || arguments.read.is_none(),
+        "--live is of a device or of what others send: a file is over as soon as it is read, and `yamabiko live RUN` shows it then"
+    );
+    let page = crate::live_child::Live::start(&arguments.show, !arguments.no_save)?;
     let interrupts = Interrupts::install()?;
     if let Some(address) = arguments.from {
-        return receive::run(arguments, address, &interrupts);
+        return receive::run(arguments, address, &interrupts, &page);
     }
     let capture_point = match arguments.at {
         At::Server => CapturePoint::AtServer,
@@ -106,6 +112,12 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     } else {
         Some(Book::open()?.create(&arguments.name, clock.started(), realtime_ns())?)
     };
+    let opening = folder.as_ref().map(|folder| {
+        let mut opening = Opening::begin(folder, "watch", &command_line(), 0);
+        opening.set_zero(&clock);
+        page.show(folder.path());
+        opening
+    });
     let mut sink = Sink::new(folder.as_ref(), arguments, arguments.interface.is_some(), recorder)?;
     let name = source.name().to_owned();
     let mut ending = match source {
@@ -118,6 +130,7 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
                 clock: &clock,
                 interrupts: &interrupts,
                 face: &mut face,
+                opening: opening.as_ref(),
                 sender: sender.as_ref(),
             };
             let ending = live::watch(capture, live, &mut watch, &mut sink);
@@ -132,7 +145,7 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
         // Nothing was readable: there is nothing to report, and nothing to keep.
         drop(sink);
         if let Some(folder) = &folder {
-            let _ = std::fs::remove_dir(folder.path());
+            let _ = std::fs::remove_dir_all(folder.path());
         }
         return Err(failure.context(name));
     }
@@ -153,6 +166,9 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     let document = document::make(part, &ending, folder.as_ref(), &command_line())?;
     if let Some(folder) = &folder {
         folder.write_summary(&document)?;
+    }
+    if let Some(opening) = &opening {
+        opening.watch_done(clock.now(), &document);
     }
     show(&document, arguments.json)?;
     let reading_failure = ending.failure.map(|failure| failure.context(name));

@@ -1,0 +1,219 @@
+//! How a run stands while it goes: what `standing.json` holds.
+//!
+//! It is written whole about once a second and for the last time when the run ends, for pages and other programs that
+//! look on. Nothing is judged by it: figures are as far as they were counted when it was written, a request is in them when it
+//! has ended, and the document of the run ([`crate::Document`]) is what holds.
+//!
+//! Absent parts are absent, never zero. Clocks and units are those of the document.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::compare_part::ComparePart;
+use crate::document::{DistanceBand, Quantiles, Validity};
+use crate::{CachePart, CapacityPart, ForwardingPart, PredictPart, Reproduction};
+
+/// The value of [`Standing::schema`].
+pub const STANDING_SCHEMA: &str = "yamabiko.standing/1";
+
+/// A run as it stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Standing {
+    /// [`STANDING_SCHEMA`].
+    pub schema: String,
+    /// The run's id: the name of its folder.
+    pub run: String,
+    /// The command that repeats it.
+    pub command: String,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Wall clock at the run's zero, RFC 3339, UTC; of a run that is still starting, when that began.
+    pub started_at: String,
+    /// What makes it: `bench`, `net`, `watch`, `tap`, `capacity`, `cache`, `gateway`, `predict`, `reproduce`, `compare`. A run
+    /// of a plan (`run`, `demo`) is a `bench`.
+    pub verb: String,
+    /// Where it is.
+    pub phase: StandingPhase,
+    /// Seconds since the run's zero when this was written; 0 while it is starting.
+    pub at_s: f64,
+    /// Length of the warm-up in seconds.
+    pub warmup_s: f64,
+    /// Length of the measured phase in seconds, as planned; absent where time does not end it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_s: Option<f64>,
+    /// Requests that end the measured phase, as planned; absent where no number of them does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u64>,
+    /// What is being done, in a few words, such as `trial 4: 1,200/s`; absent where there is no more to say than the phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// The load, so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<StandingLoad>,
+    /// The path, so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<StandingPath>,
+    /// What the wire showed so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<StandingWatch>,
+    /// What programs saw through their own sockets so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tap: Option<StandingTap>,
+    /// Those of the gate's checks that can be judged midway, by the figures so far, under the gate's names. Provisional: the
+    /// end judges anew, and by more. With phase `done`, the verdict of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validity: Option<Validity>,
+    /// Of an experiment of several runs: id of the run under way, in the same book. Absent between two runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under: Option<String>,
+    /// Of an experiment of several runs: those that have ended, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<String>,
+    /// The search for a capacity, so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacityPart>,
+    /// The points of a cache benchmark, so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CachePart>,
+    /// The conditions of a gateway, so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<ForwardingPart>,
+    /// The prediction, so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predict: Option<PredictPart>,
+    /// The reproduction, so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reproduce: Option<Reproduction>,
+    /// The comparison, so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compare: Option<ComparePart>,
+}
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StandingPhase {
+    /// Places are made, servers started, connections opened; nothing is offered yet.
+    #[default]
+    Starting,
+    /// Load is offered but not counted.
+    Warmup,
+    /// The measured phase.
+    Measured,
+    /// No more load is offered; what is in flight may finish, and files are completed.
+    Drain,
+    /// The run has ended, and its document is there.
+    Done,
+    /// It was killed, or could not write its end. Never in the file: a reader finds that nobody holds the run's folder any
+    /// more and there is no document (`store::read_standing`).
+    Killed,
+}
+
+impl StandingPhase {
+    /// As in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StandingPhase::Starting => "starting",
+            StandingPhase::Warmup => "warmup",
+            StandingPhase::Measured => "measured",
+            StandingPhase::Drain => "drain",
+            StandingPhase::Done => "done",
+            StandingPhase::Killed => "killed",
+        }
+    }
+
+    /// Whether nothing will change any more.
+    pub const fn is_over(self) -> bool {
+        matches!(self, StandingPhase::Done | StandingPhase::Killed)
+    }
+}
+
+/// The load, so far. Counts and distributions are of requests intended in the measured phase that have ended; the levels are
+/// of the moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StandingLoad {
+    /// `open` or `closed`.
+    #[serde(rename = "loop")]
+    pub loop_kind: String,
+    /// Requests intended in the measured phase, ended or not.
+    pub offered: u64,
+    /// Of these, those that got a whole response.
+    pub completed: u64,
+    /// Of these, those that failed, by cause.
+    pub failed: BTreeMap<String, u64>,
+    /// Responses by status code.
+    pub status: BTreeMap<String, u64>,
+    /// Requests started and not done, at this moment.
+    pub in_flight: u64,
+    /// Connections in process, at this moment.
+    pub connections: u64,
+    /// Requests intended and not started, at this moment.
+    pub backlog: u64,
+    /// done - intended.
+    pub response_time_ns: Quantiles,
+    /// started - intended.
+    pub send_lag_ns: Quantiles,
+    /// By band of the client's asked RTT; none without a path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_distance: Vec<DistanceBand>,
+}
+
+/// The path, so far, its warm-up included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StandingPath {
+    /// Name of the profile, or how it was given.
+    pub profile: String,
+    /// Number of virtual clients.
+    pub clients: u64,
+    /// RTT asked, one value a client.
+    pub asked_rtt_ns: Quantiles,
+    /// RTT got, one value a handshake; absent where none was timed yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub got_rtt_ns: Option<Quantiles>,
+    /// How late packets leave; absent where none has yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lateness_ns: Option<Quantiles>,
+    /// Packets accepted, both directions, as wire packets.
+    pub packets: u64,
+    /// Bytes accepted, both directions, IP headers included.
+    pub bytes: u64,
+    /// Packets dropped, by cause.
+    pub drops: BTreeMap<String, u64>,
+}
+
+/// What the wire showed so far, some tenths of a second behind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StandingWatch {
+    /// Where the packets come from: a device or a file.
+    pub source: String,
+    /// Packets of any kind, as captured.
+    pub packets: u64,
+    /// Packets that the capturing system says it lost.
+    pub capture_drops: u64,
+    /// Connections in process, at the end of the last whole second.
+    pub connections: u64,
+    /// Transactions in progress, at the end of the last whole second.
+    pub in_flight: u64,
+    /// HTTP requests whose first byte came.
+    pub requests: u64,
+    /// HTTP responses whose last byte came.
+    pub responses: u64,
+    /// Round-trip times of handshakes, as the capture point implies them; absent where none was timed yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshake_rtt_ns: Option<Quantiles>,
+}
+
+/// What programs saw through their own sockets so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StandingTap {
+    /// Connections in process, at this moment.
+    pub connections: u64,
+    /// Exchanges that have ended, of both sides.
+    pub exchanges: u64,
+    /// Attempts that have failed.
+    pub failed: u64,
+    /// Median of their response times in ns; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_p50_ns: Option<u64>,
+}
