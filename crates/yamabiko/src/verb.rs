@@ -9,6 +9,7 @@ pub mod demo;
 pub mod disk;
 pub mod doctor;
 pub mod gateway;
+pub mod live;
 pub mod net;
 pub mod predict;
 pub mod profile;
