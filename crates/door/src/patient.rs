@@ -76,3 +76,29 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         this.judge(context, outcome)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::runtime;
+
+    use super::*;
+
+    #[test]
+    fn who_does_not_read_is_given_up_and_who_reads_is_not() {
+        let runtime = runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let (near, _far) = duplex(16);
+            let error = Patient::new(near, Duration::from_millis(20)).write_all(&[0; 1000]).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+
+            let (near, mut far) = duplex(16);
+            let mut patient = Patient::new(near, Duration::from_secs(600));
+            let (mut came, bytes) = ([0; 1000], [7; 1000]);
+            let (sent, read) = tokio::join!(patient.write_all(&bytes), far.read_exact(&mut came));
+            sent.unwrap();
+            read.unwrap();
+            assert_eq!(came, bytes);
+        });
+    }
+}
