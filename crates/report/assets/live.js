@@ -13,14 +13,18 @@
   const standing = new Map();
   const made = new Map();
 
+  // Characters that nobody sees, or that turn the direction of writing, are shown as their code.
+  const plain = (words) =>
+    words.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) => `\\u{${c.charCodeAt(0).toString(16)}}`);
   const element = (name, className, content) => {
     const node = document.createElement(name);
     if (className) node.className = className;
-    if (content != null) node.textContent = content;
+    if (content != null) node.textContent = plain(content);
     return node;
   };
   const say = (node, content) => {
-    if (node.textContent !== content) node.textContent = content;
+    const words = plain(content);
+    if (node.textContent !== words) node.textContent = words;
   };
   // Puts nodes into a parent in this order, and nothing else. Those that stand there stay untouched: focus and scrolling hold.
   const place = (parent, nodes) => {
@@ -297,7 +301,7 @@
           const link = element("a", "", words);
           link.href = root + links[number].split("/").map(encodeURIComponent).join("/");
           cell.append(link);
-        } else cell.textContent = words;
+        } else say(cell, words);
         line.append(cell);
       });
     });
@@ -518,7 +522,7 @@
     const isOpen = section.querySelector("details")?.open ?? false;
     const box = element("div", `verdict ${judged.tone}`);
     const line = element("p");
-    line.append(element("strong", "", judged.word), ` ${judged.said}`);
+    line.append(element("strong", "", judged.word), plain(` ${judged.said}`));
     box.append(line);
     const checks = (rows) => {
       const holder = element("div");
@@ -551,7 +555,7 @@
   };
 
   const showHead = () => {
-    document.title = `${state.status.word ? `${state.status.word} · ` : ""}${state.title}`;
+    document.title = plain(`${state.status.word ? `${state.status.word} · ` : ""}${state.title}`);
     say($("title"), state.title);
     say($("status"), state.status.word);
     $("status").className = `status ${state.status.tone}`;
