@@ -27,7 +27,9 @@ impl Spread {
     pub(super) fn add(&mut self, rows: impl IntoIterator<Item = DistributionRecord>) {
         for row in rows {
             if row.measure == Measure::ResponseTime {
-                *self.seconds.entry(row.second).or_default().entry(Bucket::of(row.from_ns).0).or_default() += row.count;
+                let bucket = Bucket::of(row.from_ns).0;
+                let count = self.seconds.entry(row.second).or_default().entry(bucket).or_default();
+                *count = count.saturating_add(row.count);
             }
         }
         // The oldest go where a run goes on for days.
@@ -47,12 +49,12 @@ impl Spread {
     /// The percentiles of each second, in order.
     pub(super) fn percentiles(&self) -> Vec<(u32, Percentiles)> {
         let of = |(&second, counts): (&u32, &BTreeMap<u16, u64>)| {
-            let total: u64 = counts.values().sum();
+            let total = counts.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
             let at = |share: f64| {
                 let rank = ((share * total as f64).ceil() as u64).max(1);
                 let mut below = 0;
                 let found = counts.iter().find(|&(_, &count)| {
-                    below += count;
+                    below = u64::saturating_add(below, count);
                     below >= rank
                 });
                 let bucket = Bucket(*found.or(counts.iter().next_back()).map_or(&0, |(bucket, _)| bucket));
@@ -76,14 +78,15 @@ impl Spread {
         for (second, counts) in &self.seconds {
             let column = columns.entry(second / width * width).or_default();
             for (bucket, count) in counts {
-                *column.entry(bucket / BUCKETS_A_ROW).or_default() += count;
+                let cell: &mut u64 = column.entry(bucket / BUCKETS_A_ROW).or_default();
+                *cell = cell.saturating_add(*count);
             }
         }
         let rows = || columns.values().flat_map(|cells| cells.keys().copied());
         // Grown by a few at a time, so that not every new extreme makes the whole map anew.
         let lowest = rows().min()? / ROWS_AT_A_TIME * ROWS_AT_A_TIME;
         let beyond = (rows().max()? / ROWS_AT_A_TIME + 1) * ROWS_AT_A_TIME;
-        let edges = (lowest..=beyond).map(|row| Bucket(row * BUCKETS_A_ROW).from_ns()).collect();
+        let edges = (lowest..=beyond).map(|row| Bucket((row * BUCKETS_A_ROW).min(LAST_BUCKET)).from_ns()).collect();
         let about = match width {
             1 => "Each column is a second, each row a range of response times: the stronger the colour, the more requests of \
                   that second."
@@ -112,6 +115,8 @@ impl Spread {
 
 const COLUMNS_MAX: usize = POINTS_MAX / 2;
 const BUCKETS_A_ROW: u16 = 2;
+/// The bucket of the largest value there is.
+const LAST_BUCKET: u16 = Bucket::of(u64::MAX).0;
 const ROWS_AT_A_TIME: u16 = 4;
 /// A day.
 const SECONDS_MAX: usize = 86_400;

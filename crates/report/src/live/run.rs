@@ -268,7 +268,7 @@ fn words(id: String, text: String, verbatim: bool) -> Piece {
 /// Seconds of the measured phase so far.
 fn measured_s(standing: &Standing) -> f64 {
     let from = LOAD_BEGINS_S + standing.warmup_s;
-    (standing.at_s - from).clamp(0.0, standing.duration_s.unwrap_or(f64::MAX))
+    (standing.at_s - from).clamp(0.0, standing.duration_s.unwrap_or(f64::MAX).max(0.0))
 }
 
 fn whole_s(seconds: f64) -> String {

@@ -54,7 +54,8 @@ impl<'a, R> Seconds<'a, R> {
     }
 
     fn span(&self) -> Option<(u32, u32)> {
-        Some((self.rows.first()?.0, self.rows.last()?.0))
+        let seconds = || self.rows.iter().map(|(second, _)| *second);
+        Some((seconds().min()?, seconds().max()?))
     }
 
     /// The value of a lane at each of the points that begin at `first` and are `width` seconds long.

@@ -99,7 +99,7 @@ fn load_so_far(standing: &Standing, load: &StandingLoad, series: &[SecondRecord]
     } else {
         let elapsed = measured_s(standing).max(1.0);
         let offered = load.offered as f64 / elapsed;
-        let carried = measured.iter().map(|row| row.completed).sum::<u64>() as f64 / measured.len() as f64;
+        let carried = measured.iter().map(|row| row.completed as f64).sum::<f64>() / measured.len() as f64;
         facts.push(Fact::new("Offered", rate(offered), offered, requests(load.offered)));
         facts.push(Fact::new("Carried", rate(carried), carried, requests(load.completed)));
     }
@@ -107,7 +107,7 @@ fn load_so_far(standing: &Standing, load: &StandingLoad, series: &[SecondRecord]
     facts.push(time("99 % within", q.count, q.p99, "response time"));
     facts.push(Fact::new("In flight", count(load.in_flight), load.in_flight as f64, "now"));
     facts.push(Fact::new("Connections", count(load.connections), load.connections as f64, "in process, now"));
-    facts.push(failures(total(&load.failed), load.completed + total(&load.failed)));
+    facts.push(failures(total(&load.failed), load.completed.saturating_add(total(&load.failed))));
     facts
 }
 

@@ -30,7 +30,7 @@ pub(super) fn lead(records: &Records) -> String {
     };
     if let Some(load) = &standing.load {
         let failed = total(&load.failed);
-        let ended = load.completed + failed;
+        let ended = load.completed.saturating_add(failed);
         let failures = match failed {
             0 => "none failed".to_owned(),
             _ => format!("{} failed", share(failed as f64 / ended.max(1) as f64)),
