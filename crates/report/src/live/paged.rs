@@ -56,7 +56,7 @@ fn piece(part: Part<'_>, id: String) -> Option<Piece> {
     match part {
         Part::Heading(_) => None,
         Part::Text(text) => Some(Piece::Text(Text { id, text: text.to_owned(), verbatim: false })),
-        Part::Verbatim(_, text) => Some(Piece::Text(Text { id, text: text.to_owned(), verbatim: true })),
+        Part::Verbatim(text) => Some(Piece::Text(Text { id, text: text.to_owned(), verbatim: true })),
         Part::Figure(figure) => drawing(figure, id),
         Part::Table(head, rows, left) => Some(Piece::Table(Table {
             id,

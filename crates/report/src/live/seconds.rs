@@ -108,11 +108,6 @@ impl Points {
         Points { first, width, count: ((last - first) / width + 1) as usize }
     }
 
-    /// Width of a point in seconds.
-    pub(super) fn width(&self) -> u32 {
-        self.width
-    }
-
     fn xs(&self) -> Vec<f64> {
         (0..self.count).map(|at| f64::from(self.first) + at as f64 * f64::from(self.width)).collect()
     }

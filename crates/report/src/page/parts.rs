@@ -9,8 +9,8 @@ pub(crate) enum Part<'a> {
     Heading(&'a str),
     /// A paragraph.
     Text(&'a str),
-    /// Words to be copied, after what they are.
-    Verbatim(&'a str, &'a str),
+    /// Words to be copied.
+    Verbatim(&'a str),
     /// Heads, rows, and the columns that hold words besides the first.
     Table(&'a [String], &'a [Vec<String>], &'a [usize]),
     /// A plot.
@@ -51,7 +51,7 @@ impl Section {
                     parts.push(Part::Table(head, rows, left));
                 }
                 Piece::Figure(figure) => parts.push(Part::Figure(figure)),
-                Piece::Verbatim { label, text } => parts.push(Part::Verbatim(label, text)),
+                Piece::Verbatim { text, .. } => parts.push(Part::Verbatim(text)),
                 Piece::Folded { section, .. } => section.put_parts(parts),
             }
         }

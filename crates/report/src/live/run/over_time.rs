@@ -45,6 +45,7 @@ pub(super) fn section(records: &Records) -> Section {
         "Opened and not closed: as the load counts them, and as packets show them at the server.",
         "count",
     )
+    .wide()
     .lane(&load, Lane::new("load", 0, Fold::Mean, |row: &SecondRecord| row.connections_mean).filled())
     .lane(&wire, Lane::new("wire", 1, Fold::Mean, |row: &WatchSecond| row.connections_mean))
     .lane(&load, Lane::new("most at once", 2, Fold::Most, most).dashed());
