@@ -21,6 +21,7 @@ mod proxy_cache;
 mod reproduce;
 mod serve;
 mod server;
+mod show;
 mod steps;
 mod tap;
 mod watch;
@@ -55,6 +56,7 @@ pub use self::reproduce::{
 };
 pub use self::serve::{Engine, Serve};
 pub use self::server::{ServerOptions, ServerSettings};
+pub use self::show::ShowOptions;
 pub use self::steps::Step;
 pub use self::tap::{Slice, Tap, TapWhat};
 pub use self::watch::{At, Watch};
@@ -127,6 +129,8 @@ pub struct Demo {
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub show: ShowOptions,
 }
 
 #[derive(Args, Debug)]
@@ -217,6 +221,8 @@ pub struct ResultOptions {
     /// Print the plan instead of doing it
     #[arg(long)]
     pub print_plan: bool,
+    #[command(flatten)]
+    pub show: ShowOptions,
 }
 
 #[derive(Args, Debug)]
@@ -235,6 +241,8 @@ pub struct Run {
     /// Print the plan, complete, instead of doing it
     #[arg(long)]
     pub print_plan: bool,
+    #[command(flatten)]
+    pub show: ShowOptions,
 }
 
 #[derive(Args, Debug)]
@@ -263,6 +271,9 @@ pub struct Net {
     /// Write the path's figures as a JSON document to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    // With it the run is kept in the book: the page shows what is kept.
+    #[command(flatten)]
+    pub show: ShowOptions,
     /// Program and arguments; a shell if left out
     #[arg(last = true)]
     pub command: Vec<OsString>,

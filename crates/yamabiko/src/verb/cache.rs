@@ -14,6 +14,7 @@ use sys::signal::Interrupts;
 use super::bench::{Doing, command_line, print};
 use crate::args;
 use crate::exit::{self, Exit};
+use crate::live_child::Live;
 use crate::page_file;
 use crate::progress::Display;
 use crate::terminal::{self, say};
@@ -29,6 +30,7 @@ pub fn run(typed: &args::ProxyCache) -> Result<Exit> {
         json: result.json,
         strict: result.strict,
         no_save: result.no_save,
+        show: result.show.clone(),
         command: &command_line(),
     };
     do_sweep(&typed.plan()?, &doing, result.html.as_ref())
@@ -47,6 +49,7 @@ fn do_sweep(plan: &CachePlan, doing: &Doing<'_>, html: Option<&PathBuf>) -> Resu
         print(&plan.to_toml())?;
         return Ok(Exit::Fine);
     }
+    let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;
     // What is not kept must be written all the same, to be simulated: it goes with this folder.
     let passing = tempfile::tempdir().context("a folder for what is not kept")?;
@@ -65,7 +68,8 @@ fn do_sweep(plan: &CachePlan, doing: &Doing<'_>, html: Option<&PathBuf>) -> Resu
         };
         say(format_args!("{points}; this takes about {}", units::format_duration(time)));
     }
-    let mut done = cache::run(plan, &order, &book, &interrupts, &mut Progress { quiet: doing.json })?;
+    let mut progress = Progress { quiet: doing.json };
+    let mut done = cache::run(plan, &order, &book, &interrupts, &mut live.staging(&mut progress))?;
     let page = report::cache_page(&done.document, &plan.to_toml()).into_html();
     let kept = (!doing.no_save).then(|| done.folder.join(PAGE));
     for file in kept.iter().chain(html) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use lab::Observer;
 use ledger::CompareDocument;
 use store::Book;
@@ -17,12 +17,14 @@ use super::bench::{command_line, print};
 use crate::args;
 use crate::args::Comparison;
 use crate::exit::{self, Exit};
+use crate::live_child::Live;
 use crate::progress::Display;
 use crate::terminal::{self, say};
 
 /// Compares as typed.
 pub fn run(typed: args::Compare) -> Result<Exit> {
     let (json, strict, no_save, different_plans) = (typed.json, typed.strict, typed.no_save, typed.different_plans);
+    let show = typed.show.clone();
     let question = typed.question()?;
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
@@ -36,20 +38,31 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
     let book = if no_save { Book::at(passing.path()) } else { kept.clone() };
     let mut done = match comparison {
         Comparison::Runs([a, b]) => {
+            ensure!(show.live.is_none(), "--live is of two servers (--server A --server B): runs that were made are shown by `yamabiko live RUN`");
             let plan = RunsPlan { a: runs::find(&kept, &a)?, b: runs::find(&kept, &b)?, different_plans };
             runs::compare(&plan, &question, &order, &book)?
         }
-        Comparison::Live(plan) => live(&plan, &question, &order, &book, json)?,
+        Comparison::Live(plan) => {
+            let page = Live::start(&show, !no_save)?;
+            live(&plan, &question, &order, &book, json, &page)?
+        }
     };
     if no_save {
         done.document.run.dir.clear();
         done.document.run.id.clear();
     }
-    show(&done.document, json)?;
+    self::show(&done.document, json)?;
     Ok(exit_of(&done.document, strict))
 }
 
-fn live(plan: &LivePlan, question: &Question, order: &Order, book: &Book, json: bool) -> Result<CompareDone> {
+fn live(
+    plan: &LivePlan,
+    question: &Question,
+    order: &Order,
+    book: &Book,
+    json: bool,
+    page: &Live,
+) -> Result<CompareDone> {
     let interrupts = Interrupts::install()?;
     if !json {
         let [least, most] = plan.time().map(|time| Duration::from_secs(time.as_secs().max(1)));
@@ -60,14 +73,8 @@ fn live(plan: &LivePlan, question: &Question, order: &Order, book: &Book, json: 
         };
         say(format_args!("A: {}; B: {}; this takes {time}", plan.what[0], plan.what[1]));
     }
-    Ok(compare::live::run(
-        plan,
-        question,
-        order,
-        book,
-        &interrupts,
-        &mut Progress { quiet: json, said: String::new() },
-    )?)
+    let mut progress = Progress { quiet: json, said: String::new() };
+    Ok(compare::live::run(plan, question, order, book, &interrupts, &mut page.staging(&mut progress))?)
 }
 
 /// Its status: that of its checks, then that of `--fail-if`.
