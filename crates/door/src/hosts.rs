@@ -40,8 +40,11 @@ fn name_of(host: &str) -> Option<&str> {
         Some(end) => host.split_at(end + 1),
         None => host.split_at(host.find(':').unwrap_or(host.len())),
     };
-    let port = port.strip_prefix(':').unwrap_or(if port.is_empty() { "0" } else { return None });
-    (!name.is_empty() && port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
+    let port_is_one = match port.strip_prefix(':') {
+        Some(digits) => digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit()),
+        None => port.is_empty(),
+    };
+    (!name.is_empty() && port_is_one).then_some(name)
 }
 
 #[cfg(test)]
