@@ -4,7 +4,8 @@
   const { color, FONT, text, labels, powers } = figures;
   const $ = (id) => document.getElementById(id);
   const root = document.body.dataset.root;
-  const NONE = { head: [], rows: [] };
+  // Checks that did not hold, before the others are folded.
+  const DOUBTS = 5;
   let state = null;
   let last = "";
   let paused = false;
@@ -89,7 +90,7 @@
   const common = (one, figure) => ({
     width: Math.max(figure.clientWidth, 200),
     height: height(figure),
-    padding: [8, 10, 0, 0],
+    padding: [8, 18, 0, 0],
     cursor: {
       y: false,
       sync: { key: "time", setSeries: false },
@@ -109,6 +110,14 @@
       ],
     },
   });
+
+  // Where no cursor is, the legend has the latest values.
+  const latest = (u) => {
+    if (u.cursor.left >= 0 || !u.data[0].length) return;
+    let at = u.data[0].length - 2;
+    while (at > 0 && u.data.slice(1).every((ys) => ys[at] == null)) at--;
+    u.setLegend({ idx: Math.max(at, 0) }, false);
+  };
 
   const range = (piece) => (u, low, high) => {
     if (low == null || high == null) return piece.log ? [1e6, 1e7] : [0, 1];
@@ -139,6 +148,7 @@
         value: (u, v) => text(v, piece.quantity),
       }));
       options.hooks.drawClear = [shade(one)];
+      options.hooks.setCursor = [latest];
       Object.assign(options, {
         legend: {
           // Colours as CSS, so that they follow the reader's choice of dark or light.
@@ -372,7 +382,7 @@
     const figure = element("figure", piece.kind === "heat" || piece.wide ? "wide" : "half");
     figure.dataset.id = piece.id;
     caption(figure, piece.title, piece.about);
-    const one = { piece, node: figure, plot: null, holder: element("div"), reading: element("div", "reading"), isSeen: false, isDue: true, told: 0 };
+    const one = { piece, node: figure, plot: null, holder: element("div"), reading: element("div", "reading"), isSeen: false, isDue: true, told: -Infinity };
     figure.append(one.holder);
     if (piece.kind === "heat") figure.append(one.reading);
     one.holder.setAttribute("role", "img");
@@ -396,6 +406,7 @@
         if (legend) one.plot.root.prepend(legend);
         one.plot.over.title = "Drag to zoom, double-click for the whole";
       } else one.plot.setData(one.piece.kind === "heat" ? marks(one.piece) : plotted(one.piece));
+      if (one.piece.kind === "chart") latest(one.plot);
       // Words change calmly: a reader may be in the midst of them.
       if (performance.now() - one.told > 5000) {
         one.told = performance.now();
@@ -485,6 +496,9 @@
     heading.hidden = !section.heading;
     if (section.heading) node.setAttribute("aria-labelledby", heading.id);
     place(pieces, section.pieces.map(pieceNode));
+    // Small tables stand side by side.
+    const isSmall = (piece) => (piece.kind === "table" && (piece.rows[0]?.length ?? 0) <= 2 && !piece.links) || (piece.kind === "text" && !piece.verbatim && piece.text.length < 120);
+    node.classList.toggle("narrow", section.pieces.every(isSmall));
     return node;
   };
 
@@ -519,14 +533,14 @@
     const section = $("judged");
     section.hidden = !judged;
     if (!judged) return section.replaceChildren();
-    const isOpen = section.querySelector("details")?.open ?? false;
+    const isOpen = [...section.querySelectorAll("details")].pop()?.open ?? false;
     const box = element("div", `verdict ${judged.tone}`);
     const line = element("p");
     line.append(element("strong", "", judged.word), plain(` ${judged.said}`));
     box.append(line);
     const checks = (rows) => {
       const holder = element("div");
-      fillTable(holder, { ...NONE, head: ["check", "result", "figure", "limit", "why"], rows: rows.map((row) => row.cells) }, "checks");
+      fillTable(holder, { head: ["check", "result", "figure", "limit", "why"], rows: rows.map((row) => row.cells) }, "checks");
       holder.querySelectorAll("tbody tr").forEach((row, at) => {
         row.children[1].className = rows[at].tone;
         row.children[2].className = row.children[3].className = "figure";
@@ -534,13 +548,16 @@
       });
       return holder;
     };
-    if (judged.open.length) box.append(checks(judged.open));
-    if (judged.rest.length) {
+    const fold = (summary, rows, opens) => {
       const details = element("details");
-      details.open = isOpen;
-      details.append(element("summary", "", judged.open.length ? "The other checks" : "The checks"), checks(judged.rest));
+      details.open = opens;
+      details.append(element("summary", "", summary), checks(rows));
       box.append(details);
-    }
+    };
+    const [first, more] = [judged.open.slice(0, DOUBTS), judged.open.slice(DOUBTS)];
+    if (first.length) box.append(checks(first));
+    if (more.length) fold(`And ${more.length} more that did not hold`, more, false);
+    if (judged.rest.length) fold(first.length ? "The other checks" : "The checks", judged.rest, isOpen);
     section.replaceChildren(box);
   };
 

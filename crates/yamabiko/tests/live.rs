@@ -15,7 +15,7 @@ use hostile::Hostile;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use support::lab::{PATIENCE, Room, str_of, wait_until};
+use support::lab::{PATIENCE, Room, set_mode, str_of, wait_until};
 
 /// A page that is served until this is dropped.
 struct Page {
@@ -218,6 +218,7 @@ fn a_secret_can_be_given_so_that_the_page_comes_back_where_it_was() {
     let (room, _) = with_a_run();
     let file = room.file("secret");
     fs::write(&file, "correct-horse-battery\n").unwrap();
+    set_mode(&file, 0o600);
     let first = Page::open(&room, &["last", "--token-file", str_of(&file)]);
     assert_eq!(first.root, "/correct-horse-battery/");
     let before = first.events("events").until("whole");

@@ -22,6 +22,14 @@ pub(super) struct Percentiles {
     pub(super) p99_9: f64,
 }
 
+impl Percentiles {
+    /// The same, none of them above `most`.
+    pub(super) fn at_most(self, most: f64) -> Self {
+        let Percentiles { p50, p90, p99, p99_9 } = self;
+        Percentiles { p50: p50.min(most), p90: p90.min(most), p99: p99.min(most), p99_9: p99_9.min(most) }
+    }
+}
+
 impl Spread {
     /// Takes rows of the table.
     pub(super) fn add(&mut self, rows: impl IntoIterator<Item = DistributionRecord>) {

@@ -166,7 +166,11 @@ fn distance(records: &Records) -> Vec<Section> {
     };
     let mut section = Section::new("distance", "Distance");
     section.pieces.extend(rtts(asked.as_ref(), got.as_ref()));
-    section.pieces.extend(of_distance(bands));
+    // Plots side by side, then the table.
+    let (drawn, told): (Vec<Piece>, Vec<Piece>) =
+        of_distance(bands).into_iter().partition(|piece| matches!(piece, Piece::Drawing(_)));
+    section.pieces.extend(drawn);
+    section.pieces.extend(told);
     vec![section]
 }
 

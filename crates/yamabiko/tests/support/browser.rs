@@ -125,6 +125,7 @@ impl Tab<'_> {
     pub fn open(&mut self, url: &str) {
         let answer = self.ask("Page.navigate", json!({ "url": url }));
         assert!(answer.get("errorText").is_none(), "{url}: {answer}");
+        self.wait_for("document.readyState === 'complete' && location.protocol !== 'about:'");
     }
 
     /// The value of an expression.

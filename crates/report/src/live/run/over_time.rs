@@ -1,5 +1,8 @@
 //! The charts over time.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use ledger::{SecondRecord, ServerSecond, StandingPhase, WatchSecond};
 
 use super::super::follow::Records;
@@ -13,7 +16,7 @@ pub(super) fn section(records: &Records) -> Section {
     let load = Seconds::new(records.series.iter().map(|row| (row.second, row)));
     let zero = wire_zero(&records.watch);
     let wire = Seconds::new(records.watch.iter().map(|row| ((row.second.saturating_sub(zero)) as u32, row)));
-    let server = Seconds::new(records.server.iter().map(|row| (server_second(row), row)));
+    let server = Seconds::new(records.server.iter().flat_map(|row| server_seconds(row).map(move |second| (second, row))));
     let points = OverTime::points(&load, &wire, &server);
     let bands = bands(records);
     let over_time = |id, title, about, quantity| OverTime::new(points, id, title, about, quantity).bands(&bands);
@@ -68,7 +71,7 @@ pub(super) fn section(records: &Records) -> Section {
         in_flight = in_flight.lane(&load, Lane::new("backlog: meant, not started", 3, Fold::Most, backlog));
     }
 
-    let opened = over_time("opened", "Connections opened each second", "", "rate")
+    let opened = over_time("opened", "Connections opened each second", "Connect called, and SYN seen.", "rate")
         .lane(&load, Lane::new("load", 0, Fold::Mean, |row: &SecondRecord| row.connections_opened as f64))
         .lane(&wire, rate("wire", 1, |row| row.connections_opened));
 
@@ -77,8 +80,8 @@ pub(super) fn section(records: &Records) -> Section {
         .with(rates.chart())
         .with(in_flight.chart())
         .with(times(records, &load, over_time("times", "Response time", TIMES, "ns")).chart())
-        .with(records.spread.piece())
-        .with(opened.chart());
+        .with(opened.chart())
+        .with(records.spread.piece());
     if !wire.is_empty() {
         section = section.with(handshakes(&wire, over_time("handshakes", "Handshake round trips", "As the wire shows them.", "ns")));
     }
@@ -104,7 +107,13 @@ fn times(records: &Records, load: &Seconds<'_, SecondRecord>, chart: OverTime) -
             .lane(load, Lane::new("99 % within", 1, Fold::Most, time(|row| row.response_p99_ns)))
             .lane(load, longest);
     }
-    let found = records.spread.percentiles();
+    // A percentile is told by its bucket, the longest exactly: none is longer than that.
+    let longest_ns: BTreeMap<u32, u64> = records.series.iter().map(|row| (row.second, row.response_max_ns)).collect();
+    let cap = |(second, values): (u32, Percentiles)| match longest_ns.get(&second) {
+        Some(&most) if most > 0 => (second, values.at_most(most as f64)),
+        _ => (second, values),
+    };
+    let found: Vec<(u32, Percentiles)> = records.spread.percentiles().into_iter().map(cap).collect();
     let spread = Seconds::new(found.iter().map(|(second, values)| (*second, values)));
     chart
         .lane(&spread, Lane::new("median", 0, Fold::Mean, |values: &Percentiles| values.p50))
@@ -161,9 +170,11 @@ fn wire_zero(rows: &[WatchSecond]) -> u64 {
     rows.first().map(|row| row.second).filter(|&first| first > YEAR_S).unwrap_or(0)
 }
 
-/// The second of the run's clock in which most of it lies.
-fn server_second(row: &ServerSecond) -> u32 {
-    (row.at_ns as f64 / 1e9 - row.elapsed_s / 2.0).max(0.0) as u32
+/// The seconds of the run's clock that it is of: more than one where it was read late.
+fn server_seconds(row: &ServerSecond) -> Range<u32> {
+    let end_s = row.at_ns as f64 / 1e9;
+    let first = (end_s - row.elapsed_s).max(0.0).round() as u32;
+    first..(end_s.round() as u32).clamp(first.saturating_add(1), first.saturating_add(LATE_MAX))
 }
 
 /// Warm-up, and what came after the measured phase.
@@ -190,6 +201,8 @@ fn bands(records: &Records) -> Vec<(f64, f64, &'static str)> {
 
 const TIMES: &str = "Of the requests completed in each second, from the moment at which they were meant to start.";
 const CPU: &str = "Cores' worth of processor time: 1 is one core all the time.";
+/// Seconds that one reading stands for at most; the program does not sleep longer.
+const LATE_MAX: u32 = 60;
 const YEAR_S: u64 = 366 * 86_400;
 /// Ratio of longest to median from which on a linear axis would hide the median.
 const FAR_APART: u64 = 30;
