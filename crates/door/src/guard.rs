@@ -75,7 +75,10 @@ impl Guard {
             Key::None => {}
             Key::InUrl(secret) => {
                 let Some(rest) = without_secret(request.uri(), secret) else {
-                    return Err(refuse(StatusCode::FORBIDDEN, "The URL lacks its secret. It was printed at the start, whole."));
+                    return Err(refuse(
+                        StatusCode::FORBIDDEN,
+                        "The URL lacks its secret. It was printed at the start, whole.",
+                    ));
                 };
                 *request.uri_mut() = rest;
             }
@@ -86,7 +89,8 @@ impl Guard {
                     _ => &[],
                 };
                 if !secret.is(shown) {
-                    let mut refusal = refuse(StatusCode::UNAUTHORIZED, "The field `Authorization: Bearer SECRET` is wanted.");
+                    let mut refusal =
+                        refuse(StatusCode::UNAUTHORIZED, "The field `Authorization: Bearer SECRET` is wanted.");
                     refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                     return Err(refusal);
                 }

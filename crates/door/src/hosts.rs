@@ -55,13 +55,31 @@ mod tests {
     fn names_that_no_stranger_can_own() {
         let loopback = IpAddr::from([127, 0, 0, 1]);
         let hosts = Hosts::new(&["Bench.example".to_owned()]);
-        for good in ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "127.9.9.9", "[::1]:80", "bench.example:9", "BENCH.EXAMPLE"] {
+        for good in
+            ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "127.9.9.9", "[::1]:80", "bench.example:9", "BENCH.EXAMPLE"]
+        {
             assert!(hosts.permit(good, loopback), "{good}");
         }
         for bad in [
-            "evil.example", "evil.example:80", "localhost.evil.example", "evil.localhost", "", ":80", "192.0.2.1", "[192.0.2.1]",
-            "::1", "[::1", "[::1]x", "localhost:port", "localhost:80:80", "127.0.0.1.evil.example", "0.0.0.0", "localhost:999999",
-            "[localhost]", "2130706433", "127.1",
+            "evil.example",
+            "evil.example:80",
+            "localhost.evil.example",
+            "evil.localhost",
+            "",
+            ":80",
+            "192.0.2.1",
+            "[192.0.2.1]",
+            "::1",
+            "[::1",
+            "[::1]x",
+            "localhost:port",
+            "localhost:80:80",
+            "127.0.0.1.evil.example",
+            "0.0.0.0",
+            "localhost:999999",
+            "[localhost]",
+            "2130706433",
+            "127.1",
         ] {
             assert!(!hosts.permit(bad, loopback), "{bad}");
         }

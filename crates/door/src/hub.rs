@@ -109,7 +109,8 @@ impl Hub {
     pub fn join(&self, after: Option<&str>) -> Response {
         let Ok(place) = Arc::clone(&self.viewers.0).try_acquire_owned() else {
             let mut refusal =
-                (StatusCode::SERVICE_UNAVAILABLE, "Too many look on already. Close another page of this.\n").into_response();
+                (StatusCode::SERVICE_UNAVAILABLE, "Too many look on already. Close another page of this.\n")
+                    .into_response();
             refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
             return refusal;
         };
@@ -186,9 +187,8 @@ impl Held {
     fn missed(&self, after: u64) -> Option<Vec<Bytes>> {
         let first = self.recent.front().map_or(self.newest + 1, |(number, _)| *number);
         let known = after <= self.newest && after + 1 >= first && after > 0;
-        known.then(|| {
-            self.recent.iter().filter(|(number, _)| *number > after).map(|(_, frame)| frame.clone()).collect()
-        })
+        known
+            .then(|| self.recent.iter().filter(|(number, _)| *number > after).map(|(_, frame)| frame.clone()).collect())
     }
 
     fn whole_frame(&mut self, name: &str) -> Option<Bytes> {
@@ -211,10 +211,7 @@ impl Body for Events {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         self.get_mut().queue.poll_recv(context).map(|frame| frame.map(|frame| Ok(Frame::data(frame))))
     }
 }
@@ -270,7 +267,10 @@ mod tests {
         assert_eq!(hub.serialised(), 2, "the step once");
         for viewer in &mut viewers {
             let text = waiting(viewer);
-            assert!(text.contains("event: whole\n") && text.contains("data: one\n\n") && text.ends_with("data: two\n\n"), "{text}");
+            assert!(
+                text.contains("event: whole\n") && text.contains("data: one\n\n") && text.ends_with("data: two\n\n"),
+                "{text}"
+            );
         }
     }
 

@@ -96,7 +96,14 @@ fn a_secret_in_the_url_is_asked_for_and_taken_off() {
         let answer = ask(address, "localhost", path);
         assert!(status(&answer) == 200 && answer.ends_with(seen), "{answer}");
     }
-    for path in ["/", "/correct-horse-batterz/", "/correct-horse-battery2/", "/x/correct-horse-battery/", "//", "/?correct-horse-battery"] {
+    for path in [
+        "/",
+        "/correct-horse-batterz/",
+        "/correct-horse-battery2/",
+        "/x/correct-horse-battery/",
+        "//",
+        "/?correct-horse-battery",
+    ] {
         let answer = ask(address, "localhost", path);
         assert!(status(&answer) == 403 && !answer.contains("horse"), "{path}: {answer}");
     }
@@ -120,9 +127,8 @@ fn a_program_shows_a_bearer() {
     settings.reads_only = false;
     settings.bounds.body = 10;
     let (_open, address) = open(settings);
-    let ask = |field: &str| {
-        say(address, &format!("GET /x HTTP/1.1\r\nHost: localhost\r\n{field}Connection: close\r\n\r\n"))
-    };
+    let ask =
+        |field: &str| say(address, &format!("GET /x HTTP/1.1\r\nHost: localhost\r\n{field}Connection: close\r\n\r\n"));
     assert_eq!(status(&ask("Authorization: Bearer correct-horse-battery\r\n")), 200);
     assert_eq!(status(&ask("Authorization: bearer correct-horse-battery\r\n")), 200);
     for field in ["", "Authorization: Bearer correct-horse-batterz\r\n", "Authorization: correct-horse-battery\r\n"] {
@@ -163,8 +169,12 @@ fn every_answer_shuts_others_out() {
         let policy = CONTENT_POLICY.to_lowercase();
         assert!(answer.contains(&format!("content-security-policy: {policy}\r\n")), "{answer}");
         for field in [
-            "x-content-type-options: nosniff", "referrer-policy: no-referrer", "x-frame-options: deny", "cache-control: no-store",
-            "cross-origin-resource-policy: same-origin", "cross-origin-opener-policy: same-origin",
+            "x-content-type-options: nosniff",
+            "referrer-policy: no-referrer",
+            "x-frame-options: deny",
+            "cache-control: no-store",
+            "cross-origin-resource-policy: same-origin",
+            "cross-origin-opener-policy: same-origin",
         ] {
             assert!(answer.contains(field), "{field}: {answer}");
         }
@@ -260,7 +270,10 @@ fn read_until(stream: &mut TcpStream, wanted: &str) {
 fn an_address_that_is_taken_is_named() {
     let (_open, address) = open(settings());
     let error = Door::bind(Settings { listen: address, ..settings() }).unwrap_err();
-    assert!(matches!(error, DoorError::Bind { .. }) && error.to_string().starts_with(&format!("listening on {address}: ")), "{error}");
+    assert!(
+        matches!(error, DoorError::Bind { .. }) && error.to_string().starts_with(&format!("listening on {address}: ")),
+        "{error}"
+    );
 }
 
 #[test]

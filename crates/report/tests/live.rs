@@ -6,8 +6,8 @@ mod documents;
 use std::time::{Duration, SystemTime};
 
 use ledger::{
-    Bucket, CapacityPart, DistributionRecord, Measure, SecondRecord, Standing, StandingLoad, StandingPath, StandingPhase,
-    TrialPart, Validity, WatchSecond,
+    Bucket, CapacityPart, DistributionRecord, Measure, SecondRecord, Standing, StandingLoad, StandingPath,
+    StandingPhase, TrialPart, Validity, WatchSecond,
 };
 use report::live::state::{Chart, Heat, Piece};
 use report::live::{Follower, POINTS_MAX, RunList, State, step};
@@ -40,7 +40,12 @@ impl Made {
     fn seconds(&mut self, seconds: std::ops::Range<u32>) {
         for second in seconds {
             self.series.push(&[row(second)]).unwrap();
-            let wire = WatchSecond { second: second.into(), watched_ns: 1_000_000_000, requests: 100, ..WatchSecond::default() };
+            let wire = WatchSecond {
+                second: second.into(),
+                watched_ns: 1_000_000_000,
+                requests: 100,
+                ..WatchSecond::default()
+            };
             self.wire.push(&[wire]).unwrap();
             let times = [(2_000_000, 90), (40_000_000, 10)].map(|(value, count)| {
                 let bucket = Bucket::of(value);
@@ -168,7 +173,11 @@ fn a_run_grows_ends_and_has_the_figures_of_its_document() {
     run.stands(&standing(31.05));
     let later = looked(&mut follower);
     let sent = step(&going, &later).expect("the same page");
-    assert!(sent.contains("\"from\":30") && !sent.contains("\"pieces\"") && sent.len() < 4000, "{}: {sent}", sent.len());
+    assert!(
+        sent.contains("\"from\":30") && !sent.contains("\"pieces\"") && sent.len() < 4000,
+        "{}: {sent}",
+        sent.len()
+    );
 
     // The exact tables take the place of the parts, then the document comes.
     let Made { folder, series, wire, spread } = run;
@@ -274,7 +283,8 @@ fn a_search_is_shown_with_the_run_under_way() {
     assert!(state.sections.iter().any(|section| section.heading == format!("Now: {}", under.folder.id())));
     assert_eq!(chart(&state, "rates").xs.len(), 3);
     let rows = |state: &State| {
-        let tables = state.pieces().filter_map(|piece| if let Piece::Table(table) = piece { Some(table) } else { None });
+        let tables =
+            state.pieces().filter_map(|piece| if let Piece::Table(table) = piece { Some(table) } else { None });
         tables.map(|table| table.rows.len()).max().unwrap()
     };
     assert!(rows(&state) >= 3, "every trial");

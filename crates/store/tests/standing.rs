@@ -5,7 +5,8 @@ mod support;
 
 use std::fs;
 
-use ledger::{Bucket, DistributionRecord, Measure, SecondRecord, Standing, StandingPhase};
+use ledger::standing::STANDING_SCHEMA;
+use ledger::{Bucket, DistributionRecord, Measure, SecondRecord, Standing, StandingLoad, StandingPhase};
 use store::{Fresh, Tail, read_distributions, read_series, read_standing};
 use support::{fresh_run, requests};
 
@@ -145,4 +146,26 @@ fn a_full_disk_leaves_the_parts_and_no_half_table() {
     let rows: Vec<SecondRecord> = read_series(run.path()).unwrap().map(Result::unwrap).collect();
     assert_eq!(rows, [second(0, 1)]);
     run.series().finish_anew(&[second(0, 2)]).unwrap();
+}
+
+#[test]
+fn what_is_absent_is_absent_and_reading_gives_what_was_written() {
+    let standing = Standing {
+        schema: STANDING_SCHEMA.into(),
+        verb: "bench".into(),
+        phase: StandingPhase::Measured,
+        load: Some(StandingLoad { loop_kind: "open".into(), offered: 3, ..StandingLoad::default() }),
+        ..Standing::default()
+    };
+    let text = serde_json::to_string(&standing).unwrap();
+    assert!(text.contains(r#""phase":"measured""#) && text.contains(r#""loop":"open""#), "{text}");
+    for absent in ["duration_s", "path", "watch", "validity", "under", "ended", "capacity", "by_distance"] {
+        assert!(!text.contains(&format!("\"{absent}\"")), "{absent} in {text}");
+    }
+    assert_eq!(serde_json::from_str::<Standing>(&text).unwrap(), standing);
+    use StandingPhase::{Done, Drain, Killed, Measured, Starting, Warmup};
+    for phase in [Starting, Warmup, Measured, Drain, Done, Killed] {
+        assert_eq!(serde_json::to_string(&phase).unwrap(), format!("\"{}\"", phase.name()));
+        assert_eq!(phase.is_over(), matches!(phase, Done | Killed));
+    }
 }

@@ -140,7 +140,8 @@ fn code(head: &str) -> &str {
 #[test]
 fn a_finished_run_is_shown_with_the_figures_of_its_document() {
     let (room, id) = with_a_run();
-    let summary: Value = serde_json::from_slice(&fs::read(room.runs().join(&id).join("summary.json")).unwrap()).unwrap();
+    let summary: Value =
+        serde_json::from_slice(&fs::read(room.runs().join(&id).join("summary.json")).unwrap()).unwrap();
     let mut page = Page::open(&room, &["last"]);
     let (head, html) = page.get("");
     assert!(code(&head) == "200" && html.contains("live.js") && !html.contains("onerror"), "{head}\n{html}");
@@ -182,7 +183,15 @@ fn without_a_run_there_is_a_list_to_choose_from() {
     assert!(code(&head) == "200" && html.contains("href=\"../../live.css\""));
     assert_eq!(page.events(&format!("run/{id}/events")).until("whole").data["title"].as_str(), Some(&*id));
     // Names that are none, and ways out of the book.
-    for path in ["run/nosuch/", "run/nosuch/events", "run/%2e%2e/", "run/..%2f..%2fetc%2fpasswd/events", "run//events", "etc", "summary.json"] {
+    for path in [
+        "run/nosuch/",
+        "run/nosuch/events",
+        "run/%2e%2e/",
+        "run/..%2f..%2fetc%2fpasswd/events",
+        "run//events",
+        "etc",
+        "summary.json",
+    ] {
         let (head, body) = page.get(path);
         assert_eq!(code(&head), "404", "{path}: {body}");
     }
@@ -210,7 +219,10 @@ fn strangers_are_kept_out() {
     }
     let (head, _) = page.get("");
     let policy = head.lines().find(|line| line.starts_with("content-security-policy: ")).unwrap();
-    assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe") && !policy.contains("http"), "{policy}");
+    assert!(
+        policy.contains("default-src 'none'") && !policy.contains("unsafe") && !policy.contains("http"),
+        "{policy}"
+    );
 }
 
 #[test]

@@ -88,7 +88,8 @@ fn id_of_the_run(room: &Room, running: &mut Running) -> String {
     let mut found = None;
     wait_until("the run's folder", || {
         assert!(!running.ended(), "{}", running.stderr());
-        found = fs::read_dir(room.runs()).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap()).next();
+        found =
+            fs::read_dir(room.runs()).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap()).next();
         found.is_some()
     });
     found.unwrap()
@@ -117,13 +118,17 @@ fn a_run_is_seen_as_it_goes_and_as_it_ended() {
     tab.shoot(&shot("going-desktop"), true);
     {
         let facts = tab.value("[...document.querySelectorAll('#facts dt')].map((name) => name.textContent)");
-        assert_eq!(facts, serde_json::json!(["Offered", "Carried", "Median", "99 % within", "In flight", "Connections", "Failed"]));
+        assert_eq!(
+            facts,
+            serde_json::json!(["Offered", "Carried", "Median", "99 % within", "In flight", "Connections", "Failed"])
+        );
     }
 
     let output = running.finish();
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     tab.wait_for("document.body.dataset.over === 'true'");
-    let summary: Value = serde_json::from_slice(&fs::read(room.runs().join(&id).join("summary.json")).unwrap()).unwrap();
+    let summary: Value =
+        serde_json::from_slice(&fs::read(room.runs().join(&id).join("summary.json")).unwrap()).unwrap();
     let load = &summary["load"];
     let figures = "Object.fromEntries([...document.querySelectorAll('#facts div')].map((box) => \
                    [box.children[0].textContent, +box.children[1].dataset.value]))";
@@ -225,13 +230,18 @@ fn the_page_comes_back_by_itself_and_is_worked_by_the_keyboard() {
         assert_eq!(outline, "solid", "what has the focus is seen: {}", tab.value("document.activeElement.outerHTML"));
     }
     tab.press("Enter");
-    tab.wait_for("location.pathname.startsWith('/correct-horse-battery/run/') && document.body?.dataset.over === 'true'");
+    tab.wait_for(
+        "location.pathname.startsWith('/correct-horse-battery/run/') && document.body?.dataset.over === 'true'",
+    );
     // Landmarks, headings, and words for what is drawn.
     assert_eq!(tab.value("document.querySelectorAll('main, header, footer, h1').length"), 4);
     assert_eq!(tab.value("document.getElementById('aloud').getAttribute('aria-live')"), "polite");
     tab.wait_for("document.getElementById('aloud').textContent.includes('Carried')");
     tab.wait_for("[...document.querySelectorAll('figure [role=img]')].some((chart) => chart.getAttribute('aria-label')?.includes('Latest: '))");
-    assert_eq!(tab.value("[...document.querySelectorAll('button, select')].every((one) => one.textContent.trim())"), true);
+    assert_eq!(
+        tab.value("[...document.querySelectorAll('button, select')].every((one) => one.textContent.trim())"),
+        true
+    );
     drop(tab);
     drop(second);
 }
@@ -299,6 +309,9 @@ fn a_killed_run_says_so() {
     running.signal(Signal::SIGKILL);
     tab.wait_for("document.getElementById('status').textContent === 'Killed'");
     assert_eq!(tab.value("document.getElementById('title').textContent"), id.as_str());
-    assert!(tab.value("document.querySelectorAll('canvas').length").as_u64().unwrap() >= 2, "what it had is still there");
+    assert!(
+        tab.value("document.querySelectorAll('canvas').length").as_u64().unwrap() >= 2,
+        "what it had is still there"
+    );
     is_clean(&mut tab, &page);
 }

@@ -50,7 +50,11 @@ mod tests {
     #[test]
     fn nothing_comes_from_elsewhere_and_nothing_stands_in_the_page() {
         let page = html("../../");
-        assert!(page.contains("href=\"../../live.css\"") && page.contains("src=\"../../live.js\"") && !page.contains("{root}"));
+        assert!(
+            page.contains("href=\"../../live.css\"")
+                && page.contains("src=\"../../live.js\"")
+                && !page.contains("{root}")
+        );
         // The content policy would refuse them.
         for inline in ["<script>", "<style", " style=", " onclick", " onload", "http:", "https:", "//"] {
             assert!(!page.contains(inline), "{inline}");

@@ -68,9 +68,7 @@ impl Spread {
                 let bucket = Bucket(*found.or(counts.iter().next_back()).map_or(&0, |(bucket, _)| bucket));
                 (bucket.from_ns() as f64 + bucket.to_ns() as f64) / 2.0
             };
-            (total > 0).then(|| {
-                (second, Percentiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), p99_9: at(0.999) })
-            })
+            (total > 0).then(|| (second, Percentiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), p99_9: at(0.999) }))
         };
         self.seconds.iter().filter_map(of).collect()
     }
@@ -165,6 +163,9 @@ mod tests {
         let [(second, found)] = spread.percentiles()[..] else { panic!("one second") };
         let near = |value: f64, wanted: f64| (value / wanted - 1.0).abs() < 0.13;
         assert_eq!(second, 7);
-        assert!(near(found.p50, 1e6) && near(found.p90, 1e6) && near(found.p99, 50e6) && near(found.p99_9, 50e6), "{found:?}");
+        assert!(
+            near(found.p50, 1e6) && near(found.p90, 1e6) && near(found.p99, 50e6) && near(found.p99_9, 50e6),
+            "{found:?}"
+        );
     }
 }

@@ -8,7 +8,7 @@ mod over_time;
 mod said;
 
 use ledger::document::{DistanceBand, Load, Quantiles};
-use ledger::{StandingPhase, Standing};
+use ledger::{Standing, StandingPhase};
 
 use super::follow::{Ended, Records};
 use super::paged;
@@ -45,7 +45,11 @@ pub(super) fn close(state: &mut State, records: &Records) {
         notes.pieces.push(words(format!("notes-{at}"), text.clone(), false));
     }
     if let Some(Ended::Unreadable(why)) = &records.ended {
-        notes.pieces.push(words("notes-document".to_owned(), format!("Its document is not one this version reads: {why}"), false));
+        notes.pieces.push(words(
+            "notes-document".to_owned(),
+            format!("Its document is not one this version reads: {why}"),
+            false,
+        ));
     }
     if !notes.pieces.is_empty() {
         state.sections.push(notes);
@@ -60,9 +64,11 @@ pub(super) fn close(state: &mut State, records: &Records) {
     }
     if !command.is_empty() {
         let about = if records.is_over() { "The command that repeats it:" } else { "The command:" };
-        after = after
-            .with(words("after-command-about".into(), about.into(), false))
-            .with(words("after-command".into(), command.to_owned(), true));
+        after = after.with(words("after-command-about".into(), about.into(), false)).with(words(
+            "after-command".into(),
+            command.to_owned(),
+            true,
+        ));
     }
     if !after.pieces.is_empty() {
         state.sections.push(after);
@@ -177,7 +183,8 @@ fn distance(records: &Records) -> Vec<Section> {
 /// The distributions that were asked for and that were got, as curves over the quantile.
 fn rtts(asked: Option<&Quantiles>, got: Option<&Quantiles>) -> Option<Piece> {
     let curve = |q: &Quantiles| -> Vec<[f64; 2]> {
-        let points = [(0.0, q.min), (0.5, q.p50), (0.75, q.p75), (0.9, q.p90), (0.95, q.p95), (0.99, q.p99), (0.999, q.p99_9)];
+        let points =
+            [(0.0, q.min), (0.5, q.p50), (0.75, q.p75), (0.9, q.p90), (0.95, q.p95), (0.99, q.p99), (0.999, q.p99_9)];
         // Beyond what the number of values can tell apart a quantile is the largest again.
         let told = points.into_iter().filter(|(share, _)| *share == 0.0 || (1.0 - share) * q.count as f64 >= 1.0);
         told.map(|(share, value)| [share, value as f64]).collect()
@@ -223,7 +230,9 @@ fn tables(records: &Records) -> Vec<Section> {
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     let standing = records.standing.as_ref();
     let path = match records.document().and_then(|document| document.path.as_ref()) {
-        Some(path) => Some((&path.profile, path.clients, path.packets, path.bytes, &path.drops, Some(path.lateness_ns))),
+        Some(path) => {
+            Some((&path.profile, path.clients, path.packets, path.bytes, &path.drops, Some(path.lateness_ns)))
+        }
         None => standing
             .and_then(|standing| standing.path.as_ref())
             .map(|path| (&path.profile, path.clients, path.packets, path.bytes, &path.drops, path.lateness_ns)),

@@ -44,7 +44,9 @@ struct GrownHeat<'a> {
 pub fn step(before: &State, after: &State) -> Option<String> {
     let names = |state: &State| {
         let sections = state.sections.iter();
-        sections.map(|s| (s.id.clone(), s.heading.clone(), s.pieces.iter().map(|p| p.id().to_owned()).collect())).collect()
+        sections
+            .map(|s| (s.id.clone(), s.heading.clone(), s.pieces.iter().map(|p| p.id().to_owned()).collect()))
+            .collect()
     };
     let (was, is): (Vec<(String, String, Vec<String>)>, _) = (names(before), names(after));
     if was != is {

@@ -200,7 +200,11 @@ fn of_reproduction(part: &Reproduction) -> Found {
         ]
     });
     let table = table("rows", &["experiment", "setting", "figure", "paper", "here", ""], &[1, 2, 5], rows.collect());
-    Found { lead: part.answer.clone(), facts: Vec::new(), sections: vec![Section::new("rows", "Paper beside here").with(table)] }
+    Found {
+        lead: part.answer.clone(),
+        facts: Vec::new(),
+        sections: vec![Section::new("rows", "Paper beside here").with(table)],
+    }
 }
 
 /// The two sides, metric by metric.
@@ -213,7 +217,8 @@ fn of_comparison(document: &CompareDocument) -> Found {
             value if value < 0.0 => format!("-{}", measure(-value, unit)),
             value => format!("+{}", measure(value, unit)),
         };
-        let interval = metric.interval.map(|[low, high]| format!("{} to {}", signed(low), signed(high))).unwrap_or_default();
+        let interval =
+            metric.interval.map(|[low, high]| format!("{} to {}", signed(low), signed(high))).unwrap_or_default();
         let difference = metric.difference.map(signed).unwrap_or_default();
         vec![metric.name.clone(), figure(metric.a, &metric.unit), figure(metric.b, &metric.unit), difference, interval]
     });

@@ -84,7 +84,10 @@ impl Browser {
         }
         tab.resize(width, height);
         let scheme = if is_dark { "dark" } else { "light" };
-        tab.ask("Emulation.setEmulatedMedia", json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }));
+        tab.ask(
+            "Emulation.setEmulatedMedia",
+            json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }),
+        );
         tab
     }
 

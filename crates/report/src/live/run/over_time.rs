@@ -16,7 +16,8 @@ pub(super) fn section(records: &Records) -> Section {
     let load = Seconds::new(records.series.iter().map(|row| (row.second, row)));
     let zero = wire_zero(&records.watch);
     let wire = Seconds::new(records.watch.iter().map(|row| ((row.second.saturating_sub(zero)) as u32, row)));
-    let server = Seconds::new(records.server.iter().flat_map(|row| server_seconds(row).map(move |second| (second, row))));
+    let server =
+        Seconds::new(records.server.iter().flat_map(|row| server_seconds(row).map(move |second| (second, row))));
     let points = OverTime::points(&load, &wire, &server);
     let bands = bands(records);
     let over_time = |id, title, about, quantity| OverTime::new(points, id, title, about, quantity).bands(&bands);
@@ -53,8 +54,10 @@ pub(super) fn section(records: &Records) -> Section {
     .lane(&wire, Lane::new("wire", 1, Fold::Mean, |row: &WatchSecond| row.connections_mean))
     .lane(&load, Lane::new("most at once", 2, Fold::Most, most).dashed());
     let connections = match is_alone {
-        true => connections
-            .lane(&wire, Lane::new("most at once", 2, Fold::Most, |row: &WatchSecond| row.connections_max as f64).dashed()),
+        true => connections.lane(
+            &wire,
+            Lane::new("most at once", 2, Fold::Most, |row: &WatchSecond| row.connections_max as f64).dashed(),
+        ),
         false => connections,
     };
 
@@ -83,7 +86,8 @@ pub(super) fn section(records: &Records) -> Section {
         .with(opened.chart())
         .with(records.spread.piece());
     if !wire.is_empty() {
-        section = section.with(handshakes(&wire, over_time("handshakes", "Handshake round trips", "As the wire shows them.", "ns")));
+        section = section
+            .with(handshakes(&wire, over_time("handshakes", "Handshake round trips", "As the wire shows them.", "ns")));
     }
     if !server.is_empty() {
         section = section.with(processor(&records.server, &server, over_time("cpu", "Server CPU", CPU, "count")));

@@ -20,7 +20,9 @@ pub(super) fn lead(records: &Records) -> String {
     }
     let Some(standing) = &records.standing else {
         return match records.phase() {
-            StandingPhase::Killed => "It was killed, or could not write its end. What it had written is shown.".to_owned(),
+            StandingPhase::Killed => {
+                "It was killed, or could not write its end. What it had written is shown.".to_owned()
+            }
             _ => "It has not written anything yet.".to_owned(),
         };
     };

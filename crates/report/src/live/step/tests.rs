@@ -65,7 +65,11 @@ fn state(word: &str, values: &[u8], other: bool, sections: u8) -> State {
     let mut state = State {
         title: "t".into(),
         status: Status { word: word.into(), tone: "going" },
-        facts: values.first().map(|&value| Fact::new("f", value.to_string(), f64::from(value), "")).into_iter().collect(),
+        facts: values
+            .first()
+            .map(|&value| Fact::new("f", value.to_string(), f64::from(value), ""))
+            .into_iter()
+            .collect(),
         sections: vec![one],
         ..State::default()
     };
