@@ -53,7 +53,7 @@ pub(crate) fn stand_before(router: Router, settings: &Settings) -> Router {
 async fn answer(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let mut response = match guard.admit(&mut request) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => refusal,
+        Err(refusal) => *refusal,
     };
     for (name, value) in SAID {
         // An answer may say something of its own instead.
@@ -63,7 +63,7 @@ async fn answer(State(guard): State<Arc<Guard>>, mut request: Request, next: Nex
 }
 
 impl Guard {
-    fn admit(&self, request: &mut Request) -> Result<(), Response> {
+    fn admit(&self, request: &mut Request) -> Result<(), Box<Response>> {
         if !self.knows_host(request) {
             return Err(refuse(
                 StatusCode::FORBIDDEN,
@@ -137,8 +137,8 @@ fn without_secret(uri: &Uri, secret: &Secret) -> Option<Uri> {
     format!("{rest}{query}").parse().ok()
 }
 
-fn refuse(status: StatusCode, why: &'static str) -> Response {
-    (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{why}\n")).into_response()
+fn refuse(status: StatusCode, why: &'static str) -> Box<Response> {
+    Box::new((status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{why}\n")).into_response())
 }
 
 const BEARER: &[u8] = b"Bearer ";

@@ -82,7 +82,6 @@ pub fn list(runs: &[Listed], all: usize) -> State {
                 left: vec![1, 2],
                 rows: runs.iter().map(row).collect(),
                 links: runs.iter().map(|run| format!("run/{}/", run.id)).collect(),
-                ..Table::default()
             })
         })
     };
