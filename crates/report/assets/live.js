@@ -5,7 +5,7 @@
   const $ = (id) => document.getElementById(id);
   const root = document.body.dataset.root;
   // Checks that did not hold, before the others are folded.
-  const DOUBTS = 5;
+  const DOUBTS = 3;
   let state = null;
   let last = "";
   let paused = false;
