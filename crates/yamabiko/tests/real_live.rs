@@ -167,7 +167,9 @@ fn a_run_is_seen_as_it_goes_and_as_it_ended() {
     {
         let mut tab = browser.tab(width, height, is_dark);
         tab.open(&page.url);
-        tab.wait_for("document.body.dataset.over === 'true' && document.querySelectorAll('figure[data-id]').length >= 4");
+        tab.wait_for(
+            "document.body.dataset.over === 'true' && document.querySelectorAll('figure[data-id]').length >= 4",
+        );
         scroll_through(&mut tab);
         tab.shoot(&shot(name), true);
         is_clean(&mut tab, &page);
