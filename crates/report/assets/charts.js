@@ -2,48 +2,7 @@
 // Replaces the plots over time by charts with zoom and the values under the cursor. Without it the page is complete.
 (() => {
   const plots = JSON.parse(document.getElementById("plots").textContent);
-  const root = document.documentElement;
-  const color = (name) => getComputedStyle(root).getPropertyValue(name).trim();
-  const FONT = '12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif';
-
-  // Figures as the program writes them: three digits that matter, and a unit.
-  const grouped = (number) => String(number).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
-  const digits = (v) => (v < 9.995 ? v.toFixed(2) : v < 99.95 ? v.toFixed(1) : v.toFixed(0));
-  const scaled = (v, least, units) => {
-    for (const [factor, unit] of units) if (Math.abs(v) >= factor * 0.9995) return `${digits(v / factor)} ${unit}`;
-    return `${v.toFixed(0)} ${least}`;
-  };
-  const level = (v) => (v < 9.995 ? v.toFixed(2) : v < 999.95 ? v.toFixed(1) : grouped(Math.round(v)));
-  const TIMES = [[1e9, "s"], [1e6, "ms"], [1e3, "us"]];
-  const SIZES = [[1e9, "GB"], [1e6, "MB"], [1e3, "KB"]];
-  const text = (v, quantity) => {
-    if (v == null) return "–";
-    switch (quantity) {
-      case "ns": return scaled(v, "ns", TIMES);
-      case "bytes": return scaled(v, "B", SIZES);
-      case "rate": return `${level(v)}/s`;
-      case "s": return `${+v.toFixed(1)} s`;
-      case "share": return `${digits(100 * v)} %`;
-      default: return Number.isInteger(v) ? grouped(v) : level(v);
-    }
-  };
-
-  // Labels of an axis: one unit and as few decimals as tell them apart.
-  const labels = (ticks, quantity, log) => {
-    const most = Math.max(...ticks.map((t) => Math.abs(t ?? 0)));
-    const units = quantity === "ns" ? TIMES : quantity === "bytes" ? SIZES : [];
-    const least = quantity === "ns" ? " ns" : quantity === "bytes" ? " B" : "";
-    const own = (t) => units.find(([factor]) => t >= factor * 0.9995);
-    const all = own(most);
-    return ticks.map((t) => {
-      if (t == null) return "";
-      if (t === 0) return "0";
-      const unit = log ? own(t) : all;
-      const value = quantity === "share" ? t * 100 : t / (unit ? unit[0] : 1);
-      const number = String(+value.toPrecision(6)).split(".");
-      return [grouped(number[0]), ...number.slice(1)].join(".") + (quantity === "share" ? " %" : unit ? ` ${unit[1]}` : least);
-    });
-  };
+  const { color, FONT, text, labels, powers } = figures;
 
   const shade = (plot) => (u) => {
     const { ctx, bbox } = u;
@@ -98,15 +57,6 @@
       ctx.setLineDash([2 * ratio, 4 * ratio]);
     }
     ctx.restore();
-  };
-
-  // Marks of a logarithmic axis: 1, 2 and 5 of each power of ten, or the powers alone where there are many.
-  const powers = (u, axis, low, high) => {
-    const factors = Math.log10(high / low) > 2.2 ? [1] : [1, 2, 5];
-    const marks = [];
-    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
-      for (const factor of factors) marks.push(factor * 10 ** power);
-    return marks.filter((mark) => mark >= low * 0.999 && mark <= high * 1.001);
   };
 
   const charts = [];

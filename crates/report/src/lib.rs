@@ -23,6 +23,7 @@ mod fortio;
 mod gateway;
 mod gateway_page;
 pub mod json;
+pub mod live;
 pub mod page;
 pub mod plot;
 mod predict;

@@ -16,6 +16,7 @@
 //! cursor where the axis is time. All text given is escaped here; nothing given is taken for markup.
 
 mod interactive;
+pub(crate) mod parts;
 mod table;
 mod verdict;
 

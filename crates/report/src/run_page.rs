@@ -19,7 +19,9 @@ use ledger::document::{Run, Slo};
 
 pub use over_time::{in_process, response_tail};
 pub use sources::Sources;
+pub(crate) use load::{by_distance, failures};
 pub(crate) use tap::view_of as tap_view;
+pub(crate) use wire::answer as wire_answer;
 
 use crate::page::{Page, Section, Table};
 use crate::words::{answer, measure, span};

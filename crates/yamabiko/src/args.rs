@@ -10,6 +10,7 @@ mod doctor;
 mod dynamic;
 mod gateway;
 mod learn;
+mod live;
 mod load;
 mod log;
 mod part;
@@ -47,6 +48,7 @@ pub use self::disk::Disk;
 pub use self::doctor::Doctor;
 pub use self::gateway::{Forwarding, GatewayClient, GatewayServer, GatewayWhat};
 pub use self::learn::{By, Learn};
+pub use self::live::Live;
 pub use self::load::{Http, LoadOptions, MethodName, TlsOptions};
 pub use self::part::PartAlone;
 pub use self::path::PathOptions;
@@ -105,6 +107,8 @@ pub enum Verb {
     Serve(Box<Serve>),
     /// Figures and logs from packets: of a device, or out of a capture file
     Watch(Box<Watch>),
+    /// A page in the browser that shows a run as it goes, or as it ended
+    Live(Live),
     /// What a program's own sockets saw: its connections and exchanges
     Tap(Box<Tap>),
     /// A published experiment made again, paper beside here

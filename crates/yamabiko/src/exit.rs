@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use door::DoorError;
 use lab::LabError;
 use ledger::{Document, Validity, Verdict};
 use serve::ServeError;
@@ -95,6 +96,9 @@ fn status(error: &anyhow::Error) -> u8 {
             SuiteError::Lab(LabError::Plan(_)) | SuiteError::Plan(_) => USAGE,
             _ => ENVIRONMENT,
         };
+    }
+    if let Some(error) = error.downcast_ref::<DoorError>() {
+        return if matches!(error, DoorError::Secret(_)) { USAGE } else { ENVIRONMENT };
     }
     let lacking = match (
         error.downcast_ref::<LabError>(),

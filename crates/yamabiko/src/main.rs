@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Verb::Doctor(doctor) => verb::doctor::run(&doctor),
         Verb::Compare(compare) => verb::compare::run(*compare),
         Verb::Runs(runs) => verb::runs::run(&runs),
+        Verb::Live(live) => verb::live::run(&live),
         Verb::Watch(watch) => verb::watch::run(&watch),
         Verb::Tap(tap) => verb::tap::run(&tap),
         Verb::Report(report) => verb::report::run(&report),

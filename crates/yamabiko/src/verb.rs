@@ -11,6 +11,7 @@ pub mod disk;
 pub mod doctor;
 pub mod gateway;
 pub mod man;
+pub mod live;
 pub mod net;
 pub mod predict;
 pub mod profile;

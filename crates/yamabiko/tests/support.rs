@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod answers;
+pub mod browser;
 pub mod capture;
 pub mod daemons;
 pub mod document;

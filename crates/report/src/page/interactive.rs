@@ -88,7 +88,7 @@ const VERSION: &str = "1.6.32";
 const LICENSE: &str = include_str!("../../assets/uplot/LICENSE");
 const LIBRARY: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
 const LIBRARY_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
-const SCRIPT: &str = include_str!("../../assets/charts.js");
+const SCRIPT: &str = concat!(include_str!("../../assets/figures.js"), include_str!("../../assets/charts.js"));
 
 #[cfg(test)]
 mod tests {

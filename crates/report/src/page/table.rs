@@ -34,6 +34,11 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Heads, rows, and the columns that hold words besides the first.
+    pub(super) fn cells(&self) -> (&[String], &[Vec<String>], &[usize]) {
+        (&self.head, &self.rows, &self.left)
+    }
+
     pub(super) fn html(&self) -> String {
         let mut html = String::from("<div class=\"scroll\"><table>");
         if self.head.iter().any(|name| !name.is_empty()) {

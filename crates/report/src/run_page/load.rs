@@ -103,7 +103,7 @@ pub(super) fn histogram(title: &str, values: &Histogram) -> Chart {
 }
 
 /// By band of the client's asked RTT.
-pub(super) fn by_distance(load: &Load) -> Section {
+pub(crate) fn by_distance(load: &Load) -> Section {
     let bands: Vec<&DistanceBand> = load.by_distance.iter().filter(|band| band.clients > 0).collect();
     let mut table = Table::new(&["asked RTT", "clients", "done", "failed", "p50", "p90", "p99", "max"]);
     let mut bars =
@@ -156,7 +156,7 @@ pub(super) fn by_url(load: &Load) -> Section {
 }
 
 /// Statuses, and failures by cause.
-pub(super) fn failures(load: &Load) -> Section {
+pub(crate) fn failures(load: &Load) -> Section {
     let mut statuses = Table::new(&["status", "responses"]);
     for (status, n) in by_frequency(&load.status) {
         statuses = statuses.row([status.to_owned(), count(n)]);

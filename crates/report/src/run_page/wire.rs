@@ -12,7 +12,7 @@ use crate::plot::{Bars, Chart, Quantity, Series};
 use crate::words::{by_frequency, span};
 
 /// The answer of a capture in one sentence.
-pub(super) fn answer(part: &WatchPart) -> String {
+pub(crate) fn answer(part: &WatchPart) -> String {
     format!(
         "{} requests/s arrived and {} were answered, on {} connections in process in the mean ({} at most).",
         level(part.request_rate_per_s),

@@ -1,0 +1,113 @@
+//! What a request must show to be answered.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use subtle::{ConstantTimeEq, ConstantTimeLess};
+
+use crate::DoorError;
+
+/// Where a request shows the secret.
+#[derive(Clone, Debug, Default)]
+pub enum Key {
+    /// It needs none.
+    #[default]
+    None,
+    /// As the first part of the URL's path, so that a browser can be given it as a link. What follows is seen by the router as
+    /// the path. Pages send no `Referer`, so that it stays where it is.
+    InUrl(Secret),
+    /// In the field `Authorization: Bearer`, for programs.
+    Bearer(Secret),
+}
+
+/// From 16 to 256 characters that can stand in a URL's path as they are. [`Debug`](fmt::Debug) does not show them.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    /// 128 random bits.
+    ///
+    /// # Errors
+    /// The kernel has no random bytes.
+    pub fn random() -> Result<Secret, DoorError> {
+        let mut bytes = [0; 16];
+        let provider = rustls::crypto::ring::default_provider();
+        provider.secure_random.fill(&mut bytes).map_err(|_| DoorError::Secret("no random bytes can be had"))?;
+        Ok(Secret(URL_SAFE_NO_PAD.encode(bytes)))
+    }
+
+    /// One that was given.
+    ///
+    /// # Errors
+    /// It is too short or too long, or has characters that a URL's path would need escaped.
+    pub fn given(text: &str) -> Result<Secret, DoorError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        if !(SECRET_MIN..=SECRET_MAX).contains(&text.len()) || !text.bytes().all(plain) {
+            return Err(DoorError::Secret(
+                "a secret in a URL is 16 to 256 letters, digits, `-`, `.`, `_` or `~`; `openssl rand -hex 16` makes one",
+            ));
+        }
+        Ok(Secret(text.to_owned()))
+    }
+
+    /// The characters: for the URL that its owner is told.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `shown` is it. Takes the same time whatever is in it, so that nobody finds the secret out character by
+    /// character.
+    pub fn is(&self, shown: &[u8]) -> bool {
+        let theirs = shown.get(..SECRET_MAX).unwrap_or(shown);
+        let (mut left, mut right) = ([0u8; SECRET_MAX], [0u8; SECRET_MAX]);
+        left[..self.0.len()].copy_from_slice(self.0.as_bytes());
+        right[..theirs.len()].copy_from_slice(theirs);
+        let fits = (shown.len() as u64).ct_lt(&(SECRET_MAX as u64 + 1));
+        let same_length = (self.0.len() as u64).ct_eq(&(shown.len() as u64));
+        (left.ct_eq(&right) & same_length & fits).into()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+const SECRET_MIN: usize = 16;
+const SECRET_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_is_it() {
+        let secret = Secret::given("correct-horse-battery").unwrap();
+        assert!(secret.is(b"correct-horse-battery"));
+        for wrong in [&b""[..], b"correct-horse-batterz", b"correct-horse-battery\0", b"correct-horse-batter"] {
+            assert!(!secret.is(wrong));
+        }
+        assert!(!secret.is(&[b'x'; 10_000]));
+        let long = Secret::given(&"x".repeat(SECRET_MAX)).unwrap();
+        assert!(long.is(&[b'x'; SECRET_MAX]) && !long.is(&[b'x'; SECRET_MAX + 1]));
+    }
+
+    #[test]
+    fn random_ones_differ_and_can_stand_in_a_url() {
+        let (one, other) = (Secret::random().unwrap(), Secret::random().unwrap());
+        assert!(!one.is(other.text().as_bytes()));
+        assert!(Secret::given(one.text()).is_ok() && one.text().len() == 22);
+        assert!(!format!("{one:?}").contains(one.text()), "it is not in what is logged");
+    }
+
+    #[test]
+    fn what_is_no_secret_is_refused() {
+        for wrong in ["", "fifteen-letters", "sixteen/letters.", "sixteen letters.", "é234567890123456"] {
+            assert!(Secret::given(wrong).is_err(), "{wrong}");
+        }
+        assert!(Secret::given("sixteen-letters.").is_ok());
+        assert!(Secret::given(&"x".repeat(SECRET_MAX + 1)).is_err());
+    }
+}

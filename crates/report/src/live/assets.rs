@@ -1,0 +1,78 @@
+//! The files of the live page: all that a browser needs, carried in the program.
+
+use crate::plot;
+
+/// One file.
+#[derive(Clone, Debug)]
+pub struct Asset {
+    /// Its name, below the root.
+    pub name: &'static str,
+    /// Its media type.
+    pub kind: &'static str,
+    /// What is in it.
+    pub text: String,
+}
+
+/// Style and scripts; [`html`] names them.
+pub fn assets() -> Vec<Asset> {
+    let asset = |name, kind, text| Asset { name, kind, text };
+    vec![
+        asset(
+            "live.css",
+            "text/css; charset=utf-8",
+            [LIBRARY_STYLE, plot::COLORS_CSS, plot::STYLE_CSS, PAGE_STYLE, STYLE].concat(),
+        ),
+        asset("uplot.js", SCRIPT_KIND, format!("/*\nuPlot\n\n{LICENSE}*/\n{LIBRARY}")),
+        asset("live.js", SCRIPT_KIND, [FIGURES, SCRIPT].concat()),
+    ]
+}
+
+/// The page itself, at a place from which `root` leads to the files: empty, or `../` so many times.
+pub fn html(root: &str) -> String {
+    assert!(root.split('/').all(|part| part.is_empty() || part == ".."), "a root is steps upwards: {root}");
+    HTML.replace("{root}", root)
+}
+
+const SCRIPT_KIND: &str = "text/javascript; charset=utf-8";
+const HTML: &str = include_str!("../../assets/live.html");
+const STYLE: &str = include_str!("../../assets/live.css");
+const PAGE_STYLE: &str = include_str!("../../assets/page.css");
+const FIGURES: &str = include_str!("../../assets/figures.js");
+const SCRIPT: &str = include_str!("../../assets/live.js");
+const LIBRARY: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
+const LIBRARY_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
+const LICENSE: &str = include_str!("../../assets/uplot/LICENSE");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_comes_from_elsewhere_and_nothing_stands_in_the_page() {
+        let page = html("../../");
+        assert!(
+            page.contains("href=\"../../live.css\"")
+                && page.contains("src=\"../../live.js\"")
+                && !page.contains("{root}")
+        );
+        // The content policy would refuse them.
+        for inline in ["<script>", "<style", " style=", " onclick", " onload", "http:", "https:", "//"] {
+            assert!(!page.contains(inline), "{inline}");
+        }
+        for asset in assets() {
+            let text = &asset.text;
+            // A namespace is a name, and what stands in a comment is not fetched.
+            let addresses = text.matches("http").count() - text.matches("http://www.w3.org/2000/svg").count();
+            let told = text.matches("https://github.com/leeoniya/uPlot").count();
+            assert_eq!(addresses, told, "{}", asset.name);
+            assert!(!text.contains("@import") && !text.contains("url("), "{}", asset.name);
+        }
+    }
+
+    #[test]
+    fn words_are_never_markup() {
+        for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("] {
+            assert!(!SCRIPT.contains(forbidden) && !FIGURES.contains(forbidden), "{forbidden}");
+        }
+    }
+}

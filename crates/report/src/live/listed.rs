@@ -1,0 +1,108 @@
+//! The list of runs: those that go on, and the newest.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use ledger::StandingPhase;
+
+use super::Follower;
+use super::state::{Piece, Section, State, Status, Table, Text};
+
+/// A run as the list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    id: String,
+    word: String,
+    lead: String,
+    is_over: bool,
+}
+
+/// What is known of runs that have ended, so that the list need not read them again.
+#[derive(Debug, Default)]
+pub struct RunList {
+    known: BTreeMap<PathBuf, (Option<SystemTime>, Listed)>,
+}
+
+impl RunList {
+    /// Looks at these folders, the oldest first, of which the newest are shown.
+    pub fn look(&mut self, dirs: &[PathBuf]) -> State {
+        let newest = &dirs[dirs.len().saturating_sub(RUNS_MAX)..];
+        self.known.retain(|dir, _| newest.contains(dir));
+        let runs: Vec<Listed> = newest.iter().rev().map(|dir| self.listed(dir)).collect();
+        list(&runs, dirs.len())
+    }
+
+    fn listed(&mut self, dir: &Path) -> Listed {
+        let stamp = ["summary.json", "standing.json"]
+            .iter()
+            .find_map(|name| std::fs::metadata(dir.join(name)).ok()?.modified().ok());
+        if let Some((known, listed)) = self.known.get(dir)
+            && *known == stamp
+            && listed.is_over
+        {
+            return listed.clone();
+        }
+        let listed = Listed::look(dir);
+        self.known.insert(dir.to_owned(), (stamp, listed.clone()));
+        listed
+    }
+}
+
+impl Listed {
+    /// Looks at a run's folder, without its tables.
+    pub fn look(dir: &Path) -> Listed {
+        let mut follower = Follower::new(dir);
+        follower.look_without_tables();
+        let state = follower.state();
+        let word = match state.judged {
+            Some(judged) if state.is_over && state.status.word == "Ended" => judged.word.to_owned(),
+            _ => state.status.word,
+        };
+        let word = if follower.phase() == StandingPhase::Killed { "Killed".to_owned() } else { word };
+        Listed { id: state.title, word, lead: state.lead, is_over: state.is_over }
+    }
+}
+
+/// The page of these runs, of `all` there are.
+pub fn list(runs: &[Listed], all: usize) -> State {
+    let going = runs.iter().filter(|run| !run.is_over).count();
+    let lead = match (all, going) {
+        (0, _) => "There is no run in the book yet; `yamabiko demo` makes the first.".to_owned(),
+        (_, 0) => "No run is going on.".to_owned(),
+        (_, 1) => "One run is going on.".to_owned(),
+        (_, n) => format!("{n} runs are going on."),
+    };
+    let table = |id: &str, runs: Vec<&Listed>| {
+        let row = |run: &&Listed| vec![run.id.clone(), run.word.clone(), run.lead.clone()];
+        (!runs.is_empty()).then(|| {
+            Piece::Table(Table {
+                id: id.to_owned(),
+                head: ["run", "", "what it says"].map(str::to_owned).to_vec(),
+                left: vec![1, 2],
+                rows: runs.iter().map(row).collect(),
+                links: runs.iter().map(|run| format!("run/{}/", run.id)).collect(),
+            })
+        })
+    };
+    let (over, on): (Vec<&Listed>, Vec<&Listed>) = runs.iter().partition(|run| run.is_over);
+    let left_out = all.saturating_sub(runs.len());
+    let mut newest = Section::new("newest", "The newest").with(table("newest-table", over));
+    if left_out > 0 {
+        let text = format!("And {left_out} older ones: `yamabiko runs` lists all.");
+        newest = newest.with(Piece::Text(Text { id: "newest-rest".into(), text, verbatim: false }));
+    }
+    let mut sections = vec![Section::new("going", "Going on").with(table("going-table", on)), newest];
+    sections.retain(|section| !section.pieces.is_empty());
+    State {
+        title: "Runs".to_owned(),
+        status: Status { word: if going > 0 { "Going on" } else { "" }.to_owned(), tone: "going" },
+        aloud: lead.clone(),
+        lead,
+        sections,
+        ..State::default()
+    }
+}
+
+/// Runs that are listed.
+const RUNS_MAX: usize = 40;

@@ -1,0 +1,212 @@
+//! The charts over time.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use ledger::{SecondRecord, ServerSecond, StandingPhase, WatchSecond};
+
+use super::super::follow::Records;
+use super::super::heat::Percentiles;
+use super::super::seconds::{Fold, Lane, OverTime, Seconds};
+use super::super::state::Section;
+use super::LOAD_BEGINS_S;
+
+/// The main figure first: connections in process, as each witness counts them.
+pub(super) fn section(records: &Records) -> Section {
+    let load = Seconds::new(records.series.iter().map(|row| (row.second, row)));
+    let zero = wire_zero(&records.watch);
+    let wire = Seconds::new(records.watch.iter().map(|row| ((row.second.saturating_sub(zero)) as u32, row)));
+    let server =
+        Seconds::new(records.server.iter().flat_map(|row| server_seconds(row).map(move |second| (second, row))));
+    let points = OverTime::points(&load, &wire, &server);
+    let bands = bands(records);
+    let over_time = |id, title, about, quantity| OverTime::new(points, id, title, about, quantity).bands(&bands);
+    let is_alone = load.is_empty();
+
+    let offered = Lane::new("offered", 0, Fold::Mean, |row: &SecondRecord| row.offered as f64).dashed();
+    let carried = Lane::new("carried", 2, Fold::Mean, |row: &SecondRecord| row.completed as f64).filled();
+    let failed = Lane::new("failed", 3, Fold::Mean, |row: &SecondRecord| row.failed as f64);
+    let mut rates = over_time(
+        "rates",
+        "Requests each second",
+        if is_alone { "As packets show them." } else { "Offered: meant to start then. Carried: answered whole then." },
+        "rate",
+    )
+    .lane(&load, carried)
+    .lane(&load, offered)
+    .lane(&wire, rate(if is_alone { "arrived" } else { "arrived, by the wire" }, 1, |row| row.requests));
+    if is_alone {
+        rates = rates.lane(&wire, rate("answered", 2, |row| row.responses));
+    }
+    if records.series.iter().any(|row| row.failed > 0) {
+        rates = rates.lane(&load, failed);
+    }
+
+    let most = |row: &SecondRecord| row.connections_max as f64;
+    let connections = over_time(
+        "connections",
+        "Connections in process",
+        "Opened and not closed: as the load counts them, and as packets show them at the server.",
+        "count",
+    )
+    .wide()
+    .lane(&load, Lane::new("load", 0, Fold::Mean, |row: &SecondRecord| row.connections_mean).filled())
+    .lane(&wire, Lane::new("wire", 1, Fold::Mean, |row: &WatchSecond| row.connections_mean))
+    .lane(&load, Lane::new("most at once", 2, Fold::Most, most).dashed());
+    let connections = match is_alone {
+        true => connections.lane(
+            &wire,
+            Lane::new("most at once", 2, Fold::Most, |row: &WatchSecond| row.connections_max as f64).dashed(),
+        ),
+        false => connections,
+    };
+
+    let mut in_flight = over_time(
+        "in-flight",
+        "Requests in flight",
+        "Load: started and not done. Wire: first byte of the request to last byte of the response, at the server's door.",
+        "count",
+    )
+    .lane(&load, Lane::new("load", 0, Fold::Mean, |row: &SecondRecord| row.in_flight_mean).filled())
+    .lane(&wire, Lane::new("wire", 1, Fold::Mean, |row: &WatchSecond| row.in_flight_mean));
+    if records.series.iter().any(|row| row.backlog > 0) {
+        let backlog = |row: &SecondRecord| row.backlog as f64;
+        in_flight = in_flight.lane(&load, Lane::new("backlog: meant, not started", 3, Fold::Most, backlog));
+    }
+
+    let opened = over_time("opened", "Connections opened each second", "Connect called, and SYN seen.", "rate")
+        .lane(&load, Lane::new("load", 0, Fold::Mean, |row: &SecondRecord| row.connections_opened as f64))
+        .lane(&wire, rate("wire", 1, |row| row.connections_opened));
+
+    let mut section = Section::new("over-time", "Over time")
+        .with(connections.chart())
+        .with(rates.chart())
+        .with(in_flight.chart())
+        .with(times(records, &load, over_time("times", "Response time", TIMES, "ns")).chart())
+        .with(opened.chart())
+        .with(records.spread.piece());
+    if !wire.is_empty() {
+        section = section
+            .with(handshakes(&wire, over_time("handshakes", "Handshake round trips", "As the wire shows them.", "ns")));
+    }
+    if !server.is_empty() {
+        section = section.with(processor(&records.server, &server, over_time("cpu", "Server CPU", CPU, "count")));
+    }
+    section
+}
+
+/// Percentiles of each second: out of the distributions where the run keeps them, else those that its series has.
+fn times(records: &Records, load: &Seconds<'_, SecondRecord>, chart: OverTime) -> OverTime {
+    // A second in which nothing was completed has no response time.
+    let time = |value: fn(&SecondRecord) -> u64| {
+        move |row: &SecondRecord| if row.completed == 0 { f64::NAN } else { value(row) as f64 }
+    };
+    let low = records.series.iter().filter(|row| row.completed > 0).map(|row| row.response_p50_ns.max(1)).min();
+    let high = records.series.iter().map(|row| row.response_max_ns).max();
+    let chart = chart.log(high.unwrap_or(0) / low.unwrap_or(1) > FAR_APART);
+    let longest = Lane::new("longest", 3, Fold::Most, time(|row| row.response_max_ns)).dashed();
+    if records.spread.is_empty() {
+        return chart
+            .lane(load, Lane::new("median", 0, Fold::Mean, time(|row| row.response_p50_ns)))
+            .lane(load, Lane::new("99 % within", 1, Fold::Most, time(|row| row.response_p99_ns)))
+            .lane(load, longest);
+    }
+    // A percentile is told by its bucket, the longest exactly: none is longer than that.
+    let longest_ns: BTreeMap<u32, u64> = records.series.iter().map(|row| (row.second, row.response_max_ns)).collect();
+    let cap = |(second, values): (u32, Percentiles)| match longest_ns.get(&second) {
+        Some(&most) if most > 0 => (second, values.at_most(most as f64)),
+        _ => (second, values),
+    };
+    let found: Vec<(u32, Percentiles)> = records.spread.percentiles().into_iter().map(cap).collect();
+    let spread = Seconds::new(found.iter().map(|(second, values)| (*second, values)));
+    chart
+        .lane(&spread, Lane::new("median", 0, Fold::Mean, |values: &Percentiles| values.p50))
+        .lane(&spread, Lane::new("90 % within", 2, Fold::Most, |values: &Percentiles| values.p90))
+        .lane(&spread, Lane::new("99 % within", 1, Fold::Most, |values: &Percentiles| values.p99))
+        .lane(&spread, Lane::new("99.9 % within", 5, Fold::Most, |values: &Percentiles| values.p99_9))
+        .lane(load, longest)
+}
+
+fn handshakes(wire: &Seconds<'_, WatchSecond>, chart: OverTime) -> Option<super::super::state::Piece> {
+    let time = |value: fn(&WatchSecond) -> u64| {
+        move |row: &WatchSecond| if row.handshakes == 0 { f64::NAN } else { value(row) as f64 }
+    };
+    chart
+        .log(true)
+        .lane(wire, Lane::new("median", 0, Fold::Mean, time(|row| row.handshake_rtt_p50_ns)))
+        .lane(wire, Lane::new("90 % within", 2, Fold::Most, time(|row| row.handshake_rtt_p90_ns)))
+        .lane(wire, Lane::new("99 % within", 1, Fold::Most, time(|row| row.handshake_rtt_p99_ns)))
+        .chart()
+}
+
+fn processor(
+    rows: &[ServerSecond],
+    server: &Seconds<'_, ServerSecond>,
+    chart: OverTime,
+) -> Option<super::super::state::Piece> {
+    // It is read late at times: what it used is over the time that passed.
+    let over = |value: fn(&ServerSecond) -> f64| {
+        move |row: &ServerSecond| if row.elapsed_s > 0.0 { value(row) / row.elapsed_s } else { f64::NAN }
+    };
+    let all = |row: &ServerSecond| row.cpu_user_s + row.cpu_system_s + row.cpu_receive_s.unwrap_or(0.0);
+    let mut chart = chart
+        .lane(server, Lane::new("in all", 0, Fold::Mean, over(all)).filled())
+        .lane(server, Lane::new("user", 2, Fold::Mean, over(|row| row.cpu_user_s)))
+        .lane(server, Lane::new("system", 1, Fold::Mean, over(|row| row.cpu_system_s)));
+    if rows.iter().any(|row| row.cpu_receive_s.is_some()) {
+        let receive = over(|row| row.cpu_receive_s.unwrap_or(f64::NAN));
+        chart = chart.lane(server, Lane::new("receiving packets", 4, Fold::Mean, receive));
+    }
+    chart.chart()
+}
+
+/// Counts over the part of the second that was watched.
+fn rate<'a>(name: &str, color: u8, value: fn(&WatchSecond) -> u64) -> Lane<'a, WatchSecond> {
+    Lane::new(name, color, Fold::Mean, move |row: &WatchSecond| match row.watched_ns {
+        // Of so short a piece no rate can be told.
+        watched if watched < 100_000_000 => f64::NAN,
+        watched => value(row) as f64 * 1e9 / watched as f64,
+    })
+}
+
+/// Capture time counts from 1970, unless the run gave it its own clock; then from the first second seen.
+fn wire_zero(rows: &[WatchSecond]) -> u64 {
+    rows.first().map(|row| row.second).filter(|&first| first > YEAR_S).unwrap_or(0)
+}
+
+/// The seconds of the run's clock that it is of: more than one where it was read late.
+fn server_seconds(row: &ServerSecond) -> Range<u32> {
+    let end_s = row.at_ns as f64 / 1e9;
+    let first = (end_s - row.elapsed_s).max(0.0).round() as u32;
+    first..(end_s.round() as u32).clamp(first.saturating_add(1), first.saturating_add(LATE_MAX))
+}
+
+/// Warm-up, and what came after the measured phase.
+fn bands(records: &Records) -> Vec<(f64, f64, &'static str)> {
+    let mut bands = Vec::new();
+    let (warmup_s, duration_s) = match (records.document(), &records.standing) {
+        (Some(document), _) => (document.run.warmup_s, Some(document.run.duration_s)),
+        (None, Some(standing)) if standing.phase != StandingPhase::Starting => (standing.warmup_s, None),
+        _ => return bands,
+    };
+    if records.series.is_empty() {
+        return bands;
+    }
+    let from = LOAD_BEGINS_S + warmup_s;
+    if warmup_s > 0.0 {
+        bands.push((0.0, from, "warm-up"));
+    }
+    let last = records.series.last().map_or(0.0, |row| f64::from(row.second) + 1.0);
+    if let Some(end) = duration_s.map(|duration| from + duration).filter(|end| *end < last) {
+        bands.push((end, last, "after"));
+    }
+    bands
+}
+
+const TIMES: &str = "Of the requests completed in each second, from the moment at which they were meant to start.";
+const CPU: &str = "Cores' worth of processor time: 1 is one core all the time.";
+/// Seconds that one reading stands for at most; the program does not sleep longer.
+const LATE_MAX: u32 = 60;
+const YEAR_S: u64 = 366 * 86_400;
+/// Ratio of longest to median from which on a linear axis would hide the median.
+const FAR_APART: u64 = 30;

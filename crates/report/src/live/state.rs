@@ -1,0 +1,299 @@
+//! What is on the live page, in words and numbers.
+//!
+//! Everything is written as JSON for the script `assets/live.js`; field names are those of this file. A section or piece keeps
+//! its `id` while it lives, which is how a step says what is new of it.
+
+use serde::Serialize;
+
+/// A page.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct State {
+    /// What the page shows: a run's id.
+    pub title: String,
+    /// Where it is, in a word or two, and its colour: `going`, `good`, `doubt`, `bad` or `soft`.
+    pub status: Status,
+    /// The answer in one sentence.
+    pub lead: String,
+    /// How far it is, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// The headline figures.
+    pub facts: Vec<Fact>,
+    /// Whether to believe it, as it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged: Option<Judged>,
+    /// The parts of the page.
+    pub sections: Vec<Section>,
+    /// Lines at the foot.
+    pub foot: Vec<String>,
+    /// The same in a sentence or two, for those who hear the page.
+    pub aloud: String,
+    /// Whether nothing will change any more.
+    pub is_over: bool,
+}
+
+/// A word with a colour.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Status {
+    /// The word.
+    pub word: String,
+    /// Its colour.
+    pub tone: &'static str,
+}
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Progress {
+    /// From 0 to 1.
+    pub share: f64,
+    /// `12 s of 60 s`.
+    pub text: String,
+}
+
+/// A headline figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fact {
+    /// Its name.
+    pub name: &'static str,
+    /// As a person reads it.
+    pub text: String,
+    /// The number itself, in the unit of the document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// A few words under it.
+    pub note: String,
+    /// Colour, where it is worth one: `bad` or `doubt`.
+    pub tone: &'static str,
+}
+
+/// The verdict.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// `Valid`, `Suspect`, `Invalid`.
+    pub word: &'static str,
+    /// Its colour.
+    pub tone: &'static str,
+    /// A sentence.
+    pub said: String,
+    /// The checks that are not green.
+    pub open: Vec<Row>,
+    /// The others.
+    pub rest: Vec<Row>,
+}
+
+/// One check: name, result, colour of the result, figure, limit, why.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The cells from left to right.
+    pub cells: Vec<String>,
+    /// Colour of the second cell.
+    pub tone: &'static str,
+}
+
+/// A part of the page under a heading.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Section {
+    /// Its name in the page.
+    pub id: String,
+    /// What stands above it; may be empty.
+    pub heading: String,
+    /// What it is made of.
+    pub pieces: Vec<Piece>,
+}
+
+/// A piece of a section.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Piece {
+    /// Lines over time.
+    Chart(Chart),
+    /// Counts over time and value.
+    Heat(Heat),
+    /// Rows of text.
+    Table(Table),
+    /// A paragraph, or words to be copied as they are.
+    Text(Text),
+    /// A figure that the program drew.
+    Drawing(Drawing),
+}
+
+impl Piece {
+    /// Its name in the page.
+    pub fn id(&self) -> &str {
+        match self {
+            Piece::Chart(chart) => &chart.head.id,
+            Piece::Heat(heat) => &heat.head.id,
+            Piece::Table(table) => &table.id,
+            Piece::Text(text) => &text.id,
+            Piece::Drawing(drawing) => &drawing.id,
+        }
+    }
+}
+
+/// Lines over time. Every series has a value, or `null`, for every entry of `xs`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Chart {
+    /// All but the numbers.
+    #[serde(flatten)]
+    pub head: ChartHead,
+    /// Where the points are, in seconds, rising.
+    pub xs: Vec<f64>,
+    /// Their values, series by series.
+    pub ys: Vec<Vec<Option<f64>>>,
+}
+
+/// What a chart shows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ChartHead {
+    /// Its name in the page.
+    pub id: String,
+    /// In words.
+    pub title: String,
+    /// A sentence more; may be empty.
+    pub about: String,
+    /// What is counted upwards: `count`, `rate`, `ns`, `bytes`, `share`.
+    pub quantity: &'static str,
+    /// Whether equal ratios are equal distances upwards.
+    pub log: bool,
+    /// Whether it takes the page's whole width.
+    pub wide: bool,
+    /// The lines.
+    pub series: Vec<Line>,
+    /// Stretches of time that are shaded: from, to, what they are.
+    pub bands: Vec<(f64, f64, &'static str)>,
+}
+
+/// One line of a chart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Line {
+    /// In the legend.
+    pub name: String,
+    /// Which of the six colours.
+    pub color: u8,
+    /// Whether it is broken: what was asked for, or an extreme.
+    pub dash: bool,
+    /// Whether the ground under it is tinted.
+    pub fill: bool,
+}
+
+/// How values are spread, a column for each stretch of time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Heat {
+    /// All but the columns.
+    #[serde(flatten)]
+    pub head: HeatHead,
+    /// From left to right.
+    pub columns: Vec<Column>,
+}
+
+/// What a heat map shows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HeatHead {
+    /// Its name in the page.
+    pub id: String,
+    /// In words.
+    pub title: String,
+    /// A sentence more.
+    pub about: String,
+    /// Width of a column in seconds.
+    pub seconds: u32,
+    /// Number of the lowest row.
+    pub lowest: u16,
+    /// Edges of the rows in ns, rising: one more than there are rows.
+    pub edges: Vec<u64>,
+}
+
+/// One stretch of time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Column {
+    /// Its beginning, in seconds.
+    pub x: u32,
+    /// Row and count, row and count ..; rows that are empty are left out.
+    pub cells: Vec<u64>,
+}
+
+/// Rows of text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Table {
+    /// Its name in the page.
+    pub id: String,
+    /// Names of the columns.
+    pub head: Vec<String>,
+    /// Columns, from 0, that hold words.
+    pub left: Vec<usize>,
+    /// Cells.
+    pub rows: Vec<Vec<String>>,
+    /// Where a click on the first cell of a row leads, by row: a path within the page's own root. Empty where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<String>,
+}
+
+/// A paragraph, or words to be copied as they are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Text {
+    /// Its name in the page.
+    pub id: String,
+    /// The words.
+    pub text: String,
+    /// Whether they are to be copied.
+    pub verbatim: bool,
+}
+
+/// A figure that the program drew: markup of its own, in which every word is escaped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Drawing {
+    /// Its name in the page.
+    pub id: String,
+    /// In words.
+    pub title: String,
+    /// A sentence more; may be empty.
+    pub about: String,
+    /// Whether it takes the page's whole width.
+    pub wide: bool,
+    /// SVG for half a page or a whole one.
+    pub large: String,
+    /// SVG for a phone.
+    pub small: String,
+}
+
+impl State {
+    /// All of it as one line of JSON.
+    pub fn whole(&self) -> String {
+        serde_json::to_string(self).expect("a state has plain keys and finite numbers")
+    }
+
+    /// Every piece, in order.
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.sections.iter().flat_map(|section| &section.pieces)
+    }
+}
+
+impl Section {
+    /// An empty section.
+    pub fn new(id: impl Into<String>, heading: impl Into<String>) -> Self {
+        Section { id: id.into(), heading: heading.into(), pieces: Vec::new() }
+    }
+
+    /// Adds a piece, if there is one.
+    pub fn with(mut self, piece: impl Into<Option<Piece>>) -> Self {
+        self.pieces.extend(piece.into());
+        self
+    }
+}
+
+impl Fact {
+    /// A figure with its number.
+    pub fn new(name: &'static str, text: String, value: f64, note: impl Into<String>) -> Self {
+        Fact { name, text, value: value.is_finite().then_some(value), note: note.into(), tone: "" }
+    }
+}
+
+/// A number in six digits, more than any screen shows; what is not finite is a gap.
+pub(super) fn number(value: f64) -> Option<f64> {
+    if !value.is_finite() {
+        return None;
+    }
+    let scale = 10_f64.powi(5 - value.abs().max(1e-9).log10().floor() as i32);
+    let short = (value * scale).round() / scale;
+    Some(if short.is_finite() { short } else { value })
+}

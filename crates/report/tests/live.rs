@@ -1,0 +1,350 @@
+//! The live page's state: of a folder that grows, ends, or is left by a run that was killed.
+
+#[path = "support/documents.rs"]
+mod documents;
+
+use std::time::{Duration, SystemTime};
+
+use ledger::{
+    Bucket, CapacityPart, DistributionRecord, Measure, SecondRecord, Standing, StandingLoad, StandingPath,
+    StandingPhase, TrialPart, Validity, WatchSecond,
+};
+use report::live::state::{Chart, Heat, Piece};
+use report::live::{Follower, POINTS_MAX, RunList, State, step};
+use store::{Book, DistributionsWriter, RunFolder, SeriesWriter, WatchSeriesWriter};
+use tempfile::TempDir;
+
+/// A run that writes as runs do.
+struct Made {
+    folder: RunFolder,
+    series: SeriesWriter,
+    wire: WatchSeriesWriter,
+    spread: DistributionsWriter,
+}
+
+fn book() -> (TempDir, Book) {
+    let root = tempfile::tempdir().unwrap();
+    let book = Book::at(root.path());
+    (root, book)
+}
+
+fn begin(book: &Book, name: &str) -> Made {
+    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_167_005);
+    let folder = book.create(name, started, 7).unwrap();
+    let (series, wire, spread) = (folder.series(), folder.watch_series(), folder.distributions());
+    Made { folder, series, wire, spread }
+}
+
+impl Made {
+    /// Seconds of 100 requests each, most of them short.
+    fn seconds(&mut self, seconds: std::ops::Range<u32>) {
+        for second in seconds {
+            self.series.push(&[row(second)]).unwrap();
+            let wire = WatchSecond {
+                second: second.into(),
+                watched_ns: 1_000_000_000,
+                requests: 100,
+                ..WatchSecond::default()
+            };
+            self.wire.push(&[wire]).unwrap();
+            let times = [(2_000_000, 90), (40_000_000, 10)].map(|(value, count)| {
+                let bucket = Bucket::of(value);
+                let (from_ns, to_ns) = (bucket.from_ns(), bucket.to_ns());
+                DistributionRecord { second, measure: Measure::ResponseTime, from_ns, to_ns, count }
+            });
+            self.spread.push(&times).unwrap();
+        }
+        self.series.close_part().unwrap();
+        self.wire.close_part().unwrap();
+        self.spread.close_part().unwrap();
+    }
+
+    fn stands(&self, standing: &Standing) {
+        self.folder.standing().write(standing).unwrap();
+    }
+
+    fn follower(&self) -> Follower {
+        Follower::new(self.folder.path())
+    }
+}
+
+fn row(second: u32) -> SecondRecord {
+    SecondRecord {
+        second,
+        measured: true,
+        offered: 100,
+        started: 100,
+        completed: 99,
+        connections_mean: 5.0 + f64::from(second % 3),
+        response_p50_ns: 2_000_000,
+        response_p99_ns: 40_000_000,
+        response_max_ns: 41_000_000,
+        ..SecondRecord::default()
+    }
+}
+
+fn standing(at_s: f64) -> Standing {
+    let document = documents::document();
+    let load = document.load.unwrap();
+    Standing {
+        verb: "bench".into(),
+        command: "yamabiko bench 'http://server/<script>alert(1)</script>'".into(),
+        phase: StandingPhase::Measured,
+        at_s,
+        duration_s: Some(60.0),
+        load: Some(StandingLoad {
+            loop_kind: "open".into(),
+            offered: 3000,
+            completed: 2970,
+            failed: [("<img src=x onerror=alert(1)>".to_owned(), 30)].into(),
+            in_flight: 6,
+            connections: 7,
+            response_time_ns: load.response_time_ns,
+            by_distance: load.by_distance,
+            ..StandingLoad::default()
+        }),
+        path: Some(StandingPath {
+            profile: "koshien-2001".into(),
+            asked_rtt_ns: document.path.as_ref().unwrap().asked_rtt_ns,
+            got_rtt_ns: document.path.as_ref().unwrap().got_rtt_ns,
+            ..StandingPath::default()
+        }),
+        validity: Some(Validity::from_checks(documents::green())),
+        ..Standing::default()
+    }
+}
+
+fn chart<'a>(state: &'a State, id: &str) -> &'a Chart {
+    let found = state.pieces().find_map(|piece| match piece {
+        Piece::Chart(chart) if chart.head.id == id => Some(chart),
+        _ => None,
+    });
+    found.unwrap_or_else(|| panic!("no chart {id}: {:?}", state.pieces().map(Piece::id).collect::<Vec<_>>()))
+}
+
+fn heat(state: &State) -> &Heat {
+    let found = state.pieces().find_map(|piece| match piece {
+        Piece::Heat(heat) => Some(heat),
+        _ => None,
+    });
+    found.expect("a heat map")
+}
+
+fn fact(state: &State, name: &str) -> f64 {
+    state.facts.iter().find(|fact| fact.name == name).and_then(|fact| fact.value).unwrap_or_else(|| panic!("{name}"))
+}
+
+fn looked(follower: &mut Follower) -> State {
+    follower.look();
+    follower.state()
+}
+
+#[test]
+fn a_run_grows_ends_and_has_the_figures_of_its_document() {
+    let (_root, book) = book();
+    let mut run = begin(&book, "bench");
+    let mut follower = run.follower();
+    let empty = looked(&mut follower);
+    assert_eq!((empty.status.word.as_str(), empty.is_over, empty.facts.len()), ("Starting", false, 0));
+
+    run.seconds(0..30);
+    run.stands(&standing(30.05));
+    let going = looked(&mut follower);
+    assert_eq!(going.status.word, "Measuring");
+    assert_eq!(going.progress.as_ref().map(|progress| progress.text.as_str()), Some("30 s of 60 s"));
+    assert_eq!((fact(&going, "Offered"), fact(&going, "Carried"), fact(&going, "Failed")), (100.0, 99.0, 30.0));
+    assert_eq!(going.judged.as_ref().map(|judged| judged.word), Some("Valid"));
+    let rates = chart(&going, "rates");
+    assert_eq!((rates.xs.len(), rates.ys[0][29]), (30, Some(99.0)));
+    // Each witness has its line of the main figure.
+    let names: Vec<_> = chart(&going, "connections").head.series.iter().map(|line| line.name.as_str()).collect();
+    assert_eq!(names, ["load", "wire", "most at once"]);
+    // Percentiles out of the distributions, within their buckets.
+    let times = chart(&going, "times");
+    assert_eq!(times.head.series.len(), 5);
+    assert!((times.ys[0][3].unwrap() / 2e6 - 1.0).abs() < 0.13 && (times.ys[2][3].unwrap() / 4e7 - 1.0).abs() < 0.13);
+    assert_eq!(heat(&going).columns.len(), 30);
+    for drawn in ["rtt", "by-distance"] {
+        assert!(going.pieces().any(|piece| piece.id().starts_with(drawn)), "{drawn}");
+    }
+
+    // A second more: only that is sent.
+    run.seconds(30..31);
+    run.stands(&standing(31.05));
+    let later = looked(&mut follower);
+    let sent = step(&going, &later).expect("the same page");
+    assert!(
+        sent.contains("\"from\":30") && !sent.contains("\"pieces\"") && sent.len() < 4000,
+        "{}: {sent}",
+        sent.len()
+    );
+
+    // The exact tables take the place of the parts, then the document comes.
+    let Made { folder, series, wire, spread } = run;
+    series.finish().unwrap();
+    wire.finish().unwrap();
+    spread.finish().unwrap();
+    let before = looked(&mut follower);
+    assert_eq!(chart(&before, "rates").xs.len(), 31);
+    let mut document = documents::document();
+    document.run.id = folder.id().to_owned();
+    folder.write_summary(&document).unwrap();
+    let ended = looked(&mut follower);
+    assert!(ended.is_over && follower.is_over());
+    let load = document.load.as_ref().unwrap();
+    assert_eq!(fact(&ended, "Carried"), load.carried_rate_per_s);
+    assert_eq!(fact(&ended, "99 % within"), load.response_time_ns.p99 as f64);
+    assert_eq!(fact(&ended, "Connections"), load.connections.mean);
+    assert!(ended.whole().contains(&format!("yamabiko report {} --html", folder.id())));
+    assert!(ended.aloud.starts_with("Ended, "), "{}", ended.aloud);
+}
+
+#[test]
+fn a_run_that_was_killed_says_so_and_keeps_what_it_had() {
+    let (_root, book) = book();
+    let mut run = begin(&book, "bench");
+    run.seconds(0..5);
+    run.stands(&standing(5.0));
+    let mut follower = run.follower();
+    assert_eq!(looked(&mut follower).status.word, "Measuring");
+    drop(run);
+    let state = looked(&mut follower);
+    assert_eq!((state.status.word.as_str(), state.is_over), ("Killed", true));
+    assert!(state.lead.starts_with("It was killed, or could not write its end"), "{}", state.lead);
+    assert_eq!(chart(&state, "rates").xs.len(), 5);
+    // One from before runs said how they stand.
+    let mut old = begin(&book, "old");
+    old.seconds(0..5);
+    let mut follower = old.follower();
+    assert!(!looked(&mut follower).is_over);
+    drop(old);
+    assert_eq!(looked(&mut follower).status.word, "Killed");
+}
+
+#[test]
+fn an_hour_and_a_day_have_as_many_points_as_a_screen() {
+    let (_root, book) = book();
+    let mut run = begin(&book, "long");
+    run.seconds(0..3600);
+    run.stands(&standing(3600.0));
+    let mut follower = run.follower();
+    let hour = looked(&mut follower);
+    for piece in hour.pieces() {
+        match piece {
+            Piece::Chart(chart) => {
+                assert!(chart.xs.len() <= POINTS_MAX && chart.ys.iter().all(|ys| ys.len() == chart.xs.len()));
+                assert!(chart.head.about.contains("4 seconds"), "{}", chart.head.about);
+            }
+            Piece::Heat(heat) => assert!(heat.columns.len() <= POINTS_MAX / 2),
+            _ => {}
+        }
+    }
+    let bytes = hour.whole().len();
+    assert!(bytes < 600_000, "{bytes} bytes");
+    // A second more is a point at the end, not the page anew.
+    run.seconds(3600..3601);
+    let later = looked(&mut follower);
+    let sent = step(&hour, &later).unwrap();
+    assert!(sent.len() < 3000, "{} bytes", sent.len());
+}
+
+#[test]
+fn a_search_is_shown_with_the_run_under_way() {
+    let (_root, book) = book();
+    let search = begin(&book, "capacity");
+    let mut under = begin(&book, "trial");
+    under.seconds(0..3);
+    under.stands(&standing(3.0));
+    let trial = |load: f64, verdict: &str| TrialPart {
+        stage: "short".into(),
+        load,
+        lasted_s: 5.0,
+        asked_s: 5.0,
+        verdict: verdict.into(),
+        ..TrialPart::default()
+    };
+    let capacity = CapacityPart {
+        objective: "p99 < 200ms".into(),
+        trials: vec![trial(400.0, "good"), trial(800.0, "good"), trial(1600.0, "bad")],
+        ..CapacityPart::default()
+    };
+    let mut standing = Standing {
+        verb: "capacity".into(),
+        phase: StandingPhase::Measured,
+        step: Some("trial 4: 1,200/s".into()),
+        capacity: Some(capacity),
+        under: Some(under.folder.id().to_owned()),
+        ..Standing::default()
+    };
+    search.stands(&standing);
+    let mut follower = search.follower();
+    let state = looked(&mut follower);
+    assert_eq!((state.lead.as_str(), fact(&state, "Trials")), ("Under way: trial 4: 1,200/s.", 3.0));
+    assert!(state.sections.iter().any(|section| section.heading == format!("Now: {}", under.folder.id())));
+    assert_eq!(chart(&state, "rates").xs.len(), 3);
+    let rows = |state: &State| {
+        let tables =
+            state.pieces().filter_map(|piece| if let Piece::Table(table) = piece { Some(table) } else { None });
+        tables.map(|table| table.rows.len()).max().unwrap()
+    };
+    assert!(rows(&state) >= 3, "every trial");
+    assert!(state.pieces().any(|piece| matches!(piece, Piece::Drawing(_))), "trials against load");
+    // What leads out of the book is not followed.
+    for way in ["../../etc", "/etc", "..", "a/b", ""] {
+        standing.under = Some(way.to_owned());
+        search.stands(&standing);
+        assert!(!looked(&mut follower).whole().contains("Now: "), "{way}");
+    }
+}
+
+#[test]
+fn the_list_has_those_that_go_on_first() {
+    let (_root, book) = book();
+    let mut list = RunList::default();
+    assert!(list.look(&book.dirs().unwrap()).lead.contains("no run"));
+    let going = begin(&book, "going");
+    going.stands(&standing(3.0));
+    let ended = begin(&book, "ended");
+    ended.folder.write_summary(&documents::document()).unwrap();
+    let killed = begin(&book, "killed");
+    killed.stands(&standing(3.0));
+    let (going_id, killed_id) = (going.folder.id().to_owned(), killed.folder.id().to_owned());
+    drop(killed);
+    let state = list.look(&book.dirs().unwrap());
+    assert_eq!(state.lead, "One run is going on.");
+    let Piece::Table(on) = &state.sections[0].pieces[0] else { panic!("a table") };
+    assert_eq!((on.rows.len(), &on.rows[0][0], &on.links[0]), (1, &going_id, &format!("run/{going_id}/")));
+    let Piece::Table(over) = &state.sections[1].pieces[0] else { panic!("a table") };
+    assert_eq!(over.rows.len(), 2);
+    assert!(over.rows.iter().any(|row| row[0] == killed_id && row[1] == "Killed"));
+}
+
+/// A book that was sent here by somebody: figures beyond all bounds, words of any kind, tables that are none.
+#[test]
+fn nothing_in_a_folder_stops_the_page() {
+    let (_root, book) = book();
+    let run = begin(&book, "wild");
+    let mut standing = standing(f64::MAX);
+    standing.duration_s = Some(0.0);
+    standing.requests = Some(u64::MAX);
+    standing.warmup_s = -1.0;
+    if let Some(load) = &mut standing.load {
+        load.offered = u64::MAX;
+        load.completed = u64::MAX;
+        load.failed.insert("a\u{1b}[31m\u{202e}\n</script>".into(), u64::MAX);
+    }
+    run.stands(&standing);
+    std::fs::create_dir(run.folder.path().join("series")).unwrap();
+    std::fs::write(run.folder.path().join("series/000001.parquet"), "no parquet").unwrap();
+    std::fs::write(run.folder.path().join("watch_series.parquet"), "PAR1PAR1").unwrap();
+    let mut follower = run.follower();
+    for _ in 0..3 {
+        let state = looked(&mut follower);
+        assert!(!state.whole().contains('\n'));
+        assert!(state.whole().contains("series could not be read"), "{}", state.whole());
+    }
+    std::fs::write(run.folder.path().join("standing.json"), "{").unwrap();
+    std::fs::write(run.folder.path().join("summary.json"), "[]").unwrap();
+    let state = looked(&mut follower);
+    assert!(state.is_over && state.whole().contains("not one this version reads"), "{}", state.whole());
+}

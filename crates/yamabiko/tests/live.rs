@@ -1,0 +1,312 @@
+//! `yamabiko live` as a program: what it prints, whom it answers, what it sends, and how it ends.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+#[path = "support/hostile.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod hostile;
+mod support;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use hostile::Hostile;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use support::lab::{PATIENCE, Room, set_mode, str_of, wait_until};
+
+/// A page that is served until this is dropped.
+struct Page {
+    child: Child,
+    host: String,
+    root: String,
+}
+
+impl Page {
+    /// Starts `yamabiko live` and takes the URL that it prints.
+    fn open(room: &Room, arguments: &[&str]) -> Page {
+        Page::start(room, room.command(&[&["live"], arguments].concat()))
+    }
+
+    fn start(room: &Room, mut command: Command) -> Page {
+        command.env("YAMABIKO_RUNS", room.runs()).env_remove("YAMABIKO_TOKEN").current_dir(room.path());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let rest = line.trim_end().strip_prefix("http://").unwrap_or_else(|| panic!("no URL: {line:?}"));
+        let (host, root) = rest.split_once('/').unwrap();
+        Page { child, host: host.to_owned(), root: format!("/{root}") }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.host).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// A whole exchange: the head and the body.
+    fn ask(&self, method: &str, host: &str, path: &str) -> (String, String) {
+        let mut stream = self.connect();
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}"));
+        (head.to_owned(), body.to_owned())
+    }
+
+    fn get(&self, path: &str) -> (String, String) {
+        self.ask("GET", &self.host, &format!("{}{path}", self.root))
+    }
+
+    /// Looks on.
+    fn events(&self, path: &str) -> Events {
+        let mut stream = self.connect();
+        write!(stream, "GET {}{path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.root, self.host).unwrap();
+        Events(BufReader::new(stream))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    /// Waits for its end, which is a good one.
+    fn ends(&mut self) {
+        wait_until("the page to end", || self.child.try_wait().unwrap().is_some());
+        assert!(self.child.try_wait().unwrap().unwrap().success());
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An event stream.
+struct Events(BufReader<TcpStream>);
+
+struct Event {
+    name: String,
+    id: String,
+    data: Value,
+}
+
+impl Events {
+    /// The next event; chunk sizes and signs of life are passed over.
+    fn next(&mut self) -> Event {
+        let (mut name, mut id) = (String::new(), String::new());
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.0.read_line(&mut line).unwrap(), 0, "the stream ended");
+            if let Some(rest) = line.strip_prefix("event: ") {
+                rest.trim_end().clone_into(&mut name);
+            } else if let Some(rest) = line.strip_prefix("id: ") {
+                rest.trim_end().clone_into(&mut id);
+            } else if let Some(rest) = line.strip_prefix("data: ") {
+                return Event { name, id, data: serde_json::from_str(rest).unwrap() };
+            }
+        }
+    }
+
+    /// Events until one of this name.
+    fn until(&mut self, name: &str) -> Event {
+        loop {
+            let event = self.next();
+            if event.name == name {
+                return event;
+            }
+        }
+    }
+}
+
+/// A room with one run in its book, whose command would be markup.
+fn with_a_run() -> (Room, String) {
+    let (room, server) = (Room::shared(), Hostile::start());
+    let wild = "X-Wild: </script><img src=x onerror=alert(1)>";
+    let output = room.run(&["bench", &server.url("/ok/1000"), "-n", "50", "-H", wild, "--json"]);
+    // The machine's noise may make it invalid; its page is as good.
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    let id = output.json()["run"]["id"].as_str().unwrap().to_owned();
+    (room, id)
+}
+
+fn code(head: &str) -> &str {
+    head.split(' ').nth(1).unwrap()
+}
+
+#[test]
+fn a_finished_run_is_shown_with_the_figures_of_its_document() {
+    let (room, id) = with_a_run();
+    let summary: Value =
+        serde_json::from_slice(&fs::read(room.runs().join(&id).join("summary.json")).unwrap()).unwrap();
+    let mut page = Page::open(&room, &["last"]);
+    let (head, html) = page.get("");
+    assert!(code(&head) == "200" && html.contains("live.js") && !html.contains("onerror"), "{head}\n{html}");
+    for file in ["live.css", "live.js", "uplot.js"] {
+        let (head, body) = page.get(file);
+        assert!(code(&head) == "200" && body.len() > 1000, "{file}: {head}");
+    }
+    let whole = page.events("events").until("whole").data;
+    assert_eq!((whole["title"].as_str(), whole["is_over"].as_bool()), (Some(&*id), Some(true)));
+    let fact = |name: &str| {
+        let facts = whole["facts"].as_array().unwrap();
+        facts.iter().find(|fact| fact["name"] == name).unwrap_or_else(|| panic!("{name}: {whole}"))["value"].clone()
+    };
+    let load = &summary["load"];
+    assert_eq!(fact("Carried").as_f64(), load["carried_rate_per_s"].as_f64());
+    assert_eq!(fact("Offered").as_f64(), load["offered_rate_per_s"].as_f64());
+    assert_eq!(fact("Median").as_f64(), load["response_time_ns"]["p50"].as_f64());
+    assert_eq!(fact("99 % within").as_f64(), load["response_time_ns"]["p99"].as_f64());
+    assert_eq!(fact("Failed").as_f64(), Some(0.0));
+    // What was typed is there as words; the page is made by a script that knows text alone.
+    assert!(whole.to_string().contains("<img src=x onerror=alert(1)>"));
+    assert!(whole.to_string().contains(&format!("yamabiko report {id}")));
+    let verdict = summary["validity"]["verdict"].as_str().unwrap();
+    assert_eq!(whole["judged"]["word"].as_str().unwrap().to_lowercase(), verdict);
+    page.signal(Signal::SIGINT);
+    page.ends();
+}
+
+#[test]
+fn without_a_run_there_is_a_list_to_choose_from() {
+    let (room, id) = with_a_run();
+    let page = Page::open(&room, &[]);
+    let whole = page.events("events").until("whole").data;
+    assert_eq!(whole["title"], "Runs");
+    let table = &whole["sections"][0]["pieces"][0];
+    assert_eq!((table["rows"][0][0].as_str(), table["links"][0].as_str()), (Some(&*id), Some(&*format!("run/{id}/"))));
+    // The one that was chosen.
+    let (head, html) = page.get(&format!("run/{id}/"));
+    assert!(code(&head) == "200" && html.contains("href=\"../../live.css\""));
+    assert_eq!(page.events(&format!("run/{id}/events")).until("whole").data["title"].as_str(), Some(&*id));
+    // Names that are none, and ways out of the book.
+    for path in [
+        "run/nosuch/",
+        "run/nosuch/events",
+        "run/%2e%2e/",
+        "run/..%2f..%2fetc%2fpasswd/events",
+        "run//events",
+        "etc",
+        "summary.json",
+    ] {
+        let (head, body) = page.get(path);
+        assert_eq!(code(&head), "404", "{path}: {body}");
+    }
+}
+
+#[test]
+fn strangers_are_kept_out() {
+    let (room, _) = with_a_run();
+    let page = Page::open(&room, &["last", "--token", "--allow-host", "bench.example"]);
+    assert!(page.root.len() > 20, "{}", page.root);
+    let events = format!("{}events", page.root);
+    for host in ["evil.example", "127.0.0.1.evil.example"] {
+        for path in [&page.root, &events] {
+            let (head, body) = page.ask("GET", host, path);
+            assert!(code(&head) == "403" && body.contains("--allow-host"), "{head}\n{body}");
+        }
+    }
+    assert_eq!(code(&page.ask("GET", "bench.example", &page.root).0), "200");
+    for path in ["/", "/events", "/live.js", "/wrong-secret-of-some-length/", "/runs/events"] {
+        let (head, body) = page.ask("GET", &page.host, path);
+        assert!(code(&head) == "403" && !body.contains(page.root.trim_matches('/')), "{path}: {head}");
+    }
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        assert_eq!(code(&page.ask(method, &page.host, &page.root).0), "405", "{method}");
+    }
+    let (head, _) = page.get("");
+    let policy = head.lines().find(|line| line.starts_with("content-security-policy: ")).unwrap();
+    assert!(
+        policy.contains("default-src 'none'") && !policy.contains("unsafe") && !policy.contains("http"),
+        "{policy}"
+    );
+}
+
+#[test]
+fn a_secret_can_be_given_so_that_the_page_comes_back_where_it_was() {
+    let (room, _) = with_a_run();
+    let file = room.file("secret");
+    fs::write(&file, "correct-horse-battery\n").unwrap();
+    set_mode(&file, 0o600);
+    let first = Page::open(&room, &["last", "--token-file", str_of(&file)]);
+    assert_eq!(first.root, "/correct-horse-battery/");
+    let before = first.events("events").until("whole");
+    let listen = first.host.clone();
+    drop(first);
+    // Another process at the same place: ids of the first mean nothing to it, so the whole is sent.
+    let second = Page::open(&room, &["last", "--listen", &listen, "--token-file", str_of(&file)]);
+    let after = second.events(&format!("events?after={}", before.id)).next();
+    assert_eq!((after.name.as_str(), &after.data), ("whole", &before.data));
+    assert_ne!(after.id, before.id);
+    // Whoever has seen all is not sent it again: the next event is the end.
+    let mut again = second.events(&format!("events?after={}", after.id));
+    second.signal(Signal::SIGTERM);
+    assert_eq!(again.next().name, "end");
+    fs::write(&file, "with/slashes/in/it/all/along\n").unwrap();
+    room.run(&["live", "last", "--token-file", str_of(&file)]).refused(1, &["secret"]);
+}
+
+#[test]
+fn as_a_child_it_shows_what_it_is_told_and_ends_with_its_parent() {
+    let (room, id) = with_a_run();
+    let mut page = Page::open(&room, &["--follow-stdin"]);
+    let mut events = page.events("events");
+    assert_eq!(events.next().data["is_over"], false);
+    let mut input = page.child.stdin.take().unwrap();
+    writeln!(input, "{}", room.runs().join(&id).display()).unwrap();
+    assert_eq!(events.until("whole").data["title"].as_str(), Some(&*id));
+    drop(input);
+    assert_eq!(events.until("end").data, serde_json::json!({}));
+    page.ends();
+}
+
+/// The last state reaches those who look on also when it is all there ever was.
+#[test]
+fn the_last_state_comes_before_the_end() {
+    let (room, id) = with_a_run();
+    let mut page = Page::open(&room, &["--follow-stdin"]);
+    let mut events = page.events("events");
+    events.next();
+    let mut input = page.child.stdin.take().unwrap();
+    writeln!(input, "{}", room.runs().join(&id).display()).unwrap();
+    drop(input);
+    let last = events.until("whole");
+    assert_eq!((last.data["title"].as_str(), last.data["is_over"].as_bool()), (Some(&*id), Some(true)));
+    events.until("end");
+    page.ends();
+}
+
+#[test]
+fn what_cannot_be_served_is_one_line() {
+    let (room, _) = with_a_run();
+    let page = Page::open(&room, &["last"]);
+    room.run(&["live", "last", "--listen", &page.host]).refused(2, &["listening on", &page.host]);
+    room.run(&["live", "nosuch"]).refused(1, &["nosuch"]);
+    room.run(&["live", "--listen", "nowhere"]).refused(1, &["127.0.0.1:8080"]);
+    room.run(&["live", "last", "--follow-stdin"]).refused(1, &["--follow-stdin"]);
+}
+
+/// So many may look on, and those who leave make room.
+#[test]
+fn many_look_on_and_no_more_than_that() {
+    let (room, _) = with_a_run();
+    let page = Page::open(&room, &["last"]);
+    let mut streams: Vec<Events> = (0..64).map(|_| page.events("events")).collect();
+    let first = streams[0].until("whole");
+    for events in &mut streams[1..] {
+        assert_eq!(events.until("whole").data, first.data);
+    }
+    let (head, body) = page.get("events");
+    assert!(code(&head) == "503" && body.contains("Too many"), "{head}\n{body}");
+    drop(streams);
+    wait_until("room again", || {
+        let mut stream = page.connect();
+        write!(stream, "GET /events HTTP/1.1\r\nHost: {}\r\n\r\n", page.host).unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        line.contains(" 200 ")
+    });
+}

@@ -1,0 +1,212 @@
+//! A real browser, told what to do over its DevTools protocol.
+//!
+//! The protocol goes over two pipes with a zero byte after each message, so no port is opened and nothing else can speak to it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
+use serde_json::{Value, json};
+
+use super::lab::{PATIENCE, Room, Running};
+
+/// Chromium without a window. It and all its processes end with this.
+pub struct Browser {
+    running: Running,
+    says: File,
+    hears: Receiver<Value>,
+    next: u64,
+}
+
+/// One tab of it.
+pub struct Tab<'a> {
+    browser: &'a mut Browser,
+    session: String,
+    target: String,
+    events: Vec<Value>,
+}
+
+impl Browser {
+    /// Starts it with a profile of its own in the room.
+    pub fn start(room: &Room) -> Browser {
+        let folder = room.file("browser");
+        fs::create_dir_all(&folder).unwrap();
+        let (to, from) = (folder.join("to"), folder.join("from"));
+        for pipe in [&to, &from] {
+            mkfifo(pipe, Mode::from_bits_truncate(0o600)).unwrap();
+        }
+        // The shell gives it the descriptors that it looks for, 3 to read and 4 to write, and becomes it.
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg("exec \"$@\" 3<\"$TO\" 4>\"$FROM\"").arg("sh");
+        command.args(["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]);
+        command.args(["--disable-background-networking", "--disable-component-update", "--disable-default-apps"]);
+        command.args(["--disable-features=OptimizationHints,MediaRouter,Translate", "--no-proxy-server"]);
+        command.args(["--hide-scrollbars", "--remote-debugging-pipe", "--disable-dev-shm-usage"]);
+        command.arg(format!("--user-data-dir={}", folder.join("profile").display()));
+        command.env("TO", &to).env("FROM", &from).stdin(Stdio::null()).process_group(0);
+        let running = room.start_command(command);
+        // In the order in which the shell opens the other ends.
+        let says = OpenOptions::new().write(true).open(&to).unwrap();
+        let answers = BufReader::new(File::open(&from).unwrap());
+        let (tell, hears) = channel();
+        thread::spawn(move || {
+            for message in answers.split(0) {
+                let Ok(message) = message else { return };
+                let Ok(message) = serde_json::from_slice(&message) else { continue };
+                if tell.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        Browser { running, says, hears, next: 0 }
+    }
+
+    /// Opens a tab of this size in CSS pixels, dark or light.
+    pub fn tab(&mut self, width: u32, height: u32, is_dark: bool) -> Tab<'_> {
+        let target = self.ask(None, "Target.createTarget", json!({ "url": "about:blank" }), &mut Vec::new());
+        let target = target["targetId"].as_str().unwrap().to_owned();
+        let attach = json!({ "targetId": target, "flatten": true });
+        let session = self.ask(None, "Target.attachToTarget", attach, &mut Vec::new());
+        let session = session["sessionId"].as_str().unwrap().to_owned();
+        let mut tab = Tab { browser: self, session, target, events: Vec::new() };
+        for domain in ["Page", "Runtime", "Network", "Log"] {
+            tab.ask(&format!("{domain}.enable"), json!({}));
+        }
+        tab.resize(width, height);
+        let scheme = if is_dark { "dark" } else { "light" };
+        tab.ask(
+            "Emulation.setEmulatedMedia",
+            json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }),
+        );
+        tab
+    }
+
+    fn ask(&mut self, session: Option<&str>, method: &str, parameters: Value, events: &mut Vec<Value>) -> Value {
+        self.next += 1;
+        let mut message = json!({ "id": self.next, "method": method, "params": parameters });
+        if let Some(session) = session {
+            message["sessionId"] = session.into();
+        }
+        let mut bytes = message.to_string().into_bytes();
+        bytes.push(0);
+        self.says.write_all(&bytes).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let heard = self.hears.recv_timeout(left);
+            let message = heard.unwrap_or_else(|_| panic!("no answer to {method}: {}", self.running.stderr()));
+            if message["id"] == self.next {
+                assert!(message.get("error").is_none(), "{method}: {message}");
+                return message["result"].clone();
+            }
+            if message.get("method").is_some() {
+                events.push(message);
+            }
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Its helpers are of its group; those that are gone already are as good.
+        let _ = killpg(Pid::from_raw(self.running.pid()), Signal::SIGKILL);
+    }
+}
+
+impl Tab<'_> {
+    /// Goes to a page.
+    pub fn open(&mut self, url: &str) {
+        let answer = self.ask("Page.navigate", json!({ "url": url }));
+        assert!(answer.get("errorText").is_none(), "{url}: {answer}");
+        self.wait_for("document.readyState === 'complete' && location.protocol !== 'about:'");
+    }
+
+    /// The value of an expression.
+    pub fn value(&mut self, expression: &str) -> Value {
+        let ask = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let answer = self.ask("Runtime.evaluate", ask);
+        assert!(answer.get("exceptionDetails").is_none(), "{expression}: {answer}");
+        answer["result"]["value"].clone()
+    }
+
+    /// Waits until an expression is true.
+    pub fn wait_for(&mut self, expression: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.value(&format!("!!({expression})")) != true {
+            let page = || "document.body.innerText.slice(0, 2000)";
+            assert!(Instant::now() < deadline, "waited in vain for {expression}\n{}", self.value(page()));
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Another size, as of another device.
+    pub fn resize(&mut self, width: u32, height: u32) {
+        let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500 });
+        self.ask("Emulation.setDeviceMetricsOverride", metrics);
+    }
+
+    /// Presses a key, such as `Tab`.
+    pub fn press(&mut self, key: &str) {
+        let code = if key == "Tab" { 9 } else { 13 };
+        for kind in ["rawKeyDown", "keyUp"] {
+            let event = json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code });
+            self.ask("Input.dispatchKeyEvent", event);
+        }
+        if key == "Enter" {
+            self.ask("Input.dispatchKeyEvent", json!({ "type": "char", "key": "Enter", "text": "\r" }));
+        }
+    }
+
+    /// The page as PNG: what is on the screen, or from its top to its foot.
+    pub fn shoot(&mut self, path: &Path, whole: bool) {
+        let answer = self.ask("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": whole }));
+        fs::write(path, STANDARD.decode(answer["data"].as_str().unwrap()).unwrap()).unwrap();
+    }
+
+    /// What the page's scripts and the browser complained of.
+    pub fn complaints(&mut self) -> Vec<String> {
+        self.value("1");
+        let of = |event: &Value| -> Option<String> {
+            let said = &event["params"];
+            match event["method"].as_str()? {
+                "Runtime.exceptionThrown" => Some(said["exceptionDetails"].to_string()),
+                "Runtime.consoleAPICalled" => Some(said["args"].to_string()),
+                "Log.entryAdded" => Some(said["entry"].to_string()),
+                _ => None,
+            }
+        };
+        self.events.iter().filter_map(of).collect()
+    }
+
+    /// Every URL that was asked for.
+    pub fn requests(&mut self) -> Vec<String> {
+        self.value("1");
+        let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        sent.map(|event| event["params"]["request"]["url"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Sends a command of this tab's session.
+    pub fn ask(&mut self, method: &str, parameters: Value) -> Value {
+        let session = self.session.clone();
+        self.browser.ask(Some(&session), method, parameters, &mut self.events)
+    }
+}
+
+impl Drop for Tab<'_> {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            let close = json!({ "targetId": self.target });
+            self.browser.ask(None, "Target.closeTarget", close, &mut Vec::new());
+        }
+    }
+}
