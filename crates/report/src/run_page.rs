@@ -10,6 +10,7 @@
 mod load;
 mod over_time;
 mod phases;
+mod picture;
 mod places;
 mod sources;
 mod tap;
@@ -39,6 +40,7 @@ pub fn page(sources: &Sources) -> Page {
     if let Some(slo) = &document.slo {
         page = page.section(objective(slo));
     }
+    page = page.section(Section::new("").figure(picture::picture(document)));
     if let Some(part) = &document.load {
         page = page.section(load::figures(part, run));
     }
@@ -64,7 +66,7 @@ pub fn page(sources: &Sources) -> Page {
         page = page.section(places::path(part, sources));
     }
     if let Some(part) = &document.server {
-        page = page.section(places::server(part));
+        page = page.section(places::server(part, sources));
     }
     page = page.section(places::host(&run.host)).section(repeat(run, sources));
     page.foot(if run.dir.is_empty() {

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod cache;
 pub mod capacity;
 pub mod compare;
+mod concluding;
 pub mod demo;
 pub mod disk;
 pub mod doctor;

@@ -71,6 +71,23 @@ fn plots_become_files() {
     }
 }
 
+/// The same words without figures, to a file or to standard output; what was typed is text.
+#[test]
+fn a_run_becomes_markdown() {
+    let room = with_a_run();
+    let path = room.file("run.md");
+    let output = room.run(&["report", "--md", str_of(&path)]);
+    written(&output);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("# ") && text.contains("## Load") && text.contains("| offered | 50 |"), "{text}");
+    let fenced: String = text.split("```").skip(1).step_by(2).collect();
+    assert!(fenced.contains("<img src=x onerror=alert(1)>"), "the command is there to be copied");
+    assert!(!text.split("```").step_by(2).any(|outside| outside.contains("<img")), "{text}");
+    assert_eq!(room.run(&["report", "--md", "-"]).stdout, text);
+    room.run(&["report", "--md", "-", "--html", "-"]).refused(1, &["--html -", "--md -"]);
+    room.run(&["report", "--md", "x", "--json"]).refused(1, &["--md", "--json"]);
+}
+
 #[test]
 fn what_cannot_be_written_is_one_line() {
     let room = with_a_run();
