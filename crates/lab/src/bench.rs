@@ -29,11 +29,12 @@ use tap::own::Own;
 use units::Timestamp;
 
 use self::destination::Destination;
-use self::looked::Looked;
+use self::looked::{Looked, Showing};
 use crate::bench::memory::Memory;
 use crate::distances;
 use crate::drive::load_io::LoadIo;
 use crate::drive::path_io::PathIo;
+use crate::drive::path_live::PathLive;
 use crate::drive::progress::{Phase, Progress, Snapshot};
 use crate::drive::tls::Tls;
 use crate::drive::tunnel::Tunnelling;
@@ -44,10 +45,11 @@ use crate::host::CorePlan;
 use crate::lanes::{LaneEnd, LanePlan, Line, Running, process};
 use crate::offer;
 use crate::places::target::Reach;
-use crate::places::{self, Places};
+use crate::places::{self, Places, Steering};
 use crate::plan::{Engine, HttpVersion, Plan};
 use crate::recorder::{Counting, Handover, Judging, Recorded, Recorder, Recording};
 use crate::server;
+use crate::standing::{Keeper, Opening, PathFacts, Seen};
 use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapping};
 use crate::watching::{Taps, Watching};
 
@@ -73,6 +75,8 @@ pub trait Observer {
     fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot);
     /// No more ticks.
     fn ended(&mut self);
+    /// The run is kept in this folder, which was just made: nothing of it has begun. Not called where it is not kept.
+    fn folder(&mut self, _dir: &Path) {}
     /// Asked some hundred times a second: true ends the measured phase, as Ctrl-C would.
     fn enough(&mut self, _snapshot: &Snapshot) -> bool {
         false
@@ -94,6 +98,9 @@ pub struct RunFacts {
     pub requests: Option<u64>,
     /// What the user should know before the result.
     pub notes: Vec<String>,
+    /// Where generator, path and recorder run, if they are held to cores: what serves those who look on belongs there, and
+    /// not on the server's.
+    pub cores: Option<Cores>,
 }
 
 /// A run that was made.
@@ -219,6 +226,10 @@ pub fn bench_tapped(
         None => None,
         Some(book) => Some(create_folder(book, plan)?),
     };
+    let mut opening = folder.as_ref().map(|folder| Opening::of_load(folder, plan, command));
+    if let Some(folder) = &folder {
+        observer.folder(folder.path());
+    }
     let log = folder.as_ref().map(|folder| folder.path().join("server.log"));
 
     let mut places = None;
@@ -235,6 +246,9 @@ pub fn bench_tapped(
     let mut load_spec = spec::load(plan, workload, offer.arrivals, connections_max);
     let building = building(&load_spec, lane_plan);
     let clock = Clock::start();
+    if let Some(opening) = &mut opening {
+        opening.set_zero(&clock);
+    }
     spec::set_wall_zero(&mut load_spec, clock.started());
     let open_from = clock.now() + LEAD + LEAD_EACH * lane_plan.processes() + building;
     let opening = opening(plan, spec.as_ref());
@@ -277,9 +291,14 @@ pub fn bench_tapped(
 
     let measured_from = start + plan.load.warmup;
     let measured = (measured_from, plan.load.duration.map(|duration| measured_from + duration));
-    if let Some(path_io) = &mut path_io {
+    let path_live = path_io.as_mut().map(|path_io| {
         path_io.set_start(measured_from);
-    }
+        let live = Arc::new(PathLive::default());
+        if opening.is_some() {
+            path_io.show_now_and_then(Arc::clone(&live));
+        }
+        live
+    });
     let rtts_ns = clients
         .map(|clients| clients.iter().map(|path| units::time::saturating_nanos(path.rtt())).collect::<Vec<u64>>());
     let tally = TallySpec {
@@ -289,6 +308,14 @@ pub fn bench_tapped(
         urls,
         phases: offer.phases,
     };
+    let path_facts = path_live.as_ref().zip(spec.as_ref()).zip(plan.path.as_ref()).map(|((live, spec), path)| PathFacts {
+        profile: distances::name(path),
+        asked_rtt_ns: stats::quantiles_of(rtts_ns.as_deref().unwrap_or_default()),
+        live: Arc::clone(live),
+        rtt_varies: document::rtt_varies(spec),
+        beyond: places.as_ref().is_some_and(Places::beyond),
+        only_delays: spec.only_delays(),
+    });
     let counting = move || {
         let handshakes = rtts_ns.clone().map(|rtts_ns| Handshakes::new(measured_from, rtts_ns));
         Counting::new(Tally::new(tally.clone()), handshakes)
@@ -317,6 +344,16 @@ pub fn bench_tapped(
             Some(prepared.start_with(TapPlan::default(), started, folder.as_ref(), Some(sampling))?)
         }
     };
+    let seen = Arc::new(Seen::default());
+    let keeper = opening.clone().map(|opening| Keeper {
+        opening,
+        clock,
+        plan: plan.clone(),
+        progress: Arc::clone(&progress),
+        path: path_facts,
+        device: wire.as_ref().and(places.as_ref()).map(|places| places.server_device.clone()),
+        seen: Arc::clone(&seen),
+    });
     let (outlets, recorder) = Recorder::start(Recording {
         lanes,
         counting: Arc::new(counting),
@@ -327,6 +364,7 @@ pub fn bench_tapped(
         folder,
         wire,
         cores: cores.client.clone(),
+        standing: keeper,
     })
     .map_err(LabError::system("start the recorder"))?;
 
@@ -346,6 +384,7 @@ pub fn bench_tapped(
         warmup: plan.load.warmup,
         requests: plan.load.requests,
         notes: [offer.notes, notes(plan, &places, clients.unwrap_or_default(), connections_max)].concat(),
+        cores: cores.client.clone(),
     });
 
     let pids: Vec<i32> = [std::process::id() as i32].into_iter().chain(workers.iter().map(Worker::pid)).collect();
@@ -398,7 +437,12 @@ pub fn bench_tapped(
                 .map_err(LabError::system("start a lane's reader"))?;
             readers.push(reader);
         }
-        looked.until_done(&running, interrupts, &clock, places.as_mut(), observer);
+        let mut showing = opening.as_ref().map(|_| Showing::new(&recorder, &seen, &before));
+        if let Some(showing) = &mut showing {
+            showing.path = path_live.as_deref();
+            showing.steered = places.as_ref().is_some_and(|places| places.steering == Steering::ServerCores);
+        }
+        looked.until_done(&running, interrupts, &clock, places.as_mut(), observer, showing);
         let threads: Vec<_> =
             threads.into_iter().map(|thread| thread.join().expect("the loop does not panic")).collect();
         let readers: Vec<_> =
@@ -443,6 +487,7 @@ pub fn bench_tapped(
         watched: watched.zip(wire),
         tapped,
         folder,
+        opening,
         places,
         before,
         after,

@@ -120,7 +120,7 @@ pub struct Driven {
 }
 
 /// How the loop itself fared in the measured phase.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LoopHealth {
     /// The longest time for which nothing that became due could be served: a wake-up that came late, or one turn that
     /// took long (the process stopped, the core taken away).
@@ -173,6 +173,11 @@ impl Drive<'_> {
                     io.flush(sampler);
                     self.progress.store(io.live());
                     self.progress.store_mix(io.mix());
+                    self.progress.store_health(health.so_far(now));
+                    self.progress.store_moment(now);
+                    if let Some(path) = &self.path {
+                        path.tell();
+                    }
                     flush_at = now + FLUSH_EVERY;
                 }
             }
@@ -213,6 +218,7 @@ impl Drive<'_> {
             }
             self.progress.store(load.io.live());
             self.progress.store_mix(load.io.mix());
+            self.progress.store_moment(self.clock.now());
             // Sockets that a ring closes are closed now.
             poller.flush()?;
         }
@@ -491,6 +497,13 @@ impl Health {
         if self.measuring() && !self.ended() {
             self.idle += to.since(from);
         }
+    }
+
+    /// As far as it has come.
+    fn so_far(&self, now: Timestamp) -> LoopHealth {
+        let to = self.to.map_or(now, |(at, _)| at);
+        let wall = self.from.map_or(Duration::ZERO, |(from, _)| to.since(from));
+        LoopHealth { standstill: self.standstill, idle: self.idle, wall, cpu: Duration::ZERO }
     }
 
     fn finish(mut self, now: Timestamp) -> LoopHealth {

@@ -6,6 +6,7 @@
 mod cache;
 mod draft;
 mod little;
+mod midway;
 mod steady;
 mod tap;
 mod witness;
@@ -17,6 +18,7 @@ use load::{LevelStatistics, Levels, LittleTerms};
 
 use self::draft::Draft;
 use self::little::Sampled;
+pub use self::midway::checks as midway;
 pub use self::tap::{LoadTotals, tap_agrees, tap_agrees_with_load, tap_checks, tap_little};
 pub use self::witness::{WireEvidence, capture_checks};
 use crate::drive::LoopHealth;

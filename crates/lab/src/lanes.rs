@@ -157,6 +157,14 @@ fn merged_health(lanes: &[LaneEnd]) -> LoopHealth {
     }
 }
 
+/// The health of several loops while they go: of the busiest of them, with the longest standstill of any.
+fn worst_health(loops: impl Iterator<Item = LoopHealth>) -> LoopHealth {
+    loops.fold(LoopHealth::default(), |worst, health| {
+        let busiest = if health.busy_share() > worst.busy_share() { health } else { worst };
+        LoopHealth { standstill: worst.standstill.max(health.standstill), ..busiest }
+    })
+}
+
 fn merged_tls(mut all: document::Tls, other: &document::Tls) -> document::Tls {
     let add = |into: &mut BTreeMap<String, u64>, from: &BTreeMap<String, u64>| {
         from.iter().for_each(|(name, count)| *into.entry(name.clone()).or_default() += count);
@@ -216,6 +224,8 @@ impl<'a> Running<'a> {
         }
         self.run.store(lanes().fold(Live::default(), |sum, progress| sum.plus(progress.live())));
         self.run.store_mix(lanes().fold(MixLive::default(), |sum, progress| sum.plus(progress.mix())));
+        self.run.store_moment(lanes().map(|progress| progress.moment()).min().unwrap_or_default());
+        self.run.store_health(worst_health(lanes().map(|progress| progress.health())));
         // The measured phase begins with the first lane, as it does for its requests, and ends with the last.
         let last = lanes().map(|progress| progress.phase()).min().unwrap_or(Phase::Done);
         let begun = last == Phase::Warmup && lanes().any(|progress| progress.phase() > Phase::Warmup);

@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use ledger::WatchSecond;
+use ledger::{StandingPhase, StandingWatch, WatchSecond};
 use ledger::document::{Document, Run, SCHEMA, Validity};
 use path::ClientPath;
 use store::{Book, RunFolder};
@@ -18,14 +18,17 @@ use sys::signal::{Interrupts, Signal, Wake};
 use units::Timestamp;
 
 use crate::drive::Drive;
+use crate::drive::path_live::PathLive;
 use crate::drive::progress::Progress;
 use crate::error::LabError;
 use crate::gate::WireEvidence;
 use crate::host::{self, CorePlan};
+use crate::path_part::Refused;
 use crate::places::target::{self, Named, Reach};
 use crate::places::{self, Places};
 use crate::plan::{HostPlan, PathPlan, Placement, ServerPlan, TargetPlan, To, WatchAt, WatchPlan};
 use crate::recorder::WireSide;
+use crate::standing::{self, Opening, PathFacts};
 use crate::tapping::{Prepared, Sampling, Started, TapPlan, Tapping};
 use crate::watching::queue::queue;
 use crate::watching::{Taps, WatchSetup, Watching};
@@ -90,7 +93,21 @@ pub fn net(
     plan: &NetPlan,
     command: &[OsString],
     interrupts: Option<&Interrupts>,
+    tell: impl FnMut(&str),
+) -> Result<NetOutcome, LabError> {
+    net_shown(plan, command, interrupts, tell, |_| {})
+}
+
+/// The same; `folder` is told where the run is kept, if it is, before the program starts.
+///
+/// # Errors
+/// Those of [`net`].
+pub fn net_shown(
+    plan: &NetPlan,
+    command: &[OsString],
+    interrupts: Option<&Interrupts>,
     mut tell: impl FnMut(&str),
+    mut shown: impl FnMut(&Path),
 ) -> Result<NetOutcome, LabError> {
     if plan.clients == 0 || plan.clients > path::AddressPlan::CLIENTS_MAX {
         return Err(LabError::Plan(format!(
@@ -173,6 +190,28 @@ pub fn net(
             Some(book.create(&plan.name, std::time::SystemTime::now(), letters).map_err(LabError::environment)?)
         }
     };
+    let words = command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let opening = folder.as_ref().map(|folder| {
+        let mut opening = Opening::begin(folder, "net", &words, plan.seed);
+        opening.set_zero(&clock);
+        shown(folder.path());
+        opening
+    });
+    let live = Arc::new(PathLive::default());
+    if opening.is_some() {
+        path_io.show(Arc::clone(&live));
+    }
+    let rtts_ns: Vec<u64> = clients.iter().map(|client| units::time::saturating_nanos(client.rtt())).collect();
+    let facts = PathFacts {
+        profile: distances::name(&plan.path),
+        asked_rtt_ns: stats::quantiles_of(&rtts_ns),
+        live,
+        // Nothing is judged by these while it goes.
+        rtt_varies: false,
+        beyond: !far.is_empty(),
+        only_delays: spec.only_delays(),
+    };
+    let seen_by_wire = Arc::new(Mutex::new(None));
     let progress = Arc::new(Progress::default());
     let stop = Wake::new().map_err(LabError::system("eventfd"))?;
     let last = clients.len() as u32 - 1;
@@ -190,7 +229,7 @@ pub fn net(
     let started = clock.now();
     path_io.set_start(started);
     let witness = taps
-        .map(|taps| watch(taps, plan, clients, clock, &progress, started, folder.as_ref()))
+        .map(|taps| watch(taps, plan, rtts_ns, clients, clock, &progress, started, folder.as_ref(), &seen_by_wire))
         .transpose()
         .map_err(LabError::system("start the watch"))?;
     program.go().map_err(LabError::plan)?;
@@ -248,7 +287,14 @@ pub fn net(
                 (drive.run(), urgency)
             })
             .map_err(LabError::system("start the path"))?;
-        let exit = wait_for(&mut program, interrupts);
+        let exit = wait_for(&mut program, interrupts, opening.is_some(), || {
+            let Some(opening) = &opening else { return };
+            let mut standing = opening.at(clock.now(), StandingPhase::Measured);
+            standing.path = Some(standing::path(&facts));
+            standing.watch = seen_by_wire.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            standing.tap = tapping.as_ref().and_then(Tapping::glance).map(|glance| standing::tap(&glance));
+            opening.write(&standing);
+        });
         progress.set_measured_end(clock.now());
         progress.ask(1, Timestamp::ZERO);
         stop.wake();
@@ -279,7 +325,7 @@ pub fn net(
     if let Some((watched, ..)) = &seen {
         host.settings.insert("watch".into(), watched.cost());
     }
-    let mut checks = vec![gate::mistaken(path_part::mistaken_drops(before, after, &path, false).as_ref())];
+    let mut checks = vec![gate::mistaken(path_part::mistaken_drops(before, after, Refused::by(&path), false).as_ref())];
     checks.extend(gate::capture_checks(wire.as_ref()));
     if let Some(error) = seen.as_ref().and_then(|(_, _, error)| error.as_deref()) {
         checks.push(gate::files_whole(error));
@@ -305,7 +351,7 @@ pub fn net(
         run: Run {
             id: kept(|folder| folder.id().to_owned()),
             dir: kept(|folder| folder.path().display().to_string()),
-            command: command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
+            command: words,
             seed: plan.seed,
             started_at: store::rfc3339(clock.started()),
             duration_s: driven.loop_health.wall.as_secs_f64(),
@@ -327,6 +373,9 @@ pub fn net(
     };
     if let Some(folder) = &folder {
         folder.write_summary(&document).map_err(LabError::environment)?;
+    }
+    if let Some(opening) = &opening {
+        opening.done(clock.now(), &document);
     }
     Ok(NetOutcome {
         status,
@@ -388,15 +437,18 @@ fn far_end(far: &[Named]) -> String {
 /// The thread that takes in what the wire showed.
 type Keeper = std::thread::JoinHandle<(WireFigures, Option<String>)>;
 
-/// Starts watching, and a thread that keeps what is seen.
+/// Starts watching, and a thread that keeps what is seen, and tells it now and then in `seen`.
+#[allow(clippy::too_many_arguments, reason = "everything that was decided before; it is called once")]
 fn watch(
     taps: Taps,
     plan: &NetPlan,
+    rtts_ns: Vec<u64>,
     clients: &[ClientPath],
     clock: Clock,
     progress: &Arc<Progress>,
     started: Timestamp,
     folder: Option<&RunFolder>,
+    seen: &Arc<Mutex<Option<StandingWatch>>>,
 ) -> std::io::Result<(Watching, Keeper)> {
     let (sender, records) = queue();
     let setup = WatchSetup {
@@ -410,12 +462,15 @@ fn watch(
         seed: plan.seed,
         cores: None,
     };
+    let device = taps.device().to_owned();
     let watching = taps.watch(setup, sender)?;
-    let rtts_ns = clients.iter().map(|client| units::time::saturating_nanos(client.rtt())).collect();
+    let seen = Arc::clone(seen);
     let side = WireSide { book: WireBook::new(folder, Arc::clone(progress), started, rtts_ns, None), records };
     let keeper = std::thread::Builder::new().name("recorder".into()).spawn(move || {
         Urgency::Low.apply_to_this_thread();
-        side.into_figures()
+        side.into_figures_told(|book| {
+            *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(book.standing(&device));
+        })
     })?;
     Ok((watching, keeper))
 }
@@ -423,10 +478,24 @@ fn watch(
 /// Interrupts are looked for this often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-fn wait_for(program: &mut Place, interrupts: Option<&Interrupts>) -> Result<Exit, LabError> {
+/// And how the run stands is written this often, where it is kept.
+const STANDING_EVERY: Duration = Duration::from_secs(1);
+
+fn wait_for(
+    program: &mut Place,
+    interrupts: Option<&Interrupts>,
+    is_kept: bool,
+    mut stand: impl FnMut(),
+) -> Result<Exit, LabError> {
     let count = || interrupts.map_or(0, Interrupts::count);
     let mut seen = count();
+    let mut stood = None;
     loop {
+        let now = sys::clock::monotonic_ns();
+        if is_kept && stood.is_none_or(|stood| now - stood >= STANDING_EVERY.as_nanos() as u64) {
+            stood = Some(now);
+            stand();
+        }
         if let Some(exit) = program.try_exit().map_err(LabError::environment)? {
             return Ok(exit);
         }
@@ -436,7 +505,11 @@ fn wait_for(program: &mut Place, interrupts: Option<&Interrupts>) -> Result<Exit
             // Gone in this moment is as good.
             let _ = program.signal(signal);
         }
-        let patience = if interrupts.is_some() { LOOK_EVERY } else { Duration::from_secs(3600) };
+        let patience = match interrupts {
+            Some(_) => LOOK_EVERY,
+            None if is_kept => STANDING_EVERY,
+            None => Duration::from_secs(3600),
+        };
         sys::signal::wait_readable(program.status_fd(), patience);
     }
 }

@@ -60,17 +60,33 @@ pub struct Mistaken {
     pub not_received: u64,
 }
 
+/// What did not get into a device, or into the path's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Writes that the kernel refused.
+    pub writes: u64,
+    /// Packets for which the path had no memory.
+    pub overflowed: u64,
+}
+
+impl Refused {
+    /// By a path that has ended.
+    pub fn by(path: &PathIo) -> Self {
+        Refused { writes: path.refused_writes(), overflowed: overflowed(path) }
+    }
+}
+
 /// What the devices dropped between two readings, and what the kernel refused to take.
 pub fn mistaken_drops(
     before: Option<[LinkStats; 2]>,
     after: Option<[LinkStats; 2]>,
-    path: &PathIo,
+    refused: Refused,
     steered: bool,
 ) -> Option<Mistaken> {
     let (before, after) = (before?, after?);
     // Steered receive work is queued for the server's cores, and dropped where they are too busy.
     let not_received = if steered { after[1].rx_dropped.saturating_sub(before[1].rx_dropped) } else { 0 };
-    let mut counts = vec![(path.refused_writes(), "refused by the kernel when written".to_owned())];
+    let mut counts = vec![(refused.writes, "refused by the kernel when written".to_owned())];
     for ((before, after), device) in before.iter().zip(&after).zip(["the clients' device", "the server's device"]) {
         for (was, is, what) in [
             (before.tx_dropped, after.tx_dropped, "dropped on the way to the path (its queue was full)"),
@@ -81,7 +97,7 @@ pub fn mistaken_drops(
             counts.push((is.saturating_sub(was), format!("{what} at {device}")));
         }
     }
-    counts.push((overflowed(path), "for which the path had no memory".into()));
+    counts.push((refused.overflowed, "for which the path had no memory".into()));
     if steered {
         counts.retain(|(_, place)| place != "dropped by the receiving kernel at the server's device");
     }

@@ -12,6 +12,7 @@
 //! cannot take all ([`share`]). Memory: some 100 MB waiting for the recorder and as much for the writer, at most.
 
 pub mod batch;
+mod boundaries;
 pub mod counting;
 pub mod handover;
 pub mod judging;
@@ -19,25 +20,27 @@ pub mod share;
 pub mod shelf;
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ledger::{CacheExchange, CacheFigures, RequestRecord};
+use ledger::{CacheExchange, CacheFigures, RequestRecord, ServerSecond};
 use load::{ConnectionEnd, LevelMerger, Levels};
 use store::RunFolder;
 use sys::sched::{Cores, Urgency};
 use units::Timestamp;
 
 use crate::drive::progress::Progress;
+use crate::standing::Keeper;
 use crate::watching::queue::Inlet;
 use crate::wire_book::{WireBook, WireFigures};
 
+use self::boundaries::Boundaries;
 pub use batch::{Batch, Called};
 pub use counting::Counting;
 pub use handover::{Handover, Outlet, Room, WhenFull};
 pub use judging::Judging;
-pub use shelf::{Shelf, Sink, Tables};
+pub use shelf::{Part, Shelf, Sink, Tables};
 
 /// Records that may wait between the lanes and the recorder.
 const WAITING_MAX: usize = 512 << 10;
@@ -45,6 +48,8 @@ const WAITING_MAX: usize = 512 << 10;
 const SPARE_MAX: usize = 64;
 /// Parts of the wire's tables are closed about this often.
 const PART_EVERY: Duration = Duration::from_millis(1500);
+/// What is written for those who look on is of about this often.
+const STANDING_EVERY: Duration = Duration::from_secs(1);
 
 /// The wire's records and what is made of them.
 pub struct WireSide {
@@ -74,6 +79,8 @@ pub struct Recording {
     pub wire: Option<WireSide>,
     /// Where the recorder runs.
     pub cores: Option<Cores>,
+    /// Says how the run stands, if it is kept.
+    pub standing: Option<Keeper>,
 }
 
 /// What the recorder has when the lanes are done.
@@ -157,6 +164,13 @@ impl Recorder {
         Ok((outlets, Recorder { thread, writer, room, shelf }))
     }
 
+    /// Keeps a second of the server's account, provisionally: the whole series comes at the end.
+    pub fn keep_server_second(&self, second: ServerSecond) {
+        if let Some(shelf) = &self.shelf {
+            shelf.put_server_second(second);
+        }
+    }
+
     /// Waits until every record handed over is counted and kept.
     ///
     /// # Panics
@@ -203,7 +217,12 @@ impl WireSide {
     }
 
     /// Takes in everything, up to the watching thread's end. The figures, and the first error of writing.
-    pub fn into_figures(mut self) -> (WireFigures, Option<String>) {
+    pub fn into_figures(self) -> (WireFigures, Option<String>) {
+        self.into_figures_told(|_| {})
+    }
+
+    /// The same, and tells now and then how far it is.
+    pub fn into_figures_told(mut self, mut tell: impl FnMut(&WireBook)) -> (WireFigures, Option<String>) {
         let mut part_closed = sys::clock::monotonic_ns();
         while let Some(batch) = self.records.take() {
             self.book.take(batch);
@@ -211,6 +230,7 @@ impl WireSide {
             if now - part_closed > PART_EVERY.as_nanos() as u64 {
                 part_closed = now;
                 self.book.close_parts();
+                tell(&self.book);
             }
         }
         self.book.finish()
@@ -261,69 +281,93 @@ fn record(
     receiver: &Receiver<(usize, Batch)>,
     spares: &[SyncSender<Batch>],
 ) -> Recorded {
-    let Recording { counting, mut levels, mut judging, progress, folder, mut wire, .. } = recording;
+    let Recording { counting, mut levels, mut judging, progress, folder, mut wire, standing, .. } = recording;
     let mut counting = counting();
     let mut ends = vec![recording.measured_end; recording.lanes];
     let mut late = Late::default();
     let mut part_closed = sys::clock::monotonic_ns();
     let mut second = 0;
+    let mut boundaries = Boundaries::default();
+    let mut stood = part_closed;
     let keep = |judged: &[CacheExchange]| {
         if let Some(shelf) = shelf {
             shelf.put_exchanges(judged);
         }
     };
-    while let Ok((lane, mut batch)) = receiver.recv() {
-        room.took(batch.takes());
-        ends[lane] = batch.measured_end;
-        let end = measured_end(&ends, progress.stop_at());
-        if let Some(end) = end {
-            counting.set_measured_end(end);
-            levels.set_measured_end(end);
-            if let Some(judging) = &mut judging {
-                judging.set_measured_end(end);
-            }
+    loop {
+        // A load that waits for its first answers tells nothing, and stands all the same.
+        let received = receiver.recv_timeout(STANDING_EVERY);
+        if matches!(received, Err(RecvTimeoutError::Disconnected)) {
+            break;
         }
-        late.count(&batch, end, &mut counting);
-        levels.add(lane, &batch.samples);
-        if batch.last {
-            levels.end(lane);
-        }
-        if let Some(counts) = batch.counts.take() {
-            counting.merge(*counts);
-        }
-        if let Some(wire) = &mut wire {
-            wire.take_waiting();
-            if let Some(agreement) = wire.book.agreement() {
-                if batch.unpaired {
-                    agreement.overflow();
+        if let Ok((lane, mut batch)) = received {
+            room.took(batch.takes());
+            ends[lane] = batch.measured_end;
+            let end = measured_end(&ends, progress.stop_at());
+            if let Some(end) = end {
+                counting.set_measured_end(end);
+                levels.set_measured_end(end);
+                if let Some(judging) = &mut judging {
+                    judging.set_measured_end(end);
                 }
-                batch.called.iter().for_each(|call| agreement.load_called(call));
-                batch.requests.iter().for_each(|request| agreement.load_request(request));
-                batch.connections.iter().for_each(|end| agreement.load_connection(end));
             }
+            late.count(&batch, end, &mut counting);
+            levels.add(lane, &batch.samples);
+            if batch.last {
+                levels.end(lane);
+            }
+            if let Some(counts) = batch.counts.take() {
+                counting.merge(*counts);
+            }
+            if let Some(wire) = &mut wire {
+                wire.take_waiting();
+                if let Some(agreement) = wire.book.agreement() {
+                    if batch.unpaired {
+                        agreement.overflow();
+                    }
+                    batch.called.iter().for_each(|call| agreement.load_called(call));
+                    batch.requests.iter().for_each(|request| agreement.load_request(request));
+                    batch.connections.iter().for_each(|end| agreement.load_connection(end));
+                }
+                let now = sys::clock::monotonic_ns();
+                if now - part_closed > PART_EVERY.as_nanos() as u64 {
+                    part_closed = now;
+                    wire.book.close_parts();
+                }
+            }
+            if let Some(judging) = &mut judging {
+                judging.leave_out(std::mem::take(&mut batch.unjudged));
+                judging.take(&mut batch.exchanges);
+                judging.judge_before(levels.told_until(), keep);
+            }
+            if let Some(shelf) = shelf {
+                shelf.put(&batch.requests);
+                shelf.put(&batch.counted);
+                // Rows of the series as they stand; the exact series comes at the end.
+                boundaries.look(&progress);
+                loop {
+                    let end = Timestamp::from_nanos((second + 1) * 1_000_000_000);
+                    if end > levels.next_moment() || !(batch.last || boundaries.reach(end)) {
+                        break;
+                    }
+                    let mut row = counting.second(second as u32, levels.second(second as usize));
+                    boundaries.complete(&mut row, end);
+                    shelf.put_second(row, counting.tally.distribution(second as u32));
+                    second += 1;
+                }
+            }
+            batch.clear();
+            // A full return queue only means that the batch is freed instead of used again.
+            let _ = spares[lane].try_send(batch);
+        }
+        if let (Some(keeper), Some(shelf)) = (&standing, shelf) {
             let now = sys::clock::monotonic_ns();
-            if now - part_closed > PART_EVERY.as_nanos() as u64 {
-                part_closed = now;
-                wire.book.close_parts();
+            if now - stood >= STANDING_EVERY.as_nanos() as u64 {
+                stood = now;
+                let table = Kept { rows: 0, one_in: room.share.one_in() };
+                shelf.put_standing(keeper.standing(&counting, wire.as_ref().map(|wire| &wire.book), table));
             }
         }
-        if let Some(judging) = &mut judging {
-            judging.leave_out(std::mem::take(&mut batch.unjudged));
-            judging.take(&mut batch.exchanges);
-            judging.judge_before(levels.told_until(), keep);
-        }
-        if let Some(shelf) = shelf {
-            shelf.put(&batch.requests);
-            shelf.put(&batch.counted);
-            // Rows of the series as they stand; the exact series comes at the end.
-            while (second + 1) * 1_000_000_000 <= levels.next_moment().as_nanos() {
-                shelf.put_second(counting.second(second as u32, levels.second(second as usize)));
-                second += 1;
-            }
-        }
-        batch.clear();
-        // A full return queue only means that the batch is freed instead of used again.
-        let _ = spares[lane].try_send(batch);
     }
     late.finish(&mut counting);
     let cache = judging.map(|judging| judging.finish(keep));

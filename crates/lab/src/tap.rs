@@ -12,6 +12,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use ledger::document::{Document, Run, SCHEMA, Validity};
+use ledger::{Standing, StandingPhase};
 use store::Book;
 use sys::clock::Clock;
 use sys::relay::Relay;
@@ -19,6 +20,7 @@ use sys::relay::Relay;
 use crate::error::LabError;
 use crate::gate;
 use crate::host::{self, CorePlan};
+use crate::standing::{self, Opening};
 use crate::tapping::{Glance, Prepared, Started, TapPlan, Tapping};
 
 /// A program under the tap, as meant.
@@ -67,6 +69,11 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
             Some(book.create(&plan.name, std::time::SystemTime::now(), letters).map_err(LabError::environment)?)
         }
     };
+    let opening = folder.as_ref().map(|folder| {
+        let mut opening = Opening::begin(folder, "tap", &plan.command_line, 0);
+        opening.set_zero(&clock);
+        opening
+    });
     let preload = std::env::var_os("LD_PRELOAD");
     let started = clock.now();
     let mut command = Command::new(program);
@@ -80,7 +87,7 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
         Err(error) => {
             // Nothing was measured: there is nothing to keep.
             if let Some(folder) = &folder {
-                let _ = std::fs::remove_dir(folder.path());
+                let _ = std::fs::remove_dir_all(folder.path());
             }
             return Err(error);
         }
@@ -96,8 +103,19 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
     };
     let tapping = prepared.start(plan.tap.clone(), what, folder.as_ref());
     // Whatever became of the tap, the program runs, and is waited for.
-    let exit = wait(&mut child, &mut relay, plan.live, tapping.as_ref().ok(), |glance| {
-        live(glance, clock.now().since(started).as_secs_f64());
+    let mut told = started;
+    let every = plan.live.into_iter().chain(opening.as_ref().map(|_| STANDING_EVERY)).min();
+    let exit = wait(&mut child, &mut relay, every, tapping.as_ref().ok(), |glance| {
+        let now = clock.now();
+        // Its own interval, give or take that of the standing.
+        if plan.live.is_some_and(|live| now.since(told) + STANDING_EVERY / 2 >= live) {
+            told = now;
+            live(glance, now.since(started).as_secs_f64());
+        }
+        if let Some(opening) = &opening {
+            let tap = Some(standing::tap(glance));
+            opening.write(&Standing { tap, ..opening.at(now, StandingPhase::Measured) });
+        }
     });
     let ended = clock.now();
     let tapped = tapping?.end();
@@ -126,6 +144,9 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
     };
     if let Some(folder) = &folder {
         folder.write_summary(&document).map_err(LabError::environment)?;
+    }
+    if let Some(opening) = &opening {
+        opening.done(clock.now(), &document);
     }
     Ok(TapEnd { status: status(exit), document, folder: folder.map(|folder| folder.path().to_owned()) })
 }
@@ -179,5 +200,7 @@ fn which(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
+/// How the run stands is written this often, where it is kept.
+const STANDING_EVERY: Duration = Duration::from_secs(1);
 /// Where nothing is to be told meanwhile.
 const LONG: Duration = Duration::from_secs(3600);

@@ -174,6 +174,11 @@ impl Taps {
         })
     }
 
+    /// The device at the server's end.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
     /// Starts the thread. Records go to `records`, which is hung up when it ends.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ledger::{ConnectionRecord, Direction, Framing, WatchSecond, WireRequest};
+use ledger::{ConnectionRecord, Direction, Framing, StandingWatch, WatchSecond, WireRequest};
 use path::AddressPlan;
 use stats::Histogram;
 use store::{ConnectionsWriter, RunFolder, WatchSeriesWriter, WireRequestsWriter};
@@ -114,6 +114,33 @@ impl WireBook {
     /// The load's side of the agreement.
     pub fn agreement(&mut self) -> Option<&mut Agreement> {
         self.agreement.as_mut()
+    }
+
+    /// The figures so far.
+    pub fn figures(&self) -> &WireFigures {
+        &self.figures
+    }
+
+    /// When the measured phase begins.
+    pub fn measured_from(&self) -> Timestamp {
+        self.measured_from
+    }
+
+    /// What was seen so far on `device`.
+    pub fn standing(&self, device: &str) -> StandingWatch {
+        let seconds = &self.figures.seconds;
+        let sum = |of: fn(&WatchSecond) -> u64| seconds.iter().map(of).sum::<u64>();
+        let handshakes = &self.figures.handshake_rtt;
+        StandingWatch {
+            source: device.to_owned(),
+            packets: sum(|second| second.packets),
+            capture_drops: sum(|second| second.capture_drops),
+            connections: seconds.last().map_or(0, |second| second.connections),
+            in_flight: seconds.last().map_or(0, |second| second.in_flight),
+            requests: sum(|second| second.requests),
+            responses: sum(|second| second.responses),
+            handshake_rtt_ns: (!handshakes.is_empty()).then(|| handshakes.quantiles()),
+        }
     }
 
     /// Takes a batch in.

@@ -11,6 +11,7 @@ use stats::Rng;
 
 use crate::calendar::Utc;
 use crate::folder::{PLAN, SUMMARY};
+use crate::standing::STANDING;
 use crate::{Result, RunEntry, RunFolder, StoreError};
 
 /// All runs under one folder, one folder each, named `<yyyymmdd-hhmmss>-<name>-<4 letters>` by the moment of their
@@ -170,7 +171,7 @@ fn has_id_shape(id: &str) -> bool {
 }
 
 fn is_run_folder(path: &Path) -> bool {
-    [PLAN, SUMMARY, "requests", "requests.parquet", "taps", "taps.parquet"].iter().any(|name| path.join(name).exists())
+    [PLAN, SUMMARY, STANDING, "requests", "requests.parquet", "taps", "taps.parquet"].iter().any(|name| path.join(name).exists())
 }
 
 /// Length of `yyyymmdd-hhmmss`.

@@ -72,7 +72,26 @@ fn state(dir: &Path) -> Result<RunState> {
     Ok(if running { RunState::Running { parts, rows } } else { RunState::Unfinished { parts, rows } })
 }
 
-/// Shared, so that two lists made at once do not take each other for a run.
 fn locked(dir: &Path) -> bool {
-    File::open(dir).is_ok_and(|dir| matches!(dir.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    held(dir) == Held::ByARun
+}
+
+/// Whether a run has its folder still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// A process makes it.
+    ByARun,
+    /// It ended, however it did.
+    ByNobody,
+    /// The file system has no locks, or the folder cannot be opened.
+    Unknown,
+}
+
+/// Shared, so that two lists made at once do not take each other for a run.
+pub(crate) fn held(dir: &Path) -> Held {
+    match File::open(dir).map(|dir| dir.try_lock_shared()) {
+        Ok(Ok(())) => Held::ByNobody,
+        Ok(Err(TryLockError::WouldBlock)) => Held::ByARun,
+        _ => Held::Unknown,
+    }
 }

@@ -21,6 +21,18 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     outcome
 }
 
+/// The same without making anything durable: for what the next second replaces.
+pub(crate) fn write_passing(path: &Path, bytes: &[u8]) -> Result<()> {
+    let unfinished = unfinished(path);
+    let outcome = fs::write(&unfinished, bytes)
+        .map_err(|source| StoreError::io("write", &unfinished, source))
+        .and_then(|()| fs::rename(&unfinished, path).map_err(|source| StoreError::io("rename", &unfinished, source)));
+    if outcome.is_err() {
+        discard(&unfinished);
+    }
+    outcome
+}
+
 /// Makes a finished file durable under its own name.
 pub(crate) fn publish(file: &File, unfinished: &Path, path: &Path) -> Result<()> {
     file.sync_all().map_err(|source| StoreError::io("fsync", unfinished, source))?;

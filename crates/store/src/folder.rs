@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use ledger::{
-    CacheExchange, CapacityDocument, CompareDocument, ConnectionRecord, DiskDocument, Document, GatewayDocument,
+    CacheExchange, CapacityDocument, CompareDocument, ConnectionRecord, DiskDocument, DistributionRecord, Document,
+    GatewayDocument,
     PredictDocument, ReproductionDocument, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchPart,
     WatchSecond, WireRequest,
 };
@@ -15,7 +16,8 @@ use stats::Histogram;
 use crate::reader::count_parts;
 use crate::table::Row;
 use crate::{
-    CacheExchangesWriter, ConnectionsWriter, RequestsWriter, Result, SeriesWriter, ServerSeriesWriter, StoreError,
+    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, RequestsWriter, Result, SeriesWriter, ServerSeriesWriter, StandingFile,
+    StoreError,
     TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter, files, hlog,
 };
 
@@ -102,6 +104,16 @@ impl RunFolder {
     /// Begins series.parquet.
     pub fn series(&self) -> SeriesWriter {
         TableWriter::<SecondRecord>::new(&self.path)
+    }
+
+    /// Begins distributions.parquet.
+    pub fn distributions(&self) -> DistributionsWriter {
+        TableWriter::<DistributionRecord>::new(&self.path)
+    }
+
+    /// standing.json, which may be written on another thread.
+    pub fn standing(&self) -> StandingFile {
+        StandingFile::of(&self.path)
     }
 
     /// Begins server_series.parquet.

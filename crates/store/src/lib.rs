@@ -9,11 +9,14 @@
 //!   Histogram     ──────────────────────────────────────────────────────────>  response_time.hlog ..
 //!   plan (text)   ──────────────────────────────────────────────────────────>  plan.toml
 //!   Document      ──────────────────────────────────────────────────────────>  summary.json
+//!   DistributionRecord ──> as SecondRecord: the heat map
+//!   Standing      ── once a second, while the run goes ──────────────────────>  standing.json
 //! ```
 //!
 //! A Parquet file without its footer cannot be read, so while a run goes each table is a folder of closed parts. They
 //! become one file when the run ends; the folder goes only after that file is safely on disk. Whatever kills a run,
-//! every closed part stays readable, and [`RunEntry::state`] says how much there is.
+//! every closed part stays readable, and [`RunEntry::state`] says how much there is. Whoever looks on meanwhile reads
+//! [`read_standing`] and the series by a [`Tail`], and reads nothing twice.
 //!
 //! Nothing here may run on a thread that must be on time: closing a part encodes and writes. Records are handed over
 //! in batches; see [`TableWriter`].
@@ -31,7 +34,9 @@ mod folder;
 mod hlog;
 mod merge;
 mod reader;
+mod standing;
 pub mod table;
+mod tail;
 mod writer;
 
 pub use book::Book;
@@ -45,11 +50,13 @@ pub use folder::{
 pub use hlog::read_histogram;
 pub use merge::FinishedTable;
 pub use reader::{
-    Rows, read_cache_exchanges, read_connections, read_requests, read_series, read_server_series, read_taps,
+    Rows, read_cache_exchanges, read_connections, read_distributions, read_requests, read_series, read_server_series, read_taps,
     read_watch_series, read_wire_requests,
 };
+pub use standing::{StandingFile, read_standing};
 pub use table::{Column, Kind, Table, columns, columns_page};
+pub use tail::{Fresh, Tail};
 pub use writer::{
-    CacheExchangesWriter, ConnectionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, ServerSeriesWriter,
+    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, ServerSeriesWriter,
     TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,
 };

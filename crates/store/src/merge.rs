@@ -36,13 +36,36 @@ pub(crate) fn join_parts<R: Row>(
     let folder = dir.join(R::TABLE);
     let unfinished = files::unfinished(&path);
     let outcome = write_joined(&folder, &path, &unfinished, encoder, keeps);
+    replace_parts(&folder, &unfinished, outcome)
+}
+
+/// Writes `rows` as `dir/<table>.parquet`, in place of the parts, which are then removed.
+///
+/// # Errors
+/// Those of [`join_parts`].
+pub(crate) fn write_anew<R: Row>(dir: &Path, encoder: &mut Encoder<R>, rows: &[R]) -> Result<FinishedTable> {
+    let path = dir.join(format!("{}.parquet", R::TABLE));
+    let unfinished = files::unfinished(&path);
+    let write = |encoder: &mut Encoder<R>| {
+        let mut output = encoder.begin(&unfinished)?;
+        for rows in rows.chunks(R::ROWS_A_PART) {
+            append(encoder, &mut output, &unfinished, rows)?;
+        }
+        publish::<R>(output, &unfinished, &path, rows.len() as u64)
+    };
+    let outcome = write(encoder);
+    replace_parts(&dir.join(R::TABLE), &unfinished, outcome)
+}
+
+/// Removes what a finished table has made superfluous: the parts, or, where it could not be finished, itself.
+fn replace_parts(folder: &Path, unfinished: &Path, outcome: Result<FinishedTable>) -> Result<FinishedTable> {
     if outcome.is_err() {
-        files::discard(&unfinished);
+        files::discard(unfinished);
         return outcome;
     }
     // Only now, with the joined file durable under its own name, are the parts superfluous.
-    match fs::remove_dir_all(&folder) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(StoreError::io("rmdir", &folder, source)),
+    match fs::remove_dir_all(folder) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(StoreError::io("rmdir", folder, source)),
         _ => outcome,
     }
 }
@@ -89,6 +112,11 @@ fn write_joined<R: Row>(
         }
     }
     rows += append(encoder, &mut output, unfinished, &pending)?;
+    publish::<R>(output, unfinished, path, rows)
+}
+
+/// Ends a file and makes it durable under its own name.
+fn publish<R: Row>(output: Output, unfinished: &Path, path: &Path, rows: u64) -> Result<FinishedTable> {
     let file = Encoder::<R>::end(output, unfinished)?;
     files::publish(&file, unfinished, path)?;
     let bytes = file.metadata().map_err(|source| StoreError::io("stat", path, source))?.len();

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ledger::{
-    CacheExchange, ConnectionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchSecond, WireRequest,
 };
 
 use crate::decode::Input;
@@ -26,6 +26,14 @@ pub fn read_requests(dir: &Path) -> Result<Rows<RequestRecord>> {
 /// # Errors
 /// Those of [`read_requests`].
 pub fn read_series(dir: &Path) -> Result<Rows<SecondRecord>> {
+    Rows::open(dir)
+}
+
+/// How the times of each second of a run are distributed, in the order of the seconds.
+///
+/// # Errors
+/// Those of [`read_requests`].
+pub fn read_distributions(dir: &Path) -> Result<Rows<DistributionRecord>> {
     Rows::open(dir)
 }
 
@@ -78,9 +86,14 @@ pub fn read_cache_exchanges(dir: &Path) -> Result<Rows<CacheExchange>> {
 }
 
 /// Rows of one table, read one row group at a time. A file that cannot be read yields one error, and the rows of the
-/// next file follow.
+/// next file follow. Where the finished table replaces the parts meanwhile, its rows follow those that were given.
 pub struct Rows<R: Row> {
+    dir: PathBuf,
     files: VecDeque<PathBuf>,
+    /// Rows given so far.
+    given: u64,
+    /// Rows of what follows that were given out of parts.
+    skip: u64,
     open: Option<(Input, usize)>,
     ready: Vec<R>,
     at: usize,
@@ -88,7 +101,8 @@ pub struct Rows<R: Row> {
 
 impl<R: Row> Rows<R> {
     fn open(dir: &Path) -> Result<Self> {
-        Ok(Rows { files: table_files(dir, R::TABLE)?.into(), open: None, ready: Vec::new(), at: 0 })
+        let files = table_files(dir, R::TABLE)?.into();
+        Ok(Rows { dir: dir.to_owned(), files, given: 0, skip: 0, open: None, ready: Vec::new(), at: 0 })
     }
 
     /// Reads the next row group, of this file or the next. `None` at the end.
@@ -99,15 +113,30 @@ impl<R: Row> Rows<R> {
             Some(open) => open,
             None => match Input::open(&self.files.pop_front()?) {
                 Ok(input) => (input, 0),
+                Err(StoreError::Io { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound && self.is_replaced() =>
+                {
+                    self.files = [joined_path(&self.dir, R::TABLE)].into();
+                    self.skip = self.given;
+                    return Some(Ok(()));
+                }
                 Err(error) => return Some(Err(error)),
             },
         };
         if group < input.groups() {
             let outcome = input.read_group(group, &mut self.ready);
+            let skipped = self.skip.min(self.ready.len() as u64);
+            (self.at, self.skip) = (skipped as usize, self.skip - skipped);
             self.open = Some((input, group + 1));
             return Some(outcome);
         }
         Some(Ok(()))
+    }
+
+    /// Whether parts that are gone have become one file.
+    fn is_replaced(&self) -> bool {
+        // Else it would be looked for in itself.
+        self.skip == 0 && joined_path(&self.dir, R::TABLE).exists()
     }
 }
 
@@ -118,6 +147,7 @@ impl<R: Row> Iterator for Rows<R> {
         loop {
             if let Some(row) = self.ready.get(self.at).cloned() {
                 self.at += 1;
+                self.given += 1;
                 return Some(Ok(row));
             }
             if let Err(error) = self.advance()? {
@@ -130,12 +160,16 @@ impl<R: Row> Iterator for Rows<R> {
 /// The files that hold a table, in order. Once the joined file exists, parts beside it are left-overs of a crash
 /// between joining and removing, and would count every row twice.
 pub(crate) fn table_files(dir: &Path, table: &str) -> Result<Vec<PathBuf>> {
-    let joined = dir.join(format!("{table}.parquet"));
+    let joined = joined_path(dir, table);
     match joined.try_exists() {
         Ok(true) => Ok(vec![joined]),
         Ok(false) => part_paths(&dir.join(table)),
         Err(source) => Err(StoreError::io("stat", &joined, source)),
     }
+}
+
+fn joined_path(dir: &Path, table: &str) -> PathBuf {
+    dir.join(format!("{table}.parquet"))
 }
 
 /// The closed parts in a table's folder, in order; none where there is no folder.

@@ -5,6 +5,7 @@
 
 mod cache_exchanges;
 mod connections;
+mod distributions;
 mod page;
 mod requests;
 mod series;
@@ -17,7 +18,7 @@ mod words;
 use std::borrow::Cow;
 
 use ledger::{
-    CacheExchange, ConnectionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchSecond, WireRequest,
 };
 
 use crate::writer::ROWS_A_PART_MAX;
@@ -29,6 +30,7 @@ pub fn columns() -> Vec<Table> {
     vec![
         described::<RequestRecord>(),
         described::<SecondRecord>(),
+        described::<DistributionRecord>(),
         described::<ServerSecond>(),
         described::<ConnectionRecord>(),
         described::<WireRequest>(),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ledger::{
-    CacheExchange, ConnectionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchSecond, WireRequest,
 };
 
 use crate::encode::Encoder;
@@ -16,6 +16,8 @@ use crate::{Result, StoreError, files};
 pub type RequestsWriter = TableWriter<RequestRecord>;
 /// Writes series.parquet.
 pub type SeriesWriter = TableWriter<SecondRecord>;
+/// Writes distributions.parquet.
+pub type DistributionsWriter = TableWriter<DistributionRecord>;
 /// Writes server_series.parquet.
 pub type ServerSeriesWriter = TableWriter<ServerSecond>;
 /// Writes connections.parquet.
@@ -132,6 +134,16 @@ impl<R: Row> TableWriter<R> {
         merge::join_parts(&self.dir, &mut self.encoder, Some(keeps))
     }
 
+    /// Completes the table with exactly `rows`, in place of everything that is there under its name: parts that were
+    /// provisional, of this writer or another. Whoever reads meanwhile finds the parts, or this. A writer that failed may
+    /// do it, too: what is needed may fit where more did not.
+    ///
+    /// # Errors
+    /// A full disk or another failure of the file system; the parts are then still there.
+    pub fn finish_anew(mut self, rows: &[R]) -> Result<FinishedTable> {
+        merge::write_anew(&self.dir, &mut self.encoder, rows)
+    }
+
     /// Rows in closed parts.
     pub fn rows(&self) -> u64 {
         self.rows
@@ -146,7 +158,7 @@ impl<R: Row> TableWriter<R> {
         if self.parts == 0 {
             fs::create_dir_all(&folder).map_err(|source| StoreError::io("mkdir", &folder, source))?;
         }
-        let path = folder.join(format!("{:06}.parquet", self.parts + 1));
+        let path = part_path(&folder, self.parts + 1);
         let unfinished = files::unfinished(&path);
         let written = self.encode_part(&unfinished).and_then(|()| {
             // Not synced: a killed program loses nothing that was written, and a sync every second would cost the
@@ -168,6 +180,11 @@ impl<R: Row> TableWriter<R> {
         self.encoder.append(&mut output, unfinished, &self.pending)?;
         Encoder::<R>::end(output, unfinished).map(drop)
     }
+}
+
+/// The path of a table's part by its number, which counts from 1.
+pub(crate) fn part_path(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("{number:06}.parquet"))
 }
 
 /// Rows at which a part of most tables closes by itself: about 18 MB of requests.

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use ledger::document::{self, Recorded, Run, SCHEMA, Validity};
-use ledger::{CacheFigures, CachePart, CachePoint, Document, SecondRecord, ServerSecond};
+use ledger::{CacheFigures, CachePart, CachePoint, Document, ServerSecond};
 use load::{Ending, Levels, Tally};
 use path::{LinkSpec, PathSpec, Propagation};
 use store::RunFolder;
@@ -19,10 +19,12 @@ use crate::gate::{self, Evidence, WireEvidence};
 use crate::handshakes::Handshakes;
 use crate::host::{self, CorePlan};
 use crate::lanes::{LaneEnd, LanePlan};
+use crate::path_part::{Refused, mistaken_drops};
 use crate::places::target::Reach;
 use crate::places::{Places, Steering};
 use crate::plan::{Plan, Proxy};
 use crate::recorder::Kept;
+use crate::standing::Opening;
 use crate::tapping::Tapped;
 use crate::watching::Watched;
 use crate::wire_book::WireFigures;
@@ -49,6 +51,8 @@ pub struct Ended<'a> {
     /// What the load's own sockets saw.
     pub tapped: Option<Tapped>,
     pub folder: Option<RunFolder>,
+    /// How it stands, where it is kept.
+    pub opening: Option<Opening>,
     pub places: Option<Places>,
     pub before: Before,
     pub after: Before,
@@ -174,7 +178,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     let server = server_part(&ended, counted.load.completed);
     let server_seconds = std::mem::take(&mut ended.looked.server_series).into_rows();
     let series_error =
-        ended.folder.as_ref().and_then(|folder| keep_series(folder, &counted.seconds, &server_seconds).err());
+        ended.folder.as_ref().and_then(|folder| keep_series(folder, &counted, &server_seconds).err());
     let folder_text = |of: fn(&RunFolder) -> String| ended.folder.as_ref().map(of).unwrap_or_default();
     let mut document = Document {
         schema: SCHEMA.into(),
@@ -224,7 +228,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
         mistaken_drops: ended
             .path
             .as_ref()
-            .and_then(|path| path_part::mistaken_drops(ended.before.devices, ended.after.devices, path, steered)),
+            .and_then(|path| mistaken_drops(ended.before.devices, ended.after.devices, Refused::by(path), steered)),
         cap_hits: live.cap_hits,
         wall_drift: ended.mix.as_ref().map(|mix| mix.wall_drift),
         table: ended.table,
@@ -252,9 +256,14 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     let mut folder_path = None;
     if let Some(folder) = &ended.folder {
         folder_path = Some(folder.path().to_owned());
-        if let Err(error) = keep_rest(folder, &document, &counted.histograms, measured_from, measured_end) {
+        let wire = ended.watched.as_ref().map(|(_, figures)| figures);
+        let phase = (measured_from, measured_end);
+        if let Err(error) = keep_rest(folder, &document, &counted.histograms, wire, phase) {
             // The result is printed all the same; what is missing on disk is said.
             let _ = writeln!(std::io::stderr(), "yamabiko: the run's files are not complete: {error}");
+        }
+        if let Some(opening) = &ended.opening {
+            opening.done(ended.clock.now(), &document);
         }
     }
     // The server is told to end before its place is torn down, so that it can write what it wants to.
@@ -329,7 +338,7 @@ fn server_part(ended: &Ended<'_>, completed: u64) -> Option<document::Server> {
 }
 
 /// Whether the RTT of a handshake may differ from what was asked because the plan says so.
-fn rtt_varies(spec: &PathSpec) -> bool {
+pub(super) fn rtt_varies(spec: &PathSpec) -> bool {
     let varies = |link: &LinkSpec| {
         link.rate() != Limit::Unlimited
             || !link.variation().is_zero()
@@ -341,7 +350,7 @@ fn rtt_varies(spec: &PathSpec) -> bool {
 }
 
 /// Share of all cores' time that the hypervisor took, between two readings.
-fn steal_share(before: Option<&[(usize, CpuTimes)]>, after: Option<&[(usize, CpuTimes)]>) -> Option<f64> {
+pub(super) fn steal_share(before: Option<&[(usize, CpuTimes)]>, after: Option<&[(usize, CpuTimes)]>) -> Option<f64> {
     let (before, after) = (before?, after?);
     let (mut stolen, mut total) = (0.0, 0.0);
     for (core, times) in after {
@@ -353,28 +362,36 @@ fn steal_share(before: Option<&[(usize, CpuTimes)]>, after: Option<&[(usize, Cpu
     (total > 0.0).then(|| stolen / total)
 }
 
-/// The exact series replaces the provisional rows that were written while the run went.
-fn keep_series(folder: &RunFolder, seconds: &[SecondRecord], server: &[ServerSecond]) -> store::Result<()> {
+/// The exact series replace the provisional rows that were written while the run went.
+fn keep_series(folder: &RunFolder, counted: &load::Outcome, server: &[ServerSecond]) -> store::Result<()> {
     if !server.is_empty() {
-        let mut writer = folder.server_series();
-        writer.push(server)?;
-        writer.finish()?;
+        folder.server_series().finish_anew(server)?;
     }
-    // What stands there is gone after a full disk, too.
-    let _ = std::fs::remove_dir_all(folder.path().join("series"));
-    let mut writer = folder.series();
-    writer.push(seconds)?;
-    writer.finish().map(drop)
+    let keep = || -> store::Result<()> {
+        folder.distributions().finish_anew(&counted.distributions)?;
+        folder.series().finish_anew(&counted.seconds).map(drop)
+    };
+    keep().or_else(|error| {
+        if !error.is_disk_full() {
+            return Err(error);
+        }
+        // The exact rows are worth more than the provisional ones, and take their place.
+        for table in ["series", "distributions"] {
+            let _ = std::fs::remove_dir_all(folder.path().join(table));
+        }
+        keep()
+    })
 }
 
 fn keep_rest(
     folder: &RunFolder,
     document: &Document,
     histograms: &load::Histograms,
-    from: Timestamp,
-    to: Timestamp,
+    wire: Option<&WireFigures>,
+    (from, to): (Timestamp, Timestamp),
 ) -> store::Result<()> {
     folder.write_summary(document)?;
+    let span = |histogram| [(from.as_nanos(), to.as_nanos(), histogram)];
     for (name, histogram) in [
         ("response_time", &histograms.response_time),
         ("service_time", &histograms.service_time),
@@ -387,7 +404,12 @@ fn keep_rest(
         if name == "tls_handshake" && histogram.is_empty() {
             continue;
         }
-        folder.write_hlog(name, &[(from.as_nanos(), to.as_nanos(), histogram)])?;
+        folder.write_hlog(name, &span(histogram))?;
+    }
+    if let Some(wire) = wire {
+        // A page would have to go through every row of the wire's tables for them.
+        folder.write_hlog("wire_rtt", &span(&wire.handshake_rtt))?;
+        folder.write_hlog("wire_service", &span(&wire.service_time))?;
     }
     Ok(())
 }

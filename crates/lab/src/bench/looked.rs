@@ -7,12 +7,17 @@ use sys::sched::Cores;
 use sys::signal::Interrupts;
 use units::Timestamp;
 
-use super::Observer;
+use super::document::steal_share;
 use super::memory::Memory;
+use super::{Before, Observer, device_statistics};
+use crate::drive::path_live::PathLive;
 use crate::drive::progress::Phase;
 use crate::lanes::{Running, STOP_LEAD};
+use crate::path_part::{Refused, mistaken_drops};
 use crate::places::Places;
+use crate::recorder::Recorder;
 use crate::server::{self, Account, Series};
+use crate::standing::Seen;
 
 /// The main thread looks at the run this often.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -20,6 +25,52 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const TELL_EVERY: Duration = Duration::from_millis(200);
 /// Memory of the server is read this often.
 const MEMORY_EVERY: Duration = Duration::from_millis(500);
+
+/// What those who look on are told is of about this often.
+const SHOW_EVERY: Duration = Duration::from_secs(1);
+/// Of the devices seldom: they are asked in their namespaces.
+const DEVICES_EVERY: Duration = Duration::from_secs(5);
+
+/// What the main thread tells those who look on, where the run is kept.
+pub(super) struct Showing<'a> {
+    pub recorder: &'a Recorder,
+    pub seen: &'a Seen,
+    /// Counters of the machine when the run began.
+    pub before: &'a Before,
+    pub path: Option<&'a PathLive>,
+    /// Whether packets for the server are received on its own cores.
+    pub steered: bool,
+    told: Timestamp,
+    asked_devices: Timestamp,
+}
+
+impl<'a> Showing<'a> {
+    pub fn new(recorder: &'a Recorder, seen: &'a Seen, before: &'a Before) -> Self {
+        Showing { recorder, seen, before, path: None, steered: false, told: Timestamp::ZERO, asked_devices: Timestamp::ZERO }
+    }
+
+    /// Tells what is seen now, if it is time.
+    fn tell(&mut self, now: Timestamp, places: Option<&Places>, server_ended: Option<&str>) {
+        if now.since(self.told) < SHOW_EVERY {
+            return;
+        }
+        self.told = now;
+        let cpu = sys::accounting::cpu_times().ok();
+        let stolen = steal_share(self.before.cpu.as_deref(), cpu.as_deref());
+        let asks = now.since(self.asked_devices) >= DEVICES_EVERY;
+        let mistaken = self.path.filter(|_| asks).and_then(|path| {
+            self.asked_devices = now;
+            let refused = Refused { writes: path.refused(), overflowed: 0 };
+            mistaken_drops(self.before.devices, device_statistics(places), refused, self.steered)
+        });
+        let mut sight = self.seen.lock();
+        sight.server_ended = server_ended.map(str::to_owned);
+        sight.steal_share = stolen;
+        if asks {
+            sight.mistaken = mistaken;
+        }
+    }
+}
 
 /// What the main thread saw while the loop ran.
 #[derive(Default)]
@@ -54,6 +105,7 @@ impl Looked {
         clock: &Clock,
         mut places: Option<&mut Places>,
         observer: &mut dyn Observer,
+        mut showing: Option<Showing<'_>>,
     ) {
         let (mut asked, mut told, mut memory_read) = (0, Timestamp::ZERO, Timestamp::ZERO);
         loop {
@@ -65,7 +117,7 @@ impl Looked {
                 if self.server_to.is_none() {
                     // Nothing was in flight at the end, so that the drain was over between two looks.
                     self.server_to = places.as_deref().and_then(server::account);
-                    self.add_second(clock.now(), self.server_to.clone());
+                    self.add_second(clock.now(), self.server_to.clone(), showing.as_ref());
                 }
                 return;
             }
@@ -84,13 +136,13 @@ impl Looked {
                         }
                     }
                     Some(due) if phase == Phase::Measured && now >= due => {
-                        self.add_second(now, server::account(places));
+                        self.add_second(now, server::account(places), showing.as_ref());
                     }
                     _ => {}
                 }
                 if phase > Phase::Measured && self.server_to.is_none() {
                     self.server_to = server::account(places);
-                    self.add_second(now, self.server_to.clone());
+                    self.add_second(now, self.server_to.clone(), showing.as_ref());
                 }
                 if now.since(memory_read) >= MEMORY_EVERY {
                     memory_read = now;
@@ -104,6 +156,9 @@ impl Looked {
                 {
                     self.server_ended = server::ended(place);
                 }
+            }
+            if let Some(showing) = &mut showing {
+                showing.tell(now, places.as_deref(), self.server_ended.as_deref());
             }
             let snapshot = progress.snapshot();
             let observers = if observer.at_once(&snapshot) { 2 } else { u32::from(observer.enough(&snapshot)) };
@@ -121,9 +176,12 @@ impl Looked {
         }
     }
 
-    fn add_second(&mut self, now: Timestamp, account: Option<Account>) {
-        if let Some(account) = account {
-            self.server_series.add(now, account, self.steered.as_ref(), self.bounded);
+    fn add_second(&mut self, now: Timestamp, account: Option<Account>, showing: Option<&Showing<'_>>) {
+        let Some(account) = account else { return };
+        let before = self.server_series.rows().len();
+        self.server_series.add(now, account, self.steered.as_ref(), self.bounded);
+        if let Some(showing) = showing {
+            self.server_series.rows()[before..].iter().for_each(|&row| showing.recorder.keep_server_second(row));
         }
     }
 }

@@ -11,7 +11,7 @@ use sys::clock::Clock;
 use sys::tun::Tun;
 use units::Timestamp;
 
-use super::path_live::PathLive;
+use super::path_live::{LatenessCounts, PathLive};
 use crate::gateway::card::Ring;
 
 /// Packets read from one device before the loop looks at what is due.
@@ -63,6 +63,10 @@ pub struct PathIo {
     late_writes: u64,
     /// Someone who looks on.
     live: Option<Arc<PathLive>>,
+    /// Whether that one wants to know after every batch.
+    tells_each: bool,
+    /// What it sees of lateness, where it is told of it.
+    late: Option<LatenessCounts>,
     /// Where the last visit may have left packets, by direction.
     unread: [bool; 2],
     measured_lateness: Option<Lateness>,
@@ -80,6 +84,8 @@ impl PathIo {
             refused_writes: 0,
             late_writes: 0,
             live: None,
+            tells_each: false,
+            late: None,
             unread: [false; 2],
             measured_lateness: None,
         }
@@ -87,7 +93,24 @@ impl PathIo {
 
     /// From now on its counters can be read in `live` while it runs, after every batch.
     pub fn show(&mut self, live: Arc<PathLive>) {
-        self.live = Some(live);
+        (self.live, self.tells_each) = (Some(live), true);
+    }
+
+    /// The same whenever [`Self::tell`] is called, and with how late packets leave: that costs the path next to nothing.
+    pub fn show_now_and_then(&mut self, live: Arc<PathLive>) {
+        (self.live, self.tells_each) = (Some(live), false);
+        self.late = Some(LatenessCounts::default());
+    }
+
+    /// Tells who looks on what was done so far.
+    pub fn tell(&self) {
+        if let Some(live) = &self.live {
+            let overflowed = self.client.overflowed() + self.server.overflowed();
+            live.store(&self.network, self.late_writes, self.refused_writes, overflowed);
+            if let Some(late) = &self.late {
+                live.store_lateness(late);
+            }
+        }
     }
 
     /// The device at the clients' end.
@@ -160,16 +183,19 @@ impl PathIo {
                 Direction::Up => &mut self.server,
                 Direction::Down => &mut self.client,
             };
-            self.late_writes += u64::from(now.since(departure.due) > LATE);
+            let late = now.since(departure.due);
+            self.late_writes += u64::from(late > LATE);
+            if let Some(counts) = &mut self.late {
+                counts.add(late);
+            }
             match end.write(departure.frame) {
                 Ok(()) => self.network.handle_written(now),
                 // The core counts a departure that was not written as dropped.
                 Err(_) => self.refused_writes += 1,
             }
         }
-        if let Some(live) = &self.live {
-            let overflowed = self.client.overflowed() + self.server.overflowed();
-            live.store(&self.network, self.late_writes, self.refused_writes, overflowed);
+        if self.tells_each {
+            self.tell();
         }
         Ok(())
     }
@@ -182,11 +208,17 @@ impl PathIo {
     /// The measured phase begins: lateness counts from here.
     pub fn reset_lateness(&mut self) {
         self.network.reset_lateness();
+        if let Some(late) = &mut self.late {
+            *late = LatenessCounts::default();
+        }
     }
 
     /// The measured phase ends: keeps the lateness as it is now.
     pub fn keep_lateness(&mut self) {
         self.measured_lateness = Some(self.network.lateness().clone());
+        self.tell();
+        // What comes after the phase is not in it.
+        self.late = None;
     }
 
     /// Lateness over the measured phase (over the whole run where no phase was kept).

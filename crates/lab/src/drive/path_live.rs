@@ -1,9 +1,12 @@
 //! What a path has done so far, for another thread to read while its loop runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use ledger::{Direction, DropCause};
+use ledger::{Bucket, Direction, DropCause};
 use path::{Counters, Network};
+use stats::Histogram;
+use units::time::saturating_nanos;
 
 /// Counters of a path as of its last batch of packets. Each is exact; two of them may be of neighbouring batches.
 #[derive(Debug, Default)]
@@ -13,6 +16,37 @@ pub struct PathLive {
     late: AtomicU64,
     refused: AtomicU64,
     overflowed: AtomicU64,
+    lateness: LatenessLive,
+}
+
+/// Buckets of lateness: up to 17 s, and all beyond in the last.
+const BUCKETS: usize = 256;
+
+#[derive(Debug)]
+struct LatenessLive([AtomicU64; BUCKETS]);
+
+impl Default for LatenessLive {
+    fn default() -> Self {
+        LatenessLive(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+/// How late packets left, counted by the loop itself: an eighth of a value is the width of a bucket.
+#[derive(Debug)]
+pub struct LatenessCounts(Box<[u64; BUCKETS]>);
+
+impl Default for LatenessCounts {
+    fn default() -> Self {
+        LatenessCounts(Box::new([0; BUCKETS]))
+    }
+}
+
+impl LatenessCounts {
+    #[inline]
+    pub(super) fn add(&mut self, late: Duration) {
+        let bucket = usize::from(Bucket::of(saturating_nanos(late)).0);
+        self.0[bucket.min(BUCKETS - 1)] += 1;
+    }
 }
 
 #[derive(Debug, Default)]
@@ -79,6 +113,20 @@ impl PathLive {
     /// Packets for which the ring at an end had no room.
     pub fn overflowed(&self) -> u64 {
         load(&self.overflowed)
+    }
+
+    /// How late packets left in the measured phase so far, a sixteenth more or less; `None` where that is not told, or none has left.
+    pub fn lateness(&self) -> Option<Histogram> {
+        let mut lateness = Histogram::new();
+        for (at, count) in self.lateness.0.iter().enumerate() {
+            let bucket = Bucket(at as u16);
+            lateness.record_n(u64::midpoint(bucket.from_ns(), bucket.to_ns() - 1), load(count));
+        }
+        (!lateness.is_empty()).then_some(lateness)
+    }
+
+    pub(super) fn store_lateness(&self, counts: &LatenessCounts) {
+        self.lateness.0.iter().zip(counts.0.iter()).for_each(|(to, &count)| store(to, count));
     }
 
     pub(super) fn store(&self, network: &Network, late: u64, refused: u64, overflowed: u64) {

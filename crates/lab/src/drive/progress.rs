@@ -1,9 +1,12 @@
 //! What the main thread may see of a running loop, and how it asks the loop to stop.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use load::{Live, MixLive};
 use units::Timestamp;
+
+use super::LoopHealth;
 
 /// Where a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,15 +29,25 @@ pub struct Progress {
     asked: AtomicU32,
     stop_at: AtomicU64,
     gave_up: AtomicBool,
+    /// When the counters were stored last.
+    at: AtomicU64,
     offered: AtomicU64,
+    offered_measured: AtomicU64,
+    started: AtomicU64,
     completed: AtomicU64,
     failed: AtomicU64,
     in_flight: AtomicU64,
     connections: AtomicU64,
+    connections_opened: AtomicU64,
     backlog: AtomicU64,
+    cap_hits: AtomicU64,
     basic_gets: AtomicU64,
     hits: AtomicU64,
     crowded: AtomicU64,
+    /// Of the loop, in the measured phase so far, in ns.
+    standstill: AtomicU64,
+    idle: AtomicU64,
+    wall: AtomicU64,
 }
 
 /// A reading of [`Progress`]. Counts are since the run's zero, warm-up included.
@@ -66,15 +79,23 @@ impl Default for Progress {
             asked: AtomicU32::new(0),
             stop_at: AtomicU64::new(u64::MAX),
             gave_up: AtomicBool::new(false),
+            at: AtomicU64::new(0),
             offered: AtomicU64::new(0),
+            offered_measured: AtomicU64::new(0),
+            started: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             connections: AtomicU64::new(0),
+            connections_opened: AtomicU64::new(0),
             backlog: AtomicU64::new(0),
+            cap_hits: AtomicU64::new(0),
             basic_gets: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             crowded: AtomicU64::new(0),
+            standstill: AtomicU64::new(0),
+            idle: AtomicU64::new(0),
+            wall: AtomicU64::new(0),
         }
     }
 }
@@ -139,11 +160,44 @@ impl Progress {
     /// The loop's counters.
     pub fn store(&self, live: Live) {
         self.offered.store(live.offered, Ordering::Relaxed);
+        self.offered_measured.store(live.offered_measured, Ordering::Relaxed);
+        self.started.store(live.started, Ordering::Relaxed);
+        self.connections_opened.store(live.connections_opened, Ordering::Relaxed);
+        self.cap_hits.store(live.cap_hits, Ordering::Relaxed);
         self.completed.store(live.completed, Ordering::Relaxed);
         self.failed.store(live.failed, Ordering::Relaxed);
         self.in_flight.store(live.in_flight, Ordering::Relaxed);
         self.connections.store(live.connections, Ordering::Relaxed);
         self.backlog.store(live.backlog, Ordering::Relaxed);
+    }
+
+    /// The moment of which the loop's counters are.
+    pub fn store_moment(&self, at: Timestamp) {
+        self.at.store(at.as_nanos(), Ordering::Release);
+    }
+
+    /// The moment of which the counters are, at the latest; zero before the first.
+    pub fn moment(&self) -> Timestamp {
+        Timestamp::from_nanos(self.at.load(Ordering::Acquire))
+    }
+
+    /// How the loop has fared in the measured phase so far. Its CPU time is not told: to ask for it is a system call.
+    pub fn store_health(&self, health: LoopHealth) {
+        let nanos = units::time::saturating_nanos;
+        self.standstill.store(nanos(health.standstill), Ordering::Relaxed);
+        self.idle.store(nanos(health.idle), Ordering::Relaxed);
+        self.wall.store(nanos(health.wall), Ordering::Relaxed);
+    }
+
+    /// How the loop has fared so far, as far as it is stored.
+    pub fn health(&self) -> LoopHealth {
+        let read = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
+        LoopHealth {
+            standstill: read(&self.standstill),
+            idle: read(&self.idle),
+            wall: read(&self.wall),
+            cpu: Duration::ZERO,
+        }
     }
 
     /// The loop's counters of a mix.
@@ -167,6 +221,10 @@ impl Progress {
     pub fn live(&self) -> Live {
         Live {
             offered: self.offered.load(Ordering::Relaxed),
+            offered_measured: self.offered_measured.load(Ordering::Relaxed),
+            started: self.started.load(Ordering::Relaxed),
+            connections_opened: self.connections_opened.load(Ordering::Relaxed),
+            cap_hits: self.cap_hits.load(Ordering::Relaxed),
             completed: self.completed.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),

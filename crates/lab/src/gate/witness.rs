@@ -55,6 +55,12 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     ]
 }
 
+/// Those checks that can be judged while the capture goes on.
+pub fn midway(evidence: &Evidence<'_>) -> Vec<Check> {
+    let wire = evidence.wire.as_ref().ok_or("nothing is watched");
+    vec![capture_whole(wire), rtt_at_server(wire, evidence), rtt_tail_at_server(wire, evidence)]
+}
+
 /// The checks that hold for any capture, with a load or without.
 pub fn capture_checks(wire: Option<&WireEvidence<'_>>) -> Vec<Check> {
     let wire = wire.ok_or("no witness was asked for (--watch none)");

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 use super::LaneEnd;
+use crate::drive::LoopHealth;
 use crate::drive::progress::{Phase, Progress};
 use crate::recorder::Batch;
 
@@ -49,8 +50,10 @@ pub struct Standing {
     measured_end: Option<Timestamp>,
     stop_at: Option<Timestamp>,
     gave_up: bool,
+    at: Timestamp,
     live: Live,
     mix: MixLive,
+    health: LoopHealth,
 }
 
 impl Standing {
@@ -61,8 +64,10 @@ impl Standing {
             measured_end: progress.measured_end(),
             stop_at: progress.stop_at(),
             gave_up: progress.gave_up(),
+            at: progress.moment(),
             live: progress.live(),
             mix: progress.mix(),
+            health: progress.health(),
         }
     }
 
@@ -70,6 +75,8 @@ impl Standing {
     pub fn tell(&self, progress: &Progress) {
         progress.store(self.live);
         progress.store_mix(self.mix);
+        progress.store_moment(self.at);
+        progress.store_health(self.health);
         if let Some(end) = self.measured_end {
             progress.set_measured_end(end);
         }

@@ -7,8 +7,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ledger::{CacheExchange, RequestRecord, SecondRecord};
-use store::{CacheExchangesWriter, RequestsWriter, RunFolder, SeriesWriter};
+use ledger::{CacheExchange, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, Standing};
+use store::{
+    CacheExchangesWriter, DistributionsWriter, RequestsWriter, RunFolder, SeriesWriter, ServerSeriesWriter, StandingFile,
+};
 
 use super::share::Share;
 
@@ -16,8 +18,25 @@ use super::share::Share;
 pub const ROWS_MAX: usize = 512 << 10;
 /// Rows the writer takes at a time: those of a part.
 const ROWS_AT_ONCE: usize = 128 << 10;
-/// A part is closed about this often, so that a killed run keeps all but its last moments.
+/// A part is closed at least this often, and whenever the run says how it stands, so that a killed run keeps all but its last moments.
 const PART_EVERY: Duration = Duration::from_millis(1500);
+
+/// What is written at a time.
+#[derive(Debug, Default)]
+pub struct Part {
+    /// Rows of requests.
+    pub requests: Vec<RequestRecord>,
+    /// Rows of the series, as they stand.
+    pub seconds: Vec<SecondRecord>,
+    /// How the times of these seconds are distributed.
+    pub distributions: Vec<DistributionRecord>,
+    /// What the server used, as read so far.
+    pub server_seconds: Vec<ServerSecond>,
+    /// Exchanges of a mix.
+    pub exchanges: Vec<CacheExchange>,
+    /// How the run stands, if that was told anew.
+    pub standing: Option<Standing>,
+}
 
 /// Where rows end up.
 pub trait Sink: Send {
@@ -25,12 +44,7 @@ pub trait Sink: Send {
     ///
     /// # Errors
     /// In words; nothing is written any more then.
-    fn write(
-        &mut self,
-        requests: &[RequestRecord],
-        seconds: &[SecondRecord],
-        exchanges: &[CacheExchange],
-    ) -> Result<(), String>;
+    fn write(&mut self, part: &Part) -> Result<(), String>;
 
     /// Completes the tables, that of requests with only those rows that `keeps` keeps if it is given; the number of its
     /// rows.
@@ -44,7 +58,10 @@ pub trait Sink: Send {
 pub struct Tables {
     requests: RequestsWriter,
     series: SeriesWriter,
+    distributions: DistributionsWriter,
+    server_series: ServerSeriesWriter,
     exchanges: CacheExchangesWriter,
+    standing: StandingFile,
     /// Only a mix has any, and only then there is a table of them.
     has_exchanges: bool,
 }
@@ -55,6 +72,9 @@ impl Tables {
         Tables {
             requests: folder.requests(),
             series: folder.series(),
+            distributions: folder.distributions(),
+            server_series: folder.server_series(),
+            standing: folder.standing(),
             exchanges: folder.cache_exchanges(),
             has_exchanges: false,
         }
@@ -62,21 +82,25 @@ impl Tables {
 }
 
 impl Sink for Tables {
-    fn write(
-        &mut self,
-        requests: &[RequestRecord],
-        seconds: &[SecondRecord],
-        exchanges: &[CacheExchange],
-    ) -> Result<(), String> {
-        self.has_exchanges |= !exchanges.is_empty();
-        self.requests
-            .push(requests)
+    fn write(&mut self, part: &Part) -> Result<(), String> {
+        self.has_exchanges |= !part.exchanges.is_empty();
+        let written = self
+            .requests
+            .push(&part.requests)
             .and_then(|()| self.requests.close_part())
-            .and_then(|()| self.series.push(seconds))
+            .and_then(|()| self.series.push(&part.seconds))
             .and_then(|()| self.series.close_part())
-            .and_then(|()| self.exchanges.push(exchanges))
-            .and_then(|()| self.exchanges.close_part())
-            .map_err(|error| error.to_string())
+            .and_then(|()| self.distributions.push(&part.distributions))
+            .and_then(|()| self.distributions.close_part())
+            .and_then(|()| self.server_series.push(&part.server_seconds))
+            .and_then(|()| self.server_series.close_part())
+            .and_then(|()| self.exchanges.push(&part.exchanges))
+            .and_then(|()| self.exchanges.close_part());
+        // Last: whoever reads it finds the seconds that it is of. Without it no row is missing.
+        if let Some(standing) = &part.standing {
+            let _ = self.standing.write(standing);
+        }
+        written.map_err(|error| error.to_string())
     }
 
     fn finish(self: Box<Self>, keeps: Option<&dyn Fn(&RequestRecord) -> bool>) -> Result<u64, String> {
@@ -104,7 +128,11 @@ pub struct Shelf {
 struct Rows {
     requests: VecDeque<RequestRecord>,
     seconds: Vec<SecondRecord>,
+    distributions: Vec<DistributionRecord>,
+    server_seconds: Vec<ServerSecond>,
     exchanges: Vec<CacheExchange>,
+    /// How the run stands, if that was not written yet.
+    standing: Option<Standing>,
     /// Exchanges that are on the disk or on their way to it.
     passed_on: u64,
     /// Exchanges that will not be in the table.
@@ -117,9 +145,7 @@ struct Rows {
 
 /// Rows taken off.
 struct Taken {
-    requests: Vec<RequestRecord>,
-    seconds: Vec<SecondRecord>,
-    exchanges: Vec<CacheExchange>,
+    part: Part,
     /// No more will come.
     last: bool,
 }
@@ -158,12 +184,27 @@ impl Shelf {
         }
     }
 
-    /// Puts down a row of the series.
-    pub fn put_second(&self, second: SecondRecord) {
+    /// Puts down a row of the series, and how its times are distributed.
+    pub fn put_second(&self, second: SecondRecord, distribution: impl Iterator<Item = DistributionRecord>) {
         let mut rows = self.lock();
         if !rows.failed {
             rows.seconds.push(second);
+            rows.distributions.extend(distribution);
         }
+    }
+
+    /// Puts down a row of the server's series.
+    pub fn put_server_second(&self, second: ServerSecond) {
+        let mut rows = self.lock();
+        if !rows.failed {
+            rows.server_seconds.push(second);
+        }
+    }
+
+    /// Puts down how the run stands. Of several only the newest is written.
+    pub fn put_standing(&self, standing: Standing) {
+        self.lock().standing = Some(standing);
+        self.changed.notify_all();
     }
 
     /// Puts down exchanges of a mix. A sample of them says nothing of a cache, so that those for which there is no room are
@@ -197,8 +238,8 @@ impl Shelf {
     /// The writer's life: until the shelf is closed and empty. Rows in the table, and the first error.
     pub fn write_all(&self, mut sink: Box<dyn Sink>) -> (u64, Option<String>) {
         loop {
-            let Taken { requests, seconds, exchanges, last } = self.take();
-            if let Err(error) = sink.write(&requests, &seconds, &exchanges) {
+            let Taken { part, last } = self.take();
+            if let Err(error) = sink.write(&part) {
                 self.fail();
                 return (0, Some(error));
             }
@@ -221,7 +262,8 @@ impl Shelf {
         let mut rows = self.lock();
         rows.failed = true;
         rows.left_out += rows.exchanges.len() as u64 + std::mem::take(&mut rows.passed_on);
-        (rows.requests, rows.seconds, rows.exchanges) = (VecDeque::new(), Vec::new(), Vec::new());
+        (rows.requests, rows.exchanges) = (VecDeque::new(), Vec::new());
+        (rows.seconds, rows.distributions, rows.server_seconds) = (Vec::new(), Vec::new(), Vec::new());
     }
 
     /// Waits for a part's worth of rows, for a part's time, or for the end.
@@ -229,7 +271,7 @@ impl Shelf {
         let deadline = Instant::now() + PART_EVERY;
         let mut rows = self.lock();
         let part = ROWS_AT_ONCE.min(self.max);
-        while !rows.closed && rows.requests.len() < part && rows.exchanges.len() < part {
+        while !rows.closed && rows.standing.is_none() && rows.requests.len() < part && rows.exchanges.len() < part {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -240,12 +282,15 @@ impl Shelf {
         let requests = rows.requests.drain(..most).collect();
         let last = rows.closed && rows.requests.is_empty();
         rows.passed_on += rows.exchanges.len() as u64;
-        Taken {
+        let part = Part {
             requests,
             seconds: std::mem::take(&mut rows.seconds),
+            distributions: std::mem::take(&mut rows.distributions),
+            server_seconds: std::mem::take(&mut rows.server_seconds),
             exchanges: std::mem::take(&mut rows.exchanges),
-            last,
-        }
+            standing: rows.standing.take(),
+        };
+        Taken { part, last }
     }
 
     fn lock(&self) -> MutexGuard<'_, Rows> {

@@ -1,7 +1,7 @@
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
-use ledger::{CacheExchange, RequestRecord, SecondRecord};
+use ledger::{CacheExchange, RequestRecord};
 use load::{Ending, Tally, TallySpec};
 
 use super::*;
@@ -56,6 +56,7 @@ fn recording(lanes: usize) -> Recording {
         folder: None,
         wire: None,
         cores: None,
+        standing: None,
     }
 }
 
@@ -70,8 +71,8 @@ struct SlowDisk {
 struct Exchanges(Arc<Mutex<Vec<CacheExchange>>>);
 
 impl Sink for Exchanges {
-    fn write(&mut self, _: &[RequestRecord], _: &[SecondRecord], exchanges: &[CacheExchange]) -> Result<(), String> {
-        self.0.lock().unwrap().extend_from_slice(exchanges);
+    fn write(&mut self, part: &Part) -> Result<(), String> {
+        self.0.lock().unwrap().extend_from_slice(&part.exchanges);
         Ok(())
     }
 
@@ -138,9 +139,9 @@ fn slow_disk() -> (Box<dyn Sink>, Sender<()>, Sequences) {
 }
 
 impl Sink for SlowDisk {
-    fn write(&mut self, requests: &[RequestRecord], _: &[SecondRecord], _: &[CacheExchange]) -> Result<(), String> {
+    fn write(&mut self, part: &Part) -> Result<(), String> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(requests.iter().map(|row| row.sequence));
+        kept.extend(part.requests.iter().map(|row| row.sequence));
         // Until the sender is dropped.
         let _ = self.go.get_mut().unwrap().recv();
         Ok(())
@@ -333,7 +334,7 @@ fn what_waits_for_the_slowest_lane_is_bounded() {
 struct FullDisk(bool);
 
 impl Sink for FullDisk {
-    fn write(&mut self, _: &[RequestRecord], _: &[SecondRecord], _: &[CacheExchange]) -> Result<(), String> {
+    fn write(&mut self, _: &Part) -> Result<(), String> {
         if std::mem::replace(&mut self.0, true) { Err("no space left".into()) } else { Ok(()) }
     }
 

@@ -59,6 +59,11 @@ impl Series {
         self.last = Some((now, account));
     }
 
+    /// The rows so far.
+    pub fn rows(&self) -> &[ServerSecond] {
+        &self.rows
+    }
+
     /// The rows. The last may be of less than a second.
     pub fn into_rows(self) -> Vec<ServerSecond> {
         self.rows

@@ -1,6 +1,6 @@
 //! The series: what happened in each second of the run.
 
-use ledger::{RequestRecord, SecondRecord};
+use ledger::{DistributionRecord, Measure, RequestRecord, SecondRecord};
 use units::Timestamp;
 
 use super::sketch::Sketch;
@@ -91,6 +91,18 @@ impl Seconds {
             response_max_ns: counted.response_max_ns,
             send_lag_p99_ns: counted.send_lag.value_at(99),
         }
+    }
+
+    /// How the response times of the requests completed in a second are distributed, as it stands.
+    pub(super) fn distribution(&self, second: u32) -> impl Iterator<Item = DistributionRecord> {
+        let response = self.0.get(second as usize).map(|second| &second.response);
+        response.into_iter().flat_map(Sketch::buckets).map(move |(bucket, count)| DistributionRecord {
+            second,
+            measure: Measure::ResponseTime,
+            from_ns: bucket.from_ns(),
+            to_ns: bucket.to_ns(),
+            count,
+        })
     }
 
     fn at(&mut self, at: Timestamp) -> &mut Second {

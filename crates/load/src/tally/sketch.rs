@@ -1,5 +1,7 @@
 //! A small distribution, for one second of the series.
 
+use ledger::Bucket;
+
 /// Counts in buckets of constant relative width: quantiles within 1.6 %, in a few kilobytes where the histogram of a
 /// whole run takes 270. Grows to the largest value seen.
 #[derive(Clone, Debug, Default)]
@@ -41,15 +43,38 @@ impl Sketch {
     }
 }
 
+impl Sketch {
+    /// What was counted, in the coarser buckets that all distributions share; only those that are not empty, rising.
+    pub(super) fn buckets(&self) -> impl Iterator<Item = (Bucket, u64)> {
+        // Each of the finer lies in one of the coarser, so nothing is counted on the wrong side of an edge.
+        let counted = self.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
+        let mut coarser = counted.map(|(at, &count)| (Bucket::of(lowest(at)), u64::from(count))).peekable();
+        std::iter::from_fn(move || {
+            let (bucket, mut sum) = coarser.next()?;
+            while let Some((_, count)) = coarser.next_if(|&(next, _)| next == bucket) {
+                sum += count;
+            }
+            Some((bucket, sum))
+        })
+    }
+}
+
 fn bucket(value: u64) -> usize {
     let shift = value.checked_ilog2().unwrap_or(0).saturating_sub(PRECISION_BITS);
     ((u64::from(shift) << PRECISION_BITS) + (value >> shift)) as usize
 }
 
 fn middle(bucket: usize) -> u64 {
-    let shift = (bucket >> PRECISION_BITS).saturating_sub(1) as u32;
-    let lowest = (bucket as u64 - (u64::from(shift) << PRECISION_BITS)) << shift;
-    lowest + (1u64 << shift >> 1)
+    lowest(bucket) + (1u64 << shift(bucket) >> 1)
+}
+
+fn lowest(bucket: usize) -> u64 {
+    let shift = shift(bucket);
+    (bucket as u64 - (u64::from(shift) << PRECISION_BITS)) << shift
+}
+
+fn shift(bucket: usize) -> u32 {
+    (bucket >> PRECISION_BITS).saturating_sub(1) as u32
 }
 
 #[cfg(test)]
@@ -68,6 +93,17 @@ mod tests {
         fn a_bucket_holds_its_value(value in 0u64..1 << 62) {
             let middle = middle(bucket(value));
             prop_assert!(middle.abs_diff(value) as f64 <= value as f64 * 0.0157, "{} for {}", middle, value);
+        }
+
+        #[test]
+        fn the_coarser_buckets_hold_what_was_recorded(values in prop::collection::vec(0u64..1 << 45, 0..300)) {
+            let mut sketch = Sketch::default();
+            let mut expected = std::collections::BTreeMap::<Bucket, u64>::new();
+            for &value in &values {
+                sketch.record(value);
+                *expected.entry(Bucket::of(value)).or_default() += 1;
+            }
+            prop_assert_eq!(sketch.buckets().collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>());
         }
 
         #[test]

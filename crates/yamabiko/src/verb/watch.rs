@@ -28,6 +28,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use lab::host::{CorePlan, facts};
+use lab::standing::Opening;
 use ledger::{WatchDocument, WatchPart};
 use store::{Book, RunFolder};
 use sys::clock::{Clock, realtime_ns};
@@ -106,6 +107,11 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     } else {
         Some(Book::open()?.create(&arguments.name, clock.started(), realtime_ns())?)
     };
+    let opening = folder.as_ref().map(|folder| {
+        let mut opening = Opening::begin(folder, "watch", &command_line(), 0);
+        opening.set_zero(&clock);
+        opening
+    });
     let mut sink = Sink::new(folder.as_ref(), arguments, arguments.interface.is_some(), recorder)?;
     let name = source.name().to_owned();
     let mut ending = match source {
@@ -118,6 +124,7 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
                 clock: &clock,
                 interrupts: &interrupts,
                 face: &mut face,
+                opening: opening.as_ref(),
                 sender: sender.as_ref(),
             };
             let ending = live::watch(capture, live, &mut watch, &mut sink);
@@ -132,7 +139,7 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
         // Nothing was readable: there is nothing to report, and nothing to keep.
         drop(sink);
         if let Some(folder) = &folder {
-            let _ = std::fs::remove_dir(folder.path());
+            let _ = std::fs::remove_dir_all(folder.path());
         }
         return Err(failure.context(name));
     }
@@ -153,6 +160,9 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     let document = document::make(part, &ending, folder.as_ref(), &command_line())?;
     if let Some(folder) = &folder {
         folder.write_summary(&document)?;
+    }
+    if let Some(opening) = &opening {
+        opening.watch_done(clock.now(), &document);
     }
     show(&document, arguments.json)?;
     let reading_failure = ending.failure.map(|failure| failure.context(name));

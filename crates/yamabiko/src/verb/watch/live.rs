@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use lab::standing::{self, Opening};
+use ledger::{Standing, StandingPhase};
 use report::figures;
 use sys::capture::{Capture, CaptureSpec, Framing, RETIRE};
 use sys::clock::{Clock, realtime_ns};
@@ -61,6 +63,8 @@ pub struct Live<'a> {
     pub interrupts: &'a Interrupts,
     /// What is seen meanwhile.
     pub face: &'a mut Face,
+    /// How it stands, where it is kept.
+    pub opening: Option<&'a Opening>,
     /// Who the series is sent to.
     pub sender: Option<&'a Sender>,
 }
@@ -133,6 +137,10 @@ impl Live<'_> {
         view.elapsed_s = self.clock.now().as_secs_f64();
         view.totals = sink.summary.part(watch, self.device, self.capture_point);
         view.rtt = RttBuckets::of(watch.handshake_rtt_histogram());
+        if let Some(opening) = self.opening {
+            let seen = Some(standing::watch(&view.totals, &view.last));
+            opening.write(&Standing { watch: seen, ..opening.at(self.clock.now(), StandingPhase::Measured) });
+        }
         let mut remarks = Vec::new();
         view.is_doubtful = false;
         if let Some(sender) = self.sender {

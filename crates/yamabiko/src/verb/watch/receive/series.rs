@@ -1,7 +1,10 @@
 //! One sender's series: what came of it, and what is kept.
 
+use std::path::Path;
+
 use anyhow::Result;
-use ledger::WatchDocument;
+use lab::standing::{self, Opening};
+use ledger::{Standing, StandingPhase, WatchDocument};
 use report::figures::plain;
 use store::{Book, RunFolder, WatchSeriesWriter};
 use sys::clock::{Clock, realtime_ns};
@@ -19,6 +22,7 @@ pub struct Series {
     head: Head,
     view: View,
     folder: Option<RunFolder>,
+    opening: Option<Opening>,
     writer: Option<WatchSeriesWriter>,
     /// Why the series is not kept any more.
     failure: Option<anyhow::Error>,
@@ -38,6 +42,7 @@ impl Series {
             head: head.clone(),
             view: View { host: Some(head.host.clone()), ..View::default() },
             writer: folder.as_ref().map(RunFolder::watch_series),
+            opening: folder.as_ref().map(|folder| Opening::begin(folder, "watch", &command_line(), 0)),
             folder,
             failure,
             next_index: 0,
@@ -50,6 +55,11 @@ impl Series {
     pub fn trouble(&self) -> Option<String> {
         let error = self.failure.as_ref()?;
         Some(format!("{}: {error:#}; the series is not kept any more", plain(&self.head.host)))
+    }
+
+    /// Where it is kept, if it is.
+    pub fn dir(&self) -> Option<&Path> {
+        self.folder.as_ref().map(RunFolder::path)
     }
 
     /// Which watch it is.
@@ -81,8 +91,13 @@ impl Series {
         is_fresh
     }
 
-    /// Closes the part on disk. Gives what has just failed.
+    /// Closes the part on disk, and says how the series stands. Gives what has just failed.
     pub fn second_passed(&mut self) -> Option<String> {
+        if let Some(opening) = &self.opening {
+            let seen = Some(standing::watch(&self.view.totals, &self.view.last));
+            let now = Timestamp::from_nanos(self.head.elapsed_ns);
+            opening.write(&Standing { watch: seen, ..opening.at(now, StandingPhase::Measured) });
+        }
         let outcome = self.writer.as_mut().map_or(Ok(()), WatchSeriesWriter::close_part);
         self.fail(outcome.err()?.into());
         self.trouble()
@@ -134,6 +149,9 @@ impl Series {
         let (folder, machine) = (self.folder.as_ref(), self.head.machine);
         let document = document::of_host(part, &ending, folder, &command_line(), machine, Some(self.missing));
         let written = folder.map_or(Ok(()), |folder| folder.write_summary(&document));
+        if let Some(opening) = &self.opening {
+            opening.watch_done(Timestamp::from_nanos(self.head.elapsed_ns), &document);
+        }
         (document, self.failure.or(written.err().map(anyhow::Error::from)))
     }
 

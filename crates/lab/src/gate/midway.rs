@@ -1,0 +1,42 @@
+//! Judging a run that goes on: those checks that say something before its end, by the functions that judge the end.
+
+use ledger::document::{Check, CheckState, Document};
+
+use super::{Evidence, PHASE_MIN, witness};
+
+/// The checks that can be judged by what is known so far; the others are not in it. `document` has requests that have ended,
+/// as its offered ones too: what is in flight is no fault.
+///
+/// Not judged: what needs both ends of the phase (Little's law, conservation, steady state, carried as offered, the agreement of the
+/// witnesses).
+pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
+    let mut checks = Vec::new();
+    // Before anything has ended there is nothing to say of answers.
+    if document.load.as_ref().is_some_and(|load| load.offered_requests > 0) {
+        checks.extend([super::server_answers(document), super::generator_on_time(document, evidence)]);
+    }
+    if document.path.as_ref().is_some_and(|path| path.lateness_ns.count > 0) {
+        checks.push(super::path_on_time(document));
+    }
+    if evidence.loop_health.wall >= PHASE_MIN {
+        checks.extend([super::never_stalled(evidence), super::client_cpu(evidence)]);
+    }
+    checks.extend([
+        super::rtt_as_asked(document, evidence),
+        super::rtt_tail_as_asked(document, evidence),
+        super::nothing_dropped_by_mistake(document, evidence),
+        super::server_host_receives(document, evidence),
+        super::client_descriptors_and_ports(document),
+        super::connection_cap(evidence),
+    ]);
+    checks.extend(witness::midway(evidence));
+    checks.extend([
+        super::responses_whole(document),
+        super::responses_good(document, evidence.plan),
+        super::server_alive(evidence),
+        super::records_kept(evidence),
+        super::machine_undisturbed(document),
+    ]);
+    checks.retain(|check| matches!(check.state, CheckState::Ok | CheckState::Failed));
+    checks
+}

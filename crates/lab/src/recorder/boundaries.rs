@@ -1,0 +1,110 @@
+//! What the load had done at the ends of seconds, by its own counters: records, which come when requests end, cannot say it
+//! yet while the run goes.
+
+use ledger::SecondRecord;
+use load::Live;
+use units::Timestamp;
+
+use crate::drive::progress::Progress;
+
+/// Looks at the loops' counters, which are stored ten times a second, and says what they were at moments in between.
+#[derive(Debug, Default)]
+pub struct Boundaries {
+    before: Option<Reading>,
+    now: Option<Reading>,
+    /// At the end of the last second that was asked for.
+    passed: Counts,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    at: Timestamp,
+    counts: Counts,
+}
+
+/// Since the run's zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    offered: u64,
+    started: u64,
+    connections_opened: u64,
+}
+
+impl Boundaries {
+    /// Takes a reading, if the counters are newer than the last.
+    pub fn look(&mut self, progress: &Progress) {
+        let at = progress.moment();
+        if at > Timestamp::ZERO && self.now.is_none_or(|now| at > now.at) {
+            let Live { offered, started, connections_opened, .. } = progress.live();
+            let counts = Counts { offered, started, connections_opened };
+            self.before = self.now.replace(Reading { at, counts });
+        }
+    }
+
+    /// Whether the counters are known at `end`. Where nobody stores any, nothing is waited for.
+    pub fn reach(&self, end: Timestamp) -> bool {
+        self.now.is_none_or(|now| now.at >= end)
+    }
+
+    /// Puts what was offered, started and opened in the second that ends at `end` in the place of what records say so far,
+    /// where that is more.
+    pub fn complete(&mut self, row: &mut SecondRecord, end: Timestamp) {
+        let Some(now) = self.now else { return };
+        let counts = self.before.map_or(now.counts, |before| between(before, now, end));
+        let since = |of: fn(&Counts) -> u64| of(&counts).saturating_sub(of(&self.passed));
+        row.offered = row.offered.max(since(|counts| counts.offered));
+        row.started = row.started.max(since(|counts| counts.started));
+        row.connections_opened = row.connections_opened.max(since(|counts| counts.connections_opened));
+        self.passed = counts;
+    }
+}
+
+/// The counts at a moment between two readings, as if they had risen evenly.
+fn between(before: Reading, now: Reading, at: Timestamp) -> Counts {
+    let whole = now.at.since(before.at).as_secs_f64();
+    let share = if whole > 0.0 { (at.since(before.at).as_secs_f64() / whole).min(1.0) } else { 1.0 };
+    let part = |from: u64, to: u64| from + (to.saturating_sub(from) as f64 * share).round() as u64;
+    Counts {
+        offered: part(before.counts.offered, now.counts.offered),
+        started: part(before.counts.started, now.counts.started),
+        connections_opened: part(before.counts.connections_opened, now.counts.connections_opened),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_nanos(ms * 1_000_000)
+    }
+
+    fn told(progress: &Progress, ms: u64, offered: u64) {
+        progress.store(Live { offered, started: offered / 2, ..Live::default() });
+        progress.store_moment(at(ms));
+    }
+
+    #[test]
+    fn counts_at_a_boundary_lie_between_its_neighbours() {
+        let (mut boundaries, progress) = (Boundaries::default(), Progress::default());
+        boundaries.look(&progress);
+        assert!(boundaries.reach(at(1_000)), "nobody tells anything");
+        told(&progress, 960, 96);
+        boundaries.look(&progress);
+        assert!(!boundaries.reach(at(1_000)));
+        told(&progress, 1_060, 106);
+        boundaries.look(&progress);
+        boundaries.look(&progress);
+        assert!(boundaries.reach(at(1_000)) && !boundaries.reach(at(2_000)));
+        let mut row = SecondRecord { offered: 90, ..SecondRecord::default() };
+        boundaries.complete(&mut row, at(1_000));
+        assert_eq!((row.offered, row.started), (100, 50));
+        // A long silence: several seconds lie between two readings.
+        told(&progress, 3_060, 306);
+        boundaries.look(&progress);
+        let mut rows = [SecondRecord::default(), SecondRecord { offered: 500, ..SecondRecord::default() }];
+        boundaries.complete(&mut rows[0], at(2_000));
+        boundaries.complete(&mut rows[1], at(3_000));
+        assert_eq!(rows.map(|row| row.offered), [100, 500], "what has ended was offered");
+    }
+}

@@ -1,0 +1,381 @@
+//! How a run stands while it goes: put together once a second, beside the loops.
+//!
+//! ```text
+//!   loops --10 a second--> Progress, PathLive (atomic counters) --\
+//!   main  --Seen: what only it reads (devices, CPU, the server)---+--> Keeper, on the recorder's thread --> Standing
+//!   recorder: the counts so far; the wire's figures so far -------/                                           |
+//!                                                                           writer: standing.json  <-- Shelf <-'
+//! ```
+//!
+//! No loop does anything for it but store some forty numbers ten times a second. At the run's two ends, when there is no
+//! recorder, the main thread writes it ([`Opening`]); runs without a load are told of by the main thread alone.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ledger::document::{self, Document, Run, SCHEMA, Validity};
+use ledger::standing::STANDING_SCHEMA;
+use ledger::{
+    DropCause, Quantiles, Standing, StandingLoad, StandingPath, StandingPhase, StandingTap, StandingWatch, WatchDocument,
+    WatchPart, WatchSecond,
+};
+use load::{Levels, LittleTerms, SoFar};
+use store::{RunFolder, StandingFile};
+use sys::clock::Clock;
+use units::Timestamp;
+
+use crate::drive::path_live::PathLive;
+use crate::drive::progress::{Phase, Progress};
+use crate::gate::{self, Evidence, WireEvidence};
+use crate::path_part::Mistaken;
+use crate::plan::Plan;
+use crate::recorder::{Counting, Kept};
+use crate::tapping::Glance;
+use crate::watching::Watched;
+use crate::wire_book::WireBook;
+
+/// What a standing says of a run from its first moment to its last.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    file: StandingFile,
+    base: Standing,
+}
+
+impl Opening {
+    /// Of a run that is starting, and says so: places are made next, and a server may take long.
+    pub fn begin(folder: &RunFolder, verb: &str, command: &str, seed: u64) -> Self {
+        let base = Standing {
+            schema: STANDING_SCHEMA.into(),
+            run: folder.id().to_owned(),
+            command: command.to_owned(),
+            seed,
+            started_at: store::rfc3339(std::time::SystemTime::now()),
+            verb: verb.to_owned(),
+            ..Standing::default()
+        };
+        let opening = Opening { file: folder.standing(), base };
+        opening.write(&opening.base);
+        opening
+    }
+
+    /// The same, of a run of load.
+    pub fn of_load(folder: &RunFolder, plan: &Plan, command: &str) -> Self {
+        let mut opening = Opening::begin(folder, "bench", command, plan.seed);
+        let load = &plan.load;
+        opening.base.warmup_s = load.warmup.as_secs_f64();
+        opening.base.duration_s = load.duration.map(|duration| duration.as_secs_f64());
+        opening.base.requests = load.requests;
+        opening
+    }
+
+    /// The run's zero is known.
+    pub fn set_zero(&mut self, clock: &Clock) {
+        self.base.started_at = store::rfc3339(clock.started());
+    }
+
+    /// A standing of this run, without figures.
+    pub fn at(&self, now: Timestamp, phase: StandingPhase) -> Standing {
+        Standing { phase, at_s: now.since(Timestamp::ZERO).as_secs_f64(), ..self.base.clone() }
+    }
+
+    /// Writes one. What cannot be written is only not seen: the run's own files say what could not be kept.
+    pub fn write(&self, standing: &Standing) {
+        let _ = self.file.write(standing);
+    }
+
+    /// The last, by the run's document.
+    pub fn done(&self, now: Timestamp, document: &Document) {
+        self.write(&done(self.at(now, StandingPhase::Done), document));
+    }
+
+    /// The last of a watch.
+    pub fn watch_done(&self, now: Timestamp, document: &WatchDocument) {
+        let watch = Some(watch(&document.watch, &WatchSecond::default()));
+        let validity = Some(document.validity.clone());
+        let started_at = document.run.started_at.clone();
+        self.write(&Standing { watch, validity, started_at, ..self.at(now, StandingPhase::Done) });
+    }
+}
+
+/// The last standing of a run: its figures are those of the document.
+fn done(base: Standing, document: &Document) -> Standing {
+    let load = document.load.as_ref().map(|load| StandingLoad {
+        loop_kind: load.loop_kind.clone(),
+        offered: load.offered_requests,
+        completed: load.completed,
+        failed: load.failed.clone(),
+        status: load.status.clone(),
+        in_flight: load.in_flight_at_end,
+        connections: 0,
+        backlog: 0,
+        response_time_ns: load.response_time_ns,
+        send_lag_ns: load.send_lag_ns,
+        by_distance: load.by_distance.clone(),
+    });
+    let path = document.path.as_ref().map(|path| StandingPath {
+        profile: path.profile.clone(),
+        clients: path.clients,
+        asked_rtt_ns: path.asked_rtt_ns,
+        got_rtt_ns: path.got_rtt_ns,
+        lateness_ns: Some(path.lateness_ns).filter(|lateness| lateness.count > 0),
+        packets: path.packets,
+        bytes: path.bytes,
+        drops: path.drops.clone(),
+    });
+    let watch = document.watch.as_ref().map(|part| watch(part, &WatchSecond::default()));
+    let tap = document.tap.as_ref().map(|tap| {
+        let views = || tap.client.iter().chain(&tap.server);
+        StandingTap {
+            connections: 0,
+            exchanges: views().map(|view| view.exchanges).sum(),
+            failed: views().map(|view| view.failed.values().sum::<u64>()).sum(),
+            response_p50_ns: views().next().map(|view| view.response_ns).filter(|q| q.count > 0).map(|q| q.p50),
+        }
+    });
+    let validity = Some(document.validity.clone());
+    let started_at = document.run.started_at.clone();
+    Standing { load, path, watch, tap, validity, started_at, ..base }
+}
+
+/// What a capture has shown; `last`: its last whole second.
+pub fn watch(totals: &WatchPart, last: &WatchSecond) -> StandingWatch {
+    StandingWatch {
+        source: totals.source.clone(),
+        packets: totals.packets,
+        capture_drops: totals.capture_drops,
+        connections: last.connections,
+        in_flight: last.in_flight,
+        requests: totals.requests,
+        responses: totals.responses,
+        handshake_rtt_ns: Some(totals.handshake_rtt_ns).filter(|rtt| rtt.count > 0),
+    }
+}
+
+/// What a tap says of a moment.
+pub fn tap(glance: &Glance) -> StandingTap {
+    StandingTap {
+        connections: glance.live.open,
+        exchanges: glance.exchanges,
+        failed: glance.failed,
+        response_p50_ns: glance.response_p50_ns,
+    }
+}
+
+/// What only the main thread reads while a run goes.
+#[derive(Debug, Default)]
+pub struct Seen(Mutex<Sight>);
+
+/// A look of the main thread.
+#[derive(Clone, Debug, Default)]
+pub struct Sight {
+    /// How the lab's server ended, if it did.
+    pub server_ended: Option<String>,
+    /// Share of the time that the hypervisor took since the run began.
+    pub steal_share: Option<f64>,
+    /// Packets that the instrument itself lost.
+    pub mistaken: Option<Mistaken>,
+}
+
+impl Seen {
+    /// As it is.
+    pub fn lock(&self) -> MutexGuard<'_, Sight> {
+        // Whole at every moment, whoever panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The path's side of it.
+#[derive(Clone, Debug)]
+pub struct PathFacts {
+    /// As the document has it.
+    pub profile: String,
+    /// Asked RTT of every client.
+    pub asked_rtt_ns: Quantiles,
+    /// What the path does.
+    pub live: Arc<PathLive>,
+    /// Whether any link has a rate or a variation.
+    pub rtt_varies: bool,
+    /// Whether the server is on another host.
+    pub beyond: bool,
+    /// Whether no link does anything but delay.
+    pub only_delays: bool,
+}
+
+/// Puts standings together from what others know, on the recorder's thread.
+pub struct Keeper {
+    /// What does not change.
+    pub opening: Opening,
+    /// The run's clock.
+    pub clock: Clock,
+    /// The plan, for the gate.
+    pub plan: Plan,
+    /// The loops' counters.
+    pub progress: Arc<Progress>,
+    /// Where there is one.
+    pub path: Option<PathFacts>,
+    /// Where the wire is watched: the device.
+    pub device: Option<String>,
+    /// What main saw.
+    pub seen: Arc<Seen>,
+}
+
+impl Keeper {
+    /// The run as it stands. Costs some milliseconds, most of it quantiles.
+    pub fn standing(&self, counting: &Counting, wire: Option<&WireBook>, table: Kept) -> Standing {
+        let now = self.clock.now();
+        let so_far = counting.tally.so_far();
+        let watch = wire.zip(self.device.as_ref()).map(|(wire, device)| wire.standing(device));
+        let (document, validity) = self.judged(now, &so_far, counting, wire, watch.as_ref(), table);
+        let live = self.progress.live();
+        let path = self.path.as_ref().zip(document.path).map(|(_, path)| StandingPath {
+            profile: path.profile,
+            clients: path.clients,
+            asked_rtt_ns: path.asked_rtt_ns,
+            got_rtt_ns: path.got_rtt_ns,
+            lateness_ns: Some(path.lateness_ns).filter(|lateness| lateness.count > 0),
+            packets: path.packets,
+            bytes: path.bytes,
+            drops: path.drops,
+        });
+        Standing {
+            load: Some(StandingLoad {
+                loop_kind: if self.plan.load.is_open() { "open" } else { "closed" }.to_owned(),
+                offered: live.offered_measured,
+                completed: so_far.completed,
+                failed: so_far.failed,
+                status: so_far.status,
+                in_flight: live.in_flight,
+                connections: live.connections,
+                backlog: live.backlog,
+                response_time_ns: so_far.response_time_ns,
+                send_lag_ns: so_far.send_lag_ns,
+                by_distance: so_far.by_distance,
+            }),
+            path,
+            watch,
+            validity: Some(validity),
+            ..self.opening.at(now, phase(self.progress.phase()))
+        }
+    }
+
+    /// The document as far as the gate can judge it, and what the gate says.
+    fn judged(
+        &self,
+        now: Timestamp,
+        so_far: &SoFar,
+        counting: &Counting,
+        wire: Option<&WireBook>,
+        watch: Option<&StandingWatch>,
+        table: Kept,
+    ) -> (Document, Validity) {
+        let sight = self.seen.lock().clone();
+        let ended = so_far.completed + so_far.failed.values().sum::<u64>();
+        let load = document::Load {
+            offered_requests: ended,
+            completed: so_far.completed,
+            failed: so_far.failed.clone(),
+            status: so_far.status.clone(),
+            response_time_ns: so_far.response_time_ns,
+            send_lag_ns: so_far.send_lag_ns,
+            ..document::Load::default()
+        };
+        let figures = wire.map(WireBook::figures);
+        let mut host = document::Host::default();
+        host.steal_share = sight.steal_share;
+        let document = Document {
+            schema: SCHEMA.into(),
+            run: Run { host, ..Run::default() },
+            validity: Validity::from_checks(Vec::new()),
+            load: Some(load),
+            path: self.path.as_ref().map(|path| path_part(path, counting, wire)),
+            watch: None,
+            tap: None,
+            server: None,
+            slo: None,
+            cache: None,
+        };
+        // What was captured by now; what only the watching thread knows is judged at the end.
+        let watched = watch.map(|watch| Watched { drops: watch.capture_drops, ..Watched::default() });
+        let wire = watched.as_ref().zip(figures).map(|(watched, figures)| WireEvidence {
+            watched,
+            figures,
+            phase_ns: now.since(wire.map_or(now, WireBook::measured_from)).as_nanos() as f64,
+        });
+        let evidence = Evidence {
+            plan: &self.plan,
+            loop_health: &self.progress.health(),
+            little: &LittleTerms::default(),
+            levels: &Levels::default(),
+            in_flight_by_second: &[],
+            mistaken_drops: sight.mistaken,
+            cap_hits: self.progress.live().cap_hits,
+            wall_drift: None,
+            table: Some(table),
+            store_error: None,
+            server_ended: sight.server_ended.as_deref(),
+            gave_up: self.progress.gave_up(),
+            handshake_error: counting.handshakes.as_ref().map(|handshakes| handshakes.measured_error().quantiles()),
+            rtt_varies: self.path.as_ref().is_some_and(|path| path.rtt_varies),
+            beyond: self.path.as_ref().is_some_and(|path| path.beyond),
+            only_delays: self.path.as_ref().is_some_and(|path| path.only_delays),
+            wire,
+        };
+        let validity = Validity::from_checks(gate::midway(&document, &evidence));
+        (document, validity)
+    }
+}
+
+/// The path's part of the document so far: handshakes as the wire shows them, where it is watched, as at the end.
+fn path_part(path: &PathFacts, counting: &Counting, wire: Option<&WireBook>) -> document::Path {
+    let by_wire = wire.map(WireBook::figures).filter(|figures| !figures.handshake_rtt.is_empty());
+    let by_load = counting.handshakes.as_ref().filter(|handshakes| !handshakes.got().is_empty());
+    let (got, error) = match (by_wire, by_load) {
+        (Some(figures), _) => (Some(&figures.handshake_rtt), Some(&figures.handshake_error)),
+        (None, Some(handshakes)) => (Some(handshakes.got()), Some(handshakes.error())),
+        (None, None) => (None, None),
+    };
+    let part = self::path(path);
+    document::Path {
+        profile: part.profile,
+        clients: part.clients,
+        asked_rtt_ns: part.asked_rtt_ns,
+        got_rtt_ns: got.map(|got| got.quantiles()),
+        rtt_error_ns: error.filter(|error| !error.is_empty()).map(|error| error.quantiles()),
+        lateness_ns: part.lateness_ns.unwrap_or_default(),
+        packets: part.packets,
+        bytes: part.bytes,
+        drops: part.drops,
+        ..document::Path::default()
+    }
+}
+
+/// What a path has done so far, by its own counters.
+pub fn path(path: &PathFacts) -> StandingPath {
+    let each = ledger::Direction::BOTH.map(|direction| path.live.carried(direction));
+    let sum = |of: fn(&crate::drive::path_live::Carried) -> u64| each.iter().map(of).sum::<u64>();
+    let (lost, full) = (sum(|carried| carried.lost), sum(|carried| carried.queue_full));
+    let drops = [
+        (DropCause::Loss.name(), lost),
+        (DropCause::QueueFull.name(), full),
+        ("other", sum(|carried| carried.dropped).saturating_sub(lost + full)),
+    ];
+    StandingPath {
+        profile: path.profile.clone(),
+        clients: path.asked_rtt_ns.count,
+        asked_rtt_ns: path.asked_rtt_ns,
+        got_rtt_ns: None,
+        lateness_ns: path.live.lateness().map(|lateness| lateness.quantiles()),
+        packets: sum(|carried| carried.packets),
+        bytes: sum(|carried| carried.bytes),
+        drops: drops.into_iter().filter(|&(_, count)| count > 0).map(|(name, count)| (name.to_owned(), count)).collect(),
+    }
+}
+
+/// A loop's phase, as a standing says it.
+pub fn phase(phase: Phase) -> StandingPhase {
+    match phase {
+        Phase::Warmup => StandingPhase::Warmup,
+        Phase::Measured => StandingPhase::Measured,
+        // The run's files are not complete yet.
+        Phase::Drain | Phase::Done => StandingPhase::Drain,
+    }
+}
