@@ -287,7 +287,18 @@ pub struct Report {
     /// Print the run's JSON document and nothing else
     #[arg(long, conflicts_with_all = ["html", "svg", "md"])]
     pub json: bool,
-    /// Write the run as one HTML page to this file and print its URL; `-` is standard output. The page needs no network
+    #[command(flatten)]
+    pub forms: PageForms,
+    /// Write the run's response times for other tools into this file: `fortio` (JSON that its pages load) or `hlog`
+    /// (an HdrHistogram log); `-` is standard output
+    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], conflicts_with_all = ["json", "html", "svg", "md"])]
+    pub export: Option<Vec<String>>,
+}
+
+/// The forms of a page, other than the terminal's.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PageForms {
+    /// Write it as one HTML page to this file and print its URL; `-` is standard output. The page needs no network
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Write the page's words and tables as Markdown to this file; `-` is standard output
@@ -296,17 +307,6 @@ pub struct Report {
     /// Write the page's plots as SVG files into this folder and print their names
     #[arg(long, value_name = "FOLDER")]
     pub svg: Option<PathBuf>,
-    /// Write the run's response times for other tools into this file: `fortio` (JSON that its pages load) or `hlog`
-    /// (an HdrHistogram log); `-` is standard output
-    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], conflicts_with_all = ["json", "html", "svg", "md"])]
-    pub export: Option<Vec<String>>,
-}
-
-impl Report {
-    /// Whether the run is wanted as a page, in whatever form, and not on the terminal.
-    pub fn wants_page(&self) -> bool {
-        self.html.is_some() || self.svg.is_some() || self.md.is_some()
-    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -123,3 +123,22 @@ fn a_broken_table_is_told() {
     assert!(output.stdout.contains("response_time.hlog could not be read"), "{output}");
     assert!(output.stdout.contains("<h2>Load</h2>"), "{output}");
 }
+
+/// What was summed up when the run was made is read in place of its rows: of a long run there are tens of millions.
+#[test]
+fn rows_are_read_only_where_nothing_was_summed_up() {
+    let room = with_a_run();
+    let dir = fs::read_dir(room.runs()).unwrap().next().unwrap().unwrap().path();
+    for table in ["connections.parquet", "wire_requests.parquet", "taps.parquet"] {
+        fs::write(dir.join(table), "no parquet").unwrap();
+    }
+    let read = |name: &str| {
+        let html = room.run(&["report", "--html", "-"]).stdout;
+        html.contains(&format!("{name} could not be read to its end"))
+    };
+    assert!(read("connections") && read("wire_requests") && read("taps"), "a run of an earlier version has its rows alone");
+    for log in ["wire_rtt", "wire_service", "tap_client"] {
+        fs::copy(dir.join("response_time.hlog"), dir.join(format!("{log}.hlog"))).unwrap();
+    }
+    assert!(!read("connections") && !read("wire_requests") && !read("taps"));
+}

@@ -190,8 +190,11 @@ fn description(picture: &Picture) -> String {
     places.collect::<Vec<_>>().join(" ")
 }
 
-/// A share of one core or of many, as a place shows it.
+/// A share of one core or of many, as a place shows it; nothing of what is no number.
 pub(crate) fn cores(used: f64) -> String {
+    if !used.is_finite() {
+        return String::new();
+    }
     if used < 1.0 { format!("{} of a core", Quantity::Share.text(used)) } else { format!("{used:.2} cores") }
 }
 

@@ -18,8 +18,9 @@ pub(super) fn print(page: &mut Page, document: &Document, seconds: &[SecondRecor
     if measured.len() < 3 {
         return;
     }
-    // A second that is missing is a gap: every second has its place.
-    let mut place: Vec<Option<&SecondRecord>> = vec![None; (last.second - first.second) as usize + 1];
+    // A second that is missing is a gap: every second has its place, unless nearly all are missing.
+    let length = last.second.saturating_sub(first.second) as usize + 1;
+    let mut place: Vec<Option<&SecondRecord>> = vec![None; length.min(GAPS * measured.len())];
     for row in &measured {
         if let Some(place) = place.get_mut(row.second.saturating_sub(first.second) as usize) {
             *place = Some(row);
@@ -59,6 +60,8 @@ fn percentiles(page: &mut Page, load: &Load) {
     }
 }
 
+/// A table with more missing seconds than these times its rows is none of a run.
+const GAPS: usize = 10;
 /// Lines of a plot.
 const ROWS: usize = 4;
 /// Wider plots say no more.

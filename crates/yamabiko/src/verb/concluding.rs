@@ -1,12 +1,15 @@
 //! How a verb ends that made a page: the page is written where it is kept and where it was asked for, the result is printed, and
-//! then where the page is.
+//! then where the page is. And the forms in which a page that is asked for later is written.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use report::page::Page;
 
 use super::bench::print;
+use crate::args::PageForms;
 use crate::page_file;
 
 /// The page's name in the folder of what it is about.
@@ -39,6 +42,47 @@ pub fn conclude(page: Page, ending: &Ending<'_>, show: impl FnOnce() -> Result<(
     match ending.html.or(kept.as_ref()) {
         Some(page) if !ending.json => print(&(page_file::url(page) + "\n")),
         _ => Ok(()),
+    }
+}
+
+impl PageForms {
+    /// Whether any is wanted.
+    pub fn any(&self) -> bool {
+        self.html.is_some() || self.md.is_some() || self.svg.is_some()
+    }
+
+    /// Writes a page and its plots where they are wanted, and prints where plots and HTML are.
+    ///
+    /// # Errors
+    /// One of them cannot be written, or two of them are to be the standard output.
+    pub fn write(&self, page: Page) -> Result<()> {
+        let stdout = Some(Path::new("-"));
+        ensure!(
+            self.html.as_deref() != stdout || self.md.as_deref() != stdout,
+            "--html - and --md -: both cannot be the standard output"
+        );
+        match self.md.as_deref() {
+            md if md == stdout => print(&page.to_markdown())?,
+            Some(path) => page_file::write(path, page.to_markdown().as_bytes())?,
+            None => {}
+        }
+        if let Some(folder) = &self.svg {
+            fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            let mut names = BTreeSet::new();
+            for figure in page.figures() {
+                let path = folder.join(page_file::name_of(figure.title(), &mut names));
+                page_file::write(&path, figure.standalone().as_bytes())?;
+                print(&format!("{}\n", path.display()))?;
+            }
+        }
+        match self.html.as_deref() {
+            html if html == stdout => print(&page.into_html()),
+            Some(path) => {
+                page_file::write(path, page.into_html().as_bytes())?;
+                print(&(page_file::url(path) + "\n"))
+            }
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,8 +1,7 @@
 //! `yamabiko report`: a run from the book, printed again, or as a page, as Markdown, or as plots.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use lab::plan::Plan;
@@ -70,7 +69,7 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
     if let Some([format, file]) = arguments.export.as_deref() {
         return export(&dir, format, file);
     }
-    if arguments.wants_page() {
+    if arguments.forms.any() {
         return drawn(&dir, arguments);
     }
     let document = store::read_summary(&dir)?;
@@ -125,14 +124,15 @@ fn reproduction(dir: &Path, document: &ReproductionDocument, arguments: &args::R
         "--export: a reproduction is several runs; each of them is in the book, and is exported by its name"
     );
     ensure!(
-        arguments.svg.is_none(),
+        arguments.forms.svg.is_none(),
         "--svg: a reproduction's plots are on its page (--html); each of its runs has its own"
     );
-    if let Some(path) = &arguments.md {
-        markdown(&super::reproduce::rows_page(document), path)?;
+    if arguments.forms.md.is_some() {
+        let md = args::PageForms { md: arguments.forms.md.clone(), ..args::PageForms::default() };
+        md.write(super::reproduce::rows_page(document))?;
     }
-    match &arguments.html {
-        None if arguments.md.is_some() => {}
+    match &arguments.forms.html {
+        None if arguments.forms.md.is_some() => {}
         None => super::reproduce::show(document, arguments.json)?,
         Some(path) => {
             let page = dir.join(super::concluding::PAGE);
@@ -153,11 +153,11 @@ fn suite(
     show: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     ensure!(arguments.export.is_none(), "--export: {no_export}");
-    if !arguments.wants_page() {
+    if !arguments.forms.any() {
         return show();
     }
     let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
-    write_page(page(&plan), arguments)
+    arguments.forms.write(page(&plan))
 }
 
 /// A run's seconds as far as they can be read, for small plots: where there are none, there is no plot.
@@ -169,51 +169,8 @@ pub fn seconds(dir: &Path) -> Vec<SecondRecord> {
 fn drawn(dir: &Path, arguments: &args::Report) -> Result<Exit> {
     let sources = sources(dir)?;
     let exit = exit::of_document(&sources.document, false);
-    write_page(run_page::page(&sources), arguments)?;
+    arguments.forms.write(run_page::page(&sources))?;
     Ok(exit)
-}
-
-/// Writes a page and its plots where they are wanted.
-fn write_page(page: Page, arguments: &args::Report) -> Result<()> {
-    let to_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
-    ensure!(
-        !(to_stdout(&arguments.html) && to_stdout(&arguments.md)),
-        "--html - and --md -: both cannot be the standard output"
-    );
-    if let Some(path) = &arguments.md {
-        markdown(&page, path)?;
-    }
-    if let Some(folder) = &arguments.svg {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        let mut names = BTreeSet::new();
-        for figure in page.figures() {
-            let path = folder.join(page_file::name_of(figure.title(), &mut names));
-            page_file::write(&path, figure.standalone().as_bytes())?;
-            print(&format!("{}\n", path.display()))?;
-        }
-    }
-    if let Some(path) = &arguments.html {
-        let html = page.into_html();
-        if path == Path::new("-") {
-            print(&html)?;
-        } else {
-            page_file::write(path, html.as_bytes())?;
-            print(&(page_file::url(path) + "\n"))?;
-        }
-    }
-    Ok(())
-}
-
-/// Writes a page as Markdown; `-` is standard output, and else the file's name is printed.
-///
-/// # Errors
-/// It cannot be written.
-pub fn markdown(page: &Page, path: &Path) -> Result<()> {
-    let text = page.to_markdown();
-    if path == Path::new("-") {
-        return print(&text);
-    }
-    page_file::write(path, text.as_bytes())
 }
 
 /// A run as a page needs it, with what its plan asked of the path.
