@@ -14,7 +14,7 @@ use stats::Histogram;
 use crate::compare::{HEAD, answer, differing, how, row, signed, size, terms, words};
 use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Chart, Quantity, Series, SpanRow, Spans};
-use crate::words::span;
+use crate::words::{moment, span};
 
 /// What the page is made from.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl CompareSources {
     /// where a run of that name is; it is asked for names only, never for paths: a document may come from elsewhere.
     pub fn read(document: CompareDocument, plan: String, find: &dyn Fn(&str) -> Option<PathBuf>) -> Self {
         let mut sources = CompareSources { plan, ..CompareSources::of(document) };
-        let names = [&sources.document.compare.a.runs, &sources.document.compare.b.runs].map(|names| names.clone());
+        let names = [&sources.document.compare.a.runs, &sources.document.compare.b.runs].map(Clone::clone);
         for (at, names) in names.into_iter().enumerate() {
             for name in names.iter().take(RUNS_READ) {
                 let found = Some(name).filter(|name| is_a_name(name)).and_then(|name| find(name));
@@ -95,7 +95,7 @@ pub fn compare_page(sources: &CompareSources) -> Page {
         "runs" => "several runs a side",
         _ => "two servers in turns",
     };
-    let about = format!("{}: {method}, measured for {} in all.", run.started_at, span(run.duration_s));
+    let about = format!("{}: {method}, measured for {} in all.", moment(&run.started_at), span(run.duration_s));
     let notes = part.notes.iter().fold(Section::new("What to know when reading"), Section::text);
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())

@@ -6,13 +6,13 @@ use crate::figures::{count, duration_f64, level, rate, share};
 use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
 use crate::predict;
-use crate::words::span;
+use crate::words::{moment, span};
 
 /// Puts the page together; `plan` is the plan's own text, which may be empty.
 pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {
     let (run, part) = (&document.run, &document.predict);
     let title = if run.id.is_empty() { "A prediction" } else { &run.id };
-    let about = format!("{}: made from {} loads, {} in all.", run.started_at, part.loads.len(), span(run.duration_s));
+    let about = format!("{}: made from {} loads, {} in all.", moment(&run.started_at), part.loads.len(), span(run.duration_s));
     let plans = predict::plans(part).into_iter().fold(Section::new("What it means"), Section::text);
     let reasons = part.reasons.iter().chain(&part.notes);
     let notes = reasons.fold(Section::new("What to know when reading"), |section, note| section.text(note));

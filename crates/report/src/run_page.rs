@@ -23,7 +23,7 @@ pub use sources::Sources;
 pub(crate) use tap::view_of as tap_view;
 
 use crate::page::{Page, Section, Table};
-use crate::words::{answer, measure, span};
+use crate::words::{answer, measure, moment, span};
 
 /// Puts the page together.
 pub fn page(sources: &Sources) -> Page {
@@ -80,9 +80,9 @@ pub fn page(sources: &Sources) -> Page {
 fn when(run: &Run) -> String {
     let warmup = if run.warmup_s > 0.0 { format!(" after a warm-up of {}", span(run.warmup_s)) } else { String::new() };
     let early = if run.interrupted { ", stopped early: the figures are of what was measured until then" } else { "" };
-    let started = match run.started_at.split_once('T') {
-        Some((date, time)) => format!("{date} {}: ", time.replace('Z', " UTC")),
-        None => String::new(),
+    let started = match moment(&run.started_at) {
+        moment if moment.is_empty() => moment,
+        moment => format!("{moment}: "),
     };
     format!("{started}measured for {}{warmup}{early}.", span(run.duration_s))
 }

@@ -122,7 +122,7 @@ pub(super) fn heat(heat: &Heat, width: Width, standalone: bool) -> String {
     let height = title + names + plot_height;
     let bottom = height - BELOW;
 
-    let ends = grid.iter().flat_map(|grid| grid.counts.keys().flat_map(|&(_, row)| grid.up(row)));
+    let ends = grid.iter().flat_map(|grid| grid.counts.keys().flat_map(move |&(_, row)| grid.up(row)));
     let y = Ruler::new(&Axis::log("", Quantity::Nanoseconds), ends, bottom, top, 5);
     let widest = y.ticks.iter().map(|(_, label)| text_width(label)).fold(0.0, f64::max);
     let (left, right) = ((widest + GAP).clamp(28.0, across / 2.0), across - RIGHT);

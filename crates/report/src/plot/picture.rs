@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn everything_stays_inside_and_nothing_is_markup() {
         for width in [Width::Full, Width::Half, Width::Narrow] {
-            let svg = picture(&lab(), width, true);
+            let svg = picture(&lab(), width, false);
             assert!(!svg.contains("<script") && !svg.contains("NaN"), "{svg}");
             assert_eq!(svg.matches("class=\"place\"").count(), 3);
             assert_eq!(svg.matches("nothing").count(), 0);

@@ -1,7 +1,7 @@
 //! The lab of a run as a picture: the figures of each place, from the clients to the server.
 
 use ledger::WatchPart;
-use ledger::document::{Document, Load, Path, Server};
+use ledger::document::{Document, Path, Server};
 
 use crate::figures::{count, duration, duration_f64, level, rate, share};
 use crate::plot::{Picture, Place, picture::cores};
@@ -11,7 +11,7 @@ use crate::words::total;
 pub(super) fn picture(document: &Document) -> Picture {
     let (load, path, watch) = (document.load.as_ref(), document.path.as_ref(), document.watch.as_ref());
     let mut places = vec![clients(document)];
-    places.extend(path.map(|part| self::path(part)));
+    places.extend(path.map(self::path));
     places.extend(watch.map(wire));
     places.push(server(document.server.as_ref(), document.run.duration_s));
     let gaps = places.len() - 1;
@@ -40,16 +40,15 @@ fn clients(document: &Document) -> Place {
         0 => "none".to_owned(),
         failed => share(failed as f64 / load.offered_requests.max(1) as f64),
     };
-    let (times, levels) = (&load.response_time_ns, |mean: f64, max: u64| format!("{}, most {}", level(mean), count(max)));
-    let within = |load: &Load| if times.count == 0 { String::new() } else { two(times.p50, load.response_time_ns.p99) };
+    let (times, lag) = (&load.response_time_ns, &load.send_lag_ns);
     Place::new("load", kind)
         .line("offered", rate(load.offered_rate_per_s))
         .line("carried", rate(load.carried_rate_per_s))
         .line("failed", failed)
-        .line("in flight", levels(load.in_flight.mean, load.in_flight.max))
-        .line("connections", levels(load.connections.mean, load.connections.max))
-        .line("p50, p99", within(load))
-        .line("send lag p99", if load.send_lag_ns.count == 0 { String::new() } else { duration(load.send_lag_ns.p99) })
+        .line("in flight", most(load.in_flight.mean, load.in_flight.max))
+        .line("connections", most(load.connections.mean, load.connections.max))
+        .line("p50, p99", if times.count == 0 { String::new() } else { two(times.p50, times.p99) })
+        .line("send lag p99", if lag.count == 0 { String::new() } else { duration(lag.p99) })
 }
 
 fn path(part: &Path) -> Place {
@@ -77,8 +76,8 @@ fn wire(part: &WatchPart) -> Place {
     let (rtt, service) = (&part.handshake_rtt_ns, &part.service_time_ns);
     Place::new("wire", at)
         .line("arrived", rate(part.request_rate_per_s))
-        .line("in process", format!("{}, most {}", level(part.connections.mean), count(part.connections.max)))
-        .line("in flight", format!("{}, most {}", level(part.in_flight.mean), count(part.in_flight.max)))
+        .line("in process", most(part.connections.mean, part.connections.max))
+        .line("in flight", most(part.in_flight.mean, part.in_flight.max))
         .line("RTT seen", if rtt.count == 0 { String::new() } else { two(rtt.p50, rtt.p99) })
         .line("answered in", if service.count == 0 { String::new() } else { two(service.p50, service.p99) })
         .line("sent again", if part.retransmitted == 0 { "none".to_owned() } else { share(part.retransmit_share) })
@@ -97,6 +96,11 @@ fn server(part: Option<&Server>, seconds: f64) -> Place {
         .line("memory", crate::figures::bytes(part.rss_bytes_max))
 }
 
+/// Mean and largest of a level.
+fn most(mean: f64, max: u64) -> String {
+    format!("{}, most {}", level(mean), count(max))
+}
+
 /// Median and 99th percentile.
 fn two(half: u64, most: u64) -> String {
     format!("{}, {}", duration(half), duration(most))
@@ -105,7 +109,7 @@ fn two(half: u64, most: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ledger::document::{Level, Run};
+    use ledger::document::{Level, Load, Run};
     use ledger::{Quantiles, Validity};
 
     fn document() -> Document {
