@@ -87,6 +87,32 @@ pub trait Observer {
     }
 }
 
+impl<O: Observer + ?Sized> Observer for Box<O> {
+    fn started(&mut self, facts: &RunFacts) {
+        (**self).started(facts);
+    }
+
+    fn tick(&mut self, elapsed: Duration, snapshot: &Snapshot) {
+        (**self).tick(elapsed, snapshot);
+    }
+
+    fn ended(&mut self) {
+        (**self).ended();
+    }
+
+    fn folder(&mut self, dir: &Path) {
+        (**self).folder(dir);
+    }
+
+    fn enough(&mut self, snapshot: &Snapshot) -> bool {
+        (**self).enough(snapshot)
+    }
+
+    fn at_once(&mut self, snapshot: &Snapshot) -> bool {
+        (**self).at_once(snapshot)
+    }
+}
+
 /// What an observer may want to know beforehand.
 #[derive(Clone, Debug)]
 pub struct RunFacts {

@@ -343,6 +343,7 @@ pub fn net_shown(
         }
         checks.extend(gate::tap_little(&tapped.part, tapped.levels.as_ref()));
     }
+    let responses = tapped.as_ref().map(|tapped| tapped.responses.clone());
     let mut path_part = path_part::document(distances::name(&plan.path), clients, &path, None);
     path_part.from_outside = seen.as_ref().and_then(|(watched, ..)| watched.between.clone());
     let kept = |of: fn(&RunFolder) -> String| folder.as_ref().map(of).unwrap_or_default();
@@ -372,6 +373,9 @@ pub fn net_shown(
         Exit::Signal(signal) => (128 + signal) as u8,
     };
     if let Some(folder) = &folder {
+        if let Some(responses) = &responses {
+            responses.keep(folder, clock.now()).map_err(LabError::environment)?;
+        }
         folder.write_summary(&document).map_err(LabError::environment)?;
     }
     if let Some(opening) = &opening {

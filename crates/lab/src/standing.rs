@@ -38,21 +38,23 @@ use crate::wire_book::WireBook;
 pub struct Opening {
     file: StandingFile,
     base: Standing,
+    clock: Clock,
 }
 
 impl Opening {
     /// Of a run that is starting, and says so: places are made next, and a server may take long.
     pub fn begin(folder: &RunFolder, verb: &str, command: &str, seed: u64) -> Self {
+        let clock = Clock::start();
         let base = Standing {
             schema: STANDING_SCHEMA.into(),
             run: folder.id().to_owned(),
             command: command.to_owned(),
             seed,
-            started_at: store::rfc3339(std::time::SystemTime::now()),
+            started_at: store::rfc3339(clock.started()),
             verb: verb.to_owned(),
             ..Standing::default()
         };
-        let opening = Opening { file: folder.standing(), base };
+        let opening = Opening { file: folder.standing(), base, clock };
         opening.write(&opening.base);
         opening
     }
@@ -69,7 +71,13 @@ impl Opening {
 
     /// The run's zero is known.
     pub fn set_zero(&mut self, clock: &Clock) {
+        self.clock = *clock;
         self.base.started_at = store::rfc3339(clock.started());
+    }
+
+    /// How long it has gone on, since its zero or, before that is known, since it began.
+    pub fn elapsed(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// A standing of this run, without figures.
@@ -226,6 +234,8 @@ impl Keeper {
         let watch = wire.zip(self.device.as_ref()).map(|(wire, device)| wire.standing(device));
         let (document, validity) = self.judged(now, &so_far, counting, wire, watch.as_ref(), table);
         let live = self.progress.live();
+        // The loops' counters may be a tenth of a second older than what the recorder has counted.
+        let ended = so_far.completed + so_far.failed.values().sum::<u64>();
         let path = self.path.as_ref().zip(document.path).map(|(_, path)| StandingPath {
             profile: path.profile,
             clients: path.clients,
@@ -239,7 +249,7 @@ impl Keeper {
         Standing {
             load: Some(StandingLoad {
                 loop_kind: if self.plan.load.is_open() { "open" } else { "closed" }.to_owned(),
-                offered: live.offered_measured,
+                offered: live.offered_measured.max(ended),
                 completed: so_far.completed,
                 failed: so_far.failed,
                 status: so_far.status,

@@ -122,6 +122,7 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
     let exit = exit.map_err(LabError::system("wait for the program"))?;
 
     let kept = |of: fn(&store::RunFolder) -> String| folder.as_ref().map(of).unwrap_or_default();
+    let responses = tapped.responses;
     let document = Document {
         schema: SCHEMA.into(),
         run: Run {
@@ -143,6 +144,7 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
         cache: None,
     };
     if let Some(folder) = &folder {
+        responses.keep(folder, ended).map_err(LabError::environment)?;
         folder.write_summary(&document).map_err(LabError::environment)?;
     }
     if let Some(opening) = &opening {

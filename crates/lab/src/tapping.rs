@@ -37,7 +37,7 @@ use self::levels::TapSampler;
 pub use self::levels::{Sampling, TapLevels};
 use self::own::OwnImages;
 use self::sums::Sums;
-pub use self::sums::{ClientTotals, Outside};
+pub use self::sums::{ClientTotals, Outside, Responses};
 use crate::error::LabError;
 
 /// What is followed, and how it is judged.
@@ -214,6 +214,8 @@ pub struct Tapped {
     pub client: ClientTotals,
     /// Both sides of Little's law, where that was asked for.
     pub levels: Option<TapLevels>,
+    /// Response times of the whole run.
+    pub responses: Responses,
 }
 
 impl Tapping {
@@ -408,9 +410,9 @@ impl Keeper {
         if lives_on {
             self.folder.leave();
         }
-        let Sums { outside, client, sampler } = self.sums;
+        let Sums { outside, client, sampler, responses } = self.sums;
         let levels = sampler.map(|sampler| sampler.finish(self.clock.now()));
-        Tapped { part, error: self.book.finish(), cut, outside, client, levels }
+        Tapped { part, error: self.book.finish(), cut, outside, client, levels, responses }
     }
 }
 

@@ -44,6 +44,7 @@ use self::search::{Course, End, Next};
 use self::trial::{Asked, Purpose};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
+use crate::standing::Showing;
 use crate::watchdog::Guard;
 
 /// What `capacity` is told besides its plan.
@@ -176,11 +177,14 @@ pub fn run(
         }
     };
     let is_new = order.resume.is_none();
+    let showing = Showing::begin(&record, "capacity", &order.order.command, plan.seed, stage);
+    let mut stage = showing.staging(stage);
     let mut seeking = Seeking {
         order: &order.order,
         book,
         interrupts,
-        stage,
+        stage: &mut stage,
+        showing: &showing,
         slo,
         record: &record,
         journal,
@@ -223,6 +227,7 @@ struct Seeking<'a> {
     book: &'a Book,
     interrupts: &'a Interrupts,
     stage: &'a mut dyn Stage,
+    showing: &'a Showing,
     slo: &'a Slo,
     record: &'a RunFolder,
     journal: Journal,
@@ -261,6 +266,7 @@ impl Seeking<'_> {
         }
         let document = self.document(None, interrupted);
         self.record.write_summary(&document)?;
+        self.showing.done(&document.validity, |standing| standing.capacity = Some(document.capacity.clone()));
         Ok(document)
     }
 
@@ -339,7 +345,12 @@ impl Trials for Seeking<'_> {
         let rules = plan::rules(&self.plan, &self.capacity, self.slo, None, None);
         let part = answer::part(&rules, course, None, &self.slo.to_string());
         let checks = answer::checks(&rules, course, &part);
-        self.record.write_summary(&self.document(Some((part, checks)), true))?;
+        let document = self.document(Some((part, checks)), true);
+        self.record.write_summary(&document)?;
+        self.showing.put(|standing| {
+            standing.validity = Some(document.validity);
+            standing.capacity = Some(document.capacity);
+        });
         Ok(())
     }
 }

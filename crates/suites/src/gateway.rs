@@ -47,6 +47,7 @@ use self::labs::{Labs, Made};
 use crate::error::SuiteError;
 use crate::proxies::Squid;
 use crate::reproduce::{Order, Stage, of_run};
+use crate::standing::Showing;
 
 /// Making a lab, its sessions, and taking it down.
 const AROUND_LAB: Duration = Duration::from_millis(2500);
@@ -177,9 +178,13 @@ fn measure(
     };
     let record = book.create(&plan.name, order.started, plan.seed)?;
     record.write_plan(&plan.to_toml())?;
+    let showing = Showing::begin(&record, "gateway", &order.command, plan.seed, stage);
+    let mut staged = showing.staging(stage);
+    let stage: &mut dyn Stage = &mut staged;
     let mut sheet = Sheet {
         plan,
         order,
+        showing: &showing,
         part: document::part_of(plan, server.map(|server| server.to_string())),
         checks: Vec::new(),
         facts: None,
@@ -205,6 +210,7 @@ fn measure(
         // Nothing was measured: a folder left behind would look like a run that was killed.
         let _ = fs::remove_dir_all(record.path());
     })?;
+    showing.done(&document.validity, |standing| standing.gateway = Some(document.gateway.clone()));
     Ok(GatewayDone { document, folder: record.path().to_owned() })
 }
 
@@ -240,6 +246,7 @@ fn in_labs(labs: &Labs<'_>, sheet: &mut Sheet<'_>, stage: &mut dyn Stage) -> Res
 struct Sheet<'a> {
     plan: &'a GatewayPlan,
     order: &'a Order,
+    showing: &'a Showing,
     part: ForwardingPart,
     checks: Vec<Check>,
     facts: Option<LabFacts>,
@@ -263,6 +270,7 @@ impl Sheet<'_> {
         self.part.socket_bytes_got = self.part.socket_bytes_got.or(taken.socket_bytes_got);
         self.facts = self.facts.take().or(facts);
         self.part.conditions.push(condition);
+        self.showing.put(|standing| standing.gateway = Some(self.part.clone()));
     }
 
     fn write(mut self, record: &RunFolder, interrupted: bool) -> Result<GatewayDocument, SuiteError> {

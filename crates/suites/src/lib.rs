@@ -18,6 +18,7 @@ pub mod nginx;
 pub mod predict;
 pub mod proxies;
 pub mod reproduce;
+pub mod standing;
 pub mod watchdog;
 
 pub use error::SuiteError;

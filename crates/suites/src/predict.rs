@@ -41,6 +41,7 @@ use self::path::{Manner, PathModel, Traffic};
 use crate::capacity;
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
+use crate::standing::Showing;
 
 /// What is to be foretold of.
 #[derive(Clone, Debug, PartialEq)]
@@ -242,10 +243,15 @@ pub fn run(
 ) -> Result<PredictDone, SuiteError> {
     asked.check()?;
     let record = book.create(&asked.plan.name, order.started, asked.plan.seed)?;
+    let showing = Showing::begin(&record, "predict", &order.command, asked.plan.seed, stage);
+    let mut staged = showing.staging(stage);
+    let stage: &mut dyn Stage = &mut staged;
     let made = record.write_plan(&asked.plan.to_toml()).map_err(SuiteError::from).and_then(|()| {
-        let mut measuring = Measuring::new(asked, &order.command, interrupts, stage, None);
+        let mut measuring = Measuring::new(asked, &order.command, interrupts, &mut *stage, None);
+        measuring.showing = Some(&showing);
         let mut document = foretell(asked, order, &record, &mut measuring)?;
         if asked.asked.check && interrupts.count() == 0 {
+            showing.put(|standing| standing.predict = Some(document.predict.clone()));
             check::make(asked, &mut document.predict, order, book, interrupts, stage)?;
             document.validity =
                 Validity::from_checks([document.validity.checks, doubts::as_measured(&document.predict)].concat());
@@ -256,6 +262,7 @@ pub fn run(
     let document = made.inspect_err(|_| {
         let _ = std::fs::remove_dir_all(record.path());
     })?;
+    showing.done(&document.validity, |standing| standing.predict = Some(document.predict.clone()));
     Ok(PredictDone { document, folder: record.path().to_owned() })
 }
 

@@ -26,6 +26,8 @@ pub trait Stage {
     fn point(&mut self, _point: &CachePoint) {}
     /// A trial of a capacity was made; the highest load so far that held, and the least that was too much.
     fn trial(&mut self, _trial: &TrialPart, _bracket: (Option<f64>, Option<f64>)) {}
+    /// The experiment is kept in this folder, which was just made.
+    fn folder(&mut self, _dir: &Path) {}
     /// A measurement without a load of requests begins. Nothing happens unless somebody wants to tell it.
     fn step(&mut self, _what: &str) {}
 }

@@ -2,6 +2,7 @@
 //! ([`Watchdog`]), of a trial of a capacity that is lost ([`Guard`]).
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::time::Duration;
 
 use lab::drive::progress::{Phase, Snapshot};
@@ -86,6 +87,10 @@ impl Observer for Watchdog {
 
     fn ended(&mut self) {
         self.inner.ended();
+    }
+
+    fn folder(&mut self, dir: &Path) {
+        self.inner.folder(dir);
     }
 
     fn enough(&mut self, snapshot: &Snapshot) -> bool {
@@ -233,6 +238,10 @@ impl Observer for Guard {
 
     fn ended(&mut self) {
         self.inner.ended();
+    }
+
+    fn folder(&mut self, dir: &Path) {
+        self.inner.folder(dir);
     }
 
     fn enough(&mut self, snapshot: &Snapshot) -> bool {

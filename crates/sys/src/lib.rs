@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "this room is where clocks and waiting are wrapped")]
 
 pub mod accounting;
+pub mod beside;
 pub mod capture;
 pub mod cgroup;
 pub mod clock;

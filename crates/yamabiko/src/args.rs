@@ -20,6 +20,7 @@ mod proxy_cache;
 mod reproduce;
 mod serve;
 mod server;
+mod show;
 mod steps;
 mod tap;
 mod watch;
@@ -53,6 +54,7 @@ pub use self::reproduce::{
 };
 pub use self::serve::{Engine, Serve};
 pub use self::server::{ServerOptions, ServerSettings};
+pub use self::show::ShowOptions;
 pub use self::steps::Step;
 pub use self::tap::{Slice, Tap, TapWhat};
 pub use self::watch::{At, Watch};
@@ -123,6 +125,8 @@ pub struct Demo {
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub show: ShowOptions,
 }
 
 #[derive(Args, Debug)]
@@ -213,6 +217,8 @@ pub struct ResultOptions {
     /// Print the plan instead of doing it
     #[arg(long)]
     pub print_plan: bool,
+    #[command(flatten)]
+    pub show: ShowOptions,
 }
 
 #[derive(Args, Debug)]
@@ -231,6 +237,8 @@ pub struct Run {
     /// Print the plan, complete, instead of doing it
     #[arg(long)]
     pub print_plan: bool,
+    #[command(flatten)]
+    pub show: ShowOptions,
 }
 
 #[derive(Args, Debug)]
@@ -259,6 +267,9 @@ pub struct Net {
     /// Write the path's figures as a JSON document to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    // With it the run is kept in the book: the page shows what is kept.
+    #[command(flatten)]
+    pub show: ShowOptions,
     /// Program and arguments; a shell if left out
     #[arg(last = true)]
     pub command: Vec<OsString>,

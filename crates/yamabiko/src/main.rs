@@ -5,6 +5,7 @@
 
 mod args;
 mod exit;
+mod live_child;
 mod page_file;
 mod progress;
 mod terminal;

@@ -248,6 +248,10 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     let mut checks = gate::checks(&document, &evidence);
     if let Some(tapped) = ended.tapped.take() {
         checks.extend(tap_checks(&tapped, &ended, live));
+        if let Some(folder) = &ended.folder {
+            // What cannot be written is read from the rows.
+            let _ = tapped.responses.keep(folder, measured_end);
+        }
         document.tap = Some(tapped.part);
     }
     document.validity = Validity::from_checks(checks);

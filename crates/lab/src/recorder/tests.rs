@@ -1,8 +1,8 @@
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
-use ledger::{CacheExchange, RequestRecord};
-use load::{Ending, Tally, TallySpec};
+use ledger::{CacheExchange, DistributionRecord, RequestRecord, SecondRecord};
+use load::{Ending, LaneSampler, Live, Tally, TallySpec};
 
 use super::*;
 
@@ -414,4 +414,58 @@ fn exchanges_that_find_no_room_are_counted() {
     let recorded = recorder.join();
     assert_eq!(recorded.cache.unwrap().requests, 1_000, "every one is judged");
     assert!(recorded.exchanges_left_out >= 800, "{}", recorded.exchanges_left_out);
+}
+
+/// A disk that keeps what is told of seconds.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<(Vec<SecondRecord>, Vec<DistributionRecord>)>>);
+
+impl Sink for Told {
+    fn write(&mut self, part: &Part) -> Result<(), String> {
+        let mut told = self.0.lock().unwrap();
+        told.0.extend_from_slice(&part.seconds);
+        told.1.extend_from_slice(&part.distributions);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, _: Option<&dyn Fn(&RequestRecord) -> bool>) -> Result<u64, String> {
+        Ok(0)
+    }
+}
+
+/// In virtual time: two lanes, each with ten answers in every tenth of a second.
+#[test]
+fn seconds_and_their_distributions_are_told_meanwhile_and_are_those_of_all_lanes() {
+    let at = |ms: u64| Timestamp::from_nanos(ms * 1_000_000);
+    let told = Told::default();
+    let (mut outlets, recorder) =
+        Recorder::start_with(recording(2), Some(Box::new(told.clone())), 100_000, 100_000).unwrap();
+    let mut samplers = [LaneSampler::new(1, Timestamp::ZERO), LaneSampler::new(1, Timestamp::ZERO)];
+    for ms in (100..=3_500).step_by(100) {
+        for (lane, outlet) in outlets.iter_mut().enumerate() {
+            let one = |number: u64| {
+                let response_us = 1_000 * (lane as u64 + 1) + 137 * number;
+                let intended_at = Timestamp::from_nanos((ms * 1_000 - 50_000 - response_us) * 1_000);
+                RequestRecord { intended_at, started_at: Some(intended_at), done_at: at(ms - 50), ..request(number) }
+            };
+            let mut batch = Batch { requests: (0..10).map(one).collect(), measured_end: Some(END), ..Batch::default() };
+            samplers[lane].sample(at(ms), Live::default());
+            samplers[lane].take_samples(&mut batch.samples);
+            outlet.pass(&mut batch);
+        }
+    }
+    drop(outlets);
+    let Recorded { counting, levels, .. } = recorder.join();
+    let exact = counting.tally.finish(Ending { measured_end: END, offered: 700, unfinished: 0, levels });
+    let told = told.0.lock().unwrap();
+    assert_eq!(told.0.iter().map(|row| (row.second, row.completed)).collect::<Vec<_>>(), [(0, 200), (1, 200), (2, 200)]);
+    let of = |rows: &[DistributionRecord]| -> Vec<DistributionRecord> {
+        rows.iter().copied().filter(|row| row.second < 3).collect()
+    };
+    assert_eq!(of(&told.1), of(&exact.distributions), "nothing of these seconds came later");
+    let all: u64 = exact.distributions.iter().map(|row| row.count).sum();
+    assert_eq!(all, 700);
+    // 1 to 3.2 ms, in buckets of an eighth of a doubling.
+    let buckets = exact.distributions.iter().filter(|row| row.second == 1).count();
+    assert!((8..=16).contains(&buckets), "{buckets}");
 }

@@ -1,6 +1,9 @@
 //! Sums over the rows of a run, as they become complete.
 
 use ledger::{TapExchange, TapOutcome, TapSide};
+use stats::Histogram;
+use store::RunFolder;
+use units::Timestamp;
 
 use super::levels::TapSampler;
 
@@ -10,19 +13,54 @@ pub(super) struct Sums {
     pub(super) outside: Outside,
     pub(super) client: ClientTotals,
     pub(super) sampler: Option<TapSampler>,
+    pub(super) responses: Responses,
 }
 
 impl Sums {
     pub(super) fn new(sampler: Option<TapSampler>) -> Self {
-        Sums { outside: Outside::default(), client: ClientTotals::default(), sampler }
+        let (outside, client) = (Outside::default(), ClientTotals::default());
+        Sums { outside, client, sampler, responses: Responses::default() }
     }
 
     pub(super) fn add(&mut self, row: &TapExchange) {
         self.outside.add(row);
         self.client.add(row);
+        self.responses.add(row);
         if let Some(sampler) = &mut self.sampler {
             sampler.add(row);
         }
+    }
+}
+
+/// Response times of the exchanges that succeeded, in ns.
+#[derive(Clone, Debug, Default)]
+pub struct Responses {
+    /// Of programs that asked.
+    pub client: Histogram,
+    /// Of programs that answered.
+    pub server: Histogram,
+}
+
+impl Responses {
+    fn add(&mut self, row: &TapExchange) {
+        if row.outcome == TapOutcome::Succeeded
+            && let Some(response_ns) = row.response_ns()
+        {
+            let side = if row.side == TapSide::Client { &mut self.client } else { &mut self.server };
+            side.record(response_ns);
+        }
+    }
+
+    /// Keeps them as `tap_client.hlog` and `tap_server.hlog`, those that have any: a page would have to go through every row
+    /// for them. `until`: the end of the run, since its zero.
+    ///
+    /// # Errors
+    /// Those of the book.
+    pub fn keep(&self, folder: &RunFolder, until: Timestamp) -> store::Result<()> {
+        let both = [("tap_client", &self.client), ("tap_server", &self.server)];
+        both.into_iter()
+            .filter(|(_, times)| !times.is_empty())
+            .try_for_each(|(name, times)| folder.write_hlog(name, &[(0, until.as_nanos(), times)]))
     }
 }
 

@@ -25,6 +25,7 @@ use super::seats::{self, Standing};
 use crate::error::SuiteError;
 use crate::local::Division;
 use crate::reproduce::{Order, Stage, of_run};
+use crate::standing::Showing;
 use crate::watchdog::Watchdog;
 
 /// An origin may answer so much later than it was to: a hundredth of what the mixes let it think.
@@ -79,13 +80,17 @@ pub fn run(
     let front = plan.front().map_err(LabError::Plan)?;
     let mix = mix_of(plan)?;
     let record = book.create(&plan.name, order.started, plan.seed)?;
+    let showing = Showing::begin(&record, "cache", &order.command, plan.seed, stage);
+    let mut stage = showing.staging(stage);
     let made = Sweep::begin(plan, &front, &mix, order, book, &record)
-        .and_then(|mut sweep| sweep.points(interrupts, stage).map(|()| sweep));
+        .and_then(|mut sweep| sweep.points(interrupts, &mut stage, &showing).map(|()| sweep));
     let made = made.and_then(|sweep| sweep.close(interrupts.count() > 0, &record)).inspect_err(|_| {
         // Nothing was measured, or nothing could be written: a folder left behind would look like a run that was killed.
         let _ = std::fs::remove_dir_all(record.path());
     });
-    Ok(CacheDone { document: made?, folder: record.path().to_owned() })
+    let document = made?;
+    showing.done(&document.validity, |standing| standing.cache.clone_from(&document.cache));
+    Ok(CacheDone { document, folder: record.path().to_owned() })
 }
 
 fn mix_of(plan: &CachePlan) -> Result<MixSpec, SuiteError> {
@@ -157,13 +162,18 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    fn points(&mut self, interrupts: &Interrupts, stage: &mut dyn Stage) -> Result<(), SuiteError> {
+    fn points(
+        &mut self,
+        interrupts: &Interrupts,
+        stage: &mut dyn Stage,
+        showing: &Showing,
+    ) -> Result<(), SuiteError> {
         for (index, &rate) in self.plan.cache.rates.iter().enumerate() {
             if interrupts.count() > 0 {
                 break;
             }
             match self.point(index, rate, interrupts, stage) {
-                Ok(()) => {}
+                Ok(()) => showing.put(|standing| standing.cache = Some(self.so_far())),
                 // What was measured is kept, and says that it is not all.
                 Err(error) if !self.points.is_empty() => {
                     self.checks.push(Check {
@@ -182,6 +192,18 @@ impl<'a> Sweep<'a> {
         }
         self.checks.extend(self.on_time());
         Ok(())
+    }
+
+    /// The part as it stands: seats are found when all points are there.
+    fn so_far(&self) -> CachePart {
+        CachePart {
+            mix: self.mix.name.clone(),
+            proxy: proxy_words(self.front),
+            target_hit_ratio: Some(self.mix.document_hit_ratio()),
+            seats: None,
+            points: self.points.clone(),
+            notes: self.notes.clone(),
+        }
     }
 
     /// Whether the origin answered when it had thought as long as it was to.

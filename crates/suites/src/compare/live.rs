@@ -15,6 +15,7 @@ use super::metric::{Evidence, Found, Metric, judged};
 use super::{Closing, CompareDone, Question, carried, check, plans};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
+use crate::standing::Showing;
 
 /// From one run's end to the next one's load: places, the server's start, the last answers. 1.5 s were seen on two busy
 /// cores, with a server in Python.
@@ -85,8 +86,12 @@ pub fn run(
     };
     let text = plan.sides.each_ref().map(Plan::to_toml);
     record.write_plan(&text[0])?;
+    let showing = Showing::begin(&record, "compare", &order.command, order.seed, stage);
+    let mut stage = showing.staging(stage);
     let measuring = Measuring { plan, question, order, book, by, blocks: Vec::new(), ended: None };
-    measuring.all(&record, differ, interrupts, stage).inspect_err(gone)
+    let done = measuring.all(&record, differ, interrupts, &mut stage, &showing).inspect_err(gone)?;
+    showing.done(&done.document.validity, |standing| standing.compare = Some(done.document.compare.clone()));
+    Ok(done)
 }
 
 /// A block that was made, or begun.
@@ -130,6 +135,7 @@ impl Measuring<'_> {
         differ: Vec<PlanDifference>,
         interrupts: &Interrupts,
         stage: &mut dyn Stage,
+        showing: &Showing,
     ) -> Result<CompareDone, SuiteError> {
         let rule = self.plan.blocks;
         let void_max = VOID_MIN.max(rule.most.max(rule.least) / VOID_ONE_IN);
@@ -137,6 +143,8 @@ impl Measuring<'_> {
             let block = self.block(interrupts, stage)?;
             let interrupted = block.runs.len() < RUNS_A_BLOCK;
             self.blocks.push(block);
+            let checks = self.checks(false);
+            showing.put(|standing| standing.compare = Some(self.closing(differ.clone(), checks, false).part));
             if interrupted || interrupts.count() > 0 {
                 break;
             }
@@ -271,7 +279,7 @@ impl Measuring<'_> {
         checks
     }
 
-    fn closing(self, plans_differ: Vec<PlanDifference>, checks: Vec<Check>, interrupted: bool) -> Closing {
+    fn closing(&self, plans_differ: Vec<PlanDifference>, checks: Vec<Check>, interrupted: bool) -> Closing {
         let metrics = judged(self.found(), self.by, self.question.confidence);
         let rule = self.plan.blocks;
         let differences = self.differences(self.by);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lab::Outcome;
 use lab::plan::{LoadPlan, Plan, RequestPlan, WatchAt, WatchPlan};
-use ledger::MeasuredLoad;
+use ledger::{MeasuredLoad, PredictPart};
 use ledger::document::{CheckState, Document};
 use stats::Rng;
 use store::Book;
@@ -17,6 +17,7 @@ use super::path::Traffic;
 use super::{Asked, PredictPlan};
 use crate::error::SuiteError;
 use crate::reproduce::Stage;
+use crate::standing::Showing;
 
 /// Connections of a closed loop.
 const CONNECTIONS: u32 = 64;
@@ -87,6 +88,8 @@ pub struct Measuring<'a> {
     pub duration_s: f64,
     /// Whether the server can be held here; unknown before it was tried.
     can_hold: Option<bool>,
+    /// Who is told of each load, if somebody is.
+    pub showing: Option<&'a Showing>,
 }
 
 /// A class that was measured.
@@ -126,6 +129,7 @@ impl<'a> Measuring<'a> {
             host: None,
             duration_s: 0.0,
             can_hold: None,
+            showing: None,
         }
     }
 
@@ -275,6 +279,10 @@ impl<'a> Measuring<'a> {
         self.host.get_or_insert_with(|| document.run.host.clone());
         let made = made(class, kind, &plan, &outcome, &gauge);
         self.loads.push(made.part.clone());
+        if let Some(showing) = self.showing {
+            let so_far = PredictPart { loads: self.loads.clone(), notes: self.notes.clone(), ..PredictPart::default() };
+            showing.put(|standing| standing.predict = Some(so_far));
+        }
         let gone = document
             .validity
             .checks

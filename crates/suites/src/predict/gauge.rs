@@ -1,5 +1,6 @@
 //! What the machine's cores did while a load was measured, and what a service used that the lab did not start.
 
+use std::path::Path;
 use std::time::Duration;
 
 use lab::drive::progress::{Phase, Snapshot};
@@ -89,6 +90,10 @@ impl Observer for Gauge {
 
     fn ended(&mut self) {
         self.inner.ended();
+    }
+
+    fn folder(&mut self, dir: &Path) {
+        self.inner.folder(dir);
     }
 
     fn enough(&mut self, snapshot: &Snapshot) -> bool {

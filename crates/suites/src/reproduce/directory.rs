@@ -114,15 +114,10 @@ pub fn make(
     stage: &mut dyn Stage,
 ) -> Result<Reproduced, SuiteError> {
     let site = Site::new(&asked.order.program, asked.entries, asked.parts != [Part::Maximum])?;
-    let mut kitchen = Kitchen {
-        asked,
-        book,
-        interrupts,
-        stage,
-        site: &site,
-        division: Division::of_this_machine()?,
-        sheet: Sheet::new(book, NAME, &asked.order)?,
-    };
+    let division = Division::of_this_machine()?;
+    let sheet = Sheet::new(book, NAME, &asked.order, stage)?;
+    let mut stage = sheet.staging(stage);
+    let mut kitchen = Kitchen { asked, book, interrupts, stage: &mut stage, site: &site, division, sheet };
     let mut rows: Vec<ReproductionRow> = Vec::new();
     for part in Part::ALL.into_iter().filter(|part| asked.parts.contains(part)) {
         if interrupts.count() > 0 {
@@ -136,6 +131,7 @@ pub fn make(
             Part::Flood => flood::make(&mut kitchen)?,
         };
         rows.extend(of_part);
+        kitchen.sheet.rows(&rows);
     }
     let part = Reproduction {
         name: NAME.into(),

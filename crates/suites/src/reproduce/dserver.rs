@@ -136,10 +136,12 @@ pub fn make(
         nginx: Nginx::find()?,
         division: Division::of_this_machine()?,
     };
-    let mut sheet = Sheet::new(book, NAME, &asked.order)?;
+    let mut sheet = Sheet::new(book, NAME, &asked.order, stage)?;
+    let mut stage = sheet.staging(stage);
     let mut made = Vec::new();
-    kitchen.through_the_link(&mut sheet, &mut made, stage)?;
-    kitchen.direct(&mut sheet, &mut made, stage)?;
+    kitchen.through_the_link(&mut sheet, &mut made, &mut stage)?;
+    sheet.rows(&rows::rows(&made));
+    kitchen.direct(&mut sheet, &mut made, &mut stage)?;
     let rows = rows::rows(&made);
     let part = Reproduction {
         name: NAME.into(),

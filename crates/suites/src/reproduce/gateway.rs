@@ -91,8 +91,10 @@ pub fn make(
     interrupts: &Interrupts,
     stage: &mut dyn Stage,
 ) -> Result<Reproduced, SuiteError> {
-    let mut made =
-        Made { sheet: Sheet::new(book, NAME, &asked.order)?, about: Vec::new(), notes: Vec::new(), rows: Vec::new() };
+    let sheet = Sheet::new(book, NAME, &asked.order, stage)?;
+    let mut staged = sheet.staging(stage);
+    let stage: &mut dyn Stage = &mut staged;
+    let mut made = Made { sheet, about: Vec::new(), notes: Vec::new(), rows: Vec::new() };
     // Factors first: without them nothing else has a meaning, and who is missing one wants to know it soon.
     let mut factor = None;
     if asked.forwards() {
@@ -164,6 +166,7 @@ impl Made {
                 break;
             }
             self.rows.extend(kitchen.cook(&experiment, &scale)?);
+            kitchen.sheet.rows(&self.rows);
         }
         if asked.has_caches() {
             self.about.push(words::about(asked, &scale, &kitchen.squid.version()));

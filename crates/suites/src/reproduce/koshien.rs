@@ -35,6 +35,7 @@ use crate::apache::Apache;
 use crate::error::SuiteError;
 use crate::httperf::{Call, Httperf, Said};
 use crate::reproduce::{Stage, of_run};
+use crate::standing::Showing;
 
 /// Its name among the reproductions.
 pub const NAME: &str = "koshien";
@@ -252,6 +253,8 @@ pub fn make(
     };
 
     let record = book.create("reproduce-koshien", asked.started, asked.seed)?;
+    let showing = Showing::begin(&record, "reproduce", &asked.command, asked.seed, stage);
+    let mut stage = showing.staging(stage);
     let mut made = Vec::new();
     let mut checks = Vec::new();
     let mut runs = Vec::new();
@@ -273,6 +276,9 @@ pub fn make(
             duration_s += document.run.duration_s;
             host.get_or_insert(document.run.host);
             made.push(Made { experiment, setting, seen, asked_rtts_ns: kitchen.asked_rtts(experiment)? });
+            let part =
+                Reproduction { name: NAME.into(), rows: rows::rows(&made), runs: runs.clone(), ..Reproduction::default() };
+            showing.put(|standing| standing.reproduce = Some(part));
         }
     }
     let rows = rows::rows(&made);
@@ -301,6 +307,7 @@ pub fn make(
         },
     };
     record.write_summary(&document)?;
+    showing.done(&document.validity, |standing| standing.reproduce = Some(document.reproduce.clone()));
     Ok(Reproduced { document, made, folder: record.path().to_owned() })
 }
 

@@ -1,16 +1,19 @@
 //! The document of a reproduction while it grows: which runs there were, and what stands against them.
 
 use ledger::document::{Check, Host, Run, SCHEMA};
-use ledger::{Document, Reproduction, ReproductionDocument, Validity};
+use ledger::{Document, Reproduction, ReproductionDocument, ReproductionRow, Validity};
 use store::{Book, RunFolder};
 
-use super::{Order, Reproduced, of_run};
+use super::{Order, Reproduced, Stage, of_run};
 use crate::error::SuiteError;
 use crate::local::Division;
+use crate::standing::{Showing, Staged};
 
 /// A folder in the book, and what is known of its runs so far.
 pub struct Sheet {
     record: RunFolder,
+    showing: Showing,
+    name: String,
     checks: Vec<Check>,
     runs: Vec<String>,
     host: Option<Host>,
@@ -19,9 +22,23 @@ pub struct Sheet {
 
 impl Sheet {
     /// Makes the folder.
-    pub fn new(book: &Book, name: &str, order: &Order) -> Result<Sheet, SuiteError> {
+    pub fn new(book: &Book, name: &str, order: &Order, stage: &mut dyn Stage) -> Result<Sheet, SuiteError> {
         let record = book.create(&format!("reproduce-{name}"), order.started, order.seed)?;
-        Ok(Sheet { record, checks: Vec::new(), runs: Vec::new(), host: None, duration_s: 0.0 })
+        let showing = Showing::begin(&record, "reproduce", &order.command, order.seed, stage);
+        let name = name.to_owned();
+        Ok(Sheet { record, showing, name, checks: Vec::new(), runs: Vec::new(), host: None, duration_s: 0.0 })
+    }
+
+    /// `stage`, and what it is told is told of the reproduction.
+    pub fn staging<'a>(&self, stage: &'a mut dyn Stage) -> Staged<'a> {
+        self.showing.staging(stage)
+    }
+
+    /// Tells the rows so far to who looks on.
+    pub fn rows(&self, rows: &[ReproductionRow]) {
+        let (name, rows, runs) = (self.name.clone(), rows.to_vec(), self.runs.clone());
+        let so_far = Reproduction { name, rows, runs, ..Reproduction::default() };
+        self.showing.put(|standing| standing.reproduce = Some(so_far));
     }
 
     /// Takes in a run that was made, by name; `division` where this host's cores were divided, which the run, held to
@@ -41,6 +58,12 @@ impl Sheet {
         }
         self.duration_s += run.duration_s;
         self.host.get_or_insert_with(|| run.host.clone());
+        self.showing.put(|standing| {
+            let part = standing.reproduce.get_or_insert_with(Reproduction::default);
+            part.name.clone_from(&self.name);
+            part.runs.clone_from(&self.runs);
+            standing.validity = Some(Validity::from_checks(self.checks.clone()));
+        });
     }
 
     /// Takes in a check that is not a run's.
@@ -68,6 +91,7 @@ impl Sheet {
             reproduce: Reproduction { runs: self.runs, ..part },
         };
         self.record.write_summary(&document)?;
+        self.showing.done(&document.validity, |standing| standing.reproduce = Some(document.reproduce.clone()));
         Ok(Reproduced { document, folder: self.record.path().to_owned() })
     }
 }

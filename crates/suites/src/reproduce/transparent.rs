@@ -225,18 +225,13 @@ pub fn make(
 ) -> Result<Reproduced, SuiteError> {
     let folder = tempfile::tempdir().map_err(SuiteError::file(std::env::temp_dir()))?;
     prepare(folder.path())?;
-    let mut kitchen = Kitchen {
-        asked,
-        book,
-        interrupts,
-        stage,
-        folder: folder.path(),
-        curl: Curl::find()?,
-        nginx: Nginx::find()?,
-        apache: Apache::find()?,
-        sheet: Sheet::new(book, NAME, &asked.order)?,
-    };
+    let (curl, nginx, apache) = (Curl::find()?, Nginx::find()?, Apache::find()?);
+    let sheet = Sheet::new(book, NAME, &asked.order, stage)?;
+    let mut stage = sheet.staging(stage);
+    let folder = folder.path();
+    let mut kitchen = Kitchen { asked, book, interrupts, stage: &mut stage, folder, curl, nginx, apache, sheet };
     let overheads = if asked.experiments.contains(&1) { overhead::make(&mut kitchen)? } else { Vec::new() };
+    kitchen.sheet.rows(&overhead::rows(&overheads));
     let climbs = if asked.experiments.contains(&2) { climb::make(&mut kitchen)? } else { Vec::new() };
     let mut rows = overhead::rows(&overheads);
     rows.extend(climb::rows(&climbs));

@@ -12,7 +12,7 @@ use suites::compare::{FailIf, Metric, Question};
 use units::Probability;
 
 use super::{
-    ArrivalOptions, Bench, HostOptions, LoadOptions, PathOptions, ResultOptions, ServerOptions, ServerSettings,
+    ArrivalOptions, Bench, HostOptions, LoadOptions, PathOptions, ResultOptions, ServerOptions, ServerSettings, ShowOptions,
     TlsOptions, WatchOptions, WorkloadOptions, ip_address, plan,
 };
 
@@ -81,6 +81,9 @@ pub struct Compare {
     /// Exit with 3 also when the result is only suspect
     #[arg(long)]
     pub strict: bool,
+    // Of two servers: two runs of the book are not watched.
+    #[command(flatten)]
+    pub show: ShowOptions,
 }
 
 /// What says how runs are made: that of `bench`, with two servers.
@@ -214,6 +217,7 @@ impl Compare {
                 no_save: true,
                 seed: self.seed,
                 print_plan: false,
+                show: ShowOptions::default(),
             },
         };
         let mut side = |at: usize| {

@@ -183,6 +183,8 @@ pub struct GatewayResult {
     /// Print the plan instead of doing it
     #[arg(long)]
     pub print_plan: bool,
+    #[command(flatten)]
+    pub show: ShowOptions,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -195,7 +197,8 @@ pub enum Direction {
 impl GatewayResult {
     /// What to do with the result; `command` repeats it.
     pub fn doing<'a>(&self, command: &'a str) -> Doing<'a> {
-        Doing { print_plan: self.print_plan, json: self.json, strict: self.strict, no_save: self.no_save, command }
+        let (print_plan, no_save, show) = (self.print_plan, self.no_save, self.show.clone());
+        Doing { print_plan, json: self.json, strict: self.strict, no_save, show, command }
     }
 }
 

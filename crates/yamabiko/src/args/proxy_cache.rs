@@ -165,6 +165,8 @@ pub struct SweepResult {
     /// Print the plan instead of doing it
     #[arg(long)]
     pub print_plan: bool,
+    #[command(flatten)]
+    pub show: ShowOptions,
 }
 
 impl ProxyCache {

@@ -37,6 +37,8 @@ pub struct Reproduced {
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub show: super::ShowOptions,
 }
 
 #[derive(Args, Debug)]

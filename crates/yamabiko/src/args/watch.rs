@@ -76,6 +76,9 @@ pub struct Watch {
     /// Do not keep the run in the book
     #[arg(long)]
     pub no_save: bool,
+    // Of a file, which is over as soon as it is read, there is `report`.
+    #[command(flatten)]
+    pub show: super::ShowOptions,
 }
 
 /// What has no meaning where others have seen the packets.

@@ -10,8 +10,9 @@ use store::Book;
 use sys::signal::Interrupts;
 
 use crate::args;
-use crate::args::plan;
+use crate::args::{ShowOptions, plan};
 use crate::exit::{self, Exit};
+use crate::live_child::Live;
 use crate::progress::Display;
 use crate::terminal;
 
@@ -25,6 +26,8 @@ pub struct Doing<'a> {
     pub strict: bool,
     /// Keep nothing.
     pub no_save: bool,
+    /// Whether there is a page meanwhile.
+    pub show: ShowOptions,
     /// The command that repeats it.
     pub command: &'a str,
 }
@@ -39,6 +42,7 @@ pub fn run(bench: &args::Bench) -> Result<Exit> {
             json: bench.result.json,
             strict: bench.result.strict,
             no_save: bench.result.no_save,
+            show: bench.result.show.clone(),
             command: &command_line(),
         },
     )
@@ -52,9 +56,10 @@ pub fn do_plan(plan: &Plan, doing: &Doing<'_>) -> Result<Exit> {
     }
     // First: it starts this program again, from its beginning.
     let own = plan.watch.tap.then(lab::tapping::own_start).transpose()?;
+    let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;
     let book = if doing.no_save { None } else { Some(Book::open()?) };
-    let mut display = Display::new("", doing.json);
+    let mut display = live.observing(Display::new("", doing.json));
     let outcome = lab::bench_tapped(plan, own, doing.command, book.as_ref(), &interrupts, &mut display)?;
     show(&outcome, doing.json)?;
     Ok(exit::of_document(&outcome.document, doing.strict))

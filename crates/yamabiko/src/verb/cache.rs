@@ -15,6 +15,7 @@ use super::bench::{Doing, command_line, print};
 use super::concluding::{Ending, conclude};
 use crate::args;
 use crate::exit::{self, Exit};
+use crate::live_child::Live;
 use crate::progress::Display;
 use crate::terminal::{self, say};
 
@@ -26,6 +27,7 @@ pub fn run(typed: &args::ProxyCache) -> Result<Exit> {
         json: result.json,
         strict: result.strict,
         no_save: result.no_save,
+        show: result.show.clone(),
         command: &command_line(),
     };
     do_sweep(&typed.plan()?, &doing, result.html.as_ref())
@@ -44,6 +46,7 @@ fn do_sweep(plan: &CachePlan, doing: &Doing<'_>, html: Option<&PathBuf>) -> Resu
         print(&plan.to_toml())?;
         return Ok(Exit::Fine);
     }
+    let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;
     // What is not kept must be written all the same, to be simulated: it goes with this folder.
     let passing = tempfile::tempdir().context("a folder for what is not kept")?;
@@ -62,7 +65,8 @@ fn do_sweep(plan: &CachePlan, doing: &Doing<'_>, html: Option<&PathBuf>) -> Resu
         };
         say(format_args!("{points}; this takes about {}", units::format_duration(time)));
     }
-    let mut done = cache::run(plan, &order, &book, &interrupts, &mut Progress { quiet: doing.json })?;
+    let mut progress = Progress { quiet: doing.json };
+    let mut done = cache::run(plan, &order, &book, &interrupts, &mut live.staging(&mut progress))?;
     let page = report::cache_page(&done.document, &plan.to_toml());
     if doing.no_save {
         forget(&mut done.document);

@@ -1,6 +1,6 @@
 //! `yamabiko capacity`: the highest load that still keeps its objective.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -18,6 +18,7 @@ use super::bench::{Doing, command_line, print};
 use super::concluding::{Ending, conclude};
 use crate::args;
 use crate::exit::{self, Exit};
+use crate::live_child::Live;
 use crate::progress::Display;
 use crate::terminal::{self, say};
 
@@ -30,6 +31,7 @@ pub fn run(typed: args::Capacity) -> Result<Exit> {
         json: result.json,
         strict: result.strict,
         no_save: result.no_save,
+        show: result.show.clone(),
         command: &command,
     };
     let html = typed.html.clone();
@@ -54,6 +56,7 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
         return Ok(Exit::Fine);
     }
     capacity::check(plan)?;
+    let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;
     let passing = tempfile::tempdir().context("a folder for what is not kept")?;
     let book = if doing.no_save { Book::at(passing.path()) } else { Book::open()? };
@@ -72,7 +75,7 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
         ));
     }
     let mut progress = Progress { quiet: doing.json, noted: false };
-    let mut done = capacity::run(plan, &CapacityOrder { order, resume }, &book, &interrupts, &mut progress)?;
+    let mut done = capacity::run(plan, &CapacityOrder { order, resume }, &book, &interrupts, &mut live.staging(&mut progress))?;
     let page = report::capacity_page(&done.document, &plan.to_toml());
     if doing.no_save {
         forget(&mut done.document);
@@ -144,5 +147,9 @@ impl Observer for Trial {
 
     fn ended(&mut self) {
         self.display.ended();
+    }
+
+    fn folder(&mut self, dir: &Path) {
+        self.display.folder(dir);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use lab::Observer;
 use ledger::CompareDocument;
 use report::CompareSources;
@@ -21,6 +21,7 @@ use super::concluding::{Ending, conclude};
 use crate::args;
 use crate::args::Comparison;
 use crate::exit::{self, Exit};
+use crate::live_child::Live;
 use crate::page_file;
 use crate::progress::Display;
 use crate::terminal::{self, say};
@@ -29,6 +30,7 @@ use crate::terminal::{self, say};
 pub fn run(typed: args::Compare) -> Result<Exit> {
     let (json, strict, no_save, different_plans) = (typed.json, typed.strict, typed.no_save, typed.different_plans);
     let [html, md, junit] = [&typed.html, &typed.md, &typed.junit].map(Clone::clone);
+    let shown = typed.show.clone();
     let question = typed.question()?;
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
@@ -43,11 +45,15 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
     let mut named = Vec::new();
     let mut done = match comparison {
         Comparison::Runs([a, b]) => {
+            ensure!(shown.live.is_none(), "--live is of two servers (--server A --server B): runs that were made are shown by `yamabiko live RUN`");
             let plan = RunsPlan { a: runs::find(&kept, &a)?, b: runs::find(&kept, &b)?, different_plans };
             named = [&plan.a[..], &plan.b[..]].concat();
             runs::compare(&plan, &question, &order, &book)?
         }
-        Comparison::Live(plan) => live(&plan, &question, &order, &book, json)?,
+        Comparison::Live(plan) => {
+            let page = Live::start(&shown, !no_save)?;
+            live(&plan, &question, &order, &book, json, &page)?
+        }
     };
     if no_save {
         done.document.run.dir.clear();
@@ -77,7 +83,14 @@ pub fn page(document: &CompareDocument, book: &Book, folder: &Path, named: &[Pat
     report::compare_page(&CompareSources::read(document.clone(), plan, &find))
 }
 
-fn live(plan: &LivePlan, question: &Question, order: &Order, book: &Book, json: bool) -> Result<CompareDone> {
+fn live(
+    plan: &LivePlan,
+    question: &Question,
+    order: &Order,
+    book: &Book,
+    json: bool,
+    page: &Live,
+) -> Result<CompareDone> {
     let interrupts = Interrupts::install()?;
     if !json {
         let [least, most] = plan.time().map(|time| Duration::from_secs(time.as_secs().max(1)));
@@ -88,14 +101,8 @@ fn live(plan: &LivePlan, question: &Question, order: &Order, book: &Book, json: 
         };
         say(format_args!("A: {}; B: {}; this takes {time}", plan.what[0], plan.what[1]));
     }
-    Ok(compare::live::run(
-        plan,
-        question,
-        order,
-        book,
-        &interrupts,
-        &mut Progress { quiet: json, said: String::new() },
-    )?)
+    let mut progress = Progress { quiet: json, said: String::new() };
+    Ok(compare::live::run(plan, question, order, book, &interrupts, &mut page.staging(&mut progress))?)
 }
 
 /// Its status: that of its checks, then that of `--fail-if`.

@@ -20,6 +20,7 @@ use units::RequestRate;
 use super::bench::print;
 use crate::args;
 use crate::exit::Exit;
+use crate::live_child::Live;
 use crate::page_file;
 use crate::progress::Display;
 use crate::terminal::say;
@@ -67,6 +68,7 @@ const EXPERIMENTS: [Experiment; 3] = [
 
 /// Runs the three experiments and prints the table.
 pub fn run(demo: &args::Demo) -> Result<Exit> {
+    let live = Live::start(&demo.show, true)?;
     let interrupts = Interrupts::install()?;
     let folder = tempfile::tempdir().context("a temporary folder for the demo's file")?;
     let mut file = std::fs::File::create(folder.path().join("10k.bin")).context("the demo's file")?;
@@ -83,7 +85,7 @@ pub fn run(demo: &args::Demo) -> Result<Exit> {
     let mut outcomes = Vec::new();
     for experiment in &EXPERIMENTS {
         let plan = plan(experiment, demo, folder.path())?;
-        let mut display = Display::new(experiment.label, demo.json);
+        let mut display = live.observing(Display::new(experiment.label, demo.json));
         outcomes.push(lab::bench(&plan, "yamabiko demo", Some(&book), &interrupts, &mut display)?);
         if interrupts.count() > 0 {
             break;

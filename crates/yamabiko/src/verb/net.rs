@@ -7,11 +7,13 @@ use anyhow::{Context, Result};
 use lab::net::{NetOutcome, NetPlan};
 use lab::plan::Placement;
 use lab::tapping::TapPlan;
+use store::Book;
 use units::format_duration;
 
 use crate::args;
 use crate::args::plan;
 use crate::exit::Exit;
+use crate::live_child::Live;
 use crate::terminal::say;
 
 /// Runs the program and ends with its status.
@@ -33,14 +35,16 @@ pub fn run(net: &args::Net) -> Result<Exit> {
         watch: plan::watch_plan(&net.watch),
         tap: net.tap.then(TapPlan::default),
         seed: net.seed,
-        book: None,
+        book: if net.show.live.is_some() { Some(Book::open()?) } else { None },
         name: "net".into(),
     };
-    let outcome = lab::net(&plan, &command, None, |facts| {
+    let live = Live::start(&net.show, true)?;
+    let tell = |facts: &str| {
         if std::io::stderr().is_terminal() {
             say(facts);
         }
-    })?;
+    };
+    let outcome = lab::net_shown(&plan, &command, None, tell, |dir| live.show(dir))?;
     tell(&outcome);
     if let Some(file) = &net.json {
         let text = serde_json::to_string_pretty(&outcome.document)? + "\n";

@@ -19,6 +19,7 @@ use super::bench::{command_line, print};
 use super::concluding::{Ending, conclude};
 use crate::args;
 use crate::exit::{self, Exit};
+use crate::live_child::Live;
 use crate::progress::Display;
 use crate::terminal::{self, say};
 
@@ -35,6 +36,7 @@ pub fn run(typed: &mut args::Predict) -> Result<Exit> {
         print(&plan.plan.to_toml())?;
         return Ok(Exit::Fine);
     }
+    let live = Live::start(&result.show, !result.no_save)?;
     let interrupts = Interrupts::install()?;
     let passing = tempfile::tempdir().context("a folder for what is not kept")?;
     let book = if result.no_save { Book::at(passing.path()) } else { Book::open()? };
@@ -48,7 +50,8 @@ pub fn run(typed: &mut args::Predict) -> Result<Exit> {
         let time = Duration::from_secs(plan.time().as_secs().max(1));
         say(format_args!("this takes about {}", units::format_duration(time)));
     }
-    let mut done = predict::run(&plan, &order, &book, &interrupts, &mut Progress { quiet: result.json })?;
+    let mut progress = Progress { quiet: result.json };
+    let mut done = predict::run(&plan, &order, &book, &interrupts, &mut live.staging(&mut progress))?;
     if result.no_save {
         done.document.run.dir.clear();
         done.document.run.id.clear();

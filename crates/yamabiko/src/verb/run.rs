@@ -38,5 +38,6 @@ pub fn run(run: &args::Run) -> Result<Exit> {
 
 /// What to do with the plan and its result.
 fn doing<'a>(run: &args::Run, command: &'a str) -> Doing<'a> {
-    Doing { print_plan: run.print_plan, json: run.json, strict: run.strict, no_save: run.no_save, command }
+    let (print_plan, no_save, show) = (run.print_plan, run.no_save, run.show.clone());
+    Doing { print_plan, json: run.json, strict: run.strict, no_save, show, command }
 }

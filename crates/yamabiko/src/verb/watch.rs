@@ -26,7 +26,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use lab::host::{CorePlan, facts};
 use lab::standing::Opening;
 use ledger::{WatchDocument, WatchPart};
@@ -63,9 +63,14 @@ pub struct Ending {
 
 /// Watches, and prints the summary.
 pub fn run(arguments: &args::Watch) -> Result<Exit> {
+    ensure!(
+        arguments.show.live.is_none() || arguments.read.is_none(),
+        "--live is of a device or of what others send: a file is over as soon as it is read, and `yamabiko live RUN` shows it then"
+    );
+    let page = crate::live_child::Live::start(&arguments.show, !arguments.no_save)?;
     let interrupts = Interrupts::install()?;
     if let Some(address) = arguments.from {
-        return receive::run(arguments, address, &interrupts);
+        return receive::run(arguments, address, &interrupts, &page);
     }
     let capture_point = match arguments.at {
         At::Server => CapturePoint::AtServer,
@@ -110,6 +115,7 @@ pub fn run(arguments: &args::Watch) -> Result<Exit> {
     let opening = folder.as_ref().map(|folder| {
         let mut opening = Opening::begin(folder, "watch", &command_line(), 0);
         opening.set_zero(&clock);
+        page.show(folder.path());
         opening
     });
     let mut sink = Sink::new(folder.as_ref(), arguments, arguments.interface.is_some(), recorder)?;

@@ -167,7 +167,7 @@ mod tests {
             stage: &mut Silent,
             folder: folder.path(),
             squid: Squid::for_tests(),
-            sheet: &mut Sheet::new(&book, NAME, &asked.order).unwrap(),
+            sheet: &mut Sheet::new(&book, NAME, &asked.order, &mut Silent).unwrap(),
         };
         let scale = Scale::given(10.0);
         for experiment in asked.experiments() {

@@ -18,6 +18,7 @@ use sys::scratch::Scratch;
 use sys::signal::Interrupts;
 
 use crate::exit::{self, Exit};
+use crate::live_child::Live;
 use crate::terminal::{self, say};
 use crate::token::Token;
 use crate::verb::bench::{Doing, print};
@@ -44,6 +45,7 @@ pub fn measure(plan: &GatewayPlan, secret: Option<&Secret>, doing: &Doing<'_>, h
         print(&plan.to_toml())?;
         return Ok(Exit::Fine);
     }
+    let live = Live::start(&doing.show, !doing.no_save)?;
     let interrupts = Interrupts::install()?;
     let passing = Scratch::new("gateway-not-kept").context("a folder for what is not kept")?;
     let book = if doing.no_save { Book::at(passing.path()) } else { Book::open()? };
@@ -56,8 +58,10 @@ pub fn measure(plan: &GatewayPlan, secret: Option<&Secret>, doing: &Doing<'_>, h
     let time = gateway::time(plan);
     let mut told = Told::new(time, doing.json);
     let made = match secret {
-        Some(secret) => gateway::run_against(plan, secret, &order, &book, &interrupts, &mut told),
-        None => gateway::run(plan, &order, &book, &interrupts, &mut told),
+        Some(secret) => {
+            gateway::run_against(plan, secret, &order, &book, &interrupts, &mut live.staging(&mut told))
+        }
+        None => gateway::run(plan, &order, &book, &interrupts, &mut live.staging(&mut told)),
     };
     told.end();
     let mut done = match made {

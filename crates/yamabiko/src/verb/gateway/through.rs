@@ -12,8 +12,8 @@ use crate::terminal::say;
 pub fn run(typed: &Forwarding) -> Result<Exit> {
     let result = &typed.result;
     ensure!(
-        !(result.json || result.print_plan || result.strict || result.html.is_some()),
-        "--json, --html, --strict and --print-plan are not for -- CMD: what the program prints is the result"
+        !(result.json || result.print_plan || result.strict || result.html.is_some() || result.show.live.is_some()),
+        "--json, --html, --live, --strict and --print-plan are not for -- CMD: what the program prints is the result"
     );
     let through =
         Through { lab: typed.lab_of_command()?, server: typed.lab.server.clone(), command: typed.command.clone() };

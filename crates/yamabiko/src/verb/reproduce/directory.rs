@@ -14,6 +14,7 @@ use sys::signal::Interrupts;
 use super::{Progress, conclude, order};
 use crate::args;
 use crate::exit::Exit;
+use crate::live_child::Live;
 use crate::terminal::say;
 
 /// Makes its parts.
@@ -35,13 +36,15 @@ pub fn run(typed: &args::Directory) -> Result<Exit> {
         time: typed.duration,
         entries: typed.entries,
     };
+    let live = Live::start(&typed.result.show, true)?;
     let interrupts = Interrupts::install()?;
     let book = Book::open()?;
     if !typed.result.json {
         let time = Duration::from_secs(asked.time().as_secs());
         say(format_args!("{} parts; this takes about {}", asked.parts.len(), units::format_duration(time)));
     }
-    let reproduced = directory::make(&asked, &book, &interrupts, &mut Progress { quiet: typed.result.json })?;
+    let mut progress = Progress { quiet: typed.result.json };
+    let reproduced = directory::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
     conclude(&reproduced.document, page(&reproduced.document), &reproduced.folder, &typed.result)
 }
 

@@ -12,6 +12,7 @@ use sys::signal::Interrupts;
 use super::{Progress, conclude, order};
 use crate::args;
 use crate::exit::Exit;
+use crate::live_child::Live;
 use crate::terminal::say;
 
 /// Makes its measurements.
@@ -19,6 +20,7 @@ pub fn run(typed: &args::Dserver) -> Result<Exit> {
     ensure!(typed.requests > 0, "--requests 0: a measurement needs some requests");
     let sizes = typed.sizes.iter().filter_map(|wanted| SIZES.iter().position(|size| size.bytes == wanted.bytes()));
     let asked = Asked { order: order(&typed.result)?, requests: typed.requests, sizes: sizes.collect() };
+    let live = Live::start(&typed.result.show, true)?;
     let interrupts = Interrupts::install()?;
     let book = Book::open()?;
     if !typed.result.json {
@@ -28,7 +30,8 @@ pub fn run(typed: &args::Dserver) -> Result<Exit> {
             units::format_duration(std::time::Duration::from_secs(asked.time().as_secs().max(1))),
         ));
     }
-    let reproduced = dserver::make(&asked, &book, &interrupts, &mut Progress { quiet: typed.result.json })?;
+    let mut progress = Progress { quiet: typed.result.json };
+    let reproduced = dserver::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
     conclude(&reproduced.document, page(&reproduced.document), &reproduced.folder, &typed.result)
 }
 

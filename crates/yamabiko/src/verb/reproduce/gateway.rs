@@ -17,6 +17,7 @@ use super::super::cache::Progress;
 use super::{conclude, order};
 use crate::args;
 use crate::exit::Exit;
+use crate::live_child::Live;
 use crate::terminal::say;
 
 /// Makes its parts.
@@ -52,12 +53,14 @@ pub fn run(typed: &args::Gateway) -> Result<Exit> {
         },
         seats: typed.seats,
     };
+    let live = Live::start(&typed.result.show, true)?;
     let interrupts = Interrupts::install()?;
     if !typed.result.json {
         let time = Duration::from_secs(asked.time().as_secs());
         say(format_args!("{} parts; this takes about {}", asked.parts.len(), units::format_duration(time)));
     }
-    let reproduced = gateway::make(&asked, &book, &interrupts, &mut Progress { quiet: typed.result.json })?;
+    let mut progress = Progress { quiet: typed.result.json };
+    let reproduced = gateway::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
     conclude(&reproduced.document, page::page(&reproduced.document), &reproduced.folder, &typed.result)
 }
 

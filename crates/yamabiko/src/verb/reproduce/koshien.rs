@@ -11,6 +11,7 @@ use sys::signal::Interrupts;
 use super::{Progress, conclude};
 use crate::args;
 use crate::exit::Exit;
+use crate::live_child::Live;
 use crate::terminal::say;
 use crate::verb::bench::command_line;
 
@@ -29,6 +30,7 @@ pub fn run(typed: &args::Koshien) -> Result<Exit> {
         command: command_line(),
         started: Clock::start().started(),
     };
+    let live = Live::start(&typed.result.show, true)?;
     let interrupts = Interrupts::install()?;
     let book = Book::open()?;
     if !typed.result.json {
@@ -39,7 +41,8 @@ pub fn run(typed: &args::Koshien) -> Result<Exit> {
             units::format_duration(asked.time()),
         ));
     }
-    let reproduced = koshien::make(&asked, &book, &interrupts, &mut Progress { quiet: typed.result.json })?;
+    let mut progress = Progress { quiet: typed.result.json };
+    let reproduced = koshien::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
     conclude(&reproduced.document, page(&reproduced), &reproduced.folder, &typed.result)
 }
 

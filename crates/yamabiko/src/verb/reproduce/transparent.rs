@@ -14,6 +14,7 @@ use sys::signal::Interrupts;
 use super::{Progress, conclude, order};
 use crate::args;
 use crate::exit::Exit;
+use crate::live_child::Live;
 use crate::terminal::say;
 
 /// Makes its experiments.
@@ -27,13 +28,15 @@ pub fn run(typed: &args::Transparent) -> Result<Exit> {
         experiments: typed.experiments.clone(),
         time: if typed.full { FULL } else { typed.duration },
     };
+    let live = Live::start(&typed.result.show, true)?;
     let interrupts = Interrupts::install()?;
     let book = Book::open()?;
     if !typed.result.json {
         let time = Duration::from_secs(asked.time().as_secs());
         say(format_args!("100 KB again and again; this takes about {}", units::format_duration(time)));
     }
-    let reproduced = transparent::make(&asked, &book, &interrupts, &mut Progress { quiet: typed.result.json })?;
+    let mut progress = Progress { quiet: typed.result.json };
+    let reproduced = transparent::make(&asked, &book, &interrupts, &mut live.staging(&mut progress))?;
     conclude(&reproduced.document, page(&reproduced), &reproduced.folder, &typed.result)
 }
 

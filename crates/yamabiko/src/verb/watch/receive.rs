@@ -28,6 +28,7 @@ use super::message::Message;
 use super::view::View;
 use crate::args;
 use crate::exit::{self, Exit};
+use crate::live_child::Live;
 use crate::terminal;
 use crate::token::Token;
 use crate::verb::bench::print;
@@ -35,7 +36,7 @@ use http::{Event, Listener};
 use series::Series;
 
 /// Receives until the duration is over or Ctrl-C.
-pub fn run(arguments: &args::Watch, address: SocketAddr, interrupts: &Interrupts) -> Result<Exit> {
+pub fn run(arguments: &args::Watch, address: SocketAddr, interrupts: &Interrupts, page: &Live) -> Result<Exit> {
     let token = Token::find(arguments.token_file.as_deref())?;
     if token.is_none() && !address.ip().is_loopback() {
         bail!("{address} can be reached from other hosts: that needs a token (--token-file, or YAMABIKO_TOKEN)");
@@ -49,6 +50,7 @@ pub fn run(arguments: &args::Watch, address: SocketAddr, interrupts: &Interrupts
     let waiting = format!("listening on {address} for `watch --to http://{address}` {guard} (Ctrl-C ends it)");
     let mut room = Room {
         arguments,
+        page,
         clock: Clock::start(),
         face: Face::open(arguments.json, arguments.plain, waiting),
         series: Vec::new(),
@@ -92,6 +94,8 @@ fn show(documents: &[WatchDocument], json: bool) -> Result<()> {
 /// The series at hand, and what is seen of them.
 struct Room<'a> {
     arguments: &'a args::Watch,
+    /// Where the series that came last is seen, too.
+    page: &'a Live,
     clock: Clock,
     face: Face,
     series: Vec<Series>,
@@ -155,6 +159,9 @@ impl Room<'_> {
                 let series = Series::begin(&message.head, self.arguments);
                 if let Some(text) = series.trouble() {
                     self.face.note(&text);
+                }
+                if let Some(dir) = series.dir() {
+                    self.page.show(dir);
                 }
                 self.series.push(series);
                 self.series.len() - 1

@@ -1,0 +1,60 @@
+//! What a run in the lab keeps while it goes: the path, the wire and the server, second by second.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+mod support;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use ledger::{ServerSecond, Standing, StandingPhase, WatchSecond};
+use store::{Book, Tail, read_histogram, read_standing};
+use support::document::count;
+use support::lab::{Room, wait_until};
+use support::servers::{bench, own};
+
+#[test]
+fn path_wire_and_server_are_told_while_the_run_goes() {
+    let room = Room::new();
+    let server = own(&room);
+    let mut running = room.start(&bench(&server, "--rtt 20ms --clients 20 --rate 200/s --warmup 1s -d 4s --close --json"));
+    let mut dir = None;
+    wait_until("the run has a folder", || {
+        assert!(!running.ended(), "{}", running.stderr());
+        dir = Book::at(room.runs()).dirs().unwrap().into_iter().next();
+        dir.is_some()
+    });
+    let dir = dir.unwrap();
+    let (mut server_series, mut watch_series) =
+        (Tail::<ServerSecond>::new(&dir), Tail::<WatchSecond>::new(&dir));
+    let (mut server_rows, mut watch_rows) = (0, 0);
+    let mut midway: Option<Standing> = None;
+    while !running.ended() {
+        let (server, watch) = (server_series.poll().unwrap(), watch_series.poll().unwrap());
+        server_rows += if server.anew { 0 } else { server.rows.len() };
+        watch_rows += if watch.anew { 0 } else { watch.rows.len() };
+        if let Some(standing) = read_standing(&dir).unwrap()
+            && standing.phase == StandingPhase::Measured
+        {
+            midway = Some(standing);
+        }
+        sleep(Duration::from_millis(20));
+    }
+    let document = running.finish().json();
+    assert!(server_rows >= 1 && watch_rows >= 1, "{server_rows} and {watch_rows} rows before the end");
+    let midway = midway.expect("it stood in its measured phase");
+    let (path, watch) = (midway.path.unwrap(), midway.watch.unwrap());
+    assert_eq!((path.clients, path.asked_rtt_ns.p50), (20, 20_000_000));
+    assert!(path.packets > 0 && path.bytes > path.packets && path.drops.is_empty(), "{path:?}");
+    assert!(path.lateness_ns.is_some_and(|lateness| lateness.count > 0), "{path:?}");
+    assert!(path.got_rtt_ns.is_some_and(|rtt| rtt.count > 0 && rtt.p50 >= 20_000_000), "{path:?}");
+    assert!(watch.packets > 0 && watch.requests > 0 && watch.responses > 0, "{watch:?}");
+    assert_eq!(midway.load.unwrap().by_distance.len(), 1);
+    let names: Vec<String> = midway.validity.unwrap().checks.into_iter().map(|check| check.name).collect();
+    for name in ["path_on_time", "rtt_as_asked", "client_cpu", "server_alive", "wire_capture_drops"] {
+        assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
+    }
+    // What a page would have to go through the tables for.
+    assert_eq!(read_histogram(&dir, "wire_rtt").unwrap().len(), count(&document, "watch.handshake_rtt_ns.count"));
+    assert_eq!(read_histogram(&dir, "wire_service").unwrap().len(), count(&document, "watch.service_time_ns.count"));
+    assert_eq!(read_standing(&dir).unwrap().unwrap().phase, StandingPhase::Done);
+}

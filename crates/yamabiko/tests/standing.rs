@@ -1,0 +1,190 @@
+//! What a run keeps while it goes, read by another process meanwhile; and what is left of one that was killed.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+#[path = "support/model_server.rs"]
+mod model_server;
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use ledger::{CheckState, DistributionRecord, SecondRecord, Standing, StandingPhase};
+use model_server::ModelServer;
+use nix::sys::signal::Signal;
+use store::{Book, Tail, read_standing};
+use support::document::count;
+use support::lab::{Room, Running, wait_until};
+use support::serving::Serving;
+
+/// The folder of the only run, or of the one whose name has this in it, when it is there.
+fn folder(room: &Room, running: &mut Running, name: &str) -> PathBuf {
+    let mut found = None;
+    wait_until("the run has a folder", || {
+        let dirs = Book::at(room.runs()).dirs().unwrap();
+        found = dirs.into_iter().find(|dir| dir.to_string_lossy().contains(name));
+        found.is_some() || running.ended()
+    });
+    found.unwrap_or_else(|| panic!("{}", running.stderr()))
+}
+
+/// A table as a page reads it: by what is new, and anew when the exact one is there.
+struct Table<R: store::table::Row> {
+    tail: Tail<R>,
+    rows: Vec<R>,
+    /// As they were before the exact ones came.
+    provisional: Option<Vec<R>>,
+}
+
+impl<R: store::table::Row> Table<R> {
+    fn of(dir: &Path) -> Self {
+        Table { tail: Tail::new(dir), rows: Vec::new(), provisional: None }
+    }
+
+    fn look(&mut self) {
+        let fresh = self.tail.poll().unwrap();
+        if fresh.anew {
+            assert!(self.provisional.is_none(), "only once");
+            self.provisional = Some(std::mem::take(&mut self.rows));
+        }
+        self.rows.extend(fresh.rows);
+    }
+}
+
+#[test]
+fn a_run_can_be_followed_from_its_folder() {
+    let room = Room::shared();
+    let server = Serving::start(&room, &[]);
+    let url = format!("http://{}/10k.bin", server.address);
+    let mut running = room.start(&["bench", &url, "--rate", "200/s", "--warmup", "1s", "-d", "4s", "--json"]);
+    let dir = folder(&room, &mut running, "bench");
+    let mut series = Table::<SecondRecord>::of(&dir);
+    let mut distributions = Table::<DistributionRecord>::of(&dir);
+    let mut standings: Vec<Standing> = Vec::new();
+    loop {
+        let over = running.ended();
+        series.look();
+        distributions.look();
+        if let Some(standing) = read_standing(&dir).unwrap()
+            && standings.last() != Some(&standing)
+        {
+            standings.push(standing);
+        }
+        if over {
+            break;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    let output = running.finish();
+    let document = output.json();
+
+    // Seconds never go back, and each is there once.
+    let provisional = series.provisional.unwrap();
+    for rows in [&provisional, &series.rows] {
+        assert!(rows.iter().map(|row| row.second).eq(0..rows.len() as u32), "{rows:?}");
+    }
+    assert!(series.tail.is_at_end() && provisional.len() >= 2 && series.rows.len() >= provisional.len(), "{output}");
+    for (was, is) in provisional.iter().zip(&series.rows) {
+        assert!(was.completed <= is.completed && was.failed <= is.failed, "{was:?} {is:?}");
+    }
+    // What was offered is told by the loop, not by what has ended.
+    let offered = |rows: &[SecondRecord]| rows.iter().map(|row| row.offered).sum::<u64>();
+    assert!(offered(&provisional) > 0 && offered(&provisional) <= offered(&series.rows));
+
+    // The distribution of each second has every request of it.
+    let mut sums = BTreeMap::<u32, u64>::new();
+    distributions.rows.iter().for_each(|row| *sums.entry(row.second).or_default() += row.count);
+    for row in &series.rows {
+        assert_eq!(sums.get(&row.second).copied().unwrap_or(0), row.completed, "{row:?}");
+        let of_second = distributions.rows.iter().filter(|bucket| bucket.second == row.second);
+        let slowest = of_second.max_by_key(|bucket| bucket.from_ns);
+        assert!(slowest.is_none_or(|bucket| (bucket.from_ns..bucket.to_ns).contains(&row.response_max_ns)), "{row:?}");
+    }
+    assert!(distributions.provisional.is_some_and(|rows| !rows.is_empty()));
+
+    // It stands further each time, and in the end as the document says.
+    assert!(standings.windows(2).all(|two| two[0].phase <= two[1].phase && two[0].at_s <= two[1].at_s), "{standings:?}");
+    let completed = |standing: &Standing| standing.load.as_ref().map_or(0, |load| load.completed);
+    assert!(standings.windows(2).all(|two| completed(&two[0]) <= completed(&two[1])));
+    let midway = standings.iter().find(|standing| standing.phase == StandingPhase::Measured && completed(standing) > 0);
+    let midway = midway.unwrap_or_else(|| panic!("{standings:?}"));
+    let load = midway.load.as_ref().unwrap();
+    assert!(load.offered >= load.completed && load.response_time_ns.count >= load.completed && load.loop_kind == "open");
+    assert_eq!((midway.verb.as_str(), midway.warmup_s, midway.duration_s), ("bench", 1.0, Some(4.0)));
+    let checks = &midway.validity.as_ref().unwrap().checks;
+    let whole: Vec<&str> = document["validity"]["checks"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    assert!(checks.iter().all(|check| whole.contains(&check.name.as_str())), "the gate's own names: {checks:?}");
+    assert!(checks.iter().any(|check| check.name == "server_answers" && check.state == CheckState::Ok), "{checks:?}");
+    assert!(!checks.iter().any(|check| check.name == "conservation"), "only at the end");
+    let last = standings.last().unwrap();
+    assert_eq!((last.phase, completed(last)), (StandingPhase::Done, count(&document, "load.completed")));
+    assert_eq!(last.load.as_ref().unwrap().response_time_ns.p99, count(&document, "load.response_time_ns.p99"));
+    assert_eq!(serde_json::to_value(&last.validity).unwrap(), document["validity"]);
+}
+
+#[test]
+fn a_run_that_was_killed_says_so_and_keeps_what_it_had() {
+    let room = Room::shared();
+    let server = Serving::start(&room, &[]);
+    let url = format!("http://{}/10k.bin", server.address);
+    let mut running = room.start(&["bench", &url, "--rate", "100/s", "-d", "10m"]);
+    let dir = folder(&room, &mut running, "bench");
+    let mut series = Table::<SecondRecord>::of(&dir);
+    wait_until("two seconds are kept, and it stands", || {
+        series.look();
+        let stands = read_standing(&dir).unwrap().is_some_and(|it| it.load.is_some_and(|load| load.completed > 0));
+        assert!(!running.ended(), "{}", running.stderr());
+        stands && series.rows.len() >= 2
+    });
+    assert_eq!(read_standing(&dir).unwrap().unwrap().phase, StandingPhase::Measured);
+    running.signal(Signal::SIGKILL);
+    running.finish();
+    let standing = read_standing(&dir).unwrap().unwrap();
+    assert_eq!(standing.phase, StandingPhase::Killed);
+    assert!(standing.load.unwrap().completed > 0);
+    let rows: Vec<SecondRecord> = store::read_series(&dir).unwrap().map(Result::unwrap).collect();
+    assert!(rows.len() >= 2);
+    let counted: u64 = store::read_distributions(&dir).unwrap().map(|row| row.unwrap().count).sum();
+    assert_eq!(counted, rows.iter().map(|row| row.completed).sum::<u64>());
+    assert!(room.run(&["runs"]).stdout.contains("unfinished"));
+}
+
+/// Without a folder there is nothing to show; what is over is not followed.
+#[test]
+fn live_is_refused_where_there_is_nothing_to_follow() {
+    let room = Room::shared();
+    room.run(&["bench", "http://127.0.0.1:9/", "--live", "--no-save"]).refused(1, &["--live", "--no-save"]);
+    room.run(&["capacity", "http://127.0.0.1:9/", "--slo", "p99 < 1s", "--live", "--no-save"])
+        .refused(1, &["--live", "--no-save"]);
+    room.run(&["compare", "last", "last~1", "--live"]).refused(1, &["--live", "yamabiko live RUN"]);
+    room.run(&["watch", "-r", "x.pcap", "--live"]).refused(1, &["--live", "yamabiko live RUN"]);
+    assert!(Book::at(room.runs()).dirs().unwrap().is_empty());
+}
+
+#[test]
+fn an_experiment_says_which_run_is_under_way() {
+    let room = Room::shared();
+    let server = ModelServer::start(4, Duration::from_millis(2));
+    let (a, b) = (server.url(), server.url());
+    let typed = ["compare", "--url", &a, "--url", &b, "--blocks", "1", "-d", "300ms", "-c", "2", "--warmup", "100ms", "--keep-runs"];
+    let mut running = room.start(&[&typed[..], &["--json"]].concat());
+    let dir = folder(&room, &mut running, "compare");
+    let (mut under, mut parts) = (Vec::new(), 0);
+    while !running.ended() {
+        if let Some(standing) = read_standing(&dir).unwrap() {
+            assert!(standing.phase != StandingPhase::Killed || running.ended(), "{standing:?}");
+            under.extend(standing.under.filter(|run| under.last() != Some(run)));
+            parts = parts.max(standing.compare.map_or(0, |part| part.blocks.len()));
+        }
+        sleep(Duration::from_millis(5));
+    }
+    let document = running.finish().json();
+    let standing = read_standing(&dir).unwrap().unwrap();
+    assert_eq!((standing.phase, standing.verb.as_str(), standing.under), (StandingPhase::Done, "compare", None));
+    assert_eq!(standing.ended.len(), 8, "two blocks of four");
+    assert!(standing.ended.iter().all(|run| room.runs().join(run).join("summary.json").is_file()));
+    assert!(!under.is_empty() && under.iter().all(|run| standing.ended.contains(run)), "{under:?}");
+    assert!(parts >= 1, "the first block was told before the end");
+    assert_eq!(serde_json::to_value(&standing.compare).unwrap(), document["compare"]);
+}
