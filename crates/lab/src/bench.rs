@@ -277,8 +277,7 @@ pub fn bench_tapped(
     }
     spec::set_wall_zero(&mut load_spec, clock.started());
     let open_from = clock.now() + LEAD + LEAD_EACH * lane_plan.processes() + building;
-    let opening = opening(plan, spec.as_ref());
-    let start = open_from + opening;
+    let start = open_from + self::opening(plan, spec.as_ref());
     let notes_ports = taps.is_some();
     let has_path = path_io.is_some();
     // What each lane's loop works on, here or in a process of its own.

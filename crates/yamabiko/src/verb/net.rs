@@ -45,7 +45,7 @@ pub fn run(net: &args::Net) -> Result<Exit> {
         }
     };
     let outcome = lab::net_shown(&plan, &command, None, tell, |dir| live.show(dir))?;
-    tell(&outcome);
+    self::tell(&outcome);
     if let Some(file) = &net.json {
         let text = serde_json::to_string_pretty(&outcome.document)? + "\n";
         std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
