@@ -97,13 +97,13 @@ fn every_part_has_its_section() {
             "Requests in flight",
             "Response time",
             "How response times are spread, over time",
-            "The server's processor",
+            "The server&#39;s processor",
             "Response time by percentile",
             "How response times are spread",
             "Response time by distance",
             "Failures by cause",
             "Round-trip time: asked against got",
-            "The server's memory",
+            "The server&#39;s memory",
         ]
     );
     for said in [
@@ -282,7 +282,7 @@ fn markdown_is_the_same_without_figures() {
             Some(open) if ticks >= open && line.len() == ticks => fence = None,
             Some(_) => {}
             None if ticks >= 3 => fence = Some(ticks),
-            None => assert!(!line.contains("<script") && !line.contains("](javascript"), "{line}"),
+            None => assert!(!line.contains("<script") && !line.replace("\\]", "").contains("](javascript"), "{line}"),
         }
     }
     assert_eq!(fence, None, "every fence ends");

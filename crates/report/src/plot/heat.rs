@@ -111,7 +111,9 @@ pub(super) fn heat(heat: &Heat, width: Width, standalone: bool) -> String {
     let columns_max = if width == Width::Narrow { COLUMNS / 2 } else { COLUMNS };
     let grid = Grid::of(&heat.cells, columns_max);
     let most = grid.iter().flat_map(|grid| grid.counts.values()).fold(0.0_f64, |most, &count| most.max(count));
-    let shades = shades(most);
+    let least = grid.iter().flat_map(|grid| grid.counts.values()).fold(most, |least, &count| least.min(count));
+    let scale = Shades::between(least, most);
+    let shades = scale.named();
     let entries: Vec<Entry<'_>> = shades
         .iter()
         .map(|(shade, name)| Entry { name, class: format!("heat f0 h{shade}"), filled: true })
@@ -142,7 +144,7 @@ pub(super) fn heat(heat: &Heat, width: Width, standalone: bool) -> String {
         svg.words("tick", [left - GAP, place + 4.0], Anchor::End, label);
     }
     if let Some(grid) = &grid {
-        cells(&mut svg, grid, most, &x, &y);
+        cells(&mut svg, grid, &scale, &x, &y);
     } else {
         svg.words("nothing", [(left + right) / 2.0, (top + bottom) / 2.0], Anchor::Middle, "no values");
     }
@@ -153,7 +155,7 @@ pub(super) fn heat(heat: &Heat, width: Width, standalone: bool) -> String {
 }
 
 /// One path for each shade: cells of one shade that lie on one another in a column are one rectangle.
-fn cells(svg: &mut Svg, grid: &Grid, most: f64, x: &Ruler, y: &Ruler) {
+fn cells(svg: &mut Svg, grid: &Grid, scale: &Shades, x: &Ruler, y: &Ruler) {
     let mut by_shade: Vec<Vec<[f64; 4]>> = vec![Vec::new(); SHADES];
     let mut open: Option<(u32, i32, i32, usize)> = None;
     let mut close = |(column, low, high, shade): (u32, i32, i32, usize)| {
@@ -165,7 +167,7 @@ fn cells(svg: &mut Svg, grid: &Grid, most: f64, x: &Ruler, y: &Ruler) {
     };
     // In order of columns, and in a column from below.
     for (&(column, row), &count) in &grid.counts {
-        let shade = shade(count, most);
+        let shade = scale.of(count);
         match &mut open {
             Some((of, _, high, same)) if *of == column && *high + 1 == row && *same == shade => *high = row,
             other => {
@@ -183,33 +185,34 @@ fn cells(svg: &mut Svg, grid: &Grid, most: f64, x: &Ruler, y: &Ruler) {
     }
 }
 
-/// From 0, the lightest: by the logarithm, or one slow request among thousands would not be seen.
-fn shade(count: f64, most: f64) -> usize {
-    let part = (1.0 + count / least(most)).ln() / (1.0 + most / least(most)).ln();
-    ((part * SHADES as f64).floor().max(0.0) as usize).min(SHADES - 1)
+/// How dark a cell is: by the logarithm of its values, or one slow request among thousands would not be seen.
+struct Shades {
+    least: f64,
+    most: f64,
 }
 
-/// What the lightest shade begins at: one value in a column, or a hundred-thousandth of the most.
-fn least(most: f64) -> f64 {
-    (most * 1e-5).max(1e-3).min(most.max(1e-9))
-}
-
-/// Shades of the legend with how many values a second they stand for, the lightest first.
-fn shades(most: f64) -> Vec<(usize, String)> {
-    if most <= 0.0 {
-        return Vec::new();
+impl Shades {
+    /// From the emptiest cell that has values to the densest; at most five powers of ten apart.
+    fn between(least: f64, most: f64) -> Self {
+        Shades { least: least.max(most * 1e-5), most }
     }
-    let begins = |shade: usize| {
-        let part = shade as f64 / SHADES as f64;
-        ((1.0 + most / least(most)).powf(part) - 1.0) * least(most)
-    };
-    [0, SHADES / 2, SHADES - 1]
-        .into_iter()
-        .map(|shade| match shade {
-            0 => (0, "few".to_owned()),
-            shade => (shade, format!("from {}", figures::rate(begins(shade)))),
-        })
-        .collect()
+
+    /// From 0, the lightest.
+    fn of(&self, count: f64) -> usize {
+        let part = (count / self.least).ln() / (self.most / self.least).ln();
+        // All alike: nothing over nothing is no number, and they are as dense as any.
+        if part.is_nan() { SHADES - 1 } else { ((part * SHADES as f64).floor().max(0.0) as usize).min(SHADES - 1) }
+    }
+
+    /// Shades of the legend with how many values a second they begin at, the lightest first.
+    fn named(&self) -> Vec<(usize, String)> {
+        if self.most <= 0.0 {
+            return Vec::new();
+        }
+        let begins = |shade: usize| self.least * (self.most / self.least).powf(shade as f64 / SHADES as f64);
+        let shades = [0, SHADES / 3, 2 * SHADES / 3, SHADES - 1];
+        shades.map(|shade| (shade, format!("from {}", figures::rate(begins(shade))))).to_vec()
+    }
 }
 
 fn description(heat: &Heat, grid: &Option<Grid>, most: f64) -> String {
@@ -291,11 +294,13 @@ mod tests {
 
     #[test]
     fn one_among_thousands_is_seen_and_the_most_is_darkest() {
-        assert_eq!((shade(1.0, 10_000.0), shade(10_000.0, 10_000.0)), (1, SHADES - 1));
-        assert_eq!(shade(1e-9, 10_000.0), 0);
-        assert!((1..1000).map(|count| shade(f64::from(count), 1000.0)).is_sorted());
-        assert_eq!(shades(0.0), []);
-        assert_eq!(shades(10_000.0).len(), 3);
+        let scale = Shades::between(1.0, 10_000.0);
+        assert_eq!([1.0, 9.0, 11.0, 10_000.0].map(|count| scale.of(count)), [0, 1, 2, SHADES - 1]);
+        assert_eq!(scale.of(1e-9), 0);
+        assert!((1..1000).map(|count| scale.of(f64::from(count))).is_sorted());
+        assert_eq!(Shades::between(0.0, 0.0).named(), []);
+        assert_eq!(scale.named()[3], (7, "from 3,162/s".to_owned()));
+        assert_eq!(Shades::between(5.0, 5.0).of(5.0), SHADES - 1);
     }
 
     #[test]

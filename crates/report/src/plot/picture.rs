@@ -203,7 +203,7 @@ const PAD: f64 = 10.0;
 const HEAD: f64 = 20.0;
 const LINE: f64 = 18.0;
 /// Between boxes side by side.
-const GAP_WIDE: f64 = 62.0;
+const GAP_WIDE: f64 = 50.0;
 /// Between boxes one below the other.
 const GAP_HIGH: f64 = 34.0;
 /// Wider boxes part names from their figures.

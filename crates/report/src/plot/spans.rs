@@ -78,13 +78,14 @@ pub(super) fn spans(spans: &Spans, width: Width, standalone: bool) -> String {
         true => (EDGE, across - EDGE),
         false => {
             let names = (widest(|row| &row.name) + GAP).min(across * 0.25);
-            (names, across - (widest(|row| &row.words) + GAP).min(across * 0.36))
+            (names, across - (widest(|row| &row.words) + GAP).min(across * 0.42))
         }
     };
     let ends = |row: &SpanRow| [row.interval.map(|ends| ends[0]), row.interval.map(|ends| ends[1]), row.at, row.limit];
     // An interval that says nothing must not make the others too small to see: it goes off the edge.
+    let far = widest_shown(spans);
     let values = spans.rows.iter().flat_map(ends).flatten().filter(|value| value.is_finite());
-    let values = values.map(|value| value.clamp(-WIDEST, WIDEST)).chain([0.0]);
+    let values = values.map(|value| value.clamp(-far, far)).chain([0.0]);
     let axis = Axis::new("", spans.quantity);
     let wanted = ((right - left) / 90.0).max(2.0) as usize;
     let ruler = Ruler::new(&axis, values, left + MARGIN, right - MARGIN, wanted);
@@ -124,6 +125,14 @@ pub(super) fn spans(spans: &Spans, width: Width, standalone: bool) -> String {
         svg.words("nothing", [across / 2.0, bottom - 8.0], Anchor::Middle, "no values");
     }
     svg.into_text()
+}
+
+/// How far the axis goes at most: so far that every estimate and bound is on it, and three times as far as the first row.
+fn widest_shown(spans: &Spans) -> f64 {
+    let first = spans.rows.first().into_iter().flat_map(|row| row.interval).flatten().map(|end| 3.0 * end.abs());
+    let points = spans.rows.iter().flat_map(|row| [row.at, row.limit]).flatten().map(|at| 1.2 * at.abs());
+    let far = first.chain(points).filter(|far| far.is_finite()).fold(0.0, f64::max);
+    if far > 0.0 { far.min(WIDEST) } else { WIDEST }
 }
 
 fn sides(svg: &mut Svg, spans: &Spans, none: f64, [left, right]: [f64; 2], y: f64) {

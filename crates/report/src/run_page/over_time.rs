@@ -5,7 +5,7 @@ use stats::Histogram;
 
 use super::Sources;
 use crate::page::Section;
-use crate::plot::{Axis, Chart, Heat, HeatCell, Quantity, Series, Shape};
+use crate::plot::{Axis, Band, Chart, Heat, HeatCell, Quantity, Series, Shape};
 
 /// The paper's main figure, rates, levels and response times. Time counts from the run's zero.
 pub(super) fn section(sources: &Sources) -> Section {
@@ -163,13 +163,12 @@ fn response_times(rows: &[SecondRecord], distributions: &[DistributionRecord]) -
     let mut chart = Chart::over_time("Response time", "response time", Quantity::Nanoseconds)
         .about("Of the requests completed in each second.")
         .series(seconds("median", rows, time(|row| row.response_p50_ns)).color(0));
-    if !distributions.is_empty() {
-        chart = chart.series(Series::seconds("90 % within", percentile(distributions, 0.9)).color(2));
-    }
+    let by_buckets = |name: &str, quantile: f64, color: usize| {
+        Some(Series::seconds(name, percentile(distributions, quantile)).color(color)).filter(|series| !series.is_empty())
+    };
+    chart.series.extend(by_buckets("90 % within", 0.9, 2));
     chart = chart.series(seconds("99 % within", rows, time(|row| row.response_p99_ns)).color(1));
-    if !distributions.is_empty() {
-        chart = chart.series(Series::seconds("99.9 % within", percentile(distributions, 0.999)).color(4));
-    }
+    chart.series.extend(by_buckets("99.9 % within", 0.999, 4));
     chart = chart.series(seconds("longest", rows, time(|row| row.response_max_ns)).color(3).asked());
     if high / low.max(1) > FAR_APART {
         chart.y = Axis::log("response time", Quantity::Nanoseconds);
@@ -214,8 +213,9 @@ fn heat(sources: &Sources) -> Heat {
     });
     let heat = Heat::new("How response times are spread, over time", "response time", cells.collect())
         .about("Requests that ended in each second, by how long they took: the darker, the more, on a logarithmic scale.");
-    let bands = phases(response_times(&sources.series, &[]), sources).bands;
-    Heat { bands, ..heat }
+    // Without their names: the cells would lie on them.
+    let bands = phases(response_times(&sources.series, &[]), sources).bands.into_iter();
+    Heat { bands: bands.map(|band| Band { label: String::new(), ..band }).collect(), ..heat }
 }
 
 /// What the server used, as the kernel accounts it.

@@ -42,11 +42,29 @@ fn what_differed(part: &ComparePart, style: Style) -> String {
     let room = (page.width().saturating_sub(44) / 2).max(12);
     let rows: Vec<Vec<String>> = rows
         .into_iter()
-        .map(|[what, a, b, kind]| vec![shortened(&what, 26), shortened(&a, room), shortened(&b, room), kind])
+        .map(|[what, a, b, kind]| {
+            let [a, b] = apart([&a, &b], room);
+            vec![shortened(&what, 26), a, b, kind]
+        })
         .collect();
     page.line(&[]);
     page.table(&["what differed", "A", "B", "of"], &rows);
     page.into_text()
+}
+
+/// Two texts in so much room: where they are alike for longer than that, they begin where they differ.
+fn apart(texts: [&str; 2], room: usize) -> [String; 2] {
+    let [a, b] = texts.map(|text| figures::plain(text).chars().collect::<Vec<char>>());
+    let alike = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+    // Some of what is alike stays, to be recognized by.
+    let from = alike.saturating_sub(room / 3);
+    [a, b].map(|text| {
+        if text.len() <= room || alike + 4 < room {
+            return shortened(&text.iter().collect::<String>(), room);
+        }
+        let rest: String = text[from.min(text.len())..].iter().collect();
+        shortened(&format!("...{rest}"), room)
+    })
 }
 
 fn failing(part: &ComparePart, style: Style) -> String {
@@ -151,6 +169,15 @@ mod tests {
         {
             assert!(text.contains(words), "{words}\n{text}");
         }
+    }
+
+    #[test]
+    fn long_texts_begin_where_they_differ() {
+        let long = "exec /usr/bin/server --root /srv/www --threads ";
+        let [a, b] = apart([&format!("{long}1"), &format!("{long}16 --cache")], 24);
+        assert_eq!([a.as_str(), b.as_str()], ["... --threads 1", "... --threads 16 --cache"]);
+        assert_eq!(apart(["one", "two"], 24), ["one", "two"]);
+        assert_eq!(apart(["", "two"], 3), ["", "two"]);
     }
 
     #[test]

@@ -39,11 +39,14 @@ fn facts(host: &Host) -> BTreeMap<(String, bool), String> {
     fact("memory_bytes", true, Some(host.memory_bytes.to_string()));
     fact("client_cores", false, host.client_cores.clone());
     fact("server_cores", false, host.server_cores.clone());
-    for (name, value) in &host.settings {
+    for (name, value) in host.settings.iter().filter(|(name, _)| !FIGURES.contains(&name.as_str())) {
         fact(&format!("settings.{name}"), false, Some(value.clone()));
     }
     facts
 }
+
+/// Settings that are figures of the run.
+const FIGURES: [&str; 2] = ["loop_busy", "watch"];
 
 #[cfg(test)]
 mod tests {
@@ -52,7 +55,8 @@ mod tests {
     #[test]
     fn the_machine_comes_first_and_figures_are_no_facts() {
         let setting = |value: &str| BTreeMap::from([("class".to_owned(), value.to_owned())]);
-        let a = Host { kernel: "6.1".into(), cores: 2, settings: setting("fifo"), ..Host::default() };
+        let mut a = Host { kernel: "6.1".into(), cores: 2, settings: setting("fifo"), ..Host::default() };
+        a.settings.insert("loop_busy".to_owned(), "11 %".to_owned());
         let b = Host {
             kernel: "6.18".into(),
             client_cores: Some("1".into()),
