@@ -252,7 +252,7 @@ pub fn bench_tapped(
         None => None,
         Some(book) => Some(create_folder(book, plan)?),
     };
-    let mut opening = folder.as_ref().map(|folder| Opening::of_load(folder, plan, command));
+    let mut stands = folder.as_ref().map(|folder| Opening::of_load(folder, plan, command));
     if let Some(folder) = &folder {
         observer.folder(folder.path());
     }
@@ -272,8 +272,8 @@ pub fn bench_tapped(
     let mut load_spec = spec::load(plan, workload, offer.arrivals, connections_max);
     let building = building(&load_spec, lane_plan);
     let clock = Clock::start();
-    if let Some(opening) = &mut opening {
-        opening.set_zero(&clock);
+    if let Some(stands) = &mut stands {
+        stands.set_zero(&clock);
     }
     spec::set_wall_zero(&mut load_spec, clock.started());
     let open_from = clock.now() + LEAD + LEAD_EACH * lane_plan.processes() + building;
@@ -319,7 +319,7 @@ pub fn bench_tapped(
     let path_live = path_io.as_mut().map(|path_io| {
         path_io.set_start(measured_from);
         let live = Arc::new(PathLive::default());
-        if opening.is_some() {
+        if stands.is_some() {
             path_io.show_now_and_then(Arc::clone(&live));
         }
         live
@@ -333,14 +333,15 @@ pub fn bench_tapped(
         urls,
         phases: offer.phases,
     };
-    let path_facts = path_live.as_ref().zip(spec.as_ref()).zip(plan.path.as_ref()).map(|((live, spec), path)| PathFacts {
-        profile: distances::name(path),
-        asked_rtt_ns: stats::quantiles_of(rtts_ns.as_deref().unwrap_or_default()),
-        live: Arc::clone(live),
-        rtt_varies: document::rtt_varies(spec),
-        beyond: places.as_ref().is_some_and(Places::beyond),
-        only_delays: spec.only_delays(),
-    });
+    let path_facts =
+        path_live.as_ref().zip(spec.as_ref()).zip(plan.path.as_ref()).map(|((live, spec), path)| PathFacts {
+            profile: distances::name(path),
+            asked_rtt_ns: stats::quantiles_of(rtts_ns.as_deref().unwrap_or_default()),
+            live: Arc::clone(live),
+            rtt_varies: document::rtt_varies(spec),
+            beyond: places.as_ref().is_some_and(Places::beyond),
+            only_delays: spec.only_delays(),
+        });
     let counting = move || {
         let handshakes = rtts_ns.clone().map(|rtts_ns| Handshakes::new(measured_from, rtts_ns));
         Counting::new(Tally::new(tally.clone()), handshakes)
@@ -370,7 +371,7 @@ pub fn bench_tapped(
         }
     };
     let seen = Arc::new(Seen::default());
-    let keeper = opening.clone().map(|opening| Keeper {
+    let keeper = stands.clone().map(|opening| Keeper {
         opening,
         clock,
         plan: plan.clone(),
@@ -462,7 +463,7 @@ pub fn bench_tapped(
                 .map_err(LabError::system("start a lane's reader"))?;
             readers.push(reader);
         }
-        let mut showing = opening.as_ref().map(|_| Showing::new(&recorder, &seen, &before));
+        let mut showing = stands.as_ref().map(|_| Showing::new(&recorder, &seen, &before));
         if let Some(showing) = &mut showing {
             showing.path = path_live.as_deref();
             showing.steered = places.as_ref().is_some_and(|places| places.steering == Steering::ServerCores);
@@ -512,7 +513,7 @@ pub fn bench_tapped(
         watched: watched.zip(wire),
         tapped,
         folder,
-        opening,
+        opening: stands,
         places,
         before,
         after,

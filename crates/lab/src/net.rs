@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use ledger::{StandingPhase, StandingWatch, WatchSecond};
 use ledger::document::{Document, Run, SCHEMA, Validity};
+use ledger::{StandingPhase, StandingWatch, WatchSecond};
 use path::ClientPath;
 use store::{Book, RunFolder};
 use sys::clock::Clock;

@@ -40,7 +40,9 @@ pub use batch::{Batch, Called};
 pub use counting::Counting;
 pub use handover::{Handover, Outlet, Room, WhenFull};
 pub use judging::Judging;
-pub use shelf::{Part, Shelf, Sink, Tables};
+#[cfg(test)]
+use shelf::Part;
+pub use shelf::{Shelf, Sink, Tables};
 
 /// Records that may wait between the lanes and the recorder.
 const WAITING_MAX: usize = 512 << 10;

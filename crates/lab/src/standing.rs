@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ledger::document::{self, Document, Run, SCHEMA, Validity};
 use ledger::standing::STANDING_SCHEMA;
 use ledger::{
-    DropCause, Quantiles, Standing, StandingLoad, StandingPath, StandingPhase, StandingTap, StandingWatch, WatchDocument,
-    WatchPart, WatchSecond,
+    DropCause, Quantiles, Standing, StandingLoad, StandingPath, StandingPhase, StandingTap, StandingWatch,
+    WatchDocument, WatchPart, WatchSecond,
 };
 use load::{Levels, LittleTerms, SoFar};
 use store::{RunFolder, StandingFile};
@@ -376,7 +376,11 @@ pub fn path(path: &PathFacts) -> StandingPath {
         lateness_ns: path.live.lateness().map(|lateness| lateness.quantiles()),
         packets: sum(|carried| carried.packets),
         bytes: sum(|carried| carried.bytes),
-        drops: drops.into_iter().filter(|&(_, count)| count > 0).map(|(name, count)| (name.to_owned(), count)).collect(),
+        drops: drops
+            .into_iter()
+            .filter(|&(_, count)| count > 0)
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect(),
     }
 }
 

@@ -217,35 +217,3 @@ pub struct StandingTap {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_p50_ns: Option<u64>,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_absent_is_absent_and_reading_gives_what_was_written() {
-        let standing = Standing {
-            schema: STANDING_SCHEMA.into(),
-            run: "20261122-230000-bench-abcd".into(),
-            verb: "bench".into(),
-            phase: StandingPhase::Measured,
-            load: Some(StandingLoad { loop_kind: "open".into(), offered: 3, ..StandingLoad::default() }),
-            ..Standing::default()
-        };
-        let text = serde_json::to_string(&standing).unwrap();
-        assert!(text.contains(r#""phase":"measured""#) && text.contains(r#""loop":"open""#), "{text}");
-        for absent in ["duration_s", "path", "watch", "validity", "under", "capacity", "by_distance"] {
-            assert!(!text.contains(&format!("\"{absent}\"")), "{absent} in {text}");
-        }
-        assert_eq!(serde_json::from_str::<Standing>(&text).unwrap(), standing);
-    }
-
-    #[test]
-    fn names_are_those_of_the_json() {
-        use StandingPhase::{Done, Drain, Killed, Measured, Starting, Warmup};
-        for phase in [Starting, Warmup, Measured, Drain, Done, Killed] {
-            assert_eq!(serde_json::to_string(&phase).unwrap(), format!("\"{}\"", phase.name()));
-            assert_eq!(phase.is_over(), matches!(phase, Done | Killed));
-        }
-    }
-}

@@ -171,7 +171,9 @@ fn has_id_shape(id: &str) -> bool {
 }
 
 fn is_run_folder(path: &Path) -> bool {
-    [PLAN, SUMMARY, STANDING, "requests", "requests.parquet", "taps", "taps.parquet"].iter().any(|name| path.join(name).exists())
+    [PLAN, SUMMARY, STANDING, "requests", "requests.parquet", "taps", "taps.parquet"]
+        .iter()
+        .any(|name| path.join(name).exists())
 }
 
 /// Length of `yyyymmdd-hhmmss`.

@@ -7,18 +7,17 @@ use std::time::SystemTime;
 
 use ledger::{
     CacheExchange, CapacityDocument, CompareDocument, ConnectionRecord, DiskDocument, DistributionRecord, Document,
-    GatewayDocument,
-    PredictDocument, ReproductionDocument, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchPart,
-    WatchSecond, WireRequest,
+    GatewayDocument, PredictDocument, ReproductionDocument, RequestRecord, SecondRecord, ServerSecond, TapExchange,
+    WatchPart, WatchSecond, WireRequest,
 };
 use stats::Histogram;
 
 use crate::reader::count_parts;
 use crate::table::Row;
 use crate::{
-    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, RequestsWriter, Result, SeriesWriter, ServerSeriesWriter, StandingFile,
-    StoreError,
-    TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter, files, hlog,
+    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, RequestsWriter, Result, SeriesWriter,
+    ServerSeriesWriter, StandingFile, StoreError, TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,
+    files, hlog,
 };
 
 /// The folder of a run that goes on. While this lives, the folder is locked (flock), so that a list of runs can tell

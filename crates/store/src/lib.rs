@@ -50,13 +50,13 @@ pub use folder::{
 pub use hlog::read_histogram;
 pub use merge::FinishedTable;
 pub use reader::{
-    Rows, read_cache_exchanges, read_connections, read_distributions, read_requests, read_series, read_server_series, read_taps,
-    read_watch_series, read_wire_requests,
+    Rows, read_cache_exchanges, read_connections, read_distributions, read_requests, read_series, read_server_series,
+    read_taps, read_watch_series, read_wire_requests,
 };
 pub use standing::{StandingFile, read_standing};
 pub use table::{Column, Kind, Table, columns, columns_page};
 pub use tail::{Fresh, Tail};
 pub use writer::{
-    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter, ServerSeriesWriter,
-    TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,
+    CacheExchangesWriter, ConnectionsWriter, DistributionsWriter, ROWS_A_PART_MAX, RequestsWriter, SeriesWriter,
+    ServerSeriesWriter, TableWriter, TapsWriter, WatchSeriesWriter, WireRequestsWriter,
 };

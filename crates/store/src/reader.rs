@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ledger::{
-    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange,
+    WatchSecond, WireRequest,
 };
 
 use crate::decode::Input;

@@ -18,7 +18,8 @@ mod words;
 use std::borrow::Cow;
 
 use ledger::{
-    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange,
+    WatchSecond, WireRequest,
 };
 
 use crate::writer::ROWS_A_PART_MAX;

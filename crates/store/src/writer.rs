@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ledger::{
-    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange, WatchSecond, WireRequest,
+    CacheExchange, ConnectionRecord, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, TapExchange,
+    WatchSecond, WireRequest,
 };
 
 use crate::encode::Encoder;

@@ -5,7 +5,8 @@ mod support;
 
 use std::fs;
 
-use ledger::{Bucket, DistributionRecord, Measure, SecondRecord, Standing, StandingPhase};
+use ledger::standing::STANDING_SCHEMA;
+use ledger::{Bucket, DistributionRecord, Measure, SecondRecord, Standing, StandingLoad, StandingPhase};
 use store::{Fresh, Tail, read_distributions, read_series, read_standing};
 use support::{fresh_run, requests};
 
@@ -105,7 +106,10 @@ fn distributions_come_back_and_add_up() {
     writer.push(&rows[2..]).unwrap();
     writer.close_part().unwrap();
     let read = |what: &str| -> Vec<DistributionRecord> {
-        read_distributions(run.path()).unwrap().map(|row| row.unwrap_or_else(|error| panic!("{what}: {error}"))).collect()
+        read_distributions(run.path())
+            .unwrap()
+            .map(|row| row.unwrap_or_else(|error| panic!("{what}: {error}")))
+            .collect()
     };
     assert_eq!(read("parts"), rows);
     assert_eq!(rows[0].from_ns, rows[2].from_ns, "the buckets of all seconds are the same");
@@ -120,7 +124,8 @@ fn a_standing_says_that_its_run_was_killed_when_nobody_makes_it_any_more() {
     let dir = run.path().to_owned();
     assert_eq!(read_standing(&dir).unwrap(), None);
     let file = run.standing();
-    let mut standing = Standing { run: run.id().into(), phase: StandingPhase::Measured, at_s: 1.5, ..Standing::default() };
+    let mut standing =
+        Standing { run: run.id().into(), phase: StandingPhase::Measured, at_s: 1.5, ..Standing::default() };
     file.write(&standing).unwrap();
     assert_eq!(read_standing(&dir).unwrap(), Some(standing.clone()), "it goes on");
     drop(run);
@@ -145,4 +150,26 @@ fn a_full_disk_leaves_the_parts_and_no_half_table() {
     let rows: Vec<SecondRecord> = read_series(run.path()).unwrap().map(Result::unwrap).collect();
     assert_eq!(rows, [second(0, 1)]);
     run.series().finish_anew(&[second(0, 2)]).unwrap();
+}
+
+#[test]
+fn what_is_absent_is_absent_and_reading_gives_what_was_written() {
+    let standing = Standing {
+        schema: STANDING_SCHEMA.into(),
+        verb: "bench".into(),
+        phase: StandingPhase::Measured,
+        load: Some(StandingLoad { loop_kind: "open".into(), offered: 3, ..StandingLoad::default() }),
+        ..Standing::default()
+    };
+    let text = serde_json::to_string(&standing).unwrap();
+    assert!(text.contains(r#""phase":"measured""#) && text.contains(r#""loop":"open""#), "{text}");
+    for absent in ["duration_s", "path", "watch", "validity", "under", "ended", "capacity", "by_distance"] {
+        assert!(!text.contains(&format!("\"{absent}\"")), "{absent} in {text}");
+    }
+    assert_eq!(serde_json::from_str::<Standing>(&text).unwrap(), standing);
+    use StandingPhase::{Done, Drain, Killed, Measured, Starting, Warmup};
+    for phase in [Starting, Warmup, Measured, Drain, Done, Killed] {
+        assert_eq!(serde_json::to_string(&phase).unwrap(), format!("\"{}\"", phase.name()));
+        assert_eq!(phase.is_over(), matches!(phase, Done | Killed));
+    }
 }

@@ -277,7 +277,13 @@ mod tests {
     /// When it says enough, of endings (completed, failed) a tick of 200 ms.
     fn ends(limit: f64, endings: impl IntoIterator<Item = (u64, u64)>) -> Option<Duration> {
         let mut dog = Watchdog::new(Box::new(Nobody), Probability::new(limit));
-        dog.started(&RunFacts { duration: None, warmup: Duration::ZERO, requests: None, notes: Vec::new(), cores: None });
+        dog.started(&RunFacts {
+            duration: None,
+            warmup: Duration::ZERO,
+            requests: None,
+            notes: Vec::new(),
+            cores: None,
+        });
         let mut snapshot = Snapshot {
             phase: Phase::Measured,
             offered: 0,

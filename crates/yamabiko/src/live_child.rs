@@ -56,7 +56,10 @@ impl Live {
     /// The run is not kept, so there would be nothing to show; it cannot listen at the address.
     pub fn start(show: &ShowOptions, is_kept: bool) -> Result<Live> {
         let Some(address) = &show.live else { return Ok(Live(None)) };
-        ensure!(is_kept, "--live shows what is kept of a run while it goes, and --no-save keeps nothing: leave one of them out");
+        ensure!(
+            is_kept,
+            "--live shows what is kept of a run while it goes, and --no-save keeps nothing: leave one of them out"
+        );
         let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
         command.args(["live", "--follow-stdin"]);
         if !address.is_empty() {

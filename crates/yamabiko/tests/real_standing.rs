@@ -16,7 +16,8 @@ use support::servers::{bench, own};
 fn path_wire_and_server_are_told_while_the_run_goes() {
     let room = Room::new();
     let server = own(&room);
-    let mut running = room.start(&bench(&server, "--rtt 20ms --clients 20 --rate 200/s --warmup 1s -d 4s --close --json"));
+    let mut running =
+        room.start(&bench(&server, "--rtt 20ms --clients 20 --rate 200/s --warmup 1s -d 4s --close --json"));
     let mut dir = None;
     wait_until("the run has a folder", || {
         assert!(!running.ended(), "{}", running.stderr());
@@ -24,8 +25,7 @@ fn path_wire_and_server_are_told_while_the_run_goes() {
         dir.is_some()
     });
     let dir = dir.unwrap();
-    let (mut server_series, mut watch_series) =
-        (Tail::<ServerSecond>::new(&dir), Tail::<WatchSecond>::new(&dir));
+    let (mut server_series, mut watch_series) = (Tail::<ServerSecond>::new(&dir), Tail::<WatchSecond>::new(&dir));
     let (mut server_rows, mut watch_rows) = (0, 0);
     let mut midway: Option<Standing> = None;
     while !running.ended() {

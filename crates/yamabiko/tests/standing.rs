@@ -104,16 +104,22 @@ fn a_run_can_be_followed_from_its_folder() {
     assert!(distributions.provisional.is_some_and(|rows| !rows.is_empty()));
 
     // It stands further each time, and in the end as the document says.
-    assert!(standings.windows(2).all(|two| two[0].phase <= two[1].phase && two[0].at_s <= two[1].at_s), "{standings:?}");
+    assert!(
+        standings.windows(2).all(|two| two[0].phase <= two[1].phase && two[0].at_s <= two[1].at_s),
+        "{standings:?}"
+    );
     let completed = |standing: &Standing| standing.load.as_ref().map_or(0, |load| load.completed);
     assert!(standings.windows(2).all(|two| completed(&two[0]) <= completed(&two[1])));
     let midway = standings.iter().find(|standing| standing.phase == StandingPhase::Measured && completed(standing) > 0);
     let midway = midway.unwrap_or_else(|| panic!("{standings:?}"));
     let load = midway.load.as_ref().unwrap();
-    assert!(load.offered >= load.completed && load.response_time_ns.count >= load.completed && load.loop_kind == "open");
+    assert!(
+        load.offered >= load.completed && load.response_time_ns.count >= load.completed && load.loop_kind == "open"
+    );
     assert_eq!((midway.verb.as_str(), midway.warmup_s, midway.duration_s), ("bench", 1.0, Some(4.0)));
     let checks = &midway.validity.as_ref().unwrap().checks;
-    let whole: Vec<&str> = document["validity"]["checks"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    let whole: Vec<&str> =
+        document["validity"]["checks"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
     assert!(checks.iter().all(|check| whole.contains(&check.name.as_str())), "the gate's own names: {checks:?}");
     assert!(checks.iter().any(|check| check.name == "server_answers" && check.state == CheckState::Ok), "{checks:?}");
     assert!(!checks.iter().any(|check| check.name == "conservation"), "only at the end");
@@ -167,7 +173,22 @@ fn an_experiment_says_which_run_is_under_way() {
     let room = Room::shared();
     let server = ModelServer::start(4, Duration::from_millis(2));
     let (a, b) = (server.url(), server.url());
-    let typed = ["compare", "--url", &a, "--url", &b, "--blocks", "1", "-d", "300ms", "-c", "2", "--warmup", "100ms", "--keep-runs"];
+    let typed = [
+        "compare",
+        "--url",
+        &a,
+        "--url",
+        &b,
+        "--blocks",
+        "3",
+        "-d",
+        "200ms",
+        "-c",
+        "2",
+        "--warmup",
+        "100ms",
+        "--keep-runs",
+    ];
     let mut running = room.start(&[&typed[..], &["--json"]].concat());
     let dir = folder(&room, &mut running, "compare");
     let (mut under, mut parts) = (Vec::new(), 0);
@@ -182,7 +203,11 @@ fn an_experiment_says_which_run_is_under_way() {
     let document = running.finish().json();
     let standing = read_standing(&dir).unwrap().unwrap();
     assert_eq!((standing.phase, standing.verb.as_str(), standing.under), (StandingPhase::Done, "compare", None));
-    assert_eq!(standing.ended.len(), 8, "two blocks of four");
+    assert!(
+        standing.ended.len() >= 16 && standing.ended.len().is_multiple_of(4),
+        "blocks of four: {:?}",
+        standing.ended
+    );
     assert!(standing.ended.iter().all(|run| room.runs().join(run).join("summary.json").is_file()));
     assert!(!under.is_empty() && under.iter().all(|run| standing.ended.contains(run)), "{under:?}");
     assert!(parts >= 1, "the first block was told before the end");

@@ -177,8 +177,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     });
     let server = server_part(&ended, counted.load.completed);
     let server_seconds = std::mem::take(&mut ended.looked.server_series).into_rows();
-    let series_error =
-        ended.folder.as_ref().and_then(|folder| keep_series(folder, &counted, &server_seconds).err());
+    let series_error = ended.folder.as_ref().and_then(|folder| keep_series(folder, &counted, &server_seconds).err());
     let folder_text = |of: fn(&RunFolder) -> String| ended.folder.as_ref().map(of).unwrap_or_default();
     let mut document = Document {
         schema: SCHEMA.into(),

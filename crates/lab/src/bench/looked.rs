@@ -46,7 +46,15 @@ pub(super) struct Showing<'a> {
 
 impl<'a> Showing<'a> {
     pub fn new(recorder: &'a Recorder, seen: &'a Seen, before: &'a Before) -> Self {
-        Showing { recorder, seen, before, path: None, steered: false, told: Timestamp::ZERO, asked_devices: Timestamp::ZERO }
+        Showing {
+            recorder,
+            seen,
+            before,
+            path: None,
+            steered: false,
+            told: Timestamp::ZERO,
+            asked_devices: Timestamp::ZERO,
+        }
     }
 
     /// Tells what is seen now, if it is time.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use ledger::{CacheExchange, DistributionRecord, RequestRecord, SecondRecord, ServerSecond, Standing};
 use store::{
-    CacheExchangesWriter, DistributionsWriter, RequestsWriter, RunFolder, SeriesWriter, ServerSeriesWriter, StandingFile,
+    CacheExchangesWriter, DistributionsWriter, RequestsWriter, RunFolder, SeriesWriter, ServerSeriesWriter,
+    StandingFile,
 };
 
 use super::share::Share;

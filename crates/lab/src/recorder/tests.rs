@@ -458,7 +458,10 @@ fn seconds_and_their_distributions_are_told_meanwhile_and_are_those_of_all_lanes
     let Recorded { counting, levels, .. } = recorder.join();
     let exact = counting.tally.finish(Ending { measured_end: END, offered: 700, unfinished: 0, levels });
     let told = told.0.lock().unwrap();
-    assert_eq!(told.0.iter().map(|row| (row.second, row.completed)).collect::<Vec<_>>(), [(0, 200), (1, 200), (2, 200)]);
+    assert_eq!(
+        told.0.iter().map(|row| (row.second, row.completed)).collect::<Vec<_>>(),
+        [(0, 200), (1, 200), (2, 200)]
+    );
     let of = |rows: &[DistributionRecord]| -> Vec<DistributionRecord> {
         rows.iter().copied().filter(|row| row.second < 3).collect()
     };

@@ -40,10 +40,12 @@ impl Row for DistributionRecord {
             "measure",
             "What is distributed: `response_time` is done - intended, of the requests completed in the second.",
             |row: &DistributionRecord| Some(Cow::Borrowed(row.measure.name())),
-            |row, value| Measure::from_name(value).is_some_and(|measure| {
-                row.measure = measure;
-                true
-            }),
+            |row, value| {
+                Measure::from_name(value).is_some_and(|measure| {
+                    row.measure = measure;
+                    true
+                })
+            },
         ),
         number!(from_ns, "ns", "Lower edge of the bucket, inclusive."),
         number!(to_ns, "ns", "Upper edge of the bucket, exclusive."),

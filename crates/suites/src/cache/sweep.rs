@@ -162,12 +162,7 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    fn points(
-        &mut self,
-        interrupts: &Interrupts,
-        stage: &mut dyn Stage,
-        showing: &Showing,
-    ) -> Result<(), SuiteError> {
+    fn points(&mut self, interrupts: &Interrupts, stage: &mut dyn Stage, showing: &Showing) -> Result<(), SuiteError> {
         for (index, &rate) in self.plan.cache.rates.iter().enumerate() {
             if interrupts.count() > 0 {
                 break;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lab::Outcome;
 use lab::plan::{LoadPlan, Plan, RequestPlan, WatchAt, WatchPlan};
-use ledger::{MeasuredLoad, PredictPart};
 use ledger::document::{CheckState, Document};
+use ledger::{MeasuredLoad, PredictPart};
 use stats::Rng;
 use store::Book;
 use sys::signal::Interrupts;

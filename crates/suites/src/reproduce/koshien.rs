@@ -276,8 +276,12 @@ pub fn make(
             duration_s += document.run.duration_s;
             host.get_or_insert(document.run.host);
             made.push(Made { experiment, setting, seen, asked_rtts_ns: kitchen.asked_rtts(experiment)? });
-            let part =
-                Reproduction { name: NAME.into(), rows: rows::rows(&made), runs: runs.clone(), ..Reproduction::default() };
+            let part = Reproduction {
+                name: NAME.into(),
+                rows: rows::rows(&made),
+                runs: runs.clone(),
+                ..Reproduction::default()
+            };
             showing.put(|standing| standing.reproduce = Some(part));
         }
     }

@@ -12,8 +12,8 @@ use suites::compare::{FailIf, Metric, Question};
 use units::Probability;
 
 use super::{
-    ArrivalOptions, Bench, HostOptions, LoadOptions, PathOptions, ResultOptions, ServerOptions, ServerSettings, ShowOptions,
-    TlsOptions, WatchOptions, WorkloadOptions, ip_address, plan,
+    ArrivalOptions, Bench, HostOptions, LoadOptions, PathOptions, ResultOptions, ServerOptions, ServerSettings,
+    ShowOptions, TlsOptions, WatchOptions, WorkloadOptions, ip_address, plan,
 };
 
 /// Of servers that are there now a run lasts so long, unless said otherwise.

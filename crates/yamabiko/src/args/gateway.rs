@@ -184,7 +184,7 @@ pub struct GatewayResult {
     #[arg(long)]
     pub print_plan: bool,
     #[command(flatten)]
-    pub show: ShowOptions,
+    pub show: super::ShowOptions,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

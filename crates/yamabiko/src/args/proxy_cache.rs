@@ -166,7 +166,7 @@ pub struct SweepResult {
     #[arg(long)]
     pub print_plan: bool,
     #[command(flatten)]
-    pub show: ShowOptions,
+    pub show: super::ShowOptions,
 }
 
 impl ProxyCache {

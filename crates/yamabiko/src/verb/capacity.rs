@@ -75,7 +75,8 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
         ));
     }
     let mut progress = Progress { quiet: doing.json, noted: false };
-    let mut done = capacity::run(plan, &CapacityOrder { order, resume }, &book, &interrupts, &mut live.staging(&mut progress))?;
+    let mut done =
+        capacity::run(plan, &CapacityOrder { order, resume }, &book, &interrupts, &mut live.staging(&mut progress))?;
     let page = report::capacity_page(&done.document, &plan.to_toml());
     if doing.no_save {
         forget(&mut done.document);

@@ -45,7 +45,10 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
     let mut named = Vec::new();
     let mut done = match comparison {
         Comparison::Runs([a, b]) => {
-            ensure!(shown.live.is_none(), "--live is of two servers (--server A --server B): runs that were made are shown by `yamabiko live RUN`");
+            ensure!(
+                shown.live.is_none(),
+                "--live is of two servers (--server A --server B): runs that were made are shown by `yamabiko live RUN`"
+            );
             let plan = RunsPlan { a: runs::find(&kept, &a)?, b: runs::find(&kept, &b)?, different_plans };
             named = [&plan.a[..], &plan.b[..]].concat();
             runs::compare(&plan, &question, &order, &book)?

@@ -39,13 +39,13 @@ pub fn run(net: &args::Net) -> Result<Exit> {
         name: "net".into(),
     };
     let live = Live::start(&net.show, true)?;
-    let tell = |facts: &str| {
+    let say_facts = |facts: &str| {
         if std::io::stderr().is_terminal() {
             say(facts);
         }
     };
-    let outcome = lab::net_shown(&plan, &command, None, tell, |dir| live.show(dir))?;
-    self::tell(&outcome);
+    let outcome = lab::net_shown(&plan, &command, None, say_facts, |dir| live.show(dir))?;
+    tell(&outcome);
     if let Some(file) = &net.json {
         let text = serde_json::to_string_pretty(&outcome.document)? + "\n";
         std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;

@@ -58,9 +58,7 @@ pub fn measure(plan: &GatewayPlan, secret: Option<&Secret>, doing: &Doing<'_>, h
     let time = gateway::time(plan);
     let mut told = Told::new(time, doing.json);
     let made = match secret {
-        Some(secret) => {
-            gateway::run_against(plan, secret, &order, &book, &interrupts, &mut live.staging(&mut told))
-        }
+        Some(secret) => gateway::run_against(plan, secret, &order, &book, &interrupts, &mut live.staging(&mut told)),
         None => gateway::run(plan, &order, &book, &interrupts, &mut live.staging(&mut told)),
     };
     told.end();
