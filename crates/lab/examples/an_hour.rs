@@ -17,8 +17,8 @@ use std::time::{Duration, SystemTime};
 
 use ledger::document::{Document, Path, Run, Server, Verdict};
 use ledger::{
-    Bucket, DistributionRecord, Framing, Measure, RequestRecord, ServerSecond, Validity, WatchPart,
-    WatchSecond, WireRequest,
+    Bucket, DistributionRecord, Framing, Measure, RequestRecord, ServerSecond, Validity, WatchPart, WatchSecond,
+    WireRequest,
 };
 use load::arrivals::Schedule;
 use load::{Arrivals, Ending, LevelSampler, Live, Outcome, Tally, TallySpec, Urls};

@@ -18,8 +18,12 @@ pub fn cache_page(document: &Document, plan: &str) -> Page {
     let empty = CachePart::default();
     let part = document.cache.as_ref().unwrap_or(&empty);
     let early = if run.interrupted { ", stopped early: the figures are of what was measured until then" } else { "" };
-    let about =
-        format!("{}: measured for {} in all{early}. {}.", moment(&run.started_at), span(run.duration_s), sweep::about(part));
+    let about = format!(
+        "{}: measured for {} in all{early}. {}.",
+        moment(&run.started_at),
+        span(run.duration_s),
+        sweep::about(part)
+    );
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))

@@ -8,7 +8,11 @@ use crate::figures;
 /// The metric that decides, in a sentence.
 pub(crate) fn answer(part: &ComparePart) -> String {
     let Some(metric) = part.headline() else {
-        return format!("{}: neither side has it.", part.by);
+        return match part.by.as_str() {
+            "response_time_mean_ns" => "mean response time: no side has a figure that counts.".to_owned(),
+            "carried_rate_per_s" => "carried rate: no side has a figure that counts.".to_owned(),
+            other => format!("{other}: no side has a figure that counts."),
+        };
     };
     let name = words(metric);
     match (metric.verdict, metric.difference, metric.interval) {
@@ -96,7 +100,6 @@ pub(crate) fn differing(part: &ComparePart) -> Vec<[String; 4]> {
     plans.chain(hosts).collect()
 }
 
-
 /// Terms of `--fail-if`, one to a row: as typed, what came of it, why.
 pub(crate) fn terms(part: &ComparePart) -> Vec<[String; 3]> {
     part.fail_if.iter().map(|term| [term.term.clone(), outcome(term).to_owned(), term.why.clone()]).collect()
@@ -112,7 +115,6 @@ pub(crate) fn outcome(term: &FailTerm) -> &'static str {
         (None, _) => "not known",
     }
 }
-
 
 /// A metric's name in words.
 pub(crate) fn words(metric: &ComparedMetric) -> &'static str {

@@ -62,7 +62,9 @@ impl CompareSources {
                 match found.map(|dir| read_run(name, &dir)) {
                     Some(Ok(run)) => sources.sides[at].push(run),
                     Some(Err(why)) => sources.missing.push(format!("{name} could not be read: {why}")),
-                    None => sources.missing.push(format!("{name} is no longer in the book; its curves are missing here.")),
+                    None => {
+                        sources.missing.push(format!("{name} is no longer in the book; its curves are missing here."))
+                    }
                 }
             }
         }
@@ -141,9 +143,12 @@ fn differences(part: &ComparePart) -> Section {
          --fail-if asked for.",
     );
     let plot = shown.into_iter().fold(plot, |plot, metric| {
-        let interval = metric.interval.map(|[low, high]| format!(" ({} to {})", signed(metric, low), signed(metric, high)));
+        let interval =
+            metric.interval.map(|[low, high]| format!(" ({} to {})", signed(metric, low), signed(metric, high)));
         let words_of = match (metric.verdict, metric.difference) {
-            (CompareVerdict::NotKnown, Some(difference)) => format!("{}, not known how well", signed(metric, difference)),
+            (CompareVerdict::NotKnown, Some(difference)) => {
+                format!("{}, not known how well", signed(metric, difference))
+            }
             (_, Some(difference)) => signed(metric, difference) + &interval.unwrap_or_default(),
             (_, None) => "not known".to_owned(),
         };
@@ -162,6 +167,9 @@ fn differences(part: &ComparePart) -> Section {
 
 /// What is shown and what is not, plainly.
 fn in_words(part: &ComparePart) -> String {
+    if part.metrics.is_empty() {
+        return "Nothing could be compared.".to_owned();
+    }
     let named = |wanted: &[CompareVerdict]| {
         let of = part.metrics.iter().filter(|metric| wanted.contains(&metric.verdict));
         of.map(|metric| words(metric)).collect::<Vec<_>>().join(", ")
@@ -176,7 +184,11 @@ fn in_words(part: &ComparePart) -> String {
     let not: Vec<String> = not.collect();
     let unknown = named(&[CompareVerdict::NotKnown]);
     let mut said = Vec::new();
-    said.push(if shown.is_empty() { "No difference is shown.".to_owned() } else { format!("A difference is shown in: {shown}.") });
+    said.push(if shown.is_empty() {
+        "No difference is shown.".to_owned()
+    } else {
+        format!("A difference is shown in: {shown}.")
+    });
     if !not.is_empty() && !shown.is_empty() {
         said.push(format!("None is shown in: {}.", not.join(", ")));
     }
@@ -272,8 +284,14 @@ fn over_time(sources: &CompareSources) -> Section {
 fn blocks(part: &ComparePart) -> Section {
     let section = Section::new("Block by block");
     let Some(metric) = part.headline().filter(|_| !part.blocks.is_empty()) else { return section };
-    let plot = Spans::new(format!("Difference of {} in each block", words(metric)), Quantity::Share, ["B is less", "B is more"])
-        .about("Within a block of four runs what drifts weighs on both sides alike. A block that does not count has no dot.");
+    let plot = Spans::new(
+        format!("Difference of {} in each block", words(metric)),
+        Quantity::Share,
+        ["B is less", "B is more"],
+    )
+    .about(
+        "Within a block of four runs what drifts weighs on both sides alike. A block that does not count has no dot.",
+    );
     let plot = part.blocks.iter().enumerate().fold(plot, |plot, (number, block)| {
         let at = block_difference(block, metric).filter(|_| block.counted);
         let words = match (at, block.counted) {

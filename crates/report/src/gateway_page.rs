@@ -14,8 +14,12 @@ pub fn gateway_page(document: &GatewayDocument, plan: &str) -> Page {
     let (run, part) = (&document.run, &document.gateway);
     let title = if run.id.is_empty() { "A gateway" } else { &run.id };
     let early = if run.interrupted { ", stopped early: the figures are of what was measured until then" } else { "" };
-    let about =
-        format!("{}: measured for {} in all{early}. {}.", moment(&run.started_at), span(run.duration_s), gateway::about(part));
+    let about = format!(
+        "{}: measured for {} in all{early}. {}.",
+        moment(&run.started_at),
+        span(run.duration_s),
+        gateway::about(part)
+    );
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))

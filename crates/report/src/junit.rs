@@ -41,7 +41,8 @@ fn believed(document: &CompareDocument) -> TestCase {
     let verdict = document.validity.verdict;
     let told = |kind: NonSuccessKind| {
         let mut status = TestCaseStatus::non_success(kind);
-        let open = document.validity.checks.iter().filter(|check| !["held", "does not apply"].contains(&check_state(check)));
+        let open =
+            document.validity.checks.iter().filter(|check| !["held", "does not apply"].contains(&check_state(check)));
         let lines: Vec<String> =
             open.map(|check| format!("{} ({}): {}", check_name(check), check_state(check), check.why)).collect();
         status.set_message(meaning(verdict)).set_description(plain_lines(&lines));
@@ -136,7 +137,10 @@ mod tests {
             why: "the machine is <too> busy".into(),
         };
         let xml = junit(&document(&[], vec![check.clone()]));
-        assert!(xml.contains("<error ") && xml.contains("blocks void (failed): the machine is &lt;too&gt; busy"), "{xml}");
+        assert!(
+            xml.contains("<error ") && xml.contains("blocks void (failed): the machine is &lt;too&gt; busy"),
+            "{xml}"
+        );
         let doubt = Check { weight: Weight::Suspect, ..check };
         let xml = junit(&document(&[], vec![doubt]));
         assert!(!xml.contains("<error ") && xml.contains("Read the doubts"), "{xml}");

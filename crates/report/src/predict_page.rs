@@ -12,7 +12,8 @@ use crate::words::{moment, span};
 pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {
     let (run, part) = (&document.run, &document.predict);
     let title = if run.id.is_empty() { "A prediction" } else { &run.id };
-    let about = format!("{}: made from {} loads, {} in all.", moment(&run.started_at), part.loads.len(), span(run.duration_s));
+    let about =
+        format!("{}: made from {} loads, {} in all.", moment(&run.started_at), part.loads.len(), span(run.duration_s));
     let plans = predict::plans(part).into_iter().fold(Section::new("What it means"), Section::text);
     let reasons = part.reasons.iter().chain(&part.notes);
     let notes = reasons.fold(Section::new("What to know when reading"), |section, note| section.text(note));

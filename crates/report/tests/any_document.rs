@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 use ledger::document::*;
 use ledger::tap_part::{TapAvailability, TapLookups, TapProgram, TapView};
 use ledger::watch_part::WatchConnections;
-use ledger::{CacheFigures, CachePart, CachePoint, DistributionRecord, Measure, NotCounted, OriginTraffic, Ratio, Seats, SecondRecord, ServerSecond, TapPart, WatchPart, WatchSecond, WrongExample};
+use ledger::{
+    CacheFigures, CachePart, CachePoint, DistributionRecord, Measure, NotCounted, OriginTraffic, Ratio, Seats,
+    SecondRecord, ServerSecond, TapPart, WatchPart, WatchSecond, WrongExample,
+};
 use proptest::prelude::*;
 use report::run_page::{self, Sources};
 use report::{ProfileView, Style, terminal};

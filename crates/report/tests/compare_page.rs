@@ -65,7 +65,13 @@ fn sources(metrics: Vec<ComparedMetric>) -> CompareSources {
         why: if counted { String::new() } else { WILD.into() },
         runs: vec![run("A", 100.0), run("B", 110.0), run("B", 110.0), run("A", 100.0)],
     };
-    let term = |failed| FailTerm { term: WILD.into(), failed, sure: FailSure::Likely, why: WILD.into(), ..FailTerm::default() };
+    let term = |failed| FailTerm {
+        term: WILD.into(),
+        failed,
+        sure: FailSure::Likely,
+        why: WILD.into(),
+        ..FailTerm::default()
+    };
     let part = ComparePart {
         method: "blocks".into(),
         confidence: 0.95,
@@ -73,7 +79,12 @@ fn sources(metrics: Vec<ComparedMetric>) -> CompareSources {
         a: what(1),
         b: what(1),
         plans_differ: vec![PlanDifference { field: WILD.into(), a: Some(WILD.into()), b: None, subject: true }],
-        hosts_differ: vec![HostDifference { fact: "kernel".into(), a: Some("6.1".into()), b: Some(WILD.into()), machine: true }],
+        hosts_differ: vec![HostDifference {
+            fact: "kernel".into(),
+            a: Some("6.1".into()),
+            b: Some(WILD.into()),
+            machine: true,
+        }],
         metrics,
         blocks: vec![block(false), block(true)],
         fail_if: vec![term(Some(true)), term(None)],

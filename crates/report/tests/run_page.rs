@@ -59,7 +59,13 @@ fn distributed(second: u32) -> impl Iterator<Item = DistributionRecord> {
     (0..70).map(move |at| {
         let bucket = Bucket(first + at);
         let count = if at < 40 { 2 } else { 1 };
-        DistributionRecord { second, measure: Measure::ResponseTime, from_ns: bucket.from_ns(), to_ns: bucket.to_ns(), count }
+        DistributionRecord {
+            second,
+            measure: Measure::ResponseTime,
+            from_ns: bucket.from_ns(),
+            to_ns: bucket.to_ns(),
+            count,
+        }
     })
 }
 

@@ -129,9 +129,15 @@ fn a_comparison_in_all_its_forms() {
         assert_eq!(page.contains(part), part != "no longer in the book", "{part}");
     }
     let text = fs::read_to_string(&md).unwrap();
-    assert!(text.contains("| mean +5% | FAILED, shown |") && text.contains("| mean response time | 1.00 ms | 1.10 ms |"), "{text}");
+    assert!(
+        text.contains("| mean +5% | FAILED, shown |") && text.contains("| mean response time | 1.00 ms | 1.10 ms |"),
+        "{text}"
+    );
     let xml = fs::read_to_string(&xml).unwrap();
-    assert!(xml.contains("tests=\"5\"") && xml.contains("failures=\"1\"") && xml.matches("<skipped").count() == 1, "{xml}");
+    assert!(
+        xml.contains("tests=\"5\"") && xml.contains("failures=\"1\"") && xml.matches("<skipped").count() == 1,
+        "{xml}"
+    );
     // From the book the same page.
     let id = page.split_once("<h1>").unwrap().1.split_once("</h1>").unwrap().0;
     let again = room.run(&["report", id, "--html", "-"]);
@@ -141,7 +147,10 @@ fn a_comparison_in_all_its_forms() {
     assert_eq!(again.stdout, text);
     let other = room.run(&["compare", &a, &moved, "--json", "--no-save"]);
     let differ = &other.json()["compare"]["hosts_differ"];
-    assert_eq!((&differ[0]["fact"], &differ[0]["b"], &differ[0]["machine"]), (&json!("kernel"), &json!("7.0 <b>"), &json!(true)));
+    assert_eq!(
+        (&differ[0]["fact"], &differ[0]["b"], &differ[0]["machine"]),
+        (&json!("kernel"), &json!("7.0 <b>"), &json!(true))
+    );
     // What cannot be written is told, and nothing is printed as if it were.
     let missing = room.file("missing/c.md");
     room.run(&["compare", &a, &b, "--md", str_of(&missing)]).refused(2, &["cannot write", "missing/c.md"]);

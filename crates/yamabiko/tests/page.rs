@@ -136,7 +136,10 @@ fn rows_are_read_only_where_nothing_was_summed_up() {
         let html = room.run(&["report", "--html", "-"]).stdout;
         html.contains(&format!("{name} could not be read to its end"))
     };
-    assert!(read("connections") && read("wire_requests") && read("taps"), "a run of an earlier version has its rows alone");
+    assert!(
+        read("connections") && read("wire_requests") && read("taps"),
+        "a run of an earlier version has its rows alone"
+    );
     for log in ["wire_rtt", "wire_service", "tap_client"] {
         fs::copy(dir.join("response_time.hlog"), dir.join(format!("{log}.hlog"))).unwrap();
     }

@@ -52,7 +52,8 @@ fn a_browser_without_a_network_draws_every_chart() {
 fn a_comparison_in_a_browser() {
     let room = Room::new();
     for _ in 0..2 {
-        let options = "--path koshien-2001 --clients 50 --rate 110/s --close -d 21s --warmup 0s --json -H X-Wild:<img/src=x>";
+        let options =
+            "--path koshien-2001 --clients 50 --rate 110/s --close -d 21s --warmup 0s --json -H X-Wild:<img/src=x>";
         room.run_json(&bench(&own(&room), options));
     }
     let path = room.file("compare.html");

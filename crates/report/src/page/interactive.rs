@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn a_day_is_thinned_and_its_peak_stays() {
-        let rows = (0..86_400).map(|second| (f64::from(second), if second == 54_321 { 1e6 } else { f64::from(second % 7) }));
+        let rows =
+            (0..86_400).map(|second| (f64::from(second), if second == 54_321 { 1e6 } else { f64::from(second % 7) }));
         let chart = Chart::over_time("t", "n", Quantity::Count).series(Series::seconds("a", rows));
         let data = data(&chart);
         let ys = data["series"][0]["y"].as_array().unwrap();

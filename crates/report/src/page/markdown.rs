@@ -177,12 +177,16 @@ mod tests {
 
     #[test]
     fn nothing_given_is_markup() {
-        let wild = "<script>alert(1)</script> | [x](javascript:1) `a` **b** _c_ ![i](u) @all https://x \\ &lt; ~~d~~\n# e";
+        let wild =
+            "<script>alert(1)</script> | [x](javascript:1) `a` **b** _c_ ![i](u) @all https://x \\ &lt; ~~d~~\n# e";
         let safe = line(wild);
         for mark in ["<", "](", " | ", "@all", "://", "\n"] {
             assert!(!safe.contains(mark) || mark == "](" && safe.contains("\\]("), "{mark:?}: {safe}");
         }
-        assert!(safe.starts_with("&lt;script&gt;alert(1)&lt;/script&gt; &#124; \\[x\\](javascript:1) \\`a\\`"), "{safe}");
+        assert!(
+            safe.starts_with("&lt;script&gt;alert(1)&lt;/script&gt; &#124; \\[x\\](javascript:1) \\`a\\`"),
+            "{safe}"
+        );
         assert_eq!(line("1. one"), "1\\. one");
         assert_eq!(line("- one - two"), "\\- one - two");
         assert_eq!([line("12.5 ms"), line("12.")], ["12.5 ms", "12\\."]);

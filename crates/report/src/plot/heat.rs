@@ -114,10 +114,8 @@ pub(super) fn heat(heat: &Heat, width: Width, standalone: bool) -> String {
     let least = grid.iter().flat_map(|grid| grid.counts.values()).fold(most, |least, &count| least.min(count));
     let scale = Shades::between(least, most);
     let shades = scale.named();
-    let entries: Vec<Entry<'_>> = shades
-        .iter()
-        .map(|(shade, name)| Entry { name, class: format!("heat f0 h{shade}"), filled: true })
-        .collect();
+    let entries: Vec<Entry<'_>> =
+        shades.iter().map(|(shade, name)| Entry { name, class: format!("heat f0 h{shade}"), filled: true }).collect();
     let title = if standalone { TITLE } else { 0.0 };
     let names = legend::lines(&entries, across - 2.0 * EDGE) as f64 * legend::LINE;
     let top = title + names + HALF_LINE + LABEL;

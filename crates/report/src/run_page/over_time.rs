@@ -164,11 +164,12 @@ fn response_times(rows: &[SecondRecord], distributions: &[DistributionRecord]) -
         .about("Of the requests completed in each second.")
         .series(seconds("median", rows, time(|row| row.response_p50_ns)).color(0));
     let by_buckets = |name: &str, quantile: f64, color: usize| {
-        Some(Series::seconds(name, percentile(distributions, quantile)).color(color)).filter(|series| !series.is_empty())
+        Some(Series::seconds(name, percentile(distributions, quantile)).color(color))
+            .filter(|series| !series.is_empty())
     };
     chart.series.extend(by_buckets("90 % within", 0.9, 2));
     chart = chart.series(seconds("99 % within", rows, time(|row| row.response_p99_ns)).color(1));
-    chart.series.extend(by_buckets("99.9 % within", 0.999, 4));
+    chart.series.extend(by_buckets("99.9 % within", 0.999, 5));
     chart = chart.series(seconds("longest", rows, time(|row| row.response_max_ns)).color(3).asked());
     if high / low.max(1) > FAR_APART {
         chart.y = Axis::log("response time", Quantity::Nanoseconds);
@@ -211,8 +212,9 @@ fn heat(sources: &Sources) -> Heat {
         to_ns: row.to_ns,
         count: row.count,
     });
-    let heat = Heat::new("How response times are spread, over time", "response time", cells.collect())
-        .about("Requests that ended in each second, by how long they took: the darker, the more, on a logarithmic scale.");
+    let heat = Heat::new("How response times are spread, over time", "response time", cells.collect()).about(
+        "Requests that ended in each second, by how long they took: the darker, the more, on a logarithmic scale.",
+    );
     // Without their names: the cells would lie on them.
     let bands = phases(response_times(&sources.series, &[]), sources).bands.into_iter();
     Heat { bands: bands.map(|band| Band { label: String::new(), ..band }).collect(), ..heat }
@@ -222,7 +224,10 @@ fn heat(sources: &Sources) -> Heat {
 fn processor(rows: &[ServerSecond]) -> Chart {
     let line = |name: &str, value: &dyn Fn(&ServerSecond) -> f64| Series {
         shape: Shape::Step,
-        ..Series::line(name, intervals(rows, &|row| if row.elapsed_s > 0.0 { value(row) / row.elapsed_s } else { f64::NAN }))
+        ..Series::line(
+            name,
+            intervals(rows, &|row| if row.elapsed_s > 0.0 { value(row) / row.elapsed_s } else { f64::NAN }),
+        )
     };
     let mut chart = Chart::over_time("The server's processor", "cores in use", Quantity::Count)
         .about("Seconds of processor time a second, of all its processes.");

@@ -104,8 +104,7 @@ mod tests {
             let mut page = Page::new(Style { color: false, width, unicode });
             let values = [0.0, 0.01, 5.0, f64::NAN, 3.0];
             let text = |value: f64| format!("{value}");
-            let drawn =
-                Columns { label: "x", values: &values, text: &text, length_ns: 5e9, rows: 4, widest: 200 };
+            let drawn = Columns { label: "x", values: &values, text: &text, length_ns: 5e9, rows: 4, widest: 200 };
             print(&mut page, &drawn);
             let text = page.into_text();
             assert!(text.lines().all(|line| length(line) <= usize::from(width)), "{text}");
@@ -113,7 +112,10 @@ mod tests {
             assert_eq!(text.lines().count(), 6, "{text}");
         }
         let mut page = Page::new(Style::PLAIN);
-        print(&mut page, &Columns { label: "x", values: &[0.0], text: &|_| String::new(), length_ns: 1.0, rows: 4, widest: 9 });
+        print(
+            &mut page,
+            &Columns { label: "x", values: &[0.0], text: &|_| String::new(), length_ns: 1.0, rows: 4, widest: 9 },
+        );
         assert_eq!(page.into_text(), "");
     }
 }

@@ -46,9 +46,7 @@ fn percentiles(page: &mut Page, load: &Load) {
     page.blank();
     page.line(&[(&format!("{:MARGIN$}response time, so many within", ""), Ink::Label)]);
     let room = page.width().saturating_sub(MARGIN + NAME + FIGURE + 1).clamp(10, WIDEST);
-    for (name, value) in
-        [("50 %", q.p50), ("90 %", q.p90), ("99 %", q.p99), ("99.9 %", q.p99_9), ("all", q.max)]
-    {
+    for (name, value) in [("50 %", q.p50), ("90 %", q.p90), ("99 %", q.p99), ("99.9 %", q.p99_9), ("all", q.max)] {
         let drawn = bar(value, q.max, room, page.unicode());
         let rest = " ".repeat(room.saturating_sub(length(&drawn)));
         page.line(&[

@@ -124,7 +124,9 @@ impl FailIf {
         match sure {
             FailSure::Shown => format!("{found}: the whole interval is beyond {limit}"),
             FailSure::Likely => {
-                format!("{found}: a difference is shown, and the estimate is beyond {limit}; the interval is so in part")
+                format!(
+                    "{found}: a difference is shown, and the estimate is beyond {limit}; the interval is so in part"
+                )
             }
             FailSure::Possible => format!("{found}: that it is beyond {limit} is not shown, and not excluded either"),
             FailSure::Excluded => format!("{found}: the whole interval is within {limit}"),
@@ -249,7 +251,10 @@ mod tests {
         ];
         let failed = |typed: &str| judged(typed, &all).0;
         // 5 % of 100 ms.
-        assert_eq!([failed("p99 +4ms"), failed("p99 +4.9ms"), failed("p99 +5.1ms")], [Some(true), Some(true), Some(false)]);
+        assert_eq!(
+            [failed("p99 +4ms"), failed("p99 +4.9ms"), failed("p99 +5.1ms")],
+            [Some(true), Some(true), Some(false)]
+        );
         assert_eq!(judged("p99 +3.9ms", &all).1, FailSure::Shown);
         assert_eq!([failed("rate -90/s"), failed("rate -110/s")], [Some(true), Some(false)]);
         assert_eq!([failed("cpu +9us"), failed("cpu +11us")], [Some(true), Some(false)]);
@@ -282,14 +287,25 @@ mod tests {
     fn several_and_wrong_ones() {
         let read = FailIf::several("p99 +5%, errors > 0.1%,rate<-2%,mean < 0%").unwrap();
         let terms: Vec<(Metric, bool)> = read.iter().map(|term| (term.metric, term.above)).collect();
-        assert_eq!(
-            terms,
-            [(Metric::P99, true), (Metric::Errors, true), (Metric::Rate, false), (Metric::Mean, false)]
-        );
+        assert_eq!(terms, [(Metric::P99, true), (Metric::Errors, true), (Metric::Rate, false), (Metric::Mean, false)]);
         assert_eq!(read[2].limit, Limit::Share(-0.02));
         for wrong in [
-            "", "p99 5%", "p98 > 5%", "p99 > 5", "p99 > x%", "p99 > inf%", "p99 +-5%", "p99 + +5%", "p99 +5MB", "rate -2ms",
-            "errors +2", "memory +5ms", "p99 >", "p99 +", "+5%", "p99 +5%%",
+            "",
+            "p99 5%",
+            "p98 > 5%",
+            "p99 > 5",
+            "p99 > x%",
+            "p99 > inf%",
+            "p99 +-5%",
+            "p99 + +5%",
+            "p99 +5MB",
+            "rate -2ms",
+            "errors +2",
+            "memory +5ms",
+            "p99 >",
+            "p99 +",
+            "+5%",
+            "p99 +5%%",
         ] {
             assert!(FailIf::several(wrong).is_err(), "{wrong}");
         }

@@ -323,7 +323,8 @@ mod tests {
 
     #[test]
     fn questions() {
-        let question = typed(&["a", "b", "--by", "p99", "--fail-if", "p99 +5%, errors > 0.1%, p99 +2ms"]).question().unwrap();
+        let question =
+            typed(&["a", "b", "--by", "p99", "--fail-if", "p99 +5%, errors > 0.1%, p99 +2ms"]).question().unwrap();
         assert_eq!((question.by, question.confidence, question.fail_if.len()), (Some(Metric::P99), 0.95, 3));
         assert!(typed(&["a", "b", "--fail-if", "p99"]).question().is_err());
         assert!(Typed::try_parse_from(["compare", "a", "b", "--by", "p98"]).is_err());

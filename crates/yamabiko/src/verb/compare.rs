@@ -80,7 +80,11 @@ pub fn page(document: &CompareDocument, book: &Book, folder: &Path, named: &[Pat
     let find = |id: &str| {
         let of_that_name = named.iter().find(|dir| dir.file_name().is_some_and(|name| name == id)).cloned();
         let beside = folder.parent().map(|parent| parent.join(id));
-        of_that_name.into_iter().chain([book.root().join(id)]).chain(beside).find(|dir| dir.join("summary.json").is_file())
+        of_that_name
+            .into_iter()
+            .chain([book.root().join(id)])
+            .chain(beside)
+            .find(|dir| dir.join("summary.json").is_file())
     };
     let plan = store::read_plan(folder).unwrap_or_default();
     report::compare_page(&CompareSources::read(document.clone(), plan, &find))

@@ -51,8 +51,11 @@ pub fn run(typed: &args::Disk) -> Result<Exit> {
     }
     let plan = fs::read_to_string(done.folder.join("plan.toml")).unwrap_or_default();
     let page = report::disk_page(&done.document, &plan);
-    let ending =
-        Ending { folder: (!typed.no_save).then_some(done.folder.as_path()), html: typed.html.as_ref(), json: typed.json };
+    let ending = Ending {
+        folder: (!typed.no_save).then_some(done.folder.as_path()),
+        html: typed.html.as_ref(),
+        json: typed.json,
+    };
     conclude(page, &ending, || show(&done.document, typed.json))?;
     Ok(exit_of(&done.document, typed.strict))
 }

@@ -28,7 +28,8 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
         return reproduction(&dir, &document, arguments);
     }
     if let Ok(Some(document)) = store::read_disk(&dir) {
-        let no_export = format!("a disk has no response times; fio's own answers are beside its document, in {}", dir.display());
+        let no_export =
+            format!("a disk has no response times; fio's own answers are beside its document, in {}", dir.display());
         let page = |plan: &str| report::disk_page(&document, plan);
         suite(&dir, arguments, &no_export, page, || super::disk::show(&document, arguments.json))?;
         return Ok(super::disk::exit_of(&document, false));
