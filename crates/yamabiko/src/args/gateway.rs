@@ -12,7 +12,7 @@ use lab::plan::Placement;
 use suites::gateway::{Condition, Directions, GatewayPlan, Link, ProxyLoading, TestName, Where};
 use units::{Bytes, CpuShare, Probability, parse_duration};
 
-use super::{ShowOptions, address};
+use super::address;
 use crate::verb::bench::Doing;
 
 #[derive(Args, Debug)]

@@ -15,7 +15,7 @@ use units::{Bytes, Probability, RequestRate, parse_duration};
 
 use super::path::path_plan;
 use super::plan::{host_plan, tls_plan, watch_plan};
-use super::{HostOptions, PathOptions, ServerOptions, ShowOptions, TlsOptions, WatchOptions, address};
+use super::{HostOptions, PathOptions, ServerOptions, TlsOptions, WatchOptions, address};
 
 /// Requests on a connection that nobody makes within a point.
 const USES_MANY: u32 = 1_000_000_000;
