@@ -213,7 +213,7 @@ fn heat(sources: &Sources) -> Heat {
         count: row.count,
     });
     let heat = Heat::new("How response times are spread, over time", "response time", cells.collect()).about(
-        "Requests that ended in each second, by how long they took: the darker, the more, on a logarithmic scale.",
+        "Requests that ended in each second, by how long they took: the stronger the colour, the more, on a logarithmic scale.",
     );
     // Without their names: the cells would lie on them.
     let bands = phases(response_times(&sources.series, &[]), sources).bands.into_iter();

@@ -81,7 +81,7 @@ fn wire(part: &WatchPart) -> Place {
         .line("in process", most(part.connections.mean, part.connections.max))
         .line("in flight", most(part.in_flight.mean, part.in_flight.max))
         .line("RTT seen", if rtt.count == 0 { String::new() } else { two(rtt.p50, rtt.p99) })
-        .line("answered in", if service.count == 0 { String::new() } else { two(service.p50, service.p99) })
+        .line("served in", if service.count == 0 { String::new() } else { two(service.p50, service.p99) })
         .line("sent again", if part.retransmitted == 0 { "none".to_owned() } else { share(part.retransmit_share) })
 }
 
