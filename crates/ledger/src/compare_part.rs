@@ -35,6 +35,9 @@ pub struct ComparePart {
     /// Where the plans of the two sides differ, field by field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plans_differ: Vec<PlanDifference>,
+    /// Where the machines differ on which the sides ran, fact by fact; of several runs a side the first's are compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts_differ: Vec<HostDifference>,
     /// Every metric, the one that decides first.
     pub metrics: Vec<ComparedMetric>,
     /// The blocks of a comparison in turns, in order; those that do not count as well.
@@ -79,6 +82,21 @@ pub struct PlanDifference {
     pub b: Option<String>,
     /// It belongs to what is compared (the server, where it is) and not to how.
     pub subject: bool,
+}
+
+/// A fact in which two machines differ.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostDifference {
+    /// Its name as in [`crate::document::Host`], such as `kernel` or `settings.class`.
+    pub fact: String,
+    /// As the first has it; absent where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a: Option<String>,
+    /// As the second has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub b: Option<String>,
+    /// Whether it makes another machine of it (kernel, processor, cores, memory) and not only another setting.
+    pub machine: bool,
 }
 
 /// One figure of both sides.
@@ -161,11 +179,46 @@ pub struct ComparedRun {
 }
 
 /// One term of `--fail-if`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FailTerm {
     /// As typed.
     pub term: String,
-    /// Whether the difference was shown and is beyond the limit; absent where it is not known.
+    /// The metric's name.
+    #[serde(default)]
+    pub metric: String,
+    /// The bound of the difference, in `unit`.
+    #[serde(default)]
+    pub limit: f64,
+    /// `ratio` of a bound that is a share of A's figure, or a share of the requests; else the metric's own unit.
+    #[serde(default)]
+    pub unit: String,
+    /// Whether it is above the bound that it fails, or below.
+    #[serde(default)]
+    pub above: bool,
+    /// Whether it failed; absent where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<bool>,
+    /// How sure that is.
+    #[serde(default)]
+    pub sure: FailSure,
+    /// The same in a sentence.
+    #[serde(default)]
+    pub why: String,
+}
+
+/// How sure it is that a difference is beyond a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailSure {
+    /// The whole interval is beyond the bound.
+    Shown,
+    /// A difference is shown, and the estimate of it is beyond the bound; the interval is so only in part.
+    Likely,
+    /// The interval reaches beyond the bound; what is shown does not.
+    Possible,
+    /// The whole interval is within the bound.
+    Excluded,
+    /// There is no interval.
+    #[default]
+    NotKnown,
 }

@@ -9,7 +9,7 @@ use crate::figures::count;
 use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Chart, Quantity, Series};
 use crate::sweep;
-use crate::words::{by_frequency, span};
+use crate::words::{by_frequency, moment, span};
 
 /// Puts the page together; `plan` is the sweep's own text.
 pub fn cache_page(document: &Document, plan: &str) -> Page {
@@ -18,8 +18,12 @@ pub fn cache_page(document: &Document, plan: &str) -> Page {
     let empty = CachePart::default();
     let part = document.cache.as_ref().unwrap_or(&empty);
     let early = if run.interrupted { ", stopped early: the figures are of what was measured until then" } else { "" };
-    let about =
-        format!("{}: measured for {} in all{early}. {}.", run.started_at, span(run.duration_s), sweep::about(part));
+    let about = format!(
+        "{}: measured for {} in all{early}. {}.",
+        moment(&run.started_at),
+        span(run.duration_s),
+        sweep::about(part)
+    );
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))

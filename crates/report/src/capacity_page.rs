@@ -5,7 +5,7 @@ use ledger::{CapacityDocument, CapacityPart, TrialPart};
 use crate::capacity;
 use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
-use crate::words::span;
+use crate::words::{moment, span};
 
 /// Puts the page together; `plan` is the plan's own text, which may be empty.
 pub fn capacity_page(document: &CapacityDocument, plan: &str) -> Page {
@@ -15,7 +15,7 @@ pub fn capacity_page(document: &CapacityDocument, plan: &str) -> Page {
     let early = if run.interrupted { ", stopped early: it can be gone on with (capacity --resume)" } else { "" };
     let about = format!(
         "{}: {} trials, measured for {} in all{early}.",
-        run.started_at,
+        moment(&run.started_at),
         part.trials.len(),
         span(run.duration_s)
     );

@@ -7,7 +7,7 @@ use crate::disk::{self, Made};
 use crate::figures::{bytes, count, duration, duration_f64};
 use crate::page::{Page, Section, Table};
 use crate::plot::{Bars, Chart, Quantity, Series};
-use crate::words::span;
+use crate::words::{moment, span};
 
 /// Puts the page together; `plan` is the plan's own text, which may be empty.
 pub fn disk_page(document: &DiskDocument, plan: &str) -> Page {
@@ -17,7 +17,7 @@ pub fn disk_page(document: &DiskDocument, plan: &str) -> Page {
     let early = if run.interrupted { ", stopped early: tests that are missing were not made" } else { "" };
     let about = format!(
         "{}: measured for {} in all{early}. A file of {} without a name in {} ({}), read and written by {}.",
-        run.started_at,
+        moment(&run.started_at),
         span(run.duration_s),
         of("file"),
         of("folder"),

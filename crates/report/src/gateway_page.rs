@@ -7,15 +7,19 @@ use crate::figures::{count, duration, level, share};
 use crate::gateway;
 use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
-use crate::words::span;
+use crate::words::{moment, span};
 
 /// Puts the page together; `plan` is the plan's own text.
 pub fn gateway_page(document: &GatewayDocument, plan: &str) -> Page {
     let (run, part) = (&document.run, &document.gateway);
     let title = if run.id.is_empty() { "A gateway" } else { &run.id };
     let early = if run.interrupted { ", stopped early: the figures are of what was measured until then" } else { "" };
-    let about =
-        format!("{}: measured for {} in all{early}. {}.", run.started_at, span(run.duration_s), gateway::about(part));
+    let about = format!(
+        "{}: measured for {} in all{early}. {}.",
+        moment(&run.started_at),
+        span(run.duration_s),
+        gateway::about(part)
+    );
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))

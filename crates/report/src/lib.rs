@@ -5,7 +5,7 @@
 //! it is and whether it has colours is the caller's to say ([`Style`]).
 //!
 //! [`run_page::page`] turns a run into one HTML page. Any verb builds its own page from [`page::Page`] and the plots of
-//! [`plot`]; what both kinds of output say alike is in [`words`].
+//! [`plot`]; the same page is Markdown ([`page::Page::to_markdown`]), and a comparison JUnit's XML ([`junit()`]). What both kinds of output say alike is in [`words`].
 //!
 //! [`fortio()`] writes a run as fortio does. [`ab`] is ApacheBench's layout, for scripts that read it.
 //!
@@ -16,6 +16,8 @@ pub mod ab;
 mod cache_page;
 mod capacity;
 mod capacity_page;
+mod compare;
+mod compare_page;
 pub mod disk;
 mod disk_page;
 pub mod figures;
@@ -23,6 +25,7 @@ mod fortio;
 mod gateway;
 mod gateway_page;
 pub mod json;
+mod junit;
 pub mod live;
 pub mod page;
 pub mod plot;
@@ -38,8 +41,10 @@ pub mod words;
 
 pub use cache_page::cache_page;
 pub use capacity_page::capacity_page;
+pub use compare_page::{CompareSources, SideRun, compare_page};
 pub use disk_page::disk_page;
 pub use fortio::fortio;
 pub use gateway_page::gateway_page;
+pub use junit::junit;
 pub use predict_page::predict_page;
 pub use terminal::{ProfileEntry, ProfileView, Series, Spread, SpreadUnit, Style};

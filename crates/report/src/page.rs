@@ -16,6 +16,7 @@
 //! cursor where the axis is time. All text given is escaped here; nothing given is taken for markup.
 
 mod interactive;
+mod markdown;
 pub(crate) mod parts;
 mod table;
 mod verdict;
@@ -106,6 +107,12 @@ impl Page {
         let mut found = Vec::new();
         self.sections.iter().for_each(|section| all(section, &mut found));
         found
+    }
+
+    /// The same as Markdown: words, tables and verdicts. Figures are not in it. What was given is text there as well: nothing of it
+    /// is taken for markup, a link, or somebody's name.
+    pub fn to_markdown(&self) -> String {
+        markdown::page(self)
     }
 
     /// The whole file.

@@ -3,6 +3,9 @@
 //! ```text
 //!   Chart  lines and steps over numbers: time, distributions, percentile curves, histograms ─┐
 //!   Bars   lengths beside names: by distance, by cause                                       ├─> Figure ─> SVG
+//!   Heat   how often what lasted how long, second by second                                  │
+//!   Spans  differences with their intervals                                                  │
+//!   Picture  the lab: clients, path, server, with figures on them                            │
 //!   [f64; 2] ─> thin (min and max of each pixel stay) ─> Scale (linear, log, tail) ─> path ──┘
 //! ```
 //!
@@ -17,10 +20,13 @@ pub mod bars;
 pub mod chart;
 mod curves;
 mod draw;
+pub mod heat;
 mod legend;
+pub mod picture;
 pub mod quantity;
 mod rows;
 mod scale;
+pub mod spans;
 mod svg;
 mod thin;
 mod ticks;
@@ -28,7 +34,10 @@ mod ticks;
 pub use bars::Bars;
 pub use chart::{Axis, Band, Chart, Rule, Scale, Series, Shape};
 pub(crate) use draw::over_time as is_over_time;
+pub use heat::{Heat, HeatCell};
+pub use picture::{Picture, Place};
 pub use quantity::Quantity;
+pub use spans::{SpanRow, Spans};
 pub(crate) use svg::{COLORS as COLORS_CSS, STYLE as STYLE_CSS, escape};
 
 /// How wide a figure is drawn, in CSS pixels.
@@ -60,6 +69,12 @@ pub enum Figure {
     Chart(Chart),
     /// Over names.
     Bars(Bars),
+    /// Over time and length.
+    Heat(Heat),
+    /// Differences with intervals.
+    Spans(Spans),
+    /// The lab.
+    Picture(Picture),
 }
 
 impl From<Chart> for Figure {
@@ -74,12 +89,33 @@ impl From<Bars> for Figure {
     }
 }
 
+impl From<Heat> for Figure {
+    fn from(heat: Heat) -> Self {
+        Figure::Heat(heat)
+    }
+}
+
+impl From<Spans> for Figure {
+    fn from(spans: Spans) -> Self {
+        Figure::Spans(spans)
+    }
+}
+
+impl From<Picture> for Figure {
+    fn from(picture: Picture) -> Self {
+        Figure::Picture(picture)
+    }
+}
+
 impl Figure {
     /// Its title, in words.
     pub fn title(&self) -> &str {
         match self {
             Figure::Chart(chart) => &chart.title,
             Figure::Bars(bars) => &bars.title,
+            Figure::Heat(heat) => &heat.title,
+            Figure::Spans(spans) => &spans.title,
+            Figure::Picture(picture) => &picture.title,
         }
     }
 
@@ -88,12 +124,19 @@ impl Figure {
         match self {
             Figure::Chart(chart) => &chart.about,
             Figure::Bars(bars) => &bars.about,
+            Figure::Heat(heat) => &heat.about,
+            Figure::Spans(spans) => &spans.about,
+            Figure::Picture(picture) => &picture.about,
         }
     }
 
     /// Whether it deserves a page's whole width.
     pub fn is_wide(&self) -> bool {
-        matches!(self, Figure::Chart(chart) if chart.x.quantity == Quantity::Seconds)
+        match self {
+            Figure::Chart(chart) => chart.x.quantity == Quantity::Seconds,
+            Figure::Bars(_) => false,
+            Figure::Heat(_) | Figure::Spans(_) | Figure::Picture(_) => true,
+        }
     }
 
     /// Whether there is nothing to draw.
@@ -101,6 +144,9 @@ impl Figure {
         match self {
             Figure::Chart(chart) => chart.is_empty(),
             Figure::Bars(bars) => bars.is_empty(),
+            Figure::Heat(heat) => heat.is_empty(),
+            Figure::Spans(spans) => spans.is_empty(),
+            Figure::Picture(picture) => picture.is_empty(),
         }
     }
 
@@ -119,6 +165,9 @@ impl Figure {
         match self {
             Figure::Chart(chart) => draw::chart(chart, width, standalone),
             Figure::Bars(bars) => rows::bars(bars, width, standalone),
+            Figure::Heat(heat) => heat::heat(heat, width, standalone),
+            Figure::Spans(spans) => spans::spans(spans, width, standalone),
+            Figure::Picture(picture) => picture::picture(picture, width, standalone),
         }
     }
 }

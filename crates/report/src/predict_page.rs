@@ -7,13 +7,14 @@ use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
 use crate::predict;
 use crate::predict_parts::{BESIDE_HEAD, PART_HEAD, TERM_HEAD, beside_rows, part_row, term_rows};
-use crate::words::span;
+use crate::words::{moment, span};
 
 /// Puts the page together; `plan` is the plan's own text, which may be empty.
 pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {
     let (run, part) = (&document.run, &document.predict);
     let title = if run.id.is_empty() { "A prediction" } else { &run.id };
-    let about = format!("{}: made from {} loads, {} in all.", run.started_at, part.loads.len(), span(run.duration_s));
+    let about =
+        format!("{}: made from {} loads, {} in all.", moment(&run.started_at), part.loads.len(), span(run.duration_s));
     let plans = predict::plans(part).into_iter().fold(Section::new("What it means"), Section::text);
     let reasons = part.reasons.iter().chain(&part.notes);
     let notes = reasons.fold(Section::new("What to know when reading"), |section, note| section.text(note));

@@ -10,6 +10,7 @@
 mod load;
 mod over_time;
 mod phases;
+mod picture;
 mod places;
 mod sources;
 mod tap;
@@ -24,7 +25,7 @@ pub(crate) use tap::view_of as tap_view;
 pub(crate) use wire::answer as wire_answer;
 
 use crate::page::{Page, Section, Table};
-use crate::words::{answer, measure, span};
+use crate::words::{answer, measure, moment, span};
 
 /// Puts the page together.
 pub fn page(sources: &Sources) -> Page {
@@ -41,6 +42,7 @@ pub fn page(sources: &Sources) -> Page {
     if let Some(slo) = &document.slo {
         page = page.section(objective(slo));
     }
+    page = page.section(Section::new("").figure(picture::picture(document)));
     if let Some(part) = &document.load {
         page = page.section(load::figures(part, run));
     }
@@ -66,7 +68,7 @@ pub fn page(sources: &Sources) -> Page {
         page = page.section(places::path(part, sources));
     }
     if let Some(part) = &document.server {
-        page = page.section(places::server(part));
+        page = page.section(places::server(part, sources));
     }
     page = page.section(places::host(&run.host)).section(repeat(run, sources));
     page.foot(if run.dir.is_empty() {
@@ -80,9 +82,9 @@ pub fn page(sources: &Sources) -> Page {
 fn when(run: &Run) -> String {
     let warmup = if run.warmup_s > 0.0 { format!(" after a warm-up of {}", span(run.warmup_s)) } else { String::new() };
     let early = if run.interrupted { ", stopped early: the figures are of what was measured until then" } else { "" };
-    let started = match run.started_at.split_once('T') {
-        Some((date, time)) => format!("{date} {}: ", time.replace('Z', " UTC")),
-        None => String::new(),
+    let started = match moment(&run.started_at) {
+        moment if moment.is_empty() => moment,
+        moment => format!("{moment}: "),
     };
     format!("{started}measured for {}{warmup}{early}.", span(run.duration_s))
 }

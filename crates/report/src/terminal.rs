@@ -3,6 +3,7 @@
 //! ```text
 //!   Document ──> headline  verdict, and every check that is not green
 //!                load      offered and carried, times, bars, by distance, levels, failures
+//!                over_time small plots of its seconds
 //!                places    path, server, host
 //!                wire      what passed the server's end
 //!                tap       what programs saw through their own sockets
@@ -14,6 +15,7 @@
 mod bars;
 mod cache;
 mod capacity;
+mod columns;
 mod compare;
 mod disk;
 mod doctor;
@@ -22,6 +24,7 @@ mod gateway;
 mod headline;
 mod judged;
 mod load;
+mod over_time;
 mod page;
 mod places;
 mod predict;
@@ -31,7 +34,7 @@ mod tap;
 mod watch;
 mod wire;
 
-use ledger::Document;
+use ledger::{Document, SecondRecord};
 use stats::Histogram;
 
 pub use cache::{cache, cache_point};
@@ -69,10 +72,23 @@ impl Style {
 
 /// A run on one screen. `response_times`, if at hand (`store::read_histogram(dir, "response_time")`), adds a small histogram.
 pub fn render(document: &Document, response_times: Option<&Histogram>, style: Style) -> String {
+    render_over_time(document, response_times, &[], style)
+}
+
+/// The same with small plots of the run's seconds, where there are any.
+pub fn render_over_time(
+    document: &Document,
+    response_times: Option<&Histogram>,
+    seconds: &[SecondRecord],
+    style: Style,
+) -> String {
     let mut page = Page::new(style);
     headline::print(&mut page, document);
     if let Some(load) = &document.load {
         load::print(&mut page, load, &document.run, response_times);
+    }
+    if !seconds.is_empty() {
+        over_time::print(&mut page, document, seconds);
     }
     if let Some(part) = &document.cache {
         cache::print(&mut page, part);

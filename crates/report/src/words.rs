@@ -78,6 +78,14 @@ pub fn limit(value: f64, unit: &str) -> String {
     if unit == "ns" && value >= 0.0 { figures::round_duration(value as u64) } else { measure(value, unit) }
 }
 
+/// A moment of RFC 3339 as people write it: `2026-11-20 09:30:05 UTC`; empty for what is none.
+pub fn moment(rfc3339: &str) -> String {
+    let Some((date, time)) = rfc3339.split_once('T') else { return String::new() };
+    let (time, zone) = time.strip_suffix('Z').map_or((time, ""), |time| (time, " UTC"));
+    // Nobody repeats a run within its second.
+    format!("{date} {}{zone}", time.split('.').next().unwrap_or(time))
+}
+
 /// A length in seconds as typed: `60 s`, `12.3 s`.
 pub fn span(seconds: f64) -> String {
     let seconds = if seconds.is_finite() { seconds.max(0.0) } else { 0.0 };
@@ -175,6 +183,13 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_as_people_write_them() {
+        assert_eq!(moment("2026-11-20T09:30:05.123Z"), "2026-11-20 09:30:05 UTC");
+        assert_eq!(moment("2026-11-20T09:30:05+02:00"), "2026-11-20 09:30:05+02:00");
+        assert_eq!([moment(""), moment("x")], ["", ""]);
+    }
 
     #[test]
     fn tls_is_told_in_a_line() {

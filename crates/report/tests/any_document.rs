@@ -11,8 +11,8 @@ use ledger::document::*;
 use ledger::tap_part::{TapAvailability, TapLookups, TapProgram, TapView};
 use ledger::watch_part::WatchConnections;
 use ledger::{
-    CacheFigures, CachePart, CachePoint, NotCounted, OriginTraffic, Ratio, Seats, SecondRecord, TapPart, WatchPart,
-    WatchSecond, WrongExample,
+    CacheFigures, CachePart, CachePoint, DistributionRecord, Measure, NotCounted, OriginTraffic, Ratio, Seats,
+    SecondRecord, ServerSecond, TapPart, WatchPart, WatchSecond, WrongExample,
 };
 use proptest::prelude::*;
 use report::run_page::{self, Sources};
@@ -433,6 +433,15 @@ proptest! {
         wild.many(Wild::number).into_iter().for_each(|value| times.record(value));
         let style = Style { color: false, width, unicode };
         prop_assert!(harmless(&terminal::render(&document, Some(&times), style)));
+        let seconds: Vec<SecondRecord> = (0..wild.0.below(9)).map(|_| SecondRecord {
+            second: wild.number() as u32,
+            measured: true,
+            completed: wild.number(),
+            connections_mean: wild.float(),
+            response_p99_ns: wild.number(),
+            ..SecondRecord::default()
+        }).collect();
+        prop_assert!(harmless(&terminal::render_over_time(&document, Some(&times), &seconds, style)));
         prop_assert!(harmless(&terminal::cache(&document, style)));
         for point in document.cache.iter().flat_map(|part| &part.points) {
             let line = terminal::cache_point(point);
@@ -475,6 +484,22 @@ proptest! {
             connections_mean: wild.float(),
             ..WatchSecond::default()
         }).collect();
+        sources.server_series = (0..wild.0.below(5)).map(|second| ServerSecond {
+            second: second as u32,
+            at_ns: wild.number(),
+            elapsed_s: wild.float(),
+            cpu_user_s: wild.float(),
+            cpu_receive_s: wild.maybe(Wild::float),
+            rss_bytes: wild.number(),
+            ..ServerSecond::default()
+        }).collect();
+        sources.distributions = (0..wild.0.below(9)).map(|_| DistributionRecord {
+            second: wild.number() as u32,
+            measure: Measure::ResponseTime,
+            from_ns: wild.number(),
+            to_ns: wild.number(),
+            count: wild.number(),
+        }).collect();
         for values in [&mut sources.response_time, &mut sources.connect, &mut sources.wire_rtt] {
             wild.many(Wild::number).into_iter().for_each(|value| values.record(value));
         }
@@ -486,6 +511,9 @@ proptest! {
             let svg = figure.standalone();
             markup::elements(&svg);
             prop_assert!(!svg.contains("NaN"), "{svg}");
+        }
+        for text in [page.to_markdown(), sweep.to_markdown()] {
+            prop_assert!(harmless(&text), "{text}");
         }
         for html in [page.into_html(), sweep.into_html()] {
             markup::elements(&html);

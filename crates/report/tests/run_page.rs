@@ -7,7 +7,7 @@ mod documents;
 mod markup;
 
 use ledger::document::*;
-use ledger::{SecondRecord, WatchPart, WatchSecond};
+use ledger::{Bucket, DistributionRecord, Measure, SecondRecord, ServerSecond, WatchPart, WatchSecond};
 use markup::{Element, elements};
 use report::run_page::{Sources, page};
 
@@ -41,6 +41,34 @@ fn watched(second: u64) -> WatchSecond {
     WatchSecond { second, watched_ns: 1_000_000_000, connections_mean: 23.0, requests: 110, ..WatchSecond::default() }
 }
 
+fn served(second: u32) -> ServerSecond {
+    ServerSecond {
+        second,
+        at_ns: u64::from(second + 6) * 1_000_000_000,
+        elapsed_s: 1.0,
+        cpu_user_s: 0.2,
+        cpu_system_s: 0.1,
+        rss_bytes: 14_000_000,
+        ..ServerSecond::default()
+    }
+}
+
+/// 110 requests of 2 ms to 1 s.
+fn distributed(second: u32) -> impl Iterator<Item = DistributionRecord> {
+    let first = Bucket::of(2_000_000).0;
+    (0..70).map(move |at| {
+        let bucket = Bucket(first + at);
+        let count = if at < 40 { 2 } else { 1 };
+        DistributionRecord {
+            second,
+            measure: Measure::ResponseTime,
+            from_ns: bucket.from_ns(),
+            to_ns: bucket.to_ns(),
+            count,
+        }
+    })
+}
+
 /// A run with everything.
 fn whole() -> Sources {
     let mut document = documents::document();
@@ -49,6 +77,8 @@ fn whole() -> Sources {
     sources.series = (0..70).map(second).collect();
     // The document's moment, 2026-11-20T09:30:05Z, in seconds since 1970.
     sources.watch_series = (0..70).map(|at| watched(1_795_167_005 + at)).collect();
+    sources.server_series = (0..60).map(served).collect();
+    sources.distributions = (0..70).flat_map(distributed).collect();
     sources.response_time = documents::histogram();
     sources.connect = documents::histogram();
     sources.wire_rtt = documents::histogram();
@@ -67,15 +97,19 @@ fn every_part_has_its_section() {
     assert_eq!(
         texts(&all, "b"),
         [
+            "Where the figures come from",
             "Connections in process",
             "Requests each second",
             "Requests in flight",
             "Response time",
+            "How response times are spread, over time",
+            "The server&#39;s processor",
             "Response time by percentile",
             "How response times are spread",
             "Response time by distance",
             "Failures by cause",
             "Round-trip time: asked against got",
+            "The server&#39;s memory",
         ]
     );
     for said in [
@@ -229,4 +263,45 @@ fn a_quarter_of_an_hour_is_no_burden() {
     sources.watch_series = (0..915).map(|at| watched(1_795_167_005 + at)).collect();
     let (html, _) = html(&sources);
     assert!(html.len() < 900_000, "{}", html.len());
+}
+
+/// Its words are those of the page; its figures are not in it; whatever names say, a table has as many cells on every line.
+#[test]
+fn markdown_is_the_same_without_figures() {
+    let mut sources = whole();
+    let wild = "<script>alert(1)</script>|`x`\n\n# [a](javascript:b)".to_owned();
+    sources.document.load.as_mut().unwrap().failed.insert(wild.clone(), 3);
+    sources.document.load.as_mut().unwrap().status.insert(wild.clone(), 7);
+    sources.document.run.command = wild.clone();
+    sources.plan = format!("{wild}\n````");
+    let text = page(&sources).to_markdown();
+    for heading in ["# 20261120-093005-bench-qzkv", "## Load", "## Times", "## Answers", "## Path", "## Repeat it"] {
+        assert!(text.lines().any(|line| line == heading), "{heading}\n{text}");
+    }
+    assert!(!text.lines().any(|line| line == "## Over time"), "a section of figures alone");
+    assert!(text.contains("**Valid.** All 8 checks that apply held.") && !text.contains("<svg"), "{text}");
+    // Outside of fences nothing is markup.
+    let mut fence: Option<usize> = None;
+    for line in text.lines() {
+        let ticks = line.chars().take_while(|&c| c == '`').count();
+        match fence {
+            Some(open) if ticks >= open && line.len() == ticks => fence = None,
+            Some(_) => {}
+            None if ticks >= 3 => fence = Some(ticks),
+            None => assert!(!line.contains("<script") && !line.replace("\\]", "").contains("](javascript"), "{line}"),
+        }
+    }
+    assert_eq!(fence, None, "every fence ends");
+}
+
+/// A day at one second each: what is drawn is bounded.
+#[test]
+fn a_day_is_no_larger_than_it_must_be() {
+    let mut sources = whole();
+    sources.series = (0..86_400).map(second).collect();
+    sources.watch_series = (0..86_400).map(|at| watched(1_795_167_005 + at)).collect();
+    sources.server_series = (0..86_400).map(served).collect();
+    sources.distributions = (0..900).flat_map(distributed).collect();
+    let bytes = page(&sources).into_html().len();
+    assert!(bytes < 4_000_000, "{bytes}");
 }

@@ -11,6 +11,8 @@
 //! machine's drift out. One metric decides, and has its own interval; the others share one chance of crying wolf
 //! ([`stats::compare::holm_confidences`]). Invalid runs make an invalid comparison.
 
+mod fail_if;
+mod hosts;
 pub mod live;
 mod metric;
 mod plans;
@@ -24,7 +26,8 @@ use ledger::document::{Check, CheckState, Run, SCHEMA, Weight};
 use ledger::{CompareDocument, ComparePart, CompareVerdict, Validity};
 use store::RunFolder;
 
-pub use self::metric::{FailIf, Metric, Question};
+pub use self::fail_if::FailIf;
+pub use self::metric::{Metric, Question};
 use crate::error::SuiteError;
 use crate::reproduce::Order;
 

@@ -295,18 +295,28 @@ pub struct Report {
     #[arg(default_value = "last")]
     pub run: String,
     /// Print the run's JSON document and nothing else
-    #[arg(long, conflicts_with_all = ["html", "svg"])]
+    #[arg(long, conflicts_with_all = ["html", "svg", "md"])]
     pub json: bool,
-    /// Write the run as one HTML page to this file and print its URL; `-` is standard output. The page needs no network
+    #[command(flatten)]
+    pub forms: PageForms,
+    /// Write the run's response times for other tools into this file: `fortio` (JSON that its pages load) or `hlog`
+    /// (an HdrHistogram log); `-` is standard output
+    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], conflicts_with_all = ["json", "html", "svg", "md"])]
+    pub export: Option<Vec<String>>,
+}
+
+/// The forms of a page, other than the terminal's.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PageForms {
+    /// Write it as one HTML page to this file and print its URL; `-` is standard output. The page needs no network
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write the page's words and tables as Markdown to this file; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    pub md: Option<PathBuf>,
     /// Write the page's plots as SVG files into this folder and print their names
     #[arg(long, value_name = "FOLDER")]
     pub svg: Option<PathBuf>,
-    /// Write the run's response times for other tools into this file: `fortio` (JSON that its pages load) or `hlog`
-    /// (an HdrHistogram log); `-` is standard output
-    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], conflicts_with_all = ["json", "html", "svg"])]
-    pub export: Option<Vec<String>>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

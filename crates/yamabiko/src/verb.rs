@@ -6,6 +6,7 @@ pub mod cache;
 pub mod capacity;
 pub mod compare;
 pub mod completions;
+mod concluding;
 pub mod demo;
 pub mod disk;
 pub mod doctor;

@@ -31,11 +31,12 @@ fn harmless(json: &str) -> String {
 }
 
 fn data(chart: &Chart) -> Value {
+    let each = chart.series.iter().map(|series| series.points.len()).max().unwrap_or(0).div_ceil(POINTS_MAX);
     let series = chart.series.iter().enumerate().map(|(at, series)| {
         let mut xs: Vec<Value> = Vec::new();
         let mut ys: Vec<Value> = Vec::new();
         let mut before = None;
-        for &[x, y] in series.points.iter().filter(|point| point[0].is_finite()) {
+        for [x, y] in few(&series.points, each).into_iter().filter(|point| point[0].is_finite()) {
             if before == Some(x) {
                 // The library wants each moment once: the later value is the one that holds from here on.
                 xs.pop();
@@ -70,6 +71,32 @@ fn data(chart: &Chart) -> Value {
     })
 }
 
+/// The lowest and the highest of `2 * each` points that follow one another, in their order; all where `each` is 1. Where there is
+/// a gap among them, it stays.
+fn few(points: &[[f64; 2]], each: usize) -> Vec<[f64; 2]> {
+    if each < 2 {
+        return points.to_vec();
+    }
+    let mut kept = Vec::with_capacity(points.len() / each + 2);
+    for chunk in points.chunks(2 * each) {
+        let by_y = |a: &(usize, &[f64; 2]), b: &(usize, &[f64; 2])| a.1[1].total_cmp(&b.1[1]);
+        let drawn = || chunk.iter().enumerate().filter(|(_, point)| point[1].is_finite());
+        let gap = chunk.iter().position(|point| !point[1].is_finite());
+        let low = drawn().min_by(by_y).map(|(at, _)| at);
+        let high = drawn().max_by(by_y).map(|(at, _)| at);
+        let mut places: Vec<usize> = [low, high, gap].into_iter().flatten().collect();
+        places.sort_unstable();
+        places.dedup();
+        kept.extend(places.into_iter().map(|at| chunk[at]));
+    }
+    if let (Some(last), Some(end)) = (points.last(), kept.last())
+        && end[0] < last[0]
+    {
+        kept.push(*last);
+    }
+    kept
+}
+
 /// A number in few digits: more than any screen shows. What is not finite is a gap.
 fn number(value: f64) -> Value {
     if !value.is_finite() {
@@ -84,6 +111,9 @@ fn number(value: f64) -> Value {
     }
 }
 
+/// Points of a series that reach the script: more than a screen is wide, and an hour's seconds unthinned. The seconds of a day
+/// would make a page of tens of megabytes.
+const POINTS_MAX: usize = 5_000;
 const VERSION: &str = "1.6.32";
 const LICENSE: &str = include_str!("../../assets/uplot/LICENSE");
 const LIBRARY: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
@@ -113,6 +143,21 @@ mod tests {
         let data = data(&chart);
         assert_eq!(data["series"][0]["x"], json!([0, 1, 2, 5, 6]));
         assert_eq!(data["series"][0]["y"], json!([1, 2.25, null, 3, 3]));
+    }
+
+    #[test]
+    fn a_day_is_thinned_and_its_peak_stays() {
+        let rows =
+            (0..86_400).map(|second| (f64::from(second), if second == 54_321 { 1e6 } else { f64::from(second % 7) }));
+        let chart = Chart::over_time("t", "n", Quantity::Count).series(Series::seconds("a", rows));
+        let data = data(&chart);
+        let ys = data["series"][0]["y"].as_array().unwrap();
+        assert!(ys.len() <= POINTS_MAX + 2 && ys.contains(&json!(1_000_000)), "{}", ys.len());
+        let xs: Vec<f64> = data["series"][0]["x"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+        assert!(xs.is_sorted() && xs.last() == Some(&86_400.0));
+        let gap = [[0.0, 1.0], [1.0, f64::NAN], [2.0, 3.0], [3.0, 1.0]];
+        assert!(few(&gap, 2)[1][1].is_nan());
+        assert_eq!(few(&gap, 1).len(), 4);
     }
 
     #[test]

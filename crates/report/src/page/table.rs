@@ -39,6 +39,19 @@ impl Table {
         (&self.head, &self.rows, &self.left)
     }
 
+    pub(super) fn head(&self) -> &[String] {
+        &self.head
+    }
+
+    pub(super) fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
+    /// Whether a column's cells stand left.
+    pub(super) fn is_left(&self, column: usize) -> bool {
+        column == 0 || self.left.contains(&column)
+    }
+
     pub(super) fn html(&self) -> String {
         let mut html = String::from("<div class=\"scroll\"><table>");
         if self.head.iter().any(|name| !name.is_empty()) {
@@ -63,6 +76,6 @@ impl Table {
     }
 
     fn class(&self, column: usize) -> &'static str {
-        if column == 0 || self.left.contains(&column) { " class=\"words\"" } else { "" }
+        if self.is_left(column) { " class=\"words\"" } else { "" }
     }
 }

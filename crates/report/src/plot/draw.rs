@@ -9,7 +9,7 @@
 //!                 time (s)
 //! ```
 
-use super::chart::{Chart, Series, Shape};
+use super::chart::{Band, Chart, Series, Shape};
 use super::legend::{self, Entry};
 use super::scale::Ruler;
 use super::svg::{Anchor, Svg, text_width};
@@ -41,7 +41,7 @@ pub(super) fn chart(chart: &Chart, width: Width, standalone: bool) -> String {
     }
     legend::draw(&mut svg, &entries, EDGE, title, across - 2.0 * EDGE);
     svg.words("label", [EDGE, top - HALF_LINE - 3.0], Anchor::Start, &legend::fitting(label, across - EDGE));
-    bands(&mut svg, chart, &x, top, bottom);
+    bands(&mut svg, &chart.bands, &x, top, bottom);
     for (at, label) in &y.ticks {
         let Some(place) = y.place(*at) else { continue };
         svg.line("grid", [left, place], [right, place]);
@@ -98,8 +98,9 @@ fn description(chart: &Chart) -> String {
     parts.join(" ")
 }
 
-fn bands(svg: &mut Svg, chart: &Chart, x: &Ruler, top: f64, bottom: f64) {
-    for band in &chart.bands {
+/// Shaded stretches, named where the name has room.
+pub(super) fn bands(svg: &mut Svg, bands: &[Band], x: &Ruler, top: f64, bottom: f64) {
+    for band in bands {
         let (Some(from), Some(to)) = (x.place(band.from), x.place(band.to)) else { continue };
         if to - from < 0.5 {
             continue;
@@ -112,7 +113,7 @@ fn bands(svg: &mut Svg, chart: &Chart, x: &Ruler, top: f64, bottom: f64) {
 }
 
 /// Labels that would touch the one before are left out; their marks stay.
-fn x_marks(svg: &mut Svg, x: &Ruler, bottom: f64, across: f64) {
+pub(super) fn x_marks(svg: &mut Svg, x: &Ruler, bottom: f64, across: f64) {
     let mut free = 0.0;
     for (at, label) in &x.ticks {
         let Some(place) = x.place(*at) else { continue };
@@ -189,16 +190,16 @@ pub(crate) fn over_time(chart: &Chart) -> bool {
     chart.x.quantity == Quantity::Seconds && !chart.is_empty()
 }
 
-const TITLE: f64 = 30.0;
+pub(super) const TITLE: f64 = 30.0;
 /// Between text and what it belongs to.
-const GAP: f64 = 8.0;
-const EDGE: f64 = 2.0;
+pub(super) const GAP: f64 = 8.0;
+pub(super) const EDGE: f64 = 2.0;
 /// The vertical axis' label.
-const LABEL: f64 = 18.0;
+pub(super) const LABEL: f64 = 18.0;
 /// Half a label stands above the topmost mark.
-const HALF_LINE: f64 = 8.0;
+pub(super) const HALF_LINE: f64 = 8.0;
 /// The horizontal axis' marks and label.
-const BELOW: f64 = 46.0;
-const RIGHT: f64 = 16.0;
+pub(super) const BELOW: f64 = 46.0;
+pub(super) const RIGHT: f64 = 16.0;
 /// Room for a mark of the horizontal axis.
 const A_MARK: f64 = 72.0;

@@ -38,6 +38,7 @@ impl Quantity {
             Quantity::Nanoseconds => figures::duration_f64(value),
             Quantity::Bytes => figures::bytes(value.max(0.0) as u64),
             Quantity::BitsPerSecond => figures::bit_rate(value.max(0.0)),
+            Quantity::Share if value < 0.0 => format!("-{}", figures::share(-value)),
             Quantity::Share => figures::share(value),
         }
     }
@@ -146,6 +147,7 @@ mod tests {
         assert_eq!(Quantity::Seconds.text(12.0), "12 s");
         assert_eq!(Quantity::BitsPerSecond.text(9.49e6), "9.49 Mbit/s");
         assert_eq!(Quantity::Nanoseconds.text(4.82e7), "48.2 ms");
+        assert_eq!([0.051, -0.051].map(|share| Quantity::Share.text(share)), ["5.1 %", "-5.1 %"]);
         assert_eq!(Quantity::Count.text(f64::NAN), "-");
     }
 }

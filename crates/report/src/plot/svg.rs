@@ -104,6 +104,18 @@ impl Svg {
         };
     }
 
+    /// Many rectangles in one path: `[left, top, width, height]` each.
+    pub(super) fn blocks(&mut self, class: &str, blocks: &[[f64; 4]]) {
+        let mut data = String::new();
+        for block in blocks {
+            let [x, y, width, height] = block.map(number);
+            let _ = write!(data, "M{x} {y}h{width}v{height}h-{width}z");
+        }
+        if !data.is_empty() {
+            let _ = write!(self.text, "<path class=\"{class}\" d=\"{data}\"/>");
+        }
+    }
+
     pub(super) fn dot(&mut self, class: &str, at: [f64; 2], hint: &str) {
         let [x, y] = at.map(number);
         let hint = escape(hint);

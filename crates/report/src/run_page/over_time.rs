@@ -1,11 +1,11 @@
 //! Figures over time, second by second.
 
-use ledger::{SecondRecord, WatchSecond};
+use ledger::{DistributionRecord, SecondRecord, ServerSecond, WatchSecond};
 use stats::Histogram;
 
 use super::Sources;
 use crate::page::Section;
-use crate::plot::{Axis, Chart, Quantity, Series};
+use crate::plot::{Axis, Band, Chart, Heat, HeatCell, Quantity, Series, Shape};
 
 /// The paper's main figure, rates, levels and response times. Time counts from the run's zero.
 pub(super) fn section(sources: &Sources) -> Section {
@@ -19,7 +19,9 @@ pub(super) fn section(sources: &Sources) -> Section {
         .figure(phases(connections(rows, &wire), sources))
         .figure(phases(rates(rows, &wire, sources), sources))
         .figure(phases(in_flight(rows, &wire), sources))
-        .figure(phases(response_times(rows), sources))
+        .figure(phases(response_times(rows, &sources.distributions), sources))
+        .figure(heat(sources))
+        .figure(phases(processor(&sources.server_series), sources))
 }
 
 /// Connections in process of several runs in one chart, each from the start of its measured phase: `(name, run)`.
@@ -150,7 +152,7 @@ fn in_flight(rows: &[SecondRecord], wire: &Wire<'_>) -> Chart {
     chart
 }
 
-fn response_times(rows: &[SecondRecord]) -> Chart {
+fn response_times(rows: &[SecondRecord], distributions: &[DistributionRecord]) -> Chart {
     let time = |value: fn(&SecondRecord) -> u64| {
         // A second in which nothing was completed has no response time.
         move |row: &SecondRecord| if row.completed == 0 { f64::NAN } else { value(row) as f64 }
@@ -160,13 +162,108 @@ fn response_times(rows: &[SecondRecord]) -> Chart {
     let high = values().map(|row| row.response_max_ns).max().unwrap_or(1);
     let mut chart = Chart::over_time("Response time", "response time", Quantity::Nanoseconds)
         .about("Of the requests completed in each second.")
-        .series(seconds("median", rows, time(|row| row.response_p50_ns)).color(0))
-        .series(seconds("99 % within", rows, time(|row| row.response_p99_ns)).color(1))
-        .series(seconds("longest", rows, time(|row| row.response_max_ns)).color(3).asked());
+        .series(seconds("median", rows, time(|row| row.response_p50_ns)).color(0));
+    let by_buckets = |name: &str, quantile: f64, color: usize| {
+        Some(Series::seconds(name, percentile(distributions, quantile)).color(color))
+            .filter(|series| !series.is_empty())
+    };
+    chart.series.extend(by_buckets("90 % within", 0.9, 2));
+    chart = chart.series(seconds("99 % within", rows, time(|row| row.response_p99_ns)).color(1));
+    chart.series.extend(by_buckets("99.9 % within", 0.999, 5));
+    chart = chart.series(seconds("longest", rows, time(|row| row.response_max_ns)).color(3).asked());
     if high / low.max(1) > FAR_APART {
         chart.y = Axis::log("response time", Quantity::Nanoseconds);
     }
     chart
+}
+
+/// A quantile of each second, by its buckets, which are an eighth of their lower edge wide: within one the values are taken as
+/// evenly spread. Seconds with too few values to have that quantile are gaps.
+fn percentile(rows: &[DistributionRecord], quantile: f64) -> Vec<(f64, f64)> {
+    let of_a_second = |rows: &[DistributionRecord]| {
+        let all = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.count)) as f64;
+        if all * (1.0 - quantile) < 1.0 {
+            return f64::NAN;
+        }
+        let mut left = all * quantile;
+        for row in rows {
+            let count = row.count as f64;
+            if left <= count {
+                let (from, to) = (row.from_ns as f64, row.to_ns as f64);
+                return from + (to - from) * (left / count.max(1.0));
+            }
+            left -= count;
+        }
+        rows.last().map_or(f64::NAN, |row| row.to_ns as f64)
+    };
+    let mut values: Vec<(f64, f64)> = Vec::new();
+    for second in rows.chunk_by(|one, next| one.second == next.second) {
+        let mut second = second.to_vec();
+        second.sort_by_key(|row| row.from_ns);
+        values.push((f64::from(second[0].second), of_a_second(&second)));
+    }
+    values
+}
+
+fn heat(sources: &Sources) -> Heat {
+    let cells = sources.distributions.iter().map(|row| HeatCell {
+        second: row.second,
+        from_ns: row.from_ns,
+        to_ns: row.to_ns,
+        count: row.count,
+    });
+    let heat = Heat::new("How response times are spread, over time", "response time", cells.collect()).about(
+        "Requests that ended in each second, by how long they took: the stronger the colour, the more, on a logarithmic scale.",
+    );
+    // Without their names: the cells would lie on them.
+    let bands = phases(response_times(&sources.series, &[]), sources).bands.into_iter();
+    Heat { bands: bands.map(|band| Band { label: String::new(), ..band }).collect(), ..heat }
+}
+
+/// What the server used, as the kernel accounts it.
+fn processor(rows: &[ServerSecond]) -> Chart {
+    let line = |name: &str, value: &dyn Fn(&ServerSecond) -> f64| Series {
+        shape: Shape::Step,
+        ..Series::line(
+            name,
+            intervals(rows, &|row| if row.elapsed_s > 0.0 { value(row) / row.elapsed_s } else { f64::NAN }),
+        )
+    };
+    let mut chart = Chart::over_time("The server's processor", "cores in use", Quantity::Count)
+        .about("Seconds of processor time a second, of all its processes.");
+    if rows.is_empty() {
+        return chart;
+    }
+    let all = |row: &ServerSecond| row.cpu_user_s + row.cpu_system_s + row.cpu_receive_s.unwrap_or(0.0);
+    chart = chart
+        .series(line("all", &all).color(0))
+        .series(line("its own code", &|row| row.cpu_user_s).color(2))
+        .series(line("the kernel for it", &|row| row.cpu_system_s).color(1));
+    if rows.iter().any(|row| row.cpu_receive_s.is_some()) {
+        chart = chart.series(line("receiving packets", &|row| row.cpu_receive_s.unwrap_or(f64::NAN)).color(4));
+    }
+    chart
+}
+
+/// Memory of the server's processes.
+pub(super) fn memory(rows: &[ServerSecond]) -> Chart {
+    let chart = Chart::over_time("The server's memory", "resident", Quantity::Bytes)
+        .about("Of all its processes, at the end of each second; pages that several share are counted in each.");
+    if rows.is_empty() {
+        return chart;
+    }
+    let points = intervals(rows, &|row| row.rss_bytes as f64);
+    chart.series(Series { shape: Shape::Step, ..Series::line("resident", points) })
+}
+
+/// Each value from the beginning to the end of the time that it is of.
+fn intervals(rows: &[ServerSecond], value: &dyn Fn(&ServerSecond) -> f64) -> Vec<[f64; 2]> {
+    let mut points = Vec::with_capacity(rows.len() + 1);
+    for row in rows {
+        points.push([(row.at_ns as f64 / 1e9 - row.elapsed_s).max(0.0), value(row)]);
+    }
+    points.extend(rows.last().map(|row| [row.at_ns as f64 / 1e9, value(row)]));
+    points
 }
 
 /// Warm-up and what came after the measured phase, shaded.
@@ -209,6 +306,37 @@ const FAR_APART: u64 = 30;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantiles_of_a_second_by_its_buckets() {
+        let row = |second, from_ns, to_ns, count| DistributionRecord {
+            second,
+            measure: ledger::Measure::ResponseTime,
+            from_ns,
+            to_ns,
+            count,
+        };
+        let rows = [row(3, 200, 300, 10), row(3, 100, 200, 90), row(5, 100, 200, 4)];
+        let found = percentile(&rows, 0.9);
+        assert_eq!(found[0], (3.0, 200.0));
+        assert!(found[1].0 == 5.0 && found[1].1.is_nan(), "of four values nobody knows the ninth of ten");
+        assert_eq!(percentile(&rows, 0.5)[0].1, 100.0 + 100.0 * 50.0 / 90.0);
+        assert!(percentile(&[], 0.5).is_empty());
+    }
+
+    #[test]
+    fn the_servers_seconds_are_as_long_as_they_were() {
+        let row = |at_s: f64, cpu| ServerSecond {
+            at_ns: (at_s * 1e9) as u64,
+            elapsed_s: 1.25,
+            cpu_user_s: cpu,
+            ..ServerSecond::default()
+        };
+        let chart = processor(&[row(1.25, 0.5), row(2.5, 1.0)]);
+        assert_eq!(chart.series[0].points, [[0.0, 0.4], [1.25, 0.8], [2.5, 0.8]]);
+        assert_eq!(chart.series.len(), 3);
+        assert!(processor(&[]).is_empty() && memory(&[]).is_empty());
+    }
 
     #[test]
     fn moments_of_1970_and_after() {

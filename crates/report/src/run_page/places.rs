@@ -84,7 +84,7 @@ fn directions(path: &Path) -> Table {
 }
 
 /// The server's processes.
-pub(super) fn server(server: &Server) -> Section {
+pub(super) fn server(server: &Server, sources: &Sources) -> Section {
     let mut table = Table::new(&[]).left(&[1]);
     if let Some(us) = server.cpu_us_per_request {
         table = table.row(["CPU a request".to_owned(), duration_f64(us * 1e3)]);
@@ -106,7 +106,10 @@ pub(super) fn server(server: &Server) -> Section {
     if !server.source.is_empty() {
         table = table.row(["CPU counted by".to_owned(), server.source.clone()]);
     }
-    Section::new("Server").verbatim("", server.command.clone()).table(table)
+    Section::new("Server")
+        .verbatim("", server.command.clone())
+        .table(table)
+        .figure(super::over_time::memory(&sources.server_series))
 }
 
 /// The machine.

@@ -1,51 +1,24 @@
 //! Two runs or two servers beside each other.
 
-use ledger::compare_part::{CompareSide, ComparedMetric};
-use ledger::{CompareDocument, ComparePart, CompareVerdict};
+use ledger::compare_part::CompareSide;
+use ledger::{CompareDocument, ComparePart};
 
+use super::page::{Ink, MARGIN, Page, padded, shortened};
 use super::{Style, judged, table};
+use crate::compare::{HEAD, answer, differing, how, outcome, row};
 use crate::figures;
 
-/// A comparison on one screen: the answer in a sentence, then every metric.
+/// A comparison on one screen: the answer in a sentence, every metric, what differed, what `--fail-if` came to.
 pub fn compare(document: &CompareDocument, style: Style) -> String {
     let part = &document.compare;
     let mut body = sides(part);
     let rows: Vec<Vec<String>> = part.metrics.iter().map(row).collect();
-    let head = ["", "A", "B", "B against A", "interval", "shown"];
-    body += &table(&head, &rows, style);
-    let notes = [how(part), differing(part), failing(part)].into_iter().flatten().chain(part.notes.iter().cloned());
-    let notes: Vec<String> = notes.collect();
+    body += &table(&HEAD, &rows, style);
+    body += &what_differed(part, style);
+    body += &failing(part, style);
+    let notes: Vec<String> = how(part).into_iter().chain(part.notes.iter().cloned()).collect();
     let notes: Vec<&str> = notes.iter().map(String::as_str).collect();
     judged(&document.run, &document.validity, &answer(part), &body, &notes, style)
-}
-
-/// The metric that decides, in a sentence.
-fn answer(part: &ComparePart) -> String {
-    let Some(metric) = part.headline() else {
-        return format!("{}: neither side has it.", part.by);
-    };
-    let name = words(metric);
-    match (metric.verdict, metric.difference, metric.interval) {
-        (CompareVerdict::NoDifferenceShown, ..) => match metric.could_have_seen {
-            Some(seen) => {
-                format!("{name}: no difference shown; one of {} or more would have been.", size(metric, seen))
-            }
-            None => format!("{name}: no difference shown."),
-        },
-        (CompareVerdict::Less | CompareVerdict::More, Some(difference), Some([low, high])) => {
-            let less = metric.verdict == CompareVerdict::Less;
-            // A sentence says "less by", and puts the smaller first.
-            let [near, far] = if less { [-high, -low] } else { [low, high] };
-            format!(
-                "{name}: B's is {} {} than A's ({} to {}).",
-                size(metric, difference.abs()),
-                if less { "less" } else { "more" },
-                size(metric, near),
-                size(metric, far)
-            )
-        }
-        _ => format!("{name}: how well the difference is known, nobody can say here."),
-    }
 }
 
 fn sides(part: &ComparePart) -> String {
@@ -59,115 +32,67 @@ fn sides(part: &ComparePart) -> String {
     side("A", &part.a) + &side("B", &part.b) + "\n"
 }
 
-fn row(metric: &ComparedMetric) -> Vec<String> {
-    let figure = |figure: Option<f64>| figure.map(|figure| of_unit(&metric.unit, figure)).unwrap_or_default();
-    let interval = metric.interval.map(|[low, high]| format!("{} to {}", signed(metric, low), signed(metric, high)));
-    let shown = match (metric.verdict, metric.could_have_seen) {
-        (CompareVerdict::Less, _) => "less".to_owned(),
-        (CompareVerdict::More, _) => "more".to_owned(),
-        (CompareVerdict::NoDifferenceShown, Some(seen)) => format!("nothing of {} or more", size(metric, seen)),
-        (CompareVerdict::NoDifferenceShown, None) if metric.a == Some(0.0) => "none on either side".to_owned(),
-        (CompareVerdict::NoDifferenceShown, None) => "the same".to_owned(),
-        (CompareVerdict::NotKnown, _) => "not known".to_owned(),
-    };
-    vec![
-        words(metric).to_owned(),
-        figure(metric.a),
-        figure(metric.b),
-        metric.difference.map(|difference| signed(metric, difference)).unwrap_or_default(),
-        interval.unwrap_or_default(),
-        shown,
-    ]
-}
-
-fn how(part: &ComparePart) -> Option<String> {
-    let percent = format!("{:.3}", 100.0 * part.confidence);
-    let percent = percent.trim_end_matches('0').trim_end_matches('.');
-    let method = match part.method.as_str() {
-        "one_run" => "Intervals are of moments within one run a side".to_owned(),
-        "runs" => "Each run counts as one figure (Welch's t, of logarithms)".to_owned(),
-        _ => {
-            let counted = part.blocks.iter().filter(|block| block.counted).count();
-            // The first never counts.
-            let void = part.blocks.len().saturating_sub(counted + 1);
-            let void = if void == 0 { String::new() } else { format!(", {void} more did not count") };
-            format!("{counted} blocks of four runs in turns{void}; the difference is taken within each")
-        }
-    };
-    let first = part.headline().map_or("the first", words);
-    Some(format!(
-        "{method}. {percent} % of such intervals cover the difference; those of all others but {first} do so together (Holm)."
-    ))
-}
-
-fn differing(part: &ComparePart) -> Option<String> {
-    let value = |value: &Option<String>| value.as_deref().map_or("nothing".to_owned(), figures::plain);
-    let fields: Vec<String> = part
-        .plans_differ
-        .iter()
-        .map(|one| format!("{} ({} and {})", figures::plain(&one.field), value(&one.a), value(&one.b)))
+/// Fields of the plans and facts of the machines, one to a line.
+fn what_differed(part: &ComparePart, style: Style) -> String {
+    let mut page = Page::new(style);
+    let rows = differing(part);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let room = (page.width().saturating_sub(44) / 2).max(12);
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|[what, a, b, kind]| {
+            let [a, b] = apart([&a, &b], room);
+            vec![shortened(&what, 26), a, b, kind]
+        })
         .collect();
-    (!fields.is_empty()).then(|| format!("The plans differ in {}.", fields.join(", ")))
+    page.line(&[]);
+    page.table(&["what differed", "A", "B", "of"], &rows);
+    page.into_text()
 }
 
-fn failing(part: &ComparePart) -> Option<String> {
-    let terms = part.fail_if.iter().map(|term| {
-        let state = match term.failed {
-            Some(true) => "FAILED",
-            Some(false) => "not so, as far as is shown",
-            None => "not known",
+/// Two texts in so much room: where they are alike for longer than that, they begin where they differ.
+fn apart(texts: [&str; 2], room: usize) -> [String; 2] {
+    let [a, b] = texts.map(|text| figures::plain(text).chars().collect::<Vec<char>>());
+    let alike = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+    // Some of what is alike stays, to be recognized by.
+    let from = alike.saturating_sub(room / 3);
+    [a, b].map(|text| {
+        if text.len() <= room || alike + 4 < room {
+            return shortened(&text.iter().collect::<String>(), room);
+        }
+        let rest: String = text[from.min(text.len())..].iter().collect();
+        shortened(&format!("...{rest}"), room)
+    })
+}
+
+fn failing(part: &ComparePart, style: Style) -> String {
+    let mut page = Page::new(style);
+    if part.fail_if.is_empty() {
+        return String::new();
+    }
+    page.line(&[]);
+    page.line(&[(&format!("{:MARGIN$}fail if", ""), Ink::Label)]);
+    let longest = part.fail_if.iter().map(|term| term.term.chars().count()).max().unwrap_or(0).min(30) + 2;
+    for term in &part.fail_if {
+        let ink = match term.failed {
+            Some(true) => Ink::Bad,
+            Some(false) => Ink::Good,
+            None => Ink::Doubtful,
         };
-        format!("{}: {state}", term.term)
-    });
-    let terms: Vec<String> = terms.collect();
-    (!terms.is_empty()).then(|| format!("Asked to fail if {}.", terms.join("; ")))
-}
-
-fn words(metric: &ComparedMetric) -> &'static str {
-    match metric.short.as_str() {
-        "mean" => "mean response time",
-        "p50" => "median response time",
-        "p90" => "p90 response time",
-        "p99" => "p99 response time",
-        "rate" => "carried rate",
-        "cpu" => "CPU time of a request",
-        "errors" => "share of errors",
-        "memory" => "most memory",
-        _ => "another figure",
+        let front = [(padded(&shortened(&term.term, 30), longest), Ink::Plain), (padded(outcome(term), 17), ink)];
+        let front = front.each_ref().map(|(text, ink)| (text.as_str(), *ink));
+        page.marked(&front, longest + 17, &term.why, Ink::Plain);
     }
-}
-
-fn of_unit(unit: &str, figure: f64) -> String {
-    match unit {
-        "ns" => figures::duration_f64(figure),
-        "us" => figures::duration_f64(figure * 1e3),
-        "1/s" => figures::rate(figure),
-        "bytes" => figures::bytes(figure.max(0.0).round() as u64),
-        _ => figures::share(figure),
-    }
-}
-
-/// A difference without its sign: a share of A's figure, or percent points of requests.
-fn size(metric: &ComparedMetric, difference: f64) -> String {
-    let percent = 100.0 * difference;
-    let digits = match percent.abs() {
-        p if p < 0.995 => 2,
-        p if p < 99.95 => 1,
-        _ => 0,
-    };
-    let unit = if metric.relative { "%" } else { "points of %" };
-    format!("{percent:.digits$} {unit}")
-}
-
-fn signed(metric: &ComparedMetric, difference: f64) -> String {
-    let text = size(metric, difference);
-    if text.starts_with('-') { text } else { format!("+{text}") }
+    page.into_text()
 }
 
 #[cfg(test)]
 mod tests {
-    use ledger::Validity;
+    use ledger::compare_part::{ComparedMetric, FailSure, FailTerm, HostDifference, PlanDifference};
     use ledger::document::Run;
+    use ledger::{CompareVerdict, Validity};
 
     use super::*;
 
@@ -195,6 +120,10 @@ mod tests {
     }
 
     fn shown(metrics: Vec<ComparedMetric>) -> String {
+        shown_of(ComparePart::default(), metrics, Style::PLAIN)
+    }
+
+    fn shown_of(part: ComparePart, metrics: Vec<ComparedMetric>, style: Style) -> String {
         let part = ComparePart {
             method: "blocks".to_owned(),
             confidence: 0.95,
@@ -202,7 +131,7 @@ mod tests {
             a: CompareSide { what: "one --fast".to_owned(), counted: 24, ..CompareSide::default() },
             b: CompareSide { what: "two\u{1b}[31m".to_owned(), counted: 24, ..CompareSide::default() },
             metrics,
-            ..ComparePart::default()
+            ..part
         };
         let document = CompareDocument {
             schema: String::new(),
@@ -210,7 +139,7 @@ mod tests {
             validity: Validity::from_checks(Vec::new()),
             compare: part,
         };
-        compare(&document, Style::PLAIN)
+        compare(&document, style)
     }
 
     #[test]
@@ -240,5 +169,47 @@ mod tests {
         {
             assert!(text.contains(words), "{words}\n{text}");
         }
+    }
+
+    #[test]
+    fn long_texts_begin_where_they_differ() {
+        let long = "exec /usr/bin/server --root /srv/www --threads ";
+        let [a, b] = apart([&format!("{long}1"), &format!("{long}16 --cache")], 24);
+        assert_eq!([a.as_str(), b.as_str()], ["... --threads 1", "... --threads 16 --cache"]);
+        assert_eq!(apart(["one", "two"], 24), ["one", "two"]);
+        assert_eq!(apart(["", "two"], 3), ["", "two"]);
+    }
+
+    #[test]
+    fn what_differed_and_what_failed_is_told_line_by_line() {
+        let part = ComparePart {
+            plans_differ: vec![PlanDifference {
+                field: "server.command".into(),
+                a: Some("one\u{1b}[2J".into()),
+                b: None,
+                subject: true,
+            }],
+            hosts_differ: vec![HostDifference {
+                fact: "memory_bytes".into(),
+                a: Some("8000000000".into()),
+                b: Some("16000000000".into()),
+                machine: true,
+            }],
+            fail_if: vec![FailTerm {
+                term: "p99 +5%".into(),
+                failed: Some(true),
+                sure: FailSure::Likely,
+                why: "+6.0 % (+4.0 % to +8.0 %)".into(),
+                ..FailTerm::default()
+            }],
+            ..ComparePart::default()
+        };
+        let style = Style { width: 80, ..Style::PLAIN };
+        let text = shown_of(part, vec![metric("mean", "ns", [1e6, 1e6], Some([-0.01, 0.01]))], style);
+        for words in ["what differed", "one\\u{1b}[2J", "what is compared", "8.00 GB", "16.0 GB", "the machine"] {
+            assert!(text.contains(words), "{words}\n{text}");
+        }
+        assert!(text.contains("p99 +5%  FAILED, likely   +6.0 % (+4.0 % to +8.0 %)"), "{text}");
+        assert!(!text.contains('\u{1b}') && text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 }

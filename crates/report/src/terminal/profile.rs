@@ -5,6 +5,7 @@ mod over_time;
 mod spread;
 
 use super::Style;
+use super::columns::{block, ticks};
 use super::load::distributions;
 use super::page::{Ink, MARGIN, Page, length};
 use crate::figures::{bit_rate, duration, share};
@@ -125,30 +126,7 @@ fn plot(page: &mut Page, rtts: &[u64], lowest: u64, highest: u64) {
     page.line(&[(&format!("{:AXIS$}{}", "", ticks(columns, &rtt_at)), Ink::Label)]);
 }
 
-/// One character of a column that is filled to `height` (0 to 1).
-fn block(height: f64, unicode: bool) -> char {
-    if !unicode {
-        return if height >= 0.5 { '#' } else { ' ' };
-    }
-    [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'][(height.clamp(0.0, 1.0) * 8.0).round() as usize]
-}
-
-/// The RTTs at evenly spaced columns, each beginning under its column, the last one ending under it.
-fn ticks(columns: usize, rtt_at: &impl Fn(usize) -> f64) -> String {
-    let mut line = String::new();
-    for tick in 0..TICKS {
-        let column = (columns - 1) * tick / (TICKS - 1);
-        let label = duration(rtt_at(column).round() as u64);
-        let start = if tick + 1 == TICKS { columns.saturating_sub(length(&label)) } else { column };
-        let gap = start.saturating_sub(length(&line));
-        line.push_str(&" ".repeat(gap.max(usize::from(tick > 0))));
-        line.push_str(&label);
-    }
-    format!("{:MARGIN$}{line}", "")
-}
-
 const ROWS: usize = 8;
 const COLUMNS: usize = 72;
 /// Width of the labels at the left.
 const AXIS: usize = 6;
-const TICKS: usize = 5;

@@ -60,7 +60,10 @@ pub fn elements(markup: &str) -> Vec<Element> {
 
 fn element(tag: &str) -> Element {
     let (name, mut rest) = tag.split_once([' ', '\n']).unwrap_or((tag, ""));
-    assert!(name.chars().all(|c| c.is_ascii_alphanumeric()) && !name.is_empty(), "no name of an element: {tag:?}");
+    assert!(
+        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !name.is_empty(),
+        "no name of an element: {tag:?}"
+    );
     let mut attributes = Vec::new();
     while let Some((name, after)) = rest.trim_start().split_once("=\"") {
         let (value, after) = after.split_once('"').expect("an attribute ends");

@@ -318,6 +318,8 @@ impl Measuring<'_> {
                 a: side(0),
                 b: side(1),
                 plans_differ,
+                // Both sides ran here.
+                hosts_differ: Vec::new(),
                 metrics,
                 blocks: self.blocks.iter().map(told).collect(),
                 fail_if: Vec::new(),

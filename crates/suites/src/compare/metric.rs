@@ -1,9 +1,11 @@
 //! The figures that are compared, and how their differences are judged.
 
-use ledger::compare_part::{ComparedMetric, FailTerm};
+use ledger::compare_part::ComparedMetric;
 use ledger::{CompareVerdict, Document};
 use stats::abba::Blocks;
 use stats::compare::{Difference, Estimate, between, holm_confidences};
+
+use super::fail_if::FailIf;
 
 /// A figure of a run of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -231,56 +233,6 @@ fn told(found: &Found, confidence: f64) -> ComparedMetric {
     told
 }
 
-/// A difference that is not to be: `p99 > 5%`, `rate < -2%`, `errors > 0.1%`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FailIf {
-    typed: String,
-    metric: Metric,
-    above: bool,
-    limit: f64,
-}
-
-impl FailIf {
-    /// Reads several, between commas.
-    ///
-    /// # Errors
-    /// A sentence that says how it is written.
-    pub fn several(typed: &str) -> Result<Vec<Self>, String> {
-        let terms = typed.split(',').map(str::trim).filter(|term| !term.is_empty());
-        let terms: Vec<FailIf> = terms.map(Self::one).collect::<Result<_, _>>()?;
-        if terms.is_empty() { Err(format!("no term; {WANTED}")) } else { Ok(terms) }
-    }
-
-    fn one(typed: &str) -> Result<Self, String> {
-        let at = typed.find(['<', '>']).ok_or_else(|| format!("`{typed}` has no < or >; {WANTED}"))?;
-        let limit = typed[at + 1..].trim();
-        let number = limit.strip_suffix('%').map(str::trim).and_then(|number| number.parse::<f64>().ok());
-        let limit = number
-            .filter(|number| number.is_finite())
-            .ok_or_else(|| format!("`{limit}` is no percentage; {WANTED}"))?;
-        Ok(FailIf {
-            typed: typed.to_owned(),
-            metric: Metric::named(typed[..at].trim())?,
-            above: typed[at..].starts_with('>'),
-            limit: limit / 100.0,
-        })
-    }
-
-    /// It fails where a difference is shown and is itself beyond the limit; nobody knows of one that has no interval.
-    pub(crate) fn judge(&self, metrics: &[ComparedMetric]) -> FailTerm {
-        let metric = metrics.iter().find(|metric| metric.name == self.metric.name());
-        let failed = metric.and_then(|metric| match (metric.verdict, metric.difference?) {
-            (CompareVerdict::NotKnown, _) => None,
-            (CompareVerdict::NoDifferenceShown, _) => Some(false),
-            (_, difference) if self.above => Some(difference > self.limit),
-            (_, difference) => Some(difference < self.limit),
-        });
-        FailTerm { term: self.typed.clone(), failed }
-    }
-}
-
-const WANTED: &str = "it is written like 'p99 > 5%, rate < -2%': B more than 5 % above A, or more than 2 % below";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,25 +284,5 @@ mod tests {
         assert!((of("memory").difference.unwrap() - 1.0).abs() < 1e-12);
         assert_eq!((of("errors").verdict, of("errors").interval), (CompareVerdict::NoDifferenceShown, None));
         assert_eq!((of("cpu").verdict, of("cpu").difference), (CompareVerdict::NotKnown, None));
-    }
-
-    #[test]
-    fn failures_by_name() {
-        let told = judged(
-            vec![found(Metric::Mean, 1.06, 0.001), found(Metric::P99, 1.2, 0.5), found(Metric::Rate, 0.9, 0.001)],
-            Metric::Mean,
-            0.95,
-        );
-        let of = |typed: &str| -> Vec<Option<bool>> {
-            FailIf::several(typed).unwrap().iter().map(|term| term.judge(&told).failed).collect()
-        };
-        assert_eq!(of("mean > 5%, mean > 7%,mean<0%"), [Some(true), Some(false), Some(false)]);
-        assert_eq!(of("rate < -5%"), [Some(true)]);
-        // It may well be more, but that was not shown.
-        assert_eq!(of("p99 > 5%"), [Some(false)]);
-        assert_eq!(of("cpu > 5 %"), [None]);
-        for wrong in ["", "p99 5%", "p98 > 5%", "p99 > 5", "p99 > x%", "p99 > inf%"] {
-            assert!(FailIf::several(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -14,7 +14,7 @@ use store::{Book, StoreError};
 
 use self::moments::Moments;
 use super::metric::{Evidence, Found, Metric, judged};
-use super::{Closing, CompareDone, Question, carried, check, plans};
+use super::{Closing, CompareDone, Question, carried, check, hosts, plans};
 use crate::error::SuiteError;
 use crate::reproduce::Order;
 
@@ -139,6 +139,7 @@ pub fn compare(plan: &RunsPlan, question: &Question, order: &Order, book: &Book)
             a: side(&a),
             b: side(&b),
             plans_differ: differ,
+            hosts_differ: hosts::differences(&a[0].document.run.host, &b[0].document.run.host),
             metrics: judged(found, by, question.confidence),
             notes: notes(one_each, a.len().min(b.len())),
             ..ComparePart::default()

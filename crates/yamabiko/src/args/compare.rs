@@ -1,7 +1,7 @@
 //! `compare`, as typed, and what is compared as meant.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
@@ -42,7 +42,7 @@ pub struct Compare {
     /// Confidence of what decides, and of all other metrics together
     #[arg(long, default_value = "95%", allow_hyphen_values = true)]
     pub confidence: Probability,
-    /// End with status 4 if a difference is shown and beyond this: 'p99 > 5%, rate < -2%'
+    /// End with status 4 if a difference is shown and beyond this: 'p99 +5%, rate -2%, p99 +2ms, errors +0.1%'
     #[arg(long, value_name = "TERMS", allow_hyphen_values = true)]
     pub fail_if: Option<String>,
     /// Compare runs although their plans differ in more than the server
@@ -69,6 +69,15 @@ pub struct Compare {
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
+    /// Write it as one HTML page to this file as well; the page needs no network
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write a summary as Markdown to this file as well
+    #[arg(long, value_name = "FILE")]
+    pub md: Option<PathBuf>,
+    /// Write JUnit's XML to this file as well: a test case for each term of --fail-if
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
     /// Exit with 3 also when the result is only suspect
     #[arg(long)]
     pub strict: bool,
@@ -314,8 +323,9 @@ mod tests {
 
     #[test]
     fn questions() {
-        let question = typed(&["a", "b", "--by", "p99", "--fail-if", "p99 > 5%, errors > 0.1%"]).question().unwrap();
-        assert_eq!((question.by, question.confidence, question.fail_if.len()), (Some(Metric::P99), 0.95, 2));
+        let question =
+            typed(&["a", "b", "--by", "p99", "--fail-if", "p99 +5%, errors > 0.1%, p99 +2ms"]).question().unwrap();
+        assert_eq!((question.by, question.confidence, question.fail_if.len()), (Some(Metric::P99), 0.95, 3));
         assert!(typed(&["a", "b", "--fail-if", "p99"]).question().is_err());
         assert!(Typed::try_parse_from(["compare", "a", "b", "--by", "p98"]).is_err());
     }

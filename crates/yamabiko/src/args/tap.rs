@@ -8,6 +8,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use tap::{By, Only, PeerMatch};
 use units::parse_duration;
 
+use super::PageForms;
+
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Tap {
@@ -84,14 +86,10 @@ pub struct Slice {
     #[command(flatten)]
     pub window: Window,
     /// Print one JSON document and nothing else
-    #[arg(long, conflicts_with_all = ["html", "svg"])]
+    #[arg(long, conflicts_with_all = ["html", "svg", "md"])]
     pub json: bool,
-    /// Write tables and plots as one HTML page to this file and print its URL; `-` is standard output
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-    /// Write the plots as SVG files into this folder and print their names
-    #[arg(long, value_name = "FOLDER")]
-    pub svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub forms: PageForms,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -1,6 +1,7 @@
 //! `yamabiko bench`: offer load, through a path or not.
 
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::Result;
 use lab::Outcome;
@@ -68,7 +69,11 @@ fn show(outcome: &Outcome, json: bool) -> Result<()> {
     if json {
         print(&(serde_json::to_string_pretty(&outcome.document)? + "\n"))
     } else {
-        print(&report::terminal::render(&outcome.document, Some(&outcome.response_time), terminal::style()))
+        let (document, times) = (&outcome.document, Some(&outcome.response_time));
+        // Of what was not kept the seconds are gone.
+        let kept = Some(&document.run.dir).filter(|dir| !dir.is_empty());
+        let seconds = kept.map(|dir| super::report::seconds(Path::new(dir))).unwrap_or_default();
+        print(&report::terminal::render_over_time(document, times, &seconds, terminal::style()))
     }
 }
 

@@ -12,15 +12,12 @@ use sys::clock::Clock;
 use sys::signal::Interrupts;
 
 use super::bench::{Doing, command_line, print};
+use super::concluding::{Ending, conclude};
 use crate::args;
 use crate::exit::{self, Exit};
 use crate::live_child::Live;
-use crate::page_file;
 use crate::progress::Display;
 use crate::terminal::{self, say};
-
-/// The page's name in the sweep's folder.
-pub const PAGE: &str = "report.html";
 
 /// Makes the sweep as typed.
 pub fn run(typed: &args::ProxyCache) -> Result<Exit> {
@@ -70,18 +67,12 @@ fn do_sweep(plan: &CachePlan, doing: &Doing<'_>, html: Option<&PathBuf>) -> Resu
     }
     let mut progress = Progress { quiet: doing.json };
     let mut done = cache::run(plan, &order, &book, &interrupts, &mut live.staging(&mut progress))?;
-    let page = report::cache_page(&done.document, &plan.to_toml()).into_html();
-    let kept = (!doing.no_save).then(|| done.folder.join(PAGE));
-    for file in kept.iter().chain(html) {
-        page_file::write(file, page.as_bytes())?;
-    }
+    let page = report::cache_page(&done.document, &plan.to_toml());
     if doing.no_save {
         forget(&mut done.document);
     }
-    show(&done.document, doing.json)?;
-    if let Some(page) = html.or(kept.as_ref()).filter(|_| !doing.json) {
-        print(&(page_file::url(page) + "\n"))?;
-    }
+    let ending = Ending { folder: (!doing.no_save).then_some(done.folder.as_path()), html, json: doing.json };
+    conclude(page, &ending, || show(&done.document, doing.json))?;
     Ok(exit::of_document(&done.document, doing.strict))
 }
 

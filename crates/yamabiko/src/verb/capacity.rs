@@ -15,15 +15,12 @@ use sys::clock::Clock;
 use sys::signal::Interrupts;
 
 use super::bench::{Doing, command_line, print};
+use super::concluding::{Ending, conclude};
 use crate::args;
 use crate::exit::{self, Exit};
 use crate::live_child::Live;
-use crate::page_file;
 use crate::progress::Display;
 use crate::terminal::{self, say};
-
-/// The page's name in its folder.
-pub const PAGE: &str = "report.html";
 
 /// Seeks it as typed.
 pub fn run(typed: args::Capacity) -> Result<Exit> {
@@ -81,18 +78,12 @@ pub fn do_plan(plan: &Plan, resume: Option<PathBuf>, doing: &Doing<'_>, html: Op
     let mut progress = Progress { quiet: doing.json, unit, noted: false };
     let mut done =
         capacity::run(plan, &CapacityOrder { order, resume }, &book, &interrupts, &mut live.staging(&mut progress))?;
-    let page = report::capacity_page(&done.document, &plan.to_toml()).into_html();
-    let kept = (!doing.no_save).then(|| done.folder.join(PAGE));
-    for file in kept.iter().chain(html) {
-        page_file::write(file, page.as_bytes())?;
-    }
+    let page = report::capacity_page(&done.document, &plan.to_toml());
     if doing.no_save {
         forget(&mut done.document);
     }
-    show(&done.document, doing.json)?;
-    if let Some(page) = html.or(kept.as_ref()).filter(|_| !doing.json) {
-        print(&(page_file::url(page) + "\n"))?;
-    }
+    let ending = Ending { folder: (!doing.no_save).then_some(done.folder.as_path()), html, json: doing.json };
+    conclude(page, &ending, || show(&done.document, doing.json))?;
     Ok(exit_of(&done.document, doing.strict))
 }
 

@@ -1,10 +1,13 @@
 //! `yamabiko compare`: two runs, or two servers in turns.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use lab::Observer;
 use ledger::CompareDocument;
+use report::CompareSources;
+use report::page::Page;
 use store::Book;
 use suites::compare::live::LivePlan;
 use suites::compare::runs::{self, RunsPlan};
@@ -14,17 +17,20 @@ use sys::clock::Clock;
 use sys::signal::Interrupts;
 
 use super::bench::{command_line, print};
+use super::concluding::{Ending, conclude};
 use crate::args;
 use crate::args::Comparison;
 use crate::exit::{self, Exit};
 use crate::live_child::Live;
+use crate::page_file;
 use crate::progress::Display;
 use crate::terminal::{self, say};
 
 /// Compares as typed.
 pub fn run(typed: args::Compare) -> Result<Exit> {
     let (json, strict, no_save, different_plans) = (typed.json, typed.strict, typed.no_save, typed.different_plans);
-    let show = typed.show.clone();
+    let [html, md, junit] = [&typed.html, &typed.md, &typed.junit].map(Clone::clone);
+    let shown = typed.show.clone();
     let question = typed.question()?;
     let order = Order {
         program: std::env::current_exe().context("the path of this program")?,
@@ -36,17 +42,19 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
     let passing = tempfile::tempdir().context("a folder for what is not kept")?;
     let kept = Book::open()?;
     let book = if no_save { Book::at(passing.path()) } else { kept.clone() };
+    let mut named = Vec::new();
     let mut done = match comparison {
         Comparison::Runs([a, b]) => {
             ensure!(
-                show.live.is_none(),
+                shown.live.is_none(),
                 "--live is of two servers (--server A --server B): runs that were made are shown by `yamabiko live RUN`"
             );
             let plan = RunsPlan { a: runs::find(&kept, &a)?, b: runs::find(&kept, &b)?, different_plans };
+            named = [&plan.a[..], &plan.b[..]].concat();
             runs::compare(&plan, &question, &order, &book)?
         }
         Comparison::Live(plan) => {
-            let page = Live::start(&show, !no_save)?;
+            let page = Live::start(&shown, !no_save)?;
             live(&plan, &question, &order, &book, json, &page)?
         }
     };
@@ -54,8 +62,32 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
         done.document.run.dir.clear();
         done.document.run.id.clear();
     }
-    self::show(&done.document, json)?;
+    let page = page(&done.document, &kept, &done.folder, &named);
+    if let Some(path) = &md {
+        page_file::write(path, page.to_markdown().as_bytes())?;
+    }
+    if let Some(path) = &junit {
+        page_file::write(path, report::junit(&done.document).as_bytes())?;
+    }
+    let ending = Ending { folder: (!no_save).then_some(done.folder.as_path()), html: html.as_ref(), json };
+    conclude(page, &ending, || show(&done.document, json))?;
     Ok(exit_of(&done.document, strict))
+}
+
+/// Its page, with the curves of the runs that are still there: those that were named just now, else by their names in the book,
+/// else beside the comparison's own folder.
+pub fn page(document: &CompareDocument, book: &Book, folder: &Path, named: &[PathBuf]) -> Page {
+    let find = |id: &str| {
+        let of_that_name = named.iter().find(|dir| dir.file_name().is_some_and(|name| name == id)).cloned();
+        let beside = folder.parent().map(|parent| parent.join(id));
+        of_that_name
+            .into_iter()
+            .chain([book.root().join(id)])
+            .chain(beside)
+            .find(|dir| dir.join("summary.json").is_file())
+    };
+    let plan = store::read_plan(folder).unwrap_or_default();
+    report::compare_page(&CompareSources::read(document.clone(), plan, &find))
 }
 
 fn live(

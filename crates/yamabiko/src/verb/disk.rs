@@ -11,13 +11,10 @@ use sys::clock::Clock;
 use sys::signal::Interrupts;
 
 use super::bench::{command_line, print};
+use super::concluding::{Ending, conclude};
 use crate::args;
 use crate::exit::{self, Exit};
-use crate::page_file;
 use crate::terminal::{self, say};
-
-/// The page's name in the run's folder.
-const PAGE: &str = "report.html";
 
 /// Measures it as typed.
 pub fn run(typed: &args::Disk) -> Result<Exit> {
@@ -48,20 +45,18 @@ pub fn run(typed: &args::Disk) -> Result<Exit> {
         say(report::disk::about(test.name()));
     };
     let mut done = disk::run(&plan, &order, &book, &interrupts, &mut tell)?;
-    let kept = (!typed.no_save).then(|| done.folder.join(PAGE));
     if typed.no_save {
         done.document.run.dir.clear();
         done.document.run.id.clear();
     }
     let plan = fs::read_to_string(done.folder.join("plan.toml")).unwrap_or_default();
-    let page = report::disk_page(&done.document, &plan).into_html();
-    for file in kept.iter().chain(&typed.html) {
-        page_file::write(file, page.as_bytes())?;
-    }
-    show(&done.document, typed.json)?;
-    if let Some(page) = typed.html.as_ref().or(kept.as_ref()).filter(|_| !typed.json) {
-        print(&(page_file::url(page) + "\n"))?;
-    }
+    let page = report::disk_page(&done.document, &plan);
+    let ending = Ending {
+        folder: (!typed.no_save).then_some(done.folder.as_path()),
+        html: typed.html.as_ref(),
+        json: typed.json,
+    };
+    conclude(page, &ending, || show(&done.document, typed.json))?;
     Ok(exit_of(&done.document, typed.strict))
 }
 

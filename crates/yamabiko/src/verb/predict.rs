@@ -16,15 +16,13 @@ use sys::signal::Interrupts;
 use units::RequestRate;
 
 use super::bench::{command_line, print};
+use super::concluding::{Ending, conclude};
 use crate::args;
 use crate::exit::{self, Exit};
 use crate::live_child::Live;
-use crate::page_file;
 use crate::progress::Display;
 use crate::terminal::{self, say};
 
-/// The page's name in the run's folder.
-const PAGE: &str = "report.html";
 /// Warm-up of each load, without distance.
 const WARMUP: Duration = Duration::from_millis(500);
 
@@ -57,20 +55,18 @@ pub fn run(typed: &mut args::Predict) -> Result<Exit> {
     }
     let mut progress = Progress { quiet: result.json };
     let mut done = predict::run(&plan, &order, &book, &interrupts, &mut live.staging(&mut progress))?;
-    let kept = (!result.no_save).then(|| done.folder.join(PAGE));
     if result.no_save {
         done.document.run.dir.clear();
         done.document.run.id.clear();
     }
     let text = fs::read_to_string(done.folder.join("plan.toml")).unwrap_or_default();
-    let page = report::predict_page(&done.document, &text).into_html();
-    for file in kept.iter().chain(&typed.prediction.html) {
-        page_file::write(file, page.as_bytes())?;
-    }
-    show(&done.document, result.json)?;
-    if let Some(page) = typed.prediction.html.as_ref().or(kept.as_ref()).filter(|_| !result.json) {
-        print(&(page_file::url(page) + "\n"))?;
-    }
+    let page = report::predict_page(&done.document, &text);
+    let ending = Ending {
+        folder: (!result.no_save).then_some(done.folder.as_path()),
+        html: typed.prediction.html.as_ref(),
+        json: result.json,
+    };
+    conclude(page, &ending, || show(&done.document, result.json))?;
     Ok(exit_of(&done.document, result.strict))
 }
 

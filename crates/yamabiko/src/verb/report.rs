@@ -1,14 +1,11 @@
-//! `yamabiko report`: a run from the book, printed again, or as a page, or as plots.
+//! `yamabiko report`: a run from the book, printed again, or as a page, as Markdown, or as plots.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use lab::plan::Plan;
-use ledger::{
-    CapacityDocument, DiskDocument, Document, GatewayDocument, PredictDocument, ReproductionDocument, WatchDocument,
-};
+use ledger::{Document, ReproductionDocument, SecondRecord, WatchDocument};
 use report::page::Page;
 use report::run_page::{self, Sources};
 use store::Book;
@@ -31,35 +28,49 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
         return reproduction(&dir, &document, arguments);
     }
     if let Ok(Some(document)) = store::read_disk(&dir) {
-        return disk(&dir, &document, arguments);
+        let no_export =
+            format!("a disk has no response times; fio's own answers are beside its document, in {}", dir.display());
+        let page = |plan: &str| report::disk_page(&document, plan);
+        suite(&dir, arguments, &no_export, page, || super::disk::show(&document, arguments.json))?;
+        return Ok(super::disk::exit_of(&document, false));
     }
     if let Ok(Some(document)) = store::read_gateway(&dir) {
-        return gateway(&dir, &document, arguments);
+        let page = |plan: &str| report::gateway_page(&document, plan);
+        let show = || super::gateway::show(&document, arguments.json);
+        suite(&dir, arguments, "a gateway has no response times; --json has every figure", page, show)?;
+        return Ok(super::gateway::exit_of(&document, false));
     }
     if let Ok(Some(document)) = store::read_compare(&dir) {
-        ensure!(
-            arguments.export.is_none() && arguments.svg.is_none() && arguments.html.is_none(),
-            "a comparison is printed as a table or as JSON; there is no page of it yet"
-        );
-        super::compare::show(&document, arguments.json)?;
+        let no_export = "a comparison is of several runs; each that was kept is exported by its name";
+        let page = |_: &str| super::compare::page(&document, &book, &dir, &[]);
+        suite(&dir, arguments, no_export, page, || super::compare::show(&document, arguments.json))?;
         return Ok(super::compare::exit_of(&document, false));
     }
     if let Ok(Some(document)) = store::read_capacity(&dir) {
-        return capacity(&dir, &document, arguments);
+        let no_export = "a capacity is several runs; the long ones are in the book, and are exported by their names";
+        let page = |plan: &str| report::capacity_page(&document, plan);
+        suite(&dir, arguments, no_export, page, || super::capacity::show(&document, arguments.json))?;
+        return Ok(super::capacity::exit_of(&document, false));
     }
     if let Ok(Some(document)) = store::read_predict(&dir) {
-        return predict(&dir, &document, arguments);
+        let no_export = "a prediction's loads are not kept as runs, and it has no response times of its own";
+        let page = |plan: &str| report::predict_page(&document, plan);
+        suite(&dir, arguments, no_export, page, || super::predict::show(&document, arguments.json))?;
+        return Ok(super::predict::exit_of(&document, false));
     }
     if let Ok(document) = store::read_summary(&dir)
         && document.load.is_none()
         && document.cache.is_some()
     {
-        return sweep(&dir, &document, arguments);
+        let no_export = "a sweep is several runs; each of them is in the book, and is exported by its name";
+        let page = |plan: &str| report::cache_page(&document, plan);
+        suite(&dir, arguments, no_export, page, || super::cache::show(&document, arguments.json))?;
+        return Ok(exit::of_document(&document, false));
     }
     if let Some([format, file]) = arguments.export.as_deref() {
         return export(&dir, format, file);
     }
-    if arguments.html.is_some() || arguments.svg.is_some() {
+    if arguments.forms.any() {
         return drawn(&dir, arguments);
     }
     let document = store::read_summary(&dir)?;
@@ -77,7 +88,8 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
         print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
     } else {
         let histogram = store::read_histogram(&dir, "response_time").ok();
-        print(&report::terminal::render(&document, histogram.as_ref(), terminal::style()))?;
+        let seconds = seconds(&dir);
+        print(&report::terminal::render_over_time(&document, histogram.as_ref(), &seconds, terminal::style()))?;
     }
     Ok(exit::of_document(&document, false))
 }
@@ -113,13 +125,18 @@ fn reproduction(dir: &Path, document: &ReproductionDocument, arguments: &args::R
         "--export: a reproduction is several runs; each of them is in the book, and is exported by its name"
     );
     ensure!(
-        arguments.svg.is_none(),
+        arguments.forms.svg.is_none(),
         "--svg: a reproduction's plots are on its page (--html); each of its runs has its own"
     );
-    match &arguments.html {
+    if arguments.forms.md.is_some() {
+        let md = args::PageForms { md: arguments.forms.md.clone(), ..args::PageForms::default() };
+        md.write(super::reproduce::rows_page(document))?;
+    }
+    match &arguments.forms.html {
+        None if arguments.forms.md.is_some() => {}
         None => super::reproduce::show(document, arguments.json)?,
         Some(path) => {
-            let page = dir.join(super::reproduce::PAGE);
+            let page = dir.join(super::concluding::PAGE);
             let html = fs::read(&page).with_context(|| format!("reading {}", page.display()))?;
             page_file::write(path, &html)?;
             print(&(page_file::url(path) + "\n"))?;
@@ -128,108 +145,33 @@ fn reproduction(dir: &Path, document: &ReproductionDocument, arguments: &args::R
     Ok(exit::of_validity(&document.validity))
 }
 
-/// Storage: its tests, or their page, or its plots.
-fn disk(dir: &Path, document: &DiskDocument, arguments: &args::Report) -> Result<Exit> {
-    ensure!(
-        arguments.export.is_none(),
-        "--export: a disk has no response times; fio's own answers are beside its document, in {}",
-        dir.display()
-    );
-    if arguments.html.is_none() && arguments.svg.is_none() {
-        super::disk::show(document, arguments.json)?;
-    } else {
-        let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
-        write_page(report::disk_page(document, &plan), arguments)?;
+/// A result of several runs: printed, or its page, or its plots. `no_export` says why there is nothing to export.
+fn suite(
+    dir: &Path,
+    arguments: &args::Report,
+    no_export: &str,
+    page: impl FnOnce(&str) -> Page,
+    show: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    ensure!(arguments.export.is_none(), "--export: {no_export}");
+    if !arguments.forms.any() {
+        return show();
     }
-    Ok(super::disk::exit_of(document, false))
+    let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
+    arguments.forms.write(page(&plan))
 }
 
-/// A capacity: its trials, or its page, or its plots.
-fn capacity(dir: &Path, document: &CapacityDocument, arguments: &args::Report) -> Result<Exit> {
-    ensure!(
-        arguments.export.is_none(),
-        "--export: a capacity is several runs; the long ones are in the book, and are exported by their names"
-    );
-    if arguments.html.is_none() && arguments.svg.is_none() {
-        super::capacity::show(document, arguments.json)?;
-    } else {
-        let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
-        write_page(report::capacity_page(document, &plan), arguments)?;
-    }
-    Ok(super::capacity::exit_of(document, false))
-}
-
-/// A prediction: its figures, or its page, or its plots.
-fn predict(dir: &Path, document: &PredictDocument, arguments: &args::Report) -> Result<Exit> {
-    ensure!(
-        arguments.export.is_none(),
-        "--export: a prediction's loads are not kept as runs, and it has no response times of its own"
-    );
-    if arguments.html.is_none() && arguments.svg.is_none() {
-        super::predict::show(document, arguments.json)?;
-    } else {
-        let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
-        write_page(report::predict_page(document, &plan), arguments)?;
-    }
-    Ok(super::predict::exit_of(document, false))
-}
-
-/// A gateway: its figures, or their page, or its plots.
-fn gateway(dir: &Path, document: &GatewayDocument, arguments: &args::Report) -> Result<Exit> {
-    ensure!(arguments.export.is_none(), "--export: a gateway has no response times; --json has every figure");
-    if arguments.html.is_none() && arguments.svg.is_none() {
-        super::gateway::show(document, arguments.json)?;
-    } else {
-        let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
-        write_page(report::gateway_page(document, &plan), arguments)?;
-    }
-    Ok(super::gateway::exit_of(document, false))
-}
-
-/// A sweep against a cache: its points, or its page, or its plots.
-fn sweep(dir: &Path, document: &Document, arguments: &args::Report) -> Result<Exit> {
-    ensure!(
-        arguments.export.is_none(),
-        "--export: a sweep is several runs; each of them is in the book, and is exported by its name"
-    );
-    if arguments.html.is_none() && arguments.svg.is_none() {
-        super::cache::show(document, arguments.json)?;
-    } else {
-        let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
-        write_page(report::cache_page(document, &plan), arguments)?;
-    }
-    Ok(exit::of_document(document, false))
+/// A run's seconds as far as they can be read, for small plots: where there are none, there is no plot.
+pub fn seconds(dir: &Path) -> Vec<SecondRecord> {
+    store::read_series(dir).map(|rows| rows.map_while(std::result::Result::ok).collect()).unwrap_or_default()
 }
 
 /// The page and the plots; what is printed is where they are.
 fn drawn(dir: &Path, arguments: &args::Report) -> Result<Exit> {
     let sources = sources(dir)?;
     let exit = exit::of_document(&sources.document, false);
-    write_page(run_page::page(&sources), arguments)?;
+    arguments.forms.write(run_page::page(&sources))?;
     Ok(exit)
-}
-
-/// Writes a page and its plots where they are wanted.
-fn write_page(page: Page, arguments: &args::Report) -> Result<()> {
-    if let Some(folder) = &arguments.svg {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        let mut names = BTreeSet::new();
-        for figure in page.figures() {
-            let path = folder.join(page_file::name_of(figure.title(), &mut names));
-            page_file::write(&path, figure.standalone().as_bytes())?;
-            print(&format!("{}\n", path.display()))?;
-        }
-    }
-    if let Some(path) = &arguments.html {
-        let html = page.into_html();
-        if path == Path::new("-") {
-            print(&html)?;
-        } else {
-            page_file::write(path, html.as_bytes())?;
-            print(&(page_file::url(path) + "\n"))?;
-        }
-    }
-    Ok(())
 }
 
 /// A run as a page needs it, with what its plan asked of the path.

@@ -16,14 +16,11 @@ use suites::reproduce::{self, Order, Stage};
 use sys::clock::Clock;
 
 use super::bench::{command_line, print};
+use super::concluding::{self, Ending};
 use crate::args;
 use crate::exit::{self, Exit};
-use crate::page_file;
 use crate::progress::Display;
 use crate::terminal::{self, say};
-
-/// The page's name in the reproduction's folder.
-pub const PAGE: &str = "report.html";
 
 /// Makes it and prints the rows.
 pub fn run(reproduce: &args::Reproduce) -> Result<Exit> {
@@ -48,15 +45,8 @@ fn order(result: &args::Reproduced) -> Result<Order> {
 
 /// Writes the page, prints the rows, and says how it ended.
 fn conclude(document: &ReproductionDocument, page: Page, folder: &Path, result: &args::Reproduced) -> Result<Exit> {
-    let html = page.into_html();
-    let kept = folder.join(PAGE);
-    for file in [Some(&kept), result.html.as_ref()].into_iter().flatten() {
-        page_file::write(file, html.as_bytes())?;
-    }
-    show(document, result.json)?;
-    if !result.json {
-        print(&(page_file::url(&kept) + "\n"))?;
-    }
+    let ending = Ending { folder: Some(folder), html: result.html.as_ref(), json: result.json };
+    concluding::conclude(page, &ending, || show(document, result.json))?;
     Ok(exit::of_validity(&document.validity))
 }
 
@@ -74,6 +64,13 @@ pub fn show(document: &ReproductionDocument, json: bool) -> Result<()> {
     let notes: Vec<&str> = summary.remarks.iter().chain(document.reproduce.notes.first()).map(String::as_str).collect();
     let (run, validity) = (&document.run, &document.validity);
     print(&report::terminal::judged(run, validity, &document.reproduce.answer, &table, &notes, style))
+}
+
+/// A page of its rows alone: the one with its figures is made with it, and kept.
+pub fn rows_page(document: &ReproductionDocument) -> Page {
+    let summary = reproduce::summary(&document.reproduce);
+    let title = if document.run.id.is_empty() { "A reproduction" } else { &document.run.id };
+    report::reproduction::page_with(title, document, (&summary.head, &summary.lines), &[], Vec::new())
 }
 
 struct Progress {

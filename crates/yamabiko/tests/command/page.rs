@@ -65,6 +65,23 @@ fn plots_become_files() {
     }
 }
 
+/// The same words without figures, to a file or to standard output; what was typed is text.
+#[test]
+fn a_run_becomes_markdown() {
+    let room = with_a_run();
+    let path = room.file("run.md");
+    let output = room.run(&["report", "--md", str_of(&path)]);
+    written(&output);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("# ") && text.contains("## Load") && text.contains("| offered | 50 |"), "{text}");
+    let fenced: String = text.split("```").skip(1).step_by(2).collect();
+    assert!(fenced.contains("<img src=x onerror=alert(1)>"), "the command is there to be copied");
+    assert!(!text.split("```").step_by(2).any(|outside| outside.contains("<img")), "{text}");
+    assert_eq!(room.run(&["report", "--md", "-"]).stdout, text);
+    room.run(&["report", "--md", "-", "--html", "-"]).refused(1, &["--html -", "--md -"]);
+    room.run(&["report", "--md", "x", "--json"]).refused(1, &["--md", "--json"]);
+}
+
 #[test]
 fn what_cannot_be_written_is_one_line() {
     let room = with_a_run();
@@ -99,4 +116,26 @@ fn a_broken_table_is_told() {
     assert!(output.stdout.contains("series could not be read"), "{output}");
     assert!(output.stdout.contains("response_time.hlog could not be read"), "{output}");
     assert!(output.stdout.contains("<h2>Load</h2>"), "{output}");
+}
+
+/// What was summed up when the run was made is read in place of its rows: of a long run there are tens of millions.
+#[test]
+fn rows_are_read_only_where_nothing_was_summed_up() {
+    let room = with_a_run();
+    let dir = fs::read_dir(room.runs()).unwrap().next().unwrap().unwrap().path();
+    for table in ["connections.parquet", "wire_requests.parquet", "taps.parquet"] {
+        fs::write(dir.join(table), "no parquet").unwrap();
+    }
+    let read = |name: &str| {
+        let html = room.run(&["report", "--html", "-"]).stdout;
+        html.contains(&format!("{name} could not be read to its end"))
+    };
+    assert!(
+        read("connections") && read("wire_requests") && read("taps"),
+        "a run of an earlier version has its rows alone"
+    );
+    for log in ["wire_rtt", "wire_service", "tap_client"] {
+        fs::copy(dir.join("response_time.hlog"), dir.join(format!("{log}.hlog"))).unwrap();
+    }
+    assert!(!read("connections") && !read("wire_requests") && !read("taps"));
 }

@@ -44,6 +44,32 @@ fn a_browser_without_a_network_draws_every_chart() {
     assert_eq!(console, Vec::<&str>::new());
 }
 
+/// A comparison of two runs, whose URLs would be markup, in the same browser: as many charts as it should have, nothing complained of.
+#[test]
+fn a_comparison_in_a_browser() {
+    let room = Room::new();
+    for _ in 0..2 {
+        let options =
+            "--path koshien-2001 --clients 50 --rate 110/s --close -d 21s --warmup 0s --json -H X-Wild:<img/src=x>";
+        room.run_json(&bench(&own(&room), options));
+    }
+    let path = room.file("compare.html");
+    let made = room.run(&["compare", "last~1", "last", "--fail-if", "p99 +5%, errors +1%", "--html", str_of(&path)]);
+    assert!(matches!(made.code, Some(0 | 3 | 4)), "{made}");
+    let page = browse(&room, made.stdout.lines().last().unwrap());
+    let dom = &page.stdout;
+    let charts = dom.matches("data-plot=").count();
+    assert!(charts >= 3, "{charts} charts");
+    assert_eq!(dom.matches("<canvas").count(), charts);
+    for part in ["Asked to fail if", "Differences", "Distributions", "Over time", "What differed", "Repeat it"] {
+        assert!(dom.contains(&format!("<h2>{part}</h2>")), "{part}");
+    }
+    assert!(!dom.contains("<img"), "{dom}");
+    let from_page = |line: &&str| line.contains("CONSOLE") && line.contains("source: file://");
+    let console: Vec<&str> = page.stderr.lines().filter(from_page).collect();
+    assert_eq!(console, Vec::<&str>::new());
+}
+
 /// The demo's last line is the URL of a page on its three runs, judged each, in one chart.
 #[test]
 fn the_demo_ends_with_its_page() {

@@ -91,13 +91,63 @@ fn plans_and_verdicts() {
     let room = &shelf.room;
     room.run(&["compare", &a, &faster]).refused(1, &["load.rate", "100/s", "200/s", "--different-plans"]);
     let anyway = room.run(&["compare", &a, &faster, "--different-plans", "--no-save"]).success();
-    assert!(anyway.stdout.contains("The plans differ in load.rate"), "{anyway}");
+    let line = anyway.stdout.lines().find(|line| line.contains("load.rate")).unwrap_or_else(|| panic!("{anyway}"));
+    assert!(line.contains("100/s") && line.contains("200/s") && line.ends_with("the plan"), "{line}");
     // The last run of load is not the comparison that was just made.
     let carried = room.run(&["compare", &a, "last,last~3", "--different-plans"]);
     carried.refused(1, &["are on one side", "load.rate"]);
     let carried = room.run(&["compare", &a, &format!("{invalid},{valid}")]);
     assert_eq!(carried.code, Some(3), "{carried}");
     assert!(carried.stdout.contains("generator on time") && carried.stdout.contains("it was late"), "{carried}");
+}
+
+/// The page of a comparison, its Markdown and its JUnit: beside the printed result, and again from the book.
+#[test]
+fn a_comparison_in_all_its_forms() {
+    let mut shelf = Shelf::new();
+    let a = shelf.side([1.00e6, 1.01e6, 0.99e6]);
+    let b = shelf.side([1.10e6, 1.11e6, 1.09e6]);
+    let elsewhere = |summary: &mut Value, _: &mut String| summary["run"]["host"]["kernel"] = json!("7.0 <b>");
+    let moved = [0, 1].map(|_| shelf.run(1e6, elsewhere)).join(",");
+    let room = &shelf.room;
+    let [html, md, xml] = ["c.html", "c.md", "c.xml"].map(|name| room.file(name));
+    let terms = "mean +5%, mean +1s, rate -90%, cpu +5%";
+    let files = ["--html", str_of(&html), "--md", str_of(&md), "--junit", str_of(&xml)];
+    let made = room.run(&[&["compare", &a, &b, "--fail-if", terms], &files[..]].concat());
+    assert_eq!(made.code, Some(4), "{made}");
+    assert!(made.stdout.contains("FAILED, shown") && made.stdout.contains("held, shown"), "{made}");
+    assert!(made.stdout.trim_end().ends_with("/c.html"), "{made}");
+    let page = fs::read_to_string(&html).unwrap();
+    for part in ["<h2>Differences</h2>", "<h2>What differed</h2>", "10.0 % more than A", "no longer in the book"] {
+        // The copies have no tables of their own.
+        assert_eq!(page.contains(part), part != "no longer in the book", "{part}");
+    }
+    let text = fs::read_to_string(&md).unwrap();
+    assert!(
+        text.contains("| mean +5% | FAILED, shown |") && text.contains("| mean response time | 1.00 ms | 1.10 ms |"),
+        "{text}"
+    );
+    let xml = fs::read_to_string(&xml).unwrap();
+    assert!(
+        xml.contains("tests=\"5\"") && xml.contains("failures=\"1\"") && xml.matches("<skipped").count() == 1,
+        "{xml}"
+    );
+    // From the book the same page.
+    let id = page.split_once("<h1>").unwrap().1.split_once("</h1>").unwrap().0;
+    let again = room.run(&["report", id, "--html", "-"]);
+    assert_eq!(again.code, Some(4));
+    assert!(again.stdout == page, "the page from the book is another");
+    let again = room.run(&["report", id, "--md", "-"]);
+    assert_eq!(again.stdout, text);
+    let other = room.run(&["compare", &a, &moved, "--json", "--no-save"]);
+    let differ = &other.json()["compare"]["hosts_differ"];
+    assert_eq!(
+        (&differ[0]["fact"], &differ[0]["b"], &differ[0]["machine"]),
+        (&json!("kernel"), &json!("7.0 <b>"), &json!(true))
+    );
+    // What cannot be written is told, and nothing is printed as if it were.
+    let missing = room.file("missing/c.md");
+    room.run(&["compare", &a, &b, "--md", str_of(&missing)]).refused(2, &["cannot write", "missing/c.md"]);
 }
 
 #[test]

@@ -19,14 +19,12 @@ use sys::signal::Interrupts;
 
 use crate::exit::{self, Exit};
 use crate::live_child::Live;
-use crate::page_file;
 use crate::terminal::{self, say};
 use crate::token::Token;
 use crate::verb::bench::{Doing, print};
+use crate::verb::concluding::{Ending, conclude};
 
 const NO_TOKEN: &str = "no token: --token-file or YAMABIKO_TOKEN";
-/// The page's name in the run's folder.
-const PAGE: &str = "report.html";
 
 /// The secret of a real gateway's other end: from the plan's file, else from the environment. Without one there is [`Secret::none`]
 /// for a server on this host, which may listen without.
@@ -72,19 +70,13 @@ pub fn measure(plan: &GatewayPlan, secret: Option<&Secret>, doing: &Doing<'_>, h
         }
         made => made?,
     };
-    let page = report::gateway_page(&done.document, &plan.to_toml()).into_html();
-    let kept = (!doing.no_save).then(|| done.folder.join(PAGE));
-    for file in kept.iter().chain(html) {
-        page_file::write(file, page.as_bytes())?;
-    }
+    let page = report::gateway_page(&done.document, &plan.to_toml());
     if doing.no_save {
         done.document.run.dir.clear();
         done.document.run.id.clear();
     }
-    show(&done.document, doing.json)?;
-    if let Some(page) = html.or(kept.as_ref()).filter(|_| !doing.json) {
-        print(&(page_file::url(page) + "\n"))?;
-    }
+    let ending = Ending { folder: (!doing.no_save).then_some(done.folder.as_path()), html, json: doing.json };
+    conclude(page, &ending, || show(&done.document, doing.json))?;
     Ok(exit_of(&done.document, doing.strict))
 }
 

@@ -1,11 +1,9 @@
 //! `yamabiko tap slice`: the data slicer, over any number of runs.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use jiff::Timestamp;
 use jiff::civil;
 use jiff::tz::TimeZone;
@@ -17,7 +15,6 @@ use tap::{By, Filter, Slicer};
 
 use crate::args::Slice;
 use crate::exit::Exit;
-use crate::page_file;
 use crate::terminal;
 use crate::verb::bench::print;
 
@@ -58,7 +55,7 @@ fn show(arguments: &Slice, slice: &TapSlice, slicer: &Slicer) -> Result<()> {
     if arguments.json {
         return print(&(serde_json::to_string_pretty(slice)? + "\n"));
     }
-    if arguments.html.is_none() && arguments.svg.is_none() {
+    if !arguments.forms.any() {
         return print(&report::terminal::tap_slice(slice, terminal::style()));
     }
     let sides = [("as clients", TapSide::Client), ("as servers", TapSide::Server)];
@@ -69,24 +66,7 @@ fn show(arguments: &Slice, slice: &TapSlice, slicer: &Slicer) -> Result<()> {
             Some(SliceTimes { name, response: &of.response, setup: &of.setup, connection: &of.connection })
         })
         .collect();
-    let page = tap_slice::page(slice, &times);
-    if let Some(folder) = &arguments.svg {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        let mut names = BTreeSet::new();
-        for figure in page.figures() {
-            let path = folder.join(page_file::name_of(figure.title(), &mut names));
-            page_file::write(&path, figure.standalone().as_bytes())?;
-            print(&format!("{}\n", path.display()))?;
-        }
-    }
-    match &arguments.html {
-        Some(path) if path == Path::new("-") => print(&page.into_html()),
-        Some(path) => {
-            page_file::write(path, page.into_html().as_bytes())?;
-            print(&(page_file::url(path) + "\n"))
-        }
-        None => Ok(()),
-    }
+    arguments.forms.write(tap_slice::page(slice, &times))
 }
 
 /// The folders of the runs that are meant, oldest first, each once.

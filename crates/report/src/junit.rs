@@ -1,0 +1,148 @@
+//! A comparison as JUnit's XML, which every CI shows: a test case for each term of `--fail-if`, one for whether the comparison
+//! is to be believed, and without terms one for each metric.
+
+use std::time::Duration;
+
+use ledger::compare_part::FailTerm;
+use ledger::{CompareDocument, Verdict};
+use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
+
+use crate::compare::{answer, outcome, row, words};
+use crate::figures::plain;
+use crate::words::{check_name, check_state, meaning};
+
+/// The report. A term that failed is a failure; one that is not known is skipped, with why; an invalid comparison is an error.
+pub fn junit(document: &CompareDocument) -> String {
+    let part = &document.compare;
+    let name = if document.run.id.is_empty() { "yamabiko compare" } else { &document.run.id };
+    let mut suite = TestSuite::new(plain(name));
+    suite.set_time(Duration::try_from_secs_f64(document.run.duration_s).unwrap_or_default());
+    suite.set_system_out(plain(&answer(part)));
+    for (what, side) in [("A", &part.a), ("B", &part.b)] {
+        suite.add_property(Property::new(what, plain(&side.what)));
+    }
+    suite.add_property(Property::new("command", plain(&document.run.command)));
+    suite.add_test_case(believed(document));
+    suite.add_test_cases(part.fail_if.iter().map(term));
+    if part.fail_if.is_empty() {
+        suite.add_test_cases(part.metrics.iter().map(|metric| {
+            let mut case = TestCase::new(words(metric), TestCaseStatus::success());
+            case.set_classname("compare.metric").set_system_out(plain(&row(metric)[1..].join("; ")));
+            case
+        }));
+    }
+    let mut report = Report::new("yamabiko compare");
+    report.add_test_suite(suite);
+    // What was given holds no character that XML has no place for: `plain` wrote them as text.
+    report.to_string().unwrap_or_default()
+}
+
+fn believed(document: &CompareDocument) -> TestCase {
+    let verdict = document.validity.verdict;
+    let told = |kind: NonSuccessKind| {
+        let mut status = TestCaseStatus::non_success(kind);
+        let open =
+            document.validity.checks.iter().filter(|check| !["held", "does not apply"].contains(&check_state(check)));
+        let lines: Vec<String> =
+            open.map(|check| format!("{} ({}): {}", check_name(check), check_state(check), check.why)).collect();
+        status.set_message(meaning(verdict)).set_description(plain_lines(&lines));
+        status
+    };
+    let mut case = TestCase::new(
+        "the comparison is valid",
+        match verdict {
+            Verdict::Invalid => told(NonSuccessKind::Error),
+            // Doubts fail nothing unless `--strict` says so; they are told.
+            Verdict::Suspect | Verdict::Valid => TestCaseStatus::success(),
+        },
+    );
+    case.set_classname("compare.validity");
+    if verdict == Verdict::Suspect {
+        case.set_system_out(meaning(verdict));
+    }
+    case
+}
+
+fn term(term: &FailTerm) -> TestCase {
+    let mut status = match term.failed {
+        Some(true) => TestCaseStatus::non_success(NonSuccessKind::Failure),
+        Some(false) => TestCaseStatus::success(),
+        None => TestCaseStatus::skipped(),
+    };
+    let why = plain(&format!("{}: {}", outcome(term), term.why));
+    if term.failed != Some(false) {
+        status.set_message(why.clone()).set_type("difference");
+    }
+    let mut case = TestCase::new(plain(&format!("not {}", term.term)), status);
+    case.set_classname("compare.fail_if").set_system_out(why);
+    case
+}
+
+fn plain_lines(lines: &[String]) -> String {
+    lines.iter().map(|line| plain(line)).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use ledger::compare_part::{CompareSide, FailSure};
+    use ledger::document::{Check, CheckState, Run, Weight};
+    use ledger::{ComparePart, Validity};
+
+    use super::*;
+
+    fn document(failed: &[Option<bool>], checks: Vec<Check>) -> CompareDocument {
+        let term = |failed: &Option<bool>| FailTerm {
+            term: "p99 > 5% <&\"'\u{1b}\u{0}".into(),
+            failed: *failed,
+            sure: FailSure::Likely,
+            why: "]]> <![CDATA[ +6 %".into(),
+            ..FailTerm::default()
+        };
+        let side = CompareSide { what: "</testsuite>\u{8}".into(), ..CompareSide::default() };
+        CompareDocument {
+            schema: String::new(),
+            run: Run { duration_s: f64::NAN, ..Run::default() },
+            validity: Validity::from_checks(checks),
+            compare: ComparePart {
+                by: "x".into(),
+                a: side.clone(),
+                b: side,
+                fail_if: failed.iter().map(term).collect(),
+                ..ComparePart::default()
+            },
+        }
+    }
+
+    #[test]
+    fn each_term_is_a_case() {
+        let xml = junit(&document(&[Some(true), Some(false), None], Vec::new()));
+        assert!(xml.contains("tests=\"4\"") && xml.contains("failures=\"1\"") && xml.contains("errors=\"0\""), "{xml}");
+        assert_eq!((xml.matches("<failure ").count(), xml.matches("<skipped").count()), (1, 1), "{xml}");
+        assert!(!xml.contains(['\u{1b}', '\u{0}', '\u{8}']), "{xml}");
+        // Read by a reader that is not the writer.
+        let read = Report::deserialize_from_str(&xml).unwrap();
+        let cases = &read.test_suites[0].test_cases;
+        assert_eq!(cases[1].name.as_str(), "not p99 > 5% <&\"'\\u{1b}\\u{0}");
+    }
+
+    #[test]
+    fn an_invalid_comparison_is_an_error() {
+        let check = Check {
+            name: "blocks_void".into(),
+            state: CheckState::Failed,
+            weight: Weight::Invalid,
+            value: None,
+            limit: None,
+            unit: String::new(),
+            why: "the machine is <too> busy".into(),
+        };
+        let xml = junit(&document(&[], vec![check.clone()]));
+        assert!(
+            xml.contains("<error ") && xml.contains("blocks void (failed): the machine is &lt;too&gt; busy"),
+            "{xml}"
+        );
+        let doubt = Check { weight: Weight::Suspect, ..check };
+        let xml = junit(&document(&[], vec![doubt]));
+        assert!(!xml.contains("<error ") && xml.contains("Read the doubts"), "{xml}");
+    }
+}

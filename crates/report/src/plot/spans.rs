@@ -1,0 +1,227 @@
+//! Differences with their intervals, one line each, about a line at none: a forest plot.
+
+use super::chart::Axis;
+use super::draw::TITLE;
+use super::legend;
+use super::scale::Ruler;
+use super::svg::{Anchor, Svg, text_width};
+use super::{Quantity, Width};
+
+/// Differences by name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spans {
+    /// What it shows, in words.
+    pub title: String,
+    /// One sentence more; may be empty.
+    pub about: String,
+    /// What the differences are.
+    pub quantity: Quantity,
+    /// What lies to the left of none, and what to the right: `B is less`, `B is more`.
+    pub sides: [String; 2],
+    /// From above.
+    pub rows: Vec<SpanRow>,
+}
+
+/// One difference.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpanRow {
+    /// What differs.
+    pub name: String,
+    /// By how much; `None`, or a value that is no number: only the name and the words are shown.
+    pub at: Option<f64>,
+    /// Between what it lies, as far as that is known.
+    pub interval: Option<[f64; 2]>,
+    /// Whether the interval leaves none out: drawn strong.
+    pub shown: bool,
+    /// A bound that was asked for.
+    pub limit: Option<f64>,
+    /// The figures in words, at the right: `+5.0 % (+3.1 to +6.9 %)`.
+    pub words: String,
+}
+
+impl Spans {
+    /// Differences of this quantity, none so far.
+    pub fn new(title: impl Into<String>, quantity: Quantity, sides: [&str; 2]) -> Self {
+        let sides = sides.map(str::to_owned);
+        Spans { title: title.into(), about: String::new(), quantity, sides, rows: Vec::new() }
+    }
+
+    /// Adds a sentence.
+    pub fn about(mut self, text: impl Into<String>) -> Self {
+        self.about = text.into();
+        self
+    }
+
+    /// Adds a line.
+    pub fn row(mut self, row: SpanRow) -> Self {
+        self.rows.push(row);
+        self
+    }
+
+    /// Whether there is nothing to draw.
+    pub fn is_empty(&self) -> bool {
+        !self.rows.iter().any(|row| row.at.is_some_and(f64::is_finite))
+    }
+}
+
+/// Draws it. On a phone the names stand above their lines.
+pub(super) fn spans(spans: &Spans, width: Width, standalone: bool) -> String {
+    let (across, _) = width.size();
+    let narrow = width == Width::Narrow;
+    let title = if standalone { TITLE } else { 0.0 };
+    let row_height = if narrow { ROW + NAME } else { ROW };
+    let top = title + HEAD;
+    let bottom = top + spans.rows.len().max(1) as f64 * row_height;
+    let height = bottom + MARKS;
+    let widest = |of: fn(&SpanRow) -> &str| spans.rows.iter().map(|row| text_width(of(row))).fold(0.0, f64::max);
+    let (left, right) = match narrow {
+        true => (EDGE, across - EDGE),
+        false => {
+            let names = (widest(|row| &row.name) + GAP).min(across * 0.25);
+            (names, across - (widest(|row| &row.words) + GAP).min(across * 0.42))
+        }
+    };
+    let ends = |row: &SpanRow| [row.interval.map(|ends| ends[0]), row.interval.map(|ends| ends[1]), row.at, row.limit];
+    // An interval that says nothing must not make the others too small to see: it goes off the edge.
+    let far = widest_shown(spans);
+    let values = spans.rows.iter().flat_map(ends).flatten().filter(|value| value.is_finite());
+    let values = values.map(|value| value.clamp(-far, far)).chain([0.0]);
+    let axis = Axis::new("", spans.quantity);
+    let wanted = ((right - left) / 90.0).max(2.0) as usize;
+    let ruler = Ruler::new(&axis, values, left + MARGIN, right - MARGIN, wanted);
+
+    let mut svg = Svg::new(across, height, &spans.title, &description(spans), standalone);
+    if standalone {
+        svg.words("title", [2.0, TITLE - 10.0], Anchor::Start, &legend::fitting(&spans.title, across * 0.75));
+    }
+    for (at, _) in &ruler.ticks {
+        if let Some(place) = ruler.place(*at) {
+            svg.line("grid", [place, top], [place, bottom]);
+        }
+    }
+    let none = ruler.place(0.0).unwrap_or(left);
+    sides(&mut svg, spans, none, [left, right], top - GAP);
+    for (at, row) in spans.rows.iter().enumerate() {
+        let from = top + at as f64 * row_height;
+        let y = from + row_height - ROW / 2.0;
+        match narrow {
+            true => {
+                let words = text_width(&row.words).min(across * 0.6);
+                let room = across - 2.0 * EDGE - words - GAP;
+                svg.words("name", [left, from + NAME - 2.0], Anchor::Start, &legend::fitting(&row.name, room));
+                svg.words("tick", [right, from + NAME - 2.0], Anchor::End, &legend::fitting(&row.words, words));
+            }
+            false => {
+                svg.words("name", [0.0, y + 4.0], Anchor::Start, &legend::fitting(&row.name, left - GAP));
+                let words = legend::fitting(&row.words, across - right - GAP);
+                svg.words("tick", [right + GAP, y + 4.0], Anchor::Start, &words);
+            }
+        }
+        line(&mut svg, row, y, &ruler);
+    }
+    svg.line("axis", [none, top - 4.0], [none, bottom + 4.0]);
+    super::draw::x_marks(&mut svg, &ruler, bottom + 4.0, across);
+    if spans.rows.is_empty() {
+        svg.words("nothing", [across / 2.0, bottom - 8.0], Anchor::Middle, "no values");
+    }
+    svg.into_text()
+}
+
+/// How far the axis goes at most: so far that every estimate and bound is on it, and three times as far as the first row.
+fn widest_shown(spans: &Spans) -> f64 {
+    let first = spans.rows.first().into_iter().flat_map(|row| row.interval).flatten().map(|end| 3.0 * end.abs());
+    let points = spans.rows.iter().flat_map(|row| [row.at, row.limit]).flatten().map(|at| 1.2 * at.abs());
+    let far = first.chain(points).filter(|far| far.is_finite()).fold(0.0, f64::max);
+    if far > 0.0 { far.min(WIDEST) } else { WIDEST }
+}
+
+fn sides(svg: &mut Svg, spans: &Spans, none: f64, [left, right]: [f64; 2], y: f64) {
+    let [less, more] = &spans.sides;
+    let arrows = [format!("← {less}"), format!("{more} →")];
+    if !less.is_empty() && none - left > text_width(&arrows[0]) + GAP {
+        svg.words("label", [none - GAP, y], Anchor::End, &arrows[0]);
+    }
+    if !more.is_empty() && right - none > text_width(&arrows[1]) + GAP {
+        svg.words("label", [none + GAP, y], Anchor::Start, &arrows[1]);
+    }
+}
+
+fn line(svg: &mut Svg, row: &SpanRow, y: f64, ruler: &Ruler) {
+    if let Some(limit) = row.limit.and_then(|limit| ruler.place(limit)) {
+        svg.line("limit", [limit, y - ROW / 2.0 + 2.0], [limit, y + ROW / 2.0 - 2.0]);
+    }
+    let strength = if row.shown { "shown" } else { "unshown" };
+    if let Some([Some(low), Some(high)]) = row.interval.map(|ends| ends.map(|end| ruler.place(end))) {
+        svg.line(&format!("s s{} {strength}", color(row)), [low, y], [high, y]);
+        for end in [low, high] {
+            svg.line(&format!("s s{} {strength}", color(row)), [end, y - WHISKER], [end, y + WHISKER]);
+        }
+    }
+    if let Some(at) = row.at.and_then(|at| ruler.place(at)) {
+        svg.dot(&format!("f{}", color(row)), [at, y], &format!("{}: {}", row.name, row.words));
+    }
+}
+
+/// What is shown to differ stands out; what is not is grey-blue like everything that is merely known.
+fn color(row: &SpanRow) -> usize {
+    if row.shown { 1 } else { 0 }
+}
+
+fn description(spans: &Spans) -> String {
+    let rows = spans.rows.iter().map(|row| format!("{}: {}.", row.name, row.words));
+    std::iter::once(spans.about.clone()).filter(|about| !about.is_empty()).chain(rows).collect::<Vec<_>>().join(" ")
+}
+
+const EDGE: f64 = 2.0;
+const GAP: f64 = 8.0;
+/// Between the ends of the axis and its values.
+const MARGIN: f64 = 8.0;
+const ROW: f64 = 26.0;
+/// A name above its line.
+const NAME: f64 = 16.0;
+/// The words about both sides.
+const HEAD: f64 = 24.0;
+const MARKS: f64 = 30.0;
+const WHISKER: f64 = 4.0;
+/// Three times as much: beyond it nobody reads the figure from a plot.
+const WIDEST: f64 = 2.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wild_rows_are_drawn_without_harm() {
+        let row = |at: f64, interval: Option<[f64; 2]>| SpanRow {
+            name: "<b>p99".repeat(40),
+            at: Some(at),
+            interval,
+            shown: true,
+            limit: Some(f64::NAN),
+            words: "x".repeat(300),
+        };
+        let spans = Spans::new("t", Quantity::Share, ["less", "more"])
+            .row(row(0.05, Some([0.01, 0.09])))
+            .row(row(f64::INFINITY, Some([f64::NEG_INFINITY, f64::NAN])))
+            .row(row(-1e300, Some([-1e300, 1e300])))
+            .row(SpanRow::default());
+        for width in [Width::Full, Width::Narrow] {
+            let svg = super::spans(&spans, width, false);
+            assert!(!svg.contains("NaN") && !svg.contains("inf ") && !svg.contains("<b>"), "{svg}");
+        }
+        assert!(!spans.is_empty() && Spans::new("t", Quantity::Share, ["", ""]).is_empty());
+    }
+
+    #[test]
+    fn an_interval_stands_about_its_value_and_none_is_marked() {
+        let row = SpanRow {
+            name: "p99".into(),
+            at: Some(0.05),
+            interval: Some([0.01, 0.09]),
+            words: "+5.0 %".into(),
+            ..SpanRow::default()
+        };
+        let svg = super::spans(&Spans::new("t", Quantity::Share, ["B less", "B more"]).row(row), Width::Full, false);
+        assert!(svg.contains("B more →") && svg.contains(">0 %<") && svg.contains("<circle"), "{svg}");
+    }
+}
