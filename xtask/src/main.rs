@@ -10,6 +10,7 @@ mod bench;
 #[cfg(feature = "bench")]
 mod package;
 mod packages;
+mod readers;
 mod rights;
 mod tally;
 mod test;
@@ -30,6 +31,8 @@ fn main() -> ExitCode {
         ["ci"] | ["test"] => test::run(root(), test::Extent::Usual),
         ["test", "--full"] => test::run(root(), test::Extent::Full),
         ["tidy"] => tidy::run(root()),
+        // For one of the tests that need them, alone; `test` does it by itself.
+        ["readers"] => readers::make_ready(root(), &test::target_folder(root())),
         ["package" | "bench" | "udp-echo" | "udp-send" | "measured" | "attack", ..] => benches(&words),
         ["help" | "--help" | "-h"] => {
             println!("{HELP}");
@@ -73,6 +76,7 @@ fn root() -> &'static Path {
 const HELP: &str = "\
 cargo xtask test [--full]    make a fresh Debian ready, then run every check and test; --full adds the long ones
 cargo xtask ci               the same as test: exactly what CI runs
+cargo xtask readers          what real_exports reads our files with, into target/readers; test does it by itself
 cargo xtask tidy             the project's own rules: sizes, arrows between crates, where unsafe may be
 cargo xtask package          what is given to people: a tarball and a .deb, in target/package
 cargo xtask bench [NAME]     measure, beside a peer where there is one; without a name: what there is to measure";

@@ -47,6 +47,8 @@ const PACKAGES: &[Package] = &[
     Package("fish", "another"),
     Package("man-db", "man: our manual pages"),
     Package("mandoc", "another reader of them, with a lint"),
+    Package("prometheus", "promtool reads our metrics; a Prometheus takes them by remote write"),
+    Package("python3-venv", "where DuckDB, polars and an OpenTelemetry receiver go that read what we write"),
 ];
 
 /// What only the tests of `--full` use: programs and servers of all kinds, to be put under the tap.
@@ -76,6 +78,7 @@ const SERVICES: &[(&str, &str)] = &[
     ("squid", "squid"),
     ("varnish", "varnish"),
     ("varnish", "varnishncsa"),
+    ("prometheus", "prometheus"),
     ("dovecot-pop3d", "dovecot"),
     ("fetchmail", "fetchmail"),
     ("postfix", "postfix"),

@@ -1,8 +1,8 @@
 //! `cargo xtask test`: every check and every test, in the order in which a failure is cheapest to find.
 //!
 //! ```text
-//!   fetch ▶ format ▶ lint ▶ tidy ▶ packages ▶ tests ▶ build ▶ real-network tests
-//!     └ packages and fetch alone use the network               └ serially, as root, with the binary just built
+//!   fetch ▶ format ▶ lint ▶ tidy ▶ packages ▶ readers ▶ tests ▶ build ▶ real-network tests
+//!     └ packages, readers and fetch alone use the network                 └ serially, as root, with the binary just built
 //! ```
 //!
 //! Packages that are missing are installed beside the steps before, and the build goes on beside the tests, since they wait
@@ -24,7 +24,7 @@ use anyhow::{Context as _, Result, bail};
 use self::beside::Beside;
 use crate::rights::Rights;
 use crate::tally::Tally;
-use crate::{packages, tidy};
+use crate::{packages, readers, tidy};
 
 /// How much to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,7 @@ impl<'a> Run<'a> {
         if !self.step("packages", |_| installing.map_or(Ok(()), Beside::finish).map(|()| ONE)) {
             return;
         }
+        self.step("readers", |run| readers::make_ready(run.root, &target_folder(run.root)).map(|()| ONE));
         let building = Beside::start(&self.cargo(&["build", "--release", "--locked"]), 19);
         self.step("tests", Run::ordinary_tests);
         let built = self.step("build", |_| building?.finish().map(|()| ONE));
@@ -131,7 +132,8 @@ impl<'a> Run<'a> {
 
     /// One after the other, because each has namespaces, cores and timing to itself.
     fn real_tests(&self) -> Result<Tally> {
-        let binary = self.target_folder().join("release/yamabiko");
+        let target = target_folder(self.root);
+        let binary = target.join("release/yamabiko");
         if !binary.is_file() {
             bail!("{} is not there although the build succeeded", binary.display());
         }
@@ -143,9 +145,9 @@ impl<'a> Run<'a> {
         }
         arguments.extend(["--", "--test-threads=1"]);
         let mut cargo = self.cargo(&arguments);
-        cargo.env("YAMABIKO_BIN", &binary);
+        cargo.env("YAMABIKO_BIN", &binary).env(readers::VARIABLE, target.join(readers::FOLDER));
         if self.rights == Rights::Sudo {
-            cargo.env(runner_variable(&host_triple()?), "sudo -n --preserve-env=YAMABIKO_BIN");
+            cargo.env(runner_variable(&host_triple()?), "sudo -n --preserve-env=YAMABIKO_BIN,YAMABIKO_READERS");
         }
         self.tests(cargo)
     }
@@ -195,11 +197,12 @@ impl<'a> Run<'a> {
         cargo.env("LC_ALL", "C.UTF-8");
         cargo
     }
+}
 
-    fn target_folder(&self) -> PathBuf {
-        // Relative to where cargo runs, which is the root.
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.root.join("target"), |folder| self.root.join(folder))
-    }
+/// Where cargo builds.
+pub fn target_folder(root: &Path) -> PathBuf {
+    // Relative to where cargo runs, which is the root.
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
 /// The names of the real-network tests: `real_*.rs` in `folder`, in order.

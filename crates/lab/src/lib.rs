@@ -45,3 +45,4 @@ pub use bench::{FirstExchange, Observer, Outcome, Possible, RunFacts, bench, ben
 pub use check::check;
 pub use error::LabError;
 pub use net::{net, net_shown};
+pub use offer::asked;

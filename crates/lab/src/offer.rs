@@ -15,7 +15,7 @@ mod log;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ledger::document;
+use ledger::{Method, document};
 use load::workload::Choice;
 use load::{Arrivals, Logged, PhaseSpan, Workload};
 use mix::MixSpec;
@@ -90,6 +90,20 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, LabError> {
     };
     let phases = plan.load.phases.iter().map(|phase| phase.span()).collect();
     Ok(Offer { plan, arrivals, phases, workload, replay: None, har: part, notes })
+}
+
+/// What the requests of a plan's run ask for, by the index that their records have: methods and URLs as typed. Of a mix, a URL for
+/// each kind of object.
+///
+/// # Errors
+/// Those of the plan's run: a log, a recording or a list that is gone.
+pub fn asked(plan: &Plan) -> Result<Vec<(Method, String)>, LabError> {
+    let offer = of(plan)?;
+    let workload = match offer.workload {
+        Some(workload) => workload,
+        None => offer.plan.load.workload().map_err(LabError::Plan)?,
+    };
+    Ok(workload.requests.iter().map(|request| (request.method, request.target.url().to_owned())).collect())
 }
 
 /// A number that no other run of a mix has, as good as surely.

@@ -7,7 +7,7 @@
 //! [`run_page::page`] turns a run into one HTML page. Any verb builds its own page from [`page::Page`] and the plots of
 //! [`plot`]; the same page is Markdown ([`page::Page::to_markdown`]), and a comparison JUnit's XML ([`junit()`]). What both kinds of output say alike is in [`words`].
 //!
-//! [`fortio()`] writes a run as fortio does. [`ab`] is ApacheBench's layout, for scripts that read it.
+//! [`export`] writes a run as other tools read it. [`ab`] is ApacheBench's layout, for scripts that read it.
 //!
 //! Text in a document may come from a server or a URL. Everything printed goes through [`figures::plain`], so that no
 //! control character of theirs reaches the terminal.
@@ -20,8 +20,8 @@ mod compare;
 mod compare_page;
 pub mod disk;
 mod disk_page;
+pub mod export;
 pub mod figures;
-mod fortio;
 mod gateway;
 mod gateway_page;
 pub mod json;
@@ -43,7 +43,6 @@ pub use cache_page::cache_page;
 pub use capacity_page::capacity_page;
 pub use compare_page::{CompareSources, SideRun, compare_page};
 pub use disk_page::disk_page;
-pub use fortio::fortio;
 pub use gateway_page::gateway_page;
 pub use junit::junit;
 pub use predict_page::predict_page;

@@ -36,6 +36,33 @@ pub fn rfc3339(moment: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
+/// Milliseconds since 1970 of a moment as [`rfc3339`] writes it; `None` for any other text.
+pub fn unix_ms(moment: &str) -> Option<u64> {
+    let bytes = moment.as_bytes();
+    let shape = b"0000-00-00T00:00:00.000Z";
+    let fits = |(&byte, &wanted): (&u8, &u8)| if wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted };
+    if bytes.len() != shape.len() || !bytes.iter().zip(shape).all(fits) {
+        return None;
+    }
+    let number = |from: usize, to: usize| moment[from..to].parse::<u64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let days = days_since_1970(year, month, day)?;
+    let seconds = ((days * 24 + number(11, 13)?) * 60 + number(14, 16)?) * 60 + number(17, 19)?;
+    Some(seconds * 1000 + number(20, 23)?)
+}
+
+/// The inverse of [`civil`], from 1970 on. Source: H. Hinnant, `days_from_civil`.
+fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let shifted = if month <= 2 { year.checked_sub(1)? } else { year };
+    let (era, year_of_era) = (shifted / 400, shifted % 400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    (era * 146_097 + day_of_era).checked_sub(719_468)
+}
+
 /// `Fri Nov 20 09:30:05 2026`: as C's ctime writes it, in UTC.
 pub fn ctime(moment: SystemTime) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
@@ -84,6 +111,21 @@ mod tests {
         assert_eq!(rfc3339(at(4_107_542_400)), "2100-03-01T00:00:00.000Z");
         assert_eq!(Utc::from_system(at(1_735_689_599)).compact(), "20241231-235959");
         assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_millis(1_500)), "1970-01-01T00:00:01.500Z");
+    }
+
+    #[test]
+    fn moments_are_read_back() {
+        for seconds in [0, 951_782_399, 951_868_800, 1_735_689_599, 1_795_167_005, 4_107_542_400] {
+            assert_eq!(unix_ms(&rfc3339(at(seconds) + Duration::from_millis(123))), Some(seconds * 1000 + 123));
+        }
+        let wrong = [
+            "",
+            "2026-11-20T09:30:05Z",
+            "2026-13-20T09:30:05.000Z",
+            "1969-12-31T23:59:59.000Z",
+            "2026-11-20T09:30:05.000\u{e9}",
+        ];
+        assert!(wrong.iter().all(|text| unix_ms(text).is_none()));
     }
 
     #[test]

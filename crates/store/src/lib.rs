@@ -51,7 +51,7 @@ mod writer;
 
 pub use book::Book;
 pub use brief::{Brief, BriefLoad};
-pub use calendar::{ctime, rfc3339};
+pub use calendar::{ctime, rfc3339, unix_ms};
 pub use disk_use::{DiskUse, disk_use};
 pub use entry::{RunEntry, RunState};
 pub use error::{Result, StoreError};

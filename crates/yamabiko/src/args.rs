@@ -8,6 +8,7 @@ mod compare;
 mod disk;
 mod doctor;
 mod dynamic;
+mod export;
 mod gateway;
 mod learn;
 mod live;
@@ -46,6 +47,7 @@ pub use self::capacity::Capacity;
 pub use self::compare::{Compare, Comparison};
 pub use self::disk::Disk;
 pub use self::doctor::Doctor;
+pub use self::export::Push;
 pub use self::gateway::{Forwarding, GatewayClient, GatewayServer, GatewayWhat};
 pub use self::learn::{By, Learn};
 pub use self::live::Live;
@@ -122,6 +124,8 @@ pub enum Verb {
     Runs(Runs),
     /// Print a run again
     Report(Report),
+    /// Send a run's metrics to a Prometheus or to an OpenTelemetry receiver
+    Export(Push),
     /// What a shell needs to complete this command: verbs, options, names of runs
     Completions(Completions),
     /// Write the manual pages
@@ -299,10 +303,17 @@ pub struct Report {
     pub json: bool,
     #[command(flatten)]
     pub forms: PageForms,
-    /// Write the run's response times for other tools into this file: `fortio` (JSON that its pages load) or `hlog`
-    /// (an HdrHistogram log); `-` is standard output
+    /// Write the run for other tools into this file, `-` is standard output: response times as `fortio` (JSON that its
+    /// pages load), `hlog` or `hgrm` (HdrHistogram); a table as `csv` or `jsonl`; requests as `har`; metrics as
+    /// `prometheus`, `openmetrics` or `otlp`
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], conflicts_with_all = ["json", "html", "svg", "md"])]
     pub export: Option<Vec<String>>,
+    /// Table to write as csv or jsonl: a name of `yamabiko runs columns`, such as requests [default: series]
+    #[arg(long, value_name = "NAME", requires = "export")]
+    pub table: Option<String>,
+    /// Most requests in a har: of more, an even sample [default: 10000]
+    #[arg(long, value_name = "N", requires = "export", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
 }
 
 /// The forms of a page, other than the terminal's.

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Verb::Watch(watch) => verb::watch::run(&watch),
         Verb::Tap(tap) => verb::tap::run(&tap),
         Verb::Report(report) => verb::report::run(&report),
+        Verb::Export(export) => verb::export::run(&export),
         Verb::Completions(completions) => verb::completions::run(&completions),
         Verb::Man(man) => verb::man::run(&man),
         Verb::Reproduce(reproduce) => verb::reproduce::run(&reproduce),

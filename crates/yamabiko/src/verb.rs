@@ -10,6 +10,7 @@ mod concluding;
 pub mod demo;
 pub mod disk;
 pub mod doctor;
+pub mod export;
 pub mod gateway;
 pub mod man;
 pub mod live;

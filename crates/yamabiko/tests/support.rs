@@ -14,6 +14,7 @@ pub mod model_server;
 pub mod others;
 pub mod processes;
 pub mod proxy;
+pub mod readers;
 pub mod remains;
 pub mod scripted;
 pub mod sentinel;

@@ -1,4 +1,6 @@
-//! `yamabiko report`: a run from the book, printed again, or as a page, as Markdown, or as plots.
+//! `yamabiko report`: a run from the book, printed again, or as a page, as Markdown, as plots, or as other tools read it.
+
+pub mod export;
 
 use std::fs;
 use std::path::Path;
@@ -68,7 +70,7 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
         return Ok(exit::of_document(&document, false));
     }
     if let Some([format, file]) = arguments.export.as_deref() {
-        return export(&dir, format, file);
+        return export::run(&dir, format, file, arguments);
     }
     if arguments.forms.any() {
         return drawn(&dir, arguments);
@@ -90,30 +92,6 @@ pub fn run(arguments: &args::Report) -> Result<Exit> {
         let histogram = store::read_histogram(&dir, "response_time").ok();
         let seconds = seconds(&dir);
         print(&report::terminal::render_over_time(&document, histogram.as_ref(), &seconds, terminal::style()))?;
-    }
-    Ok(exit::of_document(&document, false))
-}
-
-/// Response times as another tool reads them.
-fn export(dir: &Path, format: &str, file: &str) -> Result<Exit> {
-    let document = store::read_summary(dir)?;
-    let text = match format {
-        "fortio" => {
-            let histogram = store::read_histogram(dir, "response_time")?;
-            let plan = fs::read_to_string(dir.join("plan.toml")).unwrap_or_default();
-            // A plan of a later version may not be readable; its URL is only a title there.
-            let url = Plan::from_toml(&plan, "plan.toml").map(|plan| plan.load.url).unwrap_or_default();
-            report::fortio(&document, &histogram, &url).context("the run has no load, so there is nothing to export")?
-        }
-        "hlog" => {
-            let log = dir.join("response_time.hlog");
-            fs::read_to_string(&log).with_context(|| format!("reading {}", log.display()))?
-        }
-        other => bail!("--export {other}: there are fortio and hlog"),
-    };
-    match file {
-        "-" => print(&text)?,
-        path => page_file::write(Path::new(path), text.as_bytes())?,
     }
     Ok(exit::of_document(&document, false))
 }

@@ -50,7 +50,7 @@ fn phases_have_results_that_add_up_and_a_page_and_exports() {
     let log = room.path().join("out.hlog");
     room.run(&["report", id, "--export", "hlog", str_of(&log)]);
     assert!(fs::read_to_string(&log).unwrap().contains("HISTF"));
-    assert!(room.run(&["report", id, "--export", "xml", "-"]).stderr.contains("fortio and hlog"));
+    assert!(room.run(&["report", id, "--export", "xml", "-"]).stderr.contains("there are fortio, hlog"));
 }
 
 #[test]

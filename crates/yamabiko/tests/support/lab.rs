@@ -155,6 +155,11 @@ impl Running {
         text(&self.err)
     }
 
+    /// What it has printed so far.
+    pub fn stdout(&self) -> String {
+        text(&self.out)
+    }
+
     /// Whether it has ended.
     pub fn ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()

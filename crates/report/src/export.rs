@@ -1,0 +1,42 @@
+//! The ways out: a run as other tools read it. docs/concepts/exports.md says what each format holds.
+//!
+//! ```text
+//!   histogram ──> fortio, hgrm                              one distribution
+//!   any table ──> csv, jsonl                                row by row, whatever its length
+//!   requests  ──> har                                       an even sample of bounded size
+//!   seconds   ──> Figures ──> metrics ──> exposition        Prometheus' text, OpenMetrics' text
+//!                                    |──> remote_write      messages for Prometheus
+//!                                    '──> otlp              messages for OpenTelemetry
+//! ```
+//!
+//! All are pure: records in, bytes out. Where bytes are sent to is the command's.
+//!
+//! Read [`metrics`] for the names and units that Prometheus, OpenTelemetry and Grafana's dashboard share.
+
+pub mod exposition;
+mod figures;
+mod fortio;
+mod har;
+pub mod metrics;
+pub mod otlp;
+mod percentiles;
+pub mod remote_write;
+mod spread;
+mod tables;
+
+pub use exposition::{openmetrics, prometheus};
+pub use figures::Figures;
+pub use fortio::fortio;
+pub use har::{Archive, har};
+pub use metrics::metrics;
+pub use percentiles::hgrm;
+pub use tables::{csv, jsonl};
+
+/// What a run asks for, by the index that its records have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Method.
+    pub method: ledger::Method,
+    /// Whole URL, as typed: places stand as they are.
+    pub url: String,
+}

@@ -1,0 +1,169 @@
+//! Metrics as text: Prometheus' exposition format 0.0.4, and OpenMetrics 1.0.
+//!
+//! [`prometheus`] is what a scrape wants: the newest value of every series. [`openmetrics`] has every second with its moment,
+//! which `promtool tsdb create-blocks-from openmetrics` fills into a Prometheus however old the run is.
+//!
+//! Sources: Prometheus, "Exposition formats"; OpenMetrics 1.0.0.
+
+use std::fmt::Write;
+
+use super::metrics::{Kind, Metric, Point, Series, Value};
+
+/// Content type of [`prometheus`].
+pub const PROMETHEUS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Content type of [`openmetrics`].
+pub const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The newest value of every series, without a moment: the moment of a scrape is the scraper's. A level or percentile that has
+/// had no value for some seconds is absent: while a server answers nothing there are no response times.
+pub fn prometheus(metrics: &[Metric]) -> String {
+    let mut text = String::new();
+    let points = metrics.iter().flat_map(|metric| &metric.series).filter_map(|series| series.points.last());
+    let newest = points.map(|point| point.unix_ms).max().unwrap_or_default();
+    for metric in metrics {
+        let is_past = |point: &&Point| metric.kind == Kind::Gauge && point.unix_ms + PAST_MS < newest;
+        let last = |series: &&Series| series.points.last().is_some_and(|point| !is_past(&point));
+        if !metric.series.iter().any(|series| last(&series)) {
+            continue;
+        }
+        let _ = writeln!(text, "# HELP {} {}", metric.name, escaped_help(metric.help));
+        let _ = writeln!(text, "# TYPE {} {}", metric.name, metric.kind.name());
+        for series in metric.series.iter().filter(last) {
+            series.points.last().into_iter().for_each(|point| samples(&mut text, metric, series, point, false));
+        }
+    }
+    text
+}
+
+/// Every point of every series, each with its moment.
+pub fn openmetrics(metrics: &[Metric]) -> String {
+    let mut text = String::new();
+    for metric in metrics {
+        // A counter's samples end in `_total`, its name does not.
+        let family = metric.name.strip_suffix("_total").unwrap_or(metric.name);
+        let _ = writeln!(text, "# TYPE {family} {}", metric.kind.name());
+        let unit = metric.unit.name();
+        if !unit.is_empty() && family.ends_with(&format!("_{unit}")) {
+            let _ = writeln!(text, "# UNIT {family} {unit}");
+        }
+        let _ = writeln!(text, "# HELP {family} {}", escaped(metric.help));
+        for series in &metric.series {
+            series.points.iter().for_each(|point| samples(&mut text, metric, series, point, true));
+        }
+    }
+    text.push_str("# EOF\n");
+    text
+}
+
+/// How old the newest value of a gauge may be: parts of a run are counted by several hands, some a second or two behind.
+const PAST_MS: u64 = 5000;
+
+fn samples(text: &mut String, metric: &Metric, series: &Series, point: &Point, with_moment: bool) {
+    let mut line = |suffix: &str, edge: Option<f64>, value: f64| {
+        let _ = write!(text, "{}{suffix}", metric.name);
+        let mut labels: Vec<String> =
+            series.labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        labels.extend(edge.map(|edge| format!("le=\"{}\"", number(edge))));
+        if !labels.is_empty() {
+            let _ = write!(text, "{{{}}}", labels.join(","));
+        }
+        let _ = write!(text, " {}", number(value));
+        if with_moment {
+            let _ = write!(text, " {}.{:03}", point.unix_ms / 1000, point.unix_ms % 1000);
+        }
+        text.push('\n');
+    };
+    match &point.value {
+        Value::Number(value) => line("", None, *value),
+        Value::Spread(spread) => {
+            debug_assert_eq!(metric.kind, Kind::Histogram);
+            spread.cumulative().for_each(|(edge, count)| line("_bucket", Some(edge), count as f64));
+            line("_sum", None, spread.sum_s);
+            line("_count", None, spread.count() as f64);
+        }
+    }
+}
+
+/// As both formats write numbers. An edge has a point in OpenMetrics, and the text must be the same in both: `1.0`.
+pub fn number(value: f64) -> String {
+    if value.is_infinite() {
+        if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned()
+    } else if value.is_nan() {
+        "NaN".to_owned()
+    } else {
+        format!("{value:?}")
+    }
+}
+
+/// A label's value, or OpenMetrics' help: backslash, line break and quote are escaped. Run names are plain, but causes and
+/// checks may one day not be.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\n', "\\n").replace('"', "\\\"")
+}
+
+/// The help of format 0.0.4, in which a quote stands as it is.
+fn escaped_help(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::metrics::Unit;
+    use super::super::spread::Spread;
+    use super::*;
+
+    fn metric(kind: Kind, name: &'static str, values: Vec<Value>) -> Metric {
+        let points = values.into_iter().zip(1..).map(|(value, at)| Point { unix_ms: at * 1000 + 5, value }).collect();
+        let labels = vec![("run", "a\"b\\c\nd".to_owned())];
+        Metric { name, help: "Help.", kind, unit: Unit::Of("{request}"), series: vec![Series { labels, points }] }
+    }
+
+    #[test]
+    fn a_scrape_gets_the_newest_and_a_file_gets_all() {
+        let counter = [metric(Kind::Counter, "x_total", vec![Value::Number(1.0), Value::Number(2.5)])];
+        let labels = r#"{run="a\"b\\c\nd"}"#;
+        assert_eq!(
+            prometheus(&counter),
+            format!("# HELP x_total Help.\n# TYPE x_total counter\nx_total{labels} 2.5\n")
+        );
+        assert_eq!(
+            openmetrics(&counter),
+            format!("# TYPE x counter\n# HELP x Help.\nx_total{labels} 1.0 1.005\nx_total{labels} 2.5 2.005\n# EOF\n")
+        );
+    }
+
+    #[test]
+    fn a_level_without_a_value_for_seconds_is_absent() {
+        let old = metric(Kind::Gauge, "old", vec![Value::Number(1.0)]);
+        let counter = metric(Kind::Counter, "old_total", vec![Value::Number(1.0)]);
+        let of = |seconds: usize| {
+            let new = metric(Kind::Gauge, "new", vec![Value::Number(2.0); seconds]);
+            prometheus(&[old.clone(), counter.clone(), new])
+        };
+        assert!(of(6).contains("\nold{") && !of(7).contains("old{"));
+        assert!(of(7).contains("\nold_total{") && of(7).contains("\nnew{"));
+    }
+
+    #[test]
+    fn a_histogram_adds_up() {
+        let mut spread = Spread::default();
+        spread.add(100_000, 100_000, 3);
+        spread.add(90_000_000_000, 90_000_000_000, 1);
+        let text = prometheus(&[metric(Kind::Histogram, "h_seconds", vec![Value::Spread(Box::new(spread))])]);
+        let labels = r#"run="a\"b\\c\nd""#;
+        for line in [
+            format!("h_seconds_bucket{{{labels},le=\"0.0001\"}} 3.0"),
+            format!("h_seconds_bucket{{{labels},le=\"60.0\"}} 3.0"),
+            format!("h_seconds_bucket{{{labels},le=\"+Inf\"}} 4.0"),
+            format!("h_seconds_count{{{labels}}} 4.0"),
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} in {text}");
+        }
+        assert!(text.contains("h_seconds_sum"));
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!([0.0, 1.0, 1e-9, f64::INFINITY, f64::NAN].map(number), ["0.0", "1.0", "1e-9", "+Inf", "NaN"]);
+    }
+}

@@ -1,0 +1,144 @@
+//! What metrics are made from: a run's seconds, and what is known of it as a whole.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ledger::document::{Load, Path as PathPart};
+use ledger::standing::{Standing, StandingLoad, StandingPath};
+use ledger::{DistributionRecord, Document, Quantiles, SecondRecord, ServerSecond, Validity, WatchSecond};
+
+use super::spread::{self, Spread};
+
+/// A run, going on or ended, for [`super::metrics()`]. What it does not have is empty.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// The run's name.
+    pub run: String,
+    /// Wall clock at the run's zero, in ms since 1970.
+    pub zero_unix_ms: u64,
+    /// Its seconds, as the load counted them.
+    pub series: Vec<SecondRecord>,
+    /// Its seconds, as the wire showed them.
+    pub watch_series: Vec<WatchSecond>,
+    /// Its seconds, as the kernel accounted for the server.
+    pub server_series: Vec<ServerSecond>,
+    /// Response times by second.
+    pub times: BTreeMap<u32, Spread>,
+    /// What the measured phase came to, or has so far.
+    pub measured: Option<Measured>,
+    /// Round-trip times that were asked for, one a client.
+    pub asked_rtt_ns: Option<Quantiles>,
+    /// Round-trip times of handshakes.
+    pub got_rtt_ns: Option<Quantiles>,
+    /// Packets that the path dropped, by cause.
+    pub drops: BTreeMap<String, u64>,
+    /// What the gate says; of a run that goes on, provisional.
+    pub validity: Option<Validity>,
+}
+
+/// The measured phase, as far as it went.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Requests intended in it.
+    pub offered: u64,
+    /// Of these, those that got a whole response.
+    pub completed: u64,
+    /// Of these, those that failed, by cause.
+    pub failed: BTreeMap<String, u64>,
+    /// Responses by status.
+    pub status: BTreeMap<String, u64>,
+    /// done - intended.
+    pub response_time_ns: Quantiles,
+    /// started - intended.
+    pub send_lag_ns: Quantiles,
+}
+
+impl From<&Load> for Measured {
+    fn from(load: &Load) -> Self {
+        Measured {
+            offered: load.offered_requests,
+            completed: load.completed,
+            failed: load.failed.clone(),
+            status: load.status.clone(),
+            response_time_ns: load.response_time_ns,
+            send_lag_ns: load.send_lag_ns,
+        }
+    }
+}
+
+impl From<&StandingLoad> for Measured {
+    fn from(load: &StandingLoad) -> Self {
+        Measured {
+            offered: load.offered,
+            completed: load.completed,
+            failed: load.failed.clone(),
+            status: load.status.clone(),
+            response_time_ns: load.response_time_ns,
+            send_lag_ns: load.send_lag_ns,
+        }
+    }
+}
+
+impl Figures {
+    /// A run that ended, without its seconds.
+    pub fn of_document(document: &Document) -> Self {
+        let path: Option<&PathPart> = document.path.as_ref();
+        Figures {
+            run: document.run.id.clone(),
+            zero_unix_ms: store::unix_ms(&document.run.started_at).unwrap_or_default(),
+            measured: document.load.as_ref().map(Measured::from),
+            asked_rtt_ns: path.map(|path| path.asked_rtt_ns),
+            got_rtt_ns: path.and_then(|path| path.got_rtt_ns),
+            drops: path.map(|path| path.drops.clone()).unwrap_or_default(),
+            validity: Some(document.validity.clone()),
+            ..Figures::default()
+        }
+    }
+
+    /// A run that goes on, without its seconds.
+    pub fn of_standing(standing: &Standing) -> Self {
+        let path: Option<&StandingPath> = standing.path.as_ref();
+        Figures {
+            run: standing.run.clone(),
+            zero_unix_ms: store::unix_ms(&standing.started_at).unwrap_or_default(),
+            measured: standing.load.as_ref().map(Measured::from),
+            asked_rtt_ns: path.map(|path| path.asked_rtt_ns),
+            got_rtt_ns: path.and_then(|path| path.got_rtt_ns),
+            drops: path.map(|path| path.drops.clone()).unwrap_or_default(),
+            validity: standing.validity.clone(),
+            ..Figures::default()
+        }
+    }
+
+    /// Takes response times by second from the table of distributions.
+    pub fn with_distributions(mut self, rows: &[DistributionRecord]) -> Self {
+        self.times = spread::of_seconds(rows);
+        self
+    }
+
+    /// Reads a run that ended. A run from before there were distributions has its response times counted from its
+    /// requests, if the table has them all.
+    ///
+    /// # Errors
+    /// The run has no document, or a table cannot be read.
+    pub fn read(dir: &Path) -> store::Result<Figures> {
+        let document = store::read_summary(dir)?;
+        let mut figures = Figures::of_document(&document);
+        figures.series = store::read_series(dir)?.collect::<store::Result<_>>()?;
+        figures.watch_series = store::read_watch_series(dir)?.collect::<store::Result<_>>()?;
+        figures.server_series = store::read_server_series(dir)?.collect::<store::Result<_>>()?;
+        let distributions: Vec<DistributionRecord> = store::read_distributions(dir)?.collect::<store::Result<_>>()?;
+        figures = figures.with_distributions(&distributions);
+        if figures.times.is_empty() && document.run.recorded.is_some_and(|recorded| recorded.one_in == 1) {
+            for row in store::read_requests(dir)? {
+                let row = row?;
+                if row.failure.is_none() {
+                    let second = (row.done_at.as_nanos() / 1_000_000_000) as u32;
+                    let time = row.response_time_ns();
+                    figures.times.entry(second).or_default().add(time, time, 1);
+                }
+            }
+        }
+        Ok(figures)
+    }
+}

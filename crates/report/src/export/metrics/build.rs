@@ -1,0 +1,432 @@
+//! From a run's seconds to its metrics. One function a part of the run.
+
+use std::collections::BTreeMap;
+
+use ledger::{CheckState, Quantiles, SecondRecord, ServerSecond, Verdict, WatchSecond};
+
+use super::super::figures::{Figures, Measured};
+use super::super::spread::Spread;
+use super::{Kind, LABELS_MAX, Metric, Point, Series, Unit, Value};
+
+/// All metrics of a run that it has values for.
+pub fn metrics(figures: &Figures) -> Vec<Metric> {
+    let mut made = Made { figures, metrics: Vec::new() };
+    made.load();
+    made.wire();
+    made.server();
+    made.whole();
+    made.metrics.retain_mut(|metric| {
+        metric.series.retain(|series| !series.points.is_empty());
+        !metric.series.is_empty()
+    });
+    made.metrics
+}
+
+struct Made<'a> {
+    figures: &'a Figures,
+    metrics: Vec<Metric>,
+}
+
+type Labels<'a> = &'a [(&'static str, &'a str)];
+
+/// A series that is told apart by its run alone.
+const NONE: Labels<'static> = &[];
+
+impl Made<'_> {
+    fn load(&mut self) {
+        let figures = self.figures;
+        let rows = &figures.series;
+        let end = |row: &SecondRecord| figures.zero_unix_ms + (u64::from(row.second) + 1) * 1000;
+        let count = |take: fn(&SecondRecord) -> u64| rising(rows, end, move |row| take(row) as f64);
+        let level = |take: fn(&SecondRecord) -> f64| points(rows, end, move |row| Some(take(row)));
+        let time = |take: fn(&SecondRecord) -> u64| points(rows, end, move |row| seconds_if_any(take(row)));
+        let requests = Unit::Of("{request}");
+        let connections = Unit::Of("{connection}");
+        self.counter(
+            "yamabiko_requests_offered_total",
+            "Requests that the schedule meant to start.",
+            requests,
+            [(NONE, count(|row| row.offered))],
+        );
+        self.counter(
+            "yamabiko_requests_started_total",
+            "Requests started.",
+            requests,
+            [(NONE, count(|row| row.started))],
+        );
+        self.counter(
+            "yamabiko_requests_total",
+            "Requests that ended, by how.",
+            requests,
+            [
+                (&[("outcome", "completed")][..], count(|row| row.completed)),
+                (&[("outcome", "failed")][..], count(|row| row.failed)),
+            ],
+        );
+        self.counter(
+            "yamabiko_connections_opened_total",
+            "Connections on which connect was called.",
+            connections,
+            [(NONE, count(|row| row.connections_opened))],
+        );
+        self.counter(
+            "yamabiko_received_bytes_total",
+            "Response bytes of the requests that ended.",
+            Unit::Bytes,
+            [(NONE, count(|row| row.bytes_received))],
+        );
+        self.gauge(
+            "yamabiko_requests_in_flight",
+            "Requests started and not done, mean of the second.",
+            requests,
+            [(&[("witness", "load")][..], level(|row| row.in_flight_mean))],
+        );
+        self.gauge(
+            "yamabiko_connections",
+            "Connections in process: opened and not closed, mean of the second.",
+            connections,
+            [(&[("witness", "load")][..], level(|row| row.connections_mean))],
+        );
+        self.gauge(
+            "yamabiko_requests_backlog",
+            "Requests intended and not started, at the end of the second.",
+            requests,
+            [(NONE, level(|row| row.backlog as f64))],
+        );
+        self.gauge(
+            "yamabiko_response_time_percentile_seconds",
+            "From the intended moment to the last byte, of the requests completed in the second; 100 is the longest.",
+            Unit::Seconds,
+            [
+                (&[("percentile", "50")][..], time(|row| row.response_p50_ns)),
+                (&[("percentile", "99")][..], time(|row| row.response_p99_ns)),
+                (&[("percentile", "100")][..], time(|row| row.response_max_ns)),
+            ],
+        );
+        self.gauge(
+            "yamabiko_send_lag_percentile_seconds",
+            "What the generator was late by, of the requests started in the second.",
+            Unit::Seconds,
+            [(&[("percentile", "99")][..], time(|row| row.send_lag_p99_ns))],
+        );
+        self.response_times();
+    }
+
+    /// A point for each second of the run, also where no request was completed.
+    fn response_times(&mut self) {
+        let figures = self.figures;
+        let Some(last) = figures.times.keys().chain(figures.series.iter().map(|row| &row.second)).max().copied() else {
+            return;
+        };
+        if figures.times.is_empty() {
+            return;
+        }
+        let first = figures.series.first().map_or(0, |row| row.second);
+        let mut so_far = Spread::default();
+        figures.times.range(..first).for_each(|(_, spread)| so_far.merge(spread));
+        let points = (first..=last).map(|second| {
+            figures.times.get(&second).into_iter().for_each(|spread| so_far.merge(spread));
+            let unix_ms = figures.zero_unix_ms + (u64::from(second) + 1) * 1000;
+            Point { unix_ms, value: Value::Spread(Box::new(so_far)) }
+        });
+        let points = points.collect();
+        self.push(
+            "yamabiko_response_time_seconds",
+            "From the intended moment to the last byte, of the requests completed.",
+            Kind::Histogram,
+            Unit::Seconds,
+            [(NONE, points)],
+        );
+    }
+
+    fn wire(&mut self) {
+        let figures = self.figures;
+        let rows = &figures.watch_series;
+        // The seconds of a capture without a run count from 1970.
+        let zero = |row: &WatchSecond| if row.second > SECONDS_OF_NO_RUN { 0 } else { figures.zero_unix_ms };
+        let end = |row: &WatchSecond| zero(row) + (row.second + 1) * 1000;
+        let count = |take: fn(&WatchSecond) -> u64| rising(rows, end, move |row| take(row) as f64);
+        let level = |take: fn(&WatchSecond) -> f64| points(rows, end, move |row| Some(take(row)));
+        let time = |take: fn(&WatchSecond) -> u64| points(rows, end, move |row| seconds_if_any(take(row)));
+        let (packets, connections) = (Unit::Of("{packet}"), Unit::Of("{connection}"));
+        let requests = Unit::Of("{request}");
+        self.join("yamabiko_connections", &[("witness", "wire")], level(|row| row.connections_mean));
+        self.join("yamabiko_requests_in_flight", &[("witness", "wire")], level(|row| row.in_flight_mean));
+        self.counter(
+            "yamabiko_wire_packets_total",
+            "Packets of any kind, as captured.",
+            packets,
+            [(NONE, count(|row| row.packets))],
+        );
+        self.counter(
+            "yamabiko_wire_bytes_total",
+            "Their bytes, link headers included.",
+            Unit::Bytes,
+            [(NONE, count(|row| row.bytes))],
+        );
+        self.counter(
+            "yamabiko_wire_data_packets_total",
+            "TCP packets with payload.",
+            packets,
+            [(NONE, count(|row| row.data_packets))],
+        );
+        self.counter(
+            "yamabiko_wire_retransmitted_packets_total",
+            "Those of them that repeated bytes seen before.",
+            packets,
+            [(NONE, count(|row| row.retransmitted_packets))],
+        );
+        self.counter(
+            "yamabiko_wire_connections_opened_total",
+            "Connections whose first SYN came.",
+            connections,
+            [(NONE, count(|row| row.connections_opened))],
+        );
+        self.counter(
+            "yamabiko_wire_connections_closed_total",
+            "Connections that stopped being in process.",
+            connections,
+            [(NONE, count(|row| row.connections_closed))],
+        );
+        self.counter(
+            "yamabiko_wire_requests_total",
+            "HTTP requests whose first byte came.",
+            requests,
+            [(NONE, count(|row| row.requests))],
+        );
+        self.counter(
+            "yamabiko_wire_responses_total",
+            "HTTP responses whose last byte came.",
+            requests,
+            [(NONE, count(|row| row.responses))],
+        );
+        self.counter(
+            "yamabiko_wire_capture_drops_total",
+            "Packets that the capturing system said it lost.",
+            packets,
+            [(NONE, count(|row| row.capture_drops))],
+        );
+        self.gauge(
+            "yamabiko_wire_handshake_rtt_percentile_seconds",
+            "Round-trip times of the handshakes of the second; 100 is the longest.",
+            Unit::Seconds,
+            [
+                (&[("percentile", "50")][..], time(|row| row.handshake_rtt_p50_ns)),
+                (&[("percentile", "90")][..], time(|row| row.handshake_rtt_p90_ns)),
+                (&[("percentile", "99")][..], time(|row| row.handshake_rtt_p99_ns)),
+                (&[("percentile", "100")][..], time(|row| row.handshake_rtt_max_ns)),
+            ],
+        );
+    }
+
+    fn server(&mut self) {
+        let figures = self.figures;
+        let rows = &figures.server_series;
+        let end = |row: &ServerSecond| figures.zero_unix_ms + row.at_ns / 1_000_000;
+        let sum = |take: fn(&ServerSecond) -> f64| rising(rows, end, take);
+        let mut cpu = vec![
+            (&[("mode", "user")][..], sum(|row| row.cpu_user_s)),
+            (&[("mode", "system")][..], sum(|row| row.cpu_system_s)),
+        ];
+        if rows.iter().any(|row| row.cpu_receive_s.is_some()) {
+            cpu.push((&[("mode", "receive")][..], sum(|row| row.cpu_receive_s.unwrap_or(0.0))));
+        }
+        self.counter(
+            "yamabiko_server_cpu_seconds_total",
+            "Processor time of the server in the measured phase; receive is packets received for it outside its processes.",
+            Unit::Seconds,
+            cpu,
+        );
+        if rows.iter().any(|row| row.throttled_s.is_some()) {
+            self.counter(
+                "yamabiko_server_throttled_seconds_total",
+                "How long its tasks were held back by the bound on its processor time.",
+                Unit::Seconds,
+                [(NONE, sum(|row| row.throttled_s.unwrap_or(0.0)))],
+            );
+        }
+        self.gauge(
+            "yamabiko_server_resident_memory_bytes",
+            "Resident memory of all its processes.",
+            Unit::Bytes,
+            [(NONE, points(rows, end, |row| Some(row.rss_bytes as f64)))],
+        );
+        self.gauge(
+            "yamabiko_server_open_fds",
+            "Open descriptors of all its processes.",
+            Unit::Of("{descriptor}"),
+            [(NONE, points(rows, end, |row| row.descriptors.map(|count| count as f64)))],
+        );
+    }
+
+    /// What is known of the run as a whole, at its last moment.
+    fn whole(&mut self) {
+        let figures = self.figures;
+        let ends = self.metrics.iter().flat_map(|metric| &metric.series).flat_map(|series| series.points.last());
+        let unix_ms = ends.map(|point| point.unix_ms).max().unwrap_or(figures.zero_unix_ms);
+        let at = |value: f64| vec![Point { unix_ms, value: Value::Number(value) }];
+        if let Some(measured) = &figures.measured {
+            self.measured(measured, &at);
+        }
+        let rtts = [("asked", &figures.asked_rtt_ns), ("got", &figures.got_rtt_ns)];
+        for (of, q) in rtts.into_iter().filter_map(|(of, q)| Some((of, q.as_ref().filter(|q| q.count > 0)?))) {
+            for (percentile, ns) in percentiles(q) {
+                let labels = [("of", of), ("percentile", percentile)];
+                let help = "Round-trip times: asked of the path, one a client; got by handshakes.";
+                self.gauge("yamabiko_rtt_percentile_seconds", help, Unit::Seconds, [(&labels[..], at(seconds(ns)))]);
+            }
+        }
+        for (cause, count) in bounded(&figures.drops) {
+            let help = "Packets that the path dropped, by cause.";
+            let labels = [("cause", cause.as_str())];
+            self.counter("yamabiko_path_drops_total", help, Unit::Of("{packet}"), [(&labels[..], at(count as f64))]);
+        }
+        if let Some(validity) = &figures.validity {
+            for verdict in [Verdict::Valid, Verdict::Suspect, Verdict::Invalid] {
+                let is_it = if validity.verdict == verdict { 1.0 } else { 0.0 };
+                let help =
+                    "1 for what the gate says of the run, 0 for what it does not; provisional while the run goes on.";
+                let labels = [("verdict", verdict.name())];
+                self.gauge("yamabiko_run_verdict", help, Unit::One, [(&labels[..], at(is_it))]);
+            }
+            let ran = validity.checks.iter().filter(|check| matches!(check.state, CheckState::Ok | CheckState::Failed));
+            for check in ran.take(LABELS_MAX) {
+                let held = if check.state == CheckState::Ok { 1.0 } else { 0.0 };
+                let help = "1 for a check of the gate that held, 0 for one that failed.";
+                let labels = [("check", check.name.as_str())];
+                self.gauge("yamabiko_check_ok", help, Unit::One, [(&labels[..], at(held))]);
+            }
+        }
+    }
+
+    fn measured(&mut self, measured: &Measured, at: &impl Fn(f64) -> Vec<Point>) {
+        let requests = Unit::Of("{request}");
+        self.gauge(
+            "yamabiko_measured_requests_offered",
+            "Requests intended in the measured phase.",
+            requests,
+            [(NONE, at(measured.offered as f64))],
+        );
+        self.gauge(
+            "yamabiko_measured_requests_completed",
+            "Of these, those that got a whole response.",
+            requests,
+            [(NONE, at(measured.completed as f64))],
+        );
+        for (cause, count) in bounded(&measured.failed) {
+            let labels = [("cause", cause.as_str())];
+            let help = "Of the requests intended in the measured phase, those that failed, by cause.";
+            self.gauge("yamabiko_measured_requests_failed", help, requests, [(&labels[..], at(count as f64))]);
+        }
+        for (status, count) in bounded(&measured.status) {
+            let labels = [("status", status.as_str())];
+            let help = "Responses of the measured phase, by status.";
+            self.gauge("yamabiko_measured_responses", help, Unit::Of("{response}"), [(&labels[..], at(count as f64))]);
+        }
+        let times = [
+            (
+                "yamabiko_measured_response_time_percentile_seconds",
+                "From the intended moment to the last byte, of the measured phase; 100 is the longest.",
+                &measured.response_time_ns,
+            ),
+            (
+                "yamabiko_measured_send_lag_percentile_seconds",
+                "What the generator was late by in the measured phase; 100 is the longest.",
+                &measured.send_lag_ns,
+            ),
+        ];
+        for (name, help, q) in times.into_iter().filter(|(.., q)| q.count > 0) {
+            for (percentile, ns) in percentiles(q) {
+                self.gauge(name, help, Unit::Seconds, [(&[("percentile", percentile)][..], at(seconds(ns)))]);
+            }
+        }
+    }
+
+    fn counter<'a>(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        unit: Unit,
+        series: impl IntoIterator<Item = (Labels<'a>, Vec<Point>)>,
+    ) {
+        self.push(name, help, Kind::Counter, unit, series);
+    }
+
+    fn gauge<'a>(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        unit: Unit,
+        series: impl IntoIterator<Item = (Labels<'a>, Vec<Point>)>,
+    ) {
+        self.push(name, help, Kind::Gauge, unit, series);
+    }
+
+    /// Adds a metric, or series to one that is there.
+    fn push<'a>(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        kind: Kind,
+        unit: Unit,
+        series: impl IntoIterator<Item = (Labels<'a>, Vec<Point>)>,
+    ) {
+        if !self.metrics.iter().any(|metric| metric.name == name) {
+            self.metrics.push(Metric { name, help, kind, unit, series: Vec::new() });
+        }
+        series.into_iter().for_each(|(labels, points)| self.join(name, labels, points));
+    }
+
+    /// Adds a series to a metric; one of the load's levels is there even where nothing was loaded.
+    fn join(&mut self, name: &'static str, labels: Labels<'_>, points: Vec<Point>) {
+        let mut labels: Vec<(&'static str, String)> =
+            labels.iter().map(|&(name, value)| (name, value.to_owned())).collect();
+        labels.push(("run", self.figures.run.clone()));
+        labels.sort();
+        let metric = self.metrics.iter_mut().find(|metric| metric.name == name).expect("the metric was added before");
+        metric.series.push(Series { labels, points });
+    }
+}
+
+/// A point a row of what `take` gives for it, where it gives something.
+fn points<R>(rows: &[R], end: impl Fn(&R) -> u64, take: impl Fn(&R) -> Option<f64>) -> Vec<Point> {
+    rows.iter().filter_map(|row| Some(Point { unix_ms: end(row), value: Value::Number(take(row)?) })).collect()
+}
+
+/// A point a row of what `take` gives for it and all before it.
+fn rising<R>(rows: &[R], end: impl Fn(&R) -> u64, take: impl Fn(&R) -> f64) -> Vec<Point> {
+    let mut so_far = 0.0;
+    rows.iter()
+        .map(|row| {
+            so_far += take(row);
+            Point { unix_ms: end(row), value: Value::Number(so_far) }
+        })
+        .collect()
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// The tables' 0 for a second without values.
+fn seconds_if_any(ns: u64) -> Option<f64> {
+    (ns > 0).then(|| seconds(ns))
+}
+
+fn percentiles(q: &Quantiles) -> [(&'static str, u64); 7] {
+    [("50", q.p50), ("75", q.p75), ("90", q.p90), ("95", q.p95), ("99", q.p99), ("99.9", q.p99_9), ("100", q.max)]
+}
+
+/// At most [`LABELS_MAX`] counts: the largest, and the others together.
+fn bounded(counts: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
+    let mut all: Vec<(String, u64)> = counts.iter().map(|(name, &count)| (name.clone(), count)).collect();
+    if all.len() > LABELS_MAX {
+        all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let others = all.split_off(LABELS_MAX - 1);
+        all.push(("other".to_owned(), others.iter().map(|(_, count)| count).sum()));
+    }
+    all
+}
+
+/// A run of this many seconds would last thirty years.
+const SECONDS_OF_NO_RUN: u64 = 1_000_000_000;

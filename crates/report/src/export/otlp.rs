@@ -1,0 +1,195 @@
+//! Metrics as messages of OTLP 1 (`ExportMetricsServiceRequest`), for OpenTelemetry receivers over HTTP.
+//!
+//! The metrics of [`super::metrics`] go under their names with a dot (`yamabiko.response_time`), counters and histograms
+//! cumulative since the run's zero, a point for each second. Where OpenTelemetry has a name for what an HTTP client sees, that
+//! is there as well ([`Durations`], `http.client.active_requests`).
+//!
+//! Sources: OTLP 1.7; OpenTelemetry's semantic conventions for HTTP metrics 1.27 (stable: `http.client.request.duration`).
+
+mod durations;
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric as Sent, NumberDataPoint, ResourceMetrics,
+    ScopeMetrics, Sum, metric::Data, number_data_point,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message;
+
+use super::Figures;
+use super::metrics::{Kind, Metric, Point, Series, Value};
+use super::spread::BOUNDS_S;
+
+pub use durations::{Durations, HttpTarget};
+pub use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest as Request, ExportMetricsServiceResponse as Response,
+};
+
+/// Value of the header `Content-Type`.
+pub const CONTENT_TYPE: &str = "application/x-protobuf";
+
+/// The metrics in messages of at most [`POINTS_MAX`] points, in the order in which they are to be sent. `durations` are of
+/// the whole run.
+pub fn messages(figures: &Figures, metrics: &[Metric], durations: &Durations) -> Vec<Request> {
+    let start = figures.zero_unix_ms * 1_000_000;
+    let mut parts: Vec<(Sent, usize)> = Vec::new();
+    for metric in metrics {
+        for series in &metric.series {
+            // A long run's points do not fit one message.
+            parts.extend(
+                series.points.chunks(POINTS_MAX).map(|points| (sent(metric, series, points, start), points.len())),
+            );
+        }
+    }
+    let last = metrics.iter().flat_map(|m| &m.series).flat_map(|s| s.points.last()).map(|p| p.unix_ms).max();
+    let end = last.unwrap_or(figures.zero_unix_ms) * 1_000_000;
+    parts.extend(durations.sent(start, end));
+    parts.extend(durations.active(figures, start));
+    let mut messages: Vec<Request> = Vec::new();
+    let (mut held, mut size) = (Vec::new(), 0);
+    for (metric, points) in parts {
+        if size + points > POINTS_MAX && !held.is_empty() {
+            messages.push(message(figures, std::mem::take(&mut held)));
+            size = 0;
+        }
+        size += points;
+        join(&mut held, metric);
+    }
+    if !held.is_empty() {
+        messages.push(message(figures, held));
+    }
+    messages
+}
+
+/// A message as it is sent, and as it is kept in a file.
+pub fn body(message: &Request) -> Vec<u8> {
+    message.encode_to_vec()
+}
+
+/// All metrics as one message, for a file.
+pub fn whole(figures: &Figures, metrics: &[Metric], durations: &Durations) -> Vec<u8> {
+    let mut messages = messages(figures, metrics, durations).into_iter();
+    let mut whole = messages.next().unwrap_or_default();
+    messages.for_each(|more| whole.resource_metrics.extend(more.resource_metrics));
+    body(&whole)
+}
+
+/// What a receiver did not take, and why; `None` where it took all.
+///
+/// # Errors
+/// The answer is not one of OTLP.
+pub fn rejected(answer: &[u8]) -> Result<Option<(i64, String)>, prost::DecodeError> {
+    let partial = Response::decode(answer)?.partial_success;
+    Ok(partial.filter(|part| part.rejected_data_points > 0).map(|part| (part.rejected_data_points, part.error_message)))
+}
+
+/// Points in a message: what OpenTelemetry's own exporters and collectors hold to be a fair batch.
+pub const POINTS_MAX: usize = 2000;
+
+fn message(figures: &Figures, metrics: Vec<Sent>) -> Request {
+    let resource = Resource {
+        attributes: vec![
+            attribute("service.name", "yamabiko"),
+            attribute("service.version", env!("CARGO_PKG_VERSION")),
+            attribute("service.instance.id", &figures.run),
+        ],
+        ..Resource::default()
+    };
+    let scope = InstrumentationScope {
+        name: "yamabiko".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..InstrumentationScope::default()
+    };
+    let scope_metrics = ScopeMetrics { scope: Some(scope), metrics, schema_url: SCHEMA_URL.to_owned() };
+    let resource_metrics = ResourceMetrics {
+        resource: Some(resource),
+        scope_metrics: vec![scope_metrics],
+        schema_url: SCHEMA_URL.to_owned(),
+    };
+    ExportMetricsServiceRequest { resource_metrics: vec![resource_metrics] }
+}
+
+fn sent(metric: &Metric, series: &Series, points: &[Point], start: u64) -> Sent {
+    let attributes: Vec<KeyValue> = series.labels.iter().map(|(name, value)| attribute(name, value)).collect();
+    // A gauge has no beginning.
+    let start_of = if metric.kind == Kind::Gauge { 0 } else { start };
+    let numbers = || -> Vec<NumberDataPoint> {
+        let of = |point: &Point| match &point.value {
+            Value::Number(value) => number(attributes.clone(), start_of, point.unix_ms, *value),
+            Value::Spread(_) => unreachable!("only histograms have spreads"),
+        };
+        points.iter().map(of).collect()
+    };
+    let data = match metric.kind {
+        Kind::Counter => Data::Sum(Sum {
+            data_points: numbers(),
+            aggregation_temporality: AggregationTemporality::Cumulative as i32,
+            is_monotonic: true,
+        }),
+        Kind::Gauge => Data::Gauge(Gauge { data_points: numbers() }),
+        Kind::Histogram => Data::Histogram(Histogram {
+            data_points: points.iter().map(|point| spread(attributes.clone(), start, point)).collect(),
+            aggregation_temporality: AggregationTemporality::Cumulative as i32,
+        }),
+    };
+    Sent {
+        name: metric.open_telemetry_name(),
+        description: metric.help.to_owned(),
+        unit: metric.unit.ucum().to_owned(),
+        data: Some(data),
+        ..Sent::default()
+    }
+}
+
+fn number(attributes: Vec<KeyValue>, start: u64, unix_ms: u64, value: f64) -> NumberDataPoint {
+    NumberDataPoint {
+        attributes,
+        start_time_unix_nano: start,
+        time_unix_nano: unix_ms * 1_000_000,
+        value: Some(number_data_point::Value::AsDouble(value)),
+        ..NumberDataPoint::default()
+    }
+}
+
+fn spread(attributes: Vec<KeyValue>, start: u64, point: &Point) -> HistogramDataPoint {
+    let Value::Spread(spread) = &point.value else { unreachable!("a histogram has spreads") };
+    HistogramDataPoint {
+        attributes,
+        start_time_unix_nano: start,
+        time_unix_nano: point.unix_ms * 1_000_000,
+        count: spread.count(),
+        sum: Some(spread.sum_s),
+        bucket_counts: spread.counts.to_vec(),
+        explicit_bounds: BOUNDS_S.to_vec(),
+        ..HistogramDataPoint::default()
+    }
+}
+
+/// Series of one metric stand together in a message.
+fn join(held: &mut Vec<Sent>, metric: Sent) {
+    let Some(known) = held.last_mut().filter(|known| known.name == metric.name) else {
+        held.push(metric);
+        return;
+    };
+    match (&mut known.data, metric.data) {
+        (Some(Data::Gauge(all)), Some(Data::Gauge(more))) => all.data_points.extend(more.data_points),
+        (Some(Data::Sum(all)), Some(Data::Sum(more))) => all.data_points.extend(more.data_points),
+        (Some(Data::Histogram(all)), Some(Data::Histogram(more))) => all.data_points.extend(more.data_points),
+        (Some(Data::ExponentialHistogram(all)), Some(Data::ExponentialHistogram(more))) => {
+            all.data_points.extend(more.data_points);
+        }
+        _ => unreachable!("a metric is of one kind"),
+    }
+}
+
+fn attribute(name: &str, value: &str) -> KeyValue {
+    of_value(name, any_value::Value::StringValue(value.to_owned()))
+}
+
+fn of_value(name: &str, value: any_value::Value) -> KeyValue {
+    KeyValue { key: name.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
+}
+
+/// The semantic conventions that names are taken from.
+const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.27.0";

@@ -1,0 +1,288 @@
+//! What OpenTelemetry calls the duration of HTTP client requests, by its attributes: an exponential histogram each.
+//!
+//! It counts from the moment at which a request was started, as instrumented clients do. What the generator was late by is
+//! not in it: `yamabiko.response_time` counts from the intended moment.
+
+use std::collections::BTreeMap;
+
+use ledger::{RequestRecord, SecondRecord};
+use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Metric as Sent, Sum,
+    exponential_histogram_data_point::Buckets, metric::Data,
+};
+
+use super::super::metrics::LABELS_MAX;
+use super::super::{Asked, Figures};
+use super::{attribute, number, of_value};
+
+/// Where requests go: scheme, host and port of a URL.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HttpTarget {
+    /// `http` or `https`.
+    pub scheme: String,
+    /// Name or address, an IPv6 address without its brackets.
+    pub address: String,
+    /// Port.
+    pub port: u16,
+}
+
+impl HttpTarget {
+    /// Of a whole URL; `None` if it is not one of HTTP.
+    pub fn of(url: &str) -> Option<HttpTarget> {
+        let (scheme, rest) = url.split_once("://")?;
+        let default = match scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return None,
+        };
+        let authority = rest.split(['/', '?', '#']).next().filter(|authority| !authority.is_empty())?;
+        let (address, port) = match authority.strip_prefix('[') {
+            Some(bracketed) => {
+                let (address, after) = bracketed.split_once(']')?;
+                (address, after.strip_prefix(':'))
+            }
+            None => match authority.rsplit_once(':') {
+                Some((address, port)) => (address, Some(port)),
+                None => (authority, None),
+            },
+        };
+        let port = port.map_or(Some(default), |port| port.parse().ok())?;
+        Some(HttpTarget { scheme: scheme.to_owned(), address: address.to_owned(), port })
+    }
+}
+
+/// Durations by what they are told apart by.
+#[derive(Clone, Debug, Default)]
+pub struct Durations {
+    targets: Vec<Option<HttpTarget>>,
+    methods: Vec<&'static str>,
+    by: BTreeMap<Key, Exponential>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    method: &'static str,
+    target: Option<HttpTarget>,
+    status: Option<u16>,
+    error: Option<String>,
+}
+
+impl Durations {
+    /// None yet; `asked` are the run's requests by their index.
+    pub fn of(asked: &[Asked]) -> Self {
+        Durations {
+            targets: asked.iter().map(|asked| HttpTarget::of(&asked.url)).collect(),
+            methods: asked.iter().map(|asked| asked.method.as_str()).collect(),
+            by: BTreeMap::new(),
+        }
+    }
+
+    /// Counts a request, if it was started.
+    pub fn add(&mut self, row: &RequestRecord) {
+        let Some(ns) = row.service_time_ns() else { return };
+        let index = row.url as usize;
+        // A request failed for its cause, or for a status that is an error's.
+        let of_status = (row.status >= 400).then(|| row.status.to_string());
+        let mut key = Key {
+            method: self.methods.get(index).copied().unwrap_or("_OTHER"),
+            target: self.targets.get(index).cloned().flatten(),
+            status: (row.status > 0).then_some(row.status),
+            error: row.failure.map(|cause| cause.name().to_owned()).or(of_status),
+        };
+        if self.by.len() >= LABELS_MAX && !self.by.contains_key(&key) {
+            key = Key { method: "_OTHER", target: None, status: None, error: None };
+        }
+        self.by.entry(key).or_default().record(ns);
+    }
+
+    /// One metric a set of attributes, with the number of its points.
+    pub(super) fn sent(&self, start: u64, end: u64) -> impl Iterator<Item = (Sent, usize)> {
+        self.by.iter().map(move |(key, values)| {
+            let mut attributes = vec![attribute("http.request.method", key.method)];
+            attributes.extend(key.target.iter().flat_map(of_target));
+            if let Some(status) = key.status {
+                attributes.push(of_value("http.response.status_code", any_value::Value::IntValue(status.into())));
+            }
+            attributes.extend(key.error.iter().map(|error| attribute("error.type", error)));
+            let data = ExponentialHistogram {
+                data_points: vec![values.point(attributes, start, end)],
+                aggregation_temporality: AggregationTemporality::Cumulative as i32,
+            };
+            let metric = Sent {
+                name: "http.client.request.duration".to_owned(),
+                description: "Duration of HTTP client requests.".to_owned(),
+                unit: "s".to_owned(),
+                data: Some(Data::ExponentialHistogram(data)),
+                ..Sent::default()
+            };
+            (metric, 1)
+        })
+    }
+
+    /// Requests in flight under OpenTelemetry's name, where there is one target; in pieces that fit a message, with the
+    /// number of their points.
+    pub(super) fn active(&self, figures: &Figures, start: u64) -> Vec<(Sent, usize)> {
+        let Some(Some(target)) = self.targets.first() else { return Vec::new() };
+        if self.targets.iter().any(|other| other.as_ref() != Some(target)) {
+            return Vec::new();
+        }
+        let point = |row: &SecondRecord| {
+            let unix_ms = figures.zero_unix_ms + (u64::from(row.second) + 1) * 1000;
+            number(of_target(target), start, unix_ms, row.in_flight_mean)
+        };
+        let piece = |rows: &[SecondRecord]| {
+            let sum = Sum {
+                data_points: rows.iter().map(point).collect(),
+                aggregation_temporality: AggregationTemporality::Cumulative as i32,
+                is_monotonic: false,
+            };
+            let metric = Sent {
+                name: "http.client.active_requests".to_owned(),
+                description: "Number of active HTTP requests.".to_owned(),
+                unit: "{request}".to_owned(),
+                data: Some(Data::Sum(sum)),
+                ..Sent::default()
+            };
+            (metric, rows.len())
+        };
+        figures.series.chunks(super::POINTS_MAX).map(piece).collect()
+    }
+}
+
+fn of_target(target: &HttpTarget) -> Vec<KeyValue> {
+    vec![
+        attribute("server.address", &target.address),
+        of_value("server.port", any_value::Value::IntValue(target.port.into())),
+        attribute("url.scheme", &target.scheme),
+    ]
+}
+
+/// Values counted in buckets whose edges grow by 2^(2^-scale): OpenTelemetry's exponential histogram.
+#[derive(Clone, Debug, Default)]
+struct Exponential {
+    /// By index, at [`SCALE`].
+    counts: BTreeMap<i32, u64>,
+    zeros: u64,
+    count: u64,
+    sum_ns: u128,
+    min_ns: u64,
+    max_ns: u64,
+}
+
+impl Exponential {
+    fn record(&mut self, ns: u64) {
+        self.min_ns = if self.count == 0 { ns } else { self.min_ns.min(ns) };
+        self.max_ns = self.max_ns.max(ns);
+        self.count += 1;
+        self.sum_ns += u128::from(ns);
+        if ns == 0 {
+            self.zeros += 1;
+        } else {
+            *self.counts.entry(index(ns)).or_default() += 1;
+        }
+    }
+
+    fn point(&self, attributes: Vec<KeyValue>, start: u64, end: u64) -> ExponentialHistogramDataPoint {
+        let (first, last) = (self.counts.keys().next().copied(), self.counts.keys().last().copied());
+        let (mut scale, mut shift) = (SCALE, 0);
+        let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));
+        while (last >> shift) - (first >> shift) >= BUCKETS_MAX {
+            (scale, shift) = (scale - 1, shift + 1);
+        }
+        let offset = first >> shift;
+        let mut bucket_counts = vec![0; usize::try_from((last >> shift) - offset + 1).unwrap_or(1)];
+        for (index, count) in &self.counts {
+            bucket_counts[usize::try_from((index >> shift) - offset).unwrap_or(0)] += count;
+        }
+        ExponentialHistogramDataPoint {
+            attributes,
+            start_time_unix_nano: start,
+            time_unix_nano: end,
+            count: self.count,
+            sum: Some(self.sum_ns as f64 / 1e9),
+            scale,
+            zero_count: self.zeros,
+            positive: Some(Buckets { offset, bucket_counts }),
+            min: Some(self.min_ns as f64 / 1e9),
+            max: Some(self.max_ns as f64 / 1e9),
+            ..ExponentialHistogramDataPoint::default()
+        }
+    }
+}
+
+/// The bucket (base^i, base^(i+1)] of a value in seconds, above 0.
+fn index(ns: u64) -> i32 {
+    let buckets_a_doubling = f64::from(1 << SCALE);
+    ((ns as f64 / 1e9).log2() * buckets_a_doubling).ceil() as i32 - 1
+}
+
+/// Edges grow by 2^(1/8), 9 %: from 100 us to a minute there are 154 buckets.
+const SCALE: i32 = 3;
+/// What OpenTelemetry's own histograms keep at most.
+const BUCKETS_MAX: i32 = 160;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::{FailureCause, Method};
+    use store::table::Row;
+    use units::Timestamp;
+
+    #[test]
+    fn each_value_lies_in_its_bucket() {
+        for ns in [1, 999, 1_000_000, 48_000_000, 999_999_999, 1_000_000_001, 3_600_000_000_000] {
+            let (at, s) = (index(ns), ns as f64 / 1e9);
+            let edge = |index: i32| (f64::from(index) / 8.0).exp2();
+            assert!(edge(at) * (1.0 - 1e-12) < s && s <= edge(at + 1) * (1.0 + 1e-12), "{ns}: {at}");
+        }
+        // An edge belongs to the bucket below it.
+        assert_eq!((index(1_000_000_000), index(2_000_000_000)), (-1, 7));
+    }
+
+    #[test]
+    fn buckets_are_bounded_whatever_the_range() {
+        let mut values = Exponential::default();
+        let times = [0, 1, 1000, 1_000_000, 1_000_000_000, 3_600_000_000_000];
+        times.into_iter().for_each(|ns| values.record(ns));
+        let point = values.point(Vec::new(), 1, 2);
+        let buckets = point.positive.unwrap();
+        assert!(buckets.bucket_counts.len() <= BUCKETS_MAX as usize && point.scale < SCALE);
+        assert_eq!((buckets.bucket_counts.iter().sum::<u64>() + point.zero_count, point.count), (6, 6));
+        assert_eq!((point.min, point.max), (Some(0.0), Some(3600.0)));
+    }
+
+    #[test]
+    fn targets_of_urls() {
+        let of = |url| HttpTarget::of(url).map(|target| (target.scheme, target.address, target.port));
+        let is = |scheme: &str, address: &str, port| Some((scheme.to_owned(), address.to_owned(), port));
+        assert_eq!(of("http://server/a"), is("http", "server", 80));
+        assert_eq!(of("https://[2001:db8::1]:8443?x"), is("https", "2001:db8::1", 8443));
+        assert_eq!(of("https://h:1#f"), is("https", "h", 1));
+        assert!(
+            ["", "/a", "ftp://h/", "http://", "http://h:port/", "http://[::1"].into_iter().all(|url| of(url).is_none())
+        );
+    }
+
+    #[test]
+    fn attributes_are_bounded_and_say_what_failed() {
+        let asked = [Asked { method: Method::Get, url: "http://server/".to_owned() }];
+        let mut durations = Durations::of(&asked);
+        let row = RequestRecord {
+            started_at: Some(Timestamp::ZERO),
+            done_at: Timestamp::from_nanos(5_000_000),
+            status: 200,
+            ..RequestRecord::BLANK
+        };
+        durations.add(&row);
+        durations.add(&RequestRecord { status: 503, ..row });
+        durations.add(&RequestRecord { status: 0, failure: Some(FailureCause::Reset), ..row });
+        durations.add(&RequestRecord { started_at: None, ..row });
+        let sent: Vec<Sent> = durations.sent(1, 2).map(|(metric, _)| metric).collect();
+        let errors: Vec<Option<&str>> = durations.by.keys().map(|key| key.error.as_deref()).collect();
+        assert_eq!((sent.len(), errors), (3, vec![Some("reset"), None, Some("503")]));
+        (0..1000).for_each(|status| durations.add(&RequestRecord { status: 100 + status, ..row }));
+        assert!(durations.by.len() <= LABELS_MAX + 1);
+        assert_eq!(durations.by.values().map(|values| values.count).sum::<u64>(), 1003);
+    }
+}

@@ -1,0 +1,223 @@
+//! Metrics as messages of Prometheus' remote write 1.0: protobuf in snappy's block format.
+//!
+//! A run is cut into messages by time, so that each series' samples come in order however many messages there are; they must
+//! be sent one after the other. The last holds a stale marker for every series, so that a dashboard's line ends where the run did.
+//!
+//! Source: Prometheus Remote-Write 1.0 specification; `prompb/types.proto`.
+
+use prost::Message;
+
+use super::exposition;
+use super::metrics::{Kind, Metric, Value};
+
+/// Values of the header `Content-Type`.
+pub const CONTENT_TYPE: &str = "application/x-protobuf";
+/// Header and value that say which version this is.
+pub const VERSION: (&str, &str) = ("X-Prometheus-Remote-Write-Version", "0.1.0");
+
+/// One message.
+#[derive(Clone, PartialEq, Message)]
+pub struct WriteRequest {
+    /// Series, each with its samples.
+    #[prost(message, repeated, tag = "1")]
+    pub timeseries: Vec<TimeSeries>,
+    /// What the metrics are; Prometheus shows it beside them.
+    #[prost(message, repeated, tag = "3")]
+    pub metadata: Vec<MetricMetadata>,
+}
+
+/// Samples that have the same labels.
+#[derive(Clone, PartialEq, Message)]
+pub struct TimeSeries {
+    /// Sorted by name, `__name__` among them.
+    #[prost(message, repeated, tag = "1")]
+    pub labels: Vec<Label>,
+    /// Sorted by moment.
+    #[prost(message, repeated, tag = "2")]
+    pub samples: Vec<Sample>,
+}
+
+/// A name and a value.
+#[derive(Clone, PartialEq, Message)]
+pub struct Label {
+    /// Name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Value.
+    #[prost(string, tag = "2")]
+    pub value: String,
+}
+
+/// A value at a moment.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct Sample {
+    /// Value.
+    #[prost(double, tag = "1")]
+    pub value: f64,
+    /// Milliseconds since 1970.
+    #[prost(int64, tag = "2")]
+    pub timestamp: i64,
+}
+
+/// What a metric is.
+#[derive(Clone, PartialEq, Message)]
+pub struct MetricMetadata {
+    /// 1 counter, 2 gauge, 3 histogram.
+    #[prost(int32, tag = "1")]
+    pub kind: i32,
+    /// Its name.
+    #[prost(string, tag = "2")]
+    pub metric_family_name: String,
+    /// One sentence.
+    #[prost(string, tag = "4")]
+    pub help: String,
+    /// Unit.
+    #[prost(string, tag = "5")]
+    pub unit: String,
+}
+
+/// The metrics in messages of at most about [`SAMPLES_MAX`] samples, in the order in which they are to be sent.
+pub fn messages(metrics: &[Metric]) -> Vec<WriteRequest> {
+    let mut series = flat(metrics);
+    let moments = series.iter().flat_map(|series| series.samples.iter().map(|sample| sample.timestamp));
+    let Some(last) = moments.max() else { return Vec::new() };
+    for series in &mut series {
+        // Behind every sample of the run, since a marker ends its series from there on.
+        series.samples.push(Sample { value: f64::from_bits(STALE), timestamp: last + 1 });
+    }
+    // All series up to one moment, as many moments as fit.
+    let mut moments: Vec<i64> = series.iter().flat_map(|series| series.samples.iter().map(|s| s.timestamp)).collect();
+    moments.sort_unstable();
+    let (mut messages, mut at, mut sent) = (Vec::new(), vec![0; series.len()], 0);
+    while sent < moments.len() {
+        let until = moments[(sent + SAMPLES_MAX).min(moments.len()) - 1];
+        sent = moments.partition_point(|&moment| moment <= until);
+        let mut message = WriteRequest::default();
+        for (series, at) in series.iter().zip(&mut at) {
+            let from = *at;
+            *at += series.samples[from..].partition_point(|sample| sample.timestamp <= until);
+            if *at > from {
+                let samples = series.samples[from..*at].to_vec();
+                message.timeseries.push(TimeSeries { labels: series.labels.clone(), samples });
+            }
+        }
+        messages.push(message);
+    }
+    if let Some(first) = messages.first_mut() {
+        first.metadata = metrics.iter().map(metadata).collect();
+    }
+    messages
+}
+
+/// A message as it is sent.
+pub fn body(message: &WriteRequest) -> Vec<u8> {
+    let bytes = message.encode_to_vec();
+    snap::raw::Encoder::new().compress_vec(&bytes).expect("a message is far below snappy's 4 GiB")
+}
+
+/// Samples in a message: what Prometheus' own senders put into one by default.
+pub const SAMPLES_MAX: usize = 2000;
+
+/// Every series, a histogram's samples taken apart.
+fn flat(metrics: &[Metric]) -> Vec<TimeSeries> {
+    let mut all = Vec::new();
+    for metric in metrics {
+        for series in &metric.series {
+            let labelled = |suffix: &str, edge: Option<f64>| {
+                let mut labels = vec![
+                    Label { name: "__name__".to_owned(), value: format!("{}{suffix}", metric.name) },
+                    Label { name: "job".to_owned(), value: "yamabiko".to_owned() },
+                ];
+                let of = |&(name, ref value): &(&str, String)| Label { name: name.to_owned(), value: value.clone() };
+                labels.extend(series.labels.iter().map(of));
+                labels.extend(edge.map(|edge| Label { name: "le".to_owned(), value: exposition::number(edge) }));
+                labels.sort_by(|left, right| left.name.cmp(&right.name));
+                labels
+            };
+            let samples = |take: &dyn Fn(&Value) -> f64| {
+                let of = |point: &super::metrics::Point| Sample {
+                    value: take(&point.value),
+                    timestamp: i64::try_from(point.unix_ms).unwrap_or(i64::MAX - 1),
+                };
+                series.points.iter().map(of).collect::<Vec<_>>()
+            };
+            let mut add = |suffix: &str, edge: Option<f64>, take: &dyn Fn(&Value) -> f64| {
+                all.push(TimeSeries { labels: labelled(suffix, edge), samples: samples(take) });
+            };
+            if metric.kind != Kind::Histogram {
+                add("", None, &|value| if let Value::Number(value) = value { *value } else { f64::NAN });
+                continue;
+            }
+            let edges: Vec<f64> = super::spread::BOUNDS_S.into_iter().chain([f64::INFINITY]).collect();
+            for (bucket, edge) in edges.into_iter().enumerate() {
+                add("_bucket", Some(edge), &|value| match value {
+                    Value::Spread(spread) => spread.counts[..=bucket].iter().sum::<u64>() as f64,
+                    Value::Number(_) => f64::NAN,
+                });
+            }
+            add("_sum", None, &|value| if let Value::Spread(spread) = value { spread.sum_s } else { f64::NAN });
+            add("_count", None, &|value| {
+                if let Value::Spread(spread) = value { spread.count() as f64 } else { f64::NAN }
+            });
+        }
+    }
+    all
+}
+
+fn metadata(metric: &Metric) -> MetricMetadata {
+    let kind = match metric.kind {
+        Kind::Counter => 1,
+        Kind::Gauge => 2,
+        Kind::Histogram => 3,
+    };
+    MetricMetadata {
+        kind,
+        metric_family_name: metric.name.to_owned(),
+        help: metric.help.to_owned(),
+        unit: metric.unit.name().to_owned(),
+    }
+}
+
+/// The NaN by which Prometheus knows that a series has ended.
+const STALE: u64 = 0x7ff0_0000_0000_0002;
+
+#[cfg(test)]
+mod tests {
+    use super::super::metrics::{Point, Series, Unit};
+    use super::*;
+
+    fn gauge(points: u64) -> Metric {
+        let points = (1..=points).map(|at| Point { unix_ms: at * 1000, value: Value::Number(at as f64) }).collect();
+        let series = Series { labels: vec![("run", "r".to_owned()), ("witness", "load".to_owned())], points };
+        Metric { name: "g", help: "Help.", kind: Kind::Gauge, unit: Unit::One, series: vec![series.clone(), series] }
+    }
+
+    #[test]
+    fn messages_are_bounded_and_in_order() {
+        for points in [1, 999, 1000, 2500] {
+            let messages = messages(&[gauge(points)]);
+            assert!(messages.iter().all(|message| {
+                // Two series may both have a sample at the moment at which the message is full.
+                message.timeseries.iter().map(|series| series.samples.len()).sum::<usize>() <= SAMPLES_MAX + 1
+            }));
+            assert_eq!(messages.iter().filter(|message| !message.metadata.is_empty()).count(), 1);
+            let first: Vec<Sample> =
+                messages.iter().flat_map(|message| message.timeseries[0].samples.iter().copied()).collect();
+            assert_eq!(first.len() as u64, points + 1);
+            assert!(first.windows(2).all(|pair| pair[0].timestamp < pair[1].timestamp));
+            assert_eq!(first.last().unwrap().value.to_bits(), STALE);
+        }
+        assert!(messages(&[]).is_empty());
+    }
+
+    #[test]
+    fn labels_are_sorted_and_what_is_sent_is_read_back() {
+        let message = messages(&[gauge(3)]).remove(0);
+        let names: Vec<&str> = message.timeseries[0].labels.iter().map(|label| label.name.as_str()).collect();
+        assert_eq!(names, ["__name__", "job", "run", "witness"]);
+        let bytes = snap::raw::Decoder::new().decompress_vec(&body(&message)).unwrap();
+        let read = WriteRequest::decode(&bytes[..]).unwrap();
+        assert_eq!(read.timeseries[0].samples[..3], message.timeseries[0].samples[..3]);
+        assert_eq!((read.metadata[0].kind, read.metadata[0].metric_family_name.as_str()), (2, "g"));
+    }
+}

@@ -1,0 +1,146 @@
+//! Any table of the book as text: comma-separated values (RFC 4180) and JSON lines. Column names, units and order are
+//! those of docs/concepts/columns.md.
+//!
+//! Row by row: a table may have more rows than fit in memory.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use serde_json::{Map, Value};
+use store::table::{Cell, Row};
+
+/// Writes a head and a line a row, ended by CRLF. What has no value is empty. Text is in quotes where it must be; control
+/// characters in it, and what a spreadsheet would take for a formula, are written harmless: see [`harmless`].
+///
+/// # Errors
+/// A row cannot be read, or `out` cannot be written: `io::Error::other` holds the former.
+pub fn csv<R: Row>(rows: impl Iterator<Item = store::Result<R>>, out: &mut dyn Write) -> io::Result<u64> {
+    let names: Vec<&str> = R::FIELDS.iter().map(|field| field.column.name).collect();
+    write!(out, "{}\r\n", names.join(","))?;
+    let (mut line, mut count) = (String::new(), 0);
+    for row in rows {
+        let row = row.map_err(io::Error::other)?;
+        line.clear();
+        for (at, field) in R::FIELDS.iter().enumerate() {
+            if at > 0 {
+                line.push(',');
+            }
+            match &field.cell {
+                Cell::Integer(take, _) => take(&row).iter().for_each(|value| line.push_str(&value.to_string())),
+                Cell::Float(take, _) => line.push_str(&take(&row).to_string()),
+                Cell::Flag(take, _) => line.push_str(if take(&row) { "true" } else { "false" }),
+                Cell::Text(take, _) => take(&row).iter().for_each(|text| push_field(&mut line, text)),
+            }
+        }
+        line.push_str("\r\n");
+        out.write_all(line.as_bytes())?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Writes a JSON object a line. What has no value is null.
+///
+/// # Errors
+/// As for [`csv`].
+pub fn jsonl<R: Row>(rows: impl Iterator<Item = store::Result<R>>, out: &mut dyn Write) -> io::Result<u64> {
+    let mut count = 0;
+    for row in rows {
+        let row = row.map_err(io::Error::other)?;
+        let cell = |cell: &Cell<R>| match cell {
+            Cell::Integer(take, _) => take(&row).map_or(Value::Null, Value::from),
+            Cell::Float(take, _) => Value::from(take(&row)),
+            Cell::Flag(take, _) => Value::from(take(&row)),
+            Cell::Text(take, _) => take(&row).map_or(Value::Null, |text| Value::from(text.into_owned())),
+        };
+        let object: Map<String, Value> =
+            R::FIELDS.iter().map(|field| (field.column.name.to_owned(), cell(&field.cell))).collect();
+        serde_json::to_writer(&mut *out, &object)?;
+        out.write_all(b"\n")?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn push_field(line: &mut String, text: &str) {
+    let text = harmless(text);
+    if text.contains(['"', ',']) {
+        line.push('"');
+        line.push_str(&text.replace('"', "\"\""));
+        line.push('"');
+    } else {
+        line.push_str(&text);
+    }
+}
+
+/// Text for a cell. Requests and names come from others: a cell that begins with `=`, `+`, `-` or `@` is a formula to
+/// spreadsheets, so those begin with an apostrophe, which spreadsheets do not show. Control characters are `\xNN`.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let is_formula = text.starts_with(['=', '+', '-', '@']);
+    if !is_formula && !text.chars().any(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::from(if is_formula { "'" } else { "" });
+    for c in text.chars() {
+        if c.is_control() {
+            c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| safe.push_str(&format!("\\x{byte:02x}")));
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::{RequestRecord, SecondRecord, WireRequest};
+
+    fn written<R: Row>(
+        of: impl Fn(std::vec::IntoIter<store::Result<R>>, &mut dyn Write) -> io::Result<u64>,
+        rows: &[R],
+    ) -> String {
+        let mut out = Vec::new();
+        let rows: Vec<store::Result<R>> = rows.iter().cloned().map(Ok).collect();
+        let count = rows.len() as u64;
+        assert_eq!(of(rows.into_iter(), &mut out).unwrap(), count);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_column_is_there_and_what_is_absent_is_absent() {
+        let row = RequestRecord { sequence: 7, bytes_received: 300, ..RequestRecord::BLANK };
+        let text = written(csv, &[row]);
+        let lines: Vec<&str> = text.split("\r\n").collect();
+        let (head, cells): (Vec<&str>, Vec<&str>) = (lines[0].split(',').collect(), lines[1].split(',').collect());
+        assert_eq!((head.len(), cells.len(), lines[2]), (RequestRecord::FIELDS.len(), RequestRecord::FIELDS.len(), ""));
+        let cell = |name: &str| cells[head.iter().position(|known| *known == name).unwrap()];
+        assert_eq!(
+            [cell("sequence"), cell("bytes_received"), cell("started_at_ns"), cell("cause")],
+            ["7", "300", "", ""]
+        );
+        let object: Value = serde_json::from_str(&written(jsonl, &[row])).unwrap();
+        assert_eq!((&object["sequence"], &object["started_at_ns"]), (&Value::from(7), &Value::Null));
+        assert_eq!(object.as_object().unwrap().len(), RequestRecord::FIELDS.len());
+    }
+
+    #[test]
+    fn fractions_and_flags_are_whole() {
+        let row = SecondRecord { measured: true, in_flight_mean: 0.1, ..SecondRecord::default() };
+        assert!(written(csv, &[row]).contains(",true") || written(csv, &[row]).contains("true,"));
+        let object: Value = serde_json::from_str(&written(jsonl, &[row])).unwrap();
+        assert_eq!((&object["measured"], object["in_flight_mean"].as_f64()), (&Value::from(true), Some(0.1)));
+    }
+
+    #[test]
+    fn what_others_sent_is_text() {
+        let row = WireRequest {
+            path: Some(b"/a,\"b\"\r\n"[..].into()),
+            host: Some(b"=1+1"[..].into()),
+            ..WireRequest::BLANK
+        };
+        let text = written(csv, &[row]);
+        assert_eq!(text.matches("\r\n").count(), 2, "{text:?}");
+        assert!(text.contains("'=1+1,\"/a,\"\"b\"\"\\x0d\\x0a\""), "{text:?}");
+    }
+}

@@ -1,0 +1,121 @@
+//! `yamabiko export`: sends a run's metrics to a Prometheus or to an OpenTelemetry receiver.
+//!
+//! ```text
+//!   run folder --Figures--> metrics --messages, in order--> post: one at a time, tried again as the protocol says
+//! ```
+//!
+//! The receiver is whatever the user names. Nothing is sent but the metrics and the headers that were given.
+
+mod headers;
+mod post;
+
+use anyhow::{Result, ensure};
+use report::export::metrics::Metric;
+use report::export::{self, Figures, otlp, remote_write};
+use store::Book;
+
+use self::post::Post;
+use super::bench::print;
+use super::report::export::durations;
+use crate::args;
+use crate::exit::Exit;
+use crate::terminal::say;
+
+/// Sends the run.
+pub fn run(arguments: &args::Push) -> Result<Exit> {
+    let dir = Book::open()?.find(&arguments.run)?;
+    // What is wrong with what was typed is said before a long table is read.
+    let (url, is_otlp) = match (&arguments.remote_write, &arguments.otlp) {
+        (Some(url), _) => (url.clone(), false),
+        (None, url) => (metrics_url(url.as_deref().unwrap_or_default()), true),
+    };
+    let post = Post::new(&url, arguments)?;
+    let figures = Figures::read(&dir)?;
+    let metrics = export::metrics(&figures);
+    let points = metrics.iter().flat_map(|metric| &metric.series).map(|series| series.points.len()).sum::<usize>();
+    ensure!(points > 0, "the run has no seconds to send: it is an experiment of several runs, or kept none");
+    let sent = if is_otlp {
+        let durations = durations(&dir, &store::read_summary(&dir)?)?;
+        open_telemetry(&post, &otlp::messages(&figures, &metrics, &durations))?
+    } else {
+        prometheus(&post, &metrics)?
+    };
+    print(&format!("{}: {} series sent to {} in {sent}\n", figures.run, series_of(&metrics), post.receiver()))?;
+    Ok(Exit::Fine)
+}
+
+fn prometheus(post: &Post, metrics: &[Metric]) -> Result<String> {
+    let messages = remote_write::messages(metrics);
+    for (at, message) in messages.iter().enumerate() {
+        progress(at, messages.len());
+        let headers =
+            [("content-encoding", "snappy"), ("content-type", remote_write::CONTENT_TYPE), remote_write::VERSION];
+        post.send(&remote_write::body(message), &headers, post::TRIED_AGAIN_BY_PROMETHEUS)?;
+    }
+    let samples: usize =
+        messages.iter().flat_map(|message| &message.timeseries).map(|series| series.samples.len()).sum();
+    Ok(format!("{} of remote write, {samples} samples", counted(messages.len())))
+}
+
+fn open_telemetry(post: &Post, messages: &[otlp::Request]) -> Result<String> {
+    let (mut rejected, mut why) = (0, String::new());
+    for (at, message) in messages.iter().enumerate() {
+        progress(at, messages.len());
+        let headers = [("content-type", otlp::CONTENT_TYPE)];
+        let answer = post.send(&otlp::body(message), &headers, post::TRIED_AGAIN_BY_OTLP)?;
+        // An answer that is none of OTLP, such as an empty one of a proxy, says of nothing that it was not taken.
+        if let Ok(Some((points, words))) = otlp::rejected(&answer) {
+            rejected += points;
+            why = words;
+        }
+    }
+    if rejected > 0 {
+        // The receiver took the rest: an error of the environment, and not to be tried again.
+        let words = report::figures::plain(why.lines().next().unwrap_or_default());
+        let error = std::io::Error::other(format!("it did not take {rejected} points: {words}"));
+        return Err(anyhow::Error::from(error).context(format!("sending to {}", post.receiver())));
+    }
+    Ok(format!("{} of OTLP", counted(messages.len())))
+}
+
+/// What OpenTelemetry's exporters make of a base URL.
+fn metrics_url(typed: &str) -> String {
+    let after_host = typed.split_once("://").map_or("", |(_, rest)| rest);
+    match after_host.find(['/', '?']) {
+        None => format!("{typed}/v1/metrics"),
+        Some(at) if &after_host[at..] == "/" => format!("{typed}v1/metrics"),
+        Some(_) => typed.to_owned(),
+    }
+}
+
+fn series_of(metrics: &[Metric]) -> usize {
+    metrics.iter().map(|metric| metric.series.len()).sum()
+}
+
+fn counted(messages: usize) -> String {
+    if messages == 1 { "1 message".to_owned() } else { format!("{messages} messages") }
+}
+
+/// A word now and then where there is much.
+fn progress(at: usize, of: usize) {
+    if at > 0 && at.is_multiple_of(50) {
+        say(format_args!("{at} of {of} messages sent"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_gets_the_path_of_metrics() {
+        for (typed, meant) in [
+            ("http://h:4318", "http://h:4318/v1/metrics"),
+            ("http://h:4318/", "http://h:4318/v1/metrics"),
+            ("https://h/otlp/v1/metrics", "https://h/otlp/v1/metrics"),
+            ("https://h?key=1", "https://h?key=1"),
+        ] {
+            assert_eq!(metrics_url(typed), meant);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Headers that the user wants in every message: credentials, a tenant. Their values are never printed.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use hyper::header::{HeaderName, HeaderValue};
+
+use crate::args;
+use crate::terminal::say;
+
+/// The lines of the command line, the file and the environment, in this order.
+///
+/// # Errors
+/// A line that is no header, one that is the program's own to say, a file that cannot be read. No message holds a value.
+pub fn read(arguments: &args::Push) -> Result<Vec<(HeaderName, HeaderValue)>> {
+    let mut headers = Vec::new();
+    for line in &arguments.headers {
+        headers.push(header(line).context("--header")?);
+    }
+    if let Some(path) = &arguments.header_file {
+        let text = text(path).with_context(|| format!("reading {}", path.display()))?;
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            headers.push(header(line).with_context(|| format!("{}, line {}", path.display(), at + 1))?);
+        }
+    }
+    if let Some(line) = std::env::var_os(VARIABLE) {
+        headers.push(header(&line.to_string_lossy()).with_context(|| format!("${VARIABLE}"))?);
+    }
+    Ok(headers)
+}
+
+fn header(line: &str) -> Result<(HeaderName, HeaderValue)> {
+    let (name, value) = line.split_once(':').context("a header is written `Name: value`")?;
+    let name: HeaderName =
+        name.trim().parse().map_err(|_| anyhow!("what stands before the colon is no header's name"))?;
+    if OWN.contains(&name.as_str()) {
+        bail!("{name} is the program's own to say");
+    }
+    let mut value: HeaderValue =
+        value.trim().parse().map_err(|_| anyhow!("the value of {name} has characters that a header may not have"))?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+fn text(path: &Path) -> std::io::Result<String> {
+    let file = File::open(path)?;
+    if file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o077 != 0) {
+        say(format_args!("note: others may read the headers in {0}: chmod 600 {0}", path.display()));
+    }
+    let mut text = String::new();
+    file.take(FILE_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// What says how a message is written, and where it goes.
+const OWN: [&str; 6] = [
+    "content-type",
+    "content-encoding",
+    "content-length",
+    "transfer-encoding",
+    "host",
+    "x-prometheus-remote-write-version",
+];
+const VARIABLE: &str = "YAMABIKO_EXPORT_HEADER";
+const FILE_MAX: u64 = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_headers() {
+        let (name, value) = header("Authorization:  Bearer a:b ").unwrap();
+        assert_eq!((name.as_str(), value.as_bytes()), ("authorization", &b"Bearer a:b"[..]));
+        assert!(value.is_sensitive());
+    }
+
+    #[test]
+    fn no_error_tells_a_value() {
+        for wrong in
+            ["secret", "se cret: secret", "x: secret\u{1}", "x: secret\r\ny: z", "Host: secret", "Content-Type: secret"]
+        {
+            let error = format!("{:?}", header(wrong).unwrap_err());
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `report --export FORMAT FILE`: a run as other tools read it, written to a file.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use lab::plan::{HttpVersion, Plan};
+use ledger::Document;
+use report::export::otlp::{self, Durations};
+use report::export::{self, Archive, Asked, Figures};
+use store::table::Row;
+
+use crate::args;
+use crate::exit::{self, Exit};
+use crate::page_file;
+use crate::terminal::say;
+
+/// Writes the run in `format` into `file`. The exit status is the run's own.
+pub fn run(dir: &Path, format: &str, file: &str, arguments: &args::Report) -> Result<Exit> {
+    let of = |formats: &[&str]| formats.contains(&format);
+    ensure!(FORMATS.contains(&format), "--export {format}: there are {}", FORMATS.join(", "));
+    ensure!(arguments.table.is_none() || of(&["csv", "jsonl"]), "--table goes with --export csv or jsonl");
+    ensure!(arguments.limit.is_none() || format == "har", "--limit goes with --export har");
+    let document = store::read_summary(dir)?;
+    match format {
+        "csv" | "jsonl" => {
+            let table = arguments.table.as_deref().unwrap_or("series");
+            written_by(file, |out| rows(dir, format, table, out))?;
+        }
+        "otlp" => written_by(file, |out| Ok(out.write_all(&open_telemetry(dir)?)?))?,
+        _ => {
+            let text = text(dir, format, &document, arguments.limit)?;
+            written_by(file, |out| Ok(out.write_all(text.as_bytes())?))?;
+        }
+    }
+    Ok(exit::of_document(&document, false))
+}
+
+fn text(dir: &Path, format: &str, document: &Document, limit: Option<u64>) -> Result<String> {
+    let response_times = || -> Result<_> {
+        ensure!(document.load.is_some(), NO_LOAD);
+        Ok(store::read_histogram(dir, "response_time")?)
+    };
+    Ok(match format {
+        "fortio" => {
+            let url = plan(dir).map(|plan| plan.load.url).unwrap_or_default();
+            export::fortio(document, &response_times()?, &url).context(NO_LOAD)?
+        }
+        "hlog" => {
+            let log = dir.join("response_time.hlog");
+            fs::read_to_string(&log).with_context(|| format!("reading {}", log.display()))?
+        }
+        "hgrm" => export::hgrm(&response_times()?),
+        "har" => archive(dir, document, limit.unwrap_or(ENTRIES))?,
+        "prometheus" => export::prometheus(&export::metrics(&Figures::read(dir)?)),
+        "openmetrics" => export::openmetrics(&export::metrics(&Figures::read(dir)?)),
+        other => bail!("--export {other}: there are {}", FORMATS.join(", ")),
+    })
+}
+
+/// What the run asked for, by index; empty, with a word about it, where the plan cannot tell any more.
+pub fn asked(dir: &Path) -> Vec<Asked> {
+    let asked = plan(dir).and_then(|plan| lab::asked(&plan).map_err(anyhow::Error::from));
+    match asked {
+        Ok(asked) => asked.into_iter().map(|(method, url)| Asked { method, url }).collect(),
+        Err(error) => {
+            say(format_args!("note: methods and URLs of the requests are not known any more: {}", error.root_cause()));
+            Vec::new()
+        }
+    }
+}
+
+/// Durations of a run's requests. Empty where the table is a sample: its counts would be too low.
+pub fn durations(dir: &Path, document: &Document) -> Result<Durations> {
+    if document.run.recorded.is_none_or(|recorded| recorded.one_in > 1) {
+        return Ok(Durations::default());
+    }
+    let mut durations = Durations::of(&asked(dir));
+    for row in store::read_requests(dir)? {
+        durations.add(&row?);
+    }
+    Ok(durations)
+}
+
+fn open_telemetry(dir: &Path) -> Result<Vec<u8>> {
+    let figures = Figures::read(dir)?;
+    let durations = durations(dir, &store::read_summary(dir)?)?;
+    Ok(otlp::whole(&figures, &export::metrics(&figures), &durations))
+}
+
+fn archive(dir: &Path, document: &Document, limit: u64) -> Result<String> {
+    ensure!(document.load.is_some(), NO_LOAD);
+    let recorded = document.run.recorded.context("the run kept no table of its requests")?;
+    let version = match plan(dir).map(|plan| plan.load.http).unwrap_or_default() {
+        HttpVersion::Http10 => "HTTP/1.0",
+        HttpVersion::Http11 => "HTTP/1.1",
+        HttpVersion::Http2 => "HTTP/2",
+    };
+    let asked = asked(dir);
+    let archive = Archive {
+        run: &document.run.id,
+        zero_unix_ms: store::unix_ms(&document.run.started_at).context("the run's start cannot be read")?,
+        version,
+        asked: &asked,
+        of: recorded.requests,
+        limit,
+    };
+    let (text, entries) = export::har(&archive, store::read_requests(dir)?).map_err(unwrapped)?;
+    if (entries as u64) < recorded.requests {
+        say(format_args!(
+            "{entries} of {} requests, an even sample; --limit {} takes them all",
+            recorded.requests, recorded.requests
+        ));
+    }
+    Ok(text)
+}
+
+/// One table of the run as text.
+fn rows(dir: &Path, format: &str, table: &str, out: &mut dyn Write) -> Result<()> {
+    fn of<R: Row>(rows: store::Result<store::Rows<R>>, format: &str, out: &mut dyn Write) -> Result<()> {
+        let mut rows = rows?;
+        let written = if format == "csv" { export::csv(&mut rows, out) } else { export::jsonl(&mut rows, out) };
+        written.map(drop).map_err(unwrapped)
+    }
+    match table {
+        "requests" => of(store::read_requests(dir), format, out),
+        "series" => of(store::read_series(dir), format, out),
+        "server_series" => of(store::read_server_series(dir), format, out),
+        "connections" => of(store::read_connections(dir), format, out),
+        "wire_requests" => of(store::read_wire_requests(dir), format, out),
+        "watch_series" => of(store::read_watch_series(dir), format, out),
+        "taps" => of(store::read_taps(dir), format, out),
+        "cache_exchanges" => of(store::read_cache_exchanges(dir), format, out),
+        "distributions" => of(store::read_distributions(dir), format, out),
+        other => {
+            let names: Vec<&str> = store::columns().iter().map(|table| table.name).collect();
+            bail!("--table {other}: there are {}", names.join(", "))
+        }
+    }
+}
+
+fn plan(dir: &Path) -> Result<Plan> {
+    // A plan of a later version may not be readable.
+    Ok(Plan::from_toml(&store::read_plan(dir)?, "plan.toml")?)
+}
+
+/// A trouble of the book that was carried through a writer.
+fn unwrapped(error: io::Error) -> anyhow::Error {
+    match error.downcast::<store::StoreError>() {
+        Ok(error) => error.into(),
+        Err(error) => error.into(),
+    }
+}
+
+fn written_by(file: &str, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    if file != "-" {
+        return page_file::write_by(Path::new(file), fill);
+    }
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let outcome = fill(&mut out).and_then(|()| Ok(out.flush()?));
+    match outcome {
+        // A reader that has gone away (`| head`) is no error.
+        Err(error) if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) => {
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
+
+const FORMATS: [&str; 9] = ["fortio", "hlog", "hgrm", "csv", "jsonl", "har", "prometheus", "openmetrics", "otlp"];
+/// Entries of an archive unless asked for otherwise: what browsers' tools open without trouble.
+const ENTRIES: u64 = 10_000;
+const NO_LOAD: &str = "the run has no load, so there is nothing to export";

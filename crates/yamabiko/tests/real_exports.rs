@@ -1,0 +1,265 @@
+//! What we write is read by programs that are not ours: promtool and a Prometheus, an OpenTelemetry receiver (rotel), DuckDB
+//! and polars, a Jupyter kernel, a decoder of fortio's types. Each finds the numbers of summary.json.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+#[path = "support/scripted.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod scripted;
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use scripted::{Scripted, answer};
+use serde_json::Value;
+use support::lab::{Room, str_of, wait_until};
+use support::readers::{self, Prometheus, own_address, promtool, python};
+use support::servers::{bench, own};
+
+/// A room with one run that has a path, a wire and a server, its document and its folder.
+fn with_a_run() -> (Room, Value, PathBuf) {
+    let room = Room::new();
+    let options = "--path koshien-2001 --clients 100 --rate 110/s --close -d 4s --warmup 0s --json";
+    let document = room.run_json(&bench(&own(&room), options));
+    let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    (room, document, dir)
+}
+
+fn written(room: &Room, format: &str) -> PathBuf {
+    let path = room.file(&format!("run.{format}"));
+    let output = room.run(&["report", "--export", format, str_of(&path)]);
+    assert!(matches!(output.code, Some(0 | 3)), "{output}");
+    path
+}
+
+fn number(document: &Value, pointer: &str) -> f64 {
+    document.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer} of {document}"))
+}
+
+/// Prometheus' moment of the run's last second.
+fn end_s(room: &Room) -> f64 {
+    let text = fs::read_to_string(written(room, "openmetrics")).unwrap();
+    let moments = text.lines().filter(|line| line.starts_with("yamabiko_requests_offered_total"));
+    moments.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).fold(0.0, f64::max)
+}
+
+fn failed(document: &Value) -> f64 {
+    document["load"]["failed"].as_object().unwrap().values().map(|count| count.as_f64().unwrap()).sum()
+}
+
+/// What a Prometheus says of the run, held against its document.
+fn holds_the_run(prometheus: &Prometheus, document: &Value, at_s: f64) {
+    let (offered, completed) = (number(document, "/load/offered_requests"), number(document, "/load/completed"));
+    assert_eq!(prometheus.one("yamabiko_requests_offered_total", at_s), offered);
+    assert_eq!(prometheus.one("sum(yamabiko_requests_total)", at_s), completed + failed(document));
+    assert_eq!(prometheus.one("yamabiko_response_time_seconds_count", at_s), completed);
+    assert_eq!(prometheus.one("yamabiko_response_time_seconds_bucket{le=\"+Inf\"}", at_s), completed);
+    let p99 = prometheus.one("yamabiko_measured_response_time_percentile_seconds{percentile=\"99\"}", at_s);
+    assert!((p99 * 1e9 / number(document, "/load/response_time_ns/p99") - 1.0).abs() < 1e-9, "{p99}");
+    // Its own estimate from the buckets: as near as they are narrow.
+    let estimate = prometheus.one("histogram_quantile(0.5, yamabiko_response_time_seconds_bucket)", at_s);
+    let p50 = number(document, "/load/response_time_ns/p50") / 1e9;
+    assert!(estimate > p50 / 2.6 && estimate < p50 * 2.6, "{estimate} for {p50}");
+    let verdict = prometheus.query("yamabiko_run_verdict == 1", at_s);
+    assert_eq!((verdict.len(), &verdict[0].0["verdict"]), (1, &document["validity"]["verdict"]));
+    assert_eq!(&verdict[0].0["run"], &document["run"]["id"]);
+}
+
+#[test]
+fn promtool_has_nothing_to_say_and_fills_a_prometheus_with_a_run_of_any_age() {
+    let (room, document, _) = with_a_run();
+    let checked = promtool(&room, &["check", "metrics"], &written(&room, "prometheus"));
+    assert_eq!((checked.code, checked.stdout.as_str(), checked.stderr.as_str()), (Some(0), "", ""), "{checked}");
+
+    let storage = room.file("blocks");
+    let history = written(&room, "openmetrics");
+    let made =
+        promtool(&room, &["tsdb", "create-blocks-from", "openmetrics", str_of(&history), str_of(&storage)], &history);
+    assert_eq!(made.code, Some(0), "{made}");
+    let prometheus = Prometheus::start(&room, &storage, &[]);
+    let at_s = end_s(&room);
+    holds_the_run(&prometheus, &document, at_s);
+    // Every second is there, not only the last.
+    let seconds = prometheus.one("count_over_time(yamabiko_requests_offered_total[1m])", at_s);
+    assert!(seconds >= number(&document, "/run/duration_s"), "{seconds}");
+}
+
+#[test]
+fn a_prometheus_takes_remote_write_and_answers_with_our_numbers() {
+    let (room, document, _) = with_a_run();
+    let prometheus = Prometheus::start(&room, &room.file("tsdb"), &[]);
+    let url = format!("http://{}/api/v1/write", prometheus.address);
+    room.run(&["export", "last", "--remote-write", &url]).success();
+    let at_s = end_s(&room);
+    holds_the_run(&prometheus, &document, at_s);
+    // After its end the run's lines end.
+    assert!(prometheus.query("yamabiko_requests_offered_total", at_s + 5.0).is_empty());
+    // Every query of the dashboard is one it can answer.
+    let board: Value =
+        serde_json::from_str(&fs::read_to_string(readers::repository("examples/grafana/yamabiko.json")).unwrap())
+            .unwrap();
+    let mut answered = 0;
+    for panel in board["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let query = target["expr"].as_str().unwrap().replace("$run", ".*").replace("$__rate_interval", "1m");
+            answered += usize::from(!prometheus.query(&query, at_s).is_empty());
+        }
+    }
+    assert!(answered > 25, "{answered} queries of the dashboard have an answer");
+    // It takes nothing twice, says so, and has lost nothing.
+    room.run(&["export", "last", "--remote-write", &url]).refused(2, &["was sent before"]);
+    holds_the_run(&prometheus, &document, at_s);
+}
+
+#[test]
+fn a_prometheus_scrapes_what_the_page_serves() {
+    let (room, document, _) = with_a_run();
+    let text = fs::read(written(&room, "prometheus")).unwrap();
+    let page =
+        Scripted::start(move |_| answer("200 OK", &["Content-Type: text/plain; version=0.0.4; charset=utf-8"], &text));
+    let target = page.url("").strip_prefix("http://").unwrap().parse().unwrap();
+    let prometheus = Prometheus::start(&room, &room.file("tsdb"), &[target]);
+    let now_s = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    wait_until("it has scraped", || !prometheus.query("yamabiko_requests_offered_total", now_s()).is_empty());
+    holds_the_run(&prometheus, &document, now_s());
+    assert_eq!(page.asked()[0].target, "/metrics");
+}
+
+#[test]
+fn an_opentelemetry_receiver_shows_our_numbers() {
+    let (room, document, _) = with_a_run();
+    let (http, grpc) = (own_address(4318), own_address(4317));
+    let mut command = Command::new(readers::folder().join("venv/bin/python"));
+    // The agent's binary is inside the package.
+    let find = "import os, rotel, sys; agent = os.path.join(os.path.dirname(rotel.__file__), 'rotel-agent'); os.execv(agent, [agent] + sys.argv[1:])";
+    command.args([
+        "-c",
+        find,
+        "start",
+        "--exporter",
+        "blackhole",
+        "--debug-log",
+        "metrics",
+        "--debug-log-verbosity",
+        "detailed",
+    ]);
+    command.args(["--otlp-http-endpoint", &http.to_string(), "--otlp-grpc-endpoint", &grpc.to_string()]);
+    let (pid, log) = (room.file("rotel.pid"), room.file("rotel.log"));
+    command.args(["--pid-file", str_of(&pid), "--log-file", str_of(&log)]).stdin(Stdio::null());
+    let rotel = room.start_command(command);
+    wait_until("rotel listens", || std::net::TcpStream::connect(http).is_ok());
+    room.run(&["export", "last", "--otlp", &format!("http://{http}")]).success();
+    let shown = || rotel.stdout() + &rotel.stderr();
+    // A block for each metric, with a line for each figure of each point; the last metric of the message is shown whole when
+    // its last figure is.
+    wait_until("rotel shows the metrics", || shown().contains("Name: http.client.active_requests"));
+    let text = shown();
+    let of = |metric: &str, figure: &str| -> Vec<f64> {
+        let block = text
+            .split("Descriptor:")
+            .find(|block| block.lines().any(|line| line.ends_with(&format!("Name: {metric}"))));
+        let block = block.unwrap_or_else(|| panic!("{metric} in {text}"));
+        block.lines().filter_map(|line| line.strip_prefix(figure)?.trim().parse().ok()).collect()
+    };
+    let (offered, completed) = (number(&document, "/load/offered_requests"), number(&document, "/load/completed"));
+    assert_eq!(of("yamabiko.requests_offered", "Value:").last(), Some(&offered));
+    assert_eq!(of("yamabiko.measured_requests_completed", "Value:"), [completed]);
+    assert_eq!(of("yamabiko.response_time", "Count:").last(), Some(&completed));
+    let durations = "http.client.request.duration";
+    assert_eq!(of(durations, "Count:").iter().sum::<f64>(), number(&document, "/load/service_time_ns/count"));
+    let longest = of(durations, "Max:").into_iter().fold(0.0, f64::max);
+    assert!((longest * 1e9 - number(&document, "/load/service_time_ns/max")).abs() < 1.0, "{longest}");
+    for words in
+        [document["run"]["id"].as_str().unwrap(), "server.address: Str(server)", "http.response.status_code: Int(200)"]
+    {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+}
+
+#[test]
+fn duckdb_and_polars_read_every_table() {
+    let (room, document, dir) = with_a_run();
+    let output = python(&room, &readers::script("tables.py"), &[str_of(&dir)], &[]);
+    let found = output.json();
+    let tables: BTreeSet<String> = found.as_object().unwrap().keys().cloned().collect();
+    let there = fs::read_dir(&dir).unwrap().flatten().filter_map(|entry| {
+        entry.file_name().to_str().and_then(|name| name.strip_suffix(".parquet")).map(str::to_owned)
+    });
+    assert_eq!(tables, there.collect());
+    for name in ["requests", "series", "server_series", "connections", "wire_requests", "watch_series"] {
+        assert!(tables.contains(name), "{name} of {tables:?}");
+    }
+    // The columns are those that the page of columns lists.
+    let page = room.run(&["runs", "columns"]).stdout;
+    for (name, table) in found.as_object().unwrap() {
+        assert_eq!((&table["agree"], &table["columns"]), (&Value::from(true), &table["polars_columns"]), "{name}");
+        for column in table["columns"].as_array().unwrap() {
+            assert!(page.contains(&format!("| `{}` |", column.as_str().unwrap())), "{name}: {column}");
+        }
+    }
+    let offered = number(&document, "/load/offered_requests");
+    assert_eq!(number(&found, "/requests/rows"), offered);
+    assert_eq!(number(&found, "/requests/failed"), failed(&document));
+    assert_eq!(number(&found, "/requests/sums/bytes_received"), number(&document, "/load/bytes_received"));
+    assert_eq!(number(&found, "/series/sums/offered"), offered);
+    assert_eq!(number(&found, "/series/sums/completed"), number(&document, "/load/completed"));
+    assert_eq!(number(&found, "/distributions/sums/count"), number(&document, "/load/completed"));
+    // The document's wire is of the measured phase; rows and seconds are of the whole capture.
+    assert_eq!(number(&found, "/wire_requests/rows"), number(&found, "/watch_series/sums/requests"));
+    assert_eq!(number(&found, "/connections/rows"), number(&found, "/watch_series/sums/connections_opened"));
+    assert!(number(&found, "/watch_series/sums/packets") >= number(&document, "/watch/packets"));
+    assert_eq!(number(&found, "/requests/p99"), number(&found, "/requests/polars_p99"));
+    // Histograms keep three digits.
+    let p99 = number(&document, "/load/response_time_ns/p99") / number(&found, "/requests/p99");
+    assert!((0.999..1.01).contains(&p99), "{p99}");
+}
+
+#[test]
+fn the_notebook_runs_and_draws() {
+    let (room, document, dir) = with_a_run();
+    let folder = readers::repository("examples/notebook");
+    python(&room, &folder.join("make.py"), &["--check"], &[]);
+    let figures = room.file("figures");
+    fs::create_dir(&figures).unwrap();
+    // A kernel draws into the notebook by itself; a script has nobody to show a window to.
+    let variables = [("YAMABIKO_RUN", str_of(&dir)), ("YAMABIKO_FIGURES", str_of(&figures)), ("MPLBACKEND", "agg")];
+    let script = python(&room, &folder.join("yamabiko.py"), &[], &variables);
+    for name in ["in_process", "by_percentile", "round_trips", "over_time"] {
+        let png = fs::read(figures.join(format!("{name}.png"))).unwrap();
+        assert!(png.starts_with(b"\x89PNG") && png.len() > 4000, "{name}: {} bytes", png.len());
+    }
+    let run = python(
+        &room,
+        &readers::script("notebook.py"),
+        &[str_of(&folder.join("yamabiko.ipynb")), str_of(room.path())],
+        &variables[..1],
+    );
+    assert!(run.stdout.contains("4 figures"), "{run}");
+    for output in [&script, &run] {
+        let completed = format!("{:.1}", number(&document, "/load/completed"));
+        // Both columns: counted from the rows, and said by the document.
+        let line = output.stdout.lines().find(|line| line.contains("completed")).unwrap_or_else(|| panic!("{output}"));
+        assert_eq!(line.matches(&completed).count(), 2, "{line}");
+    }
+}
+
+/// Debian and PyPI have no fortio: a script does what its decoder does, with the types that fortio documents.
+#[test]
+fn fortios_types_hold_it() {
+    let (room, document, _) = with_a_run();
+    let mut command = Command::new(readers::folder().join("venv/bin/python"));
+    command.arg(readers::script("fortio.py")).stdin(File::open(written(&room, "fortio")).unwrap());
+    let read = room.start_command(command).finish().success().json();
+    assert_eq!((&read["id"], &read["run_type"]), (&document["run"]["id"], &Value::from("HTTP")));
+    assert_eq!((&read["in_order"], &read["counted"]), (&Value::from(true), &read["count"]));
+    assert_eq!(number(&read, "/count"), number(&document, "/load/response_time_ns/count"));
+    assert_eq!(&read["ret_codes"]["200"], &document["load"]["status"]["200"]);
+    assert_eq!(number(&read, "/actual_qps"), number(&document, "/load/carried_rate_per_s"));
+    assert!((number(&read, "/max") * 1e9 / number(&document, "/load/response_time_ns/max") - 1.0).abs() < 0.001);
+    // Its interpolation in our buckets comes to our percentile.
+    let p99 = number(&read, "/p99") * 1e9 / number(&document, "/load/response_time_ns/p99");
+    assert!((0.99..1.01).contains(&p99), "{p99}");
+}
