@@ -142,7 +142,7 @@ fn trials_of_a_suite_are_named() {
     let with = room.run(&["runs", "delete", "--yes", "--trials", &suite]).success();
     assert!(with.stderr.contains("7 runs removed"), "{with}");
     // What it only looked at is older than it, and stays.
-    assert_eq!(ids(&room, &[]), [before.clone()]);
+    assert_eq!(ids(&room, &[]), [before.as_str()]);
 
     let trial = id(&ended(&book, "trial", 20, "yamabiko bench", 1));
     let suite = id(&naming(&book, "suite", 19, std::slice::from_ref(&trial)));
