@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -14,19 +14,20 @@ use anyhow::{Context, Result};
 /// # Errors
 /// The folder is missing or not writable, the disk is full.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    write_by(path, |file| file.write_all(bytes).with_context(|| cannot(path)))
+    write_by(path, |file| Ok(file.write_all(bytes)?))
 }
 
-/// The same with what `fill` writes, which may be more than fits into memory.
+/// The same, of what `fill` writes piece by piece.
 ///
 /// # Errors
-/// Those of [`write()`], and those of `fill`.
-pub fn write_by(path: &Path, fill: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
+/// Those of [`write`] and of `fill`; then nothing is written.
+pub fn write_by(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     // A link stays a link: what it points to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
-        let mut file = File::options().write(true).open(&target).with_context(|| cannot(path))?;
-        return fill(&mut file);
+        let mut file = BufWriter::new(File::options().write(true).open(&target).with_context(|| cannot(path))?);
+        fill(&mut file).with_context(|| cannot(path))?;
+        return file.flush().with_context(|| cannot(path));
     }
     let folder = match target.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -37,7 +38,10 @@ pub fn write_by(path: &Path, fill: impl FnOnce(&mut File) -> Result<()>) -> Resu
         .permissions(readable())
         .tempfile_in(folder)
         .with_context(|| cannot(path))?;
-    fill(file.as_file_mut())?;
+    let mut buffered = BufWriter::new(&mut file);
+    fill(&mut buffered).with_context(|| cannot(path))?;
+    buffered.flush().with_context(|| cannot(path))?;
+    drop(buffered);
     file.as_file().sync_all().with_context(|| cannot(path))?;
     file.persist(&target).map_err(|error| error.error).with_context(|| cannot(path))?;
     Ok(())
