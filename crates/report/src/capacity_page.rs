@@ -1,4 +1,5 @@
-//! A capacity as one page: response time, number in flight and processor against offered load (or users, or connections), the confirmation over time, every trial.
+//! A capacity as one page: response time, number in flight and processor against the load (offered rate, users, connections), the confirmation
+//! over time, every trial.
 
 use ledger::{CapacityDocument, CapacityPart, TrialPart};
 
