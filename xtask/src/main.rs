@@ -76,7 +76,7 @@ fn root() -> &'static Path {
 const HELP: &str = "\
 cargo xtask test [--full]    make a fresh Debian ready, then run every check and test; --full adds the long ones
 cargo xtask ci               the same as test: exactly what CI runs
-cargo xtask readers          what real_exports reads our files with, into target/readers; test does it by itself
+cargo xtask readers          what the tests of exports read our files with, into target/readers; test does it by itself
 cargo xtask tidy             the project's own rules: sizes, arrows between crates, where unsafe may be
 cargo xtask package          what is given to people: a tarball and a .deb, in target/package
 cargo xtask bench [NAME]     measure, beside a peer where there is one; without a name: what there is to measure";

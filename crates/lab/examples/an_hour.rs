@@ -130,14 +130,17 @@ impl<'a> Lab<'a> {
         let arrived = connected + rtt / 2;
         let Reverse(free) = self.workers.pop().expect("there are workers");
         let service = (self.rng.exponential() * SERVICE_NS) as u64 + 80_000;
-        let mut from = arrived.max(free);
+        // Who waits for whom is settled by intended moments: arrivals of a Poisson process that each take a time of their own
+        // are a Poisson process again, so the waits are as long.
+        let queued = intended.as_nanos();
+        let mut from = queued.max(free);
         let stall = from / 1_000_000_000 % STALL_EVERY_S;
         if stall == 0 {
             // What begins while it stands still begins when it goes on.
             from = from.max(from / 1_000_000_000 * 1_000_000_000 + STALL_NS);
         }
-        let answered = from + service;
-        self.workers.push(Reverse(answered));
+        self.workers.push(Reverse(from + service));
+        let answered = arrived + (from - queued) + service;
         *self.busy_ns.entry(answered / 1_000_000_000).or_default() += service;
         let done = answered + rtt / 2;
         self.flying.push(Reverse(done));

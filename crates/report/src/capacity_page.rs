@@ -1,4 +1,5 @@
-//! A capacity as one page: response time, number in flight and processor against offered load (or users, or connections), the confirmation over time, every trial.
+//! A capacity as one page: response time, number in flight and processor against the load (offered rate, users, connections), the confirmation
+//! over time, every trial.
 
 use ledger::{CapacityDocument, CapacityPart, TrialPart};
 
@@ -162,7 +163,7 @@ fn each(part: &CapacityPart) -> Section {
         part.each.iter().map(|each| capacity::distance(each, &part.unit)).fold(Table::new(&capacity::EACH), Table::row);
     let quantity = if part.unit == "1/s" { Quantity::PerSecond } else { Quantity::Count };
     let bars = part.each.iter().fold(
-        Bars::new(&format!("{} at each distance", capacity::title(&part.find)), quantity, &["capacity"]),
+        Bars::new(format!("{} at each distance", capacity::title(&part.find)), quantity, &["capacity"]),
         |bars, each| bars.row_within(each.name.clone(), &[(each.answer, each.interval)]),
     );
     let bound = part.each.iter().fold(Table::new(&["distance", "bound by", ""]).left(&[1, 2]), |table, each| {

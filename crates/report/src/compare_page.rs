@@ -172,7 +172,7 @@ fn in_words(part: &ComparePart) -> String {
     }
     let named = |wanted: &[CompareVerdict]| {
         let of = part.metrics.iter().filter(|metric| wanted.contains(&metric.verdict));
-        of.map(|metric| words(metric)).collect::<Vec<_>>().join(", ")
+        of.map(words).collect::<Vec<_>>().join(", ")
     };
     let shown = named(&[CompareVerdict::Less, CompareVerdict::More]);
     let not = part.metrics.iter().filter(|metric| metric.verdict == CompareVerdict::NoDifferenceShown).map(|metric| {

@@ -18,9 +18,9 @@ mod wire;
 
 use ledger::document::{Run, Slo};
 
+pub(crate) use load::{by_distance, failures};
 pub use over_time::{in_process, response_tail};
 pub use sources::Sources;
-pub(crate) use load::{by_distance, failures};
 pub(crate) use tap::view_of as tap_view;
 pub(crate) use wire::answer as wire_answer;
 

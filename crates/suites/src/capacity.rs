@@ -8,8 +8,8 @@
 //! ```
 //!
 //! `docs/concepts/capacity.md` defines what is sought. Read [`search`] first: the course as a pure function of its trials; then [`trial`]: what
-//! makes a trial good, bad, the client's limit or void. [`question`] is what differs between rates, users and connections. Each trial is a run of its own
-//! (`docs/decisions/0023-a-trial-is-a-run.md`), and is in the journal before the next begins.
+//! makes a trial good, bad, the client's limit or void. [`question`] is what differs between rates, users and connections. Each trial is a
+//! run of its own (`docs/decisions/0023-a-trial-is-a-run.md`), and is in the journal before the next begins.
 
 pub mod answer;
 mod bound;

@@ -1,7 +1,4 @@
 //! `yamabiko runs`: list, search, tags, removal, disk use, and the catalogue under it.
-#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
-
-mod support;
 
 use std::fs;
 use std::io::Write;
@@ -9,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use support::lab::{Room, str_of, yamabiko};
-use support::shelf::{begun, ended, id, naming};
+use crate::support::lab::{Room, str_of, yamabiko};
+use crate::support::shelf::{begun, ended, id, naming};
 
 /// Names of the runs that a list shows.
 fn ids(room: &Room, arguments: &[&str]) -> Vec<String> {
@@ -142,7 +139,7 @@ fn trials_of_a_suite_are_named() {
     let with = room.run(&["runs", "delete", "--yes", "--trials", &suite]).success();
     assert!(with.stderr.contains("7 runs removed"), "{with}");
     // What it only looked at is older than it, and stays.
-    assert_eq!(ids(&room, &[]), [before.clone()]);
+    assert_eq!(ids(&room, &[]), [before.as_str()]);
 
     let trial = id(&ended(&book, "trial", 20, "yamabiko bench", 1));
     let suite = id(&naming(&book, "suite", 19, std::slice::from_ref(&trial)));

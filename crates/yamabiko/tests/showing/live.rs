@@ -1,21 +1,16 @@
 //! `yamabiko live` as a program: what it prints, whom it answers, what it sends, and how it ends.
-#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
-
-#[path = "support/hostile.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod hostile;
-mod support;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
+use crate::support::hostile;
+use crate::support::lab::{PATIENCE, Room, set_mode, str_of, wait_until};
 use hostile::Hostile;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use support::lab::{PATIENCE, Room, set_mode, str_of, wait_until};
 
 /// A page that is served until this is dropped.
 struct Page {

@@ -1,11 +1,5 @@
 //! What we write is read by programs that are not ours: promtool and a Prometheus, an OpenTelemetry receiver (rotel), DuckDB
 //! and polars, a Jupyter kernel, a decoder of fortio's types. Each finds the numbers of summary.json.
-#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
-
-#[path = "support/scripted.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod scripted;
-mod support;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,11 +7,12 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::support::lab::{Room, str_of, wait_until};
+use crate::support::readers::{self, Prometheus, own_address, promtool, python};
+use crate::support::scripted;
+use crate::support::servers::{bench, own};
 use scripted::{Scripted, answer};
 use serde_json::Value;
-use support::lab::{Room, str_of, wait_until};
-use support::readers::{self, Prometheus, own_address, promtool, python};
-use support::servers::{bench, own};
 
 /// A room with one run that has a path, a wire and a server, its document and its folder.
 fn with_a_run() -> (Room, Value, PathBuf) {

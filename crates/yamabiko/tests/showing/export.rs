@@ -1,20 +1,15 @@
 //! The ways out from end to end: every format of `report --export`, and `export` against receivers that take, refuse, stall and
 //! send elsewhere.
-#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
-
-#[path = "support/scripted.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod scripted;
-mod support;
 
 use std::fs;
 use std::net::TcpListener;
 
+use crate::support::lab::{Output, Room, set_mode, str_of};
+use crate::support::scripted;
+use crate::support::serving::Serving;
+use crate::support::tls::Authority;
 use scripted::{Asked, Scripted, answer};
 use serde_json::Value;
-use support::lab::{Output, Room, set_mode, str_of};
-use support::serving::Serving;
-use support::tls::Authority;
 
 /// A room with one run of 200 requests in its book, two of them answered by 500; and its document.
 fn with_a_run() -> (Room, Value) {

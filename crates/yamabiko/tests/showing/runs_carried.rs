@@ -1,13 +1,10 @@
 //! `yamabiko runs export` and `import`: from one book to another.
-#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
-
-mod support;
 
 use std::fs;
 use std::process::Command;
 
-use support::lab::{Output, Room, str_of, yamabiko};
-use support::shelf::{begun, ended, id};
+use crate::support::lab::{Output, Room, str_of, yamabiko};
+use crate::support::shelf::{begun, ended, id};
 
 /// The program with another book.
 fn elsewhere(room: &Room, arguments: &[&str]) -> Output {

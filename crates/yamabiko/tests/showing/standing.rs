@@ -1,23 +1,19 @@
 //! What a run keeps while it goes, read by another process meanwhile; and what is left of one that was killed.
-#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
-
-#[path = "support/model_server.rs"]
-mod model_server;
-mod support;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::support::document::count;
+use crate::support::lab::{Room, Running, wait_until};
+use crate::support::model_server;
+use crate::support::processes::{children, command_line, stat};
+use crate::support::serving::Serving;
 use ledger::{CheckState, DistributionRecord, SecondRecord, Standing, StandingPhase};
 use model_server::ModelServer;
 use nix::sys::signal::Signal;
 use store::{Book, Tail, read_standing};
-use support::document::count;
-use support::lab::{Room, Running, wait_until};
-use support::processes::{children, command_line, stat};
-use support::serving::Serving;
 
 /// The folder of the only run, or of the one whose name has this in it, when it is there.
 fn folder(room: &Room, running: &mut Running, name: &str) -> PathBuf {

@@ -1,11 +1,5 @@
 //! The live page in a real browser, while a run goes: graphs move, figures are those of summary.json, nothing is complained of, and no
 //! request leaves the page. Pictures of it are left in the folder that `YAMABIKO_SHOTS` names, for somebody to look at.
-#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
-
-#[path = "support/hostile.rs"]
-#[allow(dead_code, reason = "each test file uses its own part")]
-mod hostile;
-mod support;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -16,10 +10,11 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use crate::support::browser::{Browser, Tab};
+use crate::support::hostile;
+use crate::support::lab::{PATIENCE, Room, Running, str_of, wait_until};
+use crate::support::servers::{bench, own};
 use hostile::Hostile;
-use support::browser::{Browser, Tab};
-use support::lab::{PATIENCE, Room, Running, str_of, wait_until};
-use support::servers::{bench, own};
 
 /// `yamabiko live`, which ends with the test.
 struct Page {

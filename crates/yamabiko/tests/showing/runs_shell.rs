@@ -1,13 +1,10 @@
 //! `yamabiko completions` and `yamabiko man`: shells and man take what they are given.
-#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
-
-mod support;
 
 use std::fs;
 use std::process::{Command, Stdio};
 
-use support::lab::{Output, Room, str_of, yamabiko};
-use support::shelf::{ended, id};
+use crate::support::lab::{Output, Room, str_of, yamabiko};
+use crate::support::shelf::{ended, id};
 
 fn bash(room: &Room, script: &str) -> Output {
     let mut command = Command::new("bash");

@@ -1,14 +1,11 @@
 //! Shells and readers of manual pages that Debian packages: they take the scripts and pages that the program writes.
 //! (bash, which is everywhere, is in `runs_shell.rs`.)
-#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
-
-mod support;
 
 use std::fs;
 use std::process::{Command, Stdio};
 
-use support::lab::{Output, Room, str_of, yamabiko};
-use support::shelf::{ended, id};
+use crate::support::lab::{Output, Room, str_of, yamabiko};
+use crate::support::shelf::{ended, id};
 
 fn run(room: &Room, program: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);

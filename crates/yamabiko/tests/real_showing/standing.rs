@@ -1,16 +1,13 @@
 //! What a run in the lab keeps while it goes: the path, the wire and the server, second by second.
-#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
-
-mod support;
 
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::support::document::count;
+use crate::support::lab::{Room, wait_until};
+use crate::support::servers::{bench, own};
 use ledger::{ServerSecond, Standing, StandingPhase, WatchSecond};
 use store::{Book, Tail, read_histogram, read_standing};
-use support::document::count;
-use support::lab::{Room, wait_until};
-use support::servers::{bench, own};
 
 #[test]
 fn path_wire_and_server_are_told_while_the_run_goes() {

@@ -1,0 +1,11 @@
+//! The same with a real browser, real shells, real readers of what leaves, and the lab.
+#![allow(clippy::disallowed_methods, reason = "tests of the whole program wait for it")]
+
+mod support;
+
+mod real_showing {
+    mod exports;
+    mod live;
+    mod shells;
+    mod standing;
+}
