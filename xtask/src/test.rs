@@ -1,13 +1,12 @@
 //! `cargo xtask test`: every check and every test, in the order in which a failure is cheapest to find.
 //!
 //! ```text
-//!   fetch ▶ format ▶ lint ▶ tidy ▶ packages ▶ readers ▶ tests ▶ build ▶ real-network tests
+//!   fetch ▶ format ▶ lint ▶ tidy ▶ packages ▶ readers ▶ build ▶ tests ▶ real-network tests
 //!     └ packages, readers and fetch alone use the network                 └ serially, as root, with the binary just built
 //! ```
 //!
-//! Packages that are missing are installed beside the steps before, and the build goes on beside the tests, since they wait
-//! more than they compute; what goes on beside others is waited for as a step of its own. Nothing goes on beside the
-//! real-network tests.
+//! Packages that are missing are installed beside the steps before, and waited for as a step of their own. Nothing goes on beside
+//! tests: some of them look whether a client is served in time.
 //!
 //! Every step runs even when one before it failed, except when the machine cannot be made ready. The last line is
 //! `N passed, N failed`: tests and steps together.
@@ -80,9 +79,8 @@ impl<'a> Run<'a> {
             return;
         }
         self.step("readers", |run| readers::make_ready(run.root, &target_folder(run.root)).map(|()| ONE));
-        let building = Beside::start(&self.cargo(&["build", "--release", "--locked"]), 19);
+        let built = self.step("build", |run| run.check(&["build", "--release", "--locked"]));
         self.step("tests", Run::ordinary_tests);
-        let built = self.step("build", |_| building?.finish().map(|()| ONE));
         self.step(
             "real-network tests",
             |run| if built { run.real_tests() } else { bail!("not run: nothing was built") },

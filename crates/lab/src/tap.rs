@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
@@ -49,14 +49,20 @@ pub struct TapEnd {
     pub folder: Option<PathBuf>,
 }
 
-/// Runs `command` to its end. `live` gets figures now and then, with the seconds since the start.
+/// Runs `command` to its end. `shown` gets the run's folder when there is one; `live` gets figures now and then, with the seconds since
+/// the start.
 ///
 /// Signals that another process sends to this one are handed on to the program; those of the terminal it gets itself. When it
 /// has ended they are this process's own again: what is left to do is to tell what came out.
 ///
 /// # Errors
 /// The library cannot be handed over on this machine; the program cannot be started; the book cannot be written.
-pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f64)) -> Result<TapEnd, LabError> {
+pub fn tap(
+    plan: &TapRun,
+    command: &[OsString],
+    shown: impl FnOnce(&Path),
+    mut live: impl FnMut(&Glance, f64),
+) -> Result<TapEnd, LabError> {
     let (program, arguments) = command.split_first().ok_or_else(|| LabError::plan("no command was given"))?;
     let clock = Clock::start();
     let prepared = Prepared::new(clock)?;
@@ -69,6 +75,9 @@ pub fn tap(plan: &TapRun, command: &[OsString], mut live: impl FnMut(&Glance, f6
             Some(book.create(&plan.name, std::time::SystemTime::now(), letters).map_err(LabError::environment)?)
         }
     };
+    if let Some(folder) = &folder {
+        shown(folder.path());
+    }
     let opening = folder.as_ref().map(|folder| {
         let mut opening = Opening::begin(folder, "tap", &plan.command_line, 0);
         opening.set_zero(&clock);

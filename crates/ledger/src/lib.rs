@@ -12,6 +12,8 @@
 //!
 //! [`doctor::DoctorDocument`] is of a machine and not of a run.
 //!
+//! [`withheld`] is what is shown of commands and plans that hold credentials.
+//!
 //! Clocks: every `_at_ns` counts from the run's zero on the monotonic clock of the machine that measured.
 
 pub mod cache_exchange;
@@ -38,6 +40,7 @@ pub mod tap_part;
 pub mod watch_part;
 pub mod watch_second;
 pub mod wire_request;
+pub mod withheld;
 
 pub use cache_exchange::{CacheContent, CacheExchange, CacheForm, Wrong};
 pub use cache_part::{CacheFigures, CachePart, CachePoint, NotCounted, OriginTraffic, Ratio, Seats, WrongExample};

@@ -27,7 +27,7 @@ pub fn cache_page(document: &Document, plan: &str) -> Page {
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))
-        .folded("The plan", Section::new("").verbatim("", plan));
+        .folded("The plan", Section::new("").verbatim("", ledger::withheld::plan(plan)));
     let runs: Vec<&str> = part.points.iter().map(|point| point.run.as_str()).filter(|run| !run.is_empty()).collect();
     let page = Page::new(title).lead(sweep::answer(part)).judged("", &document.validity).about(about);
     let page = sections(part).into_iter().fold(page, Page::section);

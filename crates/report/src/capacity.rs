@@ -45,6 +45,7 @@ pub(crate) fn answer(document: &CapacityDocument) -> String {
         (None, _) => String::new(),
     };
     let bound = match part.bound_by.name.as_str() {
+        "" => String::new(),
         "unknown" if part.bound_by.words.is_empty() => String::new(),
         "unknown" => format!(" What binds it is not known: {}.", part.bound_by.words),
         _ => format!(" It is bound by {}: {}.", bound_name(&part.bound_by.name), part.bound_by.words),
@@ -116,6 +117,9 @@ pub(crate) fn beside(part: &CapacityPart) -> Vec<(&'static str, String)> {
 
 /// Heads of [`trial`].
 pub(crate) const TRIALS: [&str; 8] = ["trial", "load", "carried", "p99", "in flight", "CPU", "verdict", "why"];
+
+/// Which of its cells is the load.
+pub(crate) const LOAD: usize = 1;
 
 /// A trial as a row; `unit` is that of what was sought.
 pub(crate) fn trial(trial: &TrialPart, unit: &str) -> Vec<String> {

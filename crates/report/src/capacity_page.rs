@@ -30,7 +30,7 @@ pub fn capacity_page(document: &CapacityDocument, plan: &str) -> Page {
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))
-        .folded("The plan", Section::new("").verbatim("", plan));
+        .folded("The plan", Section::new("").verbatim("", ledger::withheld::plan(plan)));
     let runs: Vec<&str> = part.trials.iter().map(|trial| trial.run.as_str()).filter(|run| !run.is_empty()).collect();
     Page::new(title)
         .lead(capacity::answer(document))

@@ -102,7 +102,7 @@ pub fn compare_page(sources: &CompareSources) -> Page {
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))
-        .folded("The plan of A", Section::new("").verbatim("", sources.plan.clone()));
+        .folded("The plan of A", Section::new("").verbatim("", ledger::withheld::plan(&sources.plan)));
     Page::new(title)
         .lead(format!("B against A: {}", answer(part)))
         .judged("", &sources.document.validity)

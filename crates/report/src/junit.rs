@@ -11,8 +11,9 @@ use crate::compare::{answer, outcome, row, words};
 use crate::figures::plain;
 use crate::words::{check_name, check_state, meaning};
 
-/// The report. A term that failed is a failure; one that is not known is skipped, with why; an invalid comparison is an error.
-pub fn junit(document: &CompareDocument) -> String {
+/// The report, green where the exit status is 0. A term that failed is a failure; one that nobody could judge is an error, since
+/// a gate that never judges would be green for ever; so is a comparison that is invalid, or with `strict` only suspect.
+pub fn junit(document: &CompareDocument, strict: bool) -> String {
     let part = &document.compare;
     let name = if document.run.id.is_empty() { "yamabiko compare" } else { &document.run.id };
     let mut suite = TestSuite::new(plain(name));
@@ -22,7 +23,7 @@ pub fn junit(document: &CompareDocument) -> String {
         suite.add_property(Property::new(what, plain(&side.what)));
     }
     suite.add_property(Property::new("command", plain(&document.run.command)));
-    suite.add_test_case(believed(document));
+    suite.add_test_case(believed(document, strict));
     suite.add_test_cases(part.fail_if.iter().map(term));
     if part.fail_if.is_empty() {
         suite.add_test_cases(part.metrics.iter().map(|metric| {
@@ -37,7 +38,7 @@ pub fn junit(document: &CompareDocument) -> String {
     report.to_string().unwrap_or_default()
 }
 
-fn believed(document: &CompareDocument) -> TestCase {
+fn believed(document: &CompareDocument, strict: bool) -> TestCase {
     let verdict = document.validity.verdict;
     let told = |kind: NonSuccessKind| {
         let mut status = TestCaseStatus::non_success(kind);
@@ -53,6 +54,7 @@ fn believed(document: &CompareDocument) -> TestCase {
         match verdict {
             Verdict::Invalid => told(NonSuccessKind::Error),
             // Doubts fail nothing unless `--strict` says so; they are told.
+            Verdict::Suspect if strict => told(NonSuccessKind::Error),
             Verdict::Suspect | Verdict::Valid => TestCaseStatus::success(),
         },
     );
@@ -67,11 +69,11 @@ fn term(term: &FailTerm) -> TestCase {
     let mut status = match term.failed {
         Some(true) => TestCaseStatus::non_success(NonSuccessKind::Failure),
         Some(false) => TestCaseStatus::success(),
-        None => TestCaseStatus::skipped(),
+        None => TestCaseStatus::non_success(NonSuccessKind::Error),
     };
     let why = plain(&format!("{}: {}", outcome(term), term.why));
     if term.failed != Some(false) {
-        status.set_message(why.clone()).set_type("difference");
+        status.set_message(why.clone()).set_type(if term.failed.is_some() { "difference" } else { "not known" });
     }
     let mut case = TestCase::new(plain(&format!("not {}", term.term)), status);
     case.set_classname("compare.fail_if").set_system_out(why);
@@ -115,9 +117,10 @@ mod tests {
 
     #[test]
     fn each_term_is_a_case() {
-        let xml = junit(&document(&[Some(true), Some(false), None], Vec::new()));
-        assert!(xml.contains("tests=\"4\"") && xml.contains("failures=\"1\"") && xml.contains("errors=\"0\""), "{xml}");
-        assert_eq!((xml.matches("<failure ").count(), xml.matches("<skipped").count()), (1, 1), "{xml}");
+        let xml = junit(&document(&[Some(true), Some(false), None], Vec::new()), false);
+        assert!(xml.contains("tests=\"4\"") && xml.contains("failures=\"1\"") && xml.contains("errors=\"1\""), "{xml}");
+        assert_eq!((xml.matches("<failure ").count(), xml.matches("<error ").count()), (1, 1), "{xml}");
+        assert!(!xml.contains("<skipped"), "{xml}");
         assert!(!xml.contains(['\u{1b}', '\u{0}', '\u{8}']), "{xml}");
         // Read by a reader that is not the writer.
         let read = Report::deserialize_from_str(&xml).unwrap();
@@ -136,13 +139,18 @@ mod tests {
             unit: String::new(),
             why: "the machine is <too> busy".into(),
         };
-        let xml = junit(&document(&[], vec![check.clone()]));
+        let xml = junit(&document(&[], vec![check.clone()]), false);
         assert!(
             xml.contains("<error ") && xml.contains("blocks void (failed): the machine is &lt;too&gt; busy"),
             "{xml}"
         );
         let doubt = Check { weight: Weight::Suspect, ..check };
-        let xml = junit(&document(&[], vec![doubt]));
+        let doubtful = document(&[], vec![doubt]);
+        let xml = junit(&doubtful, false);
         assert!(!xml.contains("<error ") && xml.contains("Read the doubts"), "{xml}");
+        // Where a doubt is status 3, it is an error here too.
+        let xml = junit(&doubtful, true);
+        assert!(xml.contains("<error ") && xml.contains("blocks void (failed)"), "{xml}");
+        assert!(!junit(&document(&[], Vec::new()), true).contains("<error "));
     }
 }

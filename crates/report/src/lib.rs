@@ -13,6 +13,7 @@
 //! control character of theirs reaches the terminal.
 
 pub mod ab;
+mod buckets;
 mod cache_page;
 mod capacity;
 mod capacity_page;

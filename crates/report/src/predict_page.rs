@@ -27,7 +27,7 @@ pub fn predict_page(document: &PredictDocument, plan: &str) -> Page {
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))
-        .folded("The plan", Section::new("").verbatim("", plan));
+        .folded("The plan", Section::new("").verbatim("", ledger::withheld::plan(plan)));
     Page::new(title)
         .lead(predict::answer(document))
         .judged("", &document.validity)

@@ -104,5 +104,8 @@ fn repeat(run: &Run, sources: &Sources) -> Section {
     Section::new("Repeat it")
         .verbatim("The command", run.command.clone())
         .text(format!("Seed of every random choice: {}.", run.seed))
-        .folded("The plan: every default written out", Section::new("").verbatim("", sources.plan.clone()))
+        .folded(
+            "The plan: every default written out",
+            Section::new("").verbatim("", ledger::withheld::plan(&sources.plan)),
+        )
 }

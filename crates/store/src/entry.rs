@@ -9,7 +9,7 @@ use ledger::{Document, RequestRecord};
 use crate::folder::SUMMARY;
 use crate::reader::count_parts;
 use crate::table::Row;
-use crate::{Brief, Result, StoreError, read_tags};
+use crate::{Brief, Result, StoreError, read_standing, read_tags};
 
 /// A run in the book.
 #[derive(Clone, Debug)]
@@ -30,7 +30,8 @@ pub struct RunEntry {
 pub enum RunState {
     /// It ended and left its document.
     Finished(Box<Brief>),
-    /// It goes on at this moment.
+    /// It goes on at this moment. It may have a document already: a search for a capacity writes one after every trial, which is
+    /// its end only when the standing says so.
     Running {
         /// Closed parts of its requests.
         parts: usize,
@@ -66,6 +67,10 @@ impl RunEntry {
 fn state(id: &str, dir: &Path) -> Result<RunState> {
     // The lock first: a run that ends between the two looks is then seen as finished, not as killed.
     let running = goes_on(dir);
+    if running && says_it_goes_on(dir) {
+        let (parts, rows) = count_parts(dir, RequestRecord::TABLE)?;
+        return Ok(RunState::Running { parts, rows });
+    }
     let path = dir.join(SUMMARY);
     match fs::read_to_string(&path) {
         Ok(text) => {
@@ -79,6 +84,11 @@ fn state(id: &str, dir: &Path) -> Result<RunState> {
     }
     let (parts, rows) = count_parts(dir, RequestRecord::TABLE)?;
     Ok(if running { RunState::Running { parts, rows } } else { RunState::Unfinished { parts, rows } })
+}
+
+/// Whether standing.json says that there is more to come, whatever else is in the folder.
+fn says_it_goes_on(dir: &Path) -> bool {
+    read_standing(dir).is_ok_and(|standing| standing.is_some_and(|standing| !standing.phase.is_over()))
 }
 
 /// Whether the run in `dir` goes on at this moment.

@@ -1,20 +1,30 @@
 //! Files that are there whole or not at all.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::{Result, StoreError};
 
 /// Writes `bytes` beside `path`, makes them durable, then renames: a reader sees the old file or the new one.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_for(0o666, path, bytes)
+}
+
+/// The same, and only its owner may read it.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_for(0o600, path, bytes)
+}
+
+/// `mode`: less what the umask takes.
+fn write_for(mode: u32, path: &Path, bytes: &[u8]) -> Result<()> {
     let unfinished = unfinished(path);
-    let outcome = File::create(&unfinished).map_err(|source| StoreError::io("create", &unfinished, source)).and_then(
-        |mut file| {
-            file.write_all(bytes).map_err(|source| StoreError::io("write", &unfinished, source))?;
-            publish(&file, &unfinished, path)
-        },
-    );
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&unfinished);
+    let outcome = opened.map_err(|source| StoreError::io("create", &unfinished, source)).and_then(|mut file| {
+        file.write_all(bytes).map_err(|source| StoreError::io("write", &unfinished, source))?;
+        publish(&file, &unfinished, path)
+    });
     if outcome.is_err() {
         discard(&unfinished);
     }

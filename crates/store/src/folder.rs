@@ -73,12 +73,17 @@ impl RunFolder {
         self.path.file_name().and_then(|name| name.to_str()).expect("the book names folders in ASCII")
     }
 
-    /// Writes plan.toml, whole or not at all.
+    /// Writes plan.toml, whole or not at all. One that holds credentials ([`ledger::withheld`]) is for its owner alone.
     ///
     /// # Errors
     /// A full disk or another failure of the file system.
     pub fn write_plan(&self, plan: &str) -> Result<()> {
-        files::write_whole(&self.path.join(PLAN), plan.as_bytes())
+        let path = self.path.join(PLAN);
+        if ledger::withheld::plan(plan) == plan {
+            files::write_whole(&path, plan.as_bytes())
+        } else {
+            files::write_private(&path, plan.as_bytes())
+        }
     }
 
     /// Writes summary.json, whole or not at all: a [`Document`], or one with further parts. Its presence means that the run ended.

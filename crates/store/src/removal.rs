@@ -4,9 +4,11 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ledger::StandingPhase;
+
 use crate::book::has_id_shape;
 use crate::folder::SUMMARY;
-use crate::{Book, Result, StoreError};
+use crate::{Book, Result, StoreError, read_standing};
 
 /// Removes the run in `dir`, a folder of `book`. It is renamed first, so that whatever happens the list shows it whole or
 /// not at all; what an earlier removal left is removed as well. Links in it are removed, and never followed.
@@ -17,10 +19,11 @@ pub fn remove(book: &Book, dir: &Path) -> Result<()> {
     let (root, id) = place_of(book, dir)?;
     let dir = root.join(&id);
     let _alone = alone(&dir, &id)?;
+    // A removal of the same run that was killed may have left it where this one puts it.
+    sweep(&root);
     let aside = root.join(format!("{ASIDE}{id}"));
     fs::rename(&dir, &aside).map_err(|source| StoreError::io("rename", &dir, source))?;
     fs::remove_dir_all(&aside).map_err(|source| StoreError::io("rmdir", &aside, source))?;
-    sweep(&root);
     File::open(&root).and_then(|root| root.sync_all()).map_err(|source| StoreError::io("fsync", &root, source))
 }
 
@@ -56,12 +59,15 @@ fn alone(dir: &Path, id: &str) -> Result<File> {
     let why = match lock.try_lock() {
         Ok(()) => return Ok(lock),
         Err(TryLockError::WouldBlock) => "it goes on, or is being read whole, in another process; wait for its end",
-        // A file system without locks cannot say whether a run goes on; one that has its summary does not.
+        // A file system without locks cannot say whether a run goes on; one that has its summary does not, unless its standing says so: a
+        // search writes both while it goes.
         Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
-            if dir.join(SUMMARY).exists() {
+            let goes_on =
+                read_standing(dir).ok().flatten().is_some_and(|standing| standing.phase != StandingPhase::Done);
+            if dir.join(SUMMARY).exists() && !goes_on {
                 return Ok(lock);
             }
-            "it has no summary, and this file system cannot tell whether it goes on; remove the folder yourself"
+            "nothing says that it ended, and this file system cannot tell whether it goes on; remove the folder yourself"
         }
         Err(TryLockError::Error(source)) => return Err(StoreError::io("flock", dir, source)),
     };

@@ -26,6 +26,8 @@ pub struct Tail<R: Row> {
     parts: u32,
     /// The finished table was read: nothing comes any more.
     whole: bool,
+    /// What could not be read in a look that gave rows all the same; the next look says it.
+    trouble: Option<StoreError>,
     row: PhantomData<fn() -> R>,
 }
 
@@ -41,7 +43,7 @@ pub struct Fresh<R> {
 impl<R: Row> Tail<R> {
     /// Of the run in `dir`, from its first row on.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Tail { dir: dir.into(), parts: 0, whole: false, row: PhantomData }
+        Tail { dir: dir.into(), parts: 0, whole: false, trouble: None, row: PhantomData }
     }
 
     /// The run's folder.
@@ -57,19 +59,25 @@ impl<R: Row> Tail<R> {
     /// What is new. Nothing, where the table is not there at all.
     ///
     /// # Errors
-    /// A part, or the table, cannot be read. It is not tried again: the next look gives what follows it.
+    /// A part, or the table, cannot be read. It is said once and not tried again: what could be read before and after it was given by
+    /// the look before this one, or comes with the next.
     pub fn poll(&mut self) -> Result<Fresh<R>> {
         let mut rows = Vec::new();
         if self.whole {
             return Ok(Fresh { rows, anew: false });
         }
+        if let Some(trouble) = self.trouble.take() {
+            return Err(trouble);
+        }
         if let Some(whole) = self.finished(&mut rows)? {
             return Ok(whole);
         }
         let folder = self.dir.join(R::TABLE);
-        while let Some(input) = found(Input::open(&part_path(&folder, self.parts + 1)))? {
+        while let Some(read) = found(Input::open(&part_path(&folder, self.parts + 1))).transpose() {
             self.parts += 1;
-            read_all(&input, &mut rows)?;
+            if let Err(error) = read.and_then(|input| read_all(&input, &mut rows)) {
+                self.trouble.get_or_insert(error);
+            }
         }
         // The finished table may have replaced the parts meanwhile: then the next look gives it.
         Ok(Fresh { rows, anew: false })

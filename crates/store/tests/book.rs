@@ -5,6 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -69,6 +70,21 @@ fn runs_are_found_by_last_id_beginning_and_path() {
     second.write_plan("x = 1\n").unwrap();
     let path = dir.path().join(second.id());
     assert_eq!(book.find(path.to_str().unwrap()).unwrap(), path);
+}
+
+#[test]
+fn a_plan_with_credentials_is_for_its_owner_alone() {
+    let (_dir, _book, run) = fresh_run();
+    let mode_of = |plan: &str| {
+        run.write_plan(plan).unwrap();
+        assert_eq!(read_plan(run.path()).unwrap(), plan);
+        fs::metadata(run.path().join("plan.toml")).unwrap().permissions().mode() & 0o777
+    };
+    // The umask may take more, and never what the owner needs.
+    assert_eq!(mode_of("headers = [\"Cookie: a=b\"]\n"), 0o600);
+    let plain = run.path().join("plain");
+    fs::write(&plain, "").unwrap();
+    assert_eq!(mode_of("headers = [\"Accept: a\"]\n"), fs::metadata(plain).unwrap().permissions().mode() & 0o777);
 }
 
 #[test]

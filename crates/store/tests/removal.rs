@@ -30,6 +30,9 @@ fn a_run_goes_with_all_that_is_in_it() {
     // Left by a removal that was killed, and by somebody.
     fs::create_dir_all(dir.path().join(".removed-20260101-000000-bench-abcd/requests")).unwrap();
     fs::create_dir(dir.path().join(".removed-mine")).unwrap();
+    // And one of the same run, which was put back from an archive since.
+    let same = format!(".removed-{}", path.file_name().unwrap().to_str().unwrap());
+    fs::create_dir_all(dir.path().join(same).join("requests")).unwrap();
     remove(&book, &path).unwrap();
     let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();

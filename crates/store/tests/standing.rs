@@ -48,6 +48,25 @@ fn a_tail_reads_each_part_once_and_the_exact_table_anew() {
     assert_eq!(Tail::<SecondRecord>::new(run.path()).poll().unwrap(), Fresh { rows: exact, anew: false });
 }
 
+/// A part that a loss of power left empty is said once, and neither what is before it nor what follows is missing.
+#[test]
+fn a_part_that_cannot_be_read_hides_no_other() {
+    let (_dir, _book, run) = fresh_run();
+    let mut tail = Tail::<SecondRecord>::new(run.path());
+    let mut writer = run.series();
+    for at in 0..3 {
+        writer.push(&[second(at, 1)]).unwrap();
+        writer.close_part().unwrap();
+    }
+    fs::write(run.path().join("series/000002.parquet"), "").unwrap();
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: vec![second(0, 1), second(2, 1)], anew: false });
+    let said = tail.poll().unwrap_err().to_string();
+    assert!(said.contains("000002.parquet"), "{said}");
+    writer.push(&[second(3, 1)]).unwrap();
+    writer.close_part().unwrap();
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: vec![second(3, 1)], anew: false });
+}
+
 /// The finished table comes first, then the parts go: whoever looks at any moment finds all rows that were there before.
 #[test]
 fn there_is_no_moment_without_rows() {

@@ -12,15 +12,20 @@ use nix::unistd::Pid;
 
 use crate::sched::Cores;
 
-/// `command` will run at the lowest priority (nice 19), in a process group of its own, so that Ctrl-C at the terminal is not
+/// `command` will run when nothing else wants its core (SCHED_IDLE, and nice 19 where that is refused), in a process group of its own, so that Ctrl-C at the terminal is not
 /// for it, and is sent SIGTERM when the calling thread ends, however it does. Call it from a thread that lives as long as the
 /// process.
 pub fn stand_aside(command: &mut Command) {
     command.process_group(0);
     let settle = || {
         set_pdeathsig(Signal::SIGTERM)?;
-        // SAFETY: no pointers. What cannot be lowered serves at the priority it has.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST) };
+        let parameter = libc::sched_param { sched_priority: 0 };
+        // SAFETY: `parameter` lives until both have returned. What cannot be lowered serves at the priority it has.
+        unsafe {
+            libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST);
+            // Who is at nice 19 still has its slice to the end before some kernels look who woke up; who is idle gives way at once.
+            libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter);
+        }
         Ok(())
     };
     // SAFETY: between fork and exec only system calls are made.
@@ -69,5 +74,7 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(held.unwrap(), core);
         assert_eq!((fields[2].as_str(), fields[16].as_str()), (pid.to_string().as_str(), "19"));
+        // The policy.
+        assert_eq!(fields[38], libc::SCHED_IDLE.to_string());
     }
 }

@@ -4,6 +4,7 @@
 //! comes out is printed. One file per verb in [`verb`]; start with [`verb::bench`].
 
 mod args;
+mod command_line;
 mod exit;
 mod live_child;
 mod page_file;

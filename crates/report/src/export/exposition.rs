@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use super::metrics::{Kind, Metric, Point, Series, Value};
+use super::metrics::{self, Kind, Metric, Point, Series, Value};
 
 /// Content type of [`prometheus`].
 pub const PROMETHEUS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -18,8 +18,7 @@ pub const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0;
 /// had no value for some seconds is absent: while a server answers nothing there are no response times.
 pub fn prometheus(metrics: &[Metric]) -> String {
     let mut text = String::new();
-    let points = metrics.iter().flat_map(|metric| &metric.series).filter_map(|series| series.points.last());
-    let newest = points.map(|point| point.unix_ms).max().unwrap_or_default();
+    let newest = metrics::end_ms(metrics);
     for metric in metrics {
         let is_past = |point: &&Point| metric.kind == Kind::Gauge && point.unix_ms + PAST_MS < newest;
         let last = |series: &&Series| series.points.last().is_some_and(|point| !is_past(&point));
@@ -29,15 +28,17 @@ pub fn prometheus(metrics: &[Metric]) -> String {
         let _ = writeln!(text, "# HELP {} {}", metric.name, escaped_help(metric.help));
         let _ = writeln!(text, "# TYPE {} {}", metric.name, metric.kind.name());
         for series in metric.series.iter().filter(last) {
-            series.points.last().into_iter().for_each(|point| samples(&mut text, metric, series, point, false));
+            series.points.last().into_iter().for_each(|point| samples(&mut text, metric, series, &point.value, None));
         }
     }
     text
 }
 
-/// Every point of every series, each with its moment.
+/// Every point of every series, each with its moment. From where a level has no value on, it is NaN until its next one.
 pub fn openmetrics(metrics: &[Metric]) -> String {
     let mut text = String::new();
+    let end = metrics::end_ms(metrics);
+    let none = Value::Number(f64::NAN);
     for metric in metrics {
         // A counter's samples end in `_total`, its name does not.
         let family = metric.name.strip_suffix("_total").unwrap_or(metric.name);
@@ -48,7 +49,9 @@ pub fn openmetrics(metrics: &[Metric]) -> String {
         }
         let _ = writeln!(text, "# HELP {family} {}", escaped(metric.help));
         for series in &metric.series {
-            series.points.iter().for_each(|point| samples(&mut text, metric, series, point, true));
+            for (unix_ms, value) in series.values(metric.kind, end) {
+                samples(&mut text, metric, series, value.unwrap_or(&none), Some(unix_ms));
+            }
         }
     }
     text.push_str("# EOF\n");
@@ -58,7 +61,7 @@ pub fn openmetrics(metrics: &[Metric]) -> String {
 /// How old the newest value of a gauge may be: parts of a run are counted by several hands, some a second or two behind.
 const PAST_MS: u64 = 5000;
 
-fn samples(text: &mut String, metric: &Metric, series: &Series, point: &Point, with_moment: bool) {
+fn samples(text: &mut String, metric: &Metric, series: &Series, value: &Value, unix_ms: Option<u64>) {
     let mut line = |suffix: &str, edge: Option<f64>, value: f64| {
         let _ = write!(text, "{}{suffix}", metric.name);
         let mut labels: Vec<String> =
@@ -68,12 +71,12 @@ fn samples(text: &mut String, metric: &Metric, series: &Series, point: &Point, w
             let _ = write!(text, "{{{}}}", labels.join(","));
         }
         let _ = write!(text, " {}", number(value));
-        if with_moment {
-            let _ = write!(text, " {}.{:03}", point.unix_ms / 1000, point.unix_ms % 1000);
+        if let Some(unix_ms) = unix_ms {
+            let _ = write!(text, " {}.{:03}", unix_ms / 1000, unix_ms % 1000);
         }
         text.push('\n');
     };
-    match &point.value {
+    match value {
         Value::Number(value) => line("", None, *value),
         Value::Spread(spread) => {
             debug_assert_eq!(metric.kind, Kind::Histogram);
@@ -142,6 +145,32 @@ mod tests {
         };
         assert!(of(6).contains("\nold{") && !of(7).contains("old{"));
         assert!(of(7).contains("\nold_total{") && of(7).contains("\nnew{"));
+    }
+
+    #[test]
+    fn a_level_is_nan_from_where_it_has_no_value() {
+        let mut stalled = metric(Kind::Gauge, "g", vec![Value::Number(1.0), Value::Number(2.0), Value::Number(3.0)]);
+        stalled.series[0].points[2].unix_ms += 10_000;
+        stalled.series[0].labels.clear();
+        let mut counter = Metric { kind: Kind::Counter, name: "c_total", ..stalled.clone() };
+        let lines = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+        };
+        assert_eq!(
+            lines(&openmetrics(std::slice::from_ref(&stalled))),
+            ["g 1.0 1.005", "g 2.0 2.005", "g NaN 3.005", "g 3.0 13.005"]
+        );
+        // A counter keeps its value; and a level that ended before the run did ends there.
+        assert_eq!(
+            lines(&openmetrics(std::slice::from_ref(&counter))),
+            ["c_total 1.0 1.005", "c_total 2.0 2.005", "c_total 3.0 13.005"]
+        );
+        stalled.series[0].points.truncate(2);
+        counter.series[0].points.drain(..2);
+        assert_eq!(
+            lines(&openmetrics(&[stalled, counter])),
+            ["g 1.0 1.005", "g 2.0 2.005", "g NaN 3.005", "c_total 3.0 13.005"]
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A run as metrics: names and units by Prometheus' conventions, a point for each second.
 //!
-//! Counters count from the run's zero, its warm-up included, and never fall. What a document says of the measured phase alone
+//! Counters count from the run's zero, where they have a point 0, its warm-up included, and never fall. What a document says of the measured phase alone
 //! is in metrics that begin with `yamabiko_measured_`, with the run's last second for a time. Every name, label and meaning
 //! is listed in docs/concepts/exports.md; labels take few values, all known beforehand but for statuses and causes, which
 //! [`LABELS_MAX`] bounds.
@@ -96,6 +96,32 @@ pub struct Series {
     /// In the order of time, no two at one moment.
     pub points: Vec<Point>,
 }
+
+impl Series {
+    /// Its values in the order of time, and `None` at each moment from which on a level has no value: where the next point
+    /// would have stood, had there been one. Whoever keeps the last value for a while (a Prometheus for five minutes) would
+    /// show a level through the very seconds in which there was none. `end_ms`: the last moment of all series
+    /// ([`end_ms`]).
+    pub fn values(&self, kind: Kind, end_ms: u64) -> impl Iterator<Item = (u64, Option<&Value>)> {
+        let nexts = self.points.iter().skip(1).map(|point| point.unix_ms).chain([end_ms]);
+        self.points.iter().zip(nexts).flat_map(move |(point, next)| {
+            let ends = kind == Kind::Gauge && next >= point.unix_ms + HOLE_MS;
+            let hole = ends.then_some((point.unix_ms + SECOND_MS, None));
+            std::iter::once((point.unix_ms, Some(&point.value))).chain(hole)
+        })
+    }
+}
+
+/// The last moment at which any series has a point; 0 without points.
+pub fn end_ms(metrics: &[Metric]) -> u64 {
+    let ends = metrics.iter().flat_map(|metric| &metric.series).filter_map(|series| series.points.last());
+    ends.map(|point| point.unix_ms).max().unwrap_or_default()
+}
+
+/// What lies between the points of a level.
+const SECOND_MS: u64 = 1000;
+/// So far apart are points between which one is missing: seconds of the server are read some milliseconds early or late.
+const HOLE_MS: u64 = 1500;
 
 /// A value at a moment.
 #[derive(Clone, Debug, PartialEq)]

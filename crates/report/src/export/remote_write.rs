@@ -1,14 +1,15 @@
 //! Metrics as messages of Prometheus' remote write 1.0: protobuf in snappy's block format.
 //!
 //! A run is cut into messages by time, so that each series' samples come in order however many messages there are; they must
-//! be sent one after the other. The last holds a stale marker for every series, so that a dashboard's line ends where the run did.
+//! be sent one after the other. A stale marker stands where a level has no value from there on, so that no line is drawn through
+//! seconds without one, and behind the run for every series, so that a dashboard's line ends where the run did.
 //!
 //! Source: Prometheus Remote-Write 1.0 specification; `prompb/types.proto`.
 
 use prost::Message;
 
 use super::exposition;
-use super::metrics::{Kind, Metric, Value};
+use super::metrics::{self, Kind, Metric, Value};
 
 /// Values of the header `Content-Type`.
 pub const CONTENT_TYPE: &str = "application/x-protobuf";
@@ -118,9 +119,10 @@ pub fn body(message: &WriteRequest) -> Vec<u8> {
 /// Samples in a message: what Prometheus' own senders put into one by default.
 pub const SAMPLES_MAX: usize = 2000;
 
-/// Every series, a histogram's samples taken apart.
+/// Every series, a histogram's samples taken apart, with markers where a level has no value from there on.
 fn flat(metrics: &[Metric]) -> Vec<TimeSeries> {
     let mut all = Vec::new();
+    let end = metrics::end_ms(metrics);
     for metric in metrics {
         for series in &metric.series {
             let labelled = |suffix: &str, edge: Option<f64>| {
@@ -135,11 +137,11 @@ fn flat(metrics: &[Metric]) -> Vec<TimeSeries> {
                 labels
             };
             let samples = |take: &dyn Fn(&Value) -> f64| {
-                let of = |point: &super::metrics::Point| Sample {
-                    value: take(&point.value),
-                    timestamp: i64::try_from(point.unix_ms).unwrap_or(i64::MAX - 1),
+                let of = |(unix_ms, value): (u64, Option<&Value>)| Sample {
+                    value: value.map_or(f64::from_bits(STALE), take),
+                    timestamp: i64::try_from(unix_ms).unwrap_or(i64::MAX - 1),
                 };
-                series.points.iter().map(of).collect::<Vec<_>>()
+                series.values(metric.kind, end).map(of).collect::<Vec<_>>()
             };
             let mut add = |suffix: &str, edge: Option<f64>, take: &dyn Fn(&Value) -> f64| {
                 all.push(TimeSeries { labels: labelled(suffix, edge), samples: samples(take) });
@@ -178,7 +180,7 @@ fn metadata(metric: &Metric) -> MetricMetadata {
     }
 }
 
-/// The NaN by which Prometheus knows that a series has ended.
+/// The NaN by which Prometheus knows that a series has ended, for good or until its next sample.
 const STALE: u64 = 0x7ff0_0000_0000_0002;
 
 #[cfg(test)]
@@ -208,6 +210,31 @@ mod tests {
             assert_eq!(first.last().unwrap().value.to_bits(), STALE);
         }
         assert!(messages(&[]).is_empty());
+    }
+
+    /// As Prometheus looks at a moment: the newest sample of the five minutes before it, unless that is a marker.
+    fn seen(samples: &[Sample], at: i64) -> Option<f64> {
+        let newest = samples.iter().rfind(|sample| sample.timestamp <= at && at - sample.timestamp < 300_000)?;
+        (newest.value.to_bits() != STALE).then_some(newest.value)
+    }
+
+    #[test]
+    fn a_hole_of_a_level_is_one() {
+        let mut stalled = gauge(20);
+        // Nothing between 5 and 15 s; the other series ends at 12 s, eight before the run.
+        stalled.series[0].points.retain(|point| !(5_001..15_000).contains(&point.unix_ms));
+        stalled.series[1].points.truncate(12);
+        let sent = messages(std::slice::from_ref(&stalled));
+        let samples = &sent[0].timeseries[0].samples;
+        assert!(samples.windows(2).all(|pair| pair[0].timestamp < pair[1].timestamp));
+        assert_eq!([4_999, 5_000, 5_999].map(|at| seen(samples, at)), [Some(4.0), Some(5.0), Some(5.0)]);
+        assert_eq!([6_000, 10_000, 14_999].map(|at| seen(samples, at)), [None; 3]);
+        assert_eq!([15_000, 20_000, 20_001].map(|at| seen(samples, at)), [Some(15.0), Some(20.0), None]);
+        let shorter = &sent[0].timeseries[1].samples;
+        assert_eq!([12_500, 13_000, 20_000].map(|at| seen(shorter, at)), [Some(12.0), None, None]);
+        // A counter keeps its value.
+        stalled.kind = Kind::Counter;
+        assert_eq!(seen(&messages(&[stalled])[0].timeseries[0].samples, 10_000), Some(5.0));
     }
 
     #[test]

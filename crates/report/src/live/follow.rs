@@ -14,6 +14,7 @@ use store::{Result, RunEntry, RunState, Tail};
 use super::heat::Spread;
 use super::state::State;
 use super::{run, suite};
+use crate::export::Figures;
 
 /// Reads one run's folder, and that of the run under way where the run is made up of several.
 pub struct Follower {
@@ -22,7 +23,7 @@ pub struct Follower {
     server: Tail<ServerSecond>,
     distributions: Tail<DistributionRecord>,
     records: Records,
-    /// Of the document as it was read: its age and length.
+    /// Of the document as it was read: its age and length; `None` too while the run goes on.
     summary: Option<(SystemTime, u64)>,
     under: Option<Box<Follower>>,
 }
@@ -33,6 +34,7 @@ pub(super) struct Records {
     pub(super) id: String,
     pub(super) dir: PathBuf,
     pub(super) standing: Option<Standing>,
+    /// Its document; `None` while it goes on, even where a document is there.
     pub(super) ended: Option<Ended>,
     pub(super) series: Vec<SecondRecord>,
     pub(super) watch: Vec<WatchSecond>,
@@ -112,8 +114,17 @@ impl Follower {
     fn look_at_standing(&mut self, ended: Option<(SystemTime, u64)>) {
         match store::read_standing(&self.records.dir) {
             Ok(standing) => self.records.standing = standing,
-            Err(error) => tell(&mut self.records.missing, format!("standing.json could not be read: {error}")),
+            Err(error) => {
+                tell(&mut self.records.missing, format!("standing.json could not be read: {error}"));
+                // What it said before is no longer to be held against a document.
+                if ended.is_some() {
+                    self.records.standing = None;
+                }
+            }
         }
+        // A search for a capacity writes its document after every trial: it is the end only when the standing says so too.
+        let goes_on = self.records.standing.as_ref().is_some_and(|standing| !standing.phase.is_over());
+        let ended = ended.filter(|_| !goes_on);
         if ended != self.summary {
             self.records.ended = ended.map(|_| read_ended(&self.records.dir));
             self.summary = ended;
@@ -129,6 +140,25 @@ impl Follower {
     pub fn state(&self) -> State {
         let under = self.under.as_ref().map(|under| &under.records);
         if suite::is_one(&self.records) { suite::state(&self.records, under) } else { run::state(&self.records) }
+    }
+
+    /// What a scrape is told, of what was read at the last look: the run's figures, or those of the run under way where it is
+    /// made up of several.
+    pub fn figures(&self) -> Figures {
+        let records = self.under.as_ref().map_or(&self.records, |under| &under.records);
+        let figures = match (records.document(), &records.standing) {
+            (Some(document), _) => Figures::of_document(document),
+            (None, Some(standing)) => Figures::of_standing(standing),
+            (None, None) => Figures::default(),
+        };
+        let figures = Figures {
+            run: records.id.clone(),
+            series: records.series.clone(),
+            watch_series: records.watch.clone(),
+            server_series: records.server.clone(),
+            ..figures
+        };
+        figures.with_distributions(&records.spread.rows())
     }
 
     /// Whether nothing will change any more.
@@ -157,6 +187,10 @@ impl Records {
     /// Where it is; of a run without a standing, from what its folder shows.
     pub(super) fn phase(&self) -> StandingPhase {
         match (&self.ended, &self.standing) {
+            // Its document may be of any of its trials; others write theirs at their end alone.
+            (Some(Ended::Capacity(_)), Some(standing)) if standing.phase == StandingPhase::Killed => {
+                StandingPhase::Killed
+            }
             (Some(_), _) => StandingPhase::Done,
             (None, Some(standing)) => standing.phase,
             (None, None) if self.is_dead => StandingPhase::Killed,

@@ -6,6 +6,7 @@ use ledger::{Bucket, DistributionRecord, Measure};
 
 use super::seconds::POINTS_MAX;
 use super::state::{Column, Heat, HeatHead, Piece};
+use crate::buckets::{Filled, quantile, quantile_if_known};
 
 /// Counts by second and row, and the percentiles of each second.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +14,7 @@ pub(super) struct Spread {
     seconds: BTreeMap<u32, BTreeMap<u16, u64>>,
 }
 
-/// Percentiles of one stretch of time in ns: the middle of the bucket in which they lie.
+/// Percentiles of one stretch of time in ns, right to the width of their buckets; not a number where there are too few values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Percentiles {
     pub(super) p50: f64,
@@ -23,11 +24,28 @@ pub(super) struct Percentiles {
 }
 
 impl Percentiles {
-    /// The same, none of them above `most`.
-    pub(super) fn at_most(self, most: f64) -> Self {
-        let Percentiles { p50, p90, p99, p99_9 } = self;
-        Percentiles { p50: p50.min(most), p90: p90.min(most), p99: p99.min(most), p99_9: p99_9.min(most) }
+    /// Median and 99 % as a series has them of any second with a value, the others where a value lies beyond them.
+    fn of(buckets: &[Filled]) -> Self {
+        let known = |share| quantile_if_known(buckets, share).unwrap_or(f64::NAN);
+        let any = |share| quantile(buckets, share).unwrap_or(f64::NAN);
+        Percentiles { p50: any(0.5), p90: known(0.9), p99: any(0.99), p99_9: known(0.999) }
     }
+
+    /// The same, none of them above `most`. What is not a number stays so.
+    pub(super) fn at_most(self, most: f64) -> Self {
+        let cap = |value: f64| if value > most { most } else { value };
+        let Percentiles { p50, p90, p99, p99_9 } = self;
+        Percentiles { p50: cap(p50), p90: cap(p90), p99: cap(p99), p99_9: cap(p99_9) }
+    }
+}
+
+/// Counts by bucket, rising.
+fn filled(counts: &BTreeMap<u16, u64>) -> Vec<Filled> {
+    let filled = |(&bucket, &count): (&u16, &u64)| {
+        let bucket = Bucket(bucket);
+        Filled { from_ns: bucket.from_ns(), to_ns: bucket.to_ns(), count }
+    };
+    counts.iter().map(filled).collect()
 }
 
 impl Spread {
@@ -54,23 +72,33 @@ impl Spread {
         self.seconds.is_empty()
     }
 
-    /// The percentiles of each second, in order.
-    pub(super) fn percentiles(&self) -> Vec<(u32, Percentiles)> {
-        let of = |(&second, counts): (&u32, &BTreeMap<u16, u64>)| {
-            let total = counts.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
-            let at = |share: f64| {
-                let rank = ((share * total as f64).ceil() as u64).max(1);
-                let mut below = 0;
-                let found = counts.iter().find(|&(_, &count)| {
-                    below = u64::saturating_add(below, count);
-                    below >= rank
-                });
-                let bucket = Bucket(*found.or(counts.iter().next_back()).map_or(&0, |(bucket, _)| bucket));
-                (bucket.from_ns() as f64 + bucket.to_ns() as f64) / 2.0
+    /// All rows, as the table has them.
+    pub(super) fn rows(&self) -> Vec<DistributionRecord> {
+        let of_a_second = |(&second, counts): (&u32, &BTreeMap<u16, u64>)| {
+            let row = |filled: Filled| DistributionRecord {
+                second,
+                measure: Measure::ResponseTime,
+                from_ns: filled.from_ns,
+                to_ns: filled.to_ns,
+                count: filled.count,
             };
-            (total > 0).then(|| (second, Percentiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), p99_9: at(0.999) }))
+            filled(counts).into_iter().map(row).collect::<Vec<_>>()
         };
-        self.seconds.iter().filter_map(of).collect()
+        self.seconds.iter().flat_map(of_a_second).collect()
+    }
+
+    /// The percentiles of each stretch of `width` seconds that begins at a multiple of that, by its first second, in order: of
+    /// all its values, since counts add up and percentiles do not.
+    pub(super) fn percentiles(&self, width: u32) -> Vec<(u32, Percentiles)> {
+        let mut stretches: BTreeMap<u32, BTreeMap<u16, u64>> = BTreeMap::new();
+        for (second, counts) in &self.seconds {
+            let sum = stretches.entry(second / width * width).or_default();
+            for (&bucket, &count) in counts {
+                let cell: &mut u64 = sum.entry(bucket).or_default();
+                *cell = cell.saturating_add(count);
+            }
+        }
+        stretches.iter().map(|(&second, counts)| (second, Percentiles::of(&filled(counts)))).collect()
     }
 
     /// The map; `None` where there is nothing to show. Two neighbouring buckets make a row, since a screen has no more.
@@ -160,12 +188,31 @@ mod tests {
     fn percentiles_lie_in_their_bucket() {
         let mut spread = Spread::default();
         spread.add([row(7, 1_000_000, 989), row(7, 50_000_000, 10), row(7, 900_000_000, 1)]);
-        let [(second, found)] = spread.percentiles()[..] else { panic!("one second") };
+        let [(second, found)] = spread.percentiles(1)[..] else { panic!("one second") };
         let near = |value: f64, wanted: f64| (value / wanted - 1.0).abs() < 0.13;
         assert_eq!(second, 7);
         assert!(
             near(found.p50, 1e6) && near(found.p90, 1e6) && near(found.p99, 50e6) && near(found.p99_9, 50e6),
             "{found:?}"
         );
+    }
+
+    /// Of seconds that go together: no mean of medians and no largest of their p99, but what all of them come to.
+    #[test]
+    fn seconds_that_go_together_have_the_percentiles_of_all_their_values() {
+        let mut spread = Spread::default();
+        // In the median 1 ms, 1 ms, 1 ms and of few values 900 ms; 99 % of all are far below those.
+        spread.add((4..7).map(|second| row(second, 1_000_000, 1000)));
+        spread.add([row(7, 900_000_000, 10), row(8, 50_000_000, 1)]);
+        let [(four, found), (eight, single)] = spread.percentiles(4)[..] else { panic!("two stretches") };
+        let near = |value: f64, wanted: f64| (value / wanted - 1.0).abs() < 0.13;
+        assert_eq!((four, eight), (4, 8));
+        assert!(near(found.p50, 1e6) && near(found.p99, 1e6) && near(found.p99_9, 900e6), "{found:?}");
+        // Of one value there is a median, as the series has it, and nothing that would lie below others.
+        assert!(near(single.p50, 50e6) && single.p90.is_nan() && single.p99_9.is_nan(), "{single:?}");
+        let capped = single.at_most(47e6);
+        assert!(capped.p50 == 47e6 && capped.p99_9.is_nan(), "{capped:?}");
+        let rows = spread.rows();
+        assert_eq!((rows.len(), rows[3], rows[4].count), (5, row(7, 900_000_000, 10), 1));
     }
 }

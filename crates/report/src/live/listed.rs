@@ -18,10 +18,13 @@ pub struct Listed {
     is_over: bool,
 }
 
+/// When a run's document and its standing were written.
+type Stamps = [Option<SystemTime>; 2];
+
 /// What is known of runs that have ended, so that the list need not read them again.
 #[derive(Debug, Default)]
 pub struct RunList {
-    known: BTreeMap<PathBuf, (Option<SystemTime>, Listed)>,
+    known: BTreeMap<PathBuf, (Stamps, Listed)>,
 }
 
 impl RunList {
@@ -35,8 +38,7 @@ impl RunList {
 
     fn listed(&mut self, dir: &Path) -> Listed {
         let stamp = ["summary.json", "standing.json"]
-            .iter()
-            .find_map(|name| std::fs::metadata(dir.join(name)).ok()?.modified().ok());
+            .map(|name| std::fs::metadata(dir.join(name)).and_then(|found| found.modified()).ok());
         if let Some((known, listed)) = self.known.get(dir)
             && *known == stamp
             && listed.is_over

@@ -128,10 +128,24 @@ impl OverTime {
     pub(super) fn new(points: Points, id: &str, title: &str, about: &str, quantity: &'static str) -> Self {
         let about = match points.width {
             1 => about.to_owned(),
-            width => format!("{about} Each point stands for {width} seconds."),
+            width => {
+                format!("{about} Each point stands for {width} seconds: the mean of means, the largest of maxima.")
+            }
         };
         let head = ChartHead { id: id.to_owned(), title: title.to_owned(), about, quantity, ..ChartHead::default() };
         OverTime { points, chart: Chart { head, xs: points.xs(), ys: Vec::new() } }
+    }
+
+    /// Seconds that a point stands for.
+    pub(super) fn width(&self) -> u32 {
+        self.points.width
+    }
+
+    /// Says more about it.
+    pub(super) fn noted(mut self, note: &str) -> Self {
+        self.chart.head.about.push(' ');
+        self.chart.head.about.push_str(note);
+        self
     }
 
     pub(super) fn log(mut self, log: bool) -> Self {

@@ -11,6 +11,7 @@ use ledger::{
 use super::follow::{Ended, Records};
 use super::state::{Fact, Piece, Section, State, Table, Text};
 use super::{paged, run};
+use crate::capacity;
 use crate::figures::{count, rate};
 use crate::page::Page;
 use crate::words::measure;
@@ -152,21 +153,27 @@ fn of_page(page: &Page, facts: Vec<Fact>) -> Found {
 
 fn of_capacity(document: &CapacityDocument) -> Found {
     let part = &document.capacity;
+    let words = |value: f64| capacity::load(&part.unit, value);
     let mut facts = Vec::new();
-    if let Some(found) = part.rate_per_s {
-        facts.push(Fact::new("Capacity", rate(found), found, part.objective.clone()));
+    if let Some(found) = part.answer {
+        facts.push(Fact::new(capacity::title(&part.find), words(found), found, part.objective.clone()));
+    }
+    if let (Some(carried), "users" | "connections") = (part.rate_per_s, part.find.as_str()) {
+        facts.push(Fact::new("Carried", rate(carried), carried, "at the answer"));
     }
     if let Some(bracket) = part.so_far {
         if let Some(lower) = bracket.lower {
-            facts.push(Fact::new("Held so far", rate(lower), lower, part.objective.clone()));
+            facts.push(Fact::new("Held so far", words(lower), lower, part.objective.clone()));
         }
         if let Some(upper) = bracket.upper {
-            facts.push(Fact::new("Too much so far", rate(upper), upper, ""));
+            facts.push(Fact::new("Too much so far", words(upper), upper, ""));
         }
     }
     facts.push(Fact::new("Trials", count(part.trials.len() as u64), part.trials.len() as f64, ""));
     if let Some(last) = part.trials.last() {
-        facts.push(Fact::new("Last trial", rate(last.load), last.load, format!("{}: {}", last.stage, last.verdict)));
+        // Of the first guesses the load is another than what is sought: as the table of trials says it.
+        let load = capacity::trial(last, &part.unit).swap_remove(capacity::LOAD);
+        facts.push(Fact::new("Last trial", load, last.load, format!("{}: {}", last.stage, last.verdict)));
     }
     of_page(&crate::capacity_page(document, ""), facts)
 }

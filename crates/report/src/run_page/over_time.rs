@@ -4,6 +4,7 @@ use ledger::{DistributionRecord, SecondRecord, ServerSecond, WatchSecond};
 use stats::Histogram;
 
 use super::Sources;
+use crate::buckets::{Filled, quantile_if_known};
 use crate::page::Section;
 use crate::plot::{Axis, Band, Chart, Heat, HeatCell, Quantity, Series, Shape};
 
@@ -177,30 +178,14 @@ fn response_times(rows: &[SecondRecord], distributions: &[DistributionRecord]) -
     chart
 }
 
-/// A quantile of each second, by its buckets, which are an eighth of their lower edge wide: within one the values are taken as
-/// evenly spread. Seconds with too few values to have that quantile are gaps.
+/// A quantile of each second, by its buckets. Seconds with too few values to have that quantile are gaps.
 fn percentile(rows: &[DistributionRecord], quantile: f64) -> Vec<(f64, f64)> {
-    let of_a_second = |rows: &[DistributionRecord]| {
-        let all = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.count)) as f64;
-        if all * (1.0 - quantile) < 1.0 {
-            return f64::NAN;
-        }
-        let mut left = all * quantile;
-        for row in rows {
-            let count = row.count as f64;
-            if left <= count {
-                let (from, to) = (row.from_ns as f64, row.to_ns as f64);
-                return from + (to - from) * (left / count.max(1.0));
-            }
-            left -= count;
-        }
-        rows.last().map_or(f64::NAN, |row| row.to_ns as f64)
-    };
     let mut values: Vec<(f64, f64)> = Vec::new();
     for second in rows.chunk_by(|one, next| one.second == next.second) {
-        let mut second = second.to_vec();
-        second.sort_by_key(|row| row.from_ns);
-        values.push((f64::from(second[0].second), of_a_second(&second)));
+        let filled = |row: &DistributionRecord| Filled { from_ns: row.from_ns, to_ns: row.to_ns, count: row.count };
+        let mut buckets: Vec<Filled> = second.iter().map(filled).collect();
+        buckets.sort_by_key(|bucket| bucket.from_ns);
+        values.push((f64::from(second[0].second), quantile_if_known(&buckets, quantile).unwrap_or(f64::NAN)));
     }
     values
 }

@@ -119,12 +119,24 @@ fn confirmed(rules: &Rules, course: &Course<'_>) -> Check {
                 first.lasted_s.round()
             ),
         ),
+        (Some(first), _) if first.verdict == "client" => make(
+            CheckState::CouldNotRun,
+            format!("the client could not make {} once more ({})", question.words(sought), first.why.join("; ")),
+        ),
         (Some(first), _) if first.verdict != "good" => make(
             CheckState::Failed,
             format!(
                 "{} did not hold once more ({}); the answer is the next lower load that did",
                 question.words(sought),
                 first.why.join("; ")
+            ),
+        ),
+        (Some(_), Some(second)) if second.verdict == "client" => make(
+            CheckState::CouldNotRun,
+            format!(
+                "the client could not make nine tenths of the answer, {} ({})",
+                question.words(second.load),
+                second.why.join("; ")
             ),
         ),
         (Some(_), Some(second)) => make(

@@ -23,11 +23,19 @@ pub(crate) fn differences(a: &str, b: &str) -> Result<Vec<PlanDifference>, Strin
     let differ = names.into_iter().filter(|name| a.get(*name) != b.get(*name) && !is_of(name, &BESIDE_THE_POINT));
     Ok(differ
         .map(|name| {
-            let (a, b) = (a.get(name).cloned(), b.get(name).cloned());
-            let elsewhere = name == "load.url" && a.as_deref().map(without_host) == b.as_deref().map(without_host);
+            let (a, b) = (a.get(name), b.get(name));
+            let elsewhere = name == "load.url" && a.map(|url| without_host(url)) == b.map(|url| without_host(url));
+            let [a, b] = [a, b].map(|value| value.map(|value| shown(name, value)));
             PlanDifference { field: name.clone(), subject: elsewhere || is_of(name, &SUBJECT), a, b }
         })
         .collect())
+}
+
+/// A field's value without the credentials in it: differences are in the document.
+fn shown(name: &str, value: &str) -> String {
+    let head = format!("{} = ", name.rsplit('.').next().unwrap_or(name));
+    let line = ledger::withheld::plan(&format!("{head}{value}"));
+    line.strip_prefix(&head).unwrap_or_default().to_owned()
 }
 
 /// Their names, as a sentence lists them.
@@ -104,6 +112,23 @@ mod tests {
             "load.headers (nothing and [\"A: b\"]), path.rtt (\"0s\" and \"48ms\")"
         );
         assert!(differences(&a, &a).unwrap().is_empty());
+    }
+
+    /// That credentials differ is said, and not what they are.
+    #[test]
+    fn credentials_are_not_told() {
+        let of = |secret: &str| {
+            let load = format!(
+                "url = \"http://server/a\"\nrate = \"100/s\"\nbasic_auth = \"u:{secret}\"\nheaders = [\"A: b\", \"Cookie: {secret}\"]"
+            );
+            plan(&load, "")
+        };
+        let found = differences(&of("s3cret-1"), &of("s3cret-2")).unwrap();
+        assert_eq!(names(&found, false), ["load.basic_auth", "load.headers"]);
+        assert_eq!(
+            listed(found.iter()),
+            "load.basic_auth (\"..\" and \"..\"), load.headers ([\"A: b\", \"Cookie: ..\"] and [\"A: b\", \"Cookie: ..\"])"
+        );
     }
 
     /// Defaults that an earlier version did not write are no difference; names and seeds never are.

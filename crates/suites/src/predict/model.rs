@@ -44,6 +44,11 @@ impl Estimate {
         Estimate { value: self.value + other.value, half: self.half.hypot(other.half) }
     }
 
+    /// Both together where they come from one measurement, so that their errors add up.
+    pub fn plus_of_the_same(self, other: Self) -> Self {
+        Estimate { value: self.value + other.value, half: self.half + other.half }
+    }
+
     /// What is left without `other`.
     pub fn less(self, other: Self) -> Self {
         self.plus(other.times(-1.0))

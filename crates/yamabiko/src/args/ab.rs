@@ -107,6 +107,13 @@ impl Refused {
 const WITH_VALUE: &str = "ncstbTpuvxyzCHPAgXemBfEZ";
 const ALONE: &str = "lrkVhwiIdSq";
 
+/// The first letter of a word that takes a value, and what of the value is in the same word; empty where it is the next one.
+pub fn letter_with_value(word: &str) -> Option<(char, &str)> {
+    let letters = word.strip_prefix('-')?;
+    let found = letters.char_indices().find(|&(_, letter)| WITH_VALUE.contains(letter));
+    found.map(|(at, letter)| (letter, &letters[at + letter.len_utf8()..]))
+}
+
 /// Reads the words after `ab`.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use tap::{By, Only, PeerMatch};
 use units::parse_duration;
 
-use super::PageForms;
+use super::{PageForms, ShowOptions};
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -21,7 +21,9 @@ pub struct Tap {
     pub only: Vec<Only>,
     /// Tell figures on stderr every second
     #[arg(long)]
-    pub live: bool,
+    pub progress: bool,
+    #[command(flatten)]
+    pub show: ShowOptions,
     #[command(flatten)]
     pub window: Window,
     /// Write one JSON document to this file, and no page to stderr; `-` is stdout, after the program's own output

@@ -11,6 +11,7 @@ use sys::signal::Interrupts;
 
 use crate::args;
 use crate::args::{ShowOptions, plan};
+pub use crate::command_line::{command_line, quote};
 use crate::exit::{self, Exit};
 use crate::live_child::Live;
 use crate::progress::Display;
@@ -82,38 +83,5 @@ pub fn print(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
-    }
-}
-
-/// This process's command line, quoted so that a shell reads it back.
-pub fn command_line() -> String {
-    let mut words = std::env::args_os();
-    words.next();
-    std::iter::once("yamabiko".to_owned())
-        .chain(words.map(|word| quote(&word.to_string_lossy())))
-        .collect::<Vec<_>>()
-        .join(" ")
-}
-
-/// A word as a shell reads it back.
-pub fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quote;
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        assert_eq!(quote("--rate=110/s"), "--rate=110/s");
-        assert_eq!(quote("nginx -c x"), "'nginx -c x'");
-        assert_eq!(quote("it's"), "'it'\\''s'");
-        assert_eq!(quote(""), "''");
     }
 }

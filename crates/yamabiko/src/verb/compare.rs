@@ -67,7 +67,7 @@ pub fn run(typed: args::Compare) -> Result<Exit> {
         page_file::write(path, page.to_markdown().as_bytes())?;
     }
     if let Some(path) = &junit {
-        page_file::write(path, report::junit(&done.document).as_bytes())?;
+        page_file::write(path, report::junit(&done.document, strict).as_bytes())?;
     }
     let ending = Ending { folder: (!no_save).then_some(done.folder.as_path()), html: html.as_ref(), json };
     conclude(page, &ending, || show(&done.document, json))?;
@@ -112,10 +112,12 @@ fn live(
     Ok(compare::live::run(plan, question, order, book, &interrupts, &mut page.staging(&mut progress))?)
 }
 
-/// Its status: that of its checks, then that of `--fail-if`.
+/// Its status: that of its checks, then that of `--fail-if`. A term that nobody could judge is as bad as an invalid comparison: a
+/// gate that never judges must not be green for ever.
 pub fn exit_of(document: &CompareDocument, strict: bool) -> Exit {
     match exit::of_validity(&document.validity) {
         Exit::Fine if strict && document.validity.verdict != ledger::Verdict::Valid => Exit::Invalid,
+        Exit::Fine if document.compare.fail_if.iter().any(|term| term.failed.is_none()) => Exit::Invalid,
         Exit::Fine if document.compare.fail_if.iter().any(|term| term.failed == Some(true)) => Exit::ObjectiveMissed,
         exit => exit,
     }

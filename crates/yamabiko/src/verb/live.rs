@@ -7,8 +7,8 @@
 //! ```
 //!
 //! So a page costs the run that it shows nothing but what the kernel needs for reading some small files, runs that ended or
-//! were killed are shown as well, and all who look on get the same bytes. [`topics`] holds what is looked at, `routes` what is
-//! answered.
+//! were killed are shown as well, and all who look on get the same bytes. A Prometheus is told the newest figures under
+//! `/metrics`. [`topics`] holds what is looked at, `routes` what is answered.
 //!
 //! With `--follow-stdin` it is the child of a verb that was asked for `--live`: it prints its URL as the only line on stdout,
 //! is told on stdin which folder to show, and ends with stdin, once those who look on have the last state.
@@ -38,7 +38,7 @@ use crate::token::Token;
 
 /// What wakes the reader of folders before its time.
 enum Wake {
-    /// Somebody looks on who did not before.
+    /// Somebody looks on who did not before, or scrapes.
     Joined,
     /// Standard input named a folder.
     Folder(PathBuf),

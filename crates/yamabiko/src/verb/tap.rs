@@ -20,6 +20,7 @@ use store::Book;
 use super::bench::{command_line, print};
 use crate::args::{self, TapWhat};
 use crate::exit::Exit;
+use crate::live_child::Live;
 use crate::page_file;
 use crate::terminal::{self, say};
 
@@ -29,14 +30,16 @@ pub fn run(arguments: &args::Tap) -> Result<Exit> {
         return slice::run(slice);
     }
     ensure!(!arguments.command.is_empty(), "no command was given: yamabiko tap [OPTIONS] -- COMMAND");
+    let live = Live::start(&arguments.show, !arguments.no_save)?;
     let plan = TapRun {
         tap: TapPlan { only: arguments.only.clone(), window: arguments.window.window },
         book: if arguments.no_save { None } else { Some(Book::open()?) },
         name: arguments.name.clone(),
         command_line: command_line(),
-        live: arguments.live.then_some(std::time::Duration::from_secs(1)),
+        live: arguments.progress.then_some(std::time::Duration::from_secs(1)),
     };
-    let end = lab::tap::tap(&plan, &arguments.command, |glance, seconds| say(line(glance, seconds)))?;
+    let tell_line = |glance: &Glance, seconds| say(line(glance, seconds));
+    let end = lab::tap::tap(&plan, &arguments.command, |dir| live.show(dir), tell_line)?;
     // The program's status is the answer that a script waits for: trouble with the result must not take its place.
     if let Err(error) = tell(arguments, &end) {
         say(format_args!("yamabiko: {error:#}"));

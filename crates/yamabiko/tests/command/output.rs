@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use crate::support::document::{broken, check, count, number};
 use crate::support::hostile::Hostile;
-use crate::support::lab::{Output, Room, yamabiko};
+use crate::support::lab::{Output, Room, str_of, yamabiko};
 use serde_json::Value;
 
 /// A page from a well-behaved server, until stopped.
@@ -34,6 +36,56 @@ fn json_is_one_document_and_nothing_else() {
     let again = room.run(&["report", "--json"]);
     assert_eq!((again.json(), again.code), (document, output.code));
     assert_eq!(again.stderr, "");
+}
+
+/// Commands and plans are passed on, in documents, pages and reports; plan.toml alone holds what a run must repeat.
+#[test]
+fn credentials_are_in_the_plan_and_nowhere_else() {
+    let (room, _server, url) = page();
+    let tells_nothing = |output: &Output| {
+        assert!(!output.stdout.contains("s3cret") && !output.stderr.contains("s3cret"), "{output}");
+    };
+    let mut ids = Vec::new();
+    for secret in ["s3cret-one", "s3cret-two"] {
+        for _ in 0..2 {
+            let (header, cookie) = (format!("authorization: Bearer {secret}"), format!("-HCookie: session={secret}"));
+            let output = room.run(&["bench", &url, "-n", "5", "-H", &header, &cookie, "-H", "X-Shown: yes", "--json"]);
+            tells_nothing(&output);
+            let document = output.json();
+            let command = document["run"]["command"].as_str().unwrap();
+            assert!(command.contains(" -H 'authorization: ..' '-HCookie: ..' -H 'X-Shown: yes'"), "{command}");
+            let dir = Path::new(document["run"]["dir"].as_str().unwrap());
+            for file in fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()) {
+                let text = fs::read(&file).unwrap();
+                let holds_it = text.windows(6).any(|window| window == b"s3cret");
+                let is_plan = file.ends_with("plan.toml");
+                assert_eq!(holds_it, is_plan, "{}", file.display());
+                assert!(!is_plan || file.metadata().unwrap().permissions().mode() & 0o077 == 0);
+            }
+            ids.push(document["run"]["id"].as_str().unwrap().to_owned());
+        }
+    }
+    let id = ids[0].as_str();
+    let forms =
+        [&["report", id][..], &["report", id, "--html", "-"], &["report", id, "--md", "-"], &["runs", "--json"]];
+    for form in forms {
+        let output = room.run(form);
+        assert!(matches!(output.code, Some(0 | 3)) && !output.stdout.is_empty(), "{output}");
+        tells_nothing(&output);
+    }
+    // That plans differ in them is said, and not by what.
+    let sides = [ids[..2].join(","), ids[2..].join(",")];
+    let refused = room.run(&["compare", &sides[0], &sides[1]]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("load.headers"), "{refused}");
+    tells_nothing(&refused);
+    let (page, xml) = (room.file("c.html"), room.file("c.xml"));
+    let forms = ["--different-plans", "--json", "--html", str_of(&page), "--junit", str_of(&xml)];
+    let output = room.run(&[&["compare", &sides[0], &sides[1]], &forms[..]].concat());
+    tells_nothing(&output);
+    assert_eq!(output.json()["compare"]["plans_differ"][0]["field"], "load.headers", "{output}");
+    for file in [page, xml] {
+        assert!(!fs::read_to_string(file).unwrap().contains("s3cret"));
+    }
 }
 
 /// With `--no-save` nothing is kept, and the document says so.

@@ -165,6 +165,44 @@ fn a_finished_run_is_shown_with_the_figures_of_its_document() {
     page.ends();
 }
 
+/// The value of the first sample of that name with that label.
+fn sample(text: &str, name: &str, label: &str) -> f64 {
+    let is_it = |line: &&str| line.split_once('{').is_some_and(|(front, rest)| front == name && rest.contains(label));
+    let line = text.lines().find(is_it).unwrap_or_else(|| panic!("{name} {label}: {text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_scrape_is_told_the_counters_of_the_document() {
+    let (room, id) = with_a_run();
+    let summary: Value =
+        serde_json::from_slice(&fs::read(room.runs().join(&id).join("summary.json")).unwrap()).unwrap();
+    let page = Page::open(&room, &["last"]);
+    let (head, text) = page.get("metrics");
+    assert!(code(&head) == "200" && head.contains("content-type: text/plain; version=0.0.4"), "{head}\n{text}");
+    let load = &summary["load"];
+    let run = format!("run=\"{id}\"");
+    let (offered, completed) = (load["offered_requests"].as_f64(), load["completed"].as_f64());
+    assert_eq!(Some(sample(&text, "yamabiko_measured_requests_offered", &run)), offered);
+    assert_eq!(Some(sample(&text, "yamabiko_measured_requests_completed", &run)), completed);
+    assert_eq!(Some(sample(&text, "yamabiko_measured_responses", "status=\"200\"")), load["status"]["200"].as_f64());
+    // Counters have the warm-up as well, if there was any.
+    let counted = sample(&text, "yamabiko_requests_total", "outcome=\"completed\"");
+    assert!(Some(counted) >= completed, "{counted} of {completed:?}");
+    let verdict = summary["validity"]["verdict"].as_str().unwrap();
+    assert_eq!(sample(&text, "yamabiko_run_verdict", &format!("verdict=\"{verdict}\"")), 1.0);
+    // The same run by its name, and the same again.
+    assert_eq!(page.get(&format!("run/{id}/metrics")).1, text);
+    assert_eq!(page.get("metrics").1, text);
+    // Where no run is shown.
+    let list = Page::open(&room, &[]);
+    for path in ["metrics", "run/nosuch/metrics", "runs/metrics", "run/%2e%2e/metrics"] {
+        let (head, body) = list.get(path);
+        assert_eq!(code(&head), "404", "{path}: {body}");
+    }
+    assert_eq!(list.get(&format!("run/{id}/metrics")).1, text);
+}
+
 #[test]
 fn without_a_run_there_is_a_list_to_choose_from() {
     let (room, id) = with_a_run();
@@ -197,15 +235,17 @@ fn strangers_are_kept_out() {
     let (room, _) = with_a_run();
     let page = Page::open(&room, &["last", "--token", "--allow-host", "bench.example"]);
     assert!(page.root.len() > 20, "{}", page.root);
-    let events = format!("{}events", page.root);
+    let (events, metrics) = (format!("{}events", page.root), format!("{}metrics", page.root));
     for host in ["evil.example", "127.0.0.1.evil.example"] {
-        for path in [&page.root, &events] {
+        for path in [&page.root, &events, &metrics] {
             let (head, body) = page.ask("GET", host, path);
             assert!(code(&head) == "403" && body.contains("--allow-host"), "{head}\n{body}");
         }
     }
-    assert_eq!(code(&page.ask("GET", "bench.example", &page.root).0), "200");
-    for path in ["/", "/events", "/live.js", "/wrong-secret-of-some-length/", "/runs/events"] {
+    for path in [&page.root, &metrics] {
+        assert_eq!(code(&page.ask("GET", "bench.example", path).0), "200", "{path}");
+    }
+    for path in ["/", "/events", "/metrics", "/live.js", "/wrong-secret-of-some-length/", "/runs/events"] {
         let (head, body) = page.ask("GET", &page.host, path);
         assert!(code(&head) == "403" && !body.contains(page.root.trim_matches('/')), "{path}: {head}");
     }

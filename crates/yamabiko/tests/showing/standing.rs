@@ -162,6 +162,7 @@ fn live_is_refused_where_there_is_nothing_to_follow() {
         .refused(1, &["--live", "--no-save"]);
     room.run(&["compare", "last", "last~1", "--live"]).refused(1, &["--live", "yamabiko live RUN"]);
     room.run(&["watch", "-r", "x.pcap", "--live"]).refused(1, &["--live", "yamabiko live RUN"]);
+    room.run(&["tap", "--live", "--no-save", "--", "true"]).refused(1, &["--live", "--no-save"]);
     assert!(Book::at(room.runs()).dirs().unwrap().is_empty());
 }
 

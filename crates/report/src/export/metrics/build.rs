@@ -37,7 +37,8 @@ impl Made<'_> {
         let figures = self.figures;
         let rows = &figures.series;
         let end = |row: &SecondRecord| figures.zero_unix_ms + (u64::from(row.second) + 1) * 1000;
-        let count = |take: fn(&SecondRecord) -> u64| rising(rows, end, move |row| take(row) as f64);
+        let zero = |_: &SecondRecord| figures.zero_unix_ms;
+        let count = |take: fn(&SecondRecord) -> u64| rising(rows, zero, end, move |row| take(row) as f64);
         let level = |take: fn(&SecondRecord) -> f64| points(rows, end, move |row| Some(take(row)));
         let time = |take: fn(&SecondRecord) -> u64| points(rows, end, move |row| seconds_if_any(take(row)));
         let requests = Unit::Of("{request}");
@@ -112,7 +113,7 @@ impl Made<'_> {
         self.response_times();
     }
 
-    /// A point for each second of the run, also where no request was completed.
+    /// A point at the run's zero and for each second of the run, also where no request was completed.
     fn response_times(&mut self) {
         let figures = self.figures;
         let Some(last) = figures.times.keys().chain(figures.series.iter().map(|row| &row.second)).max().copied() else {
@@ -129,7 +130,8 @@ impl Made<'_> {
             let unix_ms = figures.zero_unix_ms + (u64::from(second) + 1) * 1000;
             Point { unix_ms, value: Value::Spread(Box::new(so_far)) }
         });
-        let points = points.collect();
+        let zero = Point { unix_ms: figures.zero_unix_ms, value: Value::Spread(Box::default()) };
+        let points = std::iter::once(zero).chain(points).collect();
         self.push(
             "yamabiko_response_time_seconds",
             "From the intended moment to the last byte, of the requests completed.",
@@ -143,9 +145,11 @@ impl Made<'_> {
         let figures = self.figures;
         let rows = &figures.watch_series;
         // The seconds of a capture without a run count from 1970.
-        let zero = |row: &WatchSecond| if row.second > SECONDS_OF_NO_RUN { 0 } else { figures.zero_unix_ms };
-        let end = |row: &WatchSecond| zero(row) + (row.second + 1) * 1000;
-        let count = |take: fn(&WatchSecond) -> u64| rising(rows, end, move |row| take(row) as f64);
+        let is_of_run = |row: &WatchSecond| row.second <= SECONDS_OF_NO_RUN;
+        let zero = |row: &WatchSecond| if is_of_run(row) { figures.zero_unix_ms } else { row.second * 1000 };
+        let end =
+            |row: &WatchSecond| if is_of_run(row) { zero(row) + (row.second + 1) * 1000 } else { zero(row) + 1000 };
+        let count = |take: fn(&WatchSecond) -> u64| rising(rows, zero, end, move |row| take(row) as f64);
         let level = |take: fn(&WatchSecond) -> f64| points(rows, end, move |row| Some(take(row)));
         let time = |take: fn(&WatchSecond) -> u64| points(rows, end, move |row| seconds_if_any(take(row)));
         let (packets, connections) = (Unit::Of("{packet}"), Unit::Of("{connection}"));
@@ -223,7 +227,9 @@ impl Made<'_> {
         let figures = self.figures;
         let rows = &figures.server_series;
         let end = |row: &ServerSecond| figures.zero_unix_ms + row.at_ns / 1_000_000;
-        let sum = |take: fn(&ServerSecond) -> f64| rising(rows, end, take);
+        // It is accounted for from the measured phase on.
+        let begin = |row: &ServerSecond| end(row).saturating_sub((row.elapsed_s * 1e3) as u64);
+        let sum = |take: fn(&ServerSecond) -> f64| rising(rows, begin, end, take);
         let mut cpu = vec![
             (&[("mode", "user")][..], sum(|row| row.cpu_user_s)),
             (&[("mode", "system")][..], sum(|row| row.cpu_system_s)),
@@ -265,6 +271,11 @@ impl Made<'_> {
         let ends = self.metrics.iter().flat_map(|metric| &metric.series).flat_map(|series| series.points.last());
         let unix_ms = ends.map(|point| point.unix_ms).max().unwrap_or(figures.zero_unix_ms);
         let at = |value: f64| vec![Point { unix_ms, value: Value::Number(value) }];
+        let since_zero = |count: u64| {
+            let zero = (figures.zero_unix_ms < unix_ms)
+                .then_some(Point { unix_ms: figures.zero_unix_ms, value: Value::Number(0.0) });
+            zero.into_iter().chain(at(count as f64)).collect::<Vec<_>>()
+        };
         if let Some(measured) = &figures.measured {
             self.measured(measured, &at);
         }
@@ -279,7 +290,7 @@ impl Made<'_> {
         for (cause, count) in bounded(&figures.drops) {
             let help = "Packets that the path dropped, by cause.";
             let labels = [("cause", cause.as_str())];
-            self.counter("yamabiko_path_drops_total", help, Unit::Of("{packet}"), [(&labels[..], at(count as f64))]);
+            self.counter("yamabiko_path_drops_total", help, Unit::Of("{packet}"), [(&labels[..], since_zero(count))]);
         }
         if let Some(validity) = &figures.validity {
             for verdict in [Verdict::Valid, Verdict::Suspect, Verdict::Invalid] {
@@ -393,15 +404,17 @@ fn points<R>(rows: &[R], end: impl Fn(&R) -> u64, take: impl Fn(&R) -> Option<f6
     rows.iter().filter_map(|row| Some(Point { unix_ms: end(row), value: Value::Number(take(row)?) })).collect()
 }
 
-/// A point a row of what `take` gives for it and all before it.
-fn rising<R>(rows: &[R], end: impl Fn(&R) -> u64, take: impl Fn(&R) -> f64) -> Vec<Point> {
+/// A point a row of what `take` gives for it and all before it; first a point 0 where counting began, `begin` of the first row:
+/// a Prometheus knows nothing of what came before a counter's first point.
+fn rising<R>(rows: &[R], begin: impl Fn(&R) -> u64, end: impl Fn(&R) -> u64, take: impl Fn(&R) -> f64) -> Vec<Point> {
     let mut so_far = 0.0;
-    rows.iter()
-        .map(|row| {
-            so_far += take(row);
-            Point { unix_ms: end(row), value: Value::Number(so_far) }
-        })
-        .collect()
+    let began = rows.first().filter(|row| begin(row) < end(row));
+    let began = began.map(|row| Point { unix_ms: begin(row), value: Value::Number(0.0) });
+    let points = rows.iter().map(|row| {
+        so_far += take(row);
+        Point { unix_ms: end(row), value: Value::Number(so_far) }
+    });
+    began.into_iter().chain(points).collect()
 }
 
 fn seconds(ns: u64) -> f64 {

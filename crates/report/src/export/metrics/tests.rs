@@ -88,6 +88,7 @@ fn whole() -> Figures {
         .map(|second| ServerSecond {
             second,
             at_ns: (u64::from(second) + 1) * 1_000_500_000,
+            elapsed_s: 0.5,
             cpu_user_s: 0.25,
             cpu_receive_s: Some(0.5),
             throttled_s: Some(0.1),
@@ -117,12 +118,18 @@ const ZERO_MS: u64 = 1_795_167_005_000;
 #[test]
 fn counters_add_up_and_levels_are_as_they_were() {
     let metrics = metrics(&whole());
-    assert_eq!(values(&metrics, "yamabiko_requests_offered_total", ""), [10.0, 20.0, 30.0]);
-    assert_eq!(values(&metrics, "yamabiko_requests_total", "completed"), [9.0, 9.0, 27.0]);
-    assert_eq!(values(&metrics, "yamabiko_requests_total", "failed"), [0.0, 0.0, 3.0]);
+    assert_eq!(values(&metrics, "yamabiko_requests_offered_total", ""), [0.0, 10.0, 20.0, 30.0]);
+    assert_eq!(values(&metrics, "yamabiko_requests_total", "completed"), [0.0, 9.0, 9.0, 27.0]);
+    assert_eq!(values(&metrics, "yamabiko_requests_total", "failed"), [0.0, 0.0, 0.0, 3.0]);
     assert_eq!(values(&metrics, "yamabiko_requests_in_flight", "load"), [1.5; 3]);
     assert_eq!(values(&metrics, "yamabiko_connections", "wire"), [4.0; 3]);
-    assert_eq!(values(&metrics, "yamabiko_server_cpu_seconds_total", "receive"), [0.5, 1.0]);
+    assert_eq!(values(&metrics, "yamabiko_server_cpu_seconds_total", "receive"), [0.0, 0.5, 1.0]);
+    assert_eq!(values(&metrics, "yamabiko_path_drops_total", "loss"), [0.0, 2.0]);
+    // They begin where the run did; the server's where it was first looked at.
+    for name in ["yamabiko_requests_offered_total", "yamabiko_wire_packets_total", "yamabiko_path_drops_total"] {
+        assert_eq!(series(&metrics, name, "").points[0].unix_ms, ZERO_MS, "{name}");
+    }
+    assert_eq!(series(&metrics, "yamabiko_server_cpu_seconds_total", "user").points[0].unix_ms, ZERO_MS + 500);
     // A second in which nothing was completed has no percentile.
     let p50 = series(&metrics, "yamabiko_response_time_percentile_seconds", "50");
     assert_eq!(p50.points.iter().map(|point| point.unix_ms).collect::<Vec<_>>(), [ZERO_MS + 1000, ZERO_MS + 3000]);
@@ -137,8 +144,8 @@ fn the_histogram_is_of_the_completed_and_has_every_second() {
         .iter()
         .map(|point| if let Value::Spread(spread) = &point.value { &**spread } else { panic!() })
         .collect();
-    assert_eq!(spreads.iter().map(|spread| spread.count()).collect::<Vec<_>>(), [9, 9, 27]);
-    let below = |edge: f64| spreads[2].cumulative().find(|(known, _)| *known == edge).unwrap().1;
+    assert_eq!(spreads.iter().map(|spread| spread.count()).collect::<Vec<_>>(), [0, 9, 9, 27]);
+    let below = |edge: f64| spreads[3].cumulative().find(|(known, _)| *known == edge).unwrap().1;
     assert_eq!((below(0.025), below(0.05), below(2.0), below(3.0)), (0, 9, 9, 27));
 }
 
@@ -156,6 +163,19 @@ fn what_the_document_says_is_there_at_the_end() {
     }
     let ends = metrics.iter().flat_map(|metric| &metric.series).map(|series| series.points.last().unwrap().unix_ms);
     assert_eq!(ends.max(), Some(ZERO_MS + 3000));
+}
+
+/// The seconds of a capture without a run count from 1970, and so does their zero: it is where the first of them began.
+#[test]
+fn a_capture_without_a_run_begins_with_its_first_second() {
+    let mut figures = whole();
+    for row in &mut figures.watch_series {
+        row.second += 1_795_000_000;
+    }
+    let metrics = metrics(&figures);
+    let points = &series(&metrics, "yamabiko_wire_packets_total", "").points;
+    let moments: Vec<u64> = points.iter().map(|point| point.unix_ms - 1_795_000_000_000).collect();
+    assert_eq!(moments, [0, 1000, 2000, 3000]);
 }
 
 #[test]

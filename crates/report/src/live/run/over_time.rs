@@ -95,7 +95,8 @@ pub(super) fn section(records: &Records) -> Section {
     section
 }
 
-/// Percentiles of each second: out of the distributions where the run keeps them, else those that its series has.
+/// Response times. Median and 99 % are those of the series, as the report has them, where a point is one second. Percentiles of
+/// seconds do not add up, so where a point is several, they are of the counts of all of them.
 fn times(records: &Records, load: &Seconds<'_, SecondRecord>, chart: OverTime) -> OverTime {
     // A second in which nothing was completed has no response time.
     let time = |value: fn(&SecondRecord) -> u64| {
@@ -103,34 +104,52 @@ fn times(records: &Records, load: &Seconds<'_, SecondRecord>, chart: OverTime) -
     };
     let low = records.series.iter().filter(|row| row.completed > 0).map(|row| row.response_p50_ns.max(1)).min();
     let high = records.series.iter().map(|row| row.response_max_ns).max();
+    let width = chart.width();
     let chart = chart.log(high.unwrap_or(0) / low.unwrap_or(1) > FAR_APART);
+    let median = Lane::new("median", 0, Fold::Mean, time(|row| row.response_p50_ns));
+    let slowest = Lane::new("99 % within", 1, Fold::Most, time(|row| row.response_p99_ns));
     let longest = Lane::new("longest", 3, Fold::Most, time(|row| row.response_max_ns)).dashed();
     if records.spread.is_empty() {
-        return chart
-            .lane(load, Lane::new("median", 0, Fold::Mean, time(|row| row.response_p50_ns)))
-            .lane(load, Lane::new("99 % within", 1, Fold::Most, time(|row| row.response_p99_ns)))
-            .lane(load, longest);
+        let chart = if width > 1 { chart.noted(FOLDED) } else { chart };
+        return chart.lane(load, median).lane(load, slowest).lane(load, longest);
     }
-    // A percentile is told by its bucket, the longest exactly: none is longer than that.
-    let longest_ns: BTreeMap<u32, u64> = records.series.iter().map(|row| (row.second, row.response_max_ns)).collect();
+    // Buckets are an eighth wide, the longest is exact: nothing is longer than that.
+    let mut longest_ns: BTreeMap<u32, u64> = BTreeMap::new();
+    for row in &records.series {
+        let most = longest_ns.entry(row.second / width * width).or_default();
+        *most = row.response_max_ns.max(*most);
+    }
     let cap = |(second, values): (u32, Percentiles)| match longest_ns.get(&second) {
         Some(&most) if most > 0 => (second, values.at_most(most as f64)),
         _ => (second, values),
     };
-    let found: Vec<(u32, Percentiles)> = records.spread.percentiles().into_iter().map(cap).collect();
+    let found: Vec<(u32, Percentiles)> = records.spread.percentiles(width).into_iter().map(cap).collect();
     let spread = Seconds::new(found.iter().map(|(second, values)| (*second, values)));
-    chart
-        .lane(&spread, Lane::new("median", 0, Fold::Mean, |values: &Percentiles| values.p50))
-        .lane(&spread, Lane::new("90 % within", 2, Fold::Most, |values: &Percentiles| values.p90))
-        .lane(&spread, Lane::new("99 % within", 1, Fold::Most, |values: &Percentiles| values.p99))
-        .lane(&spread, Lane::new("99.9 % within", 5, Fold::Most, |values: &Percentiles| values.p99_9))
-        .lane(load, longest)
+    let counted =
+        |name, color, value: fn(&Percentiles) -> f64| Lane::<Percentiles>::new(name, color, Fold::Most, value);
+    let by_counts = width > 1 || load.is_empty();
+    let chart = match by_counts {
+        true => chart.noted(COUNTED).lane(&spread, counted("median", 0, |values| values.p50)),
+        false => chart.lane(load, median),
+    };
+    let chart = chart.lane(&spread, counted("90 % within", 2, |values| values.p90));
+    let chart = match by_counts {
+        true => chart.lane(&spread, counted("99 % within", 1, |values| values.p99)),
+        false => chart.lane(load, slowest),
+    };
+    // Many a run has in no second so many requests that one of a thousand could be told.
+    let chart = match found.iter().any(|(_, values)| values.p99_9.is_finite()) {
+        true => chart.lane(&spread, counted("99.9 % within", 5, |values| values.p99_9)),
+        false => chart,
+    };
+    chart.lane(load, longest)
 }
 
 fn handshakes(wire: &Seconds<'_, WatchSecond>, chart: OverTime) -> Option<super::super::state::Piece> {
     let time = |value: fn(&WatchSecond) -> u64| {
         move |row: &WatchSecond| if row.handshakes == 0 { f64::NAN } else { value(row) as f64 }
     };
+    let chart = if chart.width() > 1 { chart.noted(FOLDED) } else { chart };
     chart
         .log(true)
         .lane(wire, Lane::new("median", 0, Fold::Mean, time(|row| row.handshake_rtt_p50_ns)))
@@ -205,6 +224,10 @@ fn bands(records: &Records) -> Vec<(f64, f64, &'static str)> {
 
 const TIMES: &str = "Of the requests completed in each second, from the moment at which they were meant to start.";
 const CPU: &str = "Cores' worth of processor time: 1 is one core all the time.";
+/// Of points that have nothing but the percentiles of their seconds.
+const FOLDED: &str = "Of its seconds' medians a point is the mean, of their other percentiles the largest.";
+/// Of points whose percentiles were counted.
+const COUNTED: &str = "Percentiles are of all requests of a point, right to an eighth.";
 /// Seconds that one reading stands for at most; the program does not sleep longer.
 const LATE_MAX: u32 = 60;
 const YEAR_S: u64 = 366 * 86_400;

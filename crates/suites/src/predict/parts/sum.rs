@@ -95,12 +95,16 @@ pub fn class(
     parts: &[Priced],
     (bytes, share): (u64, f64),
 ) -> Result<(SumClass, [Estimate; 2]), &'static str> {
-    let mut sums = [Estimate::exact(0.0); 2];
+    let mut of_parts: Vec<(&str, [Estimate; 2])> = Vec::new();
     let mut rows = Vec::new();
     for (name, times, of_bytes) in terms(described, shape, bytes as f64) {
         let priced = parts.iter().find(|priced| priced.part == name).ok_or(name)?;
         let costs = [&priced.processes, &priced.cores].map(|price| price.at(of_bytes).times(times));
-        sums.iter_mut().zip(costs).for_each(|(sum, cost)| *sum = sum.plus(cost));
+        match of_parts.iter_mut().find(|(part, _)| *part == name) {
+            // One price asked twice has one error.
+            Some((_, sums)) => sums.iter_mut().zip(costs).for_each(|(sum, cost)| *sum = sum.plus_of_the_same(cost)),
+            None => of_parts.push((name, costs)),
+        }
         rows.push(SumTerm {
             part: name.into(),
             times,
@@ -110,6 +114,9 @@ pub fn class(
             cores_s: costs[1].value,
         });
     }
+    let sums = of_parts.iter().fold([Estimate::exact(0.0); 2], |[processes, cores], (_, [one, other])| {
+        [processes.plus(*one), cores.plus(*other)]
+    });
     let row = SumClass { bytes, share, terms: rows, processes_s: sums[0].value, cores_s: sums[1].value };
     Ok((row, sums))
 }

@@ -6,6 +6,7 @@
 //! | `/runs/` | the list of runs |
 //! | `/run/ID/` | a run of the book |
 //! | `.../events` | the stream of such a page |
+//! | `/metrics`, `/run/ID/metrics` | the run's newest figures, as Prometheus scrapes them |
 //! | `/live.css`, `/live.js`, `/uplot.js` | the page's files |
 
 use std::collections::HashMap;
@@ -24,10 +25,12 @@ pub(super) fn router(topics: Arc<Topics>) -> Router {
     let mut router = Router::new()
         .route("/", get(|| async { page("") }))
         .route("/events", get(root_events))
+        .route("/metrics", get(root_metrics))
         .route("/runs/", get(|| async { page("../") }))
         .route("/runs/events", get(list_events))
         .route("/run/{id}/", get(run_page))
         .route("/run/{id}/events", get(run_events))
+        .route("/run/{id}/metrics", get(run_metrics))
         .fallback(|| async { (StatusCode::NOT_FOUND, "There is no such page here.\n") })
         .with_state(topics);
     for asset in report::live::assets() {
@@ -75,6 +78,14 @@ async fn run_events(
     headers: HeaderMap,
 ) -> Response {
     topics.join(Topic::Run(id), after(&query, &headers))
+}
+
+async fn root_metrics(State(topics): State<Arc<Topics>>) -> Response {
+    topics.scrape(Topic::Root).await
+}
+
+async fn run_metrics(State(topics): State<Arc<Topics>>, Path(id): Path<String>) -> Response {
+    topics.scrape(Topic::Run(id)).await
 }
 
 /// The last event that they had: what the browser says when it comes again by itself, else what the page says.

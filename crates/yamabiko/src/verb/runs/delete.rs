@@ -73,12 +73,12 @@ fn trials<'a>(entries: &'a [RunEntry], chosen: &BTreeSet<String>) -> Vec<&'a Run
     entries.iter().filter(of_them).collect()
 }
 
-/// Whether a suite made a run on its way: it names it, and was begun before it. (Runs that were only compared are older than the
-/// comparison.)
+/// Whether a suite made a run on its way: it is of a verb that makes runs, names it, and was begun before it. (Runs that were only
+/// compared are older than the comparison.)
 fn made(suite: &RunEntry, run: &str) -> bool {
     let moment = |id: &str| id.get(..MOMENT).unwrap_or_default().to_owned();
-    matches!(&suite.state, RunState::Finished(brief) if brief.names.iter().any(|name| name == run))
-        && moment(&suite.id) <= moment(run)
+    let names = |brief: &store::Brief| MAKERS.contains(&brief.verb()) && brief.names.iter().any(|name| name == run);
+    matches!(&suite.state, RunState::Finished(brief) if names(brief)) && moment(&suite.id) <= moment(run)
 }
 
 /// Asks on the terminal.
@@ -93,6 +93,8 @@ fn runs(count: usize) -> String {
     if count == 1 { "1 run".to_owned() } else { format!("{count} runs") }
 }
 
+/// Verbs whose runs make others.
+const MAKERS: [&str; 8] = ["cache", "capacity", "compare", "demo", "gateway", "predict", "reproduce", "run"];
 /// Length of `yyyymmdd-hhmmss` at the front of a run's name.
 const MOMENT: usize = 15;
 const SHOWN: usize = 5;
