@@ -106,7 +106,7 @@ pub enum StandingPhase {
     /// The run has ended, and its document is there.
     Done,
     /// It was killed, or could not write its end. Never in the file: a reader finds that nobody holds the run's folder any
-    /// more and there is no document (`store::read_standing`).
+    /// more, and that no end was written (`store::read_standing`). A search that was killed has a document of what it knew.
     Killed,
 }
 

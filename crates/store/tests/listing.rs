@@ -160,7 +160,7 @@ fn who_may_not_write_lists_all_the_same() {
     let book = shelf(dir.path());
     let right = said(&book.listing_of_folders().unwrap());
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
-    // Root may write everywhere; what another user sees is tried by the tests of the command.
+    // Root may write everywhere; as another user it was not tried.
     let listing = book.listing().unwrap();
     assert_eq!(said(&listing), right);
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
