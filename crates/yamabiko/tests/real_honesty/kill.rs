@@ -132,8 +132,8 @@ fn what_was_closed_before_a_kill_is_readable() {
     let run = &runs["runs"][0];
     assert_eq!(run["state"], "unfinished");
     let rows = count(run, "rows");
-    // Two parts of a second and a half, at 300 a second; what came after them is lost.
-    assert!((700..2000).contains(&rows), "{run}");
+    // Two parts of a second or two, at 300 a second; what came after them is lost.
+    assert!((400..2000).contains(&rows), "{run}");
     assert_eq!(readable_rows(run), rows);
     let table = room.run(&["runs"]).success();
     assert!(table.stdout.contains("unfinished") && table.stdout.contains("readable"), "{table}");
