@@ -52,7 +52,7 @@ fn its_programs_are_held_to_its_memory() {
     let room = Room::new();
     let asked = 96 << 20;
     let plan = "[gateway]\nconditions = [\"nat-proxy-idle\"]\nlinks = [\"100Mbit\"]\nmemory = \"96MiB\"\ntests = [\"transactions\"]\n\
-                trials = 1\nlasts = \"300ms\"\ndirection = \"up\"\nsurvey = false\n";
+                trials = 1\nlasts = \"500ms\"\ndirection = \"up\"\nsurvey = false\n";
     let held = condition(&room, plan);
     let most = held["memory_max_bytes"].as_u64().unwrap();
     // squid alone takes more than a few megabytes.
