@@ -12,4 +12,6 @@
 //!
 //! Read [`wire`] first: what the two say to each other. Then [`agent`] and [`manager`].
 
+pub mod agent;
+pub mod manager;
 pub mod wire;

@@ -1,0 +1,1 @@
+//! Rules that call when quality falls, and what they said.

@@ -1,0 +1,1 @@
+//! The documented HTTP API and the page, over what the manager has.

@@ -1,0 +1,1 @@
+//! The same data, on its way to an OpenTelemetry collector.
