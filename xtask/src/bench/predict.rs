@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use ledger::{CapacityDocument, PredictDocument, Verdict};
+use ledger::document::Validity;
+use ledger::{CapacityDocument, CheckState, PredictDocument, Verdict};
 use serde::de::DeserializeOwned;
 
 use super::extent::Extent;
@@ -68,6 +69,8 @@ pub fn run_with(words: &[&str]) -> Result<()> {
             asked(&program, "capacity", case, &["--quick", "--no-overload", "--slo", OBJECTIVE])?;
         let (line, error) = line(case.name, &foretold, &found);
         println!("{line}");
+        doubts("foretold", &foretold.validity);
+        doubts("measured", &found.validity);
         off += u32::from(error.is_none_or(|error| error.abs() > ERROR_MAX));
     }
     println!("\n{off} of {} further off than {:.0} %", cases.len() * extent.rounds, ERROR_MAX * 100.0);
@@ -129,6 +132,13 @@ fn asked<D: DeserializeOwned>(program: &Path, verb: &str, case: &Case, more: &[&
         bail!("{}: yamabiko {verb}: {}", case.name, said.trim());
     }
     serde_json::from_slice(&output.stdout).with_context(|| format!("{}: yamabiko {verb}: {}", case.name, said.trim()))
+}
+
+/// Why a result is not valid.
+fn doubts(of: &str, validity: &Validity) {
+    for check in validity.checks.iter().filter(|check| check.state == CheckState::Failed) {
+        println!("    {of}: {}: {}", check.name, check.why);
+    }
 }
 
 /// A line of the table, and predicted over measured, less 1.
