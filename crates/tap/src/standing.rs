@@ -75,6 +75,13 @@ impl Entry {
         Entry { end: true, ..Entry::default() }
     }
 
+    /// Whether it says nothing but the time.
+    pub fn is_empty(&self) -> bool {
+        let Entry { positions, events, settle_until: _, gone, never_seen, partial, unfollowed, only, end } = self;
+        let lists = events.is_empty() && gone.is_empty() && never_seen.is_empty() && partial.is_empty();
+        lists && positions.is_empty() && unfollowed.is_none() && only.is_none() && !end
+    }
+
     /// From now on these are followed.
     pub fn only(only: Vec<Only>) -> Entry {
         Entry { only: Some(only), ..Entry::default() }

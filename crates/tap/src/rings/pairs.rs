@@ -72,6 +72,11 @@ impl Pairs {
         self.kept.len()
     }
 
+    /// All, in order.
+    pub fn all(&self) -> &[Pair] {
+        &self.kept
+    }
+
     /// The latest.
     pub fn last(&self) -> Option<Pair> {
         self.kept.last().copied()
