@@ -1,4 +1,5 @@
-//! The rings, read: [`Rings`] makes the shared file, and turns what programs wrote there into [`Event`]s.
+//! The rings, read: [`Rings`] makes the shared file, and turns what programs wrote there into
+//! [`Event`](crate::event::Event)s.
 //!
 //! ```text
 //!   thread --> slot 0   head ->|r r r r . . .|<- tail --.
@@ -73,6 +74,12 @@ impl Capacity {
     /// 64 KB: what a thread writes in some milliseconds at most, and one of a thousand in a second.
     pub const SMALL_RECORDS: u32 = 1024;
 
+    /// For a ring that waits while its agent is away: 512 KB for each of 128 threads, as much as some 2,000 exchanges, and 64 KB for 1,024 more.
+    /// 20 MB at once, 128 MB at most; an agent that comes back to rings that are all full reads 2 million records in one round.
+    pub const fn standing() -> Self {
+        Capacity { records: 8192, slots: 128, small_slots: 1024, ready: 4 }
+    }
+
     fn shape(self) -> Shape {
         Shape {
             slots: self.slots + self.small_slots,
@@ -128,7 +135,6 @@ impl Rings {
     /// # Panics
     /// `capacity` is outside of what its fields say.
     pub fn create(folder: &Folder, clock: Clock, capacity: Capacity) -> Result<Rings> {
-        assert!(capacity.records.is_power_of_two() && capacity.records >= 2 && capacity.slots >= 1, "{capacity:?}");
         let path = folder.ring();
         let file = OpenOptions::new()
             .read(true)
@@ -142,6 +148,7 @@ impl Rings {
 
     /// Makes a new file a ring. `boot`: it outlives its reader, until the machine is started anew.
     fn fill(file: File, path: &Path, clock: Clock, capacity: Capacity, boot: Option<[u64; 2]>) -> Result<Rings> {
+        assert!(capacity.records.is_power_of_two() && capacity.records >= 2 && capacity.slots >= 1, "{capacity:?}");
         let shape = capacity.shape();
         let bytes = shape.file_bytes();
         file.set_len(bytes).map_err(Error::file("lengthen", path))?;

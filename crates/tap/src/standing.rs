@@ -260,8 +260,13 @@ impl Standing {
             self.strangers += 1;
             return;
         }
+        let is_left_alone = matches!(event.what, What::Filtered { .. });
         self.roll.take(&event);
         self.exchanges.take(event);
+        if is_left_alone {
+            // It is not followed; what its process was before is over all the same.
+            self.image_gone(origin.image, at);
+        }
         // The process became another program, or its number another process's.
         for before in replaced {
             self.image_gone(before, at);

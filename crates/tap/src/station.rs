@@ -21,7 +21,7 @@ use units::Timestamp;
 
 use crate::coverage::{self, Departed, Holders, Unseen};
 use crate::error::Result;
-use crate::event::{Origin, Owner};
+use crate::event::{Origin, Owner, What};
 use crate::folder::StandingFolder;
 use crate::rings::{Capacity, Found, Rings};
 use crate::standing::{Entry, NeverSeen, Standing, Starting};
@@ -38,6 +38,8 @@ pub struct Station {
     gone: Vec<u32>,
     /// Images whose slots the next round frees.
     dead: HashSet<u32>,
+    /// Processes that cannot be looked at.
+    out_of_sight: BTreeSet<Owner>,
     unfollowed: u32,
     /// The image that was looked at last for what hooks do not see.
     looked_at: u32,
@@ -65,6 +67,7 @@ impl Station {
             looked: Timestamp::ZERO,
             gone: Vec::new(),
             dead: HashSet::new(),
+            out_of_sight: BTreeSet::new(),
             // Told again, if there are any: of the same ring the same number changes nothing.
             unfollowed: 0,
             looked_at: 0,
@@ -80,7 +83,14 @@ impl Station {
         let mut events = Vec::new();
         let dead = std::mem::take(&mut self.dead);
         let mut gone = |origin: Origin| dead.contains(&origin.image);
-        let positions = self.rings.collect_gone(&mut gone, &mut |event| events.push(event));
+        let out_of_sight = &self.out_of_sight;
+        let positions = self.rings.collect_gone(&mut gone, &mut |event| {
+            // Nothing is made of it here, and a program that waits in poll tells it ten times a second. As a sign of life it
+            // counts where there is no other.
+            if !matches!(event.what, What::Polled { .. }) || out_of_sight.contains(&event.origin.owner()) {
+                events.push(event);
+            }
+        });
         let mut entry = Entry { positions, events, settle_until: Some(began), ..Entry::default() };
         entry.gone = std::mem::take(&mut self.gone);
         let unfollowed = self.rings.unfollowed();
@@ -94,7 +104,9 @@ impl Station {
             self.look_for_unseen(standing, began, &mut entry);
             self.look_for_partial(standing, &mut entry);
         }
-        if entry.is_empty() && !standing.waits() { None } else { Some(entry) }
+        // A new ring is news by itself: it ends what was open in the old one.
+        let is_news = !entry.is_empty() || entry.positions.ring() != standing.reader().ring();
+        (is_news || standing.waits()).then_some(entry)
     }
 
     /// The entry is written down: programs may have the room again.
@@ -145,18 +157,19 @@ impl Station {
                 self.dead.insert(origin.image);
             }
         }
+        self.out_of_sight = departed.out_of_sight;
     }
 
     /// What was started and has not said that it is seen within ten seconds will not.
-    fn look_for_unseen(&self, standing: &Standing, now: Timestamp, entry: &mut Entry) {
+    fn look_for_unseen(&mut self, standing: &Standing, now: Timestamp, entry: &mut Entry) {
         for starting in standing.overdue(now - OVERDUE).into_iter().take(AT_ONCE) {
             entry.never_seen.push(self.never_seen(starting));
         }
     }
 
-    fn never_seen(&self, Starting { owner, path, preloaded }: Starting) -> NeverSeen {
-        if let Some((process, why)) = self.holders.why_unseen(owner) {
-            return NeverSeen { owner, program: process.program, why: Some(why.to_string()) };
+    fn never_seen(&mut self, Starting { owner, path, preloaded }: Starting) -> NeverSeen {
+        if let Some((process, why)) = self.holders.unseen(owner) {
+            return NeverSeen { owner, program: process.program, why: why.map(|why| why.to_string()) };
         }
         // Gone by now: what its file says. A path that begins nowhere began in that program's own folder.
         let begins_nowhere = path.contains('/') && !path.starts_with('/');

@@ -35,6 +35,8 @@ pub struct Holders {
     /// Namespaces of which a process was seen here: they lie below this one, and who is not here is not.
     below: HashSet<u32>,
     looks: u64,
+    /// Of this look, once somebody has asked.
+    strangers: Option<Strangers>,
 }
 
 /// A process that has it.
@@ -75,7 +77,7 @@ impl Holders {
         // With hidepid an ordinary user sees his own processes only.
         let sees_all = own_space == FIRST_SPACE && fs::read("/proc/1/stat").is_ok();
         let (found, below) = (HashMap::new(), HashSet::new());
-        Ok(Holders { inode, own_space, sees_all, found, below, looks: 0 })
+        Ok(Holders { inode, own_space, sees_all, found, below, looks: 0, strangers: None })
     }
 
     /// Which of `owners` do not have the ring. Each must have told something before this is called.
@@ -92,7 +94,7 @@ impl Holders {
             self.found.remove(owner);
             let mut holds = self.here(*owner).and_then(|pid| self.holds(pid));
             if holds.is_none() && owner.space != self.own_space {
-                let strangers = strangers.get_or_insert_with(|| self.strangers());
+                let strangers = strangers.get_or_insert_with(|| strangers_to(self.own_space));
                 let seen = strangers.keys().map(|stranger| stranger.space).filter(|space| *space != 0);
                 self.below.extend(seen.filter(|space| *space == owner.space));
                 holds = alike(strangers, *owner).into_iter().find_map(|pid| self.holds(pid));
@@ -105,6 +107,7 @@ impl Holders {
                 None => drop(departed.out_of_sight.insert(*owner)),
             }
         }
+        self.strangers = strangers;
         departed
     }
 
@@ -113,12 +116,17 @@ impl Holders {
         process(self.found.get(&owner)?.pid)
     }
 
-    /// Why a process that was started and said nothing is not seen; `None` when it is not there (any more), or has the ring after all.
-    pub fn why_unseen(&self, owner: Owner) -> Option<(Process, Unseen)> {
+    /// A process that was started and said nothing, by its parent's word: the process, if it is there, and why it is not seen; no reason where it
+    /// has the ring after all.
+    pub fn unseen(&mut self, owner: Owner) -> Option<(Process, Option<Unseen>)> {
         let here = self.here(owner).into_iter();
-        let elsewhere = if owner.space == self.own_space { Vec::new() } else { alike(&self.strangers(), owner) };
+        let elsewhere = if owner.space == self.own_space {
+            Vec::new()
+        } else {
+            alike(self.strangers.get_or_insert_with(|| strangers_to(self.own_space)), owner)
+        };
         let process = here.chain(elsewhere).find_map(process)?;
-        let why = reason_beside(&process, &|line| self.is_ring(&String::from_utf8_lossy(line)))?;
+        let why = reason_beside(&process, &|line| self.is_ring(&String::from_utf8_lossy(line)));
         Some((process, why))
     }
 
@@ -166,22 +174,23 @@ impl Holders {
         let inode = words.nth(4).and_then(|word| word.parse::<u64>().ok());
         inode == Some(self.inode) && line.ends_with("/ring")
     }
+}
 
-    /// Goes through /proc for who is in another PID namespace than this process.
-    fn strangers(&self) -> Strangers {
-        let mut strangers = Strangers::new();
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
-            // 0: this process may not look.
-            let space = space_of(&pid.to_string()).unwrap_or(0);
-            if space == self.own_space && space != 0 {
-                continue;
-            }
-            let Some(inner) = inner_pid(pid) else { continue };
+/// Goes through /proc for who is in another PID namespace than this process.
+fn strangers_to(own_space: u32) -> Strangers {
+    let mut strangers = Strangers::new();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        // 0: this process may not look.
+        let space = space_of(&pid.to_string()).unwrap_or(0);
+        if space == own_space && space != 0 {
+            continue;
+        }
+        if let Some(inner) = inner_pid(pid) {
             strangers.entry(Owner { space, pid: inner }).or_default().push(pid);
         }
-        strangers
     }
+    strangers
 }
 
 /// Who may be `owner`: one whose namespace is not known, on either side, may be in any.
@@ -220,7 +229,7 @@ mod tests {
     #[test]
     fn a_line_of_maps_is_of_the_ring_by_inode_and_name() {
         let holders =
-            Holders { inode: 77, own_space: 1, sees_all: true, found: HashMap::new(), below: HashSet::new(), looks: 0 };
+            Holders { inode: 77, own_space: 1, sees_all: true, found: HashMap::new(), below: HashSet::new(), looks: 0, strangers: None };
         let line = |inode: u64, path: &str| format!("7f00-7f10 rw-s 00000000 00:1a {inode}        {path}");
         assert!(holders.is_ring(&line(77, "/run/yamabiko-tap/ring")));
         assert!(!holders.is_ring(&line(78, "/run/yamabiko-tap/ring")), "another file");
@@ -252,7 +261,8 @@ mod tests {
             assert!(!departed.gone.contains(&own) && departed.gone.contains(&gone) && of_others(&departed));
         }
         assert_eq!(holders.process(own).unwrap().pid, std::process::id().cast_signed());
-        assert_eq!(holders.why_unseen(own), None, "no library here, and the ring all the same");
+        assert_eq!(holders.unseen(own).unwrap().1, None, "no library here, and the ring all the same");
+        assert_eq!(holders.unseen(gone), None);
         drop(mapped);
         assert!(holders.look(&all).gone.contains(&own));
         assert!(holders.process(own).is_none());

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use units::Timestamp;
 
 use super::*;
-use crate::event::Role;
+use crate::event::{Event, Role, What};
 
 const SMALL: Capacity = Capacity { records: 8, slots: 3, small_slots: 0, ready: 2 };
 
