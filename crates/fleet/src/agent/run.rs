@@ -18,7 +18,7 @@ use http::Uri;
 use http::header::AUTHORIZATION;
 use sys::clock::{boot_id, realtime_ns};
 use tap::Only;
-use tap::rings::Capacity;
+use tap::rings::{Capacity, Found};
 use tap::standing::{Entry, Standing};
 use tap::station::Station;
 
@@ -101,6 +101,9 @@ impl Agent {
         let capacity = capacity(plan.threads);
         let station = Station::open(&plan.folder, capacity, keeper.standing())?;
         let stand = Arc::new(Stand::new(Box::new(say), realtime_ns));
+        if station.found() == Found::Replaced {
+            stand.say("the ring was made anew (of another boot, version or number of threads): programs that have the old one are not seen until they start again");
+        }
         stand.keeper(&keeper);
         let own = Own { boot, host: host(), kernel: kernel(), version: env!("CARGO_PKG_VERSION").to_owned() };
         let again = {

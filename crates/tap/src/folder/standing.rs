@@ -29,6 +29,9 @@ use crate::error::{Error, Result};
 pub(super) const LOCK_NAME: &str = "agent.lock";
 /// The name of a standing folder.
 const NAME: &str = "yamabiko-tap";
+/// Where root's may be: on a tmpfs of its own, which its unit mounts; in /run, where that is not mounted noexec as on Debian; and where
+/// everybody may be there first.
+const ROOTS: [&str; 3] = ["/run/yamabiko", "/run", "/dev/shm"];
 
 /// A standing folder, locked. It stays when this is dropped, for programs that go on.
 #[derive(Debug)]
@@ -84,17 +87,20 @@ impl StandingFolder {
         Ok(folder)
     }
 
-    /// Where a standing folder is by default: in /run or, where nothing may be executed there, in /dev/shm for root; in
-    /// $XDG_RUNTIME_DIR, else in /dev/shm under the user's number, for others.
+    /// Where a standing folder is by default: for root in the first of [`ROOTS`] from which programs can load a library; for others in
+    /// $XDG_RUNTIME_DIR, else in /dev/shm under the user's number.
     pub fn default_path() -> PathBuf {
         let user = geteuid();
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-        let (first, second) = match runtime {
-            _ if user.is_root() => (PathBuf::from("/run").join(NAME), PathBuf::from("/dev/shm").join(NAME)),
-            Some(runtime) => (runtime.join(NAME), numbered(user)),
-            None => (numbered(user), numbered(user)),
-        };
-        if first.parent().is_some_and(|parent| usable(parent).is_ok()) { first } else { second }
+        let is_usable = |parent: &Path| usable(parent).is_ok();
+        if user.is_root() {
+            let parent = ROOTS.iter().map(Path::new).find(|parent| is_usable(parent));
+            return parent.unwrap_or(Path::new("/dev/shm")).join(NAME);
+        }
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        match runtime.filter(|path| path.is_absolute() && is_usable(path)) {
+            Some(runtime) => runtime.join(NAME),
+            None => numbered(user),
+        }
     }
 
     /// Where a program of this user finds a ring: this user's own folder, else root's.
@@ -102,9 +108,8 @@ impl StandingFolder {
     /// # Errors
     /// There is none: no agent was started since the machine was.
     pub fn find() -> Result<PathBuf> {
-        let roots = ["/run", "/dev/shm"].map(|parent| Path::new(parent).join(NAME));
         let mut all = vec![StandingFolder::default_path()];
-        all.extend(roots);
+        all.extend(ROOTS.iter().map(|parent| Path::new(parent).join(NAME)));
         let has_a_ring = |path: &&PathBuf| path.join(RING_NAME).exists() && path.join(LIBRARY_NAME).exists();
         all.iter().find(has_a_ring).cloned().ok_or_else(|| Error::NoAgent { path: all[0].clone() })
     }
