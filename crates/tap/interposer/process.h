@@ -108,9 +108,10 @@ static bool claim(struct thread *thread) {
         if (LOAD(&slot->state) != SLOT_FREE) continue;
         raise_to_32(&header->slots_used, i + 1);
         if (!REPLACE(&slot->state, &free, owned)) continue;
-        STORE(&slot->image, life->image);
         STORE(&slot->tid, tid);
         STORE(&slot->space, LOAD(&space));
+        /* Last: until then the slot has no image, and nobody takes its owner for another one. */
+        STORE_RELEASE(&slot->image, life->image);
         bool large = i < large_count;
         size_t large_before = large ? i : large_count, small_before = i - large_before;
         thread->records = all_records + large_before * large_records + small_before * small_records;

@@ -51,7 +51,7 @@ struct header {
 
 struct slot {
     uint64_t state; /* SLOT_.., and the owner's process number in the upper half */
-    uint32_t image;
+    uint32_t image; /* 0: claimed, and not said yet by whom */
     uint32_t tid;
     uint64_t dropped;
     uint64_t room; /* records from the ring's begin that have memory; it only grows */

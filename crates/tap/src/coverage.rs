@@ -116,9 +116,9 @@ fn process(pid: i32) -> Option<Process> {
     })
 }
 
-/// Whether there is such a process, zombies not counted. `pid` is as seen from here.
+/// Whether there is such a process, zombies not counted. `pid` is as seen from here; of 0 nothing is known, so it may be.
 pub fn is_alive(pid: u32) -> bool {
-    i32::try_from(pid).ok().and_then(ProcessStat::read).is_some_and(|stat| runs(&stat))
+    pid == 0 || i32::try_from(pid).ok().and_then(ProcessStat::read).is_some_and(|stat| runs(&stat))
 }
 
 fn runs(stat: &ProcessStat) -> bool {

@@ -33,7 +33,8 @@ pub struct Origin {
     /// Number of the process image, unique within the run and never reused: after exec, and after fork in the child,
     /// it is another. From 1.
     pub image: u32,
-    /// Process number as the program itself sees it, so in its own PID namespace.
+    /// Process number as the program itself sees it, so in its own PID namespace. 0: a child of a program with a filter on its
+    /// system calls, which may not ask.
     pub pid: u32,
     /// Thread number, in the same namespace.
     pub tid: u32,

@@ -294,7 +294,8 @@ impl Rings {
     fn origin(&self, number: u32) -> Origin {
         let base = slot_at(number);
         Origin {
-            image: self.memory.half(base + slot::IMAGE).load(Ordering::Relaxed),
+            // First: who has said it has said the rest.
+            image: self.memory.half(base + slot::IMAGE).load(Ordering::Acquire),
             pid: (self.state(number).load(Ordering::Relaxed) >> 32) as u32,
             tid: self.memory.half(base + slot::TID).load(Ordering::Relaxed),
             space: self.memory.half(base + slot::SPACE).load(Ordering::Relaxed),

@@ -54,7 +54,7 @@ struct Found {
 pub struct Departed {
     /// These do not have the ring any more.
     pub gone: BTreeSet<Owner>,
-    /// These were never seen from here: they are gone, or live in a PID namespace that is not below this one.
+    /// These were never seen from here: they are gone, or live in a PID namespace that is not below this one, or could not say their number.
     pub out_of_sight: BTreeSet<Owner>,
 }
 
@@ -92,6 +92,10 @@ impl Holders {
                 continue;
             }
             self.found.remove(owner);
+            if owner.pid == 0 {
+                departed.out_of_sight.insert(*owner);
+                continue;
+            }
             let mut holds = self.here(*owner).and_then(|pid| self.holds(pid));
             if holds.is_none() && owner.space != self.own_space {
                 let strangers = strangers.get_or_insert_with(|| strangers_to(self.own_space));
@@ -152,7 +156,7 @@ impl Holders {
 
     /// Whether a process has the ring. One that this may not look into has, while it is there.
     fn holds(&self, pid: i32) -> Option<Found> {
-        let stat = ProcessStat::read(pid)?;
+        let stat = ProcessStat::read(pid).filter(|_| is_process(pid))?;
         let found = |range| Some(Found { pid, started_ticks: stat.start_ticks, range });
         let may_have = match fs::read(format!("/proc/{pid}/maps")) {
             Ok(maps) if !maps.is_empty() => {
@@ -214,6 +218,12 @@ fn inner_pid(pid: i32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let mut numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().skip(1);
     numbers.next_back()?.parse().ok()
+}
+
+/// A thread's number has files in /proc, too.
+fn is_process(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().find_map(|line| line.strip_prefix("Tgid:")).is_some_and(|group| group.trim().parse() == Ok(pid))
 }
 
 fn has_threads(pid: i32) -> bool {

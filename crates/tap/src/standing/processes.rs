@@ -37,6 +37,11 @@ impl Processes {
             return None;
         }
         let owner = origin.owner();
+        if owner.pid == 0 {
+            // A child that may not ask for its number: there may be many.
+            self.images.insert(origin.image, Heard { owner, at });
+            return Some(Vec::new());
+        }
         let replaced = match self.latest.get(&owner) {
             // What is told late: one that is replaced already has the smaller number.
             Some(latest) if *latest > origin.image => Vec::new(),
