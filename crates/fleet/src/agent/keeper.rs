@@ -162,24 +162,24 @@ impl<T: Time> Keeper<T> {
     pub fn round(&mut self, source: &mut dyn Source) -> io::Result<usize> {
         self.core.flush(&self.spool)?;
         if let Some((bytes, record)) = self.unwritten.take() {
-            self.add_bytes(bytes, record, Some(source))?;
+            self.add_bytes(bytes, record, Some(&mut *source))?;
         }
         let mut events = 0;
         if let Some(entry) = source.round(self.core.standing()) {
             events = entry.events.len();
             // After the round: no row ends later than its batch is sealed.
             let record = Record::Round { moment: self.time.now(), entry: Box::new(entry) };
-            self.add_with(record, Some(source))?;
+            self.add_with(record, Some(&mut *source))?;
         }
-        if let Some(settings) = self.wanted.take() {
-            if self.core.settings().version != settings.version {
-                // Rows chosen by others are not in one batch with these.
-                let outcome = self.seal().and_then(|()| self.add(Record::Settings(settings.clone())));
-                if outcome.is_err() {
-                    self.wanted = Some(settings);
-                }
-                outcome?;
+        if let Some(settings) = self.wanted.take()
+            && self.core.settings().version != settings.version
+        {
+            // Rows chosen by others are not in one batch with these.
+            let outcome = self.seal().and_then(|()| self.add(Record::Settings(settings.clone())));
+            if outcome.is_err() {
+                self.wanted = Some(settings);
             }
+            outcome?;
         }
         let now_ns = self.time.now().at_ns;
         if self.is_time_for_snapshot(now_ns) {
@@ -260,7 +260,7 @@ impl<T: Time> Keeper<T> {
                 Ok(number) => break number,
                 Err(error) => {
                     // Rows that wait make room; where there are none, the rings have to bear it.
-                    if !is_full(&error) || !self.spool.let_go()? {
+                    if !is_full(&error) || !self.spool.let_go().unwrap_or(false) {
                         self.unwritten = Some((bytes, record));
                         return Err(error);
                     }

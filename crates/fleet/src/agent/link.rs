@@ -67,7 +67,7 @@ impl Link for Wire {
             None => self.post.exchange(&self.batches, body, &[JSON, gzip]),
             Some(zero) => {
                 let (unix_ns, error_ns) = (zero.unix_ns.to_string(), zero.error_ns.to_string());
-                self.post.exchange(&self.batches, body, &[JSON, gzip, (ZERO, &unix_ns), (ZERO_ERROR, &error_ns)])
+                self.post.exchange(&self.batches, body, &[JSON, gzip, (ZERO, unix_ns.as_str()), (ZERO_ERROR, error_ns.as_str())])
             }
         };
         heard(reply)

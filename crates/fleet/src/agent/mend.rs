@@ -39,8 +39,13 @@ pub(crate) fn program(program: &mut Program) {
     }
     program.why = short(&program.why, WHY_MAX);
     for count in [&mut program.seen, &mut program.unseen, &mut program.connections, &mut program.unseen_bytes] {
-        *count = (*count).min(COUNT_MAX);
+        *count = bounded(*count);
     }
+}
+
+/// A count that the manager takes: what a broken program makes the rings say may be any number.
+pub(crate) fn bounded(count: u64) -> u64 {
+    count.min(COUNT_MAX)
 }
 
 /// Both or neither, and between the opening and now. A lookup may have begun before, and bytes of a connection that was found, too.

@@ -13,7 +13,7 @@ use stats::Rng;
 use self::script::{Manager, Ring, ScriptLink, TestTime, World, atoms};
 use super::disk::Disk;
 use super::disk::fuse::Fuse;
-use super::keeper::{Keeper, Source, Ways};
+use super::keeper::{Keeper, Ways};
 use super::sender::{Next, Own, Sender};
 use super::spool::Spool;
 use super::stand::Stand;

@@ -162,7 +162,8 @@ impl Core {
             return;
         }
         let counted = std::mem::take(&mut self.lacks);
-        let lacks = Lacks { records: lost.records, connections_left_out: lost.connections_left_out, ..counted };
+        let (records, connections_left_out) = (mend::bounded(lost.records), mend::bounded(lost.connections_left_out));
+        let lacks = Lacks { records, connections_left_out, ..counted };
         let programs = programs.into_iter().take(PROGRAMS_MAX).map(|change| {
             let mut program = Program {
                 name: change.name,

@@ -13,6 +13,7 @@ use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::clock::Moment;
+use crate::agent::mend::bounded;
 use crate::wire::{Batch, PROGRAMS_MAX, Program, UNPACKED_MAX};
 
 /// What a file is found by, and what a restarted agent has to know.
@@ -114,8 +115,8 @@ impl Beginning {
 pub(crate) fn packed(batch: &Batch) -> Vec<u8> {
     // Rows are much alike: the quick way packs them to a tenth.
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    serde_json::to_writer(&mut packed, batch).expect("a batch has no map with strange keys, and memory takes it all");
-    packed.flush().and_then(|()| packed.finish()).expect("memory takes it all")
+    let json = serde_json::to_vec(batch).expect("a batch has no map with strange keys");
+    packed.write_all(&json).and_then(|()| packed.finish()).expect("memory takes it all")
 }
 
 /// A batch without its rows.
@@ -138,11 +139,11 @@ pub(super) fn head_of(batch: &Batch) -> Batch {
 /// Adds the counts of an older batch to those of `batch`.
 pub(super) fn add_counts(batch: &mut Batch, older: &Batch) {
     let (sum, more) = (&mut batch.lacks, &older.lacks);
-    sum.records = sum.records.saturating_add(more.records);
-    sum.rows_dropped = sum.rows_dropped.saturating_add(more.rows_dropped);
-    sum.connections_left_out = sum.connections_left_out.saturating_add(more.connections_left_out);
-    sum.rows_filtered = sum.rows_filtered.saturating_add(more.rows_filtered);
-    sum.rows_not_drawn = sum.rows_not_drawn.saturating_add(more.rows_not_drawn);
+    sum.records = bounded(sum.records + more.records);
+    sum.rows_dropped = bounded(sum.rows_dropped + more.rows_dropped);
+    sum.connections_left_out = bounded(sum.connections_left_out + more.connections_left_out);
+    sum.rows_filtered = bounded(sum.rows_filtered + more.rows_filtered);
+    sum.rows_not_drawn = bounded(sum.rows_not_drawn + more.rows_not_drawn);
     for program in &older.programs {
         match batch.programs.iter_mut().find(|known| known.name == program.name) {
             Some(known) => add_program(known, program),
@@ -153,10 +154,10 @@ pub(super) fn add_counts(batch: &mut Batch, older: &Batch) {
 }
 
 fn add_program(sum: &mut Program, more: &Program) {
-    sum.seen = sum.seen.saturating_add(more.seen);
-    sum.unseen = sum.unseen.saturating_add(more.unseen);
-    sum.connections = sum.connections.saturating_add(more.connections);
-    sum.unseen_bytes = sum.unseen_bytes.saturating_add(more.unseen_bytes);
+    sum.seen = bounded(sum.seen + more.seen);
+    sum.unseen = bounded(sum.unseen + more.unseen);
+    sum.connections = bounded(sum.connections + more.connections);
+    sum.unseen_bytes = bounded(sum.unseen_bytes + more.unseen_bytes);
     if sum.why.is_empty() {
         sum.why.clone_from(&more.why);
     }
