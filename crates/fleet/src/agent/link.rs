@@ -113,7 +113,7 @@ fn of_status(reply: &Reply) -> Unheard {
         401 => refused(Why::Unauthorised),
         403 => refused(Why::Forbidden),
         408 | 425 | 429 | 500.. => Unheard::Away(words, reply.retry_after),
-        300..400 => Unheard::Stranger(format!("{words}: it sends elsewhere; name that address as --manager")),
+        300..=399 => Unheard::Stranger(format!("{words}: it sends elsewhere; name that address as --manager")),
         _ => Unheard::Stranger(format!("{words}: is --manager the manager's address?")),
     }
 }

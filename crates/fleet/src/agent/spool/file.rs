@@ -145,10 +145,10 @@ pub(super) fn add_counts(batch: &mut Batch, older: &Batch) {
     sum.rows_filtered = bounded(sum.rows_filtered + more.rows_filtered);
     sum.rows_not_drawn = bounded(sum.rows_not_drawn + more.rows_not_drawn);
     for program in &older.programs {
-        match batch.programs.iter_mut().find(|known| known.name == program.name) {
-            Some(known) => add_program(known, program),
-            None if batch.programs.len() < PROGRAMS_MAX => batch.programs.push(program.clone()),
-            None => {}
+        if let Some(known) = batch.programs.iter_mut().find(|known| known.name == program.name) {
+            add_program(known, program);
+        } else if batch.programs.len() < PROGRAMS_MAX {
+            batch.programs.push(program.clone());
         }
     }
 }
