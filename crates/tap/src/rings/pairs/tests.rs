@@ -70,7 +70,7 @@ fn years_of_pairs_are_few_and_old_moments_are_still_well_known() {
             assert!(pairs.len() <= 1_100, "{} after {second} s", pairs.len());
         }
     }
-    assert!(pairs.len() <= 1_100, "{}", pairs.len());
+    assert!((300..=1_100).contains(&pairs.len()), "{}", pairs.len());
     let now = (end - 1) * S;
     for step in 1..20_000u64 {
         let age = step * step * step % now;
