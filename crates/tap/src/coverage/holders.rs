@@ -216,8 +216,8 @@ fn space_of(pid: &str) -> Option<u32> {
 /// A process's number in its own namespace, if that is below this one.
 fn inner_pid(pid: i32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let mut numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().skip(1);
-    numbers.next_back()?.parse().ok()
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace();
+    numbers.skip(1).last()?.parse().ok()
 }
 
 /// A thread's number has files in /proc, too.

@@ -5,8 +5,8 @@
 //! D times the change of rate within.
 //!
 //! Records are mostly read some milliseconds after they were written, so the latest pairs matter most; older ones are
-//! for calls that began long ago, and for rings that nobody read for a while. So pairs thin out with age: of two that are
-//! nearer to each other than a 64th of their age the later goes. A month of them is some 700.
+//! for calls that began long ago, and for rings that nobody read for a while. So pairs thin out with age: one goes when those
+//! beside it are nearer to each other than a 32nd of their age. A month of them is some 700.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,8 +29,8 @@ pub struct Pairs {
 
 /// Pairs are kept this far apart at first.
 const APART_NS: u64 = 1_000_000_000;
-/// Later, this share of their age.
-const SHARE: u64 = 64;
+/// Later, this share of their age at most.
+const SHARE: u64 = 32;
 /// A rate that differs by more from one pair to the next, in a thousand, is no slewing: the machine slept, and one of the clocks went on.
 const JUMP_PER_MILLE: u128 = 10;
 /// Over less time than this no rate can be told.
@@ -131,12 +131,16 @@ impl Pairs {
 
     fn thin(&mut self, now_ns: u64) {
         let mut kept: Vec<Pair> = Vec::with_capacity(self.kept.len());
-        for pair in self.kept.drain(..) {
-            let age = now_ns.saturating_sub(pair.monotonic_ns);
-            // The one before the last stays away from it: it is the base of the rate of now.
-            let near = |before: &Pair| pair.monotonic_ns - before.monotonic_ns < age / SHARE;
-            if !kept.last().is_some_and(near) {
-                kept.push(pair);
+        for (at, pair) in self.kept.iter().enumerate() {
+            let may_go = match (kept.last(), self.kept.get(at + 1)) {
+                (Some(before), Some(next)) => {
+                    let age = now_ns.saturating_sub(next.monotonic_ns);
+                    next.monotonic_ns - before.monotonic_ns < age / SHARE
+                }
+                _ => false,
+            };
+            if !may_go {
+                kept.push(*pair);
             }
         }
         self.thin_at = kept.len() + kept.len() / 4 + 64;

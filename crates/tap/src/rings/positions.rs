@@ -81,7 +81,9 @@ impl ReaderState {
             self.slots.insert(*slot, at.clone());
         }
         self.unclaimed_told = positions.unclaimed_told.unwrap_or(self.unclaimed_told);
-        positions.pairs.iter().for_each(|pair| self.pairs.note(*pair));
+        for pair in &positions.pairs {
+            self.pairs.note(*pair);
+        }
     }
 
     /// Which ring's file; 0: none yet.

@@ -9,6 +9,10 @@ fn of(all: &[(u64, u64)]) -> Pairs {
     Pairs { kept, thin_at: 1_000 }
 }
 
+fn note(pairs: &mut Pairs, pair: Pair) {
+    pairs.note(pair);
+}
+
 #[test]
 fn reads_between_pairs_and_beyond_them() {
     let pairs = of(&[(1000, 5 * S), (3_000_001_000, 6 * S), (9_000_001_000, 8 * S)]);
@@ -66,7 +70,7 @@ fn years_of_pairs_are_few_and_old_moments_are_still_well_known() {
             assert!(pairs.len() <= 1_100, "{} after {second} s", pairs.len());
         }
     }
-    assert!(pairs.len() <= 1_100, "{}", pairs.len());
+    assert!((300..=1_100).contains(&pairs.len()), "{}", pairs.len());
     let now = (end - 1) * S;
     for step in 1..20_000u64 {
         let age = step * step * step % now;
@@ -91,11 +95,11 @@ fn a_reader_that_was_away_for_days_reads_in_between() {
         let extra = second.saturating_sub(turned) * 1_000;
         Pair { ticks: second * S * 3, monotonic_ns: second * S + extra }
     };
-    (0..3_600).for_each(|second| drop(pairs.note(pair(second))));
+    (0..3_600).for_each(|second| note(&mut pairs, pair(second)));
     let written = postcard::to_stdvec(&pairs).unwrap();
     let mut pairs: Pairs = postcard::from_bytes(&written).unwrap();
     let back = 3_600 + 72 * 3_600;
-    (0..10).for_each(|second| drop(pairs.note(pair(back + second))));
+    (0..10).for_each(|second| note(&mut pairs, pair(back + second)));
     for second in (3_600..back).step_by(601) {
         let exact = pair(second);
         let off = pairs.at(exact.ticks).abs_diff(exact.monotonic_ns);
@@ -111,8 +115,8 @@ fn a_machine_that_slept_is_known_by_the_rate() {
     let mut pairs = Pairs::default();
     let awake = |ms: u64, slept: u64| Pair { ticks: (ms * 1_000_000 + slept) * 3, monotonic_ns: ms * 1_000_000 };
     let slept = 8 * 3_600 * S;
-    (0..10_000).step_by(5).for_each(|ms| drop(pairs.note(awake(ms, 0))));
-    (10_005..10_500).step_by(5).for_each(|ms| drop(pairs.note(awake(ms, slept))));
+    (0..10_000).step_by(5).for_each(|ms| note(&mut pairs, awake(ms, 0)));
+    (10_005..10_500).step_by(5).for_each(|ms| note(&mut pairs, awake(ms, slept)));
     for (ms, was) in [(9_000, 0), (9_990, 0), (10_010, slept), (10_490, slept)] {
         let exact = awake(ms, was);
         let off = pairs.at(exact.ticks).abs_diff(exact.monotonic_ns);
@@ -120,7 +124,7 @@ fn a_machine_that_slept_is_known_by_the_rate() {
     }
     // And the other way: the counter was reset.
     let reset = |ms: u64| Pair { ticks: (ms - 10_000) * 3_000_000, monotonic_ns: ms * 1_000_000 };
-    (10_505..13_000).step_by(5).for_each(|ms| drop(pairs.note(reset(ms))));
+    (10_505..13_000).step_by(5).for_each(|ms| note(&mut pairs, reset(ms)));
     for ms in [10_510, 11_000, 12_990] {
         let off = pairs.at(reset(ms).ticks).abs_diff(reset(ms).monotonic_ns);
         assert!(off <= 5_000_000, "{off} ns off at {ms} ms");
