@@ -142,11 +142,13 @@ impl Core {
                 continue;
             }
             if self.rows.len() >= ROWS_MAX {
-                self.put_in_outbox(number - 1, told - 1, Lacks::default(), Vec::new());
+                // With what was counted of the entries before: these are not applied for their rows again.
+                let lacks = std::mem::take(&mut self.lacks);
+                self.put_in_outbox(number - 1, told - 1, lacks, Vec::new());
             }
             self.rows.push(row);
         }
-        // Counted with the last of its rows.
+        // What this entry lacks is counted with the last of its rows.
         self.lacks.rows_filtered += counts.filtered;
         self.lacks.rows_not_drawn += counts.not_drawn;
         self.counts.made += counts.made;
