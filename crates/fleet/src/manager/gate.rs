@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CONNECTION, EXPECT, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::header::{AUTHORIZATION, CONNECTION, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
@@ -155,9 +155,8 @@ async fn bearer(State(gate): State<Gate>, mut request: Request, next: Next) -> R
     match known {
         Ok(Some((name, role))) => {
             gate.notes.token_used(&name, role);
-            let arrived = request.extensions().get::<Arrived>().cloned();
-            if arrived.is_some_and(|arrived| !arrived.greet(&format!("{} {name}", role.as_str()))) {
-                return turn_away(request, Refused::new(Why::TooMany, "Too many connections are open."), AWAY_KNOWN);
+            if let Some(arrived) = request.extensions().get::<Arrived>() {
+                arrived.greet(&format!("{} {name}", role.as_str()));
             }
             let who = match role {
                 Role::Agent => Who::Agent(name),
