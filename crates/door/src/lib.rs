@@ -14,13 +14,15 @@
 //! theirs may be made to point here (DNS rebinding). So a request's `Host` must be one that no stranger can own
 //! ([`Hosts`]). Beyond loopback a request needs a secret as well ([`Key`]).
 //!
-//! Read `guard` for the order of these checks, [`hub`] for the streams.
+//! Read `guard` for the order of these checks, [`hub`] for the streams. [`post`] is the other direction: what the program says to
+//! others.
 
 mod guard;
 mod hosts;
 pub mod hub;
 mod listen;
 mod patient;
+pub mod post;
 mod secret;
 mod strangers;
 

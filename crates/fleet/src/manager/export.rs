@@ -4,7 +4,7 @@
 //! them meanwhile) and which batches wait. A row belongs to one day and is in one place at that moment, so it comes once. No transaction
 //! is held while whoever takes the rows is slow.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::{self, ControlFlow};
 
 use rusqlite::params;
 use store::{FleetRow, PartFile, StoreError};
@@ -18,7 +18,7 @@ use super::tokens::signed;
 
 /// Which rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Range {
     /// That ended from this moment on, ns since 1970.
     pub from_ns: u64,
     /// And before this one.
@@ -66,7 +66,7 @@ pub struct Exported {
 ///
 /// # Errors
 /// A file cannot be read, SQLite's, or more waits to be placed than fits into memory.
-pub fn rows(data: &Data, wanted: &Wanted, take: &mut dyn FnMut(Placed) -> ControlFlow<()>) -> Result<Exported> {
+pub fn rows(data: &Data, wanted: &Range, take: &mut dyn FnMut(Placed) -> ControlFlow<()>) -> Result<Exported> {
     let mut exported = Exported::default();
     let from_ns = wanted.from_ns.max(wanted.after.as_ref().map_or(0, |after| after.at_ns));
     for day in days(data, from_ns..wanted.until_ns)? {
@@ -86,7 +86,7 @@ pub fn rows(data: &Data, wanted: &Wanted, take: &mut dyn FnMut(Placed) -> Contro
 }
 
 /// Days that have rows within, in order.
-fn days(data: &Data, within: Range<u64>) -> Result<Vec<u64>> {
+fn days(data: &Data, within: ops::Range<u64>) -> Result<Vec<u64>> {
     if within.is_empty() {
         return Ok(Vec::new());
     }
@@ -114,7 +114,7 @@ fn days(data: &Data, within: Range<u64>) -> Result<Vec<u64>> {
 }
 
 /// The rows of a day, as they are at one moment.
-fn day_rows(data: &Data, day: u64, within: Range<u64>, missing: &mut Vec<String>) -> Result<Ordered> {
+fn day_rows(data: &Data, day: u64, within: ops::Range<u64>, missing: &mut Vec<String>) -> Result<Ordered> {
     let name = name_of(day);
     let mut tries = 0;
     loop {
@@ -131,7 +131,7 @@ fn day_rows(data: &Data, day: u64, within: Range<u64>, missing: &mut Vec<String>
 fn snapshot(
     data: &Data,
     day: &str,
-    within: &Range<u64>,
+    within: &ops::Range<u64>,
     is_last: bool,
     missing: &mut Vec<String>,
 ) -> Result<Vec<Source>> {
