@@ -23,6 +23,8 @@ pub mod quality;
 pub mod retention;
 pub mod settings;
 pub mod start;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod tls;
 pub mod tokens;
 
