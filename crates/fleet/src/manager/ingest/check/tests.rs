@@ -46,6 +46,10 @@ fn an_agents_own_word_cannot_come_from_the_future() {
     let ahead = own(300 * SECOND_NS as i64);
     assert_eq!((ahead.sealed_ns(), ahead.clock_off_ns), (NOW_NS, 296 * SECOND_NS as i64));
     assert_eq!(ahead.zero_error_ns, None);
+    // A clock that began in 1970.
+    let reset = own(-(ZERO_NS as i64));
+    assert_eq!((reset.sealed_ns(), reset.clock_off_ns.unsigned_abs()), (NOW_NS, reset.zero_ns));
+    assert_eq!(why(super::batch(&json(&good()), false, Some((0, 1)), NOW_NS)), Why::Impossible);
     // A measured zero is let pass some minutes ahead, no more.
     let at = |ahead_ns| super::batch(&json(&good()), false, Some((ZERO_NS + ahead_ns, 1)), NOW_NS);
     assert!(at(604 * SECOND_NS).is_ok());

@@ -70,7 +70,7 @@ fn table(listed: &[Listed]) -> String {
         None => absent.to_owned(),
     };
     let width = listed.iter().map(|token| token.name.len()).max().unwrap_or(0).max("NAME".len());
-    let mut text = format!("{:width$}  {:8}  {:19}  {:19}  REVOKED\n", "NAME", "ROLE", "MADE (UTC)", "LAST USED (UTC)");
+    let mut text = format!("{:width$}  {:8}  {:19}  {:19}  NOW\n", "NAME", "ROLE", "MADE (UTC)", "LAST USED (UTC)");
     for token in listed {
         let _ = writeln!(
             text,
@@ -79,7 +79,7 @@ fn table(listed: &[Listed]) -> String {
             token.role.as_str(),
             moment(Some(token.made_at_ns), "-"),
             moment(token.used_at_ns, "never"),
-            moment(token.revoked_at_ns, "-"),
+            token.revoked_at_ns.map_or("good".to_owned(), |at| format!("revoked {}", moment(Some(at), ""))),
         );
     }
     text
@@ -99,7 +99,7 @@ mod tests {
         ];
         let text = table(&listed);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], "shop-7  agent     1970-01-01 00:00:00  never                -");
-        assert_eq!(lines[2], "a       operator  1970-01-01 00:00:00  1970-01-01 00:00:00  1970-01-01 00:00:00");
+        assert_eq!(lines[1], "shop-7  agent     1970-01-01 00:00:00  never                good");
+        assert_eq!(lines[2], "a       operator  1970-01-01 00:00:00  1970-01-01 00:00:00  revoked 1970-01-01 00:00:00");
     }
 }
