@@ -21,6 +21,7 @@ mod hosts;
 pub mod hub;
 mod listen;
 mod patient;
+mod piped;
 mod secret;
 
 use std::io;
@@ -37,6 +38,7 @@ use tokio::sync::watch;
 pub use guard::{CONTENT_POLICY, page};
 pub use hosts::Hosts;
 pub use hub::{Hub, Viewers};
+pub use piped::{PipeWriter, piped};
 pub use secret::{Key, Secret};
 
 /// What went wrong with a door.
