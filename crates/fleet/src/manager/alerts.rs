@@ -19,6 +19,7 @@ mod keeper;
 mod log_file;
 mod machine;
 mod rule;
+mod signal;
 mod values;
 mod webhook;
 
@@ -30,6 +31,8 @@ pub use events::{Event, Happened, log};
 pub use keeper::Keeper;
 pub use machine::State;
 pub use rule::{Metric, Rule};
+
+pub(super) use signal::Signal;
 
 /// Rules that there may be.
 pub const RULES_MAX: usize = 200;

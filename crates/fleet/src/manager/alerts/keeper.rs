@@ -1,6 +1,6 @@
 //! The two threads of alerts: one judges and writes the log, one tells the webhook. Nobody else waits for them.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use sys::clock::realtime_ns;
 use super::book::{judge, keep};
 use super::events::read;
 use super::log_file::{BYTES_MAX, LogFile};
+use super::signal::Signal;
 use super::values::Moment;
 use super::webhook::{self, Told};
 use crate::manager::data::Data;
@@ -68,49 +69,14 @@ impl Drop for Keeper {
     }
 }
 
-/// Wakes who waits for an event, or for the end.
-#[derive(Default)]
-pub(super) struct Signal {
-    state: Mutex<(u64, bool)>,
-    changed: Condvar,
-}
-
-impl Signal {
-    pub(super) fn happened(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
-        self.changed.notify_all();
-    }
-
-    fn end(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
-        self.changed.notify_all();
-    }
-
-    fn is_over(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).1
-    }
-
-    /// Waits until the end or for so long, or, with `seen`, until something happened since then. Returns whether it is over.
-    fn wait(&self, longest: Duration, seen: Option<u64>) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let still = |state: &mut (u64, bool)| !state.1 && seen.is_none_or(|seen| state.0 == seen);
-        let waited = self.changed.wait_timeout_while(state, longest, still);
-        waited.unwrap_or_else(PoisonError::into_inner).0.1
-    }
-
-    fn seen(&self) -> u64 {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).0
-    }
-}
-
 /// The thread that judges.
-struct Judging {
-    data: Arc<Data>,
-    notes: Notes,
-    signal: Arc<Signal>,
-    log: LogFile,
-    has_webhook: bool,
-    listens_since_ns: u64,
+pub(super) struct Judging {
+    pub(super) data: Arc<Data>,
+    pub(super) notes: Notes,
+    pub(super) signal: Arc<Signal>,
+    pub(super) log: LogFile,
+    pub(super) has_webhook: bool,
+    pub(super) listens_since_ns: u64,
 }
 
 impl Judging {
@@ -132,7 +98,7 @@ impl Judging {
     }
 
     /// Judges the last minute that is settled, if it was not judged yet, and writes what is not in the log.
-    fn turn(&self, now_ns: u64) -> Result<()> {
+    pub(super) fn turn(&self, now_ns: u64) -> Result<()> {
         let end_s = (now_ns / 1_000_000_000).saturating_sub(SETTLE_S) / 60 * 60;
         let moment = Moment { end_s, now_ns, listens_since_ns: self.listens_since_ns };
         let judged = self.data.read(|index| judge(index, moment))?;
@@ -166,12 +132,12 @@ impl Judging {
 /// The thread that tells: the oldest first, each until it is taken or given up.
 fn tell_all(data: &Data, notes: &Notes, signal: &Signal, post: &Post) {
     let mut said: Option<String> = None;
-    while !signal.is_over() {
+    let mut pause = (Duration::ZERO, None);
+    while !signal.wait(pause.0, pause.1) {
+        pause = (Duration::ZERO, None);
         let seen = signal.seen();
-        match tell_one(data, post) {
-            Ok(None) => {
-                signal.wait(IDLE, Some(seen));
-            }
+        match tell_one(data, post, realtime_ns() / 1_000_000_000) {
+            Ok(None) => pause = (IDLE, Some(seen)),
             Ok(Some(Told::Taken)) => {
                 if said.take().is_some() {
                     notes.trouble(&format!("webhook {}: takes events again", post.shown()));
@@ -180,25 +146,26 @@ fn tell_all(data: &Data, notes: &Notes, signal: &Signal, post: &Post) {
             Ok(Some(Told::GivenUp(why))) => {
                 notes.trouble(&format!("webhook {}: an event was given up: {why}", post.shown()));
             }
-            Ok(Some(Told::Again(pause, why))) => {
+            Ok(Some(Told::Again(wanted, why))) => {
                 // Once, not with each try.
                 if said.as_ref() != Some(&why) {
                     notes.trouble(&format!("webhook {}: {why}; events wait and are tried again", post.shown()));
                     said = Some(why);
                 }
-                signal.wait(pause, None);
+                pause = (wanted, None);
             }
             Err(error) => {
                 notes.trouble(&format!("webhook: {error}"));
-                signal.wait(IDLE, None);
+                pause = (IDLE, None);
             }
         }
     }
 }
 
-fn tell_one(data: &Data, post: &Post) -> Result<Option<Told>> {
+/// Tells the oldest event that waits, once; `None`: none waits.
+pub(super) fn tell_one(data: &Data, post: &Post, now_s: u64) -> Result<Option<Told>> {
     let Some((event, tries)) = data.read(webhook::next)? else { return Ok(None) };
-    let age_s = (realtime_ns() / 1_000_000_000).saturating_sub(event.at_s);
+    let age_s = now_s.saturating_sub(event.at_s);
     let told = webhook::tell(post, &event, tries, age_s);
     data.change(|change| -> rusqlite::Result<()> {
         webhook::keep(change, event.number, &told)?;

@@ -90,7 +90,7 @@ fn an_outage_fires_for_its_agent_and_ends() {
     let listed = list(&index).unwrap();
     assert_eq!((listed[0].state, listed[0].subjects.len(), listed[0].evaluated_s), (State::Fine, 2, Some(MIDNIGHT + 14 * 60)));
     let told = log(&index, None, 10).unwrap();
-    assert_eq!(told[1].text, "errors: error ratio over 2m of agent a is 80 %, above 20%");
+    assert_eq!(told[1].text, "errors: error ratio over 2m of agent a is 80.0 %, above 20%");
     assert_eq!((told[0].since_s, told[0].agent.as_deref()), (MIDNIGHT + 360, Some("a")));
     assert!(told[0].id != told[1].id && told[0].id.len() > 16, "{}", told[0].id);
     assert_eq!(log(&index, Some(told[0].number), 10).unwrap(), told[1..]);
@@ -136,7 +136,7 @@ fn no_data_is_a_state_of_its_own() {
     let listed = &list(&index).unwrap()[0];
     assert_eq!((listed.state, listed.subjects[0].instance.state), (State::Firing, State::NoData), "it is not over");
     minute(&mut index, "a", 7, 0);
-    assert_eq!(judge(&index, 8), ["firing a"]);
+    assert!(judge(&index, 8).is_empty(), "good, and not for long enough");
     minute(&mut index, "a", 8, 0);
     assert_eq!(judge(&index, 9), ["resolved a"]);
     // Nothing to say and nothing to remember.
@@ -248,4 +248,66 @@ fn a_long_time_is_read_as_hours() {
     // The first ten minutes are not in it any more.
     judge(&index, 1451);
     assert_eq!(list(&index).unwrap()[0].subjects[0].instance.value, Some(5.0 / 20.0));
+}
+
+/// Through the threads' own steps: each event stands in the log once, and reaches a receiver that refuses, is away and comes
+/// back, under the same name.
+#[test]
+fn events_are_told_until_they_are_taken() {
+    use super::keeper::{Judging, tell_one};
+    use super::log_file::{BYTES_MAX, LogFile};
+    use super::webhook::Told as Outcome;
+    use crate::manager::scripted::{FINE, Scripted};
+    use door::post::{Post, Receiver, Roots};
+
+    let folder = tempfile::tempdir().unwrap();
+    let data = crate::manager::Data::open(folder.path()).unwrap();
+    let (notes, _writing) = crate::manager::notes::Notes::start(data.clone(), std::sync::Arc::new(|_: &str| {})).unwrap();
+    let rows: Vec<_> = (0..10).map(|at| Told { at_s: MIDNIGHT + at, outcome: TapOutcome::Failed, ..TOLD }.placed()).collect();
+    data.change(|change| crate::manager::quality::fold(change, &rows)).unwrap();
+    let text = r#"{"name":"bad","metric":"error_ratio","threshold":"1%","over":"1m"}"#;
+    data.change(|change| put(change, &rule(text), MIDNIGHT)).unwrap();
+    let judging = Judging {
+        log: LogFile::new(folder.path(), BYTES_MAX),
+        data: data.clone(),
+        notes,
+        signal: std::sync::Arc::default(),
+        has_webhook: true,
+        listens_since_ns: 0,
+    };
+    // Not before the minute is settled.
+    judging.turn((MIDNIGHT + 89) * 1_000_000_000).unwrap();
+    assert!(data.read(|index| log(index, None, 9)).unwrap().is_empty());
+    judging.turn((MIDNIGHT + 90) * 1_000_000_000).unwrap();
+    judging.turn((MIDNIGHT + 92) * 1_000_000_000).unwrap();
+    let lines = std::fs::read_to_string(folder.path().join("alerts.log")).unwrap();
+    let lines: Vec<Event> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines, data.read(|index| log(index, None, 9)).unwrap());
+    assert_eq!((lines.len(), lines[0].text.as_str()), (1, "bad: error ratio over 1m of all agents is 100 %, above 1%"));
+    let to = |scripted: &Scripted| {
+        let timeout = std::time::Duration::from_secs(60);
+        Post::new(Receiver { url: scripted.url.clone(), headers: Vec::new(), roots: Roots::System, timeout }).unwrap()
+    };
+    let scripted = Scripted::start(vec![(500, "", Vec::new()), (400, "", b"what?".to_vec()), FINE]);
+    let post = to(&scripted);
+    for wanted in ["500", "400 what?"] {
+        let told = tell_one(&data, &post, MIDNIGHT + 200).unwrap();
+        assert!(matches!(&told, Some(Outcome::Again(_, why)) if why.ends_with(wanted)), "{told:?}");
+    }
+    assert_eq!(tell_one(&data, &post, MIDNIGHT + 200).unwrap(), Some(Outcome::Taken));
+    assert_eq!(tell_one(&data, &post, MIDNIGHT + 200).unwrap(), None);
+    for _ in 0..3 {
+        let asked = scripted.next();
+        assert!(asked.head.contains("content-type: application/json"));
+        let body: serde_json::Value = serde_json::from_slice(&asked.body).unwrap();
+        assert_eq!((body["id"].as_str(), body["status"].as_str()), (Some(lines[0].id.as_str()), Some("firing")));
+    }
+    // Nobody there: it waits. And the threads begin and end.
+    data.change(|change| remove(change, "bad", MIDNIGHT + 100)).unwrap();
+    let gone = to(&Scripted::start(Vec::new()));
+    assert!(matches!(tell_one(&data, &gone, MIDNIGHT + 200).unwrap(), Some(Outcome::Again(..))));
+    assert!(matches!(tell_one(&data, &gone, MIDNIGHT + 90_000).unwrap(), Some(Outcome::GivenUp(_))));
+    assert_eq!(tell_one(&data, &gone, MIDNIGHT + 90_000).unwrap(), None);
+    let mut keeper = Keeper::start(data.clone(), judging.notes.clone(), None).unwrap();
+    keeper.stop();
 }
