@@ -23,6 +23,7 @@ CREATE TABLE agents (
   boot          TEXT NOT NULL DEFAULT '',
   first_seen_at INTEGER NOT NULL,
   last_seen_at  INTEGER NOT NULL,           -- last hello or batch
+  told_at       INTEGER NOT NULL DEFAULT 0, -- sealing of the newest batch: up to when the agent has told what it saw; 0: nothing yet
   last_address  TEXT NOT NULL DEFAULT '',
   clock_off_ns  INTEGER NOT NULL DEFAULT 0, -- the agent's wall clock less the manager's
   clock_error_ns INTEGER NOT NULL DEFAULT 0,
@@ -34,7 +35,9 @@ CREATE TABLE agents (
   rows_dropped  INTEGER NOT NULL DEFAULT 0,
   connections_left_out INTEGER NOT NULL DEFAULT 0,
   rows_filtered INTEGER NOT NULL DEFAULT 0,
-  rows_not_drawn INTEGER NOT NULL DEFAULT 0
+  rows_not_drawn INTEGER NOT NULL DEFAULT 0,
+  rows_too_old  INTEGER NOT NULL DEFAULT 0, -- came when the retention had no day for them any more
+  rows_spoilt   INTEGER NOT NULL DEFAULT 0  -- of batches that could not be read back: see set_aside
 );
 
 -- Streams, and how far each is stored.
@@ -63,7 +66,15 @@ CREATE TABLE pending (
   zero_at     INTEGER NOT NULL,             -- the batch's zero by the manager's clock
   clock_off_ns INTEGER NOT NULL,            -- the agent's own word of its zero, less zero_at
   rows        INTEGER NOT NULL,
+  first_at    INTEGER NOT NULL,             -- ends of its rows, the first and the last
+  last_at     INTEGER NOT NULL,
   body        BLOB NOT NULL                 -- wire::Batch, JSON in gzip
+);
+
+-- Batches that could not be read back from pending (a damaged disk), the last 100, for people to look at.
+CREATE TABLE set_aside (
+  id INTEGER PRIMARY KEY, at INTEGER NOT NULL, agent TEXT NOT NULL, stream TEXT NOT NULL, sequence INTEGER NOT NULL,
+  rows INTEGER NOT NULL, why TEXT NOT NULL, body BLOB NOT NULL
 );
 
 -- Files of days. A file that is not here is none: removed at the next start.
@@ -82,7 +93,7 @@ CREATE TABLE refusals (
   agent TEXT NOT NULL,                      -- of the token, where there was a good one; else ''
   address TEXT NOT NULL, path TEXT NOT NULL, message TEXT NOT NULL
 );
-CREATE TABLE refused (why TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE refused (why TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;   -- as wire::Why writes it
 
 -- Quality over time. One row for a span and a series; folded in the transaction that makes the parts. `quality` owns it.
 CREATE TABLE quality (
