@@ -69,10 +69,12 @@ fn it_says_where_it_listens_and_begins_in_no_folder_of_anothers() {
     assert_eq!(lines[1].rsplit('/').nth(1), Some(&*secret), "the page's secret stays");
     again.signal(Signal::SIGKILL);
     again.finish();
-    let index = data.join("index.sqlite");
-    fs::write(&index, "no index").unwrap();
-    room.run(&words).refused(1, &["is no index of a manager"]);
-    assert_eq!(fs::read_to_string(&index).unwrap(), "no index");
+    let others = room.file("others");
+    fs::create_dir(&others).unwrap();
+    fs::write(others.join("index.sqlite"), "no index").unwrap();
+    let there = ["tap", "manager", "--listen", "127.0.0.1:0", "--data", str_of(&others)];
+    room.run(&there).refused(1, &["is no index of a manager"]);
+    assert_eq!(fs::read_to_string(others.join("index.sqlite")).unwrap(), "no index");
 
     room.run(&["tap", "manager", "--data", str_of(&data)]).refused(1, &["--listen"]);
     room.run(&[&words[..], &["--keep-for", "400"]].concat()).refused(1, &["400d or 36h"]);
