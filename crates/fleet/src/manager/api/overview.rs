@@ -20,7 +20,8 @@ use serde_json::{Map, Value, json};
 use super::agents::{Agent, agents};
 use super::{State, now_ns};
 use crate::manager::error::Error;
-use crate::manager::{alerts, quality};
+use crate::manager::quality::{self, QualityError};
+use crate::manager::alerts;
 
 /// The thread that looks. It ends when this is dropped.
 #[derive(Debug)]
@@ -138,7 +139,11 @@ impl Looker {
         self.rates.sample(index, now_ns)?;
         if now_ns.abs_diff(self.sparks_at_ns) >= SPARKS_EVERY_NS {
             self.sparks_at_ns = now_ns;
-            let sparks = quality::sparks(index, now_ns / 1_000_000_000, quality::Sides::Client)?;
+            let sparks = quality::sparks(index, now_ns / 1_000_000_000, quality::Sides::Client);
+            let sparks = sparks.map_err(|error| match error {
+                QualityError::Index(error) => Error::Index(error),
+                other => Error::Refused(other.to_string()),
+            })?;
             self.sparks = sparks.agents.iter().map(|(agent, spark)| (agent.clone(), as_value(spark))).collect();
         }
         let agents = agents(index, now_ns)?.into_iter().map(|agent| self.line(agent)).collect();
