@@ -21,8 +21,12 @@ pub mod notes;
 pub mod otlp;
 pub mod quality;
 pub mod retention;
+#[cfg(test)]
+mod scripted;
 pub mod settings;
 pub mod start;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod tls;
 pub mod tokens;
 

@@ -17,8 +17,22 @@ mod intake;
 mod queue;
 mod store;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
-pub(crate) use check::{unpacked, Checked};
+pub(crate) use check::unpacked;
 pub use intake::routes;
 pub use queue::{Ingest, Taking};
+
+/// Stores a batch as if it had come from an agent at `now_ns`, its zero being `zero_ns`.
+#[cfg(test)]
+pub(crate) fn put(
+    data: &super::data::Data,
+    agent: &str,
+    batch: &crate::wire::Batch,
+    zero_ns: u64,
+    now_ns: u64,
+) -> Result<crate::wire::Stored, super::gate::Refused> {
+    let body = serde_json::to_vec(batch).expect("a batch is text and numbers");
+    let checked = check::batch(&body.into(), false, Some((zero_ns, 1_000_000)), now_ns)?;
+    data.change(|index| store::batch(index, agent, &checked, None, now_ns)).expect("the index can be written")
+}

@@ -18,6 +18,7 @@ mod compare;
 mod figures;
 mod fold;
 mod kept;
+mod over;
 mod query;
 mod scan;
 mod sparks;
@@ -38,8 +39,9 @@ pub use sums::{CAUSES_MAX, OTHER_CAUSE, Sums};
 pub use times::Times;
 pub use windows::{WINDOW_S, Windows};
 
+pub(super) use over::{Over, over};
 pub(super) use query::named_agents;
-pub(super) use scan::{Tally, Wanted, scan};
+pub(super) use scan::Tally;
 pub(super) use sums::response_ns;
 
 /// Spans that are kept: a minute, an hour, a day, in seconds.

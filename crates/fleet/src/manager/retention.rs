@@ -6,6 +6,7 @@ use super::data::{Data, Point};
 use super::days::{DAY_NS, day_named, day_of, files_in, number_of};
 use super::error::{Error, Result};
 use super::notes::Notes;
+use super::quality;
 
 /// What is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub fn apply(data: &Data, notes: &Notes, keep: &Keep, now_ns: u64) -> Result<Vec
     if keep.bytes.is_some_and(|most| bytes > most) {
         notes.trouble(&format!("the newest day alone has more than --keep-bytes: {bytes} bytes"));
     }
+    let kept = quality::Kept::default();
+    while data.change(|index| quality::forget(index, now_ns / 1_000_000_000, &kept))? {}
     Ok(days)
 }
 

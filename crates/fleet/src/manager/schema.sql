@@ -123,7 +123,8 @@ CREATE TABLE alert_log (
   told   INTEGER NOT NULL DEFAULT 0,        -- 1: the webhook has it; 2: there was none; 3: given up
   tries  INTEGER NOT NULL DEFAULT 0
 );
-CREATE INDEX alert_log_open ON alert_log (id) WHERE told = 0 OR logged = 0;
+CREATE INDEX alert_log_unlogged ON alert_log (id) WHERE logged = 0;
+CREATE INDEX alert_log_untold ON alert_log (id) WHERE told = 0;
 
 -- What left by OTLP: sums of each series since its first, so that a message that is lost or sent twice changes nothing.
 CREATE TABLE otlp (series TEXT PRIMARY KEY, started_at INTEGER NOT NULL, last_at INTEGER NOT NULL, body BLOB NOT NULL) WITHOUT ROWID;

@@ -50,8 +50,8 @@ pub(super) fn hello(body: &Bytes, is_packed: bool) -> Result<Hello, Refused> {
     }
     let spool = hello.spool;
     let numbers =
-        [spool.batches, spool.rows, spool.bytes, spool.bytes_max, spool.oldest, hello.settings, hello.now_ns, hello.zero_own_unix_ns];
-    if numbers.iter().any(|number| *number > MOMENT_MAX_NS) {
+        [spool.batches, spool.rows, spool.bytes, spool.bytes_max, spool.oldest, hello.settings, hello.now_ns];
+    if numbers.iter().any(|number| *number > MOMENT_MAX_NS) || hello.zero_own_unix_ns > ZERO_MAX_NS {
         return Err(impossible("a number is too great"));
     }
     Ok(hello)
@@ -99,6 +99,9 @@ pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now
     for row in &batch.rows {
         check_row(row, latest_ns)?;
         let at = zero_ns + row.ended_at_ns();
+        if at.saturating_add(OLDEST_NS) < now_ns {
+            return Err(impossible("a row ended more than ten years ago"));
+        }
         ends = Some(ends.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
     }
     let clock_off_ns = batch.zero_own_unix_ns.cast_signed() - zero_ns.cast_signed();
@@ -119,17 +122,26 @@ pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now
 /// What the manager's clock showed at the batch's zero.
 ///
 /// A batch cannot have been sealed after it came. By the measured zero some minutes are let pass, in case that the manager's own clock
-/// was set meanwhile. The agent's own word may be wrong by any amount: where it says that the batch comes from the future, the sealing
-/// is taken for now, which is the latest that it can have been.
+/// was set meanwhile. The agent's own word may be wrong by any amount: where it says that the batch comes from the future, or from
+/// a time before there were agents, as the clock of a machine without a battery does, the sealing is taken for now, the latest that it
+/// can have been.
 fn zero_of(batch: &Batch, zero: Option<(u64, u64)>, now_ns: u64) -> Result<u64, Refused> {
     match zero {
         Some((zero_ns, _)) => {
             if zero_ns > ZERO_MAX_NS || zero_ns + batch.sealed_at_ns > now_ns.saturating_add(AHEAD_NS) {
                 return Err(impossible("it was sealed in the future: the zero that its header names cannot be"));
             }
+            if (zero_ns + batch.sealed_at_ns).saturating_add(OLDEST_NS) < now_ns {
+                return Err(impossible("it was sealed more than ten years ago: the zero that its header names cannot be"));
+            }
             Ok(zero_ns)
         }
-        None => Ok(batch.zero_own_unix_ns.min(now_ns.saturating_sub(batch.sealed_at_ns))),
+        None => {
+            let sealed_now = now_ns.saturating_sub(batch.sealed_at_ns);
+            let sealed_ns = batch.zero_own_unix_ns + batch.sealed_at_ns;
+            let can_be = sealed_ns <= now_ns && sealed_ns.saturating_add(OLDEST_NS) >= now_ns;
+            Ok(if can_be { batch.zero_own_unix_ns } else { sealed_now })
+        }
     }
 }
 
@@ -281,6 +293,8 @@ const AMOUNT_MAX: u64 = 1 << 44;
 const BLOCKED_MAX_NS: u64 = 1 << 60;
 /// How far the manager's clock may have been set back since the agent measured it.
 const AHEAD_NS: u64 = 600_000_000_000;
+/// Older rows than of ten years no agent has: days of a file's name are bounded by it.
+const OLDEST_NS: u64 = 3653 * 86_400_000_000_000;
 /// A row may end a moment after the batch was sealed that it is in: it was taken from the rings meanwhile.
 const AFTER_SEALING_NS: u64 = 60_000_000_000;
 /// Calls of one connection in several threads may be told a little out of their order.

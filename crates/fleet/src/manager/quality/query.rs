@@ -163,10 +163,10 @@ const CELLS_MAX: usize = 20_000;
 const TIME_S: u64 = 3600;
 
 /// What a row belongs to: `Ok` of a name (empty: not known), `Err` of all others.
-type Key = Result<String, Others>;
+pub(super) type Key = Result<String, Others>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Others;
+pub(super) struct Others;
 
 /// Answers. `now_s` is the manager's clock, s since 1970.
 ///
@@ -272,7 +272,7 @@ fn gather(
     }
 }
 
-fn key_of(by: By, groups: &BTreeMap<String, String>, agent: &str, series: &Series<'_>) -> Key {
+pub(super) fn key_of(by: By, groups: &BTreeMap<String, String>, agent: &str, series: &Series<'_>) -> Key {
     match by {
         By::None => Ok(String::new()),
         By::Agent => Ok(agent.to_owned()),
@@ -286,7 +286,7 @@ fn key_of(by: By, groups: &BTreeMap<String, String>, agent: &str, series: &Serie
 }
 
 /// Agents and their groups, as they are now.
-fn groups_of(index: &Connection) -> rusqlite::Result<BTreeMap<String, String>> {
+pub(super) fn groups_of(index: &Connection) -> rusqlite::Result<BTreeMap<String, String>> {
     let mut query = index.prepare_cached("SELECT name, \"group\" FROM agents")?;
     let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     rows.collect()

@@ -9,8 +9,8 @@ fn hour(rng: &mut Rng, weather: &[f64], slower: f64, fails: f64) -> Vec<Tally> {
         .iter()
         .map(|level| {
             let mut tally = Tally { tried: 12, succeeded: 12, ..Tally::default() };
-            // A bad block has ten times as many failures as a good one.
-            let fails = if rng.uniform() < 0.2 { fails * 5.0 } else { fails * 0.5 };
+            // A bad block has four times as many failures as a good one.
+            let fails = if rng.uniform() < 0.5 { fails * 1.6 } else { fails * 0.4 };
             for _ in 0..100 {
                 tally.sums.attempts += 1;
                 if rng.uniform() < fails {
@@ -20,7 +20,7 @@ fn hour(rng: &mut Rng, weather: &[f64], slower: f64, fails: f64) -> Vec<Tally> {
                     tally.sums.response.record((own.exp() * 20e6) as u64);
                 }
             }
-            if tally.sums.failed > 15 {
+            if tally.sums.failed > 6 {
                 tally.succeeded = 11;
             }
             tally
