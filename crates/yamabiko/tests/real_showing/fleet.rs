@@ -16,7 +16,7 @@ use door::post::{Post, Receiver, Roots};
 use fleet::manager::tokens::{self, Role};
 use fleet::manager::{Data, settings};
 use fleet::wire;
-use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use axum::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use scripted::{AWAY_AT, HOSTILE, HOSTILE_AT, HOSTILE_PROGRAM, Scripted, agents};
 use serde::Serialize;
 use serde_json::{Value, json};
