@@ -370,3 +370,72 @@ fn how_agents_stand() {
         assert_eq!(found["agents"].as_array().unwrap().len(), count, "{query}: {found}");
     }
 }
+
+/// The events of a stream that are whole: name, id and data.
+fn events(text: &str) -> Vec<(String, String, Value)> {
+    let field = |event: &str, name: &str| event.lines().find_map(|line| Some(line.strip_prefix(name)?.to_owned()));
+    let of = |event: &str| Some((field(event, "event: ")?, field(event, "id: ")?, serde_json::from_str(&field(event, "data: ")?).ok()?));
+    let (whole, _) = text.rsplit_once("\n\n").unwrap_or_default();
+    whole.split("\n\n").filter_map(of).collect()
+}
+
+#[test]
+fn who_looks_on_is_sent_all_and_then_what_changes_as_the_same_bytes() {
+    let manager = Manager::with_a_day(20);
+    let overview = api::Overview::start(&manager.state).unwrap();
+    let (_, mut first) = manager.stream("/events");
+    let (_, mut second) = manager.stream("/events");
+    for stream in [&mut first, &mut second] {
+        assert!(stream.until(|text| events(text).iter().any(|(name, ..)| name == "whole")));
+        let (_, _, whole) = events(&stream.text).into_iter().find(|(name, ..)| name == "whole").unwrap();
+        assert_eq!(whole["agents"].as_object().unwrap().len(), 21);
+        assert_eq!(whole["agents"]["kyoto-000"]["state"], "connected");
+        assert_eq!(whole["agents"]["kyoto-000"]["hour"]["response_p99_ns"].as_array().unwrap().len(), 60);
+        assert_eq!(whole["agents"][manager.name_of(support::scripted::HOSTILE_AT)]["host"], support::scripted::HOSTILE);
+        assert!(whole["head"]["alerts"].is_array());
+    }
+    let change = json!({ "share": 0.25 });
+    let json = [("content-type", "application/json")];
+    manager.ask(Who::Page, Method::PUT, "/api/1/agents/kyoto-000/settings", Some(&change), &json).json();
+    let tells = |text: &str| events(text).iter().any(|(_, _, data)| data["agents"]["kyoto-000"]["settings"]["share"] == 0.25);
+    assert!(first.until(tells) && second.until(tells));
+    // What both were sent under one id is the same.
+    let mut shared = 0;
+    for event in events(&first.text) {
+        if let Some(other) = events(&second.text).iter().find(|other| other.1 == event.1) {
+            assert_eq!(&event, other);
+            shared += 1;
+        }
+    }
+    assert!(shared > 0);
+    drop(overview);
+    assert!(first.until(|text| text.ends_with("event: end\ndata: {}\n\n")));
+}
+
+#[test]
+fn what_reads_files_is_bounded() {
+    let manager = Manager::with_a_day(20);
+    let url = "/api/1/exchanges/export?since=3d";
+    // Nobody reads them: each holds its place.
+    let held: Vec<_> = (0..4).map(|_| manager.stream(url)).collect();
+    assert!(held.iter().all(|(status, _)| *status == StatusCode::OK));
+    let ask = |url: &str| manager.ask(Who::Page, Method::GET, url, None, &[]).status;
+    assert_eq!(ask(url), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(ask("/api/1/agents"), StatusCode::OK, "what takes no time is not held up");
+    drop(held);
+    // Their threads find out that nobody reads any more, however long that takes them.
+    while ask("/api/1/exchanges?since=3d") == StatusCode::TOO_MANY_REQUESTS {
+        std::thread::yield_now();
+    }
+    // More than anybody should wait for.
+    let data = fleet::manager::Data::beside(manager.folder(), false).unwrap();
+    let sql = "INSERT INTO parts (day, file, rows, bytes, first_at, last_at, made_at) VALUES ('2001-01-01', 'x', 20000001, 1, ?1, ?1, 1)";
+    data.change(|index| index.execute(sql, [978_350_400_000_000_000_i64])).unwrap();
+    assert_eq!(ask("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02"), StatusCode::PAYLOAD_TOO_LARGE);
+    // A file that should be there and is not: the transfer breaks off.
+    let sql = "UPDATE parts SET rows = 7 WHERE file = 'x'";
+    data.change(|index| index.execute(sql, [])).unwrap();
+    let (status, mut broken) = manager.stream("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02");
+    assert_eq!(status, StatusCode::OK);
+    assert!(broken.fails(), "it must not look whole");
+}
