@@ -12,11 +12,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use axum::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use door::post::{Post, Receiver, Roots};
 use fleet::manager::tokens::{self, Role};
 use fleet::manager::{Data, settings};
 use fleet::wire;
-use axum::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use scripted::{AWAY_AT, HOSTILE, HOSTILE_AT, HOSTILE_PROGRAM, Scripted, agents};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -176,7 +176,10 @@ fn two_hundred_agents_are_seen_and_told_what_to_do() {
          document.getElementById('title').textContent === `${all} of 200 agents are connected`)",
     );
     // Everything is in a file, so that nothing changes between two questions.
-    wait_until_so(&mut tab, "fetch('api/1/health').then((answer) => answer.json()).then(({ queue }) => queue.rows === 0)");
+    wait_until_so(
+        &mut tab,
+        "fetch('api/1/health').then((answer) => answer.json()).then(({ queue }) => queue.rows === 0)",
+    );
     go(&mut tab, "#quality?by=group&since=6h");
     tab.wait_for("document.querySelectorAll('#quality-table tbody tr').length === 4");
     let shown = tab.value(
@@ -186,11 +189,21 @@ fn two_hundred_agents_are_seen_and_told_what_to_do() {
     let mut attempts = 0;
     for (row, group) in shown.as_array().unwrap().iter().zip(answered["groups"].as_array().unwrap()) {
         let name = group["key"].as_str().unwrap_or("in no group");
-        assert_eq!((&row[0], &row[1]["attempts"], &row[1]["response_ns"]), (&json!(name), &group["whole"]["attempts"], &group["whole"]["response_ns"]));
+        assert_eq!(
+            (&row[0], &row[1]["attempts"], &row[1]["response_ns"]),
+            (&json!(name), &group["whole"]["attempts"], &group["whole"]["response_ns"])
+        );
         attempts += group["whole"]["attempts"].as_u64().unwrap();
     }
     let said = tab.value("document.getElementById('quality-said').textContent");
-    let grouped = attempts.to_string().as_bytes().rchunks(3).rev().map(|part| str::from_utf8(part).unwrap()).collect::<Vec<_>>().join(",");
+    let grouped = attempts
+        .to_string()
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|part| str::from_utf8(part).unwrap())
+        .collect::<Vec<_>>()
+        .join(",");
     assert!(said.as_str().unwrap().starts_with(&format!("{grouped} attempts")), "{said}");
     tab.wait_for("document.querySelectorAll('#quality-charts canvas').length === 5");
     tab.value("document.querySelectorAll('#quality-charts details').forEach((details) => (details.open = true))");
@@ -226,11 +239,22 @@ fn two_hundred_agents_are_seen_and_told_what_to_do() {
     is_clean(&mut tab, &manager);
     drop(tab);
 
-    for (name, (width, height), is_dark) in [("dark", DESKTOP, true), ("phone", PHONE, false), ("phone-dark", PHONE, true)] {
+    for (name, (width, height), is_dark) in
+        [("dark", DESKTOP, true), ("phone", PHONE, false), ("phone-dark", PHONE, true)]
+    {
         let mut tab = browser.tab(width, height, is_dark);
         tab.open(&manager.page_url);
         tab.wait_for("document.body.dataset.ready");
-        for hash in ["#agents", "#quality?by=none&since=1h", "#compare", "#alerts", "#settings", "#refusals", "#tokens", "#upkeep"] {
+        for hash in [
+            "#agents",
+            "#quality?by=none&since=1h",
+            "#compare",
+            "#alerts",
+            "#settings",
+            "#refusals",
+            "#tokens",
+            "#upkeep",
+        ] {
             go(&mut tab, hash);
             let view = hash[1..].split('?').next().unwrap();
             // It has got what it asks for.
@@ -256,7 +280,11 @@ fn the_page_is_worked_by_the_keyboard_and_comes_back_by_itself() {
         tab.press("Tab");
         steps += 1;
         assert!(steps < 20, "{}", tab.value("document.activeElement.outerHTML"));
-        assert_eq!(tab.value("getComputedStyle(document.activeElement).outlineStyle"), "solid", "what has the focus is seen");
+        assert_eq!(
+            tab.value("getComputedStyle(document.activeElement).outlineStyle"),
+            "solid",
+            "what has the focus is seen"
+        );
     }
     tab.press("Enter");
     tab.wait_for("!document.getElementById('view-tokens').hidden");
@@ -268,7 +296,12 @@ fn the_page_is_worked_by_the_keyboard_and_comes_back_by_itself() {
     // It is shown once.
     go(&mut tab, "#agents");
     go(&mut tab, "#tokens");
-    assert_eq!(tab.value("document.getElementById('tokens-made').hidden && document.getElementById('tokens-text').textContent === ''"), true);
+    assert_eq!(
+        tab.value(
+            "document.getElementById('tokens-made').hidden && document.getElementById('tokens-text').textContent === ''"
+        ),
+        true
+    );
     tab.wait_for("document.getElementById('title').textContent === '0 of 1 agents are connected'");
     // Landmarks and names for what can be worked.
     assert_eq!(tab.value("document.querySelectorAll('main, header, footer, nav, h1').length"), 5);

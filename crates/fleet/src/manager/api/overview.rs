@@ -19,9 +19,9 @@ use serde_json::{Map, Value, json};
 
 use super::agents::{Agent, agents};
 use super::{State, now_ns};
+use crate::manager::alerts;
 use crate::manager::error::Error;
 use crate::manager::quality::{self, QualityError};
-use crate::manager::alerts;
 
 /// The thread that looks. It ends when this is dropped.
 #[derive(Debug)]
