@@ -22,6 +22,7 @@ mod hosts;
 pub mod hub;
 mod listen;
 mod patient;
+mod piped;
 pub mod post;
 mod secret;
 mod strangers;
@@ -42,6 +43,7 @@ use tokio::sync::watch;
 pub use guard::{CONTENT_POLICY, page};
 pub use hosts::Hosts;
 pub use hub::{Hub, Viewers};
+pub use piped::{PipeWriter, piped};
 pub use secret::{Key, Secret};
 pub use strangers::{Arrived, Strangers};
 

@@ -21,6 +21,8 @@ pub mod notes;
 pub mod otlp;
 pub mod quality;
 pub mod retention;
+#[cfg(test)]
+mod scripted;
 pub mod settings;
 pub mod start;
 #[cfg(test)]

@@ -10,16 +10,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use door::post::Post;
 use door::{Bounds, Door, Key, Open, Refusals, Secret, Settings, Strangers};
 use sys::clock::realtime_ns;
 
+use super::alerts::Keeper;
+use super::api::{self, Overview};
 use super::data::Data;
 use super::days::{self, Placing};
-use super::error::Result;
+use super::error::{Error, Result};
 use super::gate::{Gate, Refused};
 use super::ingest::{self, Taking};
 use super::notes::{Log, Notes, Writing};
+use super::otlp::{self, Sender};
 use super::retention::Keep;
 use super::tls::{self, Served};
 use crate::wire::Why;
@@ -43,6 +46,10 @@ pub struct Plan {
     pub connections: usize,
     /// What strangers may use up.
     pub strangers: Strangers,
+    /// Who is told of alerts, besides the log.
+    pub webhook: Option<Post>,
+    /// Where the same data goes by OTLP.
+    pub otlp: Option<otlp::Plan>,
 }
 
 impl Plan {
@@ -57,6 +64,8 @@ impl Plan {
             keep: Keep { age: Some(super::retention::KEEP_FOR), bytes: Some(super::retention::KEEP_BYTES) },
             connections: CONNECTIONS,
             strangers: Strangers::default(),
+            webhook: None,
+            otlp: None,
         }
     }
 
@@ -86,8 +95,12 @@ pub struct Running {
     page_url: String,
     agents: Option<Open>,
     page: Option<Open>,
+    /// What the page's streams are fed by.
+    overview: Option<Overview>,
     taking: Taking,
     placing: Placing,
+    keeper: Keeper,
+    sender: Option<Sender>,
     writing: Writing,
     notes: Notes,
 }
@@ -113,11 +126,27 @@ impl Running {
         let page = Door::bind(page_door(plan, &served, &data, &notes)?)?;
         let (url, page_url) = (agents.url(), page.url());
 
+        let sender = match &plan.otlp {
+            Some(plan) => Some(Sender::start(Arc::clone(&data), notes.clone(), plan.clone())?),
+            None => {
+                otlp::off(&data)?;
+                None
+            }
+        };
+        let keeper = Keeper::start(Arc::clone(&data), notes.clone(), plan.webhook.clone())?;
         let placing = Placing::start(Arc::clone(&data), notes.clone(), plan.keep)?;
         let (ingest, taking) = Taking::start(Arc::clone(&data), notes.clone(), placing.bell())?;
         let gate = Gate { data: Arc::clone(&data), notes: notes.clone() };
-        let agents = agents.open(gate.clone().before(ingest::routes(ingest)), || {})?;
-        let page = page.open(gate.before_page(Router::new()), || {})?;
+        let facts = api::Facts {
+            version: env!("CARGO_PKG_VERSION"),
+            keep_for_s: plan.keep.age.map(|age| age.as_secs()),
+            keep_bytes: plan.keep.bytes,
+        };
+        let state = api::State::new(Arc::clone(&data), notes.clone(), facts)?;
+        let overview = Overview::start(&state).map_err(|_| Error::Thread("overview"))?;
+        let routes = ingest::routes(ingest).merge(api::router(state.clone()));
+        let agents = agents.open(gate.clone().before(routes), || {})?;
+        let page = page.open(gate.before_page(api::page_router(state)), || {})?;
         Ok(Running {
             data,
             served,
@@ -125,8 +154,11 @@ impl Running {
             page_url,
             agents: Some(agents),
             page: Some(page),
+            overview: Some(overview),
             taking,
             placing,
+            keeper,
+            sender,
             writing,
             notes,
         })
@@ -171,12 +203,16 @@ impl Running {
     }
 
     fn end(&mut self, patience: Duration) {
+        // The streams of the page end with it; else its door would wait for them.
+        self.overview = None;
         for door in [self.page.take(), self.agents.take()].into_iter().flatten() {
             door.close(patience);
         }
         // The doors had the last ways to the thread that stores.
         self.taking.join();
         self.placing.stop();
+        self.keeper.stop();
+        self.sender = None;
         self.writing.stop();
         self.data.settle();
     }

@@ -6,7 +6,7 @@
 //!
 //! The receiver is whatever the user names. Nothing is sent but the metrics and the headers that were given.
 
-mod headers;
+pub(super) mod headers;
 mod post;
 
 use anyhow::{Result, ensure};

@@ -6,11 +6,14 @@ mod token;
 
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use door::post::{Post, Receiver, Roots};
 use fleet::manager::notes::Log;
+use fleet::manager::otlp;
 use fleet::manager::retention::Keep;
 use fleet::manager::start::{Plan, Running};
 use sys::clock::realtime_ns;
@@ -19,6 +22,7 @@ use sys::signal::{Hangups, Interrupts, Wake};
 use crate::args::{self, ManagerWhat};
 use crate::exit::Exit;
 use crate::terminal::say;
+use crate::verb::export::headers;
 
 /// Serves until Ctrl-C or SIGTERM, or does what is asked of tokens.
 pub fn run(arguments: &args::Manager) -> Result<Exit> {
@@ -55,6 +59,16 @@ fn plan(arguments: &args::Manager) -> Result<Plan> {
     plan.page = arguments.page;
     plan.certificate = arguments.tls_certificate.clone().zip(arguments.tls_key.clone());
     plan.hosts.clone_from(&arguments.hosts);
+    let roots = arguments.cacert.clone().map_or(Roots::System, Roots::File);
+    let headers = |file: &Option<PathBuf>| file.as_deref().map_or(Ok(Vec::new()), headers::file);
+    if let Some(url) = &arguments.webhook {
+        let headers = headers(&arguments.webhook_header_file)?;
+        let receiver = Receiver { url: url.clone(), headers, roots: roots.clone(), timeout: WEBHOOK };
+        plan.webhook = Some(Post::new(receiver).context("--webhook")?);
+    }
+    if let Some(url) = &arguments.otlp {
+        plan.otlp = Some(otlp::Plan { url: url.clone(), headers: headers(&arguments.otlp_header_file)?, roots });
+    }
     plan.keep = Keep { age: arguments.keep_for.0, bytes: arguments.keep_bytes.0 };
     // Strangers, files, the page and what they may be about to leave have theirs besides.
     let descriptors = usize::try_from(sys::limits::raise_open_files()).unwrap_or(usize::MAX);
@@ -75,3 +89,6 @@ fn tell(running: &Running) {
 fn now() -> String {
     store::rfc3339(UNIX_EPOCH + Duration::from_nanos(realtime_ns()))
 }
+
+/// What a webhook may take to answer.
+const WEBHOOK: Duration = Duration::from_secs(10);
