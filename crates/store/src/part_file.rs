@@ -114,7 +114,7 @@ impl<R: Row> PartFile<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FleetRow;
+    use crate::table::FleetRow;
 
     fn row(at: u64) -> FleetRow {
         FleetRow {

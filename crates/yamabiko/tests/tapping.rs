@@ -4,6 +4,7 @@
 mod support;
 
 mod tapping {
+    mod manager;
     mod tap;
     mod tap_others;
 }

@@ -239,11 +239,9 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Sees that the index is one of this version, made where it is empty.
 fn furnish(connection: &Connection, path: &Path) -> Result<()> {
-    let foreign = |error: rusqlite::Error| match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => Error::Foreign(path.to_owned()),
-        _ => Error::Index(error),
-    };
-    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(foreign)?;
+    // Before anything of it is changed.
+    is_empty(connection, path)?;
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         return Err(Error::Refused(format!(
             "{}: SQLite cannot have a write-ahead log there (a network file system?): give a folder on a local disk by --data",
@@ -261,17 +259,25 @@ fn furnish(connection: &Connection, path: &Path) -> Result<()> {
 }
 
 fn furnish_within(connection: &Connection, path: &Path) -> Result<()> {
-    let number = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
-    let (whose, version) = (number("application_id")?, number("user_version")?);
-    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    match (whose, version, tables) {
-        (0, 0, 0) => {
-            connection.execute_batch(SCHEMA)?;
-            connection.execute_batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"))?;
-            Ok(())
-        }
-        (APPLICATION, VERSION, _) => Ok(()),
-        (APPLICATION, found, _) => Err(Error::Version { path: path.to_owned(), found, known: VERSION }),
+    if is_empty(connection, path)? {
+        connection.execute_batch(SCHEMA)?;
+        connection.execute_batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"))?;
+    }
+    Ok(())
+}
+
+/// Whether there is nothing in it yet; refused where it is not of this version.
+fn is_empty(connection: &Connection, path: &Path) -> Result<bool> {
+    let number = |query: &str| connection.query_row(query, [], |row| row.get::<_, i64>(0));
+    let foreign = |error: rusqlite::Error| match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => Error::Foreign(path.to_owned()),
+        _ => Error::Index(error),
+    };
+    let tables = number("SELECT count(*) FROM sqlite_schema").map_err(foreign)?;
+    match (number("PRAGMA application_id")?, number("PRAGMA user_version")?) {
+        (0, 0) if tables == 0 => Ok(true),
+        (APPLICATION, VERSION) => Ok(false),
+        (APPLICATION, found) => Err(Error::Version { path: path.to_owned(), found, known: VERSION }),
         _ => Err(Error::Foreign(path.to_owned())),
     }
 }

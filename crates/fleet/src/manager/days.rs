@@ -28,6 +28,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, UNIX_EPOCH};
 
+use rusqlite::OptionalExtension as _;
 use sys::clock::realtime_ns;
 
 pub use self::merge::{LeftAlone, Merged, merge};
@@ -94,16 +95,9 @@ pub(crate) fn number_of(file: &str) -> Option<u64> {
 
 /// A name that no file of the day has, nor had while the index knew one: numbers rise.
 pub(crate) fn next_name(data: &Data, day: &str) -> Result<String> {
-    let known: Option<String> = data.read(|index| {
-        // The longest names are the latest, beyond 999,999.
-        index.query_row(
-            "SELECT file FROM parts WHERE day = ?1 ORDER BY length(file) DESC, file DESC LIMIT 1",
-            [day],
-            |row| row.get(0),
-        )
-        .map(Some)
-        .or_else(|error| if error == rusqlite::Error::QueryReturnedNoRows { Ok(None) } else { Err(error) })
-    })?;
+    // The longest names are the latest, beyond 999,999.
+    let newest = "SELECT file FROM parts WHERE day = ?1 ORDER BY length(file) DESC, file DESC LIMIT 1";
+    let known: Option<String> = data.read(|index| index.query_row(newest, [day], |row| row.get(0)).optional())?;
     let there = files_in(&data.days().join(day))?;
     let numbers = known.iter().chain(&there).filter_map(|file| number_of(file));
     Ok(format!("part-{:06}.parquet", numbers.max().unwrap_or(0) + 1))

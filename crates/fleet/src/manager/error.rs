@@ -97,6 +97,15 @@ impl Error {
         }
     }
 
+    /// Whether a test ended the work as SIGKILL would: then nothing is tidied.
+    pub(crate) fn is_stop(&self) -> bool {
+        #[cfg(test)]
+        if matches!(self, Error::Stopped(_)) {
+            return true;
+        }
+        false
+    }
+
     /// Whether the machine lacks something or somebody else has it, rather than that something else was to be asked for.
     pub fn is_of_the_machine(&self) -> bool {
         match self {

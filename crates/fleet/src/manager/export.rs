@@ -92,16 +92,16 @@ fn days(data: &Data, within: ops::Range<u64>) -> Result<Vec<u64>> {
     }
     data.read(|index| {
         let mut days = std::collections::BTreeSet::new();
-        let bounds = params![name_of(day_of(within.start)), name_of(day_of(within.end - 1).min(DAYS_MAX))];
+        let (first, last) = (name_of(day_of(within.start)), name_of(day_of(within.end - 1).min(DAYS_MAX)));
         let mut statement = index.prepare_cached("SELECT DISTINCT day FROM parts WHERE day BETWEEN ?1 AND ?2")?;
-        let names = statement.query_map(bounds, |row| row.get::<_, String>(0))?;
+        let names = statement.query_map(params![first, last], |row| row.get::<_, String>(0))?;
         for name in names {
             days.extend(day_named(&name?));
         }
         // Batches that wait may have rows of several days.
         let mut statement =
             index.prepare_cached("SELECT first_at, last_at FROM pending WHERE last_at >= ?1 AND first_at < ?2")?;
-        let bounds = params![signed(within.start), signed(within.end)];
+        let bounds = [signed(within.start), signed(within.end)];
         let spans = statement.query_map(bounds, |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
         for span in spans {
             let (first, last) = span?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CONNECTION, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, AUTHORIZATION, CONNECTION, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -199,16 +199,39 @@ async fn tell(State(gate): State<Gate>, request: Request, next: Next) -> Respons
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let mut response = next.run(request).await;
-    if response.status().as_u16() >= 400 {
-        let refused = response.extensions_mut().remove::<Refused>().unwrap_or_else(|| by_status(response.status()));
+    let status = response.status();
+    if status.as_u16() >= 400 {
+        let refused = match response.extensions_mut().remove::<Refused>() {
+            Some(refused) => refused,
+            None => {
+                let refused = by_status(status);
+                response = in_our_words(response, &refused);
+                refused
+            }
+        };
         let name = match response.extensions().get::<Who>() {
             Some(who) => who.name(),
             None => "",
         };
         let peer = arrived.map(|arrived| arrived.peer());
-        gate.notes.refused(&refused, response.status().as_u16(), name, peer, &format!("{method} {path}"));
+        gate.notes.refused(&refused, status.as_u16(), name, peer, &format!("{method} {path}"));
     }
     response
+}
+
+/// An answer of the framework's own making, as the JSON that all others are.
+fn in_our_words(theirs: Response, refused: &Refused) -> Response {
+    let mut ours = refused.clone().into_response();
+    *ours.status_mut() = theirs.status();
+    for name in [ALLOW, RETRY_AFTER] {
+        if let Some(value) = theirs.headers().get(&name) {
+            ours.headers_mut().insert(name, value.clone());
+        }
+    }
+    if let Some(who) = theirs.extensions().get::<Who>() {
+        ours.extensions_mut().insert(who.clone());
+    }
+    ours
 }
 
 /// What a handler has refused in words of its own.
@@ -226,7 +249,7 @@ fn by_status(status: StatusCode) -> Refused {
         500.. => Why::Unavailable,
         _ => Why::Malformed,
     };
-    Refused::new(why, status.canonical_reason().unwrap_or_default())
+    Refused::new(why, format!("{}. /api/1/openapi.json says what can be asked.", status.canonical_reason().unwrap_or("Refused")))
 }
 
 /// The answer, while what the client still sends runs into the void, up to `most` bytes: who is cut off in the middle of sending

@@ -121,11 +121,12 @@ impl Iterator for Ordered {
 mod tests {
     use proptest::prelude::*;
     use store::PartWriter;
+    use store::table::Row as _;
 
     use super::*;
 
     fn row(at_unix_ns: u64, number: u32) -> FleetRow {
-        FleetRow { at_unix_ns, number, ..store::table::Row::BLANK }
+        FleetRow { at_unix_ns, number, ..FleetRow::BLANK }
     }
 
     proptest! {

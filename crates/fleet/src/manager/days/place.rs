@@ -198,14 +198,11 @@ impl Part {
 
 /// Removes files that did not become known: whoever reads all files would read their rows twice once they are placed again.
 pub(super) fn tidy(data: &Data, parts: &[Part], error: &Error) {
-    #[cfg(test)]
-    if matches!(error, Error::Stopped(_)) {
-        // Who is killed removes nothing.
+    if error.is_stop() {
         return;
     }
     // A transaction that failed while it was committed may be there all the same, if only the answer was lost: then the files
     // are known, and stay. Where that cannot be found out they stay as well, for the next start to look at.
-    let _ = error;
     for part in parts {
         let known = data.read(|index| {
             index.query_row(

@@ -4,7 +4,8 @@ use std::io::Read as _;
 
 use axum::body::Bytes;
 use flate2::Compression;
-use flate2::read::{GzDecoder, GzEncoder};
+use flate2::bufread::GzDecoder;
+use flate2::read::GzEncoder;
 use ledger::{TapOutcome, TapSide};
 
 use crate::manager::gate::Refused;

@@ -263,13 +263,10 @@ fn each_refusal_says_why_is_logged_and_stores_nothing() {
     for (count, (what, line, fields, body, status, why)) in (1..).zip(&cases) {
         let answer = trial.client().ask(line, fields, body);
         assert_eq!(answer.status, *status, "{what}: {answer:?}");
-        // One that axum refuses by itself, before any handler, has words of its own.
-        if *what != "an agent's name that is none" {
-            let refusal = answer.refusal();
-            assert_eq!(refusal.error, *why, "{what}");
-            assert!(!refusal.message.is_empty() && !answer.body.contains("shop-7.AAAA"), "{what}");
-            assert_eq!(refusal.stored_through.is_some(), *status == 409, "{what}");
-        }
+        let refusal = answer.refusal();
+        assert_eq!(refusal.error, *why, "{what}");
+        assert!(!refusal.message.is_empty() && !answer.body.contains("shop-7.AAAA"), "{what}");
+        assert_eq!(refusal.stored_through.is_some(), *status == 409, "{what}");
         assert!(*status != 401 || answer.head.contains("www-authenticate: bearer"), "{what}");
         trial.running().write_notes();
         assert_eq!(trial.count("SELECT count(*) FROM refusals"), count, "{what}");
