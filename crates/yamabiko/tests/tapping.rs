@@ -5,6 +5,7 @@ mod support;
 
 mod tapping {
     mod agent;
+    mod manager;
     mod tap;
     mod tap_others;
 }
