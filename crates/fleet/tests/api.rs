@@ -53,9 +53,11 @@ fn the_document_says_what_it_should() {
         let id = said["operationId"].as_str().unwrap().to_owned();
         assert!(ids.insert(id.clone()), "{id} twice");
         assert!(!said["summary"].as_str().unwrap().is_empty(), "{id}");
-        let named: BTreeSet<&str> = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
+        let named: BTreeSet<&str> =
+            path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
         let parameters = said["parameters"].as_array().cloned().unwrap_or_default();
-        let told: BTreeSet<&str> = parameters.iter().filter(|one| one["in"] == "path").map(|one| one["name"].as_str().unwrap()).collect();
+        let told: BTreeSet<&str> =
+            parameters.iter().filter(|one| one["in"] == "path").map(|one| one["name"].as_str().unwrap()).collect();
         assert_eq!(named, told, "{method} {path}");
         assert!(said["responses"]["4XX"].is_object() && said["responses"]["503"].is_object(), "{id}");
     }
@@ -134,7 +136,8 @@ fn requests(document: &Document) -> BoxedStrategy<(usize, String, Option<Value>,
             let mut url = Just(path).boxed();
             for parameter in parameters.iter().filter(|one| one["in"] == "path") {
                 let name = format!("{{{}}}", parameter["name"].as_str().unwrap());
-                let known = ["kyoto-000", "osaka-010", "kyoto", "slow", "2026-11-23", "part-000001.parquet", "never-came"];
+                let known =
+                    ["kyoto-000", "osaka-010", "kyoto", "slow", "2026-11-23", "part-000001.parquet", "never-came"];
                 let value = prop_oneof![3 => prop::sample::select(&known[..]).prop_map(str::to_owned), 1 => texts()];
                 url = (url, value).prop_map(move |(url, value)| url.replace(&name, &escaped(&value))).boxed();
             }
@@ -186,7 +189,8 @@ fn whatever_is_asked_the_answer_is_one_that_was_described() {
         // What cannot be a URL is nobody's request.
         prop_assume!(url.parse::<axum::http::Uri>().is_ok());
         let method: Method = method.to_uppercase().parse().unwrap();
-        let answered = manager.ask(Who::Operator("o".into()), method.clone(), &url, body.as_ref(), &[("content-type", kind)]);
+        let answered =
+            manager.ask(Who::Operator("o".into()), method.clone(), &url, body.as_ref(), &[("content-type", kind)]);
         seen.borrow_mut().insert((said["operationId"].as_str().unwrap().to_owned(), answered.status.is_success()));
         judge(&document, said, &answered).map_err(|why| TestCaseError::fail(format!("{method} {url} {body:?}: {why}")))
     });
@@ -217,7 +221,8 @@ fn readers_read_operators_change_and_agents_do_neither() {
         let url = path.replace("{agent}", "kyoto-000").replace(['{', '}'], "");
         let method: Method = method.to_uppercase().parse().unwrap();
         let body = said.get("requestBody").map(|_| json!({}));
-        let status = |who| manager.ask(who, method.clone(), &url, body.as_ref(), &[("content-type", "application/json")]).status;
+        let status =
+            |who| manager.ask(who, method.clone(), &url, body.as_ref(), &[("content-type", "application/json")]).status;
         assert_eq!(status(Who::Agent("kyoto-000".into())), StatusCode::FORBIDDEN, "{method} {url}");
         let may_read = method == Method::GET && !path.starts_with("/api/1/tokens");
         assert_eq!(status(reader()) == StatusCode::FORBIDDEN, !may_read, "{method} {url}");
@@ -257,7 +262,13 @@ fn pages_of_exchanges_have_every_row_once_and_so_have_exports() {
     let manager = Manager::with_a_day(12);
     let operator = || Who::Operator("o".into());
     let of = |row: &Value| (row["stream"].clone(), row["sequence"].as_u64().unwrap(), row["number"].as_u64().unwrap());
-    for condition in ["", "&group=osaka", "&agent=kyoto-000,kyoto-001&outcome=failed,succeeded", "&port=443&peer=192.0.2.1", "&program=nobody"] {
+    for condition in [
+        "",
+        "&group=osaka",
+        "&agent=kyoto-000,kyoto-001&outcome=failed,succeeded",
+        "&port=443&peer=192.0.2.1",
+        "&program=nobody",
+    ] {
         let (mut rows, mut cursor, mut pages) = (Vec::new(), None::<String>, 0);
         loop {
             let after = cursor.as_deref().map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
@@ -273,10 +284,17 @@ fn pages_of_exchanges_have_every_row_once_and_so_have_exports() {
         }
         let unique: BTreeSet<String> = rows.iter().map(|row| format!("{row:?}")).collect();
         assert_eq!(unique.len(), rows.len(), "{condition}");
-        let exported = manager.ask(operator(), Method::GET, &format!("/api/1/exchanges/export?since=3d{condition}"), None, &[]);
+        let exported =
+            manager.ask(operator(), Method::GET, &format!("/api/1/exchanges/export?since=3d{condition}"), None, &[]);
         let lines: Vec<_> = exported.text().lines().map(|line| of(&serde_json::from_str(line).unwrap())).collect();
         assert_eq!(lines, rows, "{condition}: the same rows, in the same order");
-        let csv = manager.ask(operator(), Method::GET, &format!("/api/1/exchanges/export?since=3d&format=csv{condition}"), None, &[]);
+        let csv = manager.ask(
+            operator(),
+            Method::GET,
+            &format!("/api/1/exchanges/export?since=3d&format=csv{condition}"),
+            None,
+            &[],
+        );
         assert_eq!(csv.text().lines().count(), rows.len() + 1);
         let url = format!("/api/1/exchanges/export?since=3d&format=parquet{condition}");
         let parquet = manager.ask(operator(), Method::GET, &url, None, &[]);
@@ -288,7 +306,10 @@ fn pages_of_exchanges_have_every_row_once_and_so_have_exports() {
         }
     }
     // Nothing of an export is left in the folder.
-    let left = std::fs::read_dir(manager.folder()).unwrap().flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("export"));
+    let left = std::fs::read_dir(manager.folder())
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("export"));
     assert_eq!(left.count(), 0);
 }
 
@@ -308,7 +329,12 @@ fn files_of_days_are_handed_out_as_they_are_and_nothing_else_is() {
         }
     }
     assert!(files > 0);
-    for url in ["/api/1/days/..%2f", "/api/1/days/../index.sqlite", "/api/1/days/%2e%2e/index.sqlite", "/api/1/days/2026-11-23/..%2f..%2findex.sqlite"] {
+    for url in [
+        "/api/1/days/..%2f",
+        "/api/1/days/../index.sqlite",
+        "/api/1/days/%2e%2e/index.sqlite",
+        "/api/1/days/2026-11-23/..%2f..%2findex.sqlite",
+    ] {
         assert_eq!(get(url).status, StatusCode::NOT_FOUND, "{url}");
     }
 }
@@ -320,11 +346,15 @@ fn settings_reach_one_agent_and_a_group_and_are_told() {
         manager.ask(Who::Operator("o".into()), Method::PUT, url, Some(&body), &[("content-type", "application/json")])
     };
     let one = put("/api/1/agents/kyoto-000/settings", json!({ "only": ["443"], "share": 0.5 })).json();
-    assert_eq!((&one["settings"]["version"], &one["settings"]["share"], &one["group"]), (&json!(2), &json!(0.5), &json!("kyoto")));
+    assert_eq!(
+        (&one["settings"]["version"], &one["settings"]["share"], &one["group"]),
+        (&json!(2), &json!(0.5), &json!("kyoto"))
+    );
     let again = put("/api/1/agents/kyoto-000/settings", json!({ "share": 0.5 })).json();
     assert_eq!(again["settings"], one["settings"], "what is absent stays, and what is the same is no change");
     let all = put("/api/1/groups/osaka/settings", json!({ "programs": ["curl"] })).json();
-    let names: Vec<&str> = all["agents"].as_array().unwrap().iter().map(|agent| agent["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        all["agents"].as_array().unwrap().iter().map(|agent| agent["name"].as_str().unwrap()).collect();
     assert!(names.len() > 1 && names.iter().all(|name| name.starts_with("osaka-")), "{names:?}");
     // One that cannot be is done for nobody.
     assert_eq!(put("/api/1/groups/osaka/settings", json!({ "share": 2 })).status, StatusCode::UNPROCESSABLE_ENTITY);
@@ -355,18 +385,100 @@ fn how_agents_stand() {
     let manager = Manager::with_a_day(20);
     let now = manager.now_ns;
     let agents = manager.ask(Who::Page, Method::GET, "/api/1/agents", None, &[]).json();
-    let of = |name: &str| agents["agents"].as_array().unwrap().iter().find(|agent| agent["name"] == name).unwrap().clone();
+    let of =
+        |name: &str| agents["agents"].as_array().unwrap().iter().find(|agent| agent["name"] == name).unwrap().clone();
     let (fine, away, never) = (of("kyoto-000"), of(manager.name_of(support::scripted::AWAY_AT)), of("never-came"));
-    assert_eq!((&fine["state"], &away["state"], &never["state"]), (&json!("connected"), &json!("away"), &json!("never")));
+    assert_eq!(
+        (&fine["state"], &away["state"], &never["state"]),
+        (&json!("connected"), &json!("away"), &json!("never"))
+    );
     assert_eq!((&never["last_seen_unix_ns"], &never["has_token"]), (&Value::Null, &json!(true)));
     let wrong = of(manager.name_of(support::scripted::WRONG_CLOCK_AT))["clock_off_ns"].as_i64().unwrap();
     assert_eq!(wrong, 420 * SECOND_NS as i64);
     assert_eq!(of(manager.name_of(support::scripted::LOSES_AT))["lacks"]["records"], 1234);
-    let hostile = manager.ask(Who::Page, Method::GET, &format!("/api/1/agents/{}", manager.name_of(support::scripted::HOSTILE_AT)), None, &[]);
+    let hostile = manager.ask(
+        Who::Page,
+        Method::GET,
+        &format!("/api/1/agents/{}", manager.name_of(support::scripted::HOSTILE_AT)),
+        None,
+        &[],
+    );
     assert_eq!(hostile.json()["host"], support::scripted::HOSTILE);
     assert!(fine["last_seen_unix_ns"].as_u64().unwrap() <= now + 600 * SECOND_NS);
     for (query, count) in [("state=away", 1), ("state=never", 1), ("search=OSAKA", 6), ("group=", 3), ("limit=5", 5)] {
         let found = manager.ask(Who::Page, Method::GET, &format!("/api/1/agents?{query}"), None, &[]).json();
         assert_eq!(found["agents"].as_array().unwrap().len(), count, "{query}: {found}");
     }
+}
+
+/// The events of a stream that are whole: name, id and data.
+fn events(text: &str) -> Vec<(String, String, Value)> {
+    let field = |event: &str, name: &str| event.lines().find_map(|line| Some(line.strip_prefix(name)?.to_owned()));
+    let of = |event: &str| {
+        Some((field(event, "event: ")?, field(event, "id: ")?, serde_json::from_str(&field(event, "data: ")?).ok()?))
+    };
+    let (whole, _) = text.rsplit_once("\n\n").unwrap_or_default();
+    whole.split("\n\n").filter_map(of).collect()
+}
+
+#[test]
+fn who_looks_on_is_sent_all_and_then_what_changes_as_the_same_bytes() {
+    let manager = Manager::with_a_day(20);
+    let overview = api::Overview::start(&manager.state).unwrap();
+    let (_, mut first) = manager.stream("/events");
+    let (_, mut second) = manager.stream("/events");
+    for stream in [&mut first, &mut second] {
+        assert!(stream.until(|text| events(text).iter().any(|(name, ..)| name == "whole")));
+        let (_, _, whole) = events(&stream.text).into_iter().find(|(name, ..)| name == "whole").unwrap();
+        assert_eq!(whole["agents"].as_object().unwrap().len(), 21);
+        assert_eq!(whole["agents"]["kyoto-000"]["state"], "connected");
+        assert_eq!(whole["agents"]["kyoto-000"]["hour"]["response_p99_ns"].as_array().unwrap().len(), 60);
+        assert_eq!(whole["agents"][manager.name_of(support::scripted::HOSTILE_AT)]["host"], support::scripted::HOSTILE);
+        assert!(whole["head"]["alerts"].is_array());
+    }
+    let change = json!({ "share": 0.25 });
+    let json = [("content-type", "application/json")];
+    manager.ask(Who::Page, Method::PUT, "/api/1/agents/kyoto-000/settings", Some(&change), &json).json();
+    let tells =
+        |text: &str| events(text).iter().any(|(_, _, data)| data["agents"]["kyoto-000"]["settings"]["share"] == 0.25);
+    assert!(first.until(tells) && second.until(tells));
+    // What both were sent under one id is the same.
+    let mut shared = 0;
+    for event in events(&first.text) {
+        if let Some(other) = events(&second.text).iter().find(|other| other.1 == event.1) {
+            assert_eq!(&event, other);
+            shared += 1;
+        }
+    }
+    assert!(shared > 0);
+    drop(overview);
+    assert!(first.until(|text| text.ends_with("event: end\ndata: {}\n\n")));
+}
+
+#[test]
+fn what_reads_files_is_bounded() {
+    let manager = Manager::with_a_day(20);
+    let url = "/api/1/exchanges/export?since=3d";
+    // Nobody reads them: each holds its place.
+    let held: Vec<_> = (0..4).map(|_| manager.stream(url)).collect();
+    assert!(held.iter().all(|(status, _)| *status == StatusCode::OK));
+    let ask = |url: &str| manager.ask(Who::Page, Method::GET, url, None, &[]).status;
+    assert_eq!(ask(url), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(ask("/api/1/agents"), StatusCode::OK, "what takes no time is not held up");
+    drop(held);
+    // Their threads find out that nobody reads any more, however long that takes them.
+    while ask("/api/1/exchanges?since=3d") == StatusCode::TOO_MANY_REQUESTS {
+        std::thread::yield_now();
+    }
+    // More than anybody should wait for.
+    let data = fleet::manager::Data::beside(manager.folder(), false).unwrap();
+    let sql = "INSERT INTO parts (day, file, rows, bytes, first_at, last_at, made_at) VALUES ('2001-01-01', 'x', 20000001, 1, ?1, ?1, 1)";
+    data.change(|index| index.execute(sql, [978_350_400_000_000_000_i64])).unwrap();
+    assert_eq!(ask("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02"), StatusCode::PAYLOAD_TOO_LARGE);
+    // A file that should be there and is not: the transfer breaks off.
+    let sql = "UPDATE parts SET rows = 7 WHERE file = 'x'";
+    data.change(|index| index.execute(sql, [])).unwrap();
+    let (status, mut broken) = manager.stream("/api/1/exchanges/export?since=2001-01-01&until=2001-01-02");
+    assert_eq!(status, StatusCode::OK);
+    assert!(broken.fails(), "it must not look whole");
 }

@@ -172,10 +172,11 @@ const fleet = (() => {
     say($("title"), title);
     say($("status"), status);
     $("status").className = `status ${fires ? "bad" : "good"}`;
+    const left = seen.head.agents_left_out;
     const lead = agents.length
-      ? ""
+      ? left && `And ${count(left)} agents more, which are not on this page: the API has them.`
       : "`yamabiko tap manager token add NAME` makes a token, or the part Tokens of this page; `yamabiko tap agent --manager URL --token FILE` comes with it.";
-    say($("lead"), lead);
+    say($("lead"), lead || "");
     $("lead").hidden = !lead;
     document.title = plain(`${fires ? `(${fires}) ` : ""}${title} · yamabiko manager`);
     // Said aloud when it changes, and not with every figure.

@@ -58,8 +58,7 @@
     cell.append(
       fleet.button(column.title, () => {
         sorted = { id: column.id, up: sorted.id === column.id ? !sorted.up : true };
-        orderedAt = -Infinity;
-        show(fleet.seen());
+        anew();
       }),
     );
     headRow().append(cell);

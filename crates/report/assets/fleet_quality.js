@@ -119,6 +119,8 @@
   });
   fleet.view("quality", {
     open(params) {
+      // A link says all of what it is about; without a word it is what was looked at last.
+      if (params.size) controls.reset();
       for (const field of controls.elements) if (field.name && params.has(field.name)) field.value = params.get(field.name);
       ask();
     },

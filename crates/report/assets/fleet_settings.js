@@ -136,7 +136,7 @@
     const nodes = fleet.table($("settings-agents"), ["agent", "only", "programs", "share", "version wanted", "goes by"], rows, { left: [1, 2], none: "No agent is in a group yet." });
     fleet.linked(nodes, (at) => `#agent?${new URLSearchParams({ name: agents[at].name })}`);
   };
-  $("settings-controls").addEventListener("input", () => show(fleet.seen()));
+  $("settings-controls").addEventListener("input", () => fleet.seen() && show(fleet.seen()));
   $("settings-controls").addEventListener("submit", (event) => event.preventDefault());
   fleet.view("settings", { show });
 })();

@@ -54,7 +54,9 @@ mod tests {
 
     #[test]
     fn words_are_never_markup() {
-        for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", ".style."] {
+        for forbidden in
+            ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", ".style."]
+        {
             assert!(!SCRIPTS.iter().any(|script| script.contains(forbidden)), "{forbidden}");
         }
     }

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -15,6 +16,7 @@ use fleet::manager::notes::{Notes, Writing};
 use fleet::manager::tokens::{self, Role};
 use fleet::manager::{Data, Refused, Who, days, settings};
 use fleet::wire;
+use http_body_util::BodyExt as _;
 use serde::Serialize;
 use serde_json::Value;
 use tower::ServiceExt as _;
@@ -22,10 +24,14 @@ use tower::ServiceExt as _;
 use super::scripted::{AWAY_AT, Scripted, agents};
 
 pub const SECOND_NS: u64 = 1_000_000_000;
+/// How long something may take that should be there at once.
+const PATIENCE: Duration = Duration::from_secs(120);
 const HOUR_NS: u64 = 3600 * SECOND_NS;
 
 /// See the module.
 pub struct Manager {
+    /// What its routers share.
+    pub state: State,
     router: Router,
     ingest: Router,
     agents: RefCell<Vec<Scripted>>,
@@ -69,7 +75,8 @@ impl Manager {
         let facts = Facts { version: "0.1.0", keep_for_s: Some(86_400), keep_bytes: None };
         let state = State::new(Arc::clone(&data), notes, facts).unwrap();
         let mut manager = Manager {
-            router: finish(api::page_router(state)),
+            router: finish(api::page_router(state.clone())),
+            state,
             ingest: ingest::routes(ingest),
             agents: RefCell::new(agents(count, now_ns - 30 * HOUR_NS)),
             rows: 0,
@@ -143,6 +150,14 @@ impl Manager {
         self.put_into(&self.router, who, method, url, body, headers)
     }
 
+    /// Begins to read an answer of the page's door.
+    pub fn stream(&self, url: &str) -> (StatusCode, Stream<'_>) {
+        let mut request = Request::builder().uri(url).body(Body::empty()).unwrap();
+        request.extensions_mut().insert(Who::Page);
+        let response = self.runtime.block_on(self.router.clone().oneshot(request)).unwrap();
+        (response.status(), Stream { runtime: &self.runtime, body: response.into_body(), text: String::new() })
+    }
+
     fn put_into(
         &self,
         router: &Router,
@@ -166,6 +181,38 @@ impl Manager {
             let body = to_bytes(response.into_body(), 1 << 30).await.unwrap().to_vec();
             Answered { status, kind: kind.unwrap_or_default(), body }
         })
+    }
+}
+
+/// An answer that is still being sent.
+pub struct Stream<'a> {
+    runtime: &'a tokio::runtime::Runtime,
+    body: Body,
+    /// What has come so far.
+    pub text: String,
+}
+
+impl Stream<'_> {
+    /// Reads to its end: whether it breaks off.
+    pub fn fails(&mut self) -> bool {
+        loop {
+            match self.runtime.block_on(self.body.frame()) {
+                Some(Ok(_)) => {}
+                Some(Err(_)) => return true,
+                None => return false,
+            }
+        }
+    }
+
+    /// Reads until what has come is such; `false` where it ended before.
+    pub fn until(&mut self, is_such: impl Fn(&str) -> bool) -> bool {
+        while !is_such(&self.text) {
+            let frame = async { tokio::time::timeout(PATIENCE, self.body.frame()).await };
+            let frame = self.runtime.block_on(frame).unwrap_or_else(|_| panic!("waited in vain: {}", self.text));
+            let Some(frame) = frame else { return false };
+            self.text.push_str(str::from_utf8(frame.unwrap().data_ref().unwrap()).unwrap());
+        }
+        true
     }
 }
 

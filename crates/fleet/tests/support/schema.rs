@@ -13,7 +13,9 @@ impl Document {
     /// A schema, with what it refers to in its place.
     pub fn resolved<'a>(&'a self, schema: &'a Value) -> &'a Value {
         match schema.get("$ref").and_then(Value::as_str) {
-            Some(place) => self.resolved(self.0.pointer(place.strip_prefix('#').unwrap()).unwrap_or_else(|| panic!("{place}"))),
+            Some(place) => {
+                self.resolved(self.0.pointer(place.strip_prefix('#').unwrap()).unwrap_or_else(|| panic!("{place}")))
+            }
             None => schema,
         }
     }
@@ -30,9 +32,15 @@ impl Document {
             let is_so = match keyword.as_str() {
                 "type" => one_or_many(wanted).iter().any(|kind| is_of(value, kind)),
                 "enum" => wanted.as_array().unwrap().contains(value),
-                "pattern" => value.as_str().is_none_or(|text| Regex::new(wanted.as_str().unwrap()).unwrap().is_match(text)),
-                "minLength" => value.as_str().is_none_or(|text| text.chars().count() as u64 >= wanted.as_u64().unwrap()),
-                "maxLength" => value.as_str().is_none_or(|text| text.chars().count() as u64 <= wanted.as_u64().unwrap()),
+                "pattern" => {
+                    value.as_str().is_none_or(|text| Regex::new(wanted.as_str().unwrap()).unwrap().is_match(text))
+                }
+                "minLength" => {
+                    value.as_str().is_none_or(|text| text.chars().count() as u64 >= wanted.as_u64().unwrap())
+                }
+                "maxLength" => {
+                    value.as_str().is_none_or(|text| text.chars().count() as u64 <= wanted.as_u64().unwrap())
+                }
                 "minItems" => value.as_array().is_none_or(|items| items.len() as u64 >= wanted.as_u64().unwrap()),
                 "maxItems" => value.as_array().is_none_or(|items| items.len() as u64 <= wanted.as_u64().unwrap()),
                 "minimum" => value.as_f64().is_none_or(|number| number >= wanted.as_f64().unwrap()),
@@ -91,19 +99,27 @@ impl Document {
                 None => texts().prop_map(Value::from).boxed(),
             },
             Some("integer") => {
-                let bound = |name: &str, otherwise: u64| schema.get(name).map_or(otherwise, |value| value.as_u64().unwrap());
+                let bound =
+                    |name: &str, otherwise: u64| schema.get(name).map_or(otherwise, |value| value.as_u64().unwrap());
                 let (least, most) = (bound("minimum", 0), bound("maximum", 1 << 40));
                 prop_oneof![(least..=most), Just(least), Just(most)].prop_map(Value::from).boxed()
             }
-            Some("number") => prop_oneof![Just(0.5), Just(0.95), Just(1.0), Just(1e-6), 0.0..1.0_f64].prop_map(|n| json!(n)).boxed(),
+            Some("number") => {
+                prop_oneof![Just(0.5), Just(0.95), Just(1.0), Just(1e-6), 0.0..1.0_f64].prop_map(|n| json!(n)).boxed()
+            }
             Some("boolean") => any::<bool>().prop_map(Value::from).boxed(),
             Some("array") => vec(self.values(&schema["items"]), 0..4).prop_map(Value::from).boxed(),
             Some("object") => {
-                let required: Vec<&str> = schema["required"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+                let required: Vec<&str> =
+                    schema["required"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
                 let mut whole = Just(Map::new()).boxed();
                 for (name, field) in schema["properties"].as_object().into_iter().flatten() {
                     let (name, is_required) = (name.clone(), required.contains(&name.as_str()));
-                    let field = if is_required { self.values(field).prop_map(Some).boxed() } else { prop::option::of(self.values(field)).boxed() };
+                    let field = if is_required {
+                        self.values(field).prop_map(Some).boxed()
+                    } else {
+                        prop::option::of(self.values(field)).boxed()
+                    };
                     whole = (whole, field)
                         .prop_map(move |(mut object, field)| {
                             object.extend(field.map(|field| (name.clone(), field)));
@@ -121,9 +137,37 @@ impl Document {
 /// Text that means something here, and text that means nothing anywhere.
 pub fn texts() -> BoxedStrategy<String> {
     let known = [
-        "kyoto", "osaka", "kyoto-000", "osaka-010", "curl", "443", "192.0.2.0/24", "192.0.2.1", "1h", "24h", "7d", "15min", "0s",
-        "2026-11-22T10:00:00Z", "2026-11-22 10:00", "1970-01-01", "2199-12-31", "9223372036854775807", "1", "250ms", "1%", "99%",
-        "client", "both", "succeeded,failed", "h:0123456789abcdef", "<script>window.ran=1</script>", "", "..", "%00", "a,b,c",
+        "kyoto",
+        "osaka",
+        "kyoto-000",
+        "osaka-010",
+        "curl",
+        "443",
+        "192.0.2.0/24",
+        "192.0.2.1",
+        "1h",
+        "24h",
+        "7d",
+        "15min",
+        "0s",
+        "2026-11-22T10:00:00Z",
+        "2026-11-22 10:00",
+        "1970-01-01",
+        "2199-12-31",
+        "9223372036854775807",
+        "1",
+        "250ms",
+        "1%",
+        "99%",
+        "client",
+        "both",
+        "succeeded,failed",
+        "h:0123456789abcdef",
+        "<script>window.ran=1</script>",
+        "",
+        "..",
+        "%00",
+        "a,b,c",
         "1795392000000000000.00000000000000000000000000000000.1.1",
     ];
     let known = prop::sample::select(known.as_slice()).prop_map(str::to_owned);

@@ -252,7 +252,10 @@ mod tests {
     fn three_heartbeats() {
         let now = 1_000_000_000_000_u64;
         let seen = |ago: u64| standing(Some((now - ago) as i64), now);
-        assert_eq!((seen(0), seen(CONNECTED_NS), seen(CONNECTED_NS + 1)), (Standing::Connected, Standing::Connected, Standing::Away));
+        assert_eq!(
+            (seen(0), seen(CONNECTED_NS), seen(CONNECTED_NS + 1)),
+            (Standing::Connected, Standing::Connected, Standing::Away)
+        );
         assert_eq!(standing(None, now), Standing::Never);
         assert_eq!(standing(Some(i64::MAX), now), Standing::Connected, "a clock that was put back");
     }

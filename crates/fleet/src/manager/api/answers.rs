@@ -79,16 +79,19 @@ impl Default for Work {
 
 impl Work {
     /// Does something that takes milliseconds. Who comes while all places are taken waits.
-    pub(super) async fn short<T: Send + 'static>(&self, work: impl FnOnce() -> Answer<T> + Send + 'static) -> Answer<T> {
+    pub(super) async fn short<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
         let place = Arc::clone(&self.short).acquire_owned().await.map_err(|_| broken())?;
         on_a_thread(place, work).await
     }
 
     /// A place for something that may take seconds, such as reading the files of many days; refused where all are taken.
     pub(super) fn place(&self) -> Answer<OwnedSemaphorePermit> {
-        Arc::clone(&self.long).try_acquire_owned().map_err(|_| {
-            refused(Why::TooMany, "Too many look through the files already. Try again in a few seconds.")
-        })
+        Arc::clone(&self.long)
+            .try_acquire_owned()
+            .map_err(|_| refused(Why::TooMany, "Too many look through the files already. Try again in a few seconds."))
     }
 
     /// Does something that may take seconds.

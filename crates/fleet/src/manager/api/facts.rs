@@ -144,11 +144,14 @@ pub(super) async fn health(With(state): With<State>, uri: Uri) -> Answer<Respons
 
 fn fares(index: &Connection, state: &State) -> rusqlite::Result<Health> {
     let one = |sql: &str| index.query_row(sql, [], |row| row.get::<_, i64>(0));
-    let queue = index.query_row("SELECT count(*), coalesce(sum(rows), 0), min(received_at) FROM pending", [], |row| {
-        Ok(Queue { batches: row.get(0)?, rows: row.get(1)?, oldest_unix_ns: row.get(2)? })
-    })?;
+    let queue =
+        index.query_row("SELECT count(*), coalesce(sum(rows), 0), min(received_at) FROM pending", [], |row| {
+            Ok(Queue { batches: row.get(0)?, rows: row.get(1)?, oldest_unix_ns: row.get(2)? })
+        })?;
     let (last_part_unix_ns, days_bytes) =
-        index.query_row("SELECT max(made_at), coalesce(sum(bytes), 0) FROM parts", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        index.query_row("SELECT max(made_at), coalesce(sum(bytes), 0) FROM parts", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
     let folder = state.data.folder();
     let bytes_of = |name: &str| std::fs::metadata(folder.join(name)).map_or(0, |found| found.len());
     let process = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -182,6 +185,9 @@ mod tests {
     #[test]
     fn numbers_of_a_process() {
         let status = "Name:\tyamabiko\nVmRSS:\t   12340 kB\nThreads:\t7\n";
-        assert_eq!((field(status, "Threads:"), field(status, "VmRSS:"), field(status, "Cpu:")), (Some(7), Some(12_340), None));
+        assert_eq!(
+            (field(status, "Threads:"), field(status, "VmRSS:"), field(status, "Cpu:")),
+            (Some(7), Some(12_340), None)
+        );
     }
 }

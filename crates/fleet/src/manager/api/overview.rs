@@ -19,8 +19,9 @@ use serde_json::{Map, Value, json};
 
 use super::agents::{Agent, agents};
 use super::{State, now_ns};
+use crate::manager::alerts;
 use crate::manager::error::Error;
-use crate::manager::{alerts, quality};
+use crate::manager::quality::{self, QualityError};
 
 /// The thread that looks. It ends when this is dropped.
 #[derive(Debug)]
@@ -138,13 +139,20 @@ impl Looker {
         self.rates.sample(index, now_ns)?;
         if now_ns.abs_diff(self.sparks_at_ns) >= SPARKS_EVERY_NS {
             self.sparks_at_ns = now_ns;
-            let sparks = quality::sparks(index, now_ns / 1_000_000_000, quality::Sides::Client)?;
+            let sparks = quality::sparks(index, now_ns / 1_000_000_000, quality::Sides::Client);
+            let sparks = sparks.map_err(|error| match error {
+                QualityError::Index(error) => Error::Index(error),
+                other => Error::Refused(other.to_string()),
+            })?;
             self.sparks = sparks.agents.iter().map(|(agent, spark)| (agent.clone(), as_value(spark))).collect();
         }
-        let agents = agents(index, now_ns)?.into_iter().map(|agent| self.line(agent)).collect();
+        let all = agents(index, now_ns)?;
+        let left_out = all.len().saturating_sub(AGENTS_MAX);
+        let agents = all.into_iter().take(AGENTS_MAX).map(|agent| self.line(agent)).collect();
         let one = |sql: &str| index.query_row(sql, [], |row| row.get::<_, i64>(0));
         let head = json!({
             "now_unix_ns": now_ns,
+            "agents_left_out": left_out,
             "alerts": as_value(&alerts::list(index)?),
             "refused": one("SELECT coalesce(sum(count), 0) FROM refused")?,
             "waiting_rows": one("SELECT coalesce(sum(rows), 0) FROM pending")?,
@@ -238,6 +246,8 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
+/// Agents of the page: some 4 MB for who comes to look. The API has all.
+const AGENTS_MAX: usize = 2000;
 /// How often it is looked while somebody looks on.
 const EVERY: Duration = Duration::from_secs(2);
 const SPARKS_EVERY_NS: u64 = 10_000_000_000;

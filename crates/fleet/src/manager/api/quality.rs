@@ -89,7 +89,19 @@ fn word<T: DeserializeOwned + Default>(parameters: &mut Parameters, name: &str, 
 }
 
 const SIDES_TAKE: &[&str] = &[
-    "since", "until", "a_agent", "a_group", "a_program", "a_peer", "b_since", "b_until", "b_agent", "b_group", "b_program",
-    "b_peer", "side", "confidence",
+    "since",
+    "until",
+    "a_agent",
+    "a_group",
+    "a_program",
+    "a_peer",
+    "b_since",
+    "b_until",
+    "b_agent",
+    "b_group",
+    "b_program",
+    "b_peer",
+    "side",
+    "confidence",
 ];
 const SECOND_NS: u64 = 1_000_000_000;

@@ -71,9 +71,7 @@ pub(super) async fn make(With(state): With<State>, uri: Uri, request: Request) -
     let wanted: Wanted = body(request).await?;
     let role = match wanted.role.as_deref() {
         None => Role::Agent,
-        Some(text) => {
-            Role::of(text).ok_or_else(|| refused(Why::Impossible, "`role` is agent, operator or reader."))?
-        }
+        Some(text) => Role::of(text).ok_or_else(|| refused(Why::Impossible, "`role` is agent, operator or reader."))?,
     };
     let name = wanted.name.clone();
     let token = state.change(move |data| tokens::add(data, &name, role, now_ns())).await?;

@@ -38,7 +38,8 @@ impl Ask {
     /// As the parameters say; the last hour where they do not say since when.
     pub(in super::super) fn of(parameters: &mut Parameters, now_ns: u64) -> Answer<Ask> {
         let until_ns = parameters.moment("until", now_ns)?.unwrap_or_else(|| now_ns.saturating_add(AHEAD_NS));
-        let since_ns = parameters.moment("since", now_ns)?.unwrap_or_else(|| until_ns.min(now_ns).saturating_sub(HOUR_NS));
+        let since_ns =
+            parameters.moment("since", now_ns)?.unwrap_or_else(|| until_ns.min(now_ns).saturating_sub(HOUR_NS));
         if since_ns >= until_ns {
             return Err(malformed("`since` must lie before `until`."));
         }
@@ -175,14 +176,22 @@ mod tests {
         ] {
             assert!(ask(good).unwrap().takes(&row()), "{good}");
         }
-        for other in
-            ["agent=shop-2", "agent=shop-1&program=wget", "port=50000", "peer=192.0.3.0/24", "side=server", "agent=", "peer=h:0123456789abcdef"]
-        {
+        for other in [
+            "agent=shop-2",
+            "agent=shop-1&program=wget",
+            "port=50000",
+            "peer=192.0.3.0/24",
+            "side=server",
+            "agent=",
+            "peer=h:0123456789abcdef",
+        ] {
             assert!(!ask(other).unwrap().takes(&row()), "{other}");
         }
         let mut hashed = row();
         hashed.row.peer.as_mut().unwrap().address = "h:0123456789abcdef".parse().unwrap();
-        assert!(ask("peer=h:0123456789abcdef").unwrap().takes(&hashed) && !ask("peer=192.0.2.7").unwrap().takes(&hashed));
+        assert!(
+            ask("peer=h:0123456789abcdef").unwrap().takes(&hashed) && !ask("peer=192.0.2.7").unwrap().takes(&hashed)
+        );
         let mut served = row();
         served.row.side = "server".into();
         assert!(ask("port=50000").unwrap().takes(&served) && !ask("port=443").unwrap().takes(&served));
@@ -190,7 +199,15 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for bad in ["since=1h&until=2h", "since=2027-01-01&until=2027-01-01", "peer=nowhere", "port=65536", "side=both", "outcome=good", "cursor=1.2"] {
+        for bad in [
+            "since=1h&until=2h",
+            "since=2027-01-01&until=2027-01-01",
+            "peer=nowhere",
+            "port=65536",
+            "side=both",
+            "outcome=good",
+            "cursor=1.2",
+        ] {
             assert!(ask(bad).is_err(), "{bad}");
         }
         let hour = ask("").unwrap();
