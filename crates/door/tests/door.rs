@@ -86,7 +86,7 @@ fn a_door_for_programs_goes_by_any_name_and_who_is_refused_is_told_of() {
     assert_eq!(status(&ask(address, "manager.example", "/")), 200);
     let (tell, told) = std::sync::mpsc::channel();
     let mut settings = settings();
-    settings.refusals = Some(Refusals(Arc::new(move |peer, status| drop(tell.send((peer, status.as_u16()))))));
+    settings.refusals = Some(Refusals(Arc::new(move |peer, status| tell.send((peer, status.as_u16())).unwrap())));
     let (_open, address) = open(settings);
     assert_eq!(status(&ask(address, "localhost", "/")), 200);
     ask(address, "evil.example", "/");

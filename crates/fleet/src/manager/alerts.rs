@@ -29,7 +29,7 @@ mod tests;
 pub use book::{Alert, AlertError, Subject, list, put, remove};
 pub use events::{Event, Happened, log};
 pub use keeper::Keeper;
-pub use machine::State;
+pub use machine::{Instance, State};
 pub use rule::{Metric, Rule};
 
 pub(super) use signal::Signal;

@@ -12,7 +12,7 @@
 //! spans and any series can be put together. What the figures mean is said in docs/concepts/tap.md, how they are kept in
 //! docs/concepts/tap-quality.md.
 //!
-//! Read [`sums`](self::Sums) first, then [`fold`], then [`Query`].
+//! Read `sums` first, then [`fold`], then [`Query`].
 
 mod compare;
 mod figures;
@@ -32,17 +32,14 @@ pub(super) mod tests;
 pub use compare::{CompareMetric, Compared, ComparedSet, ComparedSide, Comparison, compare};
 pub use figures::{Availability, Figures, ResponseTimes};
 pub use fold::{PROGRAMS_MAX, SERIES_MAX, fold};
-pub use kept::{Kept, Rest, Series, forget};
+pub use kept::{Kept, forget};
 pub use query::{By, Group, Quality, Query, Resolution, Sides, Span, query};
 pub use sparks::{Spark, Sparks, sparks};
-pub use sums::{CAUSES_MAX, OTHER_CAUSE, Sums};
-pub use times::Times;
-pub use windows::{WINDOW_S, Windows};
 
 pub(super) use over::{Over, over};
 pub(super) use query::named_agents;
 pub(super) use scan::Tally;
-pub(super) use sums::response_ns;
+pub(super) use sums::{CAUSES_MAX, OTHER_CAUSE, response_ns};
 
 /// Spans that are kept: a minute, an hour, a day, in seconds.
 pub const SPANS_S: [u64; 3] = [60, 3600, 86_400];

@@ -45,7 +45,7 @@ impl Sender {
     /// Certificates cannot be had; no thread; SQLite's.
     pub fn start(data: Arc<Data>, notes: Notes, plan: Plan) -> Result<Sender> {
         let post = post(plan).map_err(|error| Error::Refused(format!("--otlp: {error}")))?;
-        data.change(|change| Ok(sums::on(change)?))?;
+        data.change(sums::on)?;
         let signal = Arc::new(Signal::default());
         let ends = signal.clone();
         let run = move || send_all(&data, &notes, &ends, &post);

@@ -341,11 +341,11 @@ struct Blocks<'a> {
 impl<'a> Blocks<'a> {
     fn of(tallies: Vec<&'a Tally>) -> Blocks<'a> {
         let buckets = |tally: &'a Tally| tally.sums.response.buckets();
-        let mut edges: Vec<(u64, u64)> = tallies.iter().flat_map(|tally| buckets(tally)).map(|(from, to, _)| (from, to)).collect();
+        let mut edges: Vec<(u64, u64)> = tallies.iter().flat_map(|tally| buckets(*tally)).map(|(from, to, _)| (from, to)).collect();
         edges.sort_unstable();
         edges.dedup();
         let numbered = |(from, _, count): (u64, u64, u64)| (edges.partition_point(|(edge, _)| *edge < from), count);
-        let counts = tallies.iter().map(|tally| buckets(tally).map(numbered).collect()).collect();
+        let counts = tallies.iter().map(|tally| buckets(*tally).map(numbered).collect()).collect();
         Blocks { tallies, edges, counts }
     }
 

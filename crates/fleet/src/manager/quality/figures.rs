@@ -94,7 +94,7 @@ impl Figures {
         let per_s = |bytes: f64| (passed_s > 0).then(|| bytes / passed_s as f64);
         // Sums of reals: what was counted once is not told from itself by the last digit.
         let is_drawn = sums.attempts_estimated > sums.attempts as f64 * (1.0 + 1e-9);
-        let availability = share(sums.attempts - sums.failed, sums.attempts)
+        let availability = share(sums.attempts.saturating_sub(sums.failed), sums.attempts)
             .zip(share(tally.succeeded, tally.tried))
             .map(|(attempts, windows)| Availability { attempts, windows, windows_tried: tally.tried });
         Figures {

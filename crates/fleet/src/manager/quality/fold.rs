@@ -31,7 +31,7 @@ pub fn fold(change: &Transaction<'_>, rows: &[Placed]) -> rusqlite::Result<()> {
             let row = &placed.row;
             let peer = row.peer.as_ref().map(|peer| peer.address.to_string()).unwrap_or_default();
             let name = (row.side.as_str(), row.program.as_deref().unwrap_or_default(), peer);
-            let figures = spans.entry((begin_s, &placed.agent)).or_default().entry(name).or_default();
+            let figures = spans.entry((begin_s, placed.agent.as_str())).or_default().entry(name).or_default();
             let before = (figures.sums.attempts, figures.sums.failed);
             figures.sums.add(row, placed.share);
             if figures.sums.attempts > before.0 {
@@ -75,7 +75,7 @@ fn fold_span(
         sides.entry(side).or_default().merge(figures);
         let place = at(Series { whole: false, rest: Rest::None, side, program, peer });
         if !room.put(&place, figures)? {
-            rest.entry((side, program)).or_default().merge(figures);
+            rest.entry((*side, *program)).or_default().merge(figures);
         }
     }
     let mut others: BTreeMap<&str, Fresh> = BTreeMap::new();
