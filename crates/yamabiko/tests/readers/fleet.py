@@ -99,7 +99,7 @@ def check(data, accounts, shifts):
     with tempfile.NamedTemporaryFile("w", suffix=".csv") as waiting:
         pending(data, waiting)
         types = "{" + ", ".join(f"'{name}': '{kind}'" for name, kind in COLUMNS.items()) + "}"
-        db.execute(f"CREATE TABLE found AS SELECT *, NULL AS day FROM read_csv('{waiting.name}', header = true, columns = {types})")
+        db.execute(f"CREATE TABLE found AS SELECT *, NULL::VARCHAR AS day FROM read_csv('{waiting.name}', header = true, columns = {types})")
     waited = db.sql("SELECT count(*) FROM found").fetchone()[0]
     if list(data.glob("days/*/*.parquet")):
         db.execute(f"""
@@ -118,7 +118,7 @@ def check(data, accounts, shifts):
     db.execute("""
         CREATE TABLE pair AS
         SELECT a.*, f.agent IS NOT NULL AS there, f.connection AS of_connection, f.stream AS of_stream, f.exchange AS at_place,
-               f.last AS is_last, f.at_unix_ns AS at, f.clock_off_ns AS off
+               f.last AS is_last, f.at_unix_ns AS moment, f.clock_off_ns AS clock_off
         FROM account a LEFT JOIN found f
           ON f.agent = a.agent AND f.program = a.program AND f.pid = a.pid AND f.side = 'client' AND f.peer = '127.0.0.1'
          AND f.peer_port = a.port AND f.sent_bytes = a.sent AND f.received_bytes = a.received AND f.outcome = 'succeeded'
@@ -141,7 +141,7 @@ def check(data, accounts, shifts):
         + one("""SELECT count(*) FROM (SELECT 1 FROM pair WHERE there GROUP BY agent, of_stream, of_connection
                  HAVING count(DISTINCT (program, pid, connection)) > 1)"""),
         "out_of_time": one(f"""SELECT count(*) FROM pair WHERE there
-                               AND (at < begun - {TOLERANCE_NS} OR at > ended + {TOLERANCE_NS})"""),
+                               AND (moment < begun - {TOLERANCE_NS} OR moment > ended + {TOLERANCE_NS})"""),
         "wrong_day": one("""SELECT count(*) FROM found WHERE day IS NOT NULL
                             AND day <> strftime(make_timestamp(at_unix_ns // 1000), '%Y-%m-%d')"""),
     }
@@ -163,12 +163,12 @@ def check(data, accounts, shifts):
         result["strange"] -= one(f"SELECT count(*) FROM found WHERE {condition}")
 
     # How far off in time: of the end of each exchange, by the program's clock and by the row.
-    off = [f"quantile_cont(abs(at - ended), {share})" for share in (0.5, 0.99, 1.0)]
+    off = [f"quantile_cont(abs(moment - ended), {share})" for share in (0.5, 0.99, 1.0)]
     result["time_off_ms"] = [round(float(value or 0) / 1e6, 3) for value in db.sql(f"SELECT {', '.join(off)} FROM pair WHERE there").fetchone()]
     # What the manager says of the agents' wall clocks: by how much they were made wrong.
     shifts = json.loads(Path(shifts).read_text())
     wrong = 0
-    for agent, low, high in db.sql("SELECT agent, min(off), max(off) FROM pair WHERE there GROUP BY agent").fetchall():
+    for agent, low, high in db.sql("SELECT agent, min(clock_off), max(clock_off) FROM pair WHERE there GROUP BY agent").fetchall():
         wrong += any(abs(value - shifts[agent] * NS) > TOLERANCE_NS for value in (low, high))
     result["clocks_wrong"] = wrong
     result["clocks_s"] = [min(shifts.values()), max(shifts.values())]

@@ -124,13 +124,15 @@ fn ten_thousand_strangers_do_not_stop_the_known() {
 
     let stop = Arc::new(AtomicBool::new(false));
     let attacks = strangers(&site, &stop);
-    let server = programs.server();
+    let server = programs.server(true);
     let mut command = std::process::Command::new(&server[0]);
     command.args(&server[1..]);
     let listens = Process::start(command, &folder.join("server.log")).unwrap();
     wait_until("the talkers' server listens", || listens.said().contains("listening"));
+    let said = listens.said();
+    let ports: Vec<String> = said.lines().filter_map(|line| line.strip_prefix("port ")).map(str::to_owned).collect();
     let account = folder.join("real.till.csv");
-    let words = programs.talker(0, &account, 400, 50);
+    let words = programs.talker_at(0, &account, 400, 50, &ports);
     let mut command = std::process::Command::new(&words[0]);
     command.args(&words[1..]).envs(agent.environment());
     let talker = Process::start(command, &folder.join("talker.log")).unwrap();

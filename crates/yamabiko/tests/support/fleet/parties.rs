@@ -38,21 +38,42 @@ impl Programs {
         Ok(Programs { talkers: [first, second], wall: cc(&["-shared", "-fPIC"], "wall.c", "wall.so")? })
     }
 
-    /// What the talkers ask.
-    pub fn server(&self) -> Vec<OsString> {
-        [self.talkers[0].as_os_str(), "serve".as_ref()]
-            .into_iter()
-            .chain(PORTS.map(AsRef::as_ref))
-            .map(Into::into)
-            .collect()
+    /// What the talkers ask: at ports of a network of its own, or at any that are free, which it then names.
+    pub fn server(&self, anywhere: bool) -> Vec<OsString> {
+        let ports = if anywhere { ["0"; 4] } else { PORTS };
+        let words = [self.talkers[0].as_os_str(), "serve".as_ref()];
+        words.into_iter().chain(ports.iter().map(AsRef::as_ref)).map(Into::into).collect()
     }
 
-    /// A talker that asks so many times, so many a second.
+    /// A talker that asks so many times, so many a second, in a network of its own.
     pub fn talker(&self, which: usize, account: &Path, exchanges: u64, rate: u64) -> Vec<OsString> {
-        let (exchanges, rate) = (exchanges.to_string(), rate.to_string());
+        self.talker_to(which, account, [exchanges, rate], CLOSED, &PORTS)
+    }
+
+    /// The same at ports that the server named; nothing is refused.
+    pub fn talker_at(
+        &self,
+        which: usize,
+        account: &Path,
+        exchanges: u64,
+        rate: u64,
+        ports: &[String],
+    ) -> Vec<OsString> {
+        self.talker_to(which, account, [exchanges, rate], "0", ports)
+    }
+
+    fn talker_to(
+        &self,
+        which: usize,
+        account: &Path,
+        counts: [u64; 2],
+        closed: &str,
+        ports: &[impl AsRef<std::ffi::OsStr>],
+    ) -> Vec<OsString> {
+        let [exchanges, rate] = counts.map(|count| count.to_string());
         let words = [self.talkers[which].as_os_str(), "ask".as_ref(), account.as_os_str()];
-        let words = words.into_iter().chain([exchanges.as_ref(), rate.as_ref(), CLOSED.as_ref()]);
-        words.chain(PORTS.map(AsRef::as_ref)).map(Into::into).collect()
+        let words = words.into_iter().chain([exchanges.as_ref(), rate.as_ref(), closed.as_ref()]);
+        words.chain(ports.iter().map(AsRef::as_ref)).map(Into::into).collect()
     }
 
     /// Variables of a process whose wall clock is to be so wrong.

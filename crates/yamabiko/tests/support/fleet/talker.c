@@ -1,11 +1,11 @@
 /* Traffic whose every exchange can be told from every other, and the program's own account of it, for the trials of agents and manager.
  *
- *   talker serve PORT..                                   answers on 127.0.0.1, until it is killed
+ *   talker serve PORT..                                   answers on 127.0.0.1, until it is killed; port 0 is the kernel's choice
  *   talker ask ACCOUNT EXCHANGES RATE CLOSED PORT..       asks so many times, so many a second, and writes down what it did
  *
  * A request begins with its own length and the answer's, four bytes each. Exchange n has LOW + n % WIDE bytes there and 1 + n / WIDE
  * back: no two of one process are alike. Every 25th connection goes to the port CLOSED, where nobody listens, and every 25th has
- * nothing said on it. The account is kept in memory and written at the end: lines of CSV, moments of CLOCK_MONOTONIC. */
+ * nothing said on it; with CLOSED 0 none is refused. The account is kept in memory and written at the end: lines of CSV, moments of CLOCK_MONOTONIC. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -91,6 +91,9 @@ static int serve(int count, char **ports) {
         if (bind(fd, (struct sockaddr *)&own, sizeof own) < 0 || listen(fd, 4096) < 0) fail("listen");
         struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
         epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event);
+        socklen_t length = sizeof own;
+        getsockname(fd, (struct sockaddr *)&own, &length);
+        printf("port %d\n", ntohs(own.sin_port));
         listens[fd] = 1;
     }
     puts("listening");
@@ -159,7 +162,7 @@ static int ask(const char *file, long exchanges, long rate, int closed, int coun
         pause_until(begin + step * (done / each));
         for (long burst = 0; burst < each && done < exchanges;) {
             if (fd < 0) {
-                int is_closed = connection % 25 == 11, is_unused = connection % 25 == 22;
+                int is_closed = closed && connection % 25 == 11, is_unused = connection % 25 == 22;
                 port = is_closed ? closed : atoi(ports[connection % count]);
                 struct sockaddr_in to = at_port(port);
                 struct line *line = &account[lines];

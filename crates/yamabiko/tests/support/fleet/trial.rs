@@ -132,7 +132,7 @@ impl Trial {
         }
         let programs = Programs::make(&plan.tests.join("support/fleet"), folder.path())?;
         let networks = Networks::make(folder.path())?;
-        let server = Process::start(networks.at_agents(&words(&programs.server())?), &at("logs/server.log"))?;
+        let server = Process::start(networks.at_agents(&words(&programs.server(false))?), &at("logs/server.log"))?;
         wait("the talkers' server listens", || Ok(server.said().contains("listening")))?;
         fs::create_dir(at("manager"))?;
         let mut agents = Vec::new();
