@@ -1,5 +1,6 @@
 //! What must not come in, tried from outside with curl: each is refused for its reason, counted, told in the log, and nothing is stored.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -7,23 +8,53 @@ use std::net::TcpStream;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::site::{Paper, Site, gzip};
+use super::site::{Answer, Paper, Site, gzip};
 use crate::fleet::parties;
 use crate::support::lab::{str_of, wait_until, yamabiko};
 
-/// Refused with this status for this reason; counted under it, in the log with the path, and the index as before.
-fn refused(site: &Site, status: u16, why: &str, what: &str, ask: impl FnOnce() -> super::site::Answer) -> Value {
-    let (kept, count, told) = (site.kept(), site.refused(why), site.serving.running.stderr().len());
-    let answer = ask();
-    assert_eq!((answer.status, &answer.body["error"]), (status, &json!(why)), "{what}: {answer:?}");
-    assert!(answer.body["message"].as_str().is_some_and(|message| !message.is_empty()), "{what}: {answer:?}");
-    wait_until(&format!("{what}: it is counted"), || site.refused(why) > count);
-    wait_until(&format!("{what}: it is in the log"), || {
-        let said = site.serving.running.stderr();
-        said.get(told..).is_some_and(|new| new.contains(&status.to_string()) || new.contains(why))
-    });
-    assert_eq!(site.kept(), kept, "{what}");
-    answer.body
+/// Refusals that a site is seen to make; at the end each must have been counted and told.
+pub struct Refusals<'a> {
+    site: &'a Site,
+    before: Value,
+    made: BTreeMap<&'static str, u64>,
+}
+
+impl<'a> Refusals<'a> {
+    pub fn of(site: &'a Site) -> Refusals<'a> {
+        Refusals { site, before: site.stored()["refused"].clone(), made: BTreeMap::new() }
+    }
+
+    /// Refused with this status for this reason, in words; the index is as before. The answer's body.
+    pub fn sees(&mut self, status: u16, why: &'static str, what: &str, ask: impl FnOnce() -> Answer) -> Value {
+        let kept = self.site.kept();
+        let answer = ask();
+        assert_eq!((answer.status, &answer.body["error"]), (status, &json!(why)), "{what}: {answer:?}");
+        assert!(answer.body["message"].as_str().is_some_and(|message| !message.is_empty()), "{what}: {answer:?}");
+        assert_eq!(self.site.kept(), kept, "{what}");
+        self.made(why);
+        answer.body
+    }
+
+    /// One that was seen elsewhere.
+    pub fn made(&mut self, why: &'static str) {
+        *self.made.entry(why).or_default() += 1;
+    }
+
+    /// All are counted, by kind; each kind is in the log, where not every line need be; the API shows the newest.
+    pub fn settle(self, operator: &str) {
+        for (why, made) in &self.made {
+            let before = self.before[*why].as_u64().unwrap_or(0);
+            wait_until(&format!("{made} more of {why} are counted"), || self.site.refused(why) >= before + made);
+            assert_eq!(self.site.refused(why), before + made, "{why}");
+            let log = self.site.serving.running.stderr();
+            assert!(log.contains(&format!(" {why}: ")) || log.contains("lines more"), "{why} in {log}");
+        }
+        let shown = self.site.get(operator, "/refusals");
+        assert_eq!(shown.status, 200, "{shown:?}");
+        for why in self.made.keys() {
+            assert!(shown.body.to_string().contains(&format!("\"{why}\"")), "{why} in {shown:?}");
+        }
+    }
 }
 
 #[test]
@@ -36,7 +67,8 @@ fn who_has_not_the_right_token_is_refused() {
     let json_of = ["-H", "Content-Type: application/json", "--data-binary", "@-"];
     let post = |more: &[&str]| site.curl_with(&[&json_of[..], more, &[&url]].concat(), batch.as_bytes());
 
-    refused(&site, 401, "unauthorised", "no token", || post(&[]));
+    let mut refusals = Refusals::of(&site);
+    refusals.sees(401, "unauthorised", "no token", || post(&[]));
     let almost = format!("{}x", &shop.token[..shop.token.len() - 1]);
     for (what, value) in [
         ("an empty token", "Bearer ".to_owned()),
@@ -47,42 +79,43 @@ fn who_has_not_the_right_token_is_refused() {
         ("a long one", format!("Bearer {}", "a".repeat(4_000))),
         ("bytes that are no text", "Bearer \u{fc}\u{fe}".to_owned()),
     ] {
-        refused(&site, 401, "unauthorised", what, || post(&["-H", &format!("Authorization: {value}")]));
+        refusals.sees(401, "unauthorised", what, || post(&["-H", &format!("Authorization: {value}")]));
     }
     let both = format!("Authorization: Bearer {}", shop.token);
-    refused(&site, 401, "unauthorised", "two tokens", || post(&["-H", &both, "-H", "Authorization: Bearer x"]));
+    refusals.sees(401, "unauthorised", "two tokens", || post(&["-H", &both, "-H", "Authorization: Bearer x"]));
     // A token in the URL is none: it would be in logs.
     let in_url = format!("{url}?token={}", shop.token);
-    refused(&site, 401, "unauthorised", "in the URL", || {
+    refusals.sees(401, "unauthorised", "in the URL", || {
         site.curl_with(&[&json_of[..], &[&in_url]].concat(), batch.as_bytes())
     });
 
     for (what, token) in [("of another agent", &bank.token), ("of a reader", &reader), ("of an operator", &operator)] {
         for route in ["batches", "hello"] {
             let body = if route == "hello" { shop.hello() } else { shop.batch() }.to_string();
-            refused(&site, 403, "forbidden", what, || site.post(token, &shop.route(route), &[], body.as_bytes()));
+            refusals.sees(403, "forbidden", what, || site.post(token, &shop.route(route), &[], body.as_bytes()));
         }
     }
     // A stream of another agent under an own name.
     let (mut stolen, mut hello) = (bank.batch(), bank.hello());
     stolen["stream"] = json!(shop.stream);
     hello["stream"] = json!(shop.stream);
-    refused(&site, 403, "forbidden", "another's stream", || bank.send(&site, &stolen));
-    refused(&site, 403, "forbidden", "another's stream", || {
+    refusals.sees(403, "forbidden", "another's stream", || bank.send(&site, &stolen));
+    refusals.sees(403, "forbidden", "another's stream", || {
         site.post(&bank.token, &bank.route("hello"), &[], hello.to_string().as_bytes())
     });
     // An agent reads nothing and changes nothing; a reader changes nothing.
-    refused(&site, 403, "forbidden", "an agent reads", || site.get(&shop.token, "/agents"));
+    refusals.sees(403, "forbidden", "an agent reads", || site.get(&shop.token, "/agents"));
     let put = |token: &str| {
         let bearer = format!("Authorization: Bearer {token}");
         let url = site.url("/agents/shop/settings");
         site.curl(&["-X", "PUT", "-H", &bearer, "-H", "Content-Type: application/json", "-d", "{\"share\":0.5}", &url])
     };
     for (what, token) in [("an agent changes", &shop.token), ("a reader changes", &reader)] {
-        refused(&site, 403, "forbidden", what, || put(token));
+        refusals.sees(403, "forbidden", what, || put(token));
     }
     assert_eq!(site.get(&reader, "/agents").status, 200);
     assert_eq!(put(&operator).status, 200);
+    refusals.settle(&operator);
 
     // One that is revoked is worth nothing from then on, on a connection that is open as well.
     let mut open = site.connect();
@@ -122,6 +155,7 @@ fn what_is_too_long_or_of_no_shape_is_refused() {
     let mut shop = Paper::known(&site, "shop", "a");
     shop.goes_on(&site);
     let route = shop.route("batches");
+    let (boss, mut refusals) = (site.token("boss", "operator"), Refusals::of(&site));
     // Packed: bytes that gzip cannot make shorter, with their length told before and without.
     let mut state = 1_u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
@@ -132,16 +166,16 @@ fn what_is_too_long_or_of_no_shape_is_refused() {
     .collect();
     for more in [&[][..], &["-H", "Transfer-Encoding: chunked"], &["-H", "Content-Encoding: gzip"], &["-H", "Expect:"]]
     {
-        refused(&site, 413, "too_large", "too long packed", || site.post(&shop.token, &route, more, &noise));
+        refusals.sees(413, "too_large", "too long packed", || site.post(&shop.token, &route, more, &noise));
     }
     // Unpacked: 2 KB a MB, as zeros and as JSON that would be a good batch.
     let zeros = gzip(&vec![b' '; (16 << 20) + 1]);
     assert!(zeros.len() < 1 << 20);
-    refused(&site, 413, "too_large", "too long unpacked", || shop.send_bytes(&site, &zeros));
+    refusals.sees(413, "too_large", "too long unpacked", || shop.send_bytes(&site, &zeros));
     let padded = shop.batch().to_string() + &" ".repeat(16 << 20);
-    refused(&site, 413, "too_large", "too long unpacked", || shop.send_bytes(&site, &gzip(padded.as_bytes())));
+    refusals.sees(413, "too_large", "too long unpacked", || shop.send_bytes(&site, &gzip(padded.as_bytes())));
     let many = shop.batch_of(shop.sequence, 20_001);
-    refused(&site, 413, "too_large", "too many rows", || shop.send(&site, &many));
+    refusals.sees(413, "too_large", "too many rows", || shop.send(&site, &many));
 
     let good = shop.batch().to_string();
     let packed = gzip(good.as_bytes());
@@ -166,7 +200,7 @@ fn what_is_too_long_or_of_no_shape_is_refused() {
         ("an empty object", gzip(b"{}")),
         ("a list", gzip(format!("[{good}]").as_bytes())),
     ] {
-        refused(&site, 400, "malformed", what, || shop.send_bytes(&site, &bytes));
+        refusals.sees(400, "malformed", what, || shop.send_bytes(&site, &bytes));
     }
     for (what, change) in [
         ("a strange field", &["payload"][..]),
@@ -176,24 +210,27 @@ fn what_is_too_long_or_of_no_shape_is_refused() {
     ] {
         let mut batch = shop.batch();
         *at(&mut batch, change) = if change.last() == Some(&"stream") { json!(5) } else { json!("x") };
-        refused(&site, 400, "malformed", what, || shop.send(&site, &batch));
+        refusals.sees(400, "malformed", what, || shop.send(&site, &batch));
     }
     for lines in [&["-H", "Content-Type: text/plain"][..], &["-H", "Content-Type: multipart/form-data"]] {
         let (bearer, url) = (format!("Authorization: Bearer {}", shop.token), site.url(&route));
         let words = [&["-H", &bearer, "--data-binary", "@-"], lines, &[&url[..]]].concat();
-        refused(&site, 415, "media_type", "no JSON by its own word", || site.curl_with(&words, good.as_bytes()));
+        refusals.sees(415, "media_type", "no JSON by its own word", || site.curl_with(&words, good.as_bytes()));
     }
     let odd = ["-H", "Content-Encoding: br"];
-    refused(&site, 415, "media_type", "another packing", || site.post(&shop.token, &route, &odd, good.as_bytes()));
+    refusals.sees(415, "media_type", "another packing", || site.post(&shop.token, &route, &odd, good.as_bytes()));
 
     let (bearer, url) = (format!("Authorization: Bearer {}", shop.token), site.url(&route));
     for method in ["GET", "PUT", "DELETE", "PATCH"] {
-        refused(&site, 405, "method", method, || site.curl(&["-X", method, "-H", &bearer, &url]));
+        refusals.sees(405, "method", method, || site.curl(&["-X", method, "-H", &bearer, &url]));
     }
     for route in ["/nowhere", "/agents/shop/batches/1", "/agents/shop%2Fbatches"] {
         let answer = site.get(&shop.token, route);
         assert!(matches!(answer.status, 403 | 404 | 405), "{route}: {answer:?}");
+        let why = ["forbidden", "not_found", "method"].into_iter().find(|why| answer.body["error"] == **why);
+        refusals.made(why.expect("a known one"));
     }
+    refusals.settle(&boss);
     shop.goes_on(&site);
 }
 
@@ -213,27 +250,25 @@ fn a_batch_is_taken_once_and_in_turn() {
     shop.goes_on(&site);
     let second = shop.batch();
     shop.goes_on(&site);
+    let (boss, mut refusals) = (site.token("boss", "operator"), Refusals::of(&site));
     for (what, batch) in [("the last one again", &second), ("an older one", &first)] {
-        let body = refused(&site, 409, "replayed", what, || shop.send(&site, batch));
+        let body = refusals.sees(409, "replayed", what, || shop.send(&site, batch));
         assert_eq!(body["stored_through"], 2, "{what}");
     }
     // The same number with other rows is stored no more than the same rows.
-    let body = refused(&site, 409, "replayed", "other rows under a number", || shop.send(&site, &shop.batch_of(2, 7)));
+    let body = refusals.sees(409, "replayed", "other rows under a number", || shop.send(&site, &shop.batch_of(2, 7)));
     assert_eq!(body["stored_through"], 2);
-    for number in [4, 5, 1_000_000, u64::MAX] {
+    for number in [4, 5, 1_000_000] {
         let mut ahead = shop.batch();
         ahead["sequence"] = json!(number);
-        let (kept, answer) = (site.kept(), shop.send(&site, &ahead));
-        // A number that no stream comes to may be called impossible.
-        let why = answer.body["error"].as_str().unwrap_or_default().to_owned();
-        assert!(why == "out_of_turn" || (number == u64::MAX && why == "impossible"), "{number}: {answer:?}");
-        assert!(why != "out_of_turn" || answer.body["stored_through"] == 2, "{number}: {answer:?}");
-        assert_eq!(site.kept(), kept);
+        let body = refusals.sees(409, "out_of_turn", "a number is missing", || shop.send(&site, &ahead));
+        assert_eq!(body["stored_through"], 2, "{number}");
     }
     // A stream that is not at its beginning, and that nobody has begun.
     let mut other = shop.batch();
     other["stream"] = json!("c".repeat(32));
-    refused(&site, 409, "out_of_turn", "the middle of a stream", || shop.send(&site, &other));
+    refusals.sees(409, "out_of_turn", "the middle of a stream", || shop.send(&site, &other));
+    refusals.settle(&boss);
     // Also after the manager was killed: what it has said to be stored is.
     let stored = site.kept();
     let Site { serving, data, room, .. } = site;
@@ -241,7 +276,7 @@ fn a_batch_is_taken_once_and_in_turn() {
     drop(serving);
     let again = Site::start_in(room, data, &[]);
     assert_eq!(again.kept(), stored);
-    let body = refused(&again, 409, "replayed", "after a kill", || shop.send(&again, &second));
+    let body = Refusals::of(&again).sees(409, "replayed", "after a kill", || shop.send(&again, &second));
     assert_eq!(body["stored_through"], 2);
     shop.goes_on(&again);
 }

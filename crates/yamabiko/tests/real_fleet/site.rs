@@ -100,7 +100,7 @@ impl Site {
         self.curl(&["-H", &bearer, &url])
     }
 
-    /// The certificate that the manager made.
+    /// What to trust it by.
     pub fn authority(&self) -> PathBuf {
         parties::certificate(&self.data)
     }

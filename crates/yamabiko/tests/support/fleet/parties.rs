@@ -123,9 +123,9 @@ pub fn listening(said: &str) -> Option<Listening> {
     Some(Listening { agents, page: after("http://")? })
 }
 
-/// The certificate that a manager made for itself.
+/// What agents need to trust a manager that made its own certificate.
 pub fn certificate(data: &Path) -> PathBuf {
-    data.join("certificate.pem")
+    data.join("ca.pem")
 }
 
 /// An agent's files.
