@@ -63,7 +63,7 @@ pub struct Trial {
     harms: Harms,
     spent: Spent,
     starts: usize,
-    _rings: TempDir,
+    _machines: TempDir,
     folder: TempDir,
 }
 
@@ -122,12 +122,13 @@ impl Trial {
     /// Starts manager, agents and talkers, in this order; returns when all work.
     pub fn start(plan: Plan) -> Result<Trial> {
         let folder = tempfile::Builder::new().prefix("yamabiko-fleet-").tempdir()?;
-        // Programs write into the rings at any moment: not on a disk, where there is something else.
+        // Programs write into the rings at any moment. And each machine would have a disk of its own, where here all agents, which wait for
+        // it with each batch, would share the manager's.
         let shared = Path::new("/dev/shm");
         let place = if shared.is_dir() { shared } else { folder.path() };
-        let rings = tempfile::Builder::new().prefix("yamabiko-fleet-").tempdir_in(place)?;
+        let machines = tempfile::Builder::new().prefix("yamabiko-fleet-").tempdir_in(place)?;
         let at = |name: &str| folder.path().join(name);
-        for name in ["accounts", "agents", "logs"] {
+        for name in ["accounts", "logs"] {
             fs::create_dir(at(name))?;
         }
         let programs = Programs::make(&plan.tests.join("support/fleet"), folder.path())?;
@@ -138,13 +139,12 @@ impl Trial {
         let mut agents = Vec::new();
         for number in 0..plan.agents {
             let name = format!("m{number:03}");
-            let own = at("agents").join(&name);
+            let own = machines.path().join(&name);
             fs::create_dir(&own)?;
             let token = own.join("token");
             parties::token(&plan.yamabiko, &at("manager"), &name, "agent", &token)?;
-            let rings = rings.path().join(&name);
-            let agent =
-                Agent { shift_s: shift_s(number), data: own.join("data"), rings, token, log: own.join("log"), name };
+            let (data, rings, log) = (own.join("data"), own.join("rings"), at(&format!("logs/{name}.log")));
+            let agent = Agent { shift_s: shift_s(number), data, rings, token, log, name };
             agents.push((agent, None));
         }
         parties::token(&plan.yamabiko, &at("manager"), "proof", "operator", &at("operator-token"))?;
@@ -161,7 +161,7 @@ impl Trial {
             harms: Harms::default(),
             spent: Spent::default(),
             starts: 0,
-            _rings: rings,
+            _machines: machines,
             folder,
         };
         trial.start_manager()?;
