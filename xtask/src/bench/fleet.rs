@@ -20,7 +20,7 @@ use crate::test::target_folder;
 mod fleet;
 
 use fleet::process::Cost;
-use fleet::{Plan, Stage, Trial};
+use fleet::trial::{Plan, Stage, Trial};
 
 /// What is asked for behind the bench's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,8 +121,8 @@ pub fn run_with(words: &[&str]) -> Result<()> {
         count("expected"),
         count("found")
     );
-    for name in fleet::MUST_BE_NONE {
-        println!("    {name:18} {}", found[name]);
+    for (name, value) in held.checks() {
+        println!("    {name:18} {value}");
     }
     println!("    clocks_wrong       {} (wall clocks off by {} s)", found["clocks_wrong"], found["clocks_s"]);
     println!("  the end of an exchange by its program and by its row: p50, p99, max {} ms apart", found["time_off_ms"]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::fleet::{Held, Plan, Stage, Trial};
+use crate::fleet::trial::{Held, Plan, Stage, Trial};
 use crate::support::lab::{Room, yamabiko};
 use crate::support::readers;
 

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 
 use super::once::plan;
 use super::site::{Paper, Site};
+use crate::fleet::PATIENCE;
 use crate::fleet::process::Process;
-use crate::fleet::{PATIENCE, Plan, Stage, Trial};
+use crate::fleet::trial::{Plan, Stage, Trial};
 use crate::support::lab::{Room, str_of};
 use crate::support::readers;
 

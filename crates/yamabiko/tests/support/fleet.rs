@@ -9,11 +9,11 @@
 //!   accounts: what each program knows that it did ────────────────────────────▶ readers/fleet.py: each row once, in its place
 //! ```
 //!
-//! [`Trial::run`] is all of it. The one who compares is neither of the two: DuckDB and SQLite, from Python. Used by the tests of
+//! [`trial::Trial::run`] is all of it. The one who compares is neither of the two: DuckDB and SQLite, from Python. Used by the tests of
 //! `real_fleet` and by `cargo xtask bench fleet`; nothing but std, nix, serde_json and tempfile is needed.
 
 #[path = "fleet/harm.rs"]
-mod harm;
+pub mod harm;
 #[path = "fleet/networks.rs"]
 pub mod networks;
 #[path = "fleet/parties.rs"]
@@ -21,12 +21,9 @@ pub mod parties;
 #[path = "fleet/process.rs"]
 pub mod process;
 #[path = "fleet/trial.rs"]
-mod trial;
+pub mod trial;
 
 use std::time::Duration;
-
-pub use harm::Harms;
-pub use trial::{Held, MUST_BE_NONE, Plan, Stage, Trial};
 
 /// What goes wrong with a trial itself.
 pub type Fault = Box<dyn std::error::Error + Send + Sync>;

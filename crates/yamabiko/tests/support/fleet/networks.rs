@@ -31,12 +31,12 @@ impl Networks {
     pub fn make(folder: &Path) -> Result<Networks> {
         let networks = Networks { manager: hold(folder)?, agents: hold(folder)? };
         let agents = networks.agents.pid().to_string();
-        let ip = |words: &str| networks.at_manager(&[&["ip"][..], &words.split(' ').collect::<Vec<_>>()].concat());
+        let ip = |words: &str| networks.at_manager(&[&["ip"][..], &words.split(' ').collect::<Vec<_>>()[..]].concat());
         done(ip(&format!("link add yfm type veth peer name yfa netns {agents}")))?;
         for words in ["link set lo up", "link set yfm up", &format!("addr add {MANAGER}/24 dev yfm")] {
             done(ip(words))?;
         }
-        let ip = |words: &str| networks.at_agents(&[&["ip"][..], &words.split(' ').collect::<Vec<_>>()].concat());
+        let ip = |words: &str| networks.at_agents(&[&["ip"][..], &words.split(' ').collect::<Vec<_>>()[..]].concat());
         for words in ["link set lo up", "link set yfa up", &format!("addr add {AGENTS}/24 dev yfa")] {
             done(ip(words))?;
         }

@@ -113,14 +113,11 @@ pub struct Listening {
 
 /// Reads that from what it has said since its start; `None`: not yet.
 pub fn listening(said: &str) -> Option<Listening> {
-    let after = |scheme: &str| -> Option<String> {
-        let at = said.rfind(scheme)?;
-        // Nothing that is still being written.
-        let (line, _) = said[at..].split_once('\n')?;
-        Some(line.split_whitespace().next()?.trim_end_matches([',', '.', ';', ')']).to_owned())
-    };
-    let agents = after("https://")?.trim_start_matches("https://").trim_end_matches('/').to_owned();
-    Some(Listening { agents, page: after("http://")? })
+    // Nothing that is still being written.
+    let whole = &said[..=said.rfind('\n')?];
+    let url = |of: &str| Some(whole.lines().find_map(|line| line.strip_prefix(of))?.trim().to_owned());
+    let agents = url("agents ")?;
+    Some(Listening { agents: agents.strip_prefix("https://")?.trim_end_matches('/').to_owned(), page: url("page ")? })
 }
 
 /// What agents need to trust a manager that made its own certificate.

@@ -93,28 +93,30 @@ pub struct Held {
     pub caught_up: Duration,
 }
 
-/// A fault is a comparison that does not come out; these must be 0.
-pub const MUST_BE_NONE: [&str; 12] = [
-    "missing",
-    "doubled",
-    "strange",
-    "wrong_order",
-    "wrong_connection",
-    "wrong_day",
-    "out_of_time",
-    "refused_wrong",
-    "unused_wrong",
-    "lost_records",
-    "dropped_rows",
-    "unaccounted",
-];
-
 impl Held {
-    /// What does not come out, in words; empty: each exchange is there once, in its place.
+    /// What of the comparison must be 0 where each exchange is there once, in its place; and what it is.
+    pub fn checks(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        const MUST_BE_NONE: [&str; 12] = [
+            "missing",
+            "doubled",
+            "strange",
+            "wrong_order",
+            "wrong_connection",
+            "wrong_day",
+            "out_of_time",
+            "refused_wrong",
+            "unused_wrong",
+            "lost_records",
+            "dropped_rows",
+            "unaccounted",
+        ];
+        MUST_BE_NONE.into_iter().map(|name| (name, &self.found[name]))
+    }
+
+    /// What does not come out, in words.
     pub fn faults(&self) -> Vec<String> {
-        let count = |name: &str| self.found[name].as_u64();
-        let wrong = MUST_BE_NONE.iter().filter(|name| count(name) != Some(0));
-        wrong.map(|name| format!("{name}: {}", self.found[*name])).collect()
+        let wrong = self.checks().filter(|(_, value)| value.as_u64() != Some(0));
+        wrong.map(|(name, value)| format!("{name}: {value}")).collect()
     }
 }
 
@@ -428,7 +430,7 @@ impl Trial {
                 slot.as_mut().ok_or("no agent")?.still_runs()?;
             }
             let now = self.read(&["stored"])?;
-            let stored = ["rows", "left_out"].iter().filter_map(|what| now[*what].as_u64()).sum();
+            let stored: u64 = ["rows", "left_out"].iter().filter_map(|what| now[*what].as_u64()).sum();
             if stored != last {
                 (last, since) = (stored, Instant::now());
             }
