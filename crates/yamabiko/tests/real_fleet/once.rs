@@ -53,8 +53,9 @@ fn each_exchange_is_stored_once_and_in_its_place() {
 #[test]
 fn what_is_left_out_is_counted() {
     let _alone = Room::new();
-    let small: fn(usize) -> &'static [&'static str] = |number| if number == 0 { &["--spool", "64KB"] } else { &[] };
-    let mut trial = Trial::start(Plan { agent_words: small, ..plan((4, 16, 200)) }).unwrap();
+    let small: fn(usize) -> &'static [&'static str] = |number| if number == 0 { &["--spool", "1MB"] } else { &[] };
+    // In 20 s some 20,000 rows wait, 60 bytes and more each.
+    let mut trial = Trial::start(Plan { agent_words: small, ..plan((4, 26, 1_000)) }).unwrap();
     let settings = [
         ("m001", json!({ "only": ["7001", "7002"] })),
         ("m002", json!({ "programs": ["till"] })),
@@ -65,7 +66,7 @@ fn what_is_left_out_is_counted() {
     }
     trial
         .without_manager(|_| {
-            std::thread::sleep(Duration::from_secs(8));
+            std::thread::sleep(Duration::from_secs(20));
             Ok(())
         })
         .unwrap();

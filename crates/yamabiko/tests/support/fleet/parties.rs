@@ -146,7 +146,8 @@ impl Agent {
     pub fn words<'a>(&'a self, manager: &'a str, authority: &'a Path) -> Vec<&'a str> {
         let mut words =
             vec!["tap", "agent", "--manager", manager, "--token", path(&self.token), "--ca", path(authority)];
-        words.extend(["--data", path(&self.data), "--folder", path(&self.rings)]);
+        // Many share this machine, and few threads use sockets on each.
+        words.extend(["--data", path(&self.data), "--folder", path(&self.rings), "--threads", "16"]);
         words
     }
 
