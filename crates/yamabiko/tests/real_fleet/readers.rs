@@ -92,10 +92,37 @@ fn rotel(trial: &Trial) -> Process {
 const FIND: &str = "import os, rotel, sys; agent = os.path.join(os.path.dirname(rotel.__file__), 'rotel-agent'); \
                     os.execv(agent, [agent] + sys.argv[1:])";
 
-/// Of each sum that was shown the newest value of each series, added up: attempts, those that failed, bytes.
+/// Of each sum that was shown the newest value of each series, added up: attempts, those that failed, bytes sent. Sums are
+/// cumulative: what was shown last is all.
 fn sums(shown: &str) -> BTreeMap<&'static str, f64> {
-    let _ = shown;
-    BTreeMap::new()
+    let mut newest = BTreeMap::new();
+    let (mut agent, mut metric, mut attributes) = ("", "", Vec::new());
+    for line in shown.lines().map(str::trim) {
+        if let Some((_, name)) = line.split_once("service.instance.id: Str(") {
+            agent = name;
+        } else if let Some((_, name)) = line.split_once("Name: ") {
+            metric = name;
+            attributes.clear();
+        } else if line.starts_with("NumberDataPoints #") {
+            attributes.clear();
+        } else if line.contains(": Str(") {
+            attributes.push(line);
+        } else if let Some(value) = line.strip_prefix("Value:").and_then(|value| value.trim().parse::<f64>().ok()) {
+            newest.insert((agent, metric, attributes.clone()), value);
+        }
+    }
+    let mut sums = BTreeMap::new();
+    for ((_, metric, attributes), value) in newest {
+        let sent = || attributes.iter().any(|attribute: &&str| attribute.contains("direction: Str(transmit)"));
+        let sum = match metric {
+            "yamabiko.tap.attempts" => "attempts",
+            "yamabiko.tap.failures" => "failed",
+            "yamabiko.tap.io" if sent() => "sent",
+            _ => continue,
+        };
+        *sums.entry(sum).or_insert(0.0) += value;
+    }
+    sums
 }
 
 /// Bounded by the number of examples; the seed makes them the same each time.
