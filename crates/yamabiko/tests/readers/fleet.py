@@ -100,7 +100,7 @@ def check(data, accounts, shifts):
         pending(data, waiting)
         types = "{" + ", ".join(f"'{name}': '{kind}'" for name, kind in COLUMNS.items()) + "}"
         db.execute(f"CREATE TABLE found AS SELECT *, NULL::VARCHAR AS day FROM read_csv('{waiting.name}', header = true, columns = {types})")
-    waited = db.sql("SELECT count(*) FROM found").fetchone()[0]
+    waited = db.sql("SELECT count(*) FROM found").fetchall()[0][0]
     if list(data.glob("days/*/*.parquet")):
         db.execute(f"""
             INSERT INTO found SELECT {columns}, split_part(filename, '/', -2)
@@ -112,7 +112,7 @@ def check(data, accounts, shifts):
         SELECT split_part(parse_filename(filename), '.', 1) AS agent, split_part(parse_filename(filename), '.', 2) AS program,
                * EXCLUDE (filename), begun_ns + {zero} AS begun, ended_ns + {zero} AS ended
         FROM read_csv('{accounts}/*.csv', filename = true)""")
-    one = lambda query: db.sql(query).fetchone()[0]
+    one = lambda query: db.sql(query).fetchall()[0][0]
 
     # Whose row is it?
     db.execute("""
@@ -164,7 +164,7 @@ def check(data, accounts, shifts):
 
     # How far off in time: of the end of each exchange, by the program's clock and by the row.
     off = [f"quantile_cont(abs(moment - ended), {share})" for share in (0.5, 0.99, 1.0)]
-    result["time_off_ms"] = [round(float(value or 0) / 1e6, 3) for value in db.sql(f"SELECT {', '.join(off)} FROM pair WHERE there").fetchone()]
+    result["time_off_ms"] = [round(float(value or 0) / 1e6, 3) for value in db.sql(f"SELECT {', '.join(off)} FROM pair WHERE there").fetchall()[0]]
     # What the manager says of the agents' wall clocks: by how much they were made wrong.
     shifts = json.loads(Path(shifts).read_text())
     wrong = 0

@@ -116,6 +116,14 @@ fn who_has_not_the_right_token_is_refused() {
     assert_eq!(site.get(&reader, "/agents").status, 200);
     assert_eq!(put(&operator).status, 200);
     refusals.settle(&operator);
+    // The page's door wants the secret of its URL, and no token is one there.
+    let (door, secret) = site.page.split_at(site.page.trim_end_matches('/').rfind('/').unwrap() + 1);
+    let bearer = format!("Authorization: Bearer {operator}");
+    for path in ["", "api/1/agents", &format!("{}x/", &secret[..secret.len() - 2])] {
+        let answer = site.curl(&["-H", &bearer, &format!("{door}{path}")]);
+        assert!(matches!(answer.status, 403 | 404), "{path}: {answer:?}");
+    }
+    assert_eq!(site.curl(&[&format!("{}api/1/agents", site.page)]).status, 200);
 
     // One that is revoked is worth nothing from then on, on a connection that is open as well.
     let mut open = site.connect();

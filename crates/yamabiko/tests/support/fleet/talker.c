@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOW = 8, WIDE = 1009, LONGEST = 64 * 1024, BURSTS_A_SECOND = 10, MOST_ON_A_CONNECTION = 24 };
+enum { LOW = 8, WIDE = 1009, LONGEST = 64 * 1024, BURSTS_A_SECOND = 10, MOST_ON_A_CONNECTION = 24, MOST_FILES = 65536 };
 
 static char zeros[LONGEST];
 
@@ -78,6 +78,7 @@ static int serve_one(int fd) {
 static int serve(int count, char **ports) {
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_max > MOST_FILES) files.rlim_max = MOST_FILES;
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
     halves = calloc(files.rlim_cur, sizeof *halves);
@@ -115,6 +116,7 @@ static int serve(int count, char **ports) {
             }
         }
     }
+    return 0;
 }
 
 /* ---- the client */
