@@ -10,6 +10,7 @@ mod capacity;
 mod compare;
 mod connections;
 mod extent;
+mod fleet;
 mod gateway;
 mod load;
 mod path;
@@ -64,6 +65,11 @@ const BENCHES: &[Bench] = &[
         run: tap::run,
     },
     Bench {
+        name: "fleet",
+        about: "many agents and a manager, harmed, each row looked for [--agents N] [--seconds N] [--rate N] [--hold S] [--quiet]",
+        run: fleet::run,
+    },
+    Bench {
         name: "cache",
         about: "exchanges per second of robots and origin together, without a cache [--rounds N] [--seconds N]",
         run: cache::run,
@@ -109,6 +115,7 @@ pub fn command(words: &[&str]) -> Result<()> {
         // Reads what cargo says of the packages, which needs what the benches need.
         ["package", options @ ..] => crate::package::run(crate::root(), options),
         ["bench", "tap", options @ ..] => tap::run_with(options),
+        ["bench", "fleet", options @ ..] => fleet::run_with(options),
         ["bench", "cache", options @ ..] => cache::run_with(options),
         ["bench", "gateway", options @ ..] => gateway::run_with(options),
         ["bench", "capacity", options @ ..] => capacity::run_with(options),
