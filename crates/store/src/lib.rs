@@ -41,6 +41,7 @@ mod folder;
 mod hlog;
 mod listing;
 mod merge;
+mod origin;
 mod reader;
 mod removal;
 mod standing;
@@ -62,6 +63,7 @@ pub use folder::{
 pub use hlog::read_histogram;
 pub use listing::{CatalogueUse, Listing};
 pub use merge::FinishedTable;
+pub use origin::imported_with;
 pub use reader::{
     Rows, read_cache_exchanges, read_connections, read_distributions, read_requests, read_series, read_server_series,
     read_taps, read_watch_series, read_wire_requests,
