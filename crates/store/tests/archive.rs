@@ -1,6 +1,7 @@
 //! Runs go from one book to another, and nothing else comes along.
 
-#[path = "support/rows.rs"]
+#[path = "store/support.rs"]
+#[allow(dead_code, reason = "a part of what the tests of the book share")]
 mod support;
 
 use std::collections::BTreeMap;

@@ -175,11 +175,11 @@ fn report(control: &OwnedFd, report: &Report) {
 }
 
 fn failed(error: &Error) -> Report {
+    let errno = error.errno().unwrap_or(libc::EIO);
     match error {
-        Error::Call { call, source } | Error::Refused { call, source, .. } => {
-            Report::Failed { call: call.clone(), errno: source.raw_os_error().unwrap_or(libc::EIO) }
-        }
-        other => Report::Failed { call: other.to_string(), errno: libc::EIO },
+        Error::Call { call, .. } => Report::Failed { call: call.clone(), errno, mend: String::new() },
+        Error::Refused { call, mend, .. } => Report::Failed { call: call.clone(), errno, mend: mend.clone() },
+        other => Report::Failed { call: other.to_string(), errno, mend: String::new() },
     }
 }
 

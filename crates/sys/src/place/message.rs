@@ -21,8 +21,8 @@ pub(super) enum Order {
 pub(super) enum Report {
     /// The place is set up.
     Ready,
-    /// A step of setting up, or of preparing the command, failed.
-    Failed { call: String, errno: i32 },
+    /// A step of setting up, or of preparing the command, failed; what the user can do about it, or nothing.
+    Failed { call: String, errno: i32, mend: String },
     /// The command is running.
     Started,
     /// Its exec failed.
@@ -54,7 +54,7 @@ impl Report {
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Report::Ready => encode(READY, 0, ""),
-            Report::Failed { call, errno } => encode(FAILED, *errno, call),
+            Report::Failed { call, errno, mend } => encode(FAILED, *errno, &format!("{call}\0{mend}")),
             Report::Started => encode(STARTED, 0, ""),
             Report::ExecFailed { errno } => encode(EXEC_FAILED, *errno, ""),
             Report::Ended(Exit::Code(code)) => encode(ENDED_BY_CODE, *code, ""),
@@ -66,7 +66,12 @@ impl Report {
     pub(super) fn decode(bytes: &[u8]) -> Option<Report> {
         match split(bytes)? {
             (READY, _, _) => Some(Report::Ready),
-            (FAILED, errno, call) => Some(Report::Failed { call: String::from_utf8_lossy(call).into_owned(), errno }),
+            (FAILED, errno, text) => {
+                let text = String::from_utf8_lossy(text);
+                // A call so long that nothing after it found room has no end.
+                let (call, mend) = text.split_once('\0').unwrap_or((&text, ""));
+                Some(Report::Failed { call: call.to_owned(), errno, mend: mend.to_owned() })
+            }
             (STARTED, _, _) => Some(Report::Started),
             (EXEC_FAILED, errno, _) => Some(Report::ExecFailed { errno }),
             (ENDED_BY_CODE, code, _) => Some(Report::Ended(Exit::Code(code))),
@@ -143,7 +148,8 @@ mod tests {
         }
         for report in [
             Report::Ready,
-            Report::Failed { call: "mount /é".to_owned(), errno: 13 },
+            Report::Failed { call: "mount /é".to_owned(), errno: 13, mend: String::new() },
+            Report::Failed { call: "mount /é".to_owned(), errno: 2, mend: "make one".to_owned() },
             Report::Started,
             Report::ExecFailed { errno: 2 },
             Report::Ended(Exit::Code(255)),
@@ -152,6 +158,9 @@ mod tests {
         ] {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }
+        let long = Report::Failed { call: "x".repeat(2 * LONGEST), errno: 1, mend: "lost".to_owned() }.encode();
+        let Some(Report::Failed { call, errno: 1, mend }) = Report::decode(&long) else { panic!("{} bytes", long.len()) };
+        assert!(long.len() == LONGEST && call.len() < LONGEST && mend.is_empty());
         assert_eq!(Report::decode(&[]), None);
         assert_eq!(Report::decode(&[READY, 0, 0, 0]), None);
         assert_eq!(Order::decode(&Report::Ready.encode()), None);

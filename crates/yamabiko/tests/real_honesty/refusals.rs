@@ -87,6 +87,19 @@ fn a_machine_without_a_tun_device() {
     assert_eq!(free.json()["load"]["failed"]["connect_refused"], 1, "{free}");
 }
 
+/// As in small containers: the server's name has nowhere to stand.
+#[test]
+fn a_machine_without_hosts() {
+    let room = Room::new();
+    let server = own(&room);
+    let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
+    let empty = "mount -t tmpfs none /etc && exec \"$0\" \"$@\"";
+    let mend = ["/etc/hosts", "No such file", "create an empty one"];
+    prepared(&room, &["unshare", "-m"], empty, &bench).refused(2, &mend);
+    prepared(&room, &["unshare", "-m"], empty, &["net", "--", "true"]).refused(2, &mend);
+    assert_empty(&room);
+}
+
 /// In a user namespace that may have no children, and without a single capability.
 #[test]
 fn a_user_without_any_way_to_a_namespace() {

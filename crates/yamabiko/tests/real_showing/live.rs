@@ -17,13 +17,13 @@ use crate::support::servers::{bench, own};
 use hostile::Hostile;
 
 /// `yamabiko live`, which ends with the test.
-struct Page {
+pub struct Page {
     child: Child,
     url: String,
 }
 
 impl Page {
-    fn open(room: &Room, arguments: &[&str]) -> Page {
+    pub fn open(room: &Room, arguments: &[&str]) -> Page {
         let mut command: Command = room.command(&[&["live"], arguments].concat());
         command.env("YAMABIKO_RUNS", room.runs()).env_remove("YAMABIKO_TOKEN").current_dir(room.path());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -35,7 +35,7 @@ impl Page {
     }
 
     /// Where it listens.
-    fn address(&self) -> &str {
+    pub fn address(&self) -> &str {
         self.url.trim_start_matches("http://").split('/').next().unwrap()
     }
 }

@@ -37,12 +37,7 @@ fn judge(output: &Output, cause: &str) {
 }
 
 fn assert_nothing_left(marked: &Marked) {
-    // Between fork and exec a process shows nothing of itself: look twice.
-    let mut clean = 0;
-    wait_until("nothing of the sweep is left", || {
-        clean = if marked.processes().is_empty() { clean + 1 } else { 0 };
-        clean == 2
-    });
+    marked.wait_until_gone();
     assert_eq!(devices(), Vec::<&str>::new());
 }
 

@@ -1,8 +1,5 @@
 //! Runs are made, listed and found.
 
-#[path = "support/rows.rs"]
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +8,7 @@ use std::time::Duration;
 
 use ledger::document::Load;
 use store::{Book, Brief, RunFolder, RunState, StoreError, read_plan, read_summary};
-use support::{document, fresh_run, morning, requests};
+use crate::support::{document, fresh_run, morning, requests};
 
 #[test]
 fn an_id_says_when_and_what() {
