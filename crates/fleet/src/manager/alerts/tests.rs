@@ -183,7 +183,7 @@ fn rules_are_bounded_and_must_make_sense() {
         put(&change, &named(format!("r{at}")), MIDNIGHT).unwrap();
     }
     assert!(matches!(put(&change, &named("one-more".into()), MIDNIGHT), Err(AlertError::Asked(_))));
-    put(&change, &Rule { threshold: "5%".into(), ..named("r0".into()) }, MIDNIGHT).unwrap();
+    put(&change, &Rule { threshold: "15%".into(), ..named("r0".into()) }, MIDNIGHT).unwrap();
     assert!(matches!(put(&change, &Rule { threshold: "5".into(), ..named("r0".into()) }, MIDNIGHT), Err(AlertError::Asked(_))));
 }
 
