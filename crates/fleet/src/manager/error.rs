@@ -85,8 +85,8 @@ pub enum Error {
     Thread(&'static str),
     /// A test ended the work here, as SIGKILL would.
     #[cfg(test)]
-    #[error("a test stopped here: {0:?}")]
-    Stopped(super::data::Point),
+    #[error("a test stopped here: {0}")]
+    Stopped(String),
 }
 
 impl Error {

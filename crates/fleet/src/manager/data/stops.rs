@@ -18,7 +18,7 @@ impl Stops {
         let mut wanted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if *wanted == Some(point) {
             *wanted = None;
-            return Err(Error::Stopped(point));
+            return Err(Error::Stopped(format!("{point:?}")));
         }
         Ok(())
     }
