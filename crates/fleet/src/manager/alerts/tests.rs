@@ -153,7 +153,7 @@ fn no_data_is_a_state_of_its_own() {
 fn a_rule_that_goes_takes_its_alarm_with_it() {
     let mut index = index();
     put_rule(&index, ERRORS, MIDNIGHT);
-    let mut fire = |index: &mut Connection, from: u64| {
+    let fire = |index: &mut Connection, from: u64| {
         for at in from..from + 4 {
             minute(index, "a", at, 10);
             judge(index, at + 1);

@@ -89,11 +89,6 @@ impl Times {
         self.count
     }
 
-    /// Their sum.
-    pub fn sum_ns(&self) -> u64 {
-        self.sum_ns
-    }
-
     /// Mean, exact; `None` of nothing.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
