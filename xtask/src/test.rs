@@ -352,7 +352,9 @@ mod tests {
             std::fs::create_dir_all(at(name).parent().unwrap()).unwrap();
             std::fs::write(at(name), text).unwrap();
         };
-        for name in ["one/tests/real_a.rs", "one/tests/b.rs", "one/tests/support.rs", "one/tests/b/inner.rs", "two/tests/b.rs"] {
+        for name in
+            ["one/tests/real_a.rs", "one/tests/b.rs", "one/tests/support.rs", "one/tests/b/inner.rs", "two/tests/b.rs"]
+        {
             write(name, "");
         }
         write("two/tests/c/main.rs", "");

@@ -72,7 +72,10 @@ mod tests {
     #[test]
     fn binaries_are_known_by_name_and_all_are_there() {
         let of = |name: &str| threads(&format!("/target/debug/deps/{name}-7a75a64df9386afc"), 3);
-        assert_eq!([of("suites"), of("real_path"), of("real_effects"), of("tapping")], [Some(6), Some(2), Some(1), None]);
+        assert_eq!(
+            [of("suites"), of("real_path"), of("real_effects"), of("tapping")],
+            [Some(6), Some(2), Some(1), None]
+        );
         assert_eq!([threads("suites", 3), threads("", 3), threads("/", 3)], [None; 3]);
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/yamabiko/tests");
         for name in WAITING.into_iter().chain(ONE_IS_MEASURED) {

@@ -159,7 +159,9 @@ mod tests {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }
         let long = Report::Failed { call: "x".repeat(2 * LONGEST), errno: 1, mend: "lost".to_owned() }.encode();
-        let Some(Report::Failed { call, errno: 1, mend }) = Report::decode(&long) else { panic!("{} bytes", long.len()) };
+        let Some(Report::Failed { call, errno: 1, mend }) = Report::decode(&long) else {
+            panic!("{} bytes", long.len())
+        };
         assert!(long.len() == LONGEST && call.len() < LONGEST && mend.is_empty());
         assert_eq!(Report::decode(&[]), None);
         assert_eq!(Report::decode(&[READY, 0, 0, 0]), None);
