@@ -1,21 +1,23 @@
 //! `cargo xtask test`: every check and every test, in the order in which a failure is cheapest to find.
 //!
 //! ```text
-//!   fetch ▶ format ▶ lint ▶ tidy ▶ packages ▶ tests' build ▶ readers ▶ build ▶ tests ▶ real-network tests
-//!     └ packages, readers and fetch alone use the network                        └ serially, as root, with the binary just built
+//!   fetch ▶ format ▶ lint ▶ tidy ▶ packages ▶ build ▶ readers ▶ tests ▶ real-network tests
+//!     └ packages, readers and fetch alone use the network                └ as root
 //! ```
 //!
-//! What is installed goes on beside the steps before, and so does the release build, in the time that they leave; each is waited for
-//! as a step of its own. Nothing goes on beside tests: some of them look whether a client is served in time.
+//! What is installed goes on beside the steps before that do not need it, and is waited for as a step of its own. Nothing goes on
+//! beside tests: some of them look whether a client is served in time.
 //!
-//! Tests of one binary run side by side, as many as there are cores; where they mostly wait, for loads that last so long, twice as
-//! many ([`waiting`]).
+//! Everything is built once, ordinary and real-network tests and the program that both start, with the checks of overflow and the
+//! assertions that a release leaves out. `--full` also builds the release, and has the real-network tests start that.
+//!
+//! How many tests of one binary run side by side is what they are about: [`threads`].
 //!
 //! Every step runs even when one before it failed, except when the machine cannot be made ready. The last line is
 //! `N passed, N failed`: tests and steps together.
 
 pub mod beside;
-pub mod waiting;
+pub mod threads;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -44,7 +46,7 @@ pub enum Extent {
 /// Anything failed.
 pub fn run(root: &Path, extent: Extent) -> Result<()> {
     // This program's name, before its file is built anew.
-    let runner = waiting::runner();
+    let runner = threads::runner();
     let mut run = Run { root, extent, rights: Rights::find(), runner, steps: Vec::new() };
     match packages::begin(run.rights, run.extent) {
         Ok(installing) => run.all(installing),
@@ -60,7 +62,7 @@ struct Run<'a> {
     root: &'a Path,
     extent: Extent,
     rights: Rights,
-    /// By what cargo starts ordinary tests.
+    /// By what cargo starts tests.
     runner: Option<String>,
     steps: Vec<Step>,
 }
@@ -76,7 +78,6 @@ impl<'a> Run<'a> {
     /// Every step, while packages are installed.
     fn all(&mut self, installing: Option<Beside>) {
         self.step("fetch", |run| run.check(&["fetch", "--locked"]));
-        let building = Beside::start(&self.cargo(&["build", "--release", "--locked"]), 19);
         self.step("format", |run| run.check(&["fmt", "--all", "--check"]));
         // With all features, or the real-network tests would go unseen.
         self.step("lint", |run| {
@@ -89,17 +90,16 @@ impl<'a> Run<'a> {
         }
         let (root, target) = (self.root.to_owned(), target_folder(self.root));
         let readers = std::thread::spawn(move || readers::make_ready(&root, &target));
-        self.step("tests' build", |run| run.check(&[&run.tests_of_all()[..], &["--tests", "--no-run"].map(str::to_owned)].concat()));
+        self.step("build", |run| run.check(&[run.tests_of_all(), words(&["--tests", "--no-run"])].concat()));
         self.step("readers", |_| match readers.join() {
             Ok(made) => made.map(|()| ONE),
             Err(_) => bail!("it panicked; its own words are above"),
         });
-        let built = self.step("build", |_| building?.finish().map(|()| ONE));
+        if self.extent == Extent::Full {
+            self.step("release", |run| run.check(&["build", "--release", "--locked"]));
+        }
         self.step("tests", Run::ordinary_tests);
-        self.step(
-            "real-network tests",
-            |run| if built { run.real_tests() } else { bail!("not run: nothing was built") },
-        );
+        self.step("real-network tests", Run::real_tests);
     }
 
     /// Takes a step and notes how it went; whether nothing failed.
@@ -143,31 +143,36 @@ impl<'a> Run<'a> {
     /// tests, although they are built with them.
     fn ordinary_tests(&self) -> Result<Tally> {
         let targets = ordinary_targets(&self.root.join("crates"))?;
-        let mut arguments = self.tests_of_all();
-        arguments.extend(["--lib", "--bins"].map(str::to_owned));
-        arguments.extend(targets.into_iter().flat_map(|target| ["--test".to_owned(), target]));
-        let mut cargo = self.cargo(&arguments);
+        let mut cargo = self.cargo(&[self.tests_of_all(), words(&["--lib", "--bins"]), named(targets)].concat());
         if let Some(runner) = &self.runner {
             cargo.env(runner_variable(&host_triple()?), runner);
         }
         self.tests(cargo)
     }
 
-    /// One after the other, because each has namespaces, cores and timing to itself.
+    /// As root.
     fn real_tests(&self) -> Result<Tally> {
         let target = target_folder(self.root);
-        let binary = target.join("release/yamabiko");
-        if !binary.is_file() {
-            bail!("{} is not there although the build succeeded", binary.display());
-        }
         let targets = real_targets(&self.root.join("crates/yamabiko/tests"))?;
-        let mut arguments = self.tests_of_all();
-        arguments.extend(targets.into_iter().flat_map(|target| ["--test".to_owned(), target]));
-        arguments.extend(["--", "--test-threads=1"].map(str::to_owned));
-        let mut cargo = self.cargo(&arguments);
-        cargo.env("YAMABIKO_BIN", &binary).env(readers::VARIABLE, target.join(readers::FOLDER));
+        let mut cargo = self.cargo(&[self.tests_of_all(), named(targets)].concat());
+        cargo.env(readers::VARIABLE, target.join(readers::FOLDER));
+        if self.extent == Extent::Full {
+            let binary = target.join("release/yamabiko");
+            if !binary.is_file() {
+                bail!("{} is not there: the release was not built", binary.display());
+            }
+            cargo.env(PROGRAM, &binary);
+        }
+        let mut start = String::new();
         if self.rights == Rights::Sudo {
-            cargo.env(runner_variable(&host_triple()?), "sudo -n --preserve-env=YAMABIKO_BIN,YAMABIKO_READERS");
+            start = format!("sudo -n --preserve-env={PROGRAM},{},{} ", readers::VARIABLE, threads::VARIABLE);
+        }
+        match &self.runner {
+            Some(runner) => start.push_str(runner),
+            None => _ = cargo.env(threads::VARIABLE, "1"),
+        }
+        if !start.is_empty() {
+            cargo.env(runner_variable(&host_triple()?), start.trim_end());
         }
         self.tests(cargo)
     }
@@ -176,8 +181,8 @@ impl<'a> Run<'a> {
     /// and the third would build again what the first has built.
     fn tests_of_all(&self) -> Vec<String> {
         let full = if self.extent == Extent::Full { ",yamabiko/full" } else { "" };
-        let words = ["test", "--workspace", "--locked", "--no-fail-fast", "--features"].map(str::to_owned);
-        [&words[..], &[format!("xtask/bench,yamabiko/real-network{full}")]].concat()
+        let features = format!("xtask/bench,yamabiko/real-network{full}");
+        words(&["test", "--workspace", "--locked", "--no-fail-fast", "--features", &features])
     }
 
     /// Runs cargo test, passing its output on and counting the tests.
@@ -220,6 +225,15 @@ impl<'a> Run<'a> {
         cargo.env("LC_ALL", "C.UTF-8");
         cargo
     }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+/// These test binaries, as cargo is told of them.
+fn named(targets: Vec<String>) -> Vec<String> {
+    targets.into_iter().flat_map(|target| ["--test".to_owned(), target]).collect()
 }
 
 /// Where cargo builds.
@@ -284,6 +298,9 @@ fn is_real(name: &str) -> bool {
     name.starts_with("real_")
 }
 
+/// By it tests are told which program to start, where that is not the one that was built with them.
+const PROGRAM: &str = "YAMABIKO_BIN";
+
 /// What the command's tests share, and no test itself.
 const SHARED: &str = "support";
 
@@ -335,7 +352,9 @@ mod tests {
             std::fs::create_dir_all(at(name).parent().unwrap()).unwrap();
             std::fs::write(at(name), text).unwrap();
         };
-        for name in ["one/tests/real_a.rs", "one/tests/b.rs", "one/tests/support.rs", "one/tests/b/inner.rs", "two/tests/b.rs"] {
+        for name in
+            ["one/tests/real_a.rs", "one/tests/b.rs", "one/tests/support.rs", "one/tests/b/inner.rs", "two/tests/b.rs"]
+        {
             write(name, "");
         }
         write("two/tests/c/main.rs", "");

@@ -257,7 +257,19 @@ mod tests {
 
     #[test]
     fn figures_of_times_are_known_by_name() {
-        let q = Quantiles { count: 1, mean: 1.5, p50: 2, p75: 3, p90: 4, p95: 5, p99: 6, p99_9: 7, p99_99: 8, max: 9, ..Quantiles::default() };
+        let q = Quantiles {
+            count: 1,
+            mean: 1.5,
+            p50: 2,
+            p75: 3,
+            p90: 4,
+            p95: 5,
+            p99: 6,
+            p99_9: 7,
+            p99_99: 8,
+            max: 9,
+            ..Quantiles::default()
+        };
         let names = ["mean", "median", "p75", "p90", "p95", "p99", "p99.9", "p99.99", "max"];
         let values = names.map(|name| TimeFigure::named(name).unwrap().of(&q).unwrap());
         assert_eq!(values, [1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);

@@ -13,11 +13,12 @@ use crate::{Result, files};
 /// of this program that left no marks.
 pub fn imported_with(dir: &Path) -> Option<String> {
     let path = dir.join(IMPORTED);
+    let found = path.symlink_metadata().ok()?;
     let mut text = Vec::new();
-    if path.symlink_metadata().is_ok_and(|found| found.is_file()) {
-        let _ = File::open(path).ok()?.take(MARK_MAX).read_to_end(&mut text);
-    } else if path.symlink_metadata().is_err() {
-        return None;
+    if found.is_file()
+        && let Ok(file) = File::open(&path)
+    {
+        let _ = file.take(MARK_MAX).read_to_end(&mut text);
     }
     // Whatever else stands there, it was not made here.
     Some(String::from_utf8_lossy(&text).trim().to_owned())

@@ -101,7 +101,7 @@ impl Place {
         drop(setup.control);
         match place.wait_report()? {
             Report::Ready => Ok(place),
-            Report::Failed { call, errno, mend } => Err(failed_there(call, errno, mend)),
+            Report::Failed { call, errno, mend } => Err(message::error(call, errno, mend)),
             other => Err(Error::Unexpected { call: "start a place".to_owned(), answer: format!("{other:?}") }),
         }
     }
@@ -137,7 +137,7 @@ impl Place {
             Report::ExecFailed { errno } => {
                 Err(Error::Exec { program: self.program.clone(), source: Errno::from_raw(errno).into() })
             }
-            Report::Failed { call, errno, mend } => Err(failed_there(call, errno, mend)),
+            Report::Failed { call, errno, mend } => Err(message::error(call, errno, mend)),
             other => Err(Error::Unexpected { call: format!("start {}", self.program), answer: format!("{other:?}") }),
         }
     }
@@ -253,12 +253,6 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// What failed in the place, as it would have been told here.
-fn failed_there(call: String, errno: i32, mend: String) -> Error {
-    let source = Errno::from_raw(errno).into();
-    if mend.is_empty() { Error::Call { call, source } } else { Error::Refused { call, source, mend } }
 }
 
 /// A namespace with its loopback up. Rootless, ports below 1024 and ping are opened to the command, which has no

@@ -91,7 +91,8 @@ impl Relay {
     pub fn install() -> io::Result<Relay> {
         let (notes, to) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let (told, tell) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        let mut relay = Relay { before: Vec::new(), witness: None, notes: Some(notes), told, tell, thread: None, mask: None };
+        let mut relay =
+            Relay { before: Vec::new(), witness: None, notes: Some(notes), told, tell, thread: None, mask: None };
         CHILD.store(0, Ordering::SeqCst);
         EARLY.store(0, Ordering::SeqCst);
         ENDING.store(false, Ordering::SeqCst);

@@ -84,7 +84,8 @@ fn endure(
 fn slow_clients_are_sent_away() {
     let room = room();
     // Longer than a busy machine keeps a good client from reading.
-    let patience = ["--head-time", "1500ms", "--idle-time", "1500ms", "--stall-time", "1500ms", "--body-time", "1500ms"];
+    let patience =
+        ["--head-time", "1500ms", "--idle-time", "1500ms", "--stall-time", "1500ms", "--body-time", "1500ms"];
     let serving = Serving::start(&room, &patience);
     let good = Faithful::start(&room, 4, serving.connector());
     let names = ["slow-heads", "slow-bodies", "slow-readers", "no-readers", "idle", "idle-kept"];

@@ -4,8 +4,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use store::{StoreError, read_requests};
 use crate::support::{document, fresh_run, requests};
+use store::{StoreError, read_requests};
 
 #[test]
 fn parts_before_it_stay_and_the_first_error_returns() {

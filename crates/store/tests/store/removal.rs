@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use store::{Book, StoreError, disk_use, remove};
 use crate::support::{document, fresh_run, morning, requests};
+use store::{Book, StoreError, disk_use, remove};
 
 fn refused(outcome: store::Result<()>, words: &str) {
     match outcome {

@@ -2,11 +2,11 @@
 
 use std::fs;
 
+use crate::support::{fresh_run, request, requests};
 use ledger::{FailureCause, RequestRecord, SecondRecord};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 use store::{read_requests, read_series};
-use crate::support::{fresh_run, request, requests};
 use units::Timestamp;
 
 fn rows(dir: &std::path::Path) -> Vec<RequestRecord> {

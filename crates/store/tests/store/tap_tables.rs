@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::support::fresh_run;
 use ledger::{TapError, TapExchange, TapOutcome, TapSide};
 use store::read_taps;
-use crate::support::fresh_run;
 use units::Timestamp;
 
 /// Told apart from every other by its number; every other one has everything that may be absent.

@@ -67,7 +67,7 @@ fn live(setup: Setup) {
     let sigchld = match prepared {
         Ok(sigchld) => sigchld,
         Err(error) => {
-            report(control, &failed(&error));
+            report(control, &Report::failed(&error));
             exit(1)
         }
     };
@@ -140,7 +140,7 @@ fn begin(control: &OwnedFd, command: &Command, net: i32) -> Option<Pid> {
             None
         }
         Err(error) => {
-            report(control, &failed(&error));
+            report(control, &Report::failed(&error));
             None
         }
     }
@@ -172,15 +172,6 @@ fn signal_all(signal: i32) {
 fn report(control: &OwnedFd, report: &Report) {
     // When main is gone there is nobody to tell, and the next poll ends us.
     let _ = message::send(control, &report.encode());
-}
-
-fn failed(error: &Error) -> Report {
-    let errno = error.errno().unwrap_or(libc::EIO);
-    match error {
-        Error::Call { call, .. } => Report::Failed { call: call.clone(), errno, mend: String::new() },
-        Error::Refused { call, mend, .. } => Report::Failed { call: call.clone(), errno, mend: mend.clone() },
-        other => Report::Failed { call: other.to_string(), errno, mend: String::new() },
-    }
 }
 
 pub(crate) fn hung_up(control: &impl AsFd) -> bool {

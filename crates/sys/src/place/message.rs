@@ -6,6 +6,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, send as send_bytes};
 
 use super::Exit;
+use crate::error::Error;
 
 /// From main to init.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,24 @@ impl Report {
             _ => None,
         }
     }
+}
+
+impl Report {
+    /// That a step failed.
+    pub(super) fn failed(error: &Error) -> Report {
+        let errno = error.errno().unwrap_or(libc::EIO);
+        match error {
+            Error::Call { call, .. } => Report::Failed { call: call.clone(), errno, mend: String::new() },
+            Error::Refused { call, mend, .. } => Report::Failed { call: call.clone(), errno, mend: mend.clone() },
+            other => Report::Failed { call: other.to_string(), errno, mend: String::new() },
+        }
+    }
+}
+
+/// What failed elsewhere, as it would have been told here.
+pub(super) fn error(call: String, errno: i32, mend: String) -> Error {
+    let source = Errno::from_raw(errno).into();
+    if mend.is_empty() { Error::Call { call, source } } else { Error::Refused { call, source, mend } }
 }
 
 /// Sends one message. The kernel's buffer holds many more than are ever under way.
@@ -159,7 +178,9 @@ mod tests {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }
         let long = Report::Failed { call: "x".repeat(2 * LONGEST), errno: 1, mend: "lost".to_owned() }.encode();
-        let Some(Report::Failed { call, errno: 1, mend }) = Report::decode(&long) else { panic!("{} bytes", long.len()) };
+        let Some(Report::Failed { call, errno: 1, mend }) = Report::decode(&long) else {
+            panic!("{} bytes", long.len())
+        };
         assert!(long.len() == LONGEST && call.len() < LONGEST && mend.is_empty());
         assert_eq!(Report::decode(&[]), None);
         assert_eq!(Report::decode(&[READY, 0, 0, 0]), None);

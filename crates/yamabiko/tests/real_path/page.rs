@@ -49,7 +49,8 @@ fn a_browser_without_a_network_draws_every_chart() {
 fn a_comparison_in_a_browser() {
     let room = Room::new();
     // Long enough for intervals, and both at once: nothing here depends on their figures.
-    let options = "--path koshien-2001 --clients 50 --rate 110/s --close -d 21s --warmup 0s --json -H X-Wild:<img/src=x>";
+    let options =
+        "--path koshien-2001 --clients 50 --rate 110/s --close -d 21s --warmup 0s --json -H X-Wild:<img/src=x>";
     let arguments = bench(&own(&room), options);
     for run in [(); 2].map(|()| room.start(&arguments)) {
         let output = run.finish();

@@ -21,7 +21,7 @@ use super::live::Page;
 /// once, and goes from room to room.
 fn with_a_run() -> (Room, Value, PathBuf) {
     static MADE: OnceLock<Vec<u8>> = OnceLock::new();
-    let room = Room::new();
+    let room = Room::beside();
     let archive = room.file("run.tar.gz");
     let made = MADE.get_or_init(|| {
         let options = "--path koshien-2001 --clients 100 --rate 110/s --close -d 4s --warmup 0s --json";
@@ -137,7 +137,7 @@ fn a_prometheus_scrapes_the_live_page_of_a_run_that_ended() {
 
 #[test]
 fn a_prometheus_scrapes_the_live_page_of_a_run_that_goes_on() {
-    let room = Room::new();
+    let room = Room::beside();
     let run = room.start(&bench(&own(&room), "--rtt 20ms --clients 20 --rate 100/s --close -d 300s --json"));
     wait_until("the run has its folder", || {
         fs::read_dir(room.runs()).unwrap().flatten().any(|run| run.path().join("standing.json").exists())

@@ -43,7 +43,7 @@ fn assert_nothing_left(marked: &Marked) {
 
 #[test]
 fn nothing_of_a_sweep_stays_whatever_its_cache_does() {
-    let room = Room::new();
+    let room = Room::beside();
     let mounts_before = mounts();
     // Web pages are not what was asked for: this is a server, and no cache.
     let no_cache = own(&room);
@@ -65,7 +65,7 @@ fn nothing_of_a_sweep_stays_whatever_its_cache_does() {
 
 #[test]
 fn nothing_of_a_sweep_stays_that_is_killed() {
-    let room = Room::new();
+    let room = Room::beside();
     let mounts_before = mounts();
     let proxy = Hostile::always("/silent");
     let (at, own) = (proxy.address().to_string(), own(&room));

@@ -88,7 +88,8 @@ pub fn mounts() -> Vec<String> {
 pub fn wait_until_groups_are_empty(pids: &HashSet<i32>) {
     let groups = control_groups(pids);
     // One that somebody has removed is as good.
-    let is_empty = |group: &PathBuf| fs::read_to_string(group.join("cgroup.procs")).map_or(true, |procs| procs.is_empty());
+    let is_empty =
+        |group: &PathBuf| fs::read_to_string(group.join("cgroup.procs")).map_or(true, |procs| procs.is_empty());
     wait_until("nobody is left in the control groups", || groups.iter().all(is_empty));
 }
 
