@@ -23,6 +23,7 @@ pub mod disk;
 mod disk_page;
 pub mod export;
 pub mod figures;
+pub mod fleet;
 mod gateway;
 mod gateway_page;
 pub mod json;

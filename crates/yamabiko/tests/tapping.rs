@@ -8,6 +8,7 @@ mod support;
 
 mod tapping {
     mod fleet;
+    mod manager;
     mod tap;
     mod tap_others;
 }

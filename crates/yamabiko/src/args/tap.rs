@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use tap::{By, Only, PeerMatch};
 use units::parse_duration;
 
-use super::{PageForms, ShowOptions};
+use super::{Manager, PageForms, ShowOptions};
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -54,6 +54,8 @@ pub struct Window {
 pub enum TapWhat {
     /// Figures of the exchanges that meet conditions, over any number of runs
     Slice(Box<Slice>),
+    /// Gather what the agents of many machines saw: by day, by program and peer, on one page
+    Manager(Box<Manager>),
 }
 
 #[derive(Args, Debug)]

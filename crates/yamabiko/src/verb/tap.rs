@@ -4,6 +4,7 @@
 //! place on stdout, where a pipe would take it for the program's: it goes to stderr when the program has ended, or to a
 //! file.
 
+mod manager;
 mod slice;
 
 use std::io::Write;
@@ -26,8 +27,10 @@ use crate::terminal::{self, say};
 
 /// Runs the program, or slices what was kept.
 pub fn run(arguments: &args::Tap) -> Result<Exit> {
-    if let Some(TapWhat::Slice(slice)) = &arguments.what {
-        return slice::run(slice);
+    match &arguments.what {
+        Some(TapWhat::Slice(slice)) => return slice::run(slice),
+        Some(TapWhat::Manager(manager)) => return manager::run(manager),
+        None => {}
     }
     ensure!(!arguments.command.is_empty(), "no command was given: yamabiko tap [OPTIONS] -- COMMAND");
     let live = Live::start(&arguments.show, !arguments.no_save)?;
