@@ -8,8 +8,8 @@ mod support;
 
 mod tapping {
     mod agent;
-    mod manager;
     mod fleet;
+    mod manager;
     mod tap;
     mod tap_others;
 }

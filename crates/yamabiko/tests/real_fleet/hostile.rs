@@ -18,6 +18,7 @@ fn lies() -> Vec<(&'static str, &'static str, Value)> {
         ("a boot without end", "boot", long(10_000)),
         ("a boot of control characters", "boot", json!("\u{1b}[2J\u{7}")),
         ("a share of nothing", "share", json!(0.0)),
+        ("a share whose inverse is no number", "share", json!(1e-310)),
         ("a share of more than all", "share", json!(1.5)),
         ("a share below nothing", "share", json!(-0.5)),
         ("sealed at the end of time", "sealed_at_ns", json!(u64::MAX)),
