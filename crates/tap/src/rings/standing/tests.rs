@@ -231,6 +231,45 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever a program writes over the ring while the agent is away: reading it ends, and goes on to work.
+    #[test]
+    fn a_ring_that_was_written_over_is_read_all_the_same(
+        spoilt in prop::collection::vec((0..3_u32, 0..18_usize, any::<u64>()), 1..40),
+        counters in any::<[u64; 3]>(),
+    ) {
+        let house = House::new();
+        let (folder, mut rings, _) = house.open(None);
+        let mut journal = ReaderState::default();
+        let mut programs = Programs::of(&house);
+        programs.claim();
+        (0..5).for_each(|_| programs.write(0));
+        let positions = rings.collect(&mut |_| {});
+        journal.take(&positions);
+        rings.commit(&positions);
+        drop((folder, rings));
+        for (number, word, value) in spoilt {
+            programs.word(number, word * 8).store(value, Ordering::Relaxed);
+        }
+        programs.memory.word(header::UNCLAIMED).store(counters[0], Ordering::Relaxed);
+        programs.memory.word(header::UNCLAIMED_TOLD).store(counters[1], Ordering::Relaxed);
+        programs.memory.half(header::SLOTS_USED).store(counters[2] as u32, Ordering::Relaxed);
+        for before in [None, Some(&journal)] {
+            let (folder, mut rings, found) = house.open(before);
+            prop_assert_eq!(found, Found::Adopted);
+            for round in 0..3 {
+                let mut told = 0;
+                let positions = rings.collect_gone(&mut |_| round == 1, &mut |_| told += 1);
+                prop_assert!(told <= 3 * 9 + 1, "{} events", told);
+                rings.commit(&positions);
+            }
+            drop((folder, rings));
+        }
+    }
+}
+
 #[test]
 fn a_reader_without_memory_goes_on_where_the_file_says() {
     let house = House::new();
