@@ -64,14 +64,18 @@ fn curve(part: &PredictPart) -> Section {
         Axis::log("response time", Quantity::Nanoseconds),
     )
     .about(
-        "Lines are foretold: a queue of processor sharing, and the path. Dots joined by lines were measured. To the right the lines end where the \
-         processor is used up.",
+        "Lines are foretold: a queue of processor sharing, and the path. Dots joined by lines, if there are any, were measured. To the right the \
+         lines end where the processor is used up.",
     )
     .series(Series::line("foretold, median", line(|point| point.p50_s)).color(0))
     .series(Series::line("foretold, 99 %", line(|point| point.p99_s)).color(1))
-    .series(Series::line("foretold, mean", line(|point| point.mean_s)).color(2))
-    .series(Series::line("measured, median", dots(|load| load.response_p50_ns as f64)).dotted().asked().color(0))
-    .series(Series::line("measured, 99 %", dots(|load| load.response_p99_ns as f64)).dotted().asked().color(1));
+    .series(Series::line("foretold, mean", line(|point| point.mean_s)).color(2));
+    // Of parts alone nothing was measured of the whole.
+    let lines = [
+        Series::line("measured, median", dots(|load| load.response_p50_ns as f64)).dotted().asked().color(0),
+        Series::line("measured, 99 %", dots(|load| load.response_p99_ns as f64)).dotted().asked().color(1),
+    ];
+    let chart = lines.into_iter().filter(|series| !series.is_empty()).fold(chart, Chart::series);
     let busy = Chart::new(
         "Processor against load",
         Axis::from_zero("requests a second", Quantity::PerSecond),
@@ -132,6 +136,9 @@ fn users(part: &PredictPart) -> Section {
 }
 
 fn demands(part: &PredictPart) -> Section {
+    if part.demands.is_empty() {
+        return Section::new("");
+    }
     let head =
         ["processor time of", "a request brings", "loads", "each", "95 %", "resource", "busy without any", "bend (t)"];
     let table = part.demands.iter().fold(Table::new(&head).left(&[2, 5]), |table, demand| {

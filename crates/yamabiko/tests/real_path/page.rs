@@ -51,8 +51,8 @@ fn a_comparison_in_a_browser() {
     // Long enough for intervals, and both at once: nothing here depends on their figures.
     let options =
         "--path koshien-2001 --clients 50 --rate 110/s --close -d 21s --warmup 0s --json -H X-Wild:<img/src=x>";
-    let own = own(&room);
-    let arguments = bench(&own, options);
+    let server = own(&room);
+    let arguments = bench(&server, options);
     for run in [(); 2].map(|()| room.start(&arguments)) {
         let output = run.finish();
         assert!(matches!(output.code, Some(0 | 3)), "{output}");
