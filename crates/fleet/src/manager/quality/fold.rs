@@ -1,6 +1,6 @@
 //! Rows into sums: what the placing of a part does to the table `quality`, within its transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Transaction, params};
 
@@ -10,6 +10,7 @@ use super::sums::Sums;
 use super::windows::{WINDOW_S, Windows};
 use crate::manager::Placed;
 use crate::manager::otlp;
+use crate::wire::Address;
 
 /// Series (side, program and peer) of their own that an agent has in one span. What comes later is counted as its program's other
 /// peers.
@@ -23,21 +24,28 @@ pub const PROGRAMS_MAX: i64 = 50;
 /// # Errors
 /// SQLite's; nothing may be kept then.
 pub fn fold(change: &Transaction<'_>, rows: &[Placed]) -> rusqlite::Result<()> {
+    // Each row is looked at once; hours and days are put together from minutes.
+    let mut minutes: HashMap<(u64, &str, Name<'_>), Fresh> = HashMap::new();
+    for placed in rows {
+        let at_s = placed.at_ns / 1_000_000_000;
+        let begin_s = at_s / MINUTE_S * MINUTE_S;
+        let row = &placed.row;
+        let peer = row.peer.as_ref().map(|peer| peer.address);
+        let name = (row.side.as_str(), row.program.as_deref().unwrap_or_default(), peer);
+        let fresh = minutes.entry((begin_s, placed.agent.as_str(), name)).or_default();
+        let before = (fresh.sums.attempts, fresh.sums.failed);
+        fresh.sums.add(row, placed.share);
+        if fresh.sums.attempts > before.0 {
+            fresh.windows.note(((at_s - begin_s) / WINDOW_S) as u32, fresh.sums.failed == before.1);
+        }
+    }
     for span_s in SPANS_S {
-        let mut spans: BTreeMap<(u64, &str), BTreeMap<(&str, &str, String), Fresh>> = BTreeMap::new();
-        for placed in rows {
-            let at_s = placed.at_ns / 1_000_000_000;
-            let begin_s = at_s / span_s * span_s;
-            let row = &placed.row;
-            let peer = row.peer.as_ref().map(|peer| peer.address.to_string()).unwrap_or_default();
-            let name = (row.side.as_str(), row.program.as_deref().unwrap_or_default(), peer);
-            let figures = spans.entry((begin_s, placed.agent.as_str())).or_default().entry(name).or_default();
-            let before = (figures.sums.attempts, figures.sums.failed);
-            figures.sums.add(row, placed.share);
-            if figures.sums.attempts > before.0 {
-                let window = ((at_s - begin_s) / WINDOW_S) as u32;
-                figures.windows.note(window, figures.sums.failed == before.1);
-            }
+        let mut spans: BTreeMap<(u64, &str), BTreeMap<Name<'_>, Fresh>> = BTreeMap::new();
+        for ((minute_s, agent, name), fresh) in &minutes {
+            let begin_s = minute_s / span_s * span_s;
+            let all = spans.entry((begin_s, *agent)).or_default().entry(*name).or_default();
+            all.sums.merge(&fresh.sums);
+            all.windows.merge_at(&fresh.windows, ((minute_s - begin_s) / WINDOW_S) as u32);
         }
         for ((begin_s, agent), series) in &spans {
             fold_span(change, span_s, *begin_s, agent, series)?;
@@ -45,6 +53,12 @@ pub fn fold(change: &Transaction<'_>, rows: &[Placed]) -> rusqlite::Result<()> {
     }
     otlp::fold(change, rows)
 }
+
+/// A series: side, program (empty: not known), peer.
+type Name<'a> = (&'a str, &'a str, Option<Address>);
+
+/// The shortest of [`SPANS_S`].
+const MINUTE_S: u64 = SPANS_S[0];
 
 /// What comes new to a place.
 #[derive(Default)]
@@ -65,31 +79,31 @@ fn fold_span(
     span_s: u64,
     begin_s: u64,
     agent: &str,
-    series: &BTreeMap<(&str, &str, String), Fresh>,
+    series: &BTreeMap<Name<'_>, Fresh>,
 ) -> rusqlite::Result<()> {
     let mut sides: BTreeMap<&str, Fresh> = BTreeMap::new();
     let mut rest: BTreeMap<(&str, &str), Fresh> = BTreeMap::new();
-    let at = |series| Place { span_s, begin_s, agent, series };
     let mut room = Room { change, span_s, begin_s, agent, left: [None; 2] };
     for ((side, program, peer), figures) in series {
         sides.entry(side).or_default().merge(figures);
-        let place = at(Series { whole: false, rest: Rest::None, side, program, peer });
+        let peer = peer.map(|address| address.to_string()).unwrap_or_default();
+        let place = Place { span_s, begin_s, agent, series: Series { whole: false, rest: Rest::None, side, program, peer: &peer } };
         if !room.put(&place, figures)? {
             rest.entry((*side, *program)).or_default().merge(figures);
         }
     }
     let mut others: BTreeMap<&str, Fresh> = BTreeMap::new();
     for ((side, program), figures) in &rest {
-        let place = at(Series { whole: false, rest: Rest::Peers, side, program, peer: "" });
+        let place = Place { span_s, begin_s, agent, series: Series { whole: false, rest: Rest::Peers, side, program, peer: "" } };
         if !room.put(&place, figures)? {
             others.entry(side).or_default().merge(figures);
         }
     }
     for (side, figures) in &others {
-        add(change, &at(Series { whole: false, rest: Rest::Programs, side, program: "", peer: "" }), figures)?;
+        add(change, &Place { span_s, begin_s, agent, series: Series { whole: false, rest: Rest::Programs, side, program: "", peer: "" } }, figures)?;
     }
     for (side, figures) in &sides {
-        add(change, &at(Series { whole: true, rest: Rest::None, side, program: "", peer: "" }), figures)?;
+        add(change, &Place { span_s, begin_s, agent, series: Series { whole: true, rest: Rest::None, side, program: "", peer: "" } }, figures)?;
     }
     Ok(())
 }
