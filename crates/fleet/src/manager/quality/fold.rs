@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use ledger::TapSide;
 use rusqlite::{Transaction, params};
 
 use super::SPANS_S;
@@ -15,6 +16,8 @@ use crate::wire::Address;
 /// Series (side, program and peer) of their own that an agent has in one span. What comes later is counted as its program's other
 /// peers.
 pub const SERIES_MAX: i64 = 200;
+/// Of these, those of an end that accepts: its peers are whoever comes.
+pub const SERVER_SERIES_MAX: i64 = 20;
 /// Programs that have such other peers; what comes later is counted with all other programs.
 pub const PROGRAMS_MAX: i64 = 50;
 
@@ -83,7 +86,7 @@ fn fold_span(
 ) -> rusqlite::Result<()> {
     let mut sides: BTreeMap<&str, Fresh> = BTreeMap::new();
     let mut rest: BTreeMap<(&str, &str), Fresh> = BTreeMap::new();
-    let mut room = Room { change, span_s, begin_s, agent, left: [None; 2] };
+    let mut room = Room { change, span_s, begin_s, agent, left: [None; 3] };
     for ((side, program, peer), figures) in series {
         sides.entry(side).or_default().merge(figures);
         let peer = peer.map(|address| address.to_string()).unwrap_or_default();
@@ -114,8 +117,8 @@ struct Room<'a> {
     span_s: u64,
     begin_s: u64,
     agent: &'a str,
-    /// Of their own, and of other peers; counted when the first new one comes.
-    left: [Option<i64>; 2],
+    /// Of their own, of other peers, and of their own that accept; counted when the first new one comes.
+    left: [Option<i64>; 3],
 }
 
 impl Room<'_> {
@@ -127,30 +130,35 @@ impl Room<'_> {
             write(self.change, place, &sums, &windows)?;
             return Ok(true);
         }
-        let left = match place.series.rest {
-            Rest::None => self.left(0, SERIES_MAX)?,
-            _ => self.left(1, PROGRAMS_MAX)?,
-        };
-        if *left <= 0 {
-            return Ok(false);
+        let is_own = place.series.rest == Rest::None;
+        let is_servers = is_own && place.series.side == TapSide::Server.as_str();
+        let bounds = [(is_own, 0, SERIES_MAX), (!is_own, 1, PROGRAMS_MAX), (is_servers, 2, SERVER_SERIES_MAX)];
+        for (_, of, most) in bounds.into_iter().filter(|(holds, ..)| *holds) {
+            if *self.left(of, most)? <= 0 {
+                return Ok(false);
+            }
         }
-        *left -= 1;
+        for (_, of, most) in bounds.into_iter().filter(|(holds, ..)| *holds) {
+            *self.left(of, most)? -= 1;
+        }
         write(self.change, place, &figures.sums, &figures.windows)?;
         Ok(true)
     }
 
-    fn left(&mut self, rest: usize, most: i64) -> rusqlite::Result<&mut i64> {
-        let left = match self.left[rest] {
+    fn left(&mut self, of: usize, most: i64) -> rusqlite::Result<&mut i64> {
+        let left = match self.left[of] {
             Some(left) => left,
             None => {
                 let mut count = self.change.prepare_cached(
-                    "SELECT count(*) FROM quality WHERE span_s = ?1 AND whole = 0 AND begin_s = ?2 AND agent = ?3 AND rest = ?4",
+                    "SELECT count(*) FROM quality WHERE span_s = ?1 AND whole = 0 AND begin_s = ?2 AND agent = ?3 AND rest = ?4 \
+                     AND (?5 = '' OR side = ?5)",
                 )?;
-                let at = params![int(self.span_s), int(self.begin_s), self.agent, rest as i64];
+                let (rest, side) = if of == 1 { (Rest::Peers, "") } else { (Rest::None, if of == 2 { TapSide::Server.as_str() } else { "" }) };
+                let at = params![int(self.span_s), int(self.begin_s), self.agent, rest.number(), side];
                 most - count.query_row(at, |row| row.get::<_, i64>(0))?
             }
         };
-        Ok(self.left[rest].insert(left))
+        Ok(self.left[of].insert(left))
     }
 }
 
