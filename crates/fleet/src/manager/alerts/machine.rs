@@ -230,7 +230,12 @@ mod tests {
             let (pending, _) = step(&LIMITS, pending, 200_060, Some(200.0));
             let (after, turn) = step(&LIMITS, pending, 200_060 - back, Some(200.0));
             assert_eq!((after.state, after.since_s, turn), (State::Pending, 200_060 - back, None));
-            let firing = Instance { state: State::Firing, firing_since_s: Some(200_000), good_since_s: Some(200_060), ..pending };
+            let firing = Instance {
+                state: State::Firing,
+                firing_since_s: Some(200_000),
+                good_since_s: Some(200_060),
+                ..pending
+            };
             let (after, turn) = step(&LIMITS, firing, 200_060 - back, Some(1.0));
             assert_eq!((after.state, after.good_since_s, turn), (State::Firing, Some(200_060 - back), None));
         }

@@ -138,7 +138,9 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
     };
     let longer = until_a.saturating_sub(from_a).max(until_b.saturating_sub(from_b));
     if until_a.max(until_b) > LAST_S {
-        return Err(QualityError::Asked(format!("until_s lies after the year 9998: at most {LAST_S}, in seconds since 1970")));
+        return Err(QualityError::Asked(format!(
+            "until_s lies after the year 9998: at most {LAST_S}, in seconds since 1970"
+        )));
     }
     let shorter = until_a.saturating_sub(from_a).min(until_b.saturating_sub(from_b));
     // As coarse as leaves blocks enough: coarse spans are fewer to read, and last longer than what disturbs for a while.
@@ -370,11 +372,11 @@ impl<'a> Blocks<'a> {
     fn of(tallies: Vec<&'a Tally>) -> Blocks<'a> {
         let buckets = |tally: &'a Tally| tally.sums.response.buckets();
         let mut edges: Vec<(u64, u64)> =
-            tallies.iter().flat_map(|tally| buckets(*tally)).map(|(from, to, _)| (from, to)).collect();
+            tallies.iter().flat_map(|tally| buckets(tally)).map(|(from, to, _)| (from, to)).collect();
         edges.sort_unstable();
         edges.dedup();
         let numbered = |(from, _, count): (u64, u64, u64)| (edges.partition_point(|(edge, _)| *edge < from), count);
-        let counts = tallies.iter().map(|tally| buckets(*tally).map(numbered).collect()).collect();
+        let counts = tallies.iter().map(|tally| buckets(tally).map(numbered).collect()).collect();
         Blocks { tallies, edges, counts }
     }
 

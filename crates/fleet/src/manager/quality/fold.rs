@@ -90,23 +90,51 @@ fn fold_span(
     for ((side, program, peer), figures) in series {
         sides.entry(side).or_default().merge(figures);
         let peer = peer.map(|address| address.to_string()).unwrap_or_default();
-        let place = Place { span_s, begin_s, agent, series: Series { whole: false, rest: Rest::None, side, program, peer: &peer } };
+        let place = Place {
+            span_s,
+            begin_s,
+            agent,
+            series: Series { whole: false, rest: Rest::None, side, program, peer: &peer },
+        };
         if !room.put(&place, figures)? {
             rest.entry((*side, *program)).or_default().merge(figures);
         }
     }
     let mut others: BTreeMap<&str, Fresh> = BTreeMap::new();
     for ((side, program), figures) in &rest {
-        let place = Place { span_s, begin_s, agent, series: Series { whole: false, rest: Rest::Peers, side, program, peer: "" } };
+        let place = Place {
+            span_s,
+            begin_s,
+            agent,
+            series: Series { whole: false, rest: Rest::Peers, side, program, peer: "" },
+        };
         if !room.put(&place, figures)? {
             others.entry(side).or_default().merge(figures);
         }
     }
     for (side, figures) in &others {
-        add(change, &Place { span_s, begin_s, agent, series: Series { whole: false, rest: Rest::Programs, side, program: "", peer: "" } }, figures)?;
+        add(
+            change,
+            &Place {
+                span_s,
+                begin_s,
+                agent,
+                series: Series { whole: false, rest: Rest::Programs, side, program: "", peer: "" },
+            },
+            figures,
+        )?;
     }
     for (side, figures) in &sides {
-        add(change, &Place { span_s, begin_s, agent, series: Series { whole: true, rest: Rest::None, side, program: "", peer: "" } }, figures)?;
+        add(
+            change,
+            &Place {
+                span_s,
+                begin_s,
+                agent,
+                series: Series { whole: true, rest: Rest::None, side, program: "", peer: "" },
+            },
+            figures,
+        )?;
     }
     Ok(())
 }
@@ -153,7 +181,11 @@ impl Room<'_> {
                     "SELECT count(*) FROM quality WHERE span_s = ?1 AND whole = 0 AND begin_s = ?2 AND agent = ?3 AND rest = ?4 \
                      AND (?5 = '' OR side = ?5)",
                 )?;
-                let (rest, side) = if of == 1 { (Rest::Peers, "") } else { (Rest::None, if of == 2 { TapSide::Server.as_str() } else { "" }) };
+                let (rest, side) = if of == 1 {
+                    (Rest::Peers, "")
+                } else {
+                    (Rest::None, if of == 2 { TapSide::Server.as_str() } else { "" })
+                };
                 let at = params![int(self.span_s), int(self.begin_s), self.agent, rest.number(), side];
                 most - count.query_row(at, |row| row.get::<_, i64>(0))?
             }
