@@ -31,7 +31,7 @@ pub(super) mod tests;
 
 pub use compare::{CompareMetric, Compared, ComparedSet, ComparedSide, Comparison, compare};
 pub use figures::{Availability, Figures, ResponseTimes};
-pub use fold::{PROGRAMS_MAX, SERIES_MAX, fold};
+pub use fold::{PROGRAMS_MAX, SERIES_MAX, SERVER_SERIES_MAX, fold};
 pub use kept::{Kept, forget};
 pub use query::{By, Group, Quality, Query, Resolution, Sides, Span, query};
 pub use sparks::{Spark, Sparks, sparks};

@@ -63,14 +63,14 @@ pub enum Turn {
 /// A minute was judged.
 pub fn step(limits: &Limits, was: Instance, at_s: u64, value: Option<f64>) -> (Instance, Option<Turn>) {
     let mut now = Instance { at_s, value, ..was };
-    // Nobody looked for a while: how it was meanwhile is not known, so what has to last begins anew.
-    let is_gap = at_s.saturating_sub(was.at_s) > GAP_S;
+    // Nobody looked for a while, or the clock was set back: how it was meanwhile is not known, so what has to last begins anew.
+    let is_gap = at_s.abs_diff(was.at_s) > GAP_S || at_s < was.at_s;
     let mut turn = None;
     let state = match (was.firing_since_s, value) {
         (None, None) => State::NoData,
         (None, Some(value)) if limits.is_bad(value) => {
             let since_s = if was.state == State::Pending && !is_gap { was.since_s } else { at_s };
-            if at_s - since_s >= limits.hold_s {
+            if at_s.saturating_sub(since_s) >= limits.hold_s {
                 now.firing_since_s = Some(at_s);
                 turn = Some(Turn::Fires);
                 State::Firing
@@ -93,7 +93,7 @@ pub fn step(limits: &Limits, was: Instance, at_s: u64, value: Option<f64>) -> (I
         (Some(_), Some(value)) => {
             let since_s = was.good_since_s.filter(|_| !is_gap).unwrap_or(at_s);
             now.good_since_s = limits.is_good(value).then_some(since_s);
-            if now.good_since_s.is_some_and(|since| at_s - since >= limits.ends_after_s) {
+            if now.good_since_s.is_some_and(|since| at_s.saturating_sub(since) >= limits.ends_after_s) {
                 (now.firing_since_s, now.good_since_s) = (None, None);
                 turn = Some(Turn::Ends);
                 State::Fine
@@ -106,10 +106,7 @@ pub fn step(limits: &Limits, was: Instance, at_s: u64, value: Option<f64>) -> (I
         }
     };
     if state != was.state {
-        now.since_s = match state {
-            State::Pending => now.since_s.max(at_s),
-            _ => at_s,
-        };
+        now.since_s = at_s;
     }
     now.state = state;
     (now, turn)
@@ -223,6 +220,25 @@ mod tests {
             (after.state, after.good_since_s, after.firing_since_s, turn),
             (State::Firing, Some(9600), Some(5000), None)
         );
+    }
+
+    /// A clock that is set back by a day, and by a minute.
+    #[test]
+    fn a_clock_that_is_set_back_begins_anew() {
+        for back in [60, 86_400] {
+            let (pending, _) = step(&LIMITS, Instance::default(), 200_000, Some(200.0));
+            let (pending, _) = step(&LIMITS, pending, 200_060, Some(200.0));
+            let (after, turn) = step(&LIMITS, pending, 200_060 - back, Some(200.0));
+            assert_eq!((after.state, after.since_s, turn), (State::Pending, 200_060 - back, None));
+            let firing = Instance {
+                state: State::Firing,
+                firing_since_s: Some(200_000),
+                good_since_s: Some(200_060),
+                ..pending
+            };
+            let (after, turn) = step(&LIMITS, firing, 200_060 - back, Some(1.0));
+            assert_eq!((after.state, after.good_since_s, turn), (State::Firing, Some(200_060 - back), None));
+        }
     }
 
     proptest! {

@@ -15,7 +15,7 @@ use stats::bootstrap::{BEYOND_MIN, BLOCKS_MIN, standard_errors};
 use stats::compare::{Difference, Estimate, between, holm_confidences};
 
 use super::figures::Figures;
-use super::query::{Sides, named_agents};
+use super::query::{LAST_S, Sides, named_agents};
 use super::scan::{Tally, Wanted, scan};
 use super::{QualityError, SPANS_S};
 
@@ -136,6 +136,12 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
             (from.unwrap_or(until.saturating_sub(3600)), until)
         }
     };
+    let longer = until_a.saturating_sub(from_a).max(until_b.saturating_sub(from_b));
+    if until_a.max(until_b) > LAST_S {
+        return Err(QualityError::Asked(format!(
+            "until_s lies after the year 9998: at most {LAST_S}, in seconds since 1970"
+        )));
+    }
     let shorter = until_a.saturating_sub(from_a).min(until_b.saturating_sub(from_b));
     // As coarse as leaves blocks enough: coarse spans are fewer to read, and last longer than what disturbs for a while.
     let span_s = SPANS_S.into_iter().rev().find(|span| shorter / span >= SPANS_MIN).unwrap_or(SPANS_S[0]);
@@ -145,6 +151,12 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
         )));
     }
     let block_s = (shorter / span_s / BLOCKS_WANTED).max(1) * span_s;
+    if longer / block_s > BLOCKS_MAX {
+        return Err(QualityError::Asked(format!(
+            "one of the two lasts more than {} times as long as the other: ask for times that are more alike",
+            longer / shorter
+        )));
+    }
     let paired = (from_a, until_a) == (from_b, until_b);
     let same = |set: &ComparedSet| ComparedSet { from_s: None, until_s: None, ..set.clone() };
     if paired && same(&asked.a) == same(&asked.b) {
@@ -201,6 +213,8 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
 const SPANS_MIN: u64 = 24;
 /// About so many blocks: enough to know their scatter, few enough that one lasts longer than what makes neighbours alike.
 const BLOCKS_WANTED: u64 = 30;
+/// Blocks of the longer of two times.
+const BLOCKS_MAX: u64 = 2000;
 /// Times that blocks are drawn: their scatter is known to 4 %.
 const ROUNDS: u32 = 400;
 /// Failures in fewer blocks than this may be one event, of which nobody knows how often it comes.
@@ -358,11 +372,11 @@ impl<'a> Blocks<'a> {
     fn of(tallies: Vec<&'a Tally>) -> Blocks<'a> {
         let buckets = |tally: &'a Tally| tally.sums.response.buckets();
         let mut edges: Vec<(u64, u64)> =
-            tallies.iter().flat_map(|tally| buckets(*tally)).map(|(from, to, _)| (from, to)).collect();
+            tallies.iter().flat_map(|tally| buckets(tally)).map(|(from, to, _)| (from, to)).collect();
         edges.sort_unstable();
         edges.dedup();
         let numbered = |(from, _, count): (u64, u64, u64)| (edges.partition_point(|(edge, _)| *edge < from), count);
-        let counts = tallies.iter().map(|tally| buckets(*tally).map(numbered).collect()).collect();
+        let counts = tallies.iter().map(|tally| buckets(tally).map(numbered).collect()).collect();
         Blocks { tallies, edges, counts }
     }
 

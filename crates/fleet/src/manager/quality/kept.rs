@@ -85,6 +85,11 @@ impl Default for Kept {
 /// SQLite's.
 pub fn forget(change: &Transaction<'_>, now_s: u64, kept: &Kept) -> rusqlite::Result<bool> {
     let mut is_more = false;
+    // A clock that was set ahead must not let go of everything: what is newest is not older than two days.
+    let mut newest = change.prepare_cached("SELECT max(begin_s) FROM quality WHERE span_s = ?1 AND whole = 1")?;
+    let newest: Option<i64> = newest.query_row([int(super::SPANS_S[2])], |row| row.get(0))?;
+    let Some(newest) = newest else { return Ok(false) };
+    let now_s = now_s.min(newest.max(0) as u64 + NEWEST_AGE_S);
     for (span_s, keep_s) in super::SPANS_S.into_iter().zip([Some(kept.minutes_s), Some(kept.hours_s), kept.days_s]) {
         let Some(before) = keep_s.and_then(|keep| now_s.checked_sub(keep)) else { continue };
         // A span that has begun before and reaches into what is kept stays.
@@ -106,6 +111,8 @@ pub fn forget(change: &Transaction<'_>, now_s: u64, kept: &Kept) -> rusqlite::Re
     Ok(is_more)
 }
 
+/// By how much the newest day's begin is older than now, at most.
+const NEWEST_AGE_S: u64 = 2 * 86_400;
 /// Spans of a resolution let go in one call: two hours' minutes.
 const SPANS_AT_ONCE: u64 = 120;
 

@@ -405,7 +405,7 @@ fn month(at_s: u64, after: i32) -> u64 {
 }
 
 /// 9998-12-31: what calendars can still add a month to.
-const LAST_S: u64 = 253_370_678_400;
+pub(super) const LAST_S: u64 = 253_370_678_400;
 
 impl fmt::Display for By {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -312,6 +312,27 @@ fn what_finds_no_room_is_counted_with_others() {
     assert_eq!(super::query(&index, &again, MIDNIGHT + 60).unwrap().groups[0].whole.attempts, 2);
 }
 
+/// Whoever comes to a server is its peer: strangers must not fill the index.
+#[test]
+fn a_servers_peers_are_few() {
+    let mut index = index();
+    let rows: Vec<Told> = (0..100).map(|peer| Told { peer, side: TapSide::Server, ..TOLD }).collect();
+    rows.chunks(30).for_each(|rows| put(&mut index, rows));
+    put(&mut index, &rows);
+    let asked = Query {
+        from_s: Some(MIDNIGHT),
+        until_s: Some(MIDNIGHT + 60),
+        by: By::Peer,
+        side: Sides::Server,
+        ..Query::default()
+    };
+    let answer = query(&index, &asked, MIDNIGHT + 60).unwrap();
+    assert_eq!(answer.groups.len(), 21);
+    assert_eq!(answer.groups.last().map(|group| (group.others, group.whole.attempts)), Some((true, 160)));
+    let by_program = query(&index, &Query { by: By::Program, ..asked }, MIDNIGHT + 60).unwrap();
+    assert_eq!((by_program.groups.len(), by_program.groups[0].whole.attempts), (1, 200));
+}
+
 #[test]
 fn an_answer_is_bounded_and_the_rest_is_together() {
     let mut index = index();
@@ -352,6 +373,13 @@ fn the_resolution_fits_the_time_and_what_is_kept() {
     assert_eq!(resolution(0), Resolution::Month);
     // Before the first that is known there is nothing to be coarse for.
     assert_eq!(query(&super::tests::index(), &Query::default(), now_s).unwrap().resolution, Resolution::Minute);
+    // A clock that was set a century ahead lets nothing go.
+    let change = index.unchecked_transaction().unwrap();
+    let year_s = 400 * 86_400;
+    let long = Kept { minutes_s: year_s, hours_s: year_s, days_s: Some(year_s) };
+    assert!(!forget(&change, now_s + 100 * year_s, &long).unwrap());
+    change.commit().unwrap();
+    assert_eq!(index.query_row("SELECT count(*) FROM quality", [], |row| row.get::<_, i64>(0)).unwrap(), 60 * 3 * 2);
     let kept = Kept { minutes_s: 86_400, hours_s: 10 * 86_400, days_s: Some(30 * 86_400) };
     let change = index.unchecked_transaction().unwrap();
     let mut rounds = 1;

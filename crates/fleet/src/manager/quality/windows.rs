@@ -42,6 +42,18 @@ impl Windows {
         }
     }
 
+    /// Adds those of a minute, or of another short span, that begins with this window.
+    pub fn merge_at(&mut self, short: &Windows, first: u32) {
+        for (at, (&tried, &failed)) in short.tried.iter().zip(&short.failed).enumerate() {
+            let mut left = tried;
+            while left != 0 {
+                let bit = left.trailing_zeros();
+                self.note(first + at as u32 * 64 + bit, failed & (1 << bit) == 0);
+                left &= left - 1;
+            }
+        }
+    }
+
     /// How many were tried, and in how many something succeeded.
     pub fn counts(&self) -> (u64, u64) {
         let count = |words: &[u64]| words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
