@@ -70,6 +70,11 @@ impl World {
         self.tail.store(self.limit.swap(limit, Ordering::SeqCst), Ordering::SeqCst);
     }
 
+    /// Of rings like these another agent has read up to this atom.
+    pub fn has_rings_of(&self, tail: u64) {
+        self.tail.store(tail, Ordering::SeqCst);
+    }
+
     /// Whether the disk is full for the next step.
     pub fn is_full(&self, random: &mut Rng) -> bool {
         let _ = &self.folder;
@@ -144,7 +149,6 @@ pub struct Manager {
     pub takes_bare_ones_only: Vec<u64>,
     pub away: bool,
     pub lost_answers: u64,
-    pub replays: u64,
     batches: u64,
     failing: Option<Rng>,
     /// What was first sent under a number.
@@ -176,6 +180,11 @@ impl Manager {
         lost
     }
 
+    /// What it has is somebody else's.
+    pub fn forgets_rows(&mut self) {
+        self.rows.clear();
+    }
+
     fn settings(&self) -> Settings {
         let wanted = self.new_settings.iter().rev().find(|(from, _)| self.batches >= *from);
         wanted.map_or_else(Settings::default, |(_, settings)| settings.clone())
@@ -192,8 +201,8 @@ impl Manager {
             Err(Unheard::Refused(Refusal { error, message, stored_through }, None))
         };
         if batch.sequence <= through {
-            self.replays += 1;
-            return refused(Why::Replayed, Some(through));
+            let is_same = self.sent.get(&(batch.stream.clone(), batch.sequence)).is_some_and(|first| first.rows == batch.rows);
+            return refused(if is_same { Why::Replayed } else { Why::Other }, Some(through));
         }
         if batch.sequence > through + 1 {
             return refused(Why::OutOfTurn, Some(through));
