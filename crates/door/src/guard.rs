@@ -16,8 +16,8 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 
-use crate::listen::Arrived;
-use crate::{Hosts, Key, Secret, Settings};
+use crate::strangers::Arrived;
+use crate::{Hosts, Key, Refusals, Secret, Settings};
 
 /// What a page may load and where it may send: its own files and nothing else; no script or style that stands in the page.
 pub const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -31,19 +31,22 @@ pub fn page(kind: &'static str, body: impl Into<axum::body::Body>) -> Response {
 }
 
 struct Guard {
-    hosts: Hosts,
+    /// `None`: any name will do.
+    hosts: Option<Hosts>,
     key: Key,
     reads_only: bool,
     body: usize,
+    refusals: Option<Refusals>,
 }
 
 /// The router behind its guard.
 pub(crate) fn stand_before(router: Router, settings: &Settings) -> Router {
     let guard = Guard {
-        hosts: Hosts::new(&settings.hosts),
+        hosts: (!settings.any_host).then(|| Hosts::new(&settings.hosts)),
         key: settings.key.clone(),
         reads_only: settings.reads_only,
         body: settings.bounds.body,
+        refusals: settings.refusals.clone(),
     };
     let router = router.layer(DefaultBodyLimit::max(settings.bounds.body));
     // The router is a fallback, so that it sees the path that the guard leaves of the URL.
@@ -53,7 +56,12 @@ pub(crate) fn stand_before(router: Router, settings: &Settings) -> Router {
 async fn answer(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let mut response = match guard.admit(&mut request) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => *refusal,
+        Err(refusal) => {
+            if let Some(Refusals(tell)) = &guard.refusals {
+                tell(request.extensions().get::<Arrived>().map(Arrived::peer), refusal.status());
+            }
+            *refusal
+        }
     };
     for (name, value) in SAID {
         // An answer may say something of its own instead.
@@ -109,10 +117,11 @@ impl Guard {
 
     /// Exactly one `Host`, and where the target names one as well, that too.
     fn knows_host(&self, request: &Request) -> bool {
-        let local = request.extensions().get::<Arrived>().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |on| on.local.ip());
+        let Some(hosts) = &self.hosts else { return true };
+        let local = request.extensions().get::<Arrived>().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |on| on.local().ip());
         let mut fields = request.headers().get_all(HOST).iter();
         let (Some(host), None) = (fields.next(), fields.next()) else { return false };
-        let permit = |host: &str| self.hosts.permit(host, local);
+        let permit = |host: &str| hosts.permit(host, local);
         let named = request.uri().authority().is_none_or(|authority| permit(authority.as_str()));
         named && host.to_str().is_ok_and(permit)
     }

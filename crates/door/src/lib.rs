@@ -22,9 +22,12 @@ mod hosts;
 pub mod hub;
 mod listen;
 mod patient;
+mod piped;
 pub mod post;
 mod secret;
+mod strangers;
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -32,6 +35,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use axum::Router;
+use http::StatusCode;
 use rustls::ServerConfig;
 use tokio::runtime;
 use tokio::sync::watch;
@@ -39,7 +43,9 @@ use tokio::sync::watch;
 pub use guard::{CONTENT_POLICY, page};
 pub use hosts::Hosts;
 pub use hub::{Hub, Viewers};
+pub use piped::{PipeWriter, piped};
 pub use secret::{Key, Secret};
+pub use strangers::{Arrived, Strangers};
 
 /// What went wrong with a door.
 #[derive(Debug, thiserror::Error)]
@@ -76,12 +82,31 @@ pub struct Settings {
     pub reads_only: bool,
     /// What strangers may use up.
     pub bounds: Bounds,
+    /// Whether a request may name this host by any name. Only for a door that no browser is sent to, and where each request shows
+    /// a secret in a field: a web site cannot make a browser send that.
+    pub any_host: bool,
+    /// Connections that have not shown yet that they may come are in a pool of their own: see [`Arrived::greet`]. `None`: all are in
+    /// one, and those beyond its bound are closed as they come.
+    pub strangers: Option<Strangers>,
+    /// Who is told of requests that the door itself refuses.
+    pub refusals: Option<Refusals>,
+}
+
+/// Hears of each request that is refused: from whom it came, and with which status.
+#[derive(Clone)]
+pub struct Refusals(pub Arc<dyn Fn(Option<SocketAddr>, StatusCode) + Send + Sync>);
+
+impl fmt::Debug for Refusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Refusals(..)")
+    }
 }
 
 /// What strangers may use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections at once; those beyond are closed as they come.
+    /// Connections at once; those beyond are closed as they come. With [`Settings::strangers`]: those of the known, of whom the
+    /// oldest of whoever has the most gives way.
     pub connections: usize,
     /// Bytes of a request's body; 0 refuses every body.
     pub body: usize,
@@ -105,7 +130,17 @@ impl Settings {
     /// No random bytes can be had.
     pub fn page(listen: SocketAddr) -> Result<Settings, DoorError> {
         let key = if listen.ip().to_canonical().is_loopback() { Key::None } else { Key::InUrl(Secret::random()?) };
-        Ok(Settings { listen, hosts: Vec::new(), key, tls: None, reads_only: true, bounds: Bounds::default() })
+        Ok(Settings {
+            listen,
+            hosts: Vec::new(),
+            key,
+            tls: None,
+            reads_only: true,
+            bounds: Bounds::default(),
+            any_host: false,
+            strangers: None,
+            refusals: None,
+        })
     }
 }
 
@@ -126,6 +161,9 @@ impl Door {
         let address = settings.listen;
         let taken = |source| DoorError::Bind { address, source };
         let listener = TcpListener::bind(address).map_err(taken)?;
+        // std's queue of 128 is full at once when many come together, and who finds no place in it waits for a second or more.
+        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::MAXALLOWABLE)
+            .map_err(|errno| taken(errno.into()))?;
         listener.set_nonblocking(true).map_err(taken)?;
         let address = listener.local_addr().map_err(taken)?;
         Ok(Door { listener, address, settings })
@@ -165,10 +203,10 @@ impl Door {
         };
         let (closes, closing) = watch::channel(None);
         let router = guard::stand_before(router, &self.settings);
-        let (tls, bounds) = (self.settings.tls, self.settings.bounds);
+        let (tls, bounds, strangers) = (self.settings.tls, self.settings.bounds, self.settings.strangers);
         let thread = thread::Builder::new().name("door".into()).spawn(move || {
             begin();
-            runtime.block_on(listen::listen(listener, router, tls, bounds, closing));
+            runtime.block_on(listen::listen(listener, router, tls, bounds, strangers, closing));
             // Tasks that are still there are dropped with the runtime, and their connections with them.
         })?;
         Ok(Open { closes, thread: Some(thread) })

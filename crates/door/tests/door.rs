@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::routing::{get, post};
-use door::{Bounds, CONTENT_POLICY, Door, DoorError, Hub, Key, Open, Secret, Settings, Viewers};
+use door::{Bounds, CONTENT_POLICY, Door, DoorError, Hub, Key, Open, Refusals, Secret, Settings, Viewers};
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// Far more than anything here takes.
@@ -78,6 +78,23 @@ fn names_of_others_are_refused() {
     assert_ne!(status(&say(address, two)), 200);
     let other = "GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(status(&say(address, other)), 403);
+}
+
+#[test]
+fn a_door_for_programs_goes_by_any_name_and_who_is_refused_is_told_of() {
+    let (_open, address) = open(Settings { any_host: true, ..settings() });
+    assert_eq!(status(&ask(address, "manager.example", "/")), 200);
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut settings = settings();
+    settings.refusals = Some(Refusals(Arc::new(move |peer, status| tell.send((peer, status.as_u16())).unwrap())));
+    let (_open, address) = open(settings);
+    assert_eq!(status(&ask(address, "localhost", "/")), 200);
+    ask(address, "evil.example", "/");
+    say(address, "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let refused = [told.recv().unwrap(), told.recv().unwrap()];
+    assert_eq!(refused.map(|(_, status)| status), [403, 405]);
+    assert!(refused.iter().all(|(peer, _)| peer.is_some_and(|peer| peer.ip() == Ipv4Addr::LOCALHOST)));
+    assert!(told.try_recv().is_err());
 }
 
 #[test]

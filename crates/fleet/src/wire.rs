@@ -46,6 +46,11 @@ pub fn is_name(text: &str) -> bool {
     first && text.len() <= 63 && text.bytes().all(plain)
 }
 
+/// Text from elsewhere for a message: without control characters, and at most 80 characters of it.
+pub fn shown(text: &str) -> String {
+    text.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// What an agent says first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

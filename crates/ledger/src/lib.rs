@@ -51,7 +51,7 @@ pub use cause::{DropCause, FailureCause};
 pub use compare_part::{CompareDocument, ComparePart, CompareVerdict};
 pub use connection::{ConnectionRecord, ConnectionState, RecordEnd, RttSummary, Sent};
 pub use disk_part::{DiskDocument, DiskTest};
-pub use distribution::{Bucket, DistributionRecord, Measure};
+pub use distribution::{Bucket, DistributionRecord, FineBucket, Measure};
 pub use doctor::DoctorDocument;
 pub use document::{Check, CheckState, Document, Level, Quantiles, Validity, Verdict};
 pub use finding::Finding;

@@ -2,7 +2,7 @@
 // made of, crates/report/src/live/state.rs says. Words go onto the page as text, never as markup.
 (() => {
   const { color, FONT, text, labels, powers } = figures;
-  const $ = (id) => document.getElementById(id);
+  const { $, plain, element, say, place } = dom;
   const root = document.body.dataset.root;
   // Checks that did not hold, before the others are folded.
   const DOUBTS = 3;
@@ -13,27 +13,6 @@
   // Sections and pieces as they stand on the page, by id.
   const standing = new Map();
   const made = new Map();
-
-  // Characters that nobody sees, or that turn the direction of writing, are shown as their code.
-  const plain = (words) =>
-    words.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) => `\\u{${c.charCodeAt(0).toString(16)}}`);
-  const element = (name, className, content) => {
-    const node = document.createElement(name);
-    if (className) node.className = className;
-    if (content != null) node.textContent = plain(content);
-    return node;
-  };
-  const say = (node, content) => {
-    const words = plain(content);
-    if (node.textContent !== words) node.textContent = words;
-  };
-  // Puts nodes into a parent in this order, and nothing else. Those that stand there stay untouched: focus and scrolling hold.
-  const place = (parent, nodes) => {
-    nodes.forEach((node, at) => {
-      if (parent.children[at] !== node) parent.insertBefore(node, parent.children[at] ?? null);
-    });
-    while (parent.children.length > nodes.length) parent.lastElementChild.remove();
-  };
 
   // ---- Time: one axis for all charts ----
 
@@ -290,39 +269,7 @@
 
   // ---- Pieces ----
 
-  const fillTable = (holder, { head, rows, left = [], links = [] }, className) => {
-    const table = element("table", className);
-    const side = (at) => (at === 0 || left.includes(at) ? "words" : "");
-    if (head.some((name) => name)) {
-      const line = table.createTHead().insertRow();
-      head.forEach((name, at) => {
-        const cell = element("th", side(at), name);
-        cell.scope = "col";
-        line.append(cell);
-      });
-    }
-    const body = table.createTBody();
-    rows.forEach((row, number) => {
-      const line = body.insertRow();
-      row.forEach((words, at) => {
-        const cell = element(at === 0 ? "th" : "td", side(at));
-        if (at === 0) cell.scope = "row";
-        if (at === 0 && links[number]) {
-          const link = element("a", "", words);
-          link.href = root + links[number].split("/").map(encodeURIComponent).join("/");
-          cell.append(link);
-        } else say(cell, words);
-        line.append(cell);
-      });
-    });
-    const scroll = element("div", "scroll");
-    scroll.append(table);
-    // What can be scrolled can be reached by the keyboard.
-    scroll.tabIndex = 0;
-    scroll.setAttribute("role", "region");
-    scroll.setAttribute("aria-label", head.filter(Boolean).join(", ") || "table");
-    holder.replaceChildren(scroll);
-  };
+  const fillTable = (holder, table, className) => dom.fillTable(holder, { ...table, root }, className);
 
   // Markup of the program's own plots: shapes and words alone are let in, whatever it is.
   const SHAPES = new Set(["svg", "title", "desc", "g", "path", "line", "rect", "circle", "text", "tspan", "defs", "clippath", "marker", "polyline", "polygon", "ellipse"]);

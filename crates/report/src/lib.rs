@@ -23,6 +23,7 @@ pub mod disk;
 mod disk_page;
 pub mod export;
 pub mod figures;
+pub mod fleet;
 mod gateway;
 mod gateway_page;
 pub mod json;
@@ -38,6 +39,7 @@ pub mod run_page;
 mod sweep;
 pub mod tap_slice;
 pub mod terminal;
+mod wire_seconds;
 pub mod words;
 
 pub use cache_page::cache_page;

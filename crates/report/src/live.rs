@@ -28,6 +28,7 @@ mod step;
 mod suite;
 
 pub use assets::{Asset, assets, html};
+pub(crate) use assets::{DOM, FIGURES, SCRIPT_KIND, STYLE_KIND, library, styles};
 pub use follow::Follower;
 pub use listed::{Listed, RunList, list};
 pub use seconds::POINTS_MAX;

@@ -81,6 +81,12 @@ impl Tls {
         Ok(())
     }
 
+    /// What a server of this program that speaks TLS by itself serves with: HTTP/1.1 alone is offered. It follows
+    /// [`Tls::reload`].
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0.config)
+    }
+
     /// Why clients may refuse the certificate at `now_s`, in seconds since 1970: it has expired, or is not valid yet.
     /// Whether they trust its authority, and its name, is for them to judge.
     pub fn doubt(&self, now_s: u64) -> Option<String> {

@@ -125,6 +125,53 @@ pub fn quantiles_of_blocks(
 /// A quantile rests on the values beyond it; of fewer it is nearly the largest value.
 pub const BEYOND_MIN: f64 = 20.0;
 
+/// Standard errors of figures that are made of blocks, by drawing the blocks again, `rounds` times, two or more. There may be several
+/// sets of blocks, which are drawn apart from each other; `sizes` says how many blocks each has. `of` is given for each set how often each of its
+/// blocks counts, and makes the figures: always as many. What both of a pair share is in one set: a block that has both.
+///
+/// `None` of a figure that is not finite in more than one round of twenty (those rounds are left out of the others), and of all
+/// with fewer than [`BLOCKS_MIN`] blocks in a set. Biases as [`block_bootstrap`].
+pub fn standard_errors(
+    sizes: &[usize],
+    rounds: u32,
+    rng: &mut Rng,
+    mut of: impl FnMut(&[Vec<u64>]) -> Vec<f64>,
+) -> Vec<Option<f64>> {
+    let mut weights: Vec<Vec<u64>> = sizes.iter().map(|&size| vec![1; size]).collect();
+    // About the figures themselves, so that squares of large numbers are not subtracted.
+    let centre = of(&weights);
+    let least = sizes.iter().copied().min().unwrap_or(0);
+    if least < BLOCKS_MIN || rounds < 2 {
+        return vec![None; centre.len()];
+    }
+    let mut sums = vec![(0.0, 0.0, 0_u32); centre.len()];
+    for _ in 0..rounds {
+        for set in &mut weights {
+            set.fill(0);
+            for _ in 0..set.len() {
+                let drawn = rng.below(set.len() as u64) as usize;
+                set[drawn] += 1;
+            }
+        }
+        for ((sum, squares, count), (drawn, centre)) in sums.iter_mut().zip(of(&weights).into_iter().zip(&centre)) {
+            let off = drawn - centre;
+            if off.is_finite() {
+                *sum += off;
+                *squares += off * off;
+                *count += 1;
+            }
+        }
+    }
+    // A scatter within blocks is too small by as much; of several sets the smallest says.
+    let blocks = least as f64;
+    let error = |(sum, squares, count): (f64, f64, u32)| {
+        let made = f64::from(count);
+        let variance = (squares - sum * sum / made) / (made - 1.0) * blocks / (blocks - 1.0);
+        (count * 20 >= rounds * 19).then(|| variance.max(0.0).sqrt())
+    };
+    sums.into_iter().map(error).collect()
+}
+
 /// The quantiles of sorted values, each as often as its block's weight says.
 fn ranked(sorted: &[(u32, u64)], weights: &[u64], total: u64, quantiles: &[f64], order: &[usize]) -> Vec<u64> {
     let mut found = vec![0; quantiles.len()];
@@ -218,6 +265,28 @@ mod tests {
         // Of uniform values that are independent: sqrt(q (1 - q) / n) of the range.
         let error = found[1].unwrap().standard_error;
         assert!((error / (0.25_f64 / 5000.0).sqrt() / 1e6 - 1.0).abs() < 0.4, "{error}");
+    }
+
+    #[test]
+    fn errors_of_means_are_those_of_the_textbook() {
+        let mut rng = Rng::new(9, 2);
+        let mut draw = |count: usize| -> Vec<f64> { (0..count).map(|_| rng.uniform()).collect() };
+        let (a, b) = (draw(40), draw(80));
+        let deviation = |values: &[f64]| {
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() as f64 - 1.0)
+        };
+        let wanted = (deviation(&a) / 40.0 + deviation(&b) / 80.0).sqrt();
+        let mean = |values: &[f64], weights: &[u64]| {
+            values.iter().zip(weights).map(|(value, weight)| value * *weight as f64).sum::<f64>() / values.len() as f64
+        };
+        let found = standard_errors(&[40, 80], 2000, &mut Rng::new(9, 3), |weights| {
+            let difference = mean(&b, &weights[1]) - mean(&a, &weights[0]);
+            vec![difference, 7.0, f64::NAN]
+        });
+        assert!((found[0].unwrap() / wanted - 1.0).abs() < 0.07, "{found:?} {wanted}");
+        assert_eq!((found[1], found[2]), (Some(0.0), None));
+        assert_eq!(standard_errors(&[19, 80], 10, &mut Rng::new(9, 3), |_| vec![1.0]), [None]);
     }
 
     #[test]

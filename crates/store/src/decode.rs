@@ -7,6 +7,7 @@ use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::data_type::{BoolType, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::schema::types::Type;
@@ -38,6 +39,11 @@ impl Input {
 
     pub(crate) fn groups(&self) -> usize {
         self.reader.num_row_groups()
+    }
+
+    /// What the footer says of a row group; `None` where there is none of this number.
+    pub(crate) fn group_metadata(&self, index: usize) -> Option<&RowGroupMetaData> {
+        self.reader.metadata().row_groups().get(index)
     }
 
     /// The columns.

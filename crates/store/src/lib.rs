@@ -41,6 +41,8 @@ mod folder;
 mod hlog;
 mod listing;
 mod merge;
+mod origin;
+mod part_file;
 mod reader;
 mod removal;
 mod standing;
@@ -62,13 +64,15 @@ pub use folder::{
 pub use hlog::read_histogram;
 pub use listing::{CatalogueUse, Listing};
 pub use merge::FinishedTable;
+pub use origin::imported_with;
+pub use part_file::{PartFile, PartWriter};
 pub use reader::{
     Rows, read_cache_exchanges, read_connections, read_distributions, read_requests, read_series, read_server_series,
     read_taps, read_watch_series, read_wire_requests,
 };
 pub use removal::{removable, remove};
 pub use standing::{StandingFile, read_standing};
-pub use table::{Column, Kind, Table, columns, columns_page};
+pub use table::{Column, FleetRow, Kind, Table, columns, columns_page};
 pub use tags::{change_tags, read_tags};
 pub use tail::{Fresh, Tail};
 pub use writer::{

@@ -6,6 +6,7 @@
 mod cache_exchanges;
 mod connections;
 mod distributions;
+mod fleet;
 mod page;
 mod requests;
 mod series;
@@ -24,6 +25,7 @@ use ledger::{
 
 use crate::writer::ROWS_A_PART_MAX;
 
+pub use fleet::FleetRow;
 pub use page::columns_page;
 
 /// Every table of the book.
@@ -38,6 +40,7 @@ pub fn columns() -> Vec<Table> {
         described::<WatchSecond>(),
         described::<TapExchange>(),
         described::<CacheExchange>(),
+        described::<FleetRow>(),
     ]
 }
 

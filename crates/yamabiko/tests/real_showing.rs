@@ -5,6 +5,7 @@ mod support;
 
 mod real_showing {
     mod exports;
+    mod fleet;
     mod live;
     mod shells;
     mod standing;

@@ -23,6 +23,7 @@ CREATE TABLE agents (
   boot          TEXT NOT NULL DEFAULT '',
   first_seen_at INTEGER NOT NULL,
   last_seen_at  INTEGER NOT NULL,           -- last hello or batch
+  told_at       INTEGER NOT NULL DEFAULT 0, -- sealing of the newest batch: up to when the agent has told what it saw; 0: nothing yet
   last_address  TEXT NOT NULL DEFAULT '',
   clock_off_ns  INTEGER NOT NULL DEFAULT 0, -- the agent's wall clock less the manager's
   clock_error_ns INTEGER NOT NULL DEFAULT 0,
@@ -34,7 +35,9 @@ CREATE TABLE agents (
   rows_dropped  INTEGER NOT NULL DEFAULT 0,
   connections_left_out INTEGER NOT NULL DEFAULT 0,
   rows_filtered INTEGER NOT NULL DEFAULT 0,
-  rows_not_drawn INTEGER NOT NULL DEFAULT 0
+  rows_not_drawn INTEGER NOT NULL DEFAULT 0,
+  rows_too_old  INTEGER NOT NULL DEFAULT 0, -- came when the retention had no day for them any more
+  rows_spoilt   INTEGER NOT NULL DEFAULT 0  -- of batches that could not be read back: see set_aside
 );
 
 -- Streams, and how far each is stored.
@@ -63,7 +66,15 @@ CREATE TABLE pending (
   zero_at     INTEGER NOT NULL,             -- the batch's zero by the manager's clock
   clock_off_ns INTEGER NOT NULL,            -- the agent's own word of its zero, less zero_at
   rows        INTEGER NOT NULL,
+  first_at    INTEGER NOT NULL,             -- ends of its rows, the first and the last
+  last_at     INTEGER NOT NULL,
   body        BLOB NOT NULL                 -- wire::Batch, JSON in gzip
+);
+
+-- Batches that could not be read back from pending (a damaged disk), the last 100, for people to look at.
+CREATE TABLE set_aside (
+  id INTEGER PRIMARY KEY, at INTEGER NOT NULL, agent TEXT NOT NULL, stream TEXT NOT NULL, sequence INTEGER NOT NULL,
+  rows INTEGER NOT NULL, why TEXT NOT NULL, body BLOB NOT NULL
 );
 
 -- Files of days. A file that is not here is none: removed at the next start.
@@ -82,25 +93,38 @@ CREATE TABLE refusals (
   agent TEXT NOT NULL,                      -- of the token, where there was a good one; else ''
   address TEXT NOT NULL, path TEXT NOT NULL, message TEXT NOT NULL
 );
-CREATE TABLE refused (why TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE refused (why TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;   -- as wire::Why writes it
 
 -- Quality over time. One row for a span and a series; folded in the transaction that makes the parts. `quality` owns it.
 CREATE TABLE quality (
-  resolution TEXT NOT NULL,                 -- 'minute', 'hour', 'day'
-  begin_s    INTEGER NOT NULL,              -- s since 1970, UTC
-  agent TEXT NOT NULL, program TEXT NOT NULL, peer TEXT NOT NULL, side TEXT NOT NULL,   -- '' : not known; '*': others, beyond the bound
-  attempts INTEGER NOT NULL, failed INTEGER NOT NULL, attempts_estimated REAL NOT NULL, -- estimated: each counted 1 / share
-  sent_bytes INTEGER NOT NULL, received_bytes INTEGER NOT NULL, receive_ns INTEGER NOT NULL,
-  windows_tried INTEGER NOT NULL, windows_succeeded INTEGER NOT NULL,  -- of 10 s; of a minute: as bits, else counts
-  connections INTEGER NOT NULL, connections_failed INTEGER NOT NULL,
-  response BLOB NOT NULL,                   -- sparse histogram of response times, ns
-  PRIMARY KEY (resolution, begin_s, agent, program, peer, side)
+  span_s  INTEGER NOT NULL,                 -- 60, 3600 or 86400
+  whole   INTEGER NOT NULL,                 -- 1: all of an agent and side; 0: one of its series
+  begin_s INTEGER NOT NULL,                 -- s since 1970, UTC
+  agent   TEXT NOT NULL,
+  rest    INTEGER NOT NULL,                 -- 0: what it says; 1: the program's other peers; 2: all other programs (beyond the bounds)
+  side TEXT NOT NULL, program TEXT NOT NULL, peer TEXT NOT NULL,       -- '': not known, or of no one
+  attempts INTEGER NOT NULL, failed INTEGER NOT NULL,
+  attempts_estimated REAL NOT NULL,         -- each counted 1 / share; the next two too
+  sent_estimated REAL NOT NULL, received_estimated REAL NOT NULL,
+  sent_bytes INTEGER NOT NULL, received_bytes INTEGER NOT NULL,
+  receive_ns INTEGER NOT NULL, receive_bytes INTEGER NOT NULL,         -- of exchanges that took time to receive
+  connections INTEGER NOT NULL, connections_failed INTEGER NOT NULL, lookups_failed INTEGER NOT NULL,
+  causes   TEXT NOT NULL,                   -- of failures: {"ECONNREFUSED":3} or ''
+  response BLOB NOT NULL,                   -- times of response: quality::times
+  windows  BLOB NOT NULL,                   -- of 10 s, tried and succeeded: quality::windows
+  PRIMARY KEY (span_s, whole, begin_s, agent, rest, side, program, peer)
 ) WITHOUT ROWID;
 
--- Rules of alerts, how each stands, and what they said.
+-- Rules of alerts, how each stands (alerts::standing, JSON), and what they said.
 CREATE TABLE alerts (name TEXT PRIMARY KEY, rule TEXT NOT NULL, standing TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE alert_log (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, name TEXT NOT NULL, event TEXT NOT NULL, body TEXT NOT NULL,
-                        told INTEGER NOT NULL DEFAULT 0);   -- 1: the webhook has it, or there is none; 2: given up
+CREATE TABLE alert_log (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, name TEXT NOT NULL, event TEXT NOT NULL, body TEXT NOT NULL,
+  logged INTEGER NOT NULL DEFAULT 0,        -- 1: it stands in alerts.log
+  told   INTEGER NOT NULL DEFAULT 0,        -- 1: the webhook has it; 2: there was none; 3: given up
+  tries  INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX alert_log_unlogged ON alert_log (id) WHERE logged = 0;
+CREATE INDEX alert_log_untold ON alert_log (id) WHERE told = 0;
 
 -- What left by OTLP: sums of each series since its first, so that a message that is lost or sent twice changes nothing.
 CREATE TABLE otlp (series TEXT PRIMARY KEY, started_at INTEGER NOT NULL, last_at INTEGER NOT NULL, body BLOB NOT NULL) WITHOUT ROWID;

@@ -7,6 +7,7 @@
 //! Sources: OTLP 1.7; OpenTelemetry's semantic conventions for HTTP metrics 1.27 (stable: `http.client.request.duration`).
 
 mod durations;
+mod exponential;
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
@@ -22,6 +23,7 @@ use super::metrics::{Kind, Metric, Point, Series, Value};
 use super::spread::BOUNDS_S;
 
 pub use durations::{Durations, HttpTarget};
+pub use exponential::Exponential;
 pub use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest as Request, ExportMetricsServiceResponse as Response,
 };
@@ -73,6 +75,16 @@ pub fn whole(figures: &Figures, metrics: &[Metric], durations: &Durations) -> Ve
     let mut whole = messages.next().unwrap_or_default();
     messages.for_each(|more| whole.resource_metrics.extend(more.resource_metrics));
     body(&whole)
+}
+
+/// What OpenTelemetry's exporters make of a base URL: the path of metrics is added where there is none.
+pub fn metrics_url(typed: &str) -> String {
+    let after_host = typed.split_once("://").map_or("", |(_, rest)| rest);
+    match after_host.find(['/', '?']) {
+        None => format!("{typed}/v1/metrics"),
+        Some(at) if &after_host[at..] == "/" => format!("{typed}v1/metrics"),
+        Some(_) => typed.to_owned(),
+    }
 }
 
 /// What a receiver did not take, and why; `None` where it took all.
@@ -183,7 +195,8 @@ fn join(held: &mut Vec<Sent>, metric: Sent) {
     }
 }
 
-fn attribute(name: &str, value: &str) -> KeyValue {
+/// An attribute that is text.
+pub fn attribute(name: &str, value: &str) -> KeyValue {
     of_value(name, any_value::Value::StringValue(value.to_owned()))
 }
 
@@ -192,4 +205,21 @@ fn of_value(name: &str, value: any_value::Value) -> KeyValue {
 }
 
 /// The semantic conventions that names are taken from.
-const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.27.0";
+pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.27.0";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_gets_the_path_of_metrics() {
+        for (typed, meant) in [
+            ("http://h:4318", "http://h:4318/v1/metrics"),
+            ("http://h:4318/", "http://h:4318/v1/metrics"),
+            ("https://h/otlp/v1/metrics", "https://h/otlp/v1/metrics"),
+            ("https://h?key=1", "https://h?key=1"),
+        ] {
+            assert_eq!(metrics_url(typed), meant);
+        }
+    }
+}

@@ -9,57 +9,82 @@ use std::io::{self, Write};
 use serde_json::{Map, Value};
 use store::table::{Cell, Row};
 
-/// Writes a head and a line a row, ended by CRLF. What has no value is empty. Text is in quotes where it must be; control
-/// characters in it, and what a spreadsheet would take for a formula, are written harmless: see [`harmless`].
+/// Writes a head and a line a row, as [`write_csv_head`] and [`write_csv`] do.
 ///
 /// # Errors
 /// A row cannot be read, or `out` cannot be written: `io::Error::other` holds the former.
 pub fn csv<R: Row>(rows: impl Iterator<Item = store::Result<R>>, out: &mut dyn Write) -> io::Result<u64> {
-    let names: Vec<&str> = R::FIELDS.iter().map(|field| field.column.name).collect();
-    write!(out, "{}\r\n", names.join(","))?;
-    let (mut line, mut count) = (String::new(), 0);
+    write_csv_head::<R>(out)?;
+    let mut count = 0;
     for row in rows {
-        let row = row.map_err(io::Error::other)?;
-        line.clear();
-        for (at, field) in R::FIELDS.iter().enumerate() {
-            if at > 0 {
-                line.push(',');
-            }
-            match &field.cell {
-                Cell::Integer(take, _) => take(&row).iter().for_each(|value| line.push_str(&value.to_string())),
-                Cell::Float(take, _) => line.push_str(&take(&row).to_string()),
-                Cell::Flag(take, _) => line.push_str(if take(&row) { "true" } else { "false" }),
-                Cell::Text(take, _) => take(&row).iter().for_each(|text| push_field(&mut line, text)),
-            }
-        }
-        line.push_str("\r\n");
-        out.write_all(line.as_bytes())?;
+        write_csv(&row.map_err(io::Error::other)?, out)?;
         count += 1;
     }
     Ok(count)
 }
 
-/// Writes a JSON object a line. What has no value is null.
+/// Writes the names of the columns, ended by CRLF.
+///
+/// # Errors
+/// `out` cannot be written.
+pub fn write_csv_head<R: Row>(out: &mut dyn Write) -> io::Result<()> {
+    let names: Vec<&str> = R::FIELDS.iter().map(|field| field.column.name).collect();
+    write!(out, "{}\r\n", names.join(","))
+}
+
+/// Writes a row as a line, ended by CRLF. What has no value is empty. Text is in quotes where it must be; control characters in it,
+/// and what a spreadsheet would take for a formula, are written harmless: see [`harmless`].
+///
+/// # Errors
+/// `out` cannot be written.
+pub fn write_csv<R: Row>(row: &R, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = String::new();
+    for (at, field) in R::FIELDS.iter().enumerate() {
+        if at > 0 {
+            line.push(',');
+        }
+        match &field.cell {
+            Cell::Integer(take, _) => take(row).iter().for_each(|value| line.push_str(&value.to_string())),
+            Cell::Float(take, _) => line.push_str(&take(row).to_string()),
+            Cell::Flag(take, _) => line.push_str(if take(row) { "true" } else { "false" }),
+            Cell::Text(take, _) => take(row).iter().for_each(|text| push_field(&mut line, text)),
+        }
+    }
+    line.push_str("\r\n");
+    out.write_all(line.as_bytes())
+}
+
+/// Writes a JSON object a line, as [`write_json`] does.
 ///
 /// # Errors
 /// As for [`csv`].
 pub fn jsonl<R: Row>(rows: impl Iterator<Item = store::Result<R>>, out: &mut dyn Write) -> io::Result<u64> {
     let mut count = 0;
     for row in rows {
-        let row = row.map_err(io::Error::other)?;
-        let cell = |cell: &Cell<R>| match cell {
-            Cell::Integer(take, _) => take(&row).map_or(Value::Null, Value::from),
-            Cell::Float(take, _) => Value::from(take(&row)),
-            Cell::Flag(take, _) => Value::from(take(&row)),
-            Cell::Text(take, _) => take(&row).map_or(Value::Null, |text| Value::from(text.into_owned())),
-        };
-        let object: Map<String, Value> =
-            R::FIELDS.iter().map(|field| (field.column.name.to_owned(), cell(&field.cell))).collect();
-        serde_json::to_writer(&mut *out, &object)?;
-        out.write_all(b"\n")?;
+        write_json(&row.map_err(io::Error::other)?, out)?;
         count += 1;
     }
     Ok(count)
+}
+
+/// Writes a row as a JSON object and a line feed.
+///
+/// # Errors
+/// `out` cannot be written.
+pub fn write_json<R: Row>(row: &R, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, &object(row))?;
+    out.write_all(b"\n")
+}
+
+/// A row as a JSON object. What has no value is null.
+pub fn object<R: Row>(row: &R) -> Map<String, Value> {
+    let cell = |cell: &Cell<R>| match cell {
+        Cell::Integer(take, _) => take(row).map_or(Value::Null, Value::from),
+        Cell::Float(take, _) => Value::from(take(row)),
+        Cell::Flag(take, _) => Value::from(take(row)),
+        Cell::Text(take, _) => take(row).map_or(Value::Null, |text| Value::from(text.into_owned())),
+    };
+    R::FIELDS.iter().map(|field| (field.column.name.to_owned(), cell(&field.cell))).collect()
 }
 
 fn push_field(line: &mut String, text: &str) {

@@ -17,14 +17,20 @@ pub struct Asset {
 pub fn assets() -> Vec<Asset> {
     let asset = |name, kind, text| Asset { name, kind, text };
     vec![
-        asset(
-            "live.css",
-            "text/css; charset=utf-8",
-            [LIBRARY_STYLE, plot::COLORS_CSS, plot::STYLE_CSS, PAGE_STYLE, STYLE].concat(),
-        ),
-        asset("uplot.js", SCRIPT_KIND, format!("/*\nuPlot\n\n{LICENSE}*/\n{LIBRARY}")),
-        asset("live.js", SCRIPT_KIND, [FIGURES, SCRIPT].concat()),
+        asset("live.css", STYLE_KIND, styles()),
+        library(),
+        asset("live.js", SCRIPT_KIND, [FIGURES, DOM, SCRIPT].concat()),
     ]
+}
+
+/// The library that draws, with its licence.
+pub(crate) fn library() -> Asset {
+    Asset { name: "uplot.js", kind: SCRIPT_KIND, text: format!("/*\nuPlot\n\n{LICENSE}*/\n{LIBRARY}") }
+}
+
+/// What the styles of pages that draw begin with.
+pub(crate) fn styles() -> String {
+    [LIBRARY_STYLE, plot::COLORS_CSS, plot::STYLE_CSS, PAGE_STYLE, STYLE].concat()
 }
 
 /// The page itself, at a place from which `root` leads to the files: empty, or `../` so many times.
@@ -33,11 +39,15 @@ pub fn html(root: &str) -> String {
     HTML.replace("{root}", root)
 }
 
-const SCRIPT_KIND: &str = "text/javascript; charset=utf-8";
+pub(crate) const STYLE_KIND: &str = "text/css; charset=utf-8";
+pub(crate) const SCRIPT_KIND: &str = "text/javascript; charset=utf-8";
 const HTML: &str = include_str!("../../assets/live.html");
 const STYLE: &str = include_str!("../../assets/live.css");
 const PAGE_STYLE: &str = include_str!("../../assets/page.css");
-const FIGURES: &str = include_str!("../../assets/figures.js");
+/// How figures are written.
+pub(crate) const FIGURES: &str = include_str!("../../assets/figures.js");
+/// What pages build themselves of.
+pub(crate) const DOM: &str = include_str!("../../assets/dom.js");
 const SCRIPT: &str = include_str!("../../assets/live.js");
 const LIBRARY: &str = include_str!("../../assets/uplot/uPlot.iife.min.js");
 const LIBRARY_STYLE: &str = include_str!("../../assets/uplot/uPlot.min.css");
@@ -72,7 +82,7 @@ mod tests {
     #[test]
     fn words_are_never_markup() {
         for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("] {
-            assert!(!SCRIPT.contains(forbidden) && !FIGURES.contains(forbidden), "{forbidden}");
+            assert!(![SCRIPT, FIGURES, DOM].iter().any(|script| script.contains(forbidden)), "{forbidden}");
         }
     }
 }

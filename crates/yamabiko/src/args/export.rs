@@ -41,7 +41,7 @@ pub struct Push {
 }
 
 /// A URL of http or https, without a user in it: credentials go into a header, which is not printed.
-fn whole_url(typed: &str) -> Result<String, String> {
+pub(super) fn whole_url(typed: &str) -> Result<String, String> {
     let uri: Uri =
         typed.parse().map_err(|_| "a URL is wanted, such as http://127.0.0.1:9090/api/v1/write".to_owned())?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {

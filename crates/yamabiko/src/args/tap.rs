@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use tap::{By, Only, PeerMatch};
 use units::parse_duration;
 
-use super::{Agent, PageForms, ShowOptions};
+use super::{Agent, Manager, PageForms, ShowOptions};
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -60,6 +60,8 @@ pub enum TapWhat {
     Slice(Box<Slice>),
     /// Keep a standing tap on this machine, and hand what it sees to a manager
     Agent(Box<Agent>),
+    /// Gather what the agents of many machines saw: by day, by program and peer, on one page
+    Manager(Box<Manager>),
 }
 
 #[derive(Args, Debug)]

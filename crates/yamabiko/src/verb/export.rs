@@ -6,7 +6,7 @@
 //!
 //! The receiver is whatever the user names. Nothing is sent but the metrics and the headers that were given.
 
-mod headers;
+pub(super) mod headers;
 mod post;
 
 use anyhow::{Result, ensure};
@@ -27,7 +27,7 @@ pub fn run(arguments: &args::Push) -> Result<Exit> {
     // What is wrong with what was typed is said before a long table is read.
     let (url, is_otlp) = match (&arguments.remote_write, &arguments.otlp) {
         (Some(url), _) => (url.clone(), false),
-        (None, url) => (metrics_url(url.as_deref().unwrap_or_default()), true),
+        (None, url) => (otlp::metrics_url(url.as_deref().unwrap_or_default()), true),
     };
     let post = Post::new(&url, arguments)?;
     let figures = Figures::read(&dir)?;
@@ -78,16 +78,6 @@ fn open_telemetry(post: &Post, messages: &[otlp::Request]) -> Result<String> {
     Ok(format!("{} of OTLP", counted(messages.len())))
 }
 
-/// What OpenTelemetry's exporters make of a base URL.
-fn metrics_url(typed: &str) -> String {
-    let after_host = typed.split_once("://").map_or("", |(_, rest)| rest);
-    match after_host.find(['/', '?']) {
-        None => format!("{typed}/v1/metrics"),
-        Some(at) if &after_host[at..] == "/" => format!("{typed}v1/metrics"),
-        Some(_) => typed.to_owned(),
-    }
-}
-
 fn series_of(metrics: &[Metric]) -> usize {
     metrics.iter().map(|metric| metric.series.len()).sum()
 }
@@ -100,22 +90,5 @@ fn counted(messages: usize) -> String {
 fn progress(at: usize, of: usize) {
     if at > 0 && at.is_multiple_of(50) {
         say(format_args!("{at} of {of} messages sent"));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_base_gets_the_path_of_metrics() {
-        for (typed, meant) in [
-            ("http://h:4318", "http://h:4318/v1/metrics"),
-            ("http://h:4318/", "http://h:4318/v1/metrics"),
-            ("https://h/otlp/v1/metrics", "https://h/otlp/v1/metrics"),
-            ("https://h?key=1", "https://h?key=1"),
-        ] {
-            assert_eq!(metrics_url(typed), meant);
-        }
     }
 }

@@ -5,6 +5,7 @@
 //! file.
 
 mod agent;
+mod manager;
 mod slice;
 
 use std::io::Write;
@@ -30,6 +31,7 @@ pub fn run(arguments: &args::Tap) -> Result<Exit> {
     match &arguments.what {
         Some(TapWhat::Slice(slice)) => return slice::run(slice),
         Some(TapWhat::Agent(agent)) => return agent::run(agent),
+        Some(TapWhat::Manager(manager)) => return manager::run(manager),
         None => {}
     }
     ensure!(!arguments.command.is_empty(), "no command was given: yamabiko tap [OPTIONS] -- COMMAND");

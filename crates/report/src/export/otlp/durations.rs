@@ -8,13 +8,12 @@ use std::collections::BTreeMap;
 use ledger::{RequestRecord, SecondRecord};
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, ExponentialHistogram, ExponentialHistogramDataPoint, Metric as Sent, Sum,
-    exponential_histogram_data_point::Buckets, metric::Data,
+    AggregationTemporality, ExponentialHistogram, Metric as Sent, Sum, metric::Data,
 };
 
 use super::super::metrics::LABELS_MAX;
 use super::super::{Asked, Figures};
-use super::{attribute, number, of_value};
+use super::{Exponential, attribute, number, of_value};
 
 /// Where requests go: scheme, host and port of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,99 +157,12 @@ fn of_target(target: &HttpTarget) -> Vec<KeyValue> {
     ]
 }
 
-/// Values counted in buckets whose edges grow by 2^(2^-scale): OpenTelemetry's exponential histogram.
-#[derive(Clone, Debug, Default)]
-struct Exponential {
-    /// By index, at [`SCALE`].
-    counts: BTreeMap<i32, u64>,
-    zeros: u64,
-    count: u64,
-    sum_ns: u128,
-    min_ns: u64,
-    max_ns: u64,
-}
-
-impl Exponential {
-    fn record(&mut self, ns: u64) {
-        self.min_ns = if self.count == 0 { ns } else { self.min_ns.min(ns) };
-        self.max_ns = self.max_ns.max(ns);
-        self.count += 1;
-        self.sum_ns += u128::from(ns);
-        if ns == 0 {
-            self.zeros += 1;
-        } else {
-            *self.counts.entry(index(ns)).or_default() += 1;
-        }
-    }
-
-    fn point(&self, attributes: Vec<KeyValue>, start: u64, end: u64) -> ExponentialHistogramDataPoint {
-        let (first, last) = (self.counts.keys().next().copied(), self.counts.keys().last().copied());
-        let (mut scale, mut shift) = (SCALE, 0);
-        let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));
-        while (last >> shift) - (first >> shift) >= BUCKETS_MAX {
-            (scale, shift) = (scale - 1, shift + 1);
-        }
-        let offset = first >> shift;
-        let mut bucket_counts = vec![0; usize::try_from((last >> shift) - offset + 1).unwrap_or(1)];
-        for (index, count) in &self.counts {
-            bucket_counts[usize::try_from((index >> shift) - offset).unwrap_or(0)] += count;
-        }
-        ExponentialHistogramDataPoint {
-            attributes,
-            start_time_unix_nano: start,
-            time_unix_nano: end,
-            count: self.count,
-            sum: Some(self.sum_ns as f64 / 1e9),
-            scale,
-            zero_count: self.zeros,
-            positive: Some(Buckets { offset, bucket_counts }),
-            min: Some(self.min_ns as f64 / 1e9),
-            max: Some(self.max_ns as f64 / 1e9),
-            ..ExponentialHistogramDataPoint::default()
-        }
-    }
-}
-
-/// The bucket (base^i, base^(i+1)] of a value in seconds, above 0.
-fn index(ns: u64) -> i32 {
-    let buckets_a_doubling = f64::from(1 << SCALE);
-    ((ns as f64 / 1e9).log2() * buckets_a_doubling).ceil() as i32 - 1
-}
-
-/// Edges grow by 2^(1/8), 9 %: from 100 us to a minute there are 154 buckets.
-const SCALE: i32 = 3;
-/// What OpenTelemetry's own histograms keep at most.
-const BUCKETS_MAX: i32 = 160;
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use ledger::{FailureCause, Method};
     use store::table::Row;
     use units::Timestamp;
-
-    #[test]
-    fn each_value_lies_in_its_bucket() {
-        for ns in [1, 999, 1_000_000, 48_000_000, 999_999_999, 1_000_000_001, 3_600_000_000_000] {
-            let (at, s) = (index(ns), ns as f64 / 1e9);
-            let edge = |index: i32| (f64::from(index) / 8.0).exp2();
-            assert!(edge(at) * (1.0 - 1e-12) < s && s <= edge(at + 1) * (1.0 + 1e-12), "{ns}: {at}");
-        }
-        // An edge belongs to the bucket below it.
-        assert_eq!((index(1_000_000_000), index(2_000_000_000)), (-1, 7));
-    }
-
-    #[test]
-    fn buckets_are_bounded_whatever_the_range() {
-        let mut values = Exponential::default();
-        let times = [0, 1, 1000, 1_000_000, 1_000_000_000, 3_600_000_000_000];
-        times.into_iter().for_each(|ns| values.record(ns));
-        let point = values.point(Vec::new(), 1, 2);
-        let buckets = point.positive.unwrap();
-        assert!(buckets.bucket_counts.len() <= BUCKETS_MAX as usize && point.scale < SCALE);
-        assert_eq!((buckets.bucket_counts.iter().sum::<u64>() + point.zero_count, point.count), (6, 6));
-        assert_eq!((point.min, point.max), (Some(0.0), Some(3600.0)));
-    }
 
     #[test]
     fn targets_of_urls() {
@@ -283,6 +195,6 @@ mod tests {
         assert_eq!((sent.len(), errors), (3, vec![Some("reset"), None, Some("503")]));
         (0..1000).for_each(|status| durations.add(&RequestRecord { status: 100 + status, ..row }));
         assert!(durations.by.len() <= LABELS_MAX + 1);
-        assert_eq!(durations.by.values().map(|values| values.count).sum::<u64>(), 1003);
+        assert_eq!(durations.by.values().map(Exponential::count).sum::<u64>(), 1003);
     }
 }

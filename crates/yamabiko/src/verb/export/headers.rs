@@ -21,15 +21,22 @@ pub fn read(arguments: &args::Push) -> Result<Vec<(HeaderName, HeaderValue)>> {
         headers.push(header(line).context("--header")?);
     }
     if let Some(path) = &arguments.header_file {
-        let text = text(path).with_context(|| format!("reading {}", path.display()))?;
-        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            headers.push(header(line).with_context(|| format!("{}, line {}", path.display(), at + 1))?);
-        }
+        headers.extend(file(path)?);
     }
     if let Some(line) = std::env::var_os(VARIABLE) {
         headers.push(header(&line.to_string_lossy()).with_context(|| format!("${VARIABLE}"))?);
     }
     Ok(headers)
+}
+
+/// The lines of a file.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn file(path: &Path) -> Result<Vec<(HeaderName, HeaderValue)>> {
+    let text = text(path).with_context(|| format!("reading {}", path.display()))?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines.map(|(at, line)| header(line).with_context(|| format!("{}, line {}", path.display(), at + 1))).collect()
 }
 
 fn header(line: &str) -> Result<(HeaderName, HeaderValue)> {

@@ -1,0 +1,43 @@
+//! The page: HTML, its files, and the stream of what is new. Its writes go through the API.
+
+use std::collections::HashMap;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Query, State as With};
+use axum::middleware::from_fn;
+use axum::response::Response;
+use axum::routing::get;
+use http::HeaderMap;
+
+use super::{State, admit};
+
+/// The page and the API, behind the gate of the page's door.
+pub fn router(state: State) -> Router {
+    let mut router: Router<State> = Router::new()
+        .route("/", get(|| async { door::page("text/html; charset=utf-8", report::fleet::html()) }))
+        .route("/events", get(events));
+    for asset in report::fleet::assets() {
+        let text = Bytes::from(asset.text);
+        let answer = move || {
+            let text = text.clone();
+            async move { door::page(asset.kind, text) }
+        };
+        router = router.route(&format!("/{}", asset.name), get(answer));
+    }
+    let page = router.layer(from_fn(admit)).with_state(state.clone());
+    page.merge(super::router(state))
+}
+
+async fn events(
+    With(state): With<State>,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+) -> Response {
+    // The last event that they had: what the browser says when it comes again by itself, else what the page says.
+    let said = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let response = state.hub.join(said.or(query.get("after").map(String::as_str)));
+    // What is sent at once may be old, where nobody has looked for a while.
+    state.bell.ring();
+    response
+}

@@ -1,0 +1,61 @@
+use super::*;
+
+#[test]
+fn one_manager_a_folder_and_verbs_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = Data::open(folder.path()).unwrap();
+    assert!(matches!(Data::open(folder.path()), Err(Error::Taken(_))));
+    let beside = Data::beside(folder.path(), false).unwrap();
+    beside.keep_fact("a", "1").unwrap();
+    assert_eq!(data.fact("a").unwrap().as_deref(), Some("1"));
+    data.settle();
+    drop((data, beside));
+    let again = Data::open(folder.path()).unwrap();
+    assert_eq!((again.fact("a").unwrap().as_deref(), again.fact("b").unwrap()), (Some("1"), None));
+    let nothing = tempfile::tempdir().unwrap();
+    assert!(matches!(Data::beside(nothing.path(), false), Err(Error::NoData(_))));
+}
+
+#[test]
+fn what_is_of_another_version_or_no_index_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Data::open(folder.path()).unwrap());
+    let path = folder.path().join("index.sqlite");
+    Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
+    let error = Data::open(folder.path()).unwrap_err();
+    assert!(matches!(error, Error::Version { found: 99, known: VERSION, .. }), "{error}");
+    assert!(error.to_string().contains("index.sqlite is of version 99"), "{error}");
+
+    let other = tempfile::tempdir().unwrap();
+    let path = other.path().join("index.sqlite");
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (a)").unwrap();
+    assert!(matches!(Data::open(other.path()), Err(Error::Foreign(_))));
+    std::fs::write(&path, "this is no database, and long enough to be looked at as one".repeat(20)).unwrap();
+    assert!(matches!(Data::open(other.path()), Err(Error::Foreign(_))));
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert!(matches!(Data::open(other.path()), Err(Error::Foreign(_))));
+}
+
+#[test]
+fn a_change_is_whole_or_none_and_a_look_is_of_one_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = Data::open(folder.path()).unwrap();
+    let enter = |index: &Transaction<'_>, name: &str| index.execute("INSERT INTO facts VALUES (?1, '')", [name]);
+    let outcome: Result<()> = data.change(|index| {
+        enter(index, "a")?;
+        Err(Error::Random)
+    });
+    assert!(outcome.is_err() && data.fact("a").unwrap().is_none());
+    let count = |index: &Connection| index.query_row("SELECT count(*) FROM facts", [], |row| row.get::<_, i64>(0));
+    data.read(|index| {
+        assert_eq!(count(index)?, 0);
+        data.change(|index| enter(index, "b"))?;
+        assert_eq!(count(index)?, 0, "what was read first stands");
+        Ok::<_, rusqlite::Error>(())
+    })
+    .unwrap();
+    assert_eq!(data.read(count).unwrap(), 1);
+    let written = data.read(|index| index.execute("INSERT INTO facts VALUES ('c', '')", []));
+    assert!(written.is_err(), "who reads does not write");
+}

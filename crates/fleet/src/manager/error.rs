@@ -1,0 +1,139 @@
+//! Why the manager cannot do something, in words that say what its user can do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use store::StoreError;
+
+/// Result of the manager's functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A call of the file system failed.
+    #[error("{operation} {}: {source}", path.display())]
+    Io {
+        /// The call, such as `open` or `rename`.
+        operation: &'static str,
+        /// What it was about.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The disk is full, or the quota on it.
+    #[error("no room is left on the disk of {}: free some, or keep less (--keep-for, --keep-bytes)", path.display())]
+    NoRoom {
+        /// What was being written.
+        path: PathBuf,
+    },
+    /// Another manager has the folder.
+    #[error("another manager runs in {}: one at a time; stop it, or give this one another folder by --data", .0.display())]
+    Taken(PathBuf),
+    /// The index is of another version.
+    #[error(
+        "{} is of version {found}, and this program knows version {known}: run the version that made it, or give another folder \
+         by --data",
+        path.display()
+    )]
+    Version {
+        /// The index.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// This program's.
+        known: i64,
+    },
+    /// What stands where the index should be is none.
+    #[error("{} is no index of a manager of taps: give another folder by --data, or move the file away", .0.display())]
+    Foreign(PathBuf),
+    /// There is no folder of a manager.
+    #[error("{} has no index of a manager: `yamabiko tap manager token add NAME --data DIR` makes one", .0.display())]
+    NoData(PathBuf),
+    /// SQLite could not do it.
+    #[error("the index: {0}")]
+    Index(rusqlite::Error),
+    /// A file of a day could not be written or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The HTTP face could not be opened.
+    #[error(transparent)]
+    Door(#[from] door::DoorError),
+    /// Certificate or key cannot be served.
+    #[error(transparent)]
+    Tls(#[from] serve::TlsError),
+    /// A certificate could not be made.
+    #[error("making a certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// There is nothing of this name.
+    #[error("there is no {kind} `{name}`")]
+    Unknown {
+        /// What it would be: `agent`, `token`.
+        kind: &'static str,
+        /// As it was asked for, shown without control characters.
+        name: String,
+    },
+    /// What was asked for cannot be done.
+    #[error("{0}")]
+    Refused(String),
+    /// The kernel has no random bytes.
+    #[error("no random bytes can be had from the kernel")]
+    Random,
+    /// A thread could not be started, or has ended before its time.
+    #[error("the manager's thread `{0}` is not there: no thread could be started, or it broke; see the log")]
+    Thread(&'static str),
+    /// A test ended the work here, as SIGKILL would.
+    #[cfg(test)]
+    #[error("a test stopped here: {0}")]
+    Stopped(String),
+}
+
+impl Error {
+    pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Error {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::NoRoom { path: path.to_owned() },
+            _ => Error::Io { operation, path: path.to_owned(), source },
+        }
+    }
+
+    /// Whether a test ended the work as SIGKILL would: then nothing is tidied.
+    pub(crate) fn is_stop(&self) -> bool {
+        #[cfg(test)]
+        if matches!(self, Error::Stopped(_)) {
+            return true;
+        }
+        false
+    }
+
+    /// Whether the machine lacks something or somebody else has it, rather than that something else was to be asked for.
+    pub fn is_of_the_machine(&self) -> bool {
+        match self {
+            Error::Io { .. }
+            | Error::NoRoom { .. }
+            | Error::Taken(_)
+            | Error::Index(_)
+            | Error::Random
+            | Error::Thread(_) => true,
+            Error::Store(_) => true,
+            Error::Door(error) => !matches!(error, door::DoorError::Secret(_)),
+            _ => false,
+        }
+    }
+
+    /// Whether the cause is a full disk or an exhausted quota.
+    pub fn is_no_room(&self) -> bool {
+        match self {
+            Error::NoRoom { .. } => true,
+            Error::Store(error) => error.is_disk_full(),
+            Error::Index(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull),
+            _ => false,
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Error {
+        Error::Index(error)
+    }
+}

@@ -1,0 +1,132 @@
+use stats::Rng;
+
+use super::*;
+
+/// An hour of a group, in blocks of two minutes: times scatter about a level that wanders from minute to minute, as `weather` has
+/// it; of a block's exchanges a share fails that is sometimes bad.
+fn hour(rng: &mut Rng, weather: &[f64], slower: f64, fails: f64) -> Vec<Tally> {
+    weather
+        .iter()
+        .map(|level| {
+            let mut tally = Tally { tried: 12, succeeded: 12, ..Tally::default() };
+            // A bad block has four times as many failures as a good one.
+            let fails = if rng.uniform() < 0.5 { fails * 1.6 } else { fails * 0.4 };
+            for _ in 0..100 {
+                tally.sums.attempts += 1;
+                if rng.uniform() < fails {
+                    tally.sums.failed += 1;
+                } else {
+                    let own = rng.exponential() * 0.3 + level + slower;
+                    tally.sums.response.record((own.exp() * 20e6) as u64);
+                }
+            }
+            if tally.sums.failed > 6 {
+                tally.succeeded = 11;
+            }
+            tally
+        })
+        .collect()
+}
+
+/// A level with a memory of a few minutes.
+fn weather(rng: &mut Rng) -> Vec<f64> {
+    let mut level = 0.0;
+    let mut minute = || {
+        level = 0.5 * level + 0.2 * (rng.uniform() - 0.5);
+        level
+    };
+    (0..30).map(|_| (minute() + minute()) / 2.0).collect()
+}
+
+fn metric<'a>(found: &'a [CompareMetric], name: &str) -> &'a CompareMetric {
+    found.iter().find(|metric| metric.name == name).unwrap()
+}
+
+/// Of 200 comparisons of two that are alike, in 10 some figure should be shown to differ, if blocks were independent; the
+/// binomial's standard deviation is 3.1, and what neighbouring blocks share costs a little.
+#[test]
+fn two_that_are_alike_seldom_differ() {
+    for paired in [true, false] {
+        let mut shown = 0;
+        for stream in 0..200 {
+            let mut rng = Rng::new(41, stream);
+            let first = weather(&mut rng);
+            let second = if paired { first.clone() } else { weather(&mut rng) };
+            let (a, b) = (hour(&mut rng, &first, 0.0, 0.05), hour(&mut rng, &second, 0.0, 0.05));
+            shown += usize::from(judge(&a, &b, paired, 0.95).iter().any(|metric| metric.shown == Some(true)));
+        }
+        println!("paired {paired}: {shown} of 200");
+        assert!(shown <= 24, "paired {paired}: {shown} of 200");
+    }
+}
+
+#[test]
+fn a_difference_is_shown_and_its_size_is_right() {
+    let (mut slower, mut within, mut failing, mut width) = (0, 0, 0, [0.0; 2]);
+    for stream in 0..60 {
+        let mut rng = Rng::new(43, stream);
+        let shared = weather(&mut rng);
+        let other = weather(&mut rng);
+        let a = hour(&mut rng, &shared, 0.0, 0.02);
+        let b = hour(&mut rng, &shared, 1.1_f64.ln(), 0.10);
+        let found = judge(&a, &b, true, 0.95);
+        let median = metric(&found, "response_p50");
+        let [low, high] = median.interval.unwrap();
+        slower += usize::from(median.shown == Some(true) && low > 0.0);
+        within += usize::from((low..=high).contains(&0.1));
+        let errors = metric(&found, "error_ratio");
+        failing += usize::from(errors.shown == Some(true) && errors.difference.unwrap() > 0.0);
+        // The same, were they of different times.
+        let apart = judge(&a, &hour(&mut rng, &other, 1.1_f64.ln(), 0.10), false, 0.95);
+        let of = |median: &CompareMetric| median.interval.map_or(f64::NAN, |[low, high]| high - low);
+        width[0] += of(median);
+        width[1] += of(metric(&apart, "response_p50"));
+    }
+    assert!(slower >= 57 && within >= 52 && failing >= 55, "{slower} {within} {failing}");
+    assert!(width[0] < width[1], "what both share is in no interval: {width:?}");
+}
+
+#[test]
+fn what_nobody_can_tell_is_said_so() {
+    let mut rng = Rng::new(44, 1);
+    let shared = weather(&mut rng);
+    let a = hour(&mut rng, &shared, 0.0, 0.0);
+    let mut b = hour(&mut rng, &shared, 0.0, 0.0);
+    let found = judge(&a, &b, true, 0.95);
+    let errors = metric(&found, "error_ratio");
+    assert_eq!((errors.shown, errors.interval, errors.a), (None, None, Some(0.0)));
+    assert_eq!(errors.said, "none failed, of A nor of B");
+    let median = metric(&found, "response_p50");
+    assert_eq!(median.shown, Some(false));
+    assert!(median.said.starts_with("no difference shown; one of "), "{}", median.said);
+    // One event.
+    for block in &mut b[3..6] {
+        block.sums.failed = 50;
+        block.succeeded = 2;
+    }
+    let found = judge(&a, &b, true, 0.95);
+    assert!(metric(&found, "error_ratio").said.contains("one event"), "{found:?}");
+    // 19 blocks, and few exchanges.
+    let found = judge(&a[..19], &b[..19], true, 0.95);
+    assert!(found.iter().all(|metric| metric.shown.is_none() && metric.said.contains("20 blocks")), "{found:?}");
+    let few: Vec<Tally> = a
+        .iter()
+        .map(|_| {
+            let mut tally = Tally { tried: 1, succeeded: 1, ..Tally::default() };
+            tally.sums.attempts = 1;
+            tally.sums.response.record(5);
+            tally
+        })
+        .collect();
+    let found = judge(&few, &few, true, 0.95);
+    assert!(metric(&found, "response_p99").said.contains("2000 exchanges"), "{found:?}");
+    assert!(metric(&found, "response_p50").said.contains("40 exchanges"), "{found:?}");
+}
+
+#[test]
+fn words_say_which_way() {
+    let found = Metric::ErrorRatio.words(-0.01, [-0.02, -0.005], true, 0.0075);
+    assert_eq!(found, "B's error ratio is 1.00 points of percent lower (0.50 to 2.00)");
+    let found = Metric::P99.words(0.5, [0.25, 0.8], true, 0.2);
+    assert_eq!(found, "B's 99th percentile of response time is 50.0 % longer (25.0 to 80.0)");
+}

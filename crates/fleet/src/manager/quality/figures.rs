@@ -1,0 +1,136 @@
+//! What is said of a span or of a whole time: figures with their units in their names. What is not known is absent, never 0.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::scan::Tally;
+use super::times::Times;
+
+/// How exchanges went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Exchanges that ended, and connections that were not made.
+    pub attempts: u64,
+    /// About how many there were, where agents send only a share of their connections; absent where all were sent. Ratios and
+    /// times below are those of what was sent, each row counting alike.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub attempts_estimated: Option<f64>,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Why, by the error's name; beyond 30 names `_OTHER`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub causes: BTreeMap<String, u64>,
+    /// Failed / attempts, 0 to 1; absent where nothing was tried.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error_ratio: Option<f64>,
+    /// Absent where nothing was tried.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub availability: Option<Availability>,
+    /// Of exchanges that succeeded; absent where none did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub response_ns: Option<ResponseTimes>,
+    /// Bytes sent, by the programs' calls.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Sent bytes over the time of the span that has passed; where a share was sent, estimated.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sent_bytes_per_s: Option<f64>,
+    /// Received bytes over the time of the span that has passed; where a share was sent, estimated.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub received_bytes_per_s: Option<f64>,
+    /// Received bytes over the time in which they came, first byte in hand to last, of exchanges that took time for it. Biased upward
+    /// as each rate of `tap`: what the first call took had come before.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub receive_rate_bytes_per_s: Option<f64>,
+    /// Connections that ended.
+    pub connections: u64,
+    /// Of these, never made.
+    pub connections_failed: u64,
+    /// Lookups of names that failed and so had no connection; no attempts.
+    pub lookups_failed: u64,
+}
+
+/// Share of what succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Availability {
+    /// Of attempts, 0 to 1.
+    pub attempts: f64,
+    /// Of windows of 10 s in which an agent tried something, those in which something succeeded for it; 0 to 1.
+    pub windows: f64,
+    /// How many windows: each agent has its own.
+    pub windows_tried: u64,
+}
+
+/// Response times in ns. Quantiles are never too low and at most 3.1 % too high; mean, least and largest are exact.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResponseTimes {
+    /// How many.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Least.
+    pub min: u64,
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 95th percentile.
+    pub p95: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p99_9: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+impl Figures {
+    /// Of what was counted in `passed_s` seconds.
+    pub(super) fn of(tally: &Tally, passed_s: u64) -> Figures {
+        let sums = &tally.sums;
+        let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
+        let per_s = |bytes: f64| (passed_s > 0).then(|| bytes / passed_s as f64);
+        // Sums of reals: what was counted once is not told from itself by the last digit.
+        let is_drawn = sums.attempts_estimated > sums.attempts as f64 * (1.0 + 1e-9);
+        let availability = share(sums.attempts.saturating_sub(sums.failed), sums.attempts)
+            .zip(share(tally.succeeded, tally.tried))
+            .map(|(attempts, windows)| Availability { attempts, windows, windows_tried: tally.tried });
+        Figures {
+            attempts: sums.attempts,
+            attempts_estimated: is_drawn.then_some(sums.attempts_estimated),
+            failed: sums.failed,
+            causes: sums.causes.clone(),
+            error_ratio: share(sums.failed, sums.attempts),
+            availability,
+            response_ns: ResponseTimes::of(&sums.response),
+            sent_bytes: sums.sent_bytes,
+            received_bytes: sums.received_bytes,
+            sent_bytes_per_s: per_s(sums.sent_estimated),
+            received_bytes_per_s: per_s(sums.received_estimated),
+            receive_rate_bytes_per_s: share(sums.receive_bytes, sums.receive_ns).map(|rate| rate * 1e9),
+            connections: sums.connections,
+            connections_failed: sums.connections_failed,
+            lookups_failed: sums.lookups_failed,
+        }
+    }
+}
+
+impl ResponseTimes {
+    /// Of these; `None` of none.
+    pub(super) fn of(times: &Times) -> Option<ResponseTimes> {
+        let at = |q| times.quantile(q);
+        Some(ResponseTimes {
+            count: times.count(),
+            mean: times.mean_ns()?,
+            min: times.min_ns()?,
+            p50: at(0.5)?,
+            p90: at(0.9)?,
+            p95: at(0.95)?,
+            p99: at(0.99)?,
+            p99_9: at(0.999)?,
+            max: times.max_ns()?,
+        })
+    }
+}

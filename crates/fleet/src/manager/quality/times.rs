@@ -1,0 +1,216 @@
+//! Response times in few bytes, which add up: a histogram that keeps only the buckets that hold something.
+//!
+//! A quantile is the upper edge of the bucket that holds the nearest-rank value, cut at the largest value: never too low, and at
+//! most [`FineBucket::WIDTH`] (3.1 %) too high, whatever was added to what and in which order. Count, sum, least and largest are exact.
+
+use ledger::FineBucket;
+use serde::{Deserialize, Serialize};
+
+/// Times in ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    count: u64,
+    sum_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
+    /// Buckets that hold something, by their number.
+    buckets: Vec<(u16, u64)>,
+}
+
+/// As kept: bucket numbers as distances from the one before, which are one byte mostly.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    count: u64,
+    sum_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
+    buckets: Vec<(u16, u64)>,
+}
+
+impl Times {
+    /// Counts a time.
+    pub fn record(&mut self, ns: u64) {
+        let place = FineBucket::of(ns).0;
+        match self.buckets.binary_search_by_key(&place, |(at, _)| *at) {
+            Ok(found) => self.buckets[found].1 += 1,
+            Err(room) => self.buckets.insert(room, (place, 1)),
+        }
+        self.widen(1, ns, ns, ns);
+    }
+
+    /// Adds what `other` holds.
+    pub fn merge(&mut self, other: &Times) {
+        if other.count == 0 {
+            return;
+        }
+        self.widen(other.count, other.sum_ns, other.min_ns, other.max_ns);
+        if self.buckets.is_empty() {
+            self.buckets.clone_from(&other.buckets);
+            return;
+        }
+        let mut merged = Vec::with_capacity(self.buckets.len() + other.buckets.len());
+        let (mut own, mut theirs) = (self.buckets.iter().peekable(), other.buckets.iter().peekable());
+        loop {
+            let next = match (own.peek(), theirs.peek()) {
+                (Some(&&(a, n)), Some(&&(b, m))) if a == b => {
+                    theirs.next();
+                    own.next();
+                    (a, n.saturating_add(m))
+                }
+                (Some(&&mine), Some(&&(b, _))) if mine.0 < b => {
+                    own.next();
+                    mine
+                }
+                (_, Some(&&more)) => {
+                    theirs.next();
+                    more
+                }
+                (Some(&&mine), None) => {
+                    own.next();
+                    mine
+                }
+                (None, None) => break,
+            };
+            merged.push(next);
+        }
+        self.buckets = merged;
+    }
+
+    fn widen(&mut self, count: u64, sum_ns: u64, min_ns: u64, max_ns: u64) {
+        self.min_ns = if self.count == 0 { min_ns } else { self.min_ns.min(min_ns) };
+        self.max_ns = self.max_ns.max(max_ns);
+        self.count = self.count.saturating_add(count);
+        // 584 years of waiting fit.
+        self.sum_ns = self.sum_ns.saturating_add(sum_ns);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Mean, exact; `None` of nothing.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
+    }
+
+    /// Least, exact; `None` of nothing.
+    pub fn min_ns(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.min_ns)
+    }
+
+    /// Largest, exact; `None` of nothing.
+    pub fn max_ns(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.max_ns)
+    }
+
+    /// Nearest-rank quantile, `q` from 0 to 1; `None` of nothing. See the module for its error.
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).max(1);
+        let mut passed = 0;
+        self.buckets.iter().find_map(|&(place, count)| {
+            passed += count;
+            (passed >= rank).then(|| (FineBucket(place).to_ns() - 1).clamp(self.min_ns, self.max_ns))
+        })
+    }
+
+    /// Lower edge, upper edge (exclusive) and count of each bucket that holds something, from the lowest.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        self.buckets.iter().map(|&(place, count)| (FineBucket(place).from_ns(), FineBucket(place).to_ns(), count))
+    }
+
+    /// As it is kept; nothing is no bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        if self.count == 0 {
+            return Vec::new();
+        }
+        let mut before = 0;
+        let apart = |&(place, count): &(u16, u64)| (place - std::mem::replace(&mut before, place), count);
+        let Times { count, sum_ns, min_ns, max_ns, .. } = *self;
+        let kept = Kept { count, sum_ns, min_ns, max_ns, buckets: self.buckets.iter().map(apart).collect() };
+        postcard::to_stdvec(&kept).unwrap_or_default()
+    }
+
+    /// What [`encode`](Self::encode) made. `None` of anything else.
+    pub fn decode(bytes: &[u8]) -> Option<Times> {
+        if bytes.is_empty() {
+            return Some(Times::default());
+        }
+        let Kept { count, sum_ns, min_ns, max_ns, mut buckets } = postcard::from_bytes(bytes).ok()?;
+        let (mut place, mut held) = (0_u16, 0_u64);
+        for (at, bucket) in buckets.iter_mut().enumerate() {
+            place = place.checked_add(bucket.0).filter(|place| *place <= FineBucket::LAST.0)?;
+            if (at > 0 && bucket.0 == 0) || bucket.1 == 0 {
+                return None;
+            }
+            bucket.0 = place;
+            held = held.checked_add(bucket.1)?;
+        }
+        (held == count && min_ns <= max_ns).then_some(Times { count, sum_ns, min_ns, max_ns, buckets })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(values: &[u64]) -> Times {
+        let mut times = Times::default();
+        values.iter().for_each(|&ns| times.record(ns));
+        times
+    }
+
+    #[test]
+    fn nothing_has_no_figures() {
+        let nothing = Times::default();
+        assert_eq!(
+            (nothing.quantile(0.5), nothing.mean_ns(), nothing.min_ns(), nothing.max_ns()),
+            (None, None, None, None)
+        );
+        assert!(nothing.encode().is_empty());
+        assert_eq!(Times::decode(&[]), Some(nothing));
+    }
+
+    #[test]
+    fn what_is_broken_is_not_read() {
+        let whole = of(&[5, 7_000_000, 7_100_000, u64::MAX]).encode();
+        assert!(Times::decode(&whole).is_some());
+        assert_eq!(Times::decode(&whole[..whole.len() - 1]), None);
+        let mut wrong_count = whole.clone();
+        wrong_count[0] += 1;
+        assert_eq!(Times::decode(&wrong_count), None);
+        assert_eq!(Times::decode(&[0xff; 40]), None);
+    }
+
+    #[test]
+    fn a_minute_takes_few_bytes() {
+        // 50 exchanges of 20 ms and a bit.
+        let times = of(&(0..50).map(|at| 20_000_000 + at * 200_000).collect::<Vec<_>>());
+        assert!(times.encode().len() < 80, "{}", times.encode().len());
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_within_the_width_and_parts_add_up(
+            values in prop::collection::vec(prop_oneof![0_u64..200, 1_000_u64..5_000_000_000, any::<u64>()], 1..300),
+            cut in 0_usize..300,
+            q in 0.0_f64..=1.0,
+        ) {
+            let cut = cut.min(values.len());
+            let mut joined = of(&values[cut..]);
+            joined.merge(&of(&values[..cut]));
+            let whole = of(&values);
+            prop_assert_eq!(&joined, &whole);
+            prop_assert_eq!(Times::decode(&whole.encode()), Some(whole.clone()));
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            let exact = sorted[(((q * sorted.len() as f64).ceil() as usize).max(1)) - 1];
+            let found = whole.quantile(q).unwrap();
+            prop_assert!(found >= exact && found as f64 <= exact as f64 * (1.0 + FineBucket::WIDTH), "{} {}", found, exact);
+            prop_assert_eq!((whole.min_ns(), whole.max_ns()), (sorted.first().copied(), sorted.last().copied()));
+            prop_assert_eq!(whole.buckets().map(|(_, _, count)| count).sum::<u64>(), values.len() as u64);
+        }
+    }
+}

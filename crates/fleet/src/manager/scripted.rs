@@ -1,0 +1,75 @@
+//! A receiver for tests: it answers one request after another as it was told to, and hands out what it was asked.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+/// A receiver.
+pub(super) struct Scripted {
+    pub(super) url: String,
+    asked: Receiver<Asked>,
+}
+
+/// A request.
+pub(super) struct Asked {
+    /// Request line and headers, in lower case.
+    pub(super) head: String,
+    pub(super) body: Vec<u8>,
+}
+
+/// An answer: status, headers (each with its end of line) and body.
+pub(super) type Answer = (u16, &'static str, Vec<u8>);
+
+/// 200 without a body.
+pub(super) const FINE: Answer = (200, "", Vec::new());
+
+impl Scripted {
+    /// Answers as many requests as there are answers; then nobody is there any more.
+    pub(super) fn start(answers: Vec<Answer>) -> Scripted {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (tell, asked) = channel();
+        thread::spawn(move || {
+            for (status, headers, body) in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let request = read(&mut stream);
+                let head = format!(
+                    "HTTP/1.1 {status} Told\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
+                    body.len()
+                );
+                stream.write_all(head.as_bytes()).unwrap();
+                stream.write_all(&body).unwrap();
+                if tell.send(request).is_err() {
+                    return;
+                }
+            }
+        });
+        Scripted { url, asked }
+    }
+
+    /// The next request; waits for it.
+    pub(super) fn next(&self) -> Asked {
+        self.asked.recv().expect("the receiver had a request")
+    }
+}
+
+fn read(stream: &mut TcpStream) -> Asked {
+    let mut held = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        let count = stream.read(&mut part).unwrap();
+        assert!(count > 0, "the request ended early");
+        held.extend_from_slice(&part[..count]);
+        let Some(end) = held.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let head = String::from_utf8_lossy(&held[..end]).to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+        let body_at = end + 4;
+        while held.len() < body_at + length.unwrap_or(0) {
+            let count = stream.read(&mut part).unwrap();
+            assert!(count > 0, "the body ended early");
+            held.extend_from_slice(&part[..count]);
+        }
+        return Asked { head, body: held.split_off(body_at) };
+    }
+}

@@ -1,0 +1,63 @@
+//! The page of the manager of taps: a file of HTML, its style and its scripts, carried in the program.
+//!
+//! The script asks the manager's API and follows its event stream; nothing of what agents say stands in these files. Words from
+//! agents go onto the page as text: see `assets/dom.js`.
+
+use crate::live::{Asset, DOM, FIGURES, SCRIPT_KIND, STYLE_KIND, library, styles};
+
+/// The page. Its files stand beside it.
+pub fn html() -> &'static str {
+    include_str!("../assets/fleet.html")
+}
+
+/// Style and scripts; [`html`] names them.
+pub fn assets() -> Vec<Asset> {
+    vec![
+        Asset { name: "fleet.css", kind: STYLE_KIND, text: styles() + include_str!("../assets/fleet.css") },
+        library(),
+        Asset { name: "fleet.js", kind: SCRIPT_KIND, text: [&[FIGURES, DOM], SCRIPTS].concat().concat() },
+    ]
+}
+
+/// One after the other in one file: each uses what those before it made.
+const SCRIPTS: &[&str] = &[
+    include_str!("../assets/fleet.js"),
+    include_str!("../assets/fleet_chart.js"),
+    include_str!("../assets/fleet_agents.js"),
+    include_str!("../assets/fleet_settings.js"),
+    include_str!("../assets/fleet_quality.js"),
+    include_str!("../assets/fleet_alerts.js"),
+    include_str!("../assets/fleet_upkeep.js"),
+    include_str!("../assets/fleet_start.js"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_comes_from_elsewhere_and_nothing_stands_in_the_page() {
+        for name in ["fleet.css", "uplot.js", "fleet.js"] {
+            assert!(html().contains(&format!("\"{name}\"")), "{name}");
+            assert!(assets().iter().any(|asset| asset.name == name), "{name}");
+        }
+        // The content policy would refuse them.
+        for inline in ["<script>", "<style", " style=", " onclick", " onload", "http:", "https:", "//"] {
+            assert!(!html().contains(inline), "{inline}");
+        }
+        let script = SCRIPTS.concat();
+        // A namespace is a name.
+        assert!(!script.replace("http://www.w3.org/2000/svg", "").contains("http"));
+        let style = include_str!("../assets/fleet.css");
+        assert!(!style.contains("url(") && !style.contains("@import"));
+    }
+
+    #[test]
+    fn words_are_never_markup() {
+        for forbidden in
+            ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", ".style."]
+        {
+            assert!(!SCRIPTS.iter().any(|script| script.contains(forbidden)), "{forbidden}");
+        }
+    }
+}

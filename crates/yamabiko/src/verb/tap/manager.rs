@@ -1,0 +1,94 @@
+//! `yamabiko tap manager`: gathers what the agents of many machines saw.
+//!
+//! What it does is in `fleet::manager`; here are its options, its two lines on stdout, signals and the log.
+
+mod token;
+
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use door::post::{Post, Receiver, Roots};
+use fleet::manager::notes::Log;
+use fleet::manager::otlp;
+use fleet::manager::retention::Keep;
+use fleet::manager::start::{Plan, Running};
+use sys::clock::realtime_ns;
+use sys::signal::{Hangups, Interrupts, Wake};
+
+use crate::args::{self, ManagerWhat};
+use crate::exit::Exit;
+use crate::terminal::say;
+use crate::verb::export::headers;
+
+/// Serves until Ctrl-C or SIGTERM, or does what is asked of tokens.
+pub fn run(arguments: &args::Manager) -> Result<Exit> {
+    if let Some(ManagerWhat::Token(token)) = &arguments.what {
+        return token::run(token);
+    }
+    let plan = plan(arguments)?;
+    let interrupts = Interrupts::install().context("sigaction")?;
+    let hangups = Hangups::install().context("sigaction")?;
+    let ended = Wake::new().context("eventfd")?;
+    let log: Log = Arc::new(|line| say(format_args!("{} {line}", now())));
+    let running = Running::start(&plan, log)?;
+    tell(&running);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while hangups.wait(ended.as_fd()) {
+                running.reload();
+            }
+        });
+        while interrupts.count() == 0 {
+            interrupts.wait(Duration::from_secs(3600));
+        }
+        ended.wake();
+    });
+    say(format_args!("{} ending: what has come is put into its days", now()));
+    running.stop();
+    Ok(Exit::Fine)
+}
+
+fn plan(arguments: &args::Manager) -> Result<Plan> {
+    let listen = arguments.listen.context("--listen ADDR:PORT is wanted")?;
+    let data = arguments.data.clone().context("--data DIR is wanted")?;
+    let mut plan = Plan::new(data, listen);
+    plan.page = arguments.page;
+    plan.certificate = arguments.tls_certificate.clone().zip(arguments.tls_key.clone());
+    plan.hosts.clone_from(&arguments.hosts);
+    let roots = arguments.cacert.clone().map_or(Roots::System, Roots::File);
+    let headers = |file: &Option<PathBuf>| file.as_deref().map_or(Ok(Vec::new()), headers::file);
+    if let Some(url) = &arguments.webhook {
+        let headers = headers(&arguments.webhook_header_file)?;
+        let receiver = Receiver { url: url.clone(), headers, roots: roots.clone(), timeout: WEBHOOK };
+        plan.webhook = Some(Post::new(receiver).context("--webhook")?);
+    }
+    if let Some(url) = &arguments.otlp {
+        plan.otlp = Some(otlp::Plan { url: url.clone(), headers: headers(&arguments.otlp_header_file)?, roots });
+    }
+    plan.keep = Keep { age: arguments.keep_for.0, bytes: arguments.keep_bytes.0 };
+    // Strangers, files, the page and what they may be about to leave have theirs besides.
+    let descriptors = usize::try_from(sys::limits::raise_open_files()).unwrap_or(usize::MAX);
+    plan.strangers.connections = plan.strangers.connections.min((descriptors / 4).max(16));
+    plan.connections = plan.connections.min((descriptors / 4).max(16));
+    Ok(plan)
+}
+
+/// What a script reads goes to stdout: two lines. Nobody may be there to read.
+fn tell(running: &Running) {
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "agents  {}\npage    {}", running.url(), running.page_url()).and_then(|()| stdout.flush());
+    let served = running.served();
+    say(format_args!("certificate {}, SHA-256 {}", served.trusted.display(), served.fingerprint));
+    say("agents are given it by --ca; `yamabiko tap manager token add NAME` makes them a token");
+}
+
+fn now() -> String {
+    store::rfc3339(UNIX_EPOCH + Duration::from_nanos(realtime_ns()))
+}
+
+/// What a webhook may take to answer.
+const WEBHOOK: Duration = Duration::from_secs(10);

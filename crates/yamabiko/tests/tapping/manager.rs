@@ -1,0 +1,85 @@
+//! `yamabiko tap manager` as a program: its tokens, what it prints, how it ends, and what it does not begin with.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+
+use crate::support::lab::{Room, Running, str_of, wait_until};
+
+fn start(room: &Room, data: &Path) -> Running {
+    let mut running =
+        room.start(&["tap", "manager", "--listen", "127.0.0.1:0", "--host", "manager.example", "--data", str_of(data)]);
+    wait_until("the manager listens", || {
+        assert!(!running.ended(), "it ended early: {}", running.stderr());
+        running.stdout().lines().count() == 2
+    });
+    running
+}
+
+#[test]
+fn tokens_are_made_listed_and_revoked_whether_a_manager_runs_or_not() {
+    let room = Room::shared();
+    let (data, file) = (room.file("manager"), room.file("token"));
+    let token = |words: &[&str]| room.run(&[&["tap", "manager", "token"], words, &["--data", str_of(&data)]].concat());
+    token(&["list"]).refused(1, &["has no index of a manager", "token add NAME"]);
+    let text = token(&["add", "shop-7"]).success().stdout;
+    assert!(text.starts_with("shop-7.") && text.trim().len() == "shop-7.".len() + 43, "{text:?}");
+    token(&["add", "shop-7"]).refused(1, &["revoke it first"]);
+    token(&["add", "Shop 7"]).refused(1, &["a name is 1 to 63 of"]);
+
+    let running = start(&room, &data);
+    token(&["add", "boss", "--role", "operator", "--output", str_of(&file)]).success();
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let kept = fs::read_to_string(&file).unwrap();
+    token(&["add", "other", "--output", str_of(&file)]).refused(1, &["it must not be there yet"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), kept);
+    token(&["revoke", "shop-7"]).success();
+    token(&["revoke", "shop-7"]).refused(1, &["there is no good token `shop-7`"]);
+    let list = token(&["list"]).success().stdout;
+    let lines: Vec<&str> = list.lines().collect();
+    assert_eq!(lines.len(), 3, "a token that could be written nowhere was not made: {list}");
+    assert!(lines[1].starts_with("boss ") && lines[1].ends_with(" good"), "{list}");
+    assert!(lines[2].starts_with("shop-7 ") && lines[2].contains("revoked "), "{list}");
+    for secret in [&text, &kept] {
+        assert!(!list.contains(secret.split_once('.').unwrap().1.trim()));
+    }
+    running.signal(Signal::SIGTERM);
+    running.finish().success();
+}
+
+#[test]
+fn it_says_where_it_listens_and_begins_in_no_folder_of_anothers() {
+    let room = Room::shared();
+    let data = room.file("manager");
+    let running = start(&room, &data);
+    let said = running.stdout();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(
+        lines[0].starts_with("agents  https://127.0.0.1:") && lines[1].starts_with("page    http://127.0.0.1:"),
+        "{said}"
+    );
+    assert!(running.stderr().contains("ca.pem, SHA-256 "), "{}", running.stderr());
+    let words = ["tap", "manager", "--listen", "127.0.0.1:0", "--data", str_of(&data)];
+    room.run(&words).refused(2, &["another manager runs in"]);
+    running.signal(Signal::SIGINT);
+    running.finish().success();
+
+    let page = |of: &Running| of.stdout().lines().nth(1).unwrap().rsplit('/').nth(1).unwrap().to_owned();
+    let again = start(&room, &data);
+    let secret = page(&again);
+    assert_eq!(lines[1].rsplit('/').nth(1), Some(&*secret), "the page's secret stays");
+    again.signal(Signal::SIGKILL);
+    again.finish();
+    let others = room.file("others");
+    fs::create_dir(&others).unwrap();
+    fs::write(others.join("index.sqlite"), "no index").unwrap();
+    let there = ["tap", "manager", "--listen", "127.0.0.1:0", "--data", str_of(&others)];
+    room.run(&there).refused(1, &["is no index of a manager"]);
+    assert_eq!(fs::read_to_string(others.join("index.sqlite")).unwrap(), "no index");
+
+    room.run(&["tap", "manager", "--data", str_of(&data)]).refused(1, &["--listen"]);
+    room.run(&[&words[..], &["--keep-for", "400"]].concat()).refused(1, &["400d or 36h"]);
+    room.run(&[&words[..], &["--tls-key", "x"]].concat()).refused(1, &["--tls-certificate"]);
+}
