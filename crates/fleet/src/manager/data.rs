@@ -17,7 +17,7 @@
 #[cfg(test)]
 mod stops;
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

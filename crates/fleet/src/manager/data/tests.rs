@@ -7,7 +7,7 @@ fn one_manager_a_folder_and_verbs_beside_it() {
     assert!(matches!(Data::open(folder.path()), Err(Error::Taken(_))));
     let mode = |name: &str| {
         use std::os::unix::fs::PermissionsExt as _;
-        fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o777
+        std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o777
     };
     assert_eq!([mode("index.sqlite"), mode("index.sqlite-wal"), mode("days")], [0o600, 0o600, 0o700]);
     let beside = Data::beside(folder.path(), false).unwrap();
