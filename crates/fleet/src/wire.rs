@@ -248,6 +248,9 @@ pub enum Why {
     Impossible,
     /// 409: this number is stored already. An agent that did not hear so goes on with the next; nothing was stored now.
     Replayed,
+    /// 409: this number is stored already, with other contents: somebody else sends under the same stream, from a copy of the agent's
+    /// folder. An agent begins another stream.
+    Other,
     /// 409: a number before it is missing.
     OutOfTurn,
     /// 429: too much at once; see `Retry-After`.
@@ -268,7 +271,7 @@ impl Why {
             Why::MediaType => 415,
             Why::Malformed => 400,
             Why::Impossible => 422,
-            Why::Replayed | Why::OutOfTurn => 409,
+            Why::Replayed | Why::Other | Why::OutOfTurn => 409,
             Why::TooMany => 429,
             Why::Unavailable => 503,
         }

@@ -14,11 +14,11 @@ pub(crate) fn row(row: &mut Row, at_ns: u64) {
         *amount = (*amount).min(AMOUNT_MAX);
     }
     row.opened_at_ns = row.opened_at_ns.min(at_ns);
-    // What began at its opening cannot have taken longer than until now.
-    let longest = at_ns - row.opened_at_ns;
-    for duration in [&mut row.lookup_ns, &mut row.setup_ns].into_iter().flatten() {
-        *duration = (*duration).min(longest);
-    }
+    // What began at its opening cannot have taken longer than until now. A connection's lookup was before.
+    let since_opened = at_ns - row.opened_at_ns;
+    let longest = if row.connection.is_some() { DURATION_MAX } else { since_opened };
+    row.lookup_ns = row.lookup_ns.map(|lookup_ns| lookup_ns.min(longest));
+    row.setup_ns = row.setup_ns.map(|setup_ns| setup_ns.min(since_opened));
     row.blocked_ns = row.blocked_ns.min(DURATION_MAX);
     in_order(&mut row.sent_first_at_ns, &mut row.sent_last_at_ns, row.opened_at_ns, at_ns);
     in_order(&mut row.received_first_at_ns, &mut row.received_last_at_ns, row.opened_at_ns, at_ns);
@@ -92,7 +92,7 @@ mod tests {
         let exchange = TapExchange {
             connection: Some(1),
             opened_at: Timestamp::from_nanos(100),
-            lookup_ns: Some(50),
+            lookup_ns: Some(5_000),
             setup_ns: Some(10),
             sent_first_at: at(120),
             sent_last_at: at(130),
@@ -134,7 +134,10 @@ mod tests {
         };
         let mut mended = of(&exchange);
         row(&mut mended, 1_000);
-        assert_eq!((mended.opened_at_ns, mended.lookup_ns, mended.setup_ns), (500, Some(500), Some(500)));
+        assert_eq!((mended.opened_at_ns, mended.lookup_ns, mended.setup_ns), (500, Some(DURATION_MAX), Some(500)));
+        let mut lookup = Row { connection: None, lookup_ns: Some(u64::MAX), ..of(&exchange) };
+        row(&mut lookup, 1_000);
+        assert_eq!(lookup.ended_at_ns(), 1_000);
         assert_eq!((mended.sent_first_at_ns, mended.sent_last_at_ns), (Some(500), Some(500)));
         assert_eq!((mended.received_first_at_ns, mended.received_last_at_ns), (None, None));
         assert_eq!((mended.closed_at_ns, mended.error.as_deref()), (Some(1_000), None));

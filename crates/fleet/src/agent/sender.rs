@@ -149,6 +149,10 @@ impl<L: Link, T: Time> Sender<L, T> {
                 }
                 Ok(Next::Step)
             }
+            Why::Other => {
+                self.ahead(self.spool.part_ways()?);
+                Ok(Next::Step)
+            }
             Why::OutOfTurn if refusal.stored_through.is_some_and(|through| through + 1 != waiting.sequence) => {
                 self.go_on_from(refusal.stored_through.unwrap_or_default())?;
                 Ok(Next::Step)
@@ -183,12 +187,13 @@ impl<L: Link, T: Time> Sender<L, T> {
                 Next::Pause(PAUSE_LONG)
             }
             Unheard::Refused(Refusal { error, message, .. }, after) => match error {
-                Why::TooMany | Why::Unavailable | Why::OutOfTurn | Why::Replayed => {
+                Why::TooMany | Why::Unavailable | Why::OutOfTurn | Why::Replayed | Why::Other => {
                     self.stand.lost(Connection::Away, &message);
                     self.next_pause(after)
                 }
                 Why::Unauthorised | Why::Forbidden => {
-                    self.stand.lost(Connection::Refused, &format!("{message} (token: --token FILE, read anew each minute)"));
+                    self.stand
+                        .lost(Connection::Refused, &format!("{message} (token: --token FILE, read anew each minute)"));
                     if let Err(why) = self.link.renew() {
                         self.stand.trouble("the token", &why);
                     }
@@ -224,12 +229,16 @@ impl<L: Link, T: Time> Sender<L, T> {
                 "the manager lacks batches that were sent and are not here any more (another manager, or an older copy of its data): \
                  a new stream is begun",
             ),
-            Fit::IsAhead(rows) => self.stand.say(&format!(
-                "the manager has batches that this folder has never sent (an older copy of it): a new stream is begun, and {rows} rows that may \
-                 be there already are counted as dropped",
-            )),
+            Fit::IsAhead(rows) => self.ahead(rows),
         }
         Ok(())
+    }
+
+    fn ahead(&self, rows: u64) {
+        self.stand.say(&format!(
+            "the manager has batches of this stream that were not sent from here (a copy of the agent's folder at work, or an older state of it): a \
+             new stream is begun, and {rows} rows that may be there already are counted as dropped",
+        ));
     }
 
     fn go_by(&mut self, settings: Option<Settings>) {

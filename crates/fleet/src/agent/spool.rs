@@ -45,8 +45,10 @@ pub(crate) struct Spool {
 struct State {
     index: Index,
     stream: Stream,
-    /// The newest file there was when the agent started.
+    /// The newest file there was when the agent started: an agent before it may have sent it.
     found: u64,
+    /// The newest file that this agent has handed out to be sent.
+    tried: u64,
     ends: bool,
     /// Rows that were let go, since the start.
     rows_dropped: u64,
@@ -89,8 +91,8 @@ pub(crate) enum Fit {
     GoesOn,
     /// The manager lacks batches that are not here any more: it is another one, or lost them. A new stream was begun.
     Lacks,
-    /// The manager has more than was ever sealed here: the folder is an older copy of itself. A new stream was begun, and the rows of
-    /// the batches that the copy had, so many, were let go, as they may be stored already.
+    /// The manager has more than was ever sent from here: the folder is an older copy of itself, or there is another copy of it at work. A
+    /// new stream was begun, and the rows of the batches that were found at the start, so many, were let go, as they may be stored already.
     IsAhead(u64),
 }
 
@@ -123,7 +125,7 @@ impl Spool {
             }
         };
         let found = index.last().number;
-        let state = State { index, stream, found, ends: false, rows_dropped: 0 };
+        let state = State { index, stream, found, tried: 0, ends: false, rows_dropped: 0 };
         let spool = Spool { disk, refused, bytes_max, state: Mutex::new(state), news: Condvar::new() };
         spool.keep_bound(&mut spool.state())?;
         Ok(spool)
@@ -216,8 +218,9 @@ impl Spool {
     /// # Errors
     /// Its file cannot be read.
     pub fn oldest(&self, bare: bool) -> io::Result<Option<Waiting>> {
-        let state = self.state();
+        let mut state = self.state();
         let Some(item) = state.index.oldest().cloned() else { return Ok(None) };
+        state.tried = state.tried.max(item.number);
         let whole = self.whole(item.number)?;
         let sequence = item.number - state.stream.after;
         let is_as_sealed = whole.meta.stream == state.stream.id && whole.meta.sequence == sequence;
@@ -309,25 +312,14 @@ impl Spool {
     /// # Errors
     /// The disk failed.
     pub fn go_on_from(&self, stored_through: u64) -> io::Result<Fit> {
-        let (after, last, oldest, found) = {
+        let (after, sent, oldest) = {
             let state = self.state();
-            let last = state.index.last().number;
-            let oldest = state.index.oldest().map_or(last + 1, |item| item.number);
-            (state.stream.after, last, oldest, state.found)
+            let oldest = state.index.oldest().map_or(state.index.last().number + 1, |item| item.number);
+            (state.stream.after, state.found.max(state.tried), oldest)
         };
         let through = after.saturating_add(stored_through);
-        if through > last {
-            let mut state = self.state();
-            let doubtful: Vec<u64> = state.index.numbers().filter(|number| *number <= found).collect();
-            let before = state.rows_dropped;
-            for number in doubtful {
-                if state.index.has_rows(number) {
-                    self.cut(&mut state, number)?;
-                }
-            }
-            let rows = state.rows_dropped - before;
-            self.begin_stream(&mut state)?;
-            return Ok(Fit::IsAhead(rows));
+        if through > sent {
+            return self.part_ways().map(Fit::IsAhead);
         }
         if through + 1 < oldest {
             let mut state = self.state();
@@ -336,6 +328,26 @@ impl Spool {
         }
         self.stored(through)?;
         Ok(Fit::GoesOn)
+    }
+
+    /// Somebody else has sent under this stream: another is begun. What was found at the start may be theirs too, so its rows are let go; says
+    /// how many.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub fn part_ways(&self) -> io::Result<u64> {
+        let mut state = self.state();
+        let found = state.found;
+        let doubtful: Vec<u64> = state.index.numbers().filter(|number| *number <= found).collect();
+        let before = state.rows_dropped;
+        for number in doubtful {
+            if state.index.has_rows(number) {
+                self.cut(&mut state, number)?;
+            }
+        }
+        let rows = state.rows_dropped - before;
+        self.begin_stream(&mut state)?;
+        Ok(rows)
     }
 
     fn begin_stream(&self, state: &mut State) -> io::Result<()> {

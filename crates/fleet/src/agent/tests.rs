@@ -95,7 +95,7 @@ fn undisturbed(world: &World) -> Manager {
 
 #[test]
 fn killed_anywhere_each_row_is_there_once() {
-    let (mut lost_answers, mut replays) = (0, 0);
+    let mut lost_answers = 0;
     for seed in 0..6 {
         let world = World::new(atoms(seed, 300));
         let expected = undisturbed(&world);
@@ -108,9 +108,9 @@ fn killed_anywhere_each_row_is_there_once() {
         assert_eq!(manager.programs, expected.programs, "seed {seed}");
         assert_eq!(manager.lacks, expected.lacks, "seed {seed}");
         assert_eq!(manager.streams.len(), 1, "a stream goes on");
-        (lost_answers, replays) = (lost_answers + manager.lost_answers, replays + manager.replays);
+        lost_answers += manager.lost_answers;
     }
-    assert!(lost_answers > 30 && replays > 10, "{lost_answers} {replays}");
+    assert!(lost_answers > 30, "{lost_answers}");
 }
 
 #[test]
@@ -169,9 +169,9 @@ fn what_settings_leave_out_is_counted_exactly() {
             let mut manager = world.manager.lock().unwrap();
             manager.fails(seed);
             manager.new_settings = vec![
-                (40, Settings { version: 2, programs: vec!["one".into(), "two".into()], ..Settings::default() }),
-                (80, Settings { version: 3, share: 0.5, ..Settings::default() }),
-                (120, Settings { version: 4, share: 7.0, ..Settings::default() }),
+                (8, Settings { version: 2, programs: vec!["one".into(), "two".into()], ..Settings::default() }),
+                (20, Settings { version: 3, share: 0.5, ..Settings::default() }),
+                (32, Settings { version: 4, share: 7.0, ..Settings::default() }),
             ];
         }
         lives(&world, seed, 15);
@@ -254,4 +254,28 @@ fn a_manager_that_went_back_gets_a_new_stream_from_there() {
     assert_eq!(manager.streams.len(), 2);
     assert_eq!(manager.rows.len() + lost, undisturbed(&world).rows.len());
     assert!(manager.is_without_doubles());
+}
+
+#[test]
+fn two_copies_of_a_folder_part_ways() {
+    // One goes on, then the other, from the same state: both have new rows under the same numbers.
+    let world = World::new(atoms(1, 200));
+    world.limit.store(100, Ordering::SeqCst);
+    lives(&world, 1, 0);
+    let mut copy = world.clone();
+    copy.data = world.data.with_file_name("copy");
+    let output = std::process::Command::new("cp").arg("-r").args([&world.data, &copy.data]).status().unwrap();
+    assert!(output.success());
+    let before = world.manager.lock().unwrap().rows.len();
+    world.has_new_rings(200);
+    lives(&world, 2, 0);
+    let between = world.manager.lock().unwrap().rows.len();
+    // The same happens to the copy, whose machine is another.
+    copy.manager.lock().unwrap().forgets_rows();
+    copy.has_rings_of(100);
+    lives(&copy, 3, 0);
+    let manager = world.manager.lock().unwrap();
+    assert_eq!(manager.streams.len(), 2);
+    assert_eq!(manager.rows.len(), between - before, "each row of the copy");
+    assert_eq!(manager.lacks.rows_dropped, 0, "nothing waited");
 }

@@ -70,6 +70,11 @@ impl World {
         self.tail.store(self.limit.swap(limit, Ordering::SeqCst), Ordering::SeqCst);
     }
 
+    /// Of rings like these another agent has read up to this atom.
+    pub fn has_rings_of(&self, tail: u64) {
+        self.tail.store(tail, Ordering::SeqCst);
+    }
+
     /// Whether the disk is full for the next step.
     pub fn is_full(&self, random: &mut Rng) -> bool {
         let _ = &self.folder;
@@ -91,7 +96,8 @@ impl Ring {
 
     /// As a ring's reader does: the journal's word where it is further than the tails.
     fn position(&self, standing: &Standing) -> u64 {
-        let told = standing.images().find(|(image, ..)| *image == BEACON).map_or(0, |(_, _, at)| at.as_nanos() / ATOM_NS);
+        let told =
+            standing.images().find(|(image, ..)| *image == BEACON).map_or(0, |(_, _, at)| at.as_nanos() / ATOM_NS);
         told.max(self.world.tail.load(Ordering::SeqCst))
     }
 }
@@ -120,7 +126,11 @@ pub struct TestTime(pub Arc<AtomicU64>);
 
 impl Time for TestTime {
     fn now(&self) -> Moment {
-        Moment { at_ns: self.0.fetch_add(1_000, Ordering::SeqCst), zero_own_unix_ns: 1_700_000_000_000_000_000, suspended_ns: 0 }
+        Moment {
+            at_ns: self.0.fetch_add(1_000, Ordering::SeqCst),
+            zero_own_unix_ns: 1_700_000_000_000_000_000,
+            suspended_ns: 0,
+        }
     }
 }
 
@@ -144,7 +154,6 @@ pub struct Manager {
     pub takes_bare_ones_only: Vec<u64>,
     pub away: bool,
     pub lost_answers: u64,
-    pub replays: u64,
     batches: u64,
     failing: Option<Rng>,
     /// What was first sent under a number.
@@ -176,6 +185,11 @@ impl Manager {
         lost
     }
 
+    /// What it has is somebody else's.
+    pub fn forgets_rows(&mut self) {
+        self.rows.clear();
+    }
+
     fn settings(&self) -> Settings {
         let wanted = self.new_settings.iter().rev().find(|(from, _)| self.batches >= *from);
         wanted.map_or_else(Settings::default, |(_, settings)| settings.clone())
@@ -192,8 +206,9 @@ impl Manager {
             Err(Unheard::Refused(Refusal { error, message, stored_through }, None))
         };
         if batch.sequence <= through {
-            self.replays += 1;
-            return refused(Why::Replayed, Some(through));
+            let is_same =
+                self.sent.get(&(batch.stream.clone(), batch.sequence)).is_some_and(|first| first.rows == batch.rows);
+            return refused(if is_same { Why::Replayed } else { Why::Other }, Some(through));
         }
         if batch.sequence > through + 1 {
             return refused(Why::OutOfTurn, Some(through));
@@ -369,7 +384,10 @@ impl Script {
         let at = usize::try_from(self.random.below(self.open.len() as u64)).unwrap();
         let (image, connection) = self.open.swap_remove(at);
         let begin = self.now();
-        self.tell(image, What::Closed(Closed { connection, begin, account: None, doubt: Doubt::default(), forks: [0; 2] }));
+        self.tell(
+            image,
+            What::Closed(Closed { connection, begin, account: None, doubt: Doubt::default(), forks: [0; 2] }),
+        );
     }
 
     fn leave(&mut self) -> Option<u32> {

@@ -197,6 +197,7 @@ fn an_agents_batches_are_stored_placed_and_there_after_a_restart() {
     trial.start(&plan);
     assert_eq!(trial.count("SELECT count(*) FROM pending"), 0);
     assert_eq!(found(trial.running().data()).len(), 8);
+    assert!(trial.running().works());
     let secret = |url: &str| url.rsplit('/').nth(1).unwrap().to_owned();
     assert_eq!(secret(&url), secret(trial.running().page_url()), "the page's secret stays");
     let mut client = trial.client();
@@ -204,6 +205,9 @@ fn an_agents_batches_are_stored_placed_and_there_after_a_restart() {
     assert_eq!((replayed.status, replayed.refusal().stored_through), (409, Some(4)));
     assert_eq!(client.send("shop-7", &token, &numbered('a', 5)).stored().stored_through, 5);
 }
+
+/// What is wrong, request line, fields, body, and what is answered.
+type Case = (&'static str, &'static str, String, Vec<u8>, u16, Why);
 
 /// Each refusal, as it is seen from outside: its status, its words, its row in the log, and that nothing was stored.
 #[test]
@@ -237,7 +241,7 @@ fn each_refusal_says_why_is_logged_and_stores_nothing() {
     let chunked = [b"100000\r\n".to_vec(), chunk, b"\r\n".to_vec()].concat().repeat(3);
     let batches = "POST /api/1/agents/shop-7/batches";
     let zero = format!("{}: {}\r\n", wire::ZERO, now_zero());
-    let cases: Vec<(&str, &str, String, Vec<u8>, u16, Why)> = vec![
+    let cases: Vec<Case> = vec![
         ("no token", batches, "Content-Type: application/json\r\n".into(), good.clone(), 401, Why::Unauthorised),
         ("a wrong token", batches, plain("shop-7.AAAA"), good.clone(), 401, Why::Unauthorised),
         ("a revoked token", batches, plain(&revoked), good.clone(), 401, Why::Unauthorised),

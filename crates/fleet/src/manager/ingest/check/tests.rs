@@ -113,6 +113,7 @@ fn what_cannot_be_is_refused() {
         ("number 0", |batch| batch.sequence = 0),
         ("a boot with a line", |batch| batch.boot = "a\nb".into()),
         ("a share of nothing", |batch| batch.share = 0.0),
+        ("a share beyond summing", |batch| batch.share = 1e-310),
         ("more than all", |batch| batch.share = 1.000_001),
         ("less than nothing", |batch| batch.share = -0.5),
         ("a zero after all times", |batch| batch.zero_own_unix_ns = u64::MAX),
@@ -193,6 +194,18 @@ fn what_is_strange_and_can_be_is_taken() {
         change(&mut batch.rows[0]);
         check(&batch).unwrap();
     }
+}
+
+#[test]
+fn days_of_a_batch_are_bounded() {
+    let sealed_ns = 200 * 86_400 * SECOND_NS;
+    let of = |days: u64| {
+        let ends: Vec<u64> = (1..=days).map(|day| sealed_ns - day * 86_400 * SECOND_NS).collect();
+        let batch = made(&stream_of('a'), 1, &ends);
+        super::batch(&json(&batch), false, Some((NOW_NS - sealed_ns, 1)), NOW_NS)
+    };
+    assert!(of(DAYS_MAX as u64).is_ok());
+    assert_eq!(why(of(DAYS_MAX as u64 + 1)), Why::Impossible);
 }
 
 #[test]
