@@ -96,7 +96,7 @@ impl Agent {
         let ways = Ways { only: plan.only.clone(), key: key(&plan.addresses, &disk)? };
         let boot = boot_id().map_err(|error| AgentError::Environment(error.to_string()))?;
         let mut notes = |line: String| say(&line);
-        let spool = Arc::new(Spool::open(&disk, plan.spool_bytes, &mut notes).map_err(in_data)?);
+        let spool = Arc::new(Spool::open(&disk, &name, plan.spool_bytes, &mut notes).map_err(in_data)?);
         let keeper = Keeper::open(&disk, spool.clone(), Machine, &boot, &ways, &mut notes).map_err(in_data)?;
         let capacity = capacity(plan.threads);
         let station = Station::open(&plan.folder, capacity, keeper.standing())?;

@@ -8,6 +8,7 @@ use tap::standing::{Entry, Standing};
 
 use super::{Record, Ways};
 use crate::agent::choose::{Choice, Chooser};
+use crate::agent::clock::Moment;
 use crate::agent::mend;
 use crate::agent::snapshot::Snapshot;
 use crate::agent::spool::{Meta, Spool};
@@ -232,6 +233,11 @@ impl Core {
 
     pub fn boot(&self) -> &str {
         &self.state.boot
+    }
+
+    /// Of the last entry.
+    pub fn moment(&self) -> Moment {
+        self.state.moment
     }
 
     pub fn settings(&self) -> &Settings {
