@@ -28,7 +28,7 @@ fn open(strangers: Strangers, known: usize) -> (Open, SocketAddr) {
         if let Some(name) = name.as_deref().filter(|name| !name.is_empty()) {
             arrived.greet(name);
         }
-        format!("{} at {}.", name.unwrap_or_default(), arrived.peer().ip())
+        format!("{} at {}!", name.unwrap_or_default(), arrived.peer().ip())
     });
     (door.open(router, || {}).unwrap(), address)
 }
@@ -52,7 +52,7 @@ fn ask(stream: &mut TcpStream, name: &str) {
 /// Reads an answer.
 fn hear(stream: &mut TcpStream) {
     let (mut answer, mut byte) = (Vec::new(), [0]);
-    while !answer.ends_with(b".") {
+    while !answer.ends_with(b"!") {
         assert_eq!(stream.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&answer));
         answer.push(byte[0]);
     }

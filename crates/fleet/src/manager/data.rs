@@ -215,14 +215,18 @@ fn make_folder(folder: &Path) -> Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|source| Error::io("mkdir", folder, source))?;
     let days = folder.join("days");
-    fs::create_dir_all(&days).map_err(|source| Error::io("mkdir", &days, source))
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&days);
+    made.map_err(|source| Error::io("mkdir", &days, source))
 }
 
 fn connect(path: &Path) -> Result<Connection> {
     if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
         return Err(Error::Foreign(path.to_owned()));
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // SQLite would make it as the umask has it, and its log like it: whoever reads it has the secret of the page.
+    let made = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
+    made.map_err(|source| Error::io("open", path, source))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);

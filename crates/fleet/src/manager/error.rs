@@ -97,6 +97,30 @@ impl Error {
         }
     }
 
+    /// Whether what was written cannot be, rather than that nothing can: another batch may fare better.
+    pub(crate) fn is_of_the_rows(&self) -> bool {
+        use rusqlite::ErrorCode as Code;
+        let Error::Index(error) = self else { return false };
+        !matches!(
+            error.sqlite_error_code(),
+            Some(
+                Code::DiskFull
+                    | Code::SystemIoFailure
+                    | Code::DatabaseBusy
+                    | Code::DatabaseLocked
+                    | Code::OutOfMemory
+                    | Code::ReadOnly
+                    | Code::CannotOpen
+                    | Code::DatabaseCorrupt
+                    | Code::NotADatabase
+                    | Code::PermissionDenied
+                    | Code::FileLockingProtocolFailed
+                    | Code::OperationInterrupted
+                    | Code::OperationAborted
+            )
+        )
+    }
+
     /// Whether a test ended the work as SIGKILL would: then nothing is tidied.
     pub(crate) fn is_stop(&self) -> bool {
         #[cfg(test)]

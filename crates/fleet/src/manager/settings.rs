@@ -138,7 +138,8 @@ fn text(settings: &wire::Settings) -> String {
 
 const EACH_MAX: usize = 64;
 const TEXT_MAX: usize = 64;
-const SHARE_MIN: f64 = 0.000_001;
+/// The least share: what a row stands for is 1 / share, and sums of it must stay numbers.
+pub(crate) const SHARE_MIN: f64 = 0.000_001;
 
 #[cfg(test)]
 mod tests {

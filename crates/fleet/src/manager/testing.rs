@@ -22,6 +22,7 @@ pub(crate) const ZERO_NS: u64 = NOW_NS - 2 * days::DAY_NS;
 pub(crate) fn data() -> (TempDir, Arc<Data>) {
     let folder = tempfile::tempdir().unwrap();
     let data = Data::open(folder.path()).unwrap();
+    days::recover(&data).unwrap();
     (folder, data)
 }
 
@@ -104,6 +105,7 @@ pub(crate) fn files(data: &Data) -> Vec<String> {
     let days = files_in(&data.days()).unwrap();
     let mut files: Vec<String> = days
         .iter()
+        .filter(|day| days::day_named(day).is_some())
         .flat_map(|day| files_in(&data.days().join(day)).unwrap().into_iter().map(move |file| format!("{day}/{file}")))
         .collect();
     files.sort();

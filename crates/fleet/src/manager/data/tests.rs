@@ -5,6 +5,11 @@ fn one_manager_a_folder_and_verbs_beside_it() {
     let folder = tempfile::tempdir().unwrap();
     let data = Data::open(folder.path()).unwrap();
     assert!(matches!(Data::open(folder.path()), Err(Error::Taken(_))));
+    let mode = |name: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!([mode("index.sqlite"), mode("index.sqlite-wal"), mode("days")], [0o600, 0o600, 0o700]);
     let beside = Data::beside(folder.path(), false).unwrap();
     beside.keep_fact("a", "1").unwrap();
     assert_eq!(data.fact("a").unwrap().as_deref(), Some("1"));

@@ -105,12 +105,34 @@ impl Waiting {
 }
 
 /// Places the oldest that wait, some [`ROWS_A_ROUND`] rows. Rows of days before `oldest_day` are not kept. Where it fails, all is as
-/// it was.
+/// it was. A batch that the index does not take, though it was let in, is set aside: it must not hold up all others.
 ///
 /// # Errors
 /// A full disk, another failure of the file system, SQLite's.
 pub fn place(data: &Data, oldest_day: u64, now_ns: u64) -> Result<Round> {
-    let (waiting, more) = oldest(data)?;
+    match place_some(data, ROWS_A_ROUND, oldest_day, now_ns) {
+        Err(error) if error.is_of_the_rows() => {}
+        outcome => return outcome,
+    }
+    // One of them: the oldest alone, and so on until it is found.
+    match place_some(data, 1, oldest_day, now_ns) {
+        Err(error) if error.is_of_the_rows() => {
+            let (waiting, more) = oldest(data, 1)?;
+            let Some(batch) = waiting.first() else { return Ok(Round::default()) };
+            data.change(|index| {
+                set_aside(index, batch, &shown(&error.to_string()), now_ns)?;
+                index.execute("DELETE FROM pending WHERE id = ?1", [batch.id])
+            })?;
+            let set_aside = vec![(batch.agent.clone(), batch.sequence)];
+            Ok(Round { set_aside, more, ..Round::default() })
+        }
+        outcome => outcome,
+    }
+}
+
+/// Places the oldest, at least one and until there are so many rows.
+fn place_some(data: &Data, rows_enough: u64, oldest_day: u64, now_ns: u64) -> Result<Round> {
+    let (waiting, more) = oldest(data, rows_enough)?;
     if waiting.is_empty() {
         return Ok(Round::default());
     }
@@ -219,13 +241,13 @@ pub(super) fn tidy(data: &Data, parts: &[Part], error: &Error) {
     }
 }
 
-/// The oldest that wait, and whether there is more.
-fn oldest(data: &Data) -> Result<(Vec<Waiting>, bool)> {
+/// The oldest that wait, until there are so many rows, and whether there is more.
+fn oldest(data: &Data, rows_enough: u64) -> Result<(Vec<Waiting>, bool)> {
     data.read(|index| {
         let mut statement = index.prepare_cached(&format!("SELECT {} ORDER BY p.id", Waiting::COLUMNS))?;
         let mut found = statement.query([])?;
         let (mut waiting, mut rows) = (Vec::new(), 0);
-        while rows < ROWS_A_ROUND {
+        while rows < rows_enough {
             let Some(row) = found.next()? else { return Ok((waiting, false)) };
             let batch = Waiting::of(row)?;
             rows += batch.rows;

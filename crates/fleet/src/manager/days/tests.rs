@@ -173,6 +173,24 @@ fn a_batch_that_cannot_be_read_back_is_set_aside_and_the_others_are_placed() {
 }
 
 #[test]
+fn a_batch_that_the_index_does_not_take_holds_up_no_other() {
+    let (_folder, data) = data();
+    fill(&data);
+    let poison = "CREATE TRIGGER poison BEFORE INSERT ON quality WHEN new.agent = 'b' BEGIN SELECT raise(ABORT, 'no'); END";
+    data.change(|index| index.execute_batch(poison)).unwrap();
+    let mut rounds = Vec::new();
+    while rounds.last().is_none_or(|round: &Round| round.more) {
+        rounds.push(place(&data, 0, NOW_NS).unwrap());
+        assert_eq!(files(&data), known(&data));
+    }
+    assert_eq!(rounds.iter().map(|round| round.rows).sum::<u64>(), 5);
+    let aside: Vec<_> = rounds.iter().flat_map(|round| round.set_aside.clone()).collect();
+    assert_eq!(aside, [("b".to_owned(), 1)]);
+    assert_eq!(number(&data, "SELECT count(*) FROM pending"), 0);
+    assert_eq!((found(&data).len(), found(&data).values().sum::<usize>()), (5, 5));
+}
+
+#[test]
 fn a_file_that_somebody_removed_is_told_of_and_forgotten() {
     let (folder, data) = data();
     fill(&data);
@@ -256,6 +274,34 @@ fn export_goes_on_after_a_cursor_over_files_and_what_waits() {
     };
     let at = ZERO_NS + TODAY_NS;
     assert_eq!((count(at, at), count(at, at + 1), count(at, at + 2), count(0, at)), (0, 3, 4, 4));
+}
+
+#[test]
+fn files_of_another_index_are_not_touched_and_those_it_has_forgotten_are_kept_aside() {
+    let (folder, data) = data();
+    fill(&data);
+    recover(&data).unwrap();
+    placed(&data);
+    let (day, index) = (data.days().join("2026-11-23"), folder.path().join("index.sqlite"));
+    // An older copy of the index, put back.
+    data.settle();
+    let old = std::fs::read(&index).unwrap();
+    put(&data, "b", &batch(&stream('b'), 2, &[TODAY_NS]), ZERO_NS, NOW_NS).unwrap();
+    placed(&data);
+    data.settle();
+    drop(data);
+    std::fs::write(&index, old).unwrap();
+    let data = Data::open(folder.path()).unwrap();
+    assert_eq!(recover(&data).unwrap().aside, ["2026-11-23-part-000002.parquet"]);
+    assert_eq!(files_in(&folder.path().join("unknown")).unwrap(), ["2026-11-23-part-000002.parquet"]);
+    assert_eq!((files(&data), found(&data).len()), (known(&data), 6));
+    // Another index altogether.
+    drop(data);
+    std::fs::remove_file(&index).unwrap();
+    let data = Data::open(folder.path()).unwrap();
+    let error = recover(&data).unwrap_err().to_string();
+    assert!(error.contains("of another index"), "{error}");
+    assert!(day.join("part-000001.parquet").exists());
 }
 
 #[test]

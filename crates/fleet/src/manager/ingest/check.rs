@@ -9,6 +9,7 @@ use flate2::read::GzEncoder;
 use ledger::{TapOutcome, TapSide};
 
 use crate::manager::gate::Refused;
+use crate::manager::settings::SHARE_MIN;
 use crate::wire::{BODY_MAX, Batch, Hello, PROGRAMS_MAX, Program, ROWS_MAX, Row, UNPACKED_MAX, Why};
 
 /// A batch that can be stored.
@@ -71,8 +72,8 @@ pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now
     if batch.sequence == 0 || batch.sequence > COUNT_MAX {
         return Err(impossible("batches are numbered from 1"));
     }
-    if !(batch.share > 0.0 && batch.share <= 1.0) {
-        return Err(impossible("a share is above 0 and at most 1"));
+    if !(SHARE_MIN..=1.0).contains(&batch.share) {
+        return Err(impossible("a share is from 0.000001 to 1"));
     }
     let (levels, lacks) = (batch.levels, batch.lacks);
     let counts = [

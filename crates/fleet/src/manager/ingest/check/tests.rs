@@ -113,6 +113,7 @@ fn what_cannot_be_is_refused() {
         ("number 0", |batch| batch.sequence = 0),
         ("a boot with a line", |batch| batch.boot = "a\nb".into()),
         ("a share of nothing", |batch| batch.share = 0.0),
+        ("a share beyond summing", |batch| batch.share = 1e-310),
         ("more than all", |batch| batch.share = 1.000_001),
         ("less than nothing", |batch| batch.share = -0.5),
         ("a zero after all times", |batch| batch.zero_own_unix_ns = u64::MAX),
