@@ -207,11 +207,16 @@ impl Door {
         let thread = thread::Builder::new().name("door".into()).spawn(move || {
             begin();
             runtime.block_on(listen::listen(listener, router, tls, bounds, strangers, closing));
-            // Tasks that are still there are dropped with the runtime, and their connections with them.
+            // Tasks that are still there are dropped with the runtime, and their connections with them. Work on other threads that
+            // does not end is not waited for.
+            runtime.shutdown_timeout(LEFT_OVER);
         })?;
         Ok(Open { closes, thread: Some(thread) })
     }
 }
+
+/// What work on other threads gets to end.
+const LEFT_OVER: Duration = Duration::from_secs(2);
 
 /// A door that is open, until this is dropped.
 #[derive(Debug)]
@@ -222,6 +227,11 @@ pub struct Open {
 }
 
 impl Open {
+    /// Whether it still serves. It ends by itself only if it breaks.
+    pub fn serves(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Takes no one in any more, and waits until those inside have got what they were being sent, at most `patience`. Event
     /// streams end when their hub is closed.
     pub fn close(mut self, patience: Duration) {

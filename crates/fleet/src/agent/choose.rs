@@ -152,7 +152,9 @@ mod tests {
     #[test]
     fn a_hash_tells_addresses_apart_and_nothing_else() {
         let hashed = |key: &[u8; 32]| {
-            let Choice::Row(row) = Chooser::new(&Settings::default(), 1, Some(key)).choose(&exchange(1)) else { panic!() };
+            let Choice::Row(row) = Chooser::new(&Settings::default(), 1, Some(key)).choose(&exchange(1)) else {
+                panic!()
+            };
             (row.peer.unwrap(), row.own.unwrap())
         };
         let (peer, own) = hashed(&[1; 32]);
@@ -170,9 +172,12 @@ mod tests {
     #[test]
     fn settings_that_cannot_be_gone_by_are_refused() {
         assert_eq!(check(&settings(&["443"], &["curl"], 0.001)), Ok(()));
-        for wrong in
-            [settings(&[], &[], 0.0), settings(&[], &[], 1.01), settings(&[], &[], f64::NAN), settings(&["x"], &[], 1.0)]
-        {
+        for wrong in [
+            settings(&[], &[], 0.0),
+            settings(&[], &[], 1.01),
+            settings(&[], &[], f64::NAN),
+            settings(&["x"], &[], 1.0),
+        ] {
             assert!(check(&wrong).is_err(), "{wrong:?}");
         }
         assert!(check(&Settings { version: 0, ..Settings::default() }).is_err());

@@ -84,15 +84,9 @@ impl Offset {
     /// Nothing heard in `boot`; what was heard in earlier ones is in the folder.
     pub fn open(disk: &Disk, boot: &str) -> Offset {
         let kept = disk.get(FILE, 65_536).ok().flatten();
-        let kept: Vec<(String, Zero)> =
-            kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        let kept: Vec<(String, Zero)> = kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
         let (own, before): (Vec<_>, Vec<_>) = kept.into_iter().partition(|(name, _)| name == boot);
-        Offset {
-            boot: boot.to_owned(),
-            heard: own.into_iter().map(|(_, zero)| zero).collect(),
-            before,
-            written: None,
-        }
+        Offset { boot: boot.to_owned(), heard: own.into_iter().map(|(_, zero)| zero).collect(), before, written: None }
     }
 
     /// An answer came. `sent` and `heard` are of CLOCK_BOOTTIME, `received` and `answered` of the manager's clock, all in ns.

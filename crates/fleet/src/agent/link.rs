@@ -67,7 +67,11 @@ impl Link for Wire {
             None => self.post.exchange(&self.batches, body, &[JSON, gzip]),
             Some(zero) => {
                 let (unix_ns, error_ns) = (zero.unix_ns.to_string(), zero.error_ns.to_string());
-                self.post.exchange(&self.batches, body, &[JSON, gzip, (ZERO, unix_ns.as_str()), (ZERO_ERROR, error_ns.as_str())])
+                self.post.exchange(
+                    &self.batches,
+                    body,
+                    &[JSON, gzip, (ZERO, unix_ns.as_str()), (ZERO_ERROR, error_ns.as_str())],
+                )
             }
         };
         heard(reply)
@@ -90,7 +94,8 @@ fn heard<T: DeserializeOwned>(reply: Result<Reply, Failure>) -> Result<T, Unhear
         }
     })?;
     if reply.is_success() {
-        let strange = |_| Unheard::Stranger("something answers, but not as a manager: is --manager its address?".into());
+        let strange =
+            |_| Unheard::Stranger("something answers, but not as a manager: is --manager its address?".into());
         return serde_json::from_slice(&reply.body).map_err(strange);
     }
     match serde_json::from_slice::<Refusal>(&reply.body) {

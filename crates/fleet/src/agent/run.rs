@@ -148,7 +148,9 @@ impl Agent {
                 break;
             }
             if broke() {
-                return Err(AgentError::Environment("a thread of the agent ended by itself; its folder is whole".into()));
+                return Err(AgentError::Environment(
+                    "a thread of the agent ended by itself; its folder is whole".into(),
+                ));
             }
         }
         // It may only be gone by a panic, which the join tells.
@@ -260,7 +262,9 @@ fn make_anew(keeper: &Keeper<Machine>, rings: &mut AtRings, stand: &Stand) {
     }
     // The folder is locked by the one before.
     if rings.station.take().is_some() {
-        stand.say("a program has made the ring's file shorter: programs that run now are not seen until they start again");
+        stand.say(
+            "a program has made the ring's file shorter: programs that run now are not seen until they start again",
+        );
     }
     match Station::open(&rings.folder, rings.capacity, keeper.standing()) {
         Ok(station) => {
@@ -285,7 +289,9 @@ pub fn base(typed: &str) -> Result<String, AgentError> {
         return Err(wrong("neither a user nor a query belongs into it: the token is in --token FILE"));
     }
     if uri.scheme_str() == Some("http") && !is_loopback(typed) {
-        return Err(wrong("http is for loopback only, as the token would be readable on the way: use https, with --ca FILE for a certificate of the manager's own"));
+        return Err(wrong(
+            "http is for loopback only, as the token would be readable on the way: use https, with --ca FILE for a certificate of the manager's own",
+        ));
     }
     Ok(typed.trim_end_matches('/').to_owned())
 }
@@ -300,7 +306,8 @@ fn post(manager: &str, plan: &Plan, token: token::Token) -> Result<Post, AgentEr
 fn again(manager: &str, plan: &Plan, name: &str) -> Result<Post, AgentError> {
     let token = token::read(&plan.token)?;
     if token.name != name {
-        let why = format!("{} has the token of another agent now: start this one again to be that", plan.token.display());
+        let why =
+            format!("{} has the token of another agent now: start this one again to be that", plan.token.display());
         return Err(AgentError::Plan(why));
     }
     post(manager, plan, token)
@@ -333,7 +340,10 @@ fn key(addresses: &Addresses, disk: &Disk) -> Result<Option<[u8; 32]>, AgentErro
             let bytes = token::secret(path)?;
             let text = bytes.trim_ascii_end();
             if text.len() < KEY_MIN {
-                let why = format!("{} is too short for a key: {KEY_MIN} bytes at least (head -c 32 /dev/urandom | base64)", path.display());
+                let why = format!(
+                    "{} is too short for a key: {KEY_MIN} bytes at least (head -c 32 /dev/urandom | base64)",
+                    path.display()
+                );
                 return Err(AgentError::Plan(why));
             }
             Ok(digest(text))
@@ -403,7 +413,9 @@ mod tests {
         ] {
             assert_eq!(base(typed).unwrap(), url);
         }
-        for wrong in ["", "manager:7443", "ftp://m/", "http://192.0.2.1/", "https://u:p@m/", "https://m/?a=b", "https://"] {
+        for wrong in
+            ["", "manager:7443", "ftp://m/", "http://192.0.2.1/", "https://u:p@m/", "https://m/?a=b", "https://"]
+        {
             let error = base(wrong).unwrap_err().to_string();
             assert!(error.starts_with("--manager"), "{wrong}: {error}");
         }

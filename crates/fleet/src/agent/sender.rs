@@ -200,7 +200,8 @@ impl<L: Link, T: Time> Sender<L, T> {
                     self.next_pause(after)
                 }
                 Why::Unauthorised | Why::Forbidden => {
-                    self.stand.lost(Connection::Refused, &format!("{message} (token: --token FILE, read anew each minute)"));
+                    self.stand
+                        .lost(Connection::Refused, &format!("{message} (token: --token FILE, read anew each minute)"));
                     if let Err(why) = self.link.renew() {
                         self.stand.trouble("the token", &why);
                     }

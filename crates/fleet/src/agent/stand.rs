@@ -42,7 +42,8 @@ pub(crate) struct Clock {
 impl Stand {
     /// At the start. `say` tells the user a line; `now_unix_ns` is the wall clock, for what a user reads.
     pub fn new(say: Box<dyn Fn(&str) + Send + Sync>, now_unix_ns: fn() -> u64) -> Stand {
-        let link = Link { state: Connection::Begins, since_unix_ns: now_unix_ns(), why: String::new(), stored_unix_ns: 0 };
+        let link =
+            Link { state: Connection::Begins, since_unix_ns: now_unix_ns(), why: String::new(), stored_unix_ns: 0 };
         let parts = Parts {
             link,
             sent: 0,
@@ -66,7 +67,12 @@ impl Stand {
     pub fn connected(&self) {
         let mut parts = self.parts();
         if parts.link.state != Connection::Connected {
-            parts.link = Link { state: Connection::Connected, since_unix_ns: (self.now_unix_ns)(), why: String::new(), ..parts.link };
+            parts.link = Link {
+                state: Connection::Connected,
+                since_unix_ns: (self.now_unix_ns)(),
+                why: String::new(),
+                ..parts.link
+            };
             drop(parts);
             self.say("the manager answers");
         }

@@ -31,7 +31,8 @@ pub(crate) fn read(path: &Path) -> Result<Token, AgentError> {
             path.display()
         ))
     };
-    let (name, _) = text.rsplit_once('.').filter(|(name, secret)| is_name(name) && secret.len() >= 32).ok_or_else(wrong)?;
+    let (name, _) =
+        text.rsplit_once('.').filter(|(name, secret)| is_name(name) && secret.len() >= 32).ok_or_else(wrong)?;
     let mut header = HeaderValue::from_str(&format!("Bearer {text}")).map_err(|_| wrong())?;
     header.set_sensitive(true);
     Ok(Token { name: name.to_owned(), header })
@@ -48,7 +49,10 @@ pub(crate) fn secret(path: &Path) -> Result<Vec<u8>, AgentError> {
     let mode = found.permissions().mode() & 0o777;
     // A pipe has been given by who may.
     if found.is_file() && mode & 0o077 != 0 {
-        return Err(AgentError::Plan(format!("others may read {0} (its mode is {mode:03o}): chmod 600 {0}", path.display())));
+        return Err(AgentError::Plan(format!(
+            "others may read {0} (its mode is {mode:03o}): chmod 600 {0}",
+            path.display()
+        )));
     }
     let mut bytes = Vec::new();
     file.take(SECRET_MAX).read_to_end(&mut bytes).map_err(failed)?;
@@ -75,9 +79,13 @@ mod tests {
         let token = write(&format!("shop.web-1.{secret}\n"), 0o600).ok().unwrap();
         assert_eq!(token.name, "shop.web-1");
         assert!(!format!("{:?}", token.header).contains(&secret));
-        for (text, mode) in
-            [(format!("a.{secret}"), 0o644), (format!("a.{secret}"), 0o640), ("a.short".into(), 0o600), (String::new(), 0o600), (format!("A b.{secret}"), 0o600)]
-        {
+        for (text, mode) in [
+            (format!("a.{secret}"), 0o644),
+            (format!("a.{secret}"), 0o640),
+            ("a.short".into(), 0o600),
+            (String::new(), 0o600),
+            (format!("A b.{secret}"), 0o600),
+        ] {
             let error = write(&text, mode).err().unwrap().to_string();
             assert!(!error.contains(&secret) && error.contains("token"), "{error}");
         }

@@ -138,7 +138,7 @@ impl Placing {
             let mut waiting = 0;
             let mut last_ns = realtime_ns();
             let mut kept_ns = 0;
-            let mut left_alone = LeftAlone::new();
+            let mut merging = Merging { left_alone: LeftAlone::new(), not_before_ns: 0 };
             loop {
                 let is_over = match woken.recv_timeout(EACH) {
                     Ok(Wake::Rows(rows)) => {
@@ -155,7 +155,7 @@ impl Placing {
                     continue;
                 }
                 (waiting, last_ns) = (0, now_ns);
-                if let Err(error) = work_off(&data, &notes, &keep, &mut left_alone, now_ns) {
+                if let Err(error) = work_off(&data, &notes, &keep, &mut merging, now_ns) {
                     notes.trouble(&format!("rows wait, since they cannot be placed: {error}"));
                 }
                 if is_over {
@@ -180,6 +180,11 @@ impl Placing {
         move |rows| drop(wakes.send(Wake::Rows(rows)))
     }
 
+    /// Whether the thread is there.
+    pub(crate) fn works(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Places all that waits, and ends.
     pub fn stop(&mut self) {
         let _ = self.wakes.send(Wake::End);
@@ -195,8 +200,15 @@ impl Drop for Placing {
     }
 }
 
+/// What merging remembers.
+struct Merging {
+    left_alone: LeftAlone,
+    /// Not tried again before, after it failed: it writes much to find that out.
+    not_before_ns: u64,
+}
+
 /// Places all that waits, then merges what is worth it.
-fn work_off(data: &Data, notes: &Notes, keep: &Keep, left_alone: &mut LeftAlone, now_ns: u64) -> Result<()> {
+fn work_off(data: &Data, notes: &Notes, keep: &Keep, merging: &mut Merging, now_ns: u64) -> Result<()> {
     loop {
         let round = place(data, keep.oldest_day(now_ns), now_ns)?;
         round.tell(notes);
@@ -204,8 +216,15 @@ fn work_off(data: &Data, notes: &Notes, keep: &Keep, left_alone: &mut LeftAlone,
             break;
         }
     }
-    while let Some(merged) = merge(data, left_alone, now_ns)? {
-        merged.tell(notes);
+    while merging.not_before_ns <= now_ns {
+        match merge(data, &mut merging.left_alone, now_ns) {
+            Ok(Some(merged)) => merged.tell(notes),
+            Ok(None) => break,
+            Err(error) => {
+                notes.trouble(&format!("small files stay as they are for now: {error}"));
+                merging.not_before_ns = now_ns.saturating_add(MERGE_AGAIN_NS);
+            }
+        }
     }
     Ok(())
 }
@@ -214,5 +233,6 @@ fn work_off(data: &Data, notes: &Notes, keep: &Keep, left_alone: &mut LeftAlone,
 const EACH: Duration = Duration::from_secs(5);
 /// Rows that are not kept waiting.
 const ROWS_EARLY: u64 = 50_000;
+const MERGE_AGAIN_NS: u64 = 600_000_000_000;
 const KEEP_EACH_NS: u64 = 60_000_000_000;
 pub(crate) const DAY_NS: u64 = 86_400_000_000_000;

@@ -216,6 +216,11 @@ pub struct Writing {
 }
 
 impl Writing {
+    /// Whether the thread is there.
+    pub(crate) fn works(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Writes the rest and ends.
     pub fn stop(&mut self) {
         self.notes.lock().is_over = true;
@@ -257,6 +262,7 @@ impl Why {
             Why::Malformed => "malformed",
             Why::Impossible => "impossible",
             Why::Replayed => "replayed",
+            Why::Other => "other",
             Why::OutOfTurn => "out_of_turn",
             Why::TooMany => "too_many",
             Why::Unavailable => "unavailable",

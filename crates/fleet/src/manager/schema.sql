@@ -45,8 +45,10 @@ CREATE TABLE streams (
   stream  TEXT PRIMARY KEY,
   agent   TEXT NOT NULL REFERENCES agents (name),
   through INTEGER NOT NULL,                 -- highest number stored
-  digest  BLOB                              -- SHA-256 of that batch's unpacked body
+  digest  BLOB,                             -- SHA-256 of that batch's unpacked body
+  touched_at INTEGER NOT NULL               -- when that came
 );
+CREATE INDEX streams_of ON streams (agent, touched_at);
 
 -- Programs of an agent's machine, summed from wire::Program.
 CREATE TABLE programs (

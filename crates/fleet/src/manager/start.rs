@@ -6,7 +6,7 @@
 //! ```
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,6 +115,7 @@ impl Running {
         let data = Data::open(&plan.data)?;
         let (notes, writing) = Notes::start(Arc::clone(&data), log)?;
         days::recover(&data)?.tell(&notes);
+        look_at_rights(&plan.data, &notes);
         let served = match &plan.certificate {
             Some((certificate, key)) => tls::given(certificate, key)?,
             None => tls::own(&data, &plan.names(), realtime_ns())?,
@@ -192,6 +193,13 @@ impl Running {
         }
     }
 
+    /// Whether all of it works. A part that broke does not come back: what supervises the process shall start it again, and nothing that
+    /// was taken is lost.
+    pub fn works(&self) -> bool {
+        let doors = [&self.agents, &self.page].into_iter().flatten().all(Open::serves);
+        doors && self.taking.works() && self.placing.works() && self.writing.works()
+    }
+
     /// Writes what was noted of requests, which else is done each second.
     pub fn write_notes(&self) {
         self.notes.write();
@@ -223,6 +231,14 @@ impl Drop for Running {
         if self.agents.is_some() {
             self.end(Duration::ZERO);
         }
+    }
+}
+
+/// Rows say who talks to whom.
+fn look_at_rights(folder: &Path, notes: &Notes) {
+    use std::os::unix::fs::PermissionsExt as _;
+    if std::fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
+        notes.say(&format!("note: others of this machine may look into {0}: chmod 700 {0}", folder.display()));
     }
 }
 

@@ -96,7 +96,8 @@ impl Ring {
 
     /// As a ring's reader does: the journal's word where it is further than the tails.
     fn position(&self, standing: &Standing) -> u64 {
-        let told = standing.images().find(|(image, ..)| *image == BEACON).map_or(0, |(_, _, at)| at.as_nanos() / ATOM_NS);
+        let told =
+            standing.images().find(|(image, ..)| *image == BEACON).map_or(0, |(_, _, at)| at.as_nanos() / ATOM_NS);
         told.max(self.world.tail.load(Ordering::SeqCst))
     }
 }
@@ -125,7 +126,11 @@ pub struct TestTime(pub Arc<AtomicU64>);
 
 impl Time for TestTime {
     fn now(&self) -> Moment {
-        Moment { at_ns: self.0.fetch_add(1_000, Ordering::SeqCst), zero_own_unix_ns: 1_700_000_000_000_000_000, suspended_ns: 0 }
+        Moment {
+            at_ns: self.0.fetch_add(1_000, Ordering::SeqCst),
+            zero_own_unix_ns: 1_700_000_000_000_000_000,
+            suspended_ns: 0,
+        }
     }
 }
 
@@ -201,7 +206,8 @@ impl Manager {
             Err(Unheard::Refused(Refusal { error, message, stored_through }, None))
         };
         if batch.sequence <= through {
-            let is_same = self.sent.get(&(batch.stream.clone(), batch.sequence)).is_some_and(|first| first.rows == batch.rows);
+            let is_same =
+                self.sent.get(&(batch.stream.clone(), batch.sequence)).is_some_and(|first| first.rows == batch.rows);
             return refused(if is_same { Why::Replayed } else { Why::Other }, Some(through));
         }
         if batch.sequence > through + 1 {
@@ -378,7 +384,10 @@ impl Script {
         let at = usize::try_from(self.random.below(self.open.len() as u64)).unwrap();
         let (image, connection) = self.open.swap_remove(at);
         let begin = self.now();
-        self.tell(image, What::Closed(Closed { connection, begin, account: None, doubt: Doubt::default(), forks: [0; 2] }));
+        self.tell(
+            image,
+            What::Closed(Closed { connection, begin, account: None, doubt: Doubt::default(), forks: [0; 2] }),
+        );
     }
 
     fn leave(&mut self) -> Option<u32> {

@@ -48,7 +48,7 @@ pub fn merge(data: &Data, left_alone: &mut LeftAlone, now_ns: u64) -> Result<Opt
     let files = parts.len();
     match merge_these(data, &parts, now_ns) {
         Ok(()) => Ok(Some(Merged { day, files, trouble: None })),
-        Err(Error::Store(error)) if !error.is_disk_full() => {
+        Err(error @ (Error::Store(_) | Error::Refused(_))) if !error.is_no_room() => {
             left_alone.extend(parts.into_iter().map(|part| (part.day, part.file)));
             Ok(Some(Merged { day, files, trouble: Some(error.to_string()) }))
         }

@@ -176,7 +176,8 @@ fn a_batch_that_cannot_be_read_back_is_set_aside_and_the_others_are_placed() {
 fn a_batch_that_the_index_does_not_take_holds_up_no_other() {
     let (_folder, data) = data();
     fill(&data);
-    let poison = "CREATE TRIGGER poison BEFORE INSERT ON quality WHEN new.agent = 'b' BEGIN SELECT raise(ABORT, 'no'); END";
+    let poison =
+        "CREATE TRIGGER poison BEFORE INSERT ON quality WHEN new.agent = 'b' BEGIN SELECT raise(ABORT, 'no'); END";
     data.change(|index| index.execute_batch(poison)).unwrap();
     let mut rounds = Vec::new();
     while rounds.last().is_none_or(|round: &Round| round.more) {
@@ -225,6 +226,8 @@ fn rows_for_whose_day_there_is_no_room_are_counted_and_days_go_by_age_and_size()
     put(&data, "a", &batch(&stream('a'), 3, &[YESTERDAY_NS]), ZERO_NS, NOW_NS).unwrap();
     assert_eq!(place(&data, today - 1, NOW_NS).unwrap().rows, 1);
     assert_eq!(retention::apply(&data, &notes, &age(1), NOW_NS).unwrap(), []);
+    // A clock that was set years ahead lets nothing go before rows of two of its days are there.
+    assert_eq!(retention::apply(&data, &notes, &age(30), NOW_NS + 2000 * DAY_NS).unwrap(), []);
     // Killed between the index's forgetting and the files' going.
     data.stops.at(Point::DayForgotten);
     assert!(retention::apply(&data, &notes, &age(1), NOW_NS + DAY_NS).is_err());

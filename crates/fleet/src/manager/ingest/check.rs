@@ -1,5 +1,6 @@
 //! What a body may say: unpacked within its bound, of the right shape, and possible.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 
 use axum::body::Bytes;
@@ -8,6 +9,7 @@ use flate2::bufread::GzDecoder;
 use flate2::read::GzEncoder;
 use ledger::{TapOutcome, TapSide};
 
+use crate::manager::days::day_of;
 use crate::manager::gate::Refused;
 use crate::manager::settings::SHARE_MIN;
 use crate::wire::{BODY_MAX, Batch, Hello, PROGRAMS_MAX, Program, ROWS_MAX, Row, UNPACKED_MAX, Why};
@@ -97,6 +99,7 @@ pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now
     let zero_ns = zero_of(&batch, zero, now_ns)?;
     let latest_ns = batch.sealed_at_ns + AFTER_SEALING_NS;
     let mut ends: Option<(u64, u64)> = None;
+    let mut days = BTreeSet::new();
     for row in &batch.rows {
         check_row(row, latest_ns)?;
         let at = zero_ns + row.ended_at_ns();
@@ -104,6 +107,10 @@ pub(super) fn batch(body: &Bytes, is_packed: bool, zero: Option<(u64, u64)>, now
             return Err(impossible("a row ended more than ten years ago"));
         }
         ends = Some(ends.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+        days.insert(day_of(at));
+    }
+    if days.len() > DAYS_MAX {
+        return Err(impossible("its rows are of too many days"));
     }
     let clock_off_ns = batch.zero_own_unix_ns.cast_signed() - zero_ns.cast_signed();
     let digest = ring::digest::digest(&ring::digest::SHA256, &text);
@@ -309,6 +316,8 @@ const OLDEST_NS: u64 = 3653 * 86_400_000_000_000;
 const AFTER_SEALING_NS: u64 = 60_000_000_000;
 /// Calls of one connection in several threads may be told a little out of their order.
 const CALLS_APART_NS: u64 = 1_000_000_000;
+/// Days of one batch's rows, each of which is a file: those of connections that rested for long are few.
+const DAYS_MAX: usize = 100;
 const BOOT_MAX: usize = 64;
 const ERROR_MAX: usize = 40;
 const PROGRAM_MAX: usize = 64;

@@ -179,9 +179,9 @@ async fn read(mut body: Body) -> Result<Bytes, (Refused, Body)> {
     match outcome {
         Ok(Ok(())) => Ok(whole.into()),
         Ok(Err(refused)) => Err((refused, body)),
-        Err(_) => Err((Refused::new(Why::Malformed, "The body did not come in time."), Body::empty())),
+        Err(_) => Err((Refused::new(Why::Unavailable, "The body did not come in time. Come again."), Body::empty())),
     }
 }
 
-/// What a body may take: 2 MB over a line of 0.6 Mbit/s.
-const BODY_IN: Duration = Duration::from_secs(30);
+/// What a body may take, longer than an agent waits: 2 MB over a line of 0.3 Mbit/s.
+const BODY_IN: Duration = Duration::from_secs(60);

@@ -125,6 +125,11 @@ impl Taking {
         Ok((ingest, Taking { thread: Some(thread) }))
     }
 
+    /// Whether the thread is there.
+    pub(crate) fn works(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Waits until all that waited is stored. Every [`Ingest`] must be gone, or go.
     pub fn join(&mut self) {
         if let Some(thread) = self.thread.take() {

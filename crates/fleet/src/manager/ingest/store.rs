@@ -21,7 +21,7 @@ pub(super) fn hello(
     address: Option<IpAddr>,
     now_ns: u64,
 ) -> Result<Result<Welcome, Refused>> {
-    let stored_through = match stand(index, agent, &hello.stream)? {
+    let stored_through = match stand(index, agent, &hello.stream, now_ns)? {
         Ok(stand) => stand.through,
         Err(refused) => return Ok(Err(refused)),
     };
@@ -54,7 +54,7 @@ pub(super) fn batch(
     now_ns: u64,
 ) -> Result<Result<Stored, Refused>> {
     let batch = &checked.batch;
-    let stand = match stand(index, agent, &batch.stream)? {
+    let stand = match stand(index, agent, &batch.stream, now_ns)? {
         Ok(stand) => stand,
         Err(refused) => return Ok(Err(refused)),
     };
@@ -64,10 +64,10 @@ pub(super) fn batch(
     let settings = settings::entered(index, agent, now_ns)?;
     index
         .prepare_cached(
-            "INSERT INTO streams (stream, agent, through, digest) VALUES (?1, ?2, ?3, ?4) \
-             ON CONFLICT (stream) DO UPDATE SET through = ?3, digest = ?4",
+            "INSERT INTO streams (stream, agent, through, digest, touched_at) VALUES (?1, ?2, ?3, ?4, ?5) \
+             ON CONFLICT (stream) DO UPDATE SET through = ?3, digest = ?4, touched_at = ?5",
         )?
-        .execute(params![batch.stream, agent, signed(batch.sequence), checked.digest])?;
+        .execute(params![batch.stream, agent, signed(batch.sequence), checked.digest, signed(now_ns)])?;
     if !batch.rows.is_empty() {
         index
             .prepare_cached(
@@ -105,7 +105,7 @@ struct Stand {
 }
 
 /// How a stream stands; refused where it is another agent's, or one too many.
-fn stand(index: &Transaction<'_>, agent: &str, stream: &str) -> Result<Result<Stand, Refused>> {
+fn stand(index: &Transaction<'_>, agent: &str, stream: &str, now_ns: u64) -> Result<Result<Stand, Refused>> {
     let found = index
         .prepare_cached("SELECT agent, through, digest FROM streams WHERE stream = ?1")?
         .query_row([stream], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get(2)?)))
@@ -119,13 +119,25 @@ fn stand(index: &Transaction<'_>, agent: &str, stream: &str) -> Result<Result<St
             "The stream is another agent's. Two agents must not share a data folder, nor a copy of one.",
         )));
     }
+    // One that was not touched for long gives way: its agent, should it come back, is told that it is at 0, and begins another.
     let streams: i64 =
         index.prepare_cached("SELECT count(*) FROM streams WHERE agent = ?1")?.query_row([agent], |row| row.get(0))?;
-    if streams >= STREAMS_MAX {
+    if streams >= STREAMS_MAX && !forget_oldest(index, agent, now_ns)? {
         let why = format!("The agent has begun {STREAMS_MAX} streams: its data folder does not seem to last.");
         return Ok(Err(Refused::new(Why::TooMany, why)));
     }
     Ok(Ok(Stand { through: 0, digest: None }))
+}
+
+/// Forgets the stream of an agent that was touched last, if that is long ago.
+fn forget_oldest(index: &Transaction<'_>, agent: &str, now_ns: u64) -> rusqlite::Result<bool> {
+    let forgotten = index
+        .prepare_cached(
+            "DELETE FROM streams WHERE stream = (SELECT stream FROM streams WHERE agent = ?1 ORDER BY touched_at LIMIT 1) \
+             AND touched_at < ?2",
+        )?
+        .execute(params![agent, signed(now_ns.saturating_sub(UNTOUCHED_NS))])?;
+    Ok(forgotten > 0)
 }
 
 /// Why it is not this batch's turn.
@@ -137,8 +149,9 @@ fn turn(stand: &Stand, checked: &Checked) -> Option<Refused> {
     let is_other = sequence == through && stand.digest.as_deref().is_some_and(|digest| digest != checked.digest);
     let mut refused = if is_other {
         Refused::new(
-            Why::Replayed,
-            "A batch of this number is stored already, with other contents. This one was not stored.",
+            Why::Other,
+            "A batch of this number is stored already, with other contents: somebody sends under the same stream, from a copy of the \
+             agent's folder. This one was not stored.",
         )
     } else if sequence <= through {
         Refused::new(Why::Replayed, "The batch is stored already, once. Nothing was stored now.")
@@ -226,6 +239,8 @@ fn programs(index: &Transaction<'_>, agent: &str, programs: &[Program], now_ns: 
 
 /// Streams of one agent: one is begun when its data folder is made anew.
 const STREAMS_MAX: i64 = 1000;
+/// A stream that nothing was stored of for a month.
+const UNTOUCHED_NS: u64 = 31 * 86_400_000_000_000;
 /// Programs of one agent that are told apart.
 const PROGRAMS_MAX: i64 = 2000;
 const OTHERS: &str = "*";

@@ -62,7 +62,8 @@ fn each_number_is_taken_once_and_in_its_turn() {
     let mut other = numbered(1);
     other.rows.pop();
     let other = trial.send("a", &other).unwrap_err();
-    assert!(other.why == Why::Replayed && other.message.contains("other contents"), "{}", other.message);
+    assert!(other.why == Why::Other && other.message.contains("other contents"), "{}", other.message);
+    assert_eq!(other.stored_through, Some(1));
     assert_eq!(trial.send("a", &numbered(3)).unwrap_err().why, Why::OutOfTurn);
     assert_eq!(trial.send("b", &numbered(2)).unwrap_err().why, Why::Forbidden, "the stream is a's");
     // A batch without rows is a number as well, and nothing to place.
@@ -72,6 +73,26 @@ fn each_number_is_taken_once_and_in_its_turn() {
     assert_eq!(number(&data, "SELECT count(*) FROM pending"), 2);
     assert_eq!(number(&data, "SELECT rows FROM agents WHERE name = 'a'"), 4);
     assert!(found(&data).len() == 4 && found(&data).values().all(|count| *count == 1));
+}
+
+#[test]
+fn streams_are_bounded_and_one_that_rests_gives_way() {
+    let (_folder, data) = data();
+    let trial = Trial::new(&data);
+    data.change(|index| {
+        crate::manager::settings::entered(index, "a", 1)?;
+        let mut enter =
+            index.prepare("INSERT INTO streams (stream, agent, through, touched_at) VALUES (?1, 'a', 1, ?2)")?;
+        for at in 0..1000 {
+            enter.execute(rusqlite::params![format!("{at:032x}"), (NOW_NS + at).cast_signed()])?;
+        }
+        Ok::<_, crate::manager::error::Error>(())
+    })
+    .unwrap();
+    assert_eq!(trial.send("a", &numbered(1)).unwrap_err().why, Why::TooMany);
+    data.change(|index| index.execute("UPDATE streams SET touched_at = 1 WHERE stream LIKE '%7'", [])).unwrap();
+    assert_eq!(trial.send("a", &numbered(1)), Ok(1));
+    assert_eq!(number(&data, "SELECT count(*) FROM streams"), 1000);
 }
 
 #[test]

@@ -197,6 +197,7 @@ fn an_agents_batches_are_stored_placed_and_there_after_a_restart() {
     trial.start(&plan);
     assert_eq!(trial.count("SELECT count(*) FROM pending"), 0);
     assert_eq!(found(trial.running().data()).len(), 8);
+    assert!(trial.running().works());
     let secret = |url: &str| url.rsplit('/').nth(1).unwrap().to_owned();
     assert_eq!(secret(&url), secret(trial.running().page_url()), "the page's secret stays");
     let mut client = trial.client();

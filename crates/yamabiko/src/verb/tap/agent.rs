@@ -110,6 +110,7 @@ fn data(given: Option<&Path>) -> Result<PathBuf> {
     }
     let named = |key: &str| std::env::var_os(key).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = named("XDG_STATE_HOME").or_else(|| named("HOME").map(|home| home.join(".local/state")));
-    let state = state.ok_or_else(|| anyhow!("neither HOME nor XDG_STATE_HOME is set: name the agent's folder with --data"))?;
+    let state =
+        state.ok_or_else(|| anyhow!("neither HOME nor XDG_STATE_HOME is set: name the agent's folder with --data"))?;
     Ok(state.join("yamabiko/agent"))
 }

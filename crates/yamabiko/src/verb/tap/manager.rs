@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use door::post::{Post, Receiver, Roots};
 use fleet::manager::notes::Log;
 use fleet::manager::otlp;
@@ -42,11 +42,16 @@ pub fn run(arguments: &args::Manager) -> Result<Exit> {
                 running.reload();
             }
         });
-        while interrupts.count() == 0 {
-            interrupts.wait(Duration::from_secs(3600));
+        while interrupts.count() == 0 && running.works() {
+            interrupts.wait(LOOK);
         }
         ended.wake();
     });
+    if interrupts.count() == 0 {
+        // Not in order: what broke may hold up the rest. All that was taken is on disk.
+        std::mem::forget(running);
+        bail!("a part of the manager broke, see above: start it again, nothing that was taken is lost");
+    }
     say(format_args!("{} ending: what has come is put into its days", now()));
     running.stop();
     Ok(Exit::Fine)
@@ -72,8 +77,15 @@ fn plan(arguments: &args::Manager) -> Result<Plan> {
     plan.keep = Keep { age: arguments.keep_for.0, bytes: arguments.keep_bytes.0 };
     // Strangers, files, the page and what they may be about to leave have theirs besides.
     let descriptors = usize::try_from(sys::limits::raise_open_files()).unwrap_or(usize::MAX);
-    plan.strangers.connections = plan.strangers.connections.min((descriptors / 4).max(16));
-    plan.connections = plan.connections.min((descriptors / 4).max(16));
+    let (strangers, known) = (plan.strangers.connections, plan.connections);
+    plan.strangers.connections = strangers.min((descriptors / 4).max(16));
+    plan.connections = known.min((descriptors / 4).max(16));
+    if (plan.strangers.connections, plan.connections) != (strangers, known) {
+        say(format_args!(
+            "note: {} connections of agents at most, since {descriptors} files may be open: ulimit -n, or LimitNOFILE= of the unit",
+            plan.connections
+        ));
+    }
     Ok(plan)
 }
 
@@ -90,5 +102,7 @@ fn now() -> String {
     store::rfc3339(UNIX_EPOCH + Duration::from_nanos(realtime_ns()))
 }
 
+/// Between two looks whether all of it works.
+const LOOK: Duration = Duration::from_secs(1);
 /// What a webhook may take to answer.
 const WEBHOOK: Duration = Duration::from_secs(10);

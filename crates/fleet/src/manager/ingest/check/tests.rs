@@ -197,6 +197,18 @@ fn what_is_strange_and_can_be_is_taken() {
 }
 
 #[test]
+fn days_of_a_batch_are_bounded() {
+    let sealed_ns = 200 * 86_400 * SECOND_NS;
+    let of = |days: u64| {
+        let ends: Vec<u64> = (1..=days).map(|day| sealed_ns - day * 86_400 * SECOND_NS).collect();
+        let batch = made(&stream_of('a'), 1, &ends);
+        super::batch(&json(&batch), false, Some((NOW_NS - sealed_ns, 1)), NOW_NS)
+    };
+    assert!(of(DAYS_MAX as u64).is_ok());
+    assert_eq!(why(of(DAYS_MAX as u64 + 1)), Why::Impossible);
+}
+
+#[test]
 fn a_hello_is_checked() {
     let good = Hello {
         stream: stream_of('a'),

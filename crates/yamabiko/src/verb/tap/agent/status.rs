@@ -18,7 +18,9 @@ use crate::verb::bench::print;
 pub fn run(arguments: &args::AgentStatus) -> Result<Exit> {
     let folder = data(arguments.data.as_deref())?;
     let (status, runs) = Status::read(&folder).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => anyhow!("no agent was ever started with {}: its --data, or another user's?", folder.display()),
+        ErrorKind::NotFound => {
+            anyhow!("no agent was ever started with {}: its --data, or another user's?", folder.display())
+        }
         _ => anyhow::Error::from(error).context(format!("reading {}", folder.display())),
     })?;
     if arguments.json {
@@ -43,7 +45,10 @@ fn page(status: &Status, runs: bool, now_ns: u64) -> String {
     };
     line("agent", format!("{}, version {}, {process}", status.name, status.version));
     if runs && now_ns.saturating_sub(status.at_unix_ns) > STALE_NS {
-        line("", format!("it has written nothing for {}: its disk may be full, or it is stuck", ago(status.at_unix_ns)));
+        line(
+            "",
+            format!("it has written nothing for {}: its disk may be full, or it is stuck", ago(status.at_unix_ns)),
+        );
     }
     let link = &status.link;
     let why = if link.why.is_empty() { String::new() } else { format!(": {}", link.why) };
@@ -54,9 +59,13 @@ fn page(status: &Status, runs: bool, now_ns: u64) -> String {
     }
     let spool = &status.spool;
     let (batches, rows) = (count(spool.batches), count(spool.rows));
-    line("spool", format!("{batches} batches with {rows} rows wait: {} of {}", bytes(spool.bytes), bytes(spool.bytes_max)));
+    line(
+        "spool",
+        format!("{batches} batches with {rows} rows wait: {} of {}", bytes(spool.bytes), bytes(spool.bytes_max)),
+    );
     let rows = &status.rows;
-    let left_out = [(rows.filtered, "left out by the filter"), (rows.not_drawn, "not drawn"), (rows.dropped, "dropped")];
+    let left_out =
+        [(rows.filtered, "left out by the filter"), (rows.not_drawn, "not drawn"), (rows.dropped, "dropped")];
     let left_out: String =
         left_out.iter().filter(|(rows, _)| *rows > 0).map(|(rows, why)| format!(", {} {why}", count(*rows))).collect();
     line("rows", format!("{} made since it started, {} sent{left_out}", count(rows.made), count(rows.sent)));
@@ -67,7 +76,13 @@ fn page(status: &Status, runs: bool, now_ns: u64) -> String {
     if let Some(off_ns) = status.clock_off_ns {
         let which = if off_ns < 0 { "behind" } else { "ahead of" };
         let error = duration(status.clock_error_ns.unwrap_or_default().unsigned_abs());
-        line("clock", format!("this machine's is {} {which} the manager's, give or take {error}", duration(off_ns.unsigned_abs())));
+        line(
+            "clock",
+            format!(
+                "this machine's is {} {which} the manager's, give or take {error}",
+                duration(off_ns.unsigned_abs())
+            ),
+        );
     }
     for trouble in &status.troubles {
         line("trouble", format!("{}: {}", trouble.what, trouble.why));
@@ -117,7 +132,12 @@ mod tests {
             manager: "https://m".into(),
             folder: "/run/yamabiko-tap".into(),
             stream: "0".repeat(32),
-            link: Link { state: Connection::Away, since_unix_ns: 90_000_000_000, why: "\u{1b}[2Jgone".into(), stored_unix_ns: 0 },
+            link: Link {
+                state: Connection::Away,
+                since_unix_ns: 90_000_000_000,
+                why: "\u{1b}[2Jgone".into(),
+                stored_unix_ns: 0,
+            },
             spool: SpoolStand { batches: 3, rows: 1_200, bytes: 12_288, bytes_max: 256_000_000, oldest: 9 },
             rows: Rows { made: 5_000, sent: 3_800, dropped: 7, ..Rows::default() },
             levels: Levels { processes: 2, open: 3, in_flight: 1 },
