@@ -47,7 +47,9 @@ use clock::Ticks;
 use layout::{RECORD_BYTES, Shape, header, slot, state};
 use pairs::Pair;
 use positions::Place;
+use reading::CatchUp;
 use shared::Shared;
+use units::Timestamp;
 
 pub use positions::{Positions, ReaderState};
 pub use standing::Found;
@@ -75,7 +77,7 @@ impl Capacity {
     pub const SMALL_RECORDS: u32 = 1024;
 
     /// For a ring that waits while its agent is away: 512 KB for each of 128 threads, as much as some 2,000 exchanges, and 64 KB for 1,024 more.
-    /// 20 MB at once, 128 MB at most; an agent that comes back to rings that are all full reads 2 million records in one round.
+    /// 20 MB at once, 128 MB at most.
     pub const fn standing() -> Self {
         Capacity { records: 8192, slots: 128, small_slots: 1024, ready: 4 }
     }
@@ -111,6 +113,10 @@ pub struct Rings {
     unclaimed_told: u64,
     /// Pairs of the clocks that were not collected yet.
     new_pairs: Vec<Pair>,
+    catch_up: Option<CatchUp>,
+    read_until: Timestamp,
+    /// Records of all rings together that a round of collecting reads, as far as it can be shared out.
+    budget: u64,
     /// Records that were none of ours.
     nonsense: u64,
     cut: bool,
@@ -123,6 +129,8 @@ struct Reader {
     reserved: u32,
 }
 
+/// 16 MB of records: some 40 MB as events, for an agent that comes back to rings that are full.
+const BUDGET: u64 = 1 << 18;
 /// 16 KB: what every ring has from the start. Most processes of a shell script write a handful.
 const FIRST_RECORDS: u32 = 256;
 
@@ -186,7 +194,21 @@ impl Rings {
     fn of(file: File, memory: Shared, shape: Shape, ticks: Ticks, readers: Vec<Reader>) -> Rings {
         let ring = memory.word(header::RING).load(Ordering::Relaxed);
         let new_pairs = ticks.pairs();
-        Rings { file, memory, shape, ticks, ring, readers, unclaimed_told: 0, new_pairs, nonsense: 0, cut: false }
+        Rings {
+            file,
+            memory,
+            shape,
+            ticks,
+            ring,
+            readers,
+            unclaimed_told: 0,
+            new_pairs,
+            catch_up: None,
+            read_until: Timestamp::ZERO,
+            budget: BUDGET,
+            nonsense: 0,
+            cut: false,
+        }
     }
 
     /// Makes a folder and the rings in it, in the first place that has room for both: a /dev/shm of 64 MB, as containers have

@@ -140,6 +140,11 @@ impl Standing {
 
     /// Takes the next entry; rows that became complete are added to `rows`.
     pub fn apply(&mut self, entry: &Entry, rows: &mut Vec<TapExchange>) {
+        self.consume(entry.clone(), rows);
+    }
+
+    /// The same of an entry that nobody needs any more.
+    pub fn consume(&mut self, entry: Entry, rows: &mut Vec<TapExchange>) {
         let ring = entry.positions.ring();
         if ring != 0 && ring != self.reader.ring() {
             self.cut();
@@ -148,10 +153,10 @@ impl Standing {
             self.unfollowed = 0;
         }
         self.reader.take(&entry.positions);
-        if let Some(only) = &entry.only {
-            self.exchanges.follow(only.clone());
+        if let Some(only) = entry.only {
+            self.exchanges.follow(only);
         }
-        entry.events.iter().for_each(|event| self.order.push(event.clone()));
+        entry.events.into_iter().for_each(|event| self.order.push(event));
         if let Some(until) = entry.settle_until {
             self.now = self.now.max(until);
             self.settle(until);

@@ -34,9 +34,9 @@ pub struct Station {
     found: Found,
     holders: Holders,
     looked: Timestamp,
-    /// Found gone by the last look: their last words are in the next round.
+    /// Found gone by the last look: they are so as soon as all is read that was written before it, in the next round mostly.
     gone: Vec<u32>,
-    /// Images whose slots the next round frees.
+    /// Images whose slots are freed until then.
     dead: HashSet<u32>,
     /// Processes that cannot be looked at.
     out_of_sight: BTreeSet<Owner>,
@@ -81,8 +81,7 @@ impl Station {
     pub fn round(&mut self, standing: &Standing) -> Option<Entry> {
         let began = self.clock.now();
         let mut events = Vec::new();
-        let dead = std::mem::take(&mut self.dead);
-        let mut gone = |origin: Origin| dead.contains(&origin.image);
+        let mut gone = |origin: Origin| self.dead.contains(&origin.image);
         let out_of_sight = &self.out_of_sight;
         let positions = self.rings.collect_gone(&mut gone, &mut |event| {
             // Nothing is made of it here, and a program that waits in poll tells it ten times a second. As a sign of life it
@@ -91,14 +90,19 @@ impl Station {
                 events.push(event);
             }
         });
-        let mut entry = Entry { positions, events, settle_until: Some(began), ..Entry::default() };
-        entry.gone = std::mem::take(&mut self.gone);
+        let until = self.rings.read_until();
+        let mut entry = Entry { positions, events, settle_until: Some(until), ..Entry::default() };
         let unfollowed = self.rings.unfollowed();
         if unfollowed != self.unfollowed {
             self.unfollowed = unfollowed;
             entry.unfollowed = Some(unfollowed);
         }
-        if began.since(self.looked) >= LOOK {
+        let last_words_are_read = until >= self.looked;
+        if last_words_are_read {
+            self.dead.clear();
+            entry.gone = std::mem::take(&mut self.gone);
+        }
+        if last_words_are_read && began.since(self.looked) >= LOOK {
             self.looked = began;
             self.look(standing, began);
             self.look_for_unseen(standing, began, &mut entry);
@@ -107,6 +111,11 @@ impl Station {
         // A new ring is news by itself: it ends what was open in the old one.
         let is_news = !entry.is_empty() || entry.positions.ring() != standing.reader().ring();
         (is_news || standing.waits()).then_some(entry)
+    }
+
+    /// Whether more waits in the rings than one round reads: make the next at once.
+    pub fn is_behind(&self) -> bool {
+        self.rings.is_behind()
     }
 
     /// The entry is written down: programs may have the room again.

@@ -51,6 +51,11 @@ impl Ticks {
         Ticks { run, pairs }
     }
 
+    /// The run's time.
+    pub fn now(&self) -> Timestamp {
+        self.run.now()
+    }
+
     /// For the header: what the hooks are to read.
     pub fn kind(&self) -> u32 {
         if self.pairs.is_some() { layout::clock::TSC } else { layout::clock::NANOSECONDS }

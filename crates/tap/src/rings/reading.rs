@@ -11,11 +11,14 @@
 
 use std::sync::atomic::Ordering;
 
+use units::Timestamp;
+
 use super::decode::{Decoded, Record};
 use super::layout::{RECORD_BYTES, RECORD_WORDS, header, slot, state};
 use super::positions::{Positions, SlotPosition};
 use super::{Rings, slot_at};
 use crate::event::{Event, Origin, What};
+use crate::order::moment;
 
 /// What reading a slot came to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +29,17 @@ struct Read {
     taken: bool,
     /// The reader of it is where it was.
     still: bool,
+    /// There was more than was to be read. Then the latest moment of what was read: what is left was written after it.
+    left: Option<Timestamp>,
+}
+
+/// A reader that comes back to rings that are full does not read them all at once.
+#[derive(Debug)]
+pub(super) struct CatchUp {
+    /// When it began.
+    began: Timestamp,
+    /// By slot, how far it was written then.
+    heads: Vec<u64>,
 }
 
 impl Rings {
@@ -76,17 +90,25 @@ impl Rings {
     /// The same; and the rings of threads of which `gone` is true are freed when this is committed. It is asked of each ring in use. Who is
     /// gone must have been so before this was called: then its last words are in it.
     pub fn collect_gone(&mut self, gone: &mut dyn FnMut(Origin) -> bool, on: &mut dyn FnMut(Event)) -> Positions {
+        let began = self.ticks.now();
         self.new_pairs.extend(self.ticks.refresh());
         let mut positions =
             Positions { ring: self.ring, pairs: std::mem::take(&mut self.new_pairs), ..Positions::default() };
         if self.look_for_a_cut() {
             return positions;
         }
+        let limit = (self.budget / u64::from(self.used()).max(1)).max(self.budget.min(LEAST));
+        self.begin_to_catch_up(began, limit);
+        let mut until = None;
         for number in 0..self.used() {
             // First the state, as in `drain`.
             let state = self.state(number).load(Ordering::Acquire);
-            let mut read = self.read_slot(number, on);
+            let mut read = self.read_slot(number, limit, on);
+            if let Some(left) = read.left.filter(|_| self.is_behind_in(number)) {
+                until = Some(until.map_or(left, |until: Timestamp| until.min(left)));
+            }
             let over = match state as u32 {
+                _ if read.left.is_some() => false,
                 state::RELEASED => true,
                 state::OWNED => gone(self.origin(number)),
                 _ => false,
@@ -105,7 +127,44 @@ impl Rings {
         if self.tell_unclaimed(on) {
             positions.unclaimed_told = Some(self.unclaimed_told);
         }
+        let all = self.catch_up.as_ref().map_or(began, |catch_up| catch_up.began);
+        self.read_until = until.map_or(all, |until| until.min(all));
+        if until.is_none() {
+            self.catch_up = None;
+        }
         positions
+    }
+
+    /// What the last [`Rings::collect`] has read to the end: all that was written before this moment. When that collect began, mostly; earlier
+    /// while a reader that comes back reads what waited, since that is done in several rounds.
+    pub fn read_until(&self) -> Timestamp {
+        self.read_until
+    }
+
+    /// Whether the last [`Rings::collect`] has left something, for the next one to be made at once.
+    pub fn is_behind(&self) -> bool {
+        self.catch_up.is_some()
+    }
+
+    /// Notes how far all rings are written, if one of them is beyond what a round reads.
+    fn begin_to_catch_up(&mut self, began: Timestamp, limit: u64) {
+        if self.catch_up.is_some() {
+            return;
+        }
+        let head = |number| self.memory.word(slot_at(number) + slot::HEAD).load(Ordering::Acquire);
+        let heads: Vec<u64> = (0..self.used()).map(head).collect();
+        let waiting = heads.iter().zip(&self.readers).map(|(head, reader)| head.wrapping_sub(reader.at.tail));
+        if waiting.max().is_some_and(|most| most > limit) {
+            self.catch_up = Some(CatchUp { began, heads });
+        }
+    }
+
+    /// Whether something of what was there when the catching up began is not read yet.
+    fn is_behind_in(&self, number: u32) -> bool {
+        let head = self.catch_up.as_ref().and_then(|catch_up| catch_up.heads.get(number as usize));
+        let left = |head: &u64| head.wrapping_sub(self.readers[number as usize].at.tail);
+        // A ring whose counters make no sense was emptied.
+        head.is_some_and(|head| (1..=u64::from(self.shape.records(number))).contains(&left(head)))
     }
 
     /// What was collected is written down: its room is the writers' again, and slots of who is gone are free. Positions of
@@ -145,7 +204,7 @@ impl Rings {
     }
 
     fn drain_slot(&mut self, number: u32, on: &mut dyn FnMut(Event)) -> usize {
-        let read = self.read_slot(number, on);
+        let read = self.read_slot(number, u64::MAX, on);
         if !read.still {
             let (base, at) = (slot_at(number), &self.readers[number as usize].at);
             if read.taken {
@@ -156,15 +215,15 @@ impl Rings {
         read.told
     }
 
-    /// Reads a slot to its head, and moves nothing that others see.
-    fn read_slot(&mut self, number: u32, on: &mut dyn FnMut(Event)) -> Read {
+    /// Reads a slot to its head, or `limit` records of it, and moves nothing that others see.
+    fn read_slot(&mut self, number: u32, limit: u64, on: &mut dyn FnMut(Event)) -> Read {
         let base = slot_at(number);
         let head = self.memory.word(base + slot::HEAD).load(Ordering::Acquire);
         let origin = self.origin(number);
         let mut told = 0;
         let tail = self.readers[number as usize].at.tail;
         let waiting = head.wrapping_sub(tail);
-        let mut lost = 0;
+        let (mut lost, mut end, mut left) = (0, head, None);
         if waiting > u64::from(self.shape.records(number)) {
             // No writer of ours gets there.
             lost = u64::from(self.shape.records(number));
@@ -173,9 +232,14 @@ impl Rings {
             let nonsense = self.nonsense;
             // What is there was written before the head was read.
             let latest = self.ticks.latest();
-            for at in 0..waiting {
+            if waiting > limit {
+                end = tail.wrapping_add(limit);
+                left = Some(Timestamp::ZERO);
+            }
+            for at in 0..waiting.min(limit) {
                 let record = self.record(number, tail.wrapping_add(at));
                 if let Some(what) = self.understand(number, &record, latest) {
+                    left = left.map(|left| left.max(moment(&what)));
                     on(Event { origin, what });
                     told += 1;
                 }
@@ -184,7 +248,7 @@ impl Rings {
         }
         let dropped = self.memory.word(base + slot::DROPPED).load(Ordering::Relaxed);
         let reader = &mut self.readers[number as usize].at;
-        reader.tail = head;
+        reader.tail = end;
         let still = waiting == 0 && dropped == reader.dropped_told;
         lost += dropped.saturating_sub(reader.dropped_told);
         reader.dropped_told = dropped;
@@ -192,7 +256,7 @@ impl Rings {
             on(Event { origin, what: What::Lost { records: lost } });
             told += 1;
         }
-        Read { told, taken: waiting > 0, still }
+        Read { told, taken: waiting > 0, still, left }
     }
 
     /// Records that found no ring at all: whether there were any.
@@ -245,3 +309,5 @@ impl Rings {
 }
 
 const PATH_BYTES_MAX: usize = 240;
+/// Records of one ring that a round of collecting reads, however many rings there are.
+const LEAST: u64 = 256;

@@ -1,12 +1,10 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt as _;
 
-use proptest::prelude::*;
-use tempfile::TempDir;
-use units::Timestamp;
-
 use super::*;
 use crate::event::{Event, Role, What};
+use proptest::prelude::*;
+use tempfile::TempDir;
 
 const SMALL: Capacity = Capacity { records: 8, slots: 3, small_slots: 0, ready: 2 };
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
+use units::Timestamp;
 
 use super::super::layout::{RECORD_BYTES, state};
 use super::super::shared::Shared;
@@ -183,15 +184,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn whenever_the_reader_is_killed_each_record_is_read_once(steps in prop::collection::vec(any_step(), 1..160)) {
+    fn whenever_the_reader_is_killed_each_record_is_read_once(
+        steps in prop::collection::vec(any_step(), 1..160),
+        budget in prop_oneof![Just(2_u64), Just(1_000)],
+    ) {
         let house = House::new();
         let (folder, rings, found) = house.open(None);
         prop_assert_eq!(found, Found::Nothing);
-        let mut open = (folder, rings);
+        let mut open = (folder, Rings { budget, ..rings });
         let mut programs = Programs::of(&house);
         let mut agent = Agent { journal: ReaderState::default(), rows: Vec::new(), lost: 0, gone: HashSet::new() };
-        // At last two rounds: what was read is written down, and all slots are free.
-        for step in steps.into_iter().chain([Step::Release(0), Step::Kill(1), Step::Release(2), Step::Round, Step::Round]) {
+        // At last some rounds: what was read is written down, and all slots are free.
+        let end = [Step::Release(0), Step::Kill(1), Step::Release(2)].into_iter().chain([Step::Round; 6]);
+        for step in steps.into_iter().chain(end) {
             match step {
                 Step::Claim => programs.claim(),
                 Step::Write(slot) => programs.write(slot),
@@ -217,7 +222,7 @@ proptest! {
                         drop(open);
                         let (folder, rings, found) = house.open(Some(&agent.journal));
                         prop_assert_eq!(found, Found::Adopted);
-                        open = (folder, rings);
+                        open = (folder, Rings { budget, ..rings });
                     }
                 }
             }
@@ -227,6 +232,45 @@ proptest! {
         prop_assert_eq!(agent.lost, programs.dropped);
         for number in 0..3 {
             prop_assert_eq!(programs.word(number, slot::STATE).load(Ordering::Relaxed), u64::from(state::FREE));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever a program writes over the ring while the agent is away: reading it ends, and goes on to work.
+    #[test]
+    fn a_ring_that_was_written_over_is_read_all_the_same(
+        spoilt in prop::collection::vec((0..3_u32, 0..18_usize, any::<u64>()), 1..40),
+        counters in any::<[u64; 3]>(),
+    ) {
+        let house = House::new();
+        let (folder, mut rings, _) = house.open(None);
+        let mut journal = ReaderState::default();
+        let mut programs = Programs::of(&house);
+        programs.claim();
+        (0..5).for_each(|_| programs.write(0));
+        let positions = rings.collect(&mut |_| {});
+        journal.take(&positions);
+        rings.commit(&positions);
+        drop((folder, rings));
+        for (number, word, value) in spoilt {
+            programs.word(number, word * 8).store(value, Ordering::Relaxed);
+        }
+        programs.memory.word(header::UNCLAIMED).store(counters[0], Ordering::Relaxed);
+        programs.memory.word(header::UNCLAIMED_TOLD).store(counters[1], Ordering::Relaxed);
+        programs.memory.half(header::SLOTS_USED).store(counters[2] as u32, Ordering::Relaxed);
+        for before in [None, Some(&journal)] {
+            let (folder, mut rings, found) = house.open(before);
+            prop_assert_eq!(found, Found::Adopted);
+            for round in 0..3 {
+                let mut told = 0;
+                let positions = rings.collect_gone(&mut |_| round == 1, &mut |_| told += 1);
+                prop_assert!(told <= 3 * 9 + 1, "{} events", told);
+                rings.commit(&positions);
+            }
+            drop((folder, rings));
         }
     }
 }
@@ -336,6 +380,37 @@ fn a_ring_that_is_none_or_another_is_made_anew_and_the_old_one_goes_on() {
     assert_eq!(found, Found::Nothing);
     assert!(std::fs::symlink_metadata(folder.ring()).unwrap().is_file());
     assert_eq!(std::fs::read(&aside).unwrap(), before);
+}
+
+#[test]
+fn full_rings_are_read_in_several_rounds_and_none_is_taken_for_read_that_is_not() {
+    let house = House::new();
+    let (folder, rings, _) = house.open(None);
+    let mut rings = Rings { budget: 2, ..rings };
+    let origin = rings.ticks.latest();
+    // The first thread told ten milliseconds' worth of ticks after the second, one after the other.
+    let step = rings.ticks.of(std::time::Duration::from_millis(1));
+    for number in [0, 1] {
+        super::super::tests::own(&rings, number, number + 1);
+        for record in 0..8 {
+            let mut words = sent(record);
+            words[4] = origin - step * (40 - record * 2 - u64::from(number == 0) * 10);
+            super::super::tests::write(&rings, number, words);
+        }
+    }
+    let before = rings.ticks.now();
+    let (mut rounds, mut until, mut all) = (0, Timestamp::ZERO, 0);
+    while until < before {
+        let mut moments = Vec::new();
+        let positions = rings.collect(&mut |event| moments.push(crate::order::moment(&event.what)));
+        rings.commit(&positions);
+        assert!(moments.len() <= 4 && moments.iter().all(|moment| *moment >= until), "{moments:?}, {until}");
+        assert!(rings.read_until() >= until);
+        (rounds, until, all) = (rounds + 1, rings.read_until(), all + moments.len());
+        assert_eq!(rings.is_behind(), until < before);
+    }
+    assert_eq!((rounds, all), (4, 16));
+    drop(folder);
 }
 
 #[test]
