@@ -240,7 +240,15 @@ fn keep(mut keeper: Keeper<Machine>, rings: &mut AtRings, inbox: &Receiver<()>, 
             Ok(events) => {
                 stand.trouble_is_over(DATA);
                 // Nobody looks at it live: the rings hold seconds.
-                pause = if events > 0 { ROUND_BUSY } else { (pause * 2).min(ROUND_IDLE) };
+                let is_behind = rings.station.as_ref().is_some_and(Station::is_behind);
+                pause = if is_behind {
+                    // Rings were full: what is left of them is read at once.
+                    Duration::ZERO
+                } else if events > 0 {
+                    ROUND_BUSY
+                } else {
+                    (pause * 2).clamp(ROUND_BUSY, ROUND_IDLE)
+                };
             }
             Err(error) => {
                 stand.trouble(DATA, &format!("{error}; programs' rings keep what they can, and count the rest"));

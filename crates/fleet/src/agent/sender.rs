@@ -64,7 +64,20 @@ impl<L: Link, T: Time> Sender<L, T> {
     pub fn new(link: L, time: T, spool: Arc<Spool>, stand: Arc<Stand>, disk: Disk, own: Own) -> Self {
         let offset = Offset::open(&disk, &own.boot);
         let pause = PAUSE_MIN;
-        Sender { link, time, spool, stand, disk, offset, own, is_known: false, pause, doubted: None, bare: None, no_good: 0 }
+        Sender {
+            link,
+            time,
+            spool,
+            stand,
+            disk,
+            offset,
+            own,
+            is_known: false,
+            pause,
+            doubted: None,
+            bare: None,
+            no_good: 0,
+        }
     }
 
     /// Sends until the agent ends, and then what waits, for as long as there is no trouble.

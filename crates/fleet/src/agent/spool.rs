@@ -122,7 +122,8 @@ impl Spool {
             Some(stream) => stream,
             None => {
                 let after = index.oldest().map_or(index.last().number, |item| item.number - 1);
-                let stream = Stream { id: random_id()?, name: name.to_owned(), after, seed: u64::from_le_bytes(random()?) };
+                let stream =
+                    Stream { id: random_id()?, name: name.to_owned(), after, seed: u64::from_le_bytes(random()?) };
                 disk.put(STREAM, &serde_json::to_vec(&stream)?, Lasting::Yes)?;
                 stream
             }

@@ -136,6 +136,7 @@ fn a_stream_goes_on_or_another_is_begun() {
     (1..=6).for_each(|n| seal(&spool, n, u64::from(n)));
     spool.stored(2).unwrap();
     let first = spool.stream();
+    assert_eq!(next(&spool).unwrap().1.sequence, 3);
     assert_eq!(spool.go_on_from(3).unwrap(), Fit::GoesOn);
     assert_eq!((next(&spool).unwrap().1.sequence, spool.stream().id == first.id), (4, true));
     // One that knows less than is here begins anew with the oldest that is.
