@@ -164,6 +164,11 @@ impl<T: Time> Keeper<T> {
         if let Some((bytes, record)) = self.unwritten.take() {
             self.add_bytes(bytes, record, Some(&mut *source))?;
         }
+        let (now, last) = (self.time.now(), self.core.moment());
+        if self.core.has_news() && now.suspended_ns.abs_diff(last.suspended_ns) > SLEPT_NS {
+            // The machine slept: rows from before are in a batch that says how far the clocks were apart then.
+            self.add(Record::Seal(last))?;
+        }
         let mut events = 0;
         if let Some(entry) = source.round(self.core.standing()) {
             events = entry.events.len();
@@ -311,6 +316,8 @@ fn blank(ways: &Ways) -> Snapshot {
     }
 }
 
+/// More than two reads of two clocks are apart.
+const SLEPT_NS: u64 = 100_000_000;
 /// Rows wait so long for others.
 const SEAL_NS: u64 = 1_000_000_000;
 /// A batch without rows: that the agent lives, and how its machine stands.

@@ -96,7 +96,7 @@ impl Agent {
         let ways = Ways { only: plan.only.clone(), key: key(&plan.addresses, &disk)? };
         let boot = boot_id().map_err(|error| AgentError::Environment(error.to_string()))?;
         let mut notes = |line: String| say(&line);
-        let spool = Arc::new(Spool::open(&disk, plan.spool_bytes, &mut notes).map_err(in_data)?);
+        let spool = Arc::new(Spool::open(&disk, &name, plan.spool_bytes, &mut notes).map_err(in_data)?);
         let keeper = Keeper::open(&disk, spool.clone(), Machine, &boot, &ways, &mut notes).map_err(in_data)?;
         let capacity = capacity(plan.threads);
         let station = Station::open(&plan.folder, capacity, keeper.standing())?;
@@ -240,7 +240,15 @@ fn keep(mut keeper: Keeper<Machine>, rings: &mut AtRings, inbox: &Receiver<()>, 
             Ok(events) => {
                 stand.trouble_is_over(DATA);
                 // Nobody looks at it live: the rings hold seconds.
-                pause = if events > 0 { ROUND_BUSY } else { (pause * 2).min(ROUND_IDLE) };
+                let is_behind = rings.station.as_ref().is_some_and(Station::is_behind);
+                pause = if is_behind {
+                    // Rings were full: what is left of them is read at once.
+                    Duration::ZERO
+                } else if events > 0 {
+                    ROUND_BUSY
+                } else {
+                    (pause * 2).clamp(ROUND_BUSY, ROUND_IDLE)
+                };
             }
             Err(error) => {
                 stand.trouble(DATA, &format!("{error}; programs' rings keep what they can, and count the rest"));

@@ -40,6 +40,8 @@ pub(crate) struct Sender<L, T> {
     is_known: bool,
     /// The next pause, if there is trouble.
     pause: Duration,
+    /// A batch that the manager called impossible, once: one of the two clocks may have been set just then.
+    doubted: Option<u64>,
     /// A batch of which the manager took not even the head.
     bare: Option<u64>,
     /// Version of settings that were no good, and told so.
@@ -62,7 +64,20 @@ impl<L: Link, T: Time> Sender<L, T> {
     pub fn new(link: L, time: T, spool: Arc<Spool>, stand: Arc<Stand>, disk: Disk, own: Own) -> Self {
         let offset = Offset::open(&disk, &own.boot);
         let pause = PAUSE_MIN;
-        Sender { link, time, spool, stand, disk, offset, own, is_known: false, pause, bare: None, no_good: 0 }
+        Sender {
+            link,
+            time,
+            spool,
+            stand,
+            disk,
+            offset,
+            own,
+            is_known: false,
+            pause,
+            doubted: None,
+            bare: None,
+            no_good: 0,
+        }
     }
 
     /// Sends until the agent ends, and then what waits, for as long as there is no trouble.
@@ -140,8 +155,13 @@ impl<L: Link, T: Time> Sender<L, T> {
 
     fn refused(&mut self, waiting: &Waiting, refusal: Refusal, after: Option<Duration>) -> io::Result<Next> {
         match refusal.error {
-            Why::Replayed => {
-                // The answer to an earlier try was lost.
+            // One that was cut meanwhile differs from what the manager may have had of it before.
+            Why::Other if !waiting.is_cut => {
+                self.ahead(self.spool.part_ways()?);
+                Ok(Next::Step)
+            }
+            Why::Replayed | Why::Other => {
+                // An earlier try was still on its way when the manager was asked.
                 self.stand.stored(waiting.rows);
                 match refusal.stored_through.filter(|through| *through >= waiting.sequence) {
                     Some(through) => self.go_on_from(through)?,
@@ -149,12 +169,13 @@ impl<L: Link, T: Time> Sender<L, T> {
                 }
                 Ok(Next::Step)
             }
-            Why::Other => {
-                self.ahead(self.spool.part_ways()?);
-                Ok(Next::Step)
-            }
             Why::OutOfTurn if refusal.stored_through.is_some_and(|through| through + 1 != waiting.sequence) => {
                 self.go_on_from(refusal.stored_through.unwrap_or_default())?;
+                Ok(Next::Step)
+            }
+            Why::Impossible if self.doubted != Some(waiting.number) => {
+                self.doubted = Some(waiting.number);
+                self.is_known = false;
                 Ok(Next::Step)
             }
             Why::Malformed | Why::Impossible | Why::TooLarge if !waiting.is_cut => {

@@ -59,6 +59,8 @@ struct State {
 pub(crate) struct Stream {
     /// 32 hexadecimal digits.
     pub id: String,
+    /// The agent whose it is.
+    pub name: String,
     /// Number of the file before its first.
     pub after: u64,
     /// Draws connections: for as long as the folder lives, so that a new stream does not divide a connection.
@@ -106,20 +108,22 @@ impl Stream {
 }
 
 impl Spool {
-    /// Opens the spool in `disk`'s folder, or begins one, with a bound in bytes. `notes` is told what was mended.
+    /// Opens the spool of the agent `name` in `disk`'s folder, or begins one, with a bound in bytes. `notes` is told what was mended. A
+    /// stream of another name is gone on from with a new one.
     ///
     /// # Errors
     /// A file cannot be read or written.
-    pub fn open(disk: &Disk, bytes_max: u64, notes: &mut dyn FnMut(String)) -> io::Result<Spool> {
+    pub fn open(disk: &Disk, name: &str, bytes_max: u64, notes: &mut dyn FnMut(String)) -> io::Result<Spool> {
         let disk = disk.below("spool")?;
         let refused = disk.below("refused")?;
         let index = Index::read(&disk, notes)?;
         let stream = disk.get(STREAM, 4096)?.and_then(|bytes| serde_json::from_slice::<Stream>(&bytes).ok());
-        let stream = match stream.filter(|stream| stream.after <= index.last().number) {
+        let stream = match stream.filter(|stream| stream.after <= index.last().number && stream.name == name) {
             Some(stream) => stream,
             None => {
                 let after = index.oldest().map_or(index.last().number, |item| item.number - 1);
-                let stream = Stream { id: random_id()?, after, seed: u64::from_le_bytes(random()?) };
+                let stream =
+                    Stream { id: random_id()?, name: name.to_owned(), after, seed: u64::from_le_bytes(random()?) };
                 disk.put(STREAM, &serde_json::to_vec(&stream)?, Lasting::Yes)?;
                 stream
             }
@@ -352,7 +356,7 @@ impl Spool {
 
     fn begin_stream(&self, state: &mut State) -> io::Result<()> {
         let after = state.index.oldest().map_or(state.index.last().number, |item| item.number - 1);
-        let stream = Stream { id: random_id()?, after, seed: state.stream.seed };
+        let stream = Stream { id: random_id()?, after, ..state.stream.clone() };
         self.disk.put(STREAM, &serde_json::to_vec(&stream)?, Lasting::Yes)?;
         state.stream = stream;
         Ok(())

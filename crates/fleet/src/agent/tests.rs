@@ -23,7 +23,7 @@ use crate::wire::Settings;
 fn life(world: &World, fuse: &Fuse, random: &mut Rng) -> bool {
     let Some(disk) = Disk::with_fuse(&world.data, fuse).ok() else { return false };
     let mut silent = |_: String| {};
-    let Ok(spool) = Spool::open(&disk, world.spool_bytes, &mut silent) else { return false };
+    let Ok(spool) = Spool::open(&disk, "web-1", world.spool_bytes, &mut silent) else { return false };
     let spool = Arc::new(spool);
     let time = TestTime(world.time.clone());
     let opened = Keeper::open(&disk, spool.clone(), time.clone(), &world.boot, &Ways::default(), &mut silent);

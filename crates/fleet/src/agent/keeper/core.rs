@@ -8,6 +8,7 @@ use tap::standing::{Entry, Standing};
 
 use super::{Record, Ways};
 use crate::agent::choose::{Choice, Chooser};
+use crate::agent::clock::Moment;
 use crate::agent::mend;
 use crate::agent::snapshot::Snapshot;
 use crate::agent::spool::{Meta, Spool};
@@ -72,7 +73,7 @@ impl Core {
         match record {
             Record::Round { moment, entry } => {
                 self.state.moment = moment;
-                self.collect(number, &entry);
+                self.collect(number, *entry);
             }
             Record::Seal(moment) => {
                 self.state.moment = moment;
@@ -85,7 +86,7 @@ impl Core {
             Record::Boot(boot) => {
                 // Of the boot before, with its last moment.
                 if !self.state.boot.is_empty() {
-                    self.collect(number, &Entry::end());
+                    self.collect(number, Entry::end());
                     self.seal(number);
                 }
                 self.state.boot = boot;
@@ -106,9 +107,9 @@ impl Core {
         Ok(())
     }
 
-    fn collect(&mut self, number: u64, entry: &Entry) {
+    fn collect(&mut self, number: u64, entry: Entry) {
         let mut made = std::mem::take(&mut self.made);
-        self.state.standing.apply(entry, &mut made);
+        self.state.standing.consume(entry, &mut made);
         if number > self.sealed.0 {
             self.choose(number, &made);
         }
@@ -232,6 +233,11 @@ impl Core {
 
     pub fn boot(&self) -> &str {
         &self.state.boot
+    }
+
+    /// Of the last entry.
+    pub fn moment(&self) -> Moment {
+        self.state.moment
     }
 
     pub fn settings(&self) -> &Settings {

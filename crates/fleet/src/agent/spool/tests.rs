@@ -8,7 +8,7 @@ use ledger::TapExchange;
 fn open(folder: &Path, bytes_max: u64) -> (Spool, Vec<String>) {
     let mut notes = Vec::new();
     let disk = Disk::open(folder).unwrap();
-    let spool = Spool::open(&disk, bytes_max, &mut |note| notes.push(note)).unwrap();
+    let spool = Spool::open(&disk, "web-1", bytes_max, &mut |note| notes.push(note)).unwrap();
     (spool, notes)
 }
 
@@ -136,6 +136,7 @@ fn a_stream_goes_on_or_another_is_begun() {
     (1..=6).for_each(|n| seal(&spool, n, u64::from(n)));
     spool.stored(2).unwrap();
     let first = spool.stream();
+    assert_eq!(next(&spool).unwrap().1.sequence, 3);
     assert_eq!(spool.go_on_from(3).unwrap(), Fit::GoesOn);
     assert_eq!((next(&spool).unwrap().1.sequence, spool.stream().id == first.id), (4, true));
     // One that knows less than is here begins anew with the oldest that is.
@@ -163,6 +164,18 @@ fn a_stream_goes_on_or_another_is_begun() {
 }
 
 #[test]
+fn another_name_begins_another_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let (spool, _) = open(folder.path(), 1 << 20);
+    (1..=2).for_each(|n| seal(&spool, 1, n));
+    spool.stored(1).unwrap();
+    let disk = Disk::open(folder.path()).unwrap();
+    let renamed = Spool::open(&disk, "web-2", 1 << 20, &mut |_| {}).unwrap();
+    assert_ne!(renamed.stream().id, spool.stream().id);
+    assert_eq!(next(&renamed).unwrap().1.sequence, 1);
+}
+
+#[test]
 fn a_refused_batch_is_set_aside_and_goes_on_as_a_count() {
     let folder = tempfile::tempdir().unwrap();
     let (spool, _) = open(folder.path(), 64 << 20);
@@ -187,7 +200,7 @@ fn a_full_disk_takes_the_rows_that_wait_longest() {
     let folder = tempfile::tempdir().unwrap();
     let fuse = Fuse::default();
     let disk = Disk::with_fuse(folder.path(), &fuse).unwrap();
-    let spool = Spool::open(&disk, 1 << 20, &mut |_| {}).unwrap();
+    let spool = Spool::open(&disk, "web-1", 1 << 20, &mut |_| {}).unwrap();
     (1..=3).for_each(|n| seal(&spool, 5, n));
     fuse.fill(true);
     let mut meta = Meta { rows: 5, through: 4, boot: "b".into(), ..Meta::default() };
