@@ -10,6 +10,7 @@ mod capacity;
 mod compare;
 mod connections;
 mod extent;
+mod fleet;
 mod gateway;
 mod load;
 mod path;
@@ -21,6 +22,7 @@ mod serve;
 mod servers;
 mod tap;
 mod udp;
+mod viewers;
 mod watch;
 
 use std::path::Path;
@@ -63,6 +65,11 @@ const BENCHES: &[Bench] = &[
         run: tap::run,
     },
     Bench {
+        name: "fleet",
+        about: "many agents and a manager, harmed, each row looked for [--agents N] [--seconds N] [--rate N] [--hold S] [--quiet]",
+        run: fleet::run,
+    },
+    Bench {
         name: "cache",
         about: "exchanges per second of robots and origin together, without a cache [--rounds N] [--seconds N]",
         run: cache::run,
@@ -92,6 +99,11 @@ const BENCHES: &[Bench] = &[
         about: "a list of 10,000 runs by the catalogue and without it [--runs N] [--rounds N] [--binary FILE]",
         run: runs::run,
     },
+    Bench {
+        name: "viewers",
+        about: "a run's own figures without a live page, and with 0, 1 and 20 viewers of it [--rounds N] [--seconds N]",
+        run: viewers::run,
+    },
 ];
 
 /// Does what the words after `cargo xtask` ask for.
@@ -103,12 +115,14 @@ pub fn command(words: &[&str]) -> Result<()> {
         // Reads what cargo says of the packages, which needs what the benches need.
         ["package", options @ ..] => crate::package::run(crate::root(), options),
         ["bench", "tap", options @ ..] => tap::run_with(options),
+        ["bench", "fleet", options @ ..] => fleet::run_with(options),
         ["bench", "cache", options @ ..] => cache::run_with(options),
         ["bench", "gateway", options @ ..] => gateway::run_with(options),
         ["bench", "capacity", options @ ..] => capacity::run_with(options),
         ["bench", "compare", options @ ..] => compare::run_with(options),
         ["bench", "predict", options @ ..] => predict::run_with(options),
         ["bench", "runs", options @ ..] => runs::run_with(options),
+        ["bench", "viewers", options @ ..] => viewers::run_with(options),
         ["bench", name] => run(name),
         ["bench"] => bail!("which one?\n{}", list()),
         // Both ends of the traffic by which `bench path` judges the path, started by it at both ends of one.

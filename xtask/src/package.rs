@@ -86,8 +86,10 @@ fn stage(root: &Path, built: &Path, staging: &Path) -> Result<()> {
     run_command(Command::new("strip").arg(&binary)).context("binutils has `strip`: apt-get install binutils")?;
     let man = staging.join("man");
     run_command(Command::new(&binary).arg("man").arg(&man))?;
-    for page in fs::read_dir(&man)? {
-        run_command(Command::new("gzip").args(["-9", "-n"]).arg(page?.path()))?;
+    // All names first: gzip puts new ones beside them.
+    let pages = fs::read_dir(&man)?.map(|page| Ok(page?.path())).collect::<Result<Vec<PathBuf>>>()?;
+    for page in pages {
+        run_command(Command::new("gzip").args(["-9", "-n"]).arg(page))?;
     }
     let completions = staging.join("completions");
     fs::create_dir_all(&completions)?;
@@ -101,6 +103,12 @@ fn stage(root: &Path, built: &Path, staging: &Path) -> Result<()> {
     fs::write(staging.join("THIRD-PARTY-LICENCES.txt"), licences::page(root)?)?;
     for name in ["README.md", "CHANGELOG.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"] {
         fs::copy(root.join(name), staging.join(name)).with_context(|| format!("copy {name}"))?;
+    }
+    let agent = staging.join("agent");
+    fs::create_dir_all(&agent)?;
+    for file in fs::read_dir(root.join("packaging/agent"))? {
+        let file = file?;
+        fs::copy(file.path(), agent.join(file.file_name())).context("copy what a machine with an agent needs")?;
     }
     let mut changelog = Command::new("gzip")
         .args(["-9", "-n", "-c", "CHANGELOG.md"])

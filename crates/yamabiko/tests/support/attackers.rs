@@ -12,11 +12,11 @@
 #[path = "attackers/churn.rs"]
 pub mod churn;
 #[path = "attackers/crowd.rs"]
-mod crowd;
+pub mod crowd;
 #[path = "attackers/habits.rs"]
 mod habits;
 #[path = "attackers/hello.rs"]
-mod hello;
+pub mod hello;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,0 +1,131 @@
+//! What was asked of a cache and what came of it comes back as it was written.
+
+use crate::support::{document, fresh_run};
+use ledger::document::Document;
+use ledger::{
+    CacheContent, CacheExchange, CacheFigures, CacheForm, CachePart, CachePoint, FailureCause, Method, OriginTraffic,
+    Ratio, Seats, Wrong, WrongExample,
+};
+use store::{read_cache_exchanges, read_summary};
+use units::Timestamp;
+
+/// An exchange that is told apart from every other by its number; every other one has everything that may be absent.
+fn exchange(number: u64) -> CacheExchange {
+    let full = number % 2 == 1;
+    let at = |offset: u64| Timestamp::from_nanos(number * 1_000 + offset);
+    CacheExchange {
+        // Numbers of follow-ups are sparse.
+        sequence: number + ((number % 5) << 40),
+        client: (number % 100) as u32,
+        run: 0xdead_beef,
+        world: u32::MAX,
+        kind: (number % 4) as u8,
+        object: number * 3,
+        object_bytes: 13_000 + number,
+        accepts_gzip: full,
+        variant_gzip: number.is_multiple_of(3),
+        form: CacheForm::ALL[(number % 4) as usize],
+        method: [Method::Get, Method::Head, Method::Post][(number % 3) as usize],
+        repeat: full,
+        offered: number.is_multiple_of(3),
+        cachable: number.is_multiple_of(5),
+        secure: number.is_multiple_of(7),
+        aborted: number.is_multiple_of(11),
+        intended_at: at(0),
+        sent_at: full.then(|| at(5)),
+        done_at: at(9),
+        asked_unix_ms: 1_795_167_005_000 + number,
+        status: if full { 200 } else { 0 },
+        failure: FailureCause::ALL.get((number % 40) as usize).copied(),
+        from_sequence: full.then_some(number / 2),
+        from_run: full.then_some(7),
+        got_world: if full { 3 } else { 0 },
+        got_object: full.then_some(number),
+        got_kind: if full { 2 } else { 0 },
+        got_version: if full { 17 } else { 0 },
+        made_unix_ms: if full { 1_795_167_004_000 + number } else { 0 },
+        renewed: number.is_multiple_of(4),
+        age_s: full.then_some(30),
+        due_version: 18,
+        expires_unix_s: if full { 1_795_167_005 } else { i64::MAX },
+        renewable: full,
+        came_gzip: number.is_multiple_of(3),
+        content: CacheContent::ALL[(number % 6) as usize],
+        body_bytes: number,
+        hit: full,
+        wrong: Wrong::ALL.get((number % 20) as usize).copied(),
+    }
+}
+
+#[test]
+fn exchanges_come_back() {
+    let (_dir, _book, run) = fresh_run();
+    let rows: Vec<_> = (0..3_000).map(exchange).collect();
+    let mut writer = run.cache_exchanges();
+    rows.chunks(1_300).for_each(|some| {
+        writer.push(some).unwrap();
+        writer.close_part().unwrap();
+    });
+    assert_eq!(writer.finish().unwrap().rows, 3_000);
+    assert!(read_cache_exchanges(run.path()).unwrap().map(Result::unwrap).eq(rows));
+}
+
+#[test]
+fn a_run_without_a_cache_has_no_exchanges() {
+    let (_dir, _book, run) = fresh_run();
+    assert_eq!(read_cache_exchanges(run.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn names_in_json_are_those_of_the_table() {
+    for wrong in Wrong::ALL {
+        assert_eq!(serde_json::to_value(wrong).unwrap(), wrong.name());
+    }
+    for form in CacheForm::ALL {
+        assert_eq!(serde_json::to_value(form).unwrap(), form.name());
+    }
+    for content in CacheContent::ALL {
+        assert_eq!(serde_json::to_value(content).unwrap(), content.name());
+    }
+}
+
+#[test]
+fn the_part_of_the_document_comes_back_and_a_points_figures_lie_beside_its_rate() {
+    let (_dir, _book, run) = fresh_run();
+    let figures = CacheFigures {
+        requests: 100,
+        hit_ratio: Ratio { offered: Some(0.55), ideal: Some(0.551), measured: Some(0.5), ideal_lru: None },
+        wrong: [("stale".to_owned(), 2)].into(),
+        examples: vec![WrongExample {
+            kind: "stale".into(),
+            request: "GET /y/1/h2".into(),
+            sequence: 5,
+            why: "old".into(),
+        }],
+        ..CacheFigures::default()
+    };
+    let point = CachePoint {
+        run: "r".into(),
+        offered_rate_per_s: 20.0,
+        figures,
+        origin: Some(OriginTraffic { requests: 50, bytes: 7, saved_requests: -3, saved_bytes: 1 }),
+        ..CachePoint::default()
+    };
+    let cache = CachePart {
+        mix: "polymix-1".into(),
+        proxy: "none".into(),
+        points: vec![CachePoint::default(), point],
+        seats: Some(Seats { seats: 40, rate_per_seat_per_s: 1.0, ..Seats::default() }),
+        ..CachePart::default()
+    };
+    let written = Document { cache: Some(cache), ..document(run.id()) };
+    run.write_summary(&written).unwrap();
+    assert_eq!(read_summary(run.path()).unwrap(), written);
+
+    let json = serde_json::to_value(&written).unwrap();
+    let point = &json["cache"]["points"][1];
+    assert_eq!(point["offered_rate_per_s"], 20.0);
+    assert_eq!(point["hit_ratio"], serde_json::json!({ "offered": 0.55, "ideal": 0.551, "measured": 0.5 }));
+    assert_eq!(point["wrong"]["stale"], 2);
+    assert_eq!(json["cache"]["points"][0].get("origin"), None, "what was not found out is absent");
+}

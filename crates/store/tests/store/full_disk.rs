@@ -1,0 +1,70 @@
+//! A full disk loses nothing that was written before it. `/dev/full` answers every write with ENOSPC, so a link to it
+//! in the place of the file about to be written is a disk that is full at exactly that moment.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::support::{document, fresh_run, requests};
+use store::{StoreError, read_requests};
+
+#[test]
+fn parts_before_it_stay_and_the_first_error_returns() {
+    let (_dir, _book, run) = fresh_run();
+    let mut writer = run.requests();
+    writer.push(&requests(0..100)).unwrap();
+    writer.close_part().unwrap();
+    symlink("/dev/full", run.path().join("requests/000002.parquet.unfinished")).unwrap();
+
+    writer.push(&requests(100..200)).unwrap();
+    let first = writer.close_part().unwrap_err();
+    assert!(first.is_disk_full(), "{first:?}");
+    assert!(first.to_string().contains("no space left"), "{first}");
+    assert!(first.to_string().contains("000002.parquet"), "{first}");
+
+    // Space or not, the table has a gap from here on: it stays closed, and says why each time.
+    for _ in 0..3 {
+        assert_eq!(writer.push(&requests(200..300)).unwrap_err().to_string(), first.to_string());
+        assert_eq!(writer.close_part().unwrap_err().to_string(), first.to_string());
+    }
+    assert_eq!(writer.rows(), 100);
+    assert_eq!(writer.finish().unwrap_err().to_string(), first.to_string());
+    let back: Vec<_> = read_requests(run.path()).unwrap().map(Result::unwrap).collect();
+    assert_eq!(back, requests(0..100));
+    let left: Vec<_> = fs::read_dir(run.path().join("requests")).unwrap().map(|f| f.unwrap().file_name()).collect();
+    assert_eq!(left, ["000001.parquet"]);
+}
+
+#[test]
+fn joining_without_room_keeps_the_parts() {
+    let (_dir, _book, run) = fresh_run();
+    let mut writer = run.requests();
+    writer.push(&requests(0..100)).unwrap();
+    symlink("/dev/full", run.path().join("requests.parquet.unfinished")).unwrap();
+    assert!(writer.finish().unwrap_err().is_disk_full());
+    assert!(!run.path().join("requests.parquet").exists());
+    assert!(!run.path().join("requests.parquet.unfinished").exists());
+    assert_eq!(read_requests(run.path()).unwrap().count(), 100);
+}
+
+#[test]
+fn a_summary_is_there_whole_or_not_at_all() {
+    let (_dir, _book, run) = fresh_run();
+    symlink("/dev/full", run.path().join("summary.json.unfinished")).unwrap();
+    assert!(run.write_summary(&document(run.id())).unwrap_err().is_disk_full());
+    assert!(!run.path().join("summary.json").exists());
+    run.write_summary(&document(run.id())).unwrap();
+    let before = fs::read(run.path().join("summary.json")).unwrap();
+    symlink("/dev/full", run.path().join("summary.json.unfinished")).unwrap();
+    assert!(run.write_summary(&document("other")).is_err());
+    assert_eq!(fs::read(run.path().join("summary.json")).unwrap(), before);
+}
+
+#[test]
+fn another_failure_is_told_apart() {
+    let (_dir, _book, run) = fresh_run();
+    fs::write(run.path().join("requests"), b"a file where the folder should be").unwrap();
+    let mut writer = run.requests();
+    writer.push(&requests(0..1)).unwrap();
+    let error = writer.close_part().unwrap_err();
+    assert!(matches!(&error, StoreError::Io { operation: "mkdir", .. }), "{error:?}");
+}

@@ -1,0 +1,83 @@
+//! Runs are removed, and nothing else is.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::support::{document, fresh_run, morning, requests};
+use store::{Book, StoreError, disk_use, remove};
+
+fn refused(outcome: store::Result<()>, words: &str) {
+    match outcome {
+        Err(StoreError::Refused { why, .. }) => assert!(why.contains(words), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_run_goes_with_all_that_is_in_it() {
+    let (dir, book, run) = fresh_run();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("precious"), "x").unwrap();
+    symlink(outside.path(), run.path().join("link")).unwrap();
+    symlink(outside.path().join("precious"), run.path().join("requests.parquet")).unwrap();
+    let other = book.create("other", morning(), 1).unwrap();
+    refused(remove(&book, run.path()), "goes on");
+    let path = run.path().to_owned();
+    drop(run);
+    // Left by a removal that was killed, and by somebody.
+    fs::create_dir_all(dir.path().join(".removed-20260101-000000-bench-abcd/requests")).unwrap();
+    fs::create_dir(dir.path().join(".removed-mine")).unwrap();
+    // And one of the same run, which was put back from an archive since.
+    let same = format!(".removed-{}", path.file_name().unwrap().to_str().unwrap());
+    fs::create_dir_all(dir.path().join(same).join("requests")).unwrap();
+    remove(&book, &path).unwrap();
+    let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, [".removed-mine", other.id()]);
+    assert!(outside.path().join("precious").exists());
+}
+
+#[test]
+fn what_is_not_in_the_book_is_not_removed() {
+    let (dir, book, run) = fresh_run();
+    run.write_summary(&document(run.id())).unwrap();
+    let path = run.path().to_owned();
+    drop(run);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = Book::at(elsewhere.path());
+    refused(remove(&other, &path), "not a run of the book");
+    refused(remove(&book, dir.path()), "not a run of the book");
+    refused(remove(&book, &path.join("..").join("..")), "not a run of the book");
+    // A link in the book to a run elsewhere.
+    let link = elsewhere.path().join(path.file_name().unwrap());
+    symlink(&path, &link).unwrap();
+    refused(remove(&other, &link), "link");
+    assert!(path.join("summary.json").exists());
+    // The book itself may be a link.
+    let alias = elsewhere.path().join("alias");
+    symlink(dir.path(), &alias).unwrap();
+    remove(&Book::at(&alias), &alias.join(path.file_name().unwrap())).unwrap();
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_a_run_takes() {
+    let (_dir, _book, run) = fresh_run();
+    assert_eq!(disk_use(run.path()).unwrap().bytes, 0);
+    let mut writer = run.requests();
+    writer.push(&requests(0..100)).unwrap();
+    writer.close_part().unwrap();
+    fs::write(run.path().join("series.parquet"), [0; 100]).unwrap();
+    fs::write(run.path().join("connect.hlog"), [0; 20]).unwrap();
+    fs::write(run.path().join("first_byte.hlog"), [0; 20]).unwrap();
+    fs::write(run.path().join("server.log"), [0; 7]).unwrap();
+    symlink("/dev/zero", run.path().join("link")).unwrap();
+    let used = disk_use(run.path()).unwrap();
+    let part = fs::metadata(run.path().join("requests/000001.parquet")).unwrap().len();
+    assert_eq!(used.parts["requests"], part);
+    assert_eq!(
+        (used.parts["series"], used.parts["hlog"], used.parts["other"]),
+        (100, 40, 7 + "/dev/zero".len() as u64)
+    );
+    assert_eq!((used.bytes, used.files), (used.parts.values().sum::<u64>(), 6));
+}

@@ -1,0 +1,191 @@
+//! What is kept of a run while it goes: read again and again, at any moment, and after it was killed.
+
+use std::fs;
+
+use crate::support::{fresh_run, requests};
+use ledger::standing::STANDING_SCHEMA;
+use ledger::{Bucket, DistributionRecord, Measure, SecondRecord, Standing, StandingLoad, StandingPhase};
+use store::{Fresh, Tail, read_distributions, read_series, read_standing};
+
+fn second(second: u32, completed: u64) -> SecondRecord {
+    SecondRecord { second, completed, ..SecondRecord::default() }
+}
+
+fn bucket(second: u32, value_ns: u64, count: u64) -> DistributionRecord {
+    let bucket = Bucket::of(value_ns);
+    let (from_ns, to_ns) = (bucket.from_ns(), bucket.to_ns());
+    DistributionRecord { second, measure: Measure::ResponseTime, from_ns, to_ns, count }
+}
+
+#[test]
+fn a_tail_reads_each_part_once_and_the_exact_table_anew() {
+    let (_dir, _book, run) = fresh_run();
+    let mut tail = Tail::<SecondRecord>::new(run.path());
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: Vec::new(), anew: false }, "there is no table yet");
+    let mut writer = run.series();
+    for part in 0..3 {
+        writer.push(&[second(2 * part, 5), second(2 * part + 1, 5)]).unwrap();
+        writer.close_part().unwrap();
+        if part == 1 {
+            let fresh = tail.poll().unwrap();
+            assert_eq!(fresh.rows.iter().map(|row| row.second).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        }
+    }
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: vec![second(4, 5), second(5, 5)], anew: false });
+    assert_eq!(tail.poll().unwrap().rows, []);
+    let exact: Vec<SecondRecord> = (0..7).map(|at| second(at, 6)).collect();
+    let table = run.series().finish_anew(&exact).unwrap();
+    assert_eq!(table.rows, 7);
+    assert!(!run.path().join("series").exists());
+    assert!(!tail.is_at_end());
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: exact.clone(), anew: true });
+    assert!(tail.is_at_end());
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: Vec::new(), anew: false });
+    // Who comes later reads the whole, and nothing anew.
+    assert_eq!(Tail::<SecondRecord>::new(run.path()).poll().unwrap(), Fresh { rows: exact, anew: false });
+}
+
+/// A part that a loss of power left empty is said once, and neither what is before it nor what follows is missing.
+#[test]
+fn a_part_that_cannot_be_read_hides_no_other() {
+    let (_dir, _book, run) = fresh_run();
+    let mut tail = Tail::<SecondRecord>::new(run.path());
+    let mut writer = run.series();
+    for at in 0..3 {
+        writer.push(&[second(at, 1)]).unwrap();
+        writer.close_part().unwrap();
+    }
+    fs::write(run.path().join("series/000002.parquet"), "").unwrap();
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: vec![second(0, 1), second(2, 1)], anew: false });
+    let said = tail.poll().unwrap_err().to_string();
+    assert!(said.contains("000002.parquet"), "{said}");
+    writer.push(&[second(3, 1)]).unwrap();
+    writer.close_part().unwrap();
+    assert_eq!(tail.poll().unwrap(), Fresh { rows: vec![second(3, 1)], anew: false });
+}
+
+/// The finished table comes first, then the parts go: whoever looks at any moment finds all rows that were there before.
+#[test]
+fn there_is_no_moment_without_rows() {
+    let (_dir, _book, run) = fresh_run();
+    let mut writer = run.series();
+    for at in 0..50 {
+        writer.push(&[second(at, 1)]).unwrap();
+        writer.close_part().unwrap();
+    }
+    let dir = run.path().to_owned();
+    let (ready, go) = std::sync::mpsc::channel();
+    let looks = std::thread::spawn(move || {
+        let mut looks = 0;
+        loop {
+            let rows: Vec<SecondRecord> = read_series(&dir).unwrap().map(Result::unwrap).collect();
+            assert_eq!(rows.len(), 50, "look {looks}");
+            let is_order = rows.iter().map(|row| row.second).eq(0..50);
+            assert!(is_order, "{rows:?}");
+            looks += 1;
+            // The first look is before anything happens.
+            let _ = ready.send(());
+            if rows[0].completed == 2 {
+                return looks;
+            }
+        }
+    });
+    go.recv().unwrap();
+    let exact: Vec<SecondRecord> = (0..50).map(|at| second(at, 2)).collect();
+    run.series().finish_anew(&exact).unwrap();
+    assert!(looks.join().unwrap() >= 1);
+}
+
+/// A reader that had listed the parts when they went on finds the rest in the table.
+#[test]
+fn parts_that_vanish_under_a_reader_are_found_in_the_table() {
+    let (_dir, _book, run) = fresh_run();
+    let mut writer = run.requests();
+    for part in 0..4 {
+        writer.push(&requests(part * 10..(part + 1) * 10)).unwrap();
+        writer.close_part().unwrap();
+    }
+    let mut rows = store::read_requests(run.path()).unwrap();
+    let mut read: Vec<_> = rows.by_ref().take(15).map(Result::unwrap).collect();
+    writer.finish().unwrap();
+    read.extend(rows.map(Result::unwrap));
+    assert_eq!(read, requests(0..40));
+}
+
+#[test]
+fn distributions_come_back_and_add_up() {
+    let (_dir, _book, run) = fresh_run();
+    let rows = [bucket(0, 1_000_000, 3), bucket(0, 2_000_000, 1), bucket(1, 1_000_001, 4)];
+    let mut writer = run.distributions();
+    writer.push(&rows[..2]).unwrap();
+    writer.close_part().unwrap();
+    writer.push(&rows[2..]).unwrap();
+    writer.close_part().unwrap();
+    let read = |what: &str| -> Vec<DistributionRecord> {
+        read_distributions(run.path())
+            .unwrap()
+            .map(|row| row.unwrap_or_else(|error| panic!("{what}: {error}")))
+            .collect()
+    };
+    assert_eq!(read("parts"), rows);
+    assert_eq!(rows[0].from_ns, rows[2].from_ns, "the buckets of all seconds are the same");
+    run.distributions().finish_anew(&rows).unwrap();
+    assert_eq!(read("the table"), rows);
+    assert!(!run.path().join("distributions").exists());
+}
+
+#[test]
+fn a_standing_says_that_its_run_was_killed_when_nobody_makes_it_any_more() {
+    let (_dir, _book, run) = fresh_run();
+    let dir = run.path().to_owned();
+    assert_eq!(read_standing(&dir).unwrap(), None);
+    let file = run.standing();
+    let mut standing =
+        Standing { run: run.id().into(), phase: StandingPhase::Measured, at_s: 1.5, ..Standing::default() };
+    file.write(&standing).unwrap();
+    assert_eq!(read_standing(&dir).unwrap(), Some(standing.clone()), "it goes on");
+    drop(run);
+    assert_eq!(read_standing(&dir).unwrap().unwrap().phase, StandingPhase::Killed);
+    assert!(fs::read_to_string(dir.join("standing.json")).unwrap().contains("measured"), "the file is as it was left");
+    standing.phase = StandingPhase::Done;
+    file.write(&standing).unwrap();
+    assert_eq!(read_standing(&dir).unwrap().unwrap().phase, StandingPhase::Done);
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "nothing is left beside it");
+    fs::write(dir.join("standing.json"), "{").unwrap();
+    assert!(read_standing(&dir).unwrap_err().to_string().contains("standing.json"));
+}
+
+#[test]
+fn a_full_disk_leaves_the_parts_and_no_half_table() {
+    let (_dir, _book, run) = fresh_run();
+    let mut writer = run.series();
+    writer.push(&[second(0, 1)]).unwrap();
+    writer.close_part().unwrap();
+    std::os::unix::fs::symlink("/dev/full", run.path().join("series.parquet.unfinished")).unwrap();
+    assert!(run.series().finish_anew(&[second(0, 2)]).unwrap_err().is_disk_full());
+    let rows: Vec<SecondRecord> = read_series(run.path()).unwrap().map(Result::unwrap).collect();
+    assert_eq!(rows, [second(0, 1)]);
+    run.series().finish_anew(&[second(0, 2)]).unwrap();
+}
+
+#[test]
+fn what_is_absent_is_absent_and_reading_gives_what_was_written() {
+    let standing = Standing {
+        schema: STANDING_SCHEMA.into(),
+        verb: "bench".into(),
+        phase: StandingPhase::Measured,
+        load: Some(StandingLoad { loop_kind: "open".into(), offered: 3, ..StandingLoad::default() }),
+        ..Standing::default()
+    };
+    let text = serde_json::to_string(&standing).unwrap();
+    assert!(text.contains(r#""phase":"measured""#) && text.contains(r#""loop":"open""#), "{text}");
+    for absent in ["duration_s", "path", "watch", "validity", "under", "ended", "capacity", "by_distance"] {
+        assert!(!text.contains(&format!("\"{absent}\"")), "{absent} in {text}");
+    }
+    assert_eq!(serde_json::from_str::<Standing>(&text).unwrap(), standing);
+    use StandingPhase::{Done, Drain, Killed, Measured, Starting, Warmup};
+    for phase in [Starting, Warmup, Measured, Drain, Done, Killed] {
+        assert_eq!(serde_json::to_string(&phase).unwrap(), format!("\"{}\"", phase.name()));
+        assert_eq!(phase.is_over(), matches!(phase, Done | Killed));
+    }
+}

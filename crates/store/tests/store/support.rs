@@ -1,0 +1,69 @@
+//! What the tests of this crate share.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ledger::document::{Document, Run, SCHEMA, Validity};
+use ledger::{FailureCause, RequestRecord};
+use store::{Book, RunFolder};
+use tempfile::TempDir;
+use units::Timestamp;
+
+/// 2026-11-20 09:30:05 UTC.
+pub fn morning() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_795_167_005)
+}
+
+/// A book of its own and one run in it.
+pub fn fresh_run() -> (TempDir, Book, RunFolder) {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let book = Book::at(dir.path());
+    let run = book.create("bench", morning(), 7).expect("a run folder");
+    (dir, book, run)
+}
+
+/// A request that is told apart from every other by its number, every third failed.
+pub fn request(number: u64) -> RequestRecord {
+    let at = |offset| Timestamp::from_nanos(number * 1_000_000 + offset);
+    let failed = number % 3 == 2;
+    RequestRecord {
+        sequence: number,
+        client: (number % 100) as u32,
+        connection: Some(number / 2),
+        session: None,
+        url: 0,
+        stream: None,
+        intended_at: at(0),
+        started_at: Some(at(5_000)),
+        connected_at: number.is_multiple_of(2).then(|| at(48_000_000)),
+        secured_at: number.is_multiple_of(4).then(|| at(48_005_000)),
+        sent_at: Some(at(48_010_000)),
+        first_byte_at: (!failed).then(|| at(96_000_000)),
+        done_at: at(97_000_000),
+        status: if failed { 0 } else { 200 },
+        bytes_received: if failed { 0 } else { 10_240 },
+        head_bytes: if failed { 0 } else { 240 },
+        keeps_connection: !failed && number.is_multiple_of(2),
+        bytes_sent: 80,
+        failure: failed.then_some(FailureCause::ResponseTimeout),
+    }
+}
+
+pub fn requests(numbers: std::ops::Range<u64>) -> Vec<RequestRecord> {
+    numbers.map(request).collect()
+}
+
+/// A document with nothing measured.
+pub fn document(id: &str) -> Document {
+    Document {
+        schema: SCHEMA.into(),
+        run: Run { id: id.into(), ..Run::default() },
+        validity: Validity::from_checks(Vec::new()),
+        load: None,
+        path: None,
+        server: None,
+        watch: None,
+        tap: None,
+        slo: None,
+        cache: None,
+    }
+}

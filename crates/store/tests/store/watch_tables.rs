@@ -1,0 +1,117 @@
+//! What the wire showed comes back as it was written.
+
+use std::sync::Arc;
+
+use crate::support::fresh_run;
+use ledger::{ConnectionRecord, ConnectionState, Framing, RecordEnd, RttSummary, Sent, WatchSecond, WireRequest};
+use store::{read_connections, read_watch_series, read_wire_requests};
+use units::Timestamp;
+
+/// A connection that is told apart from every other by its number; every other one has everything that may be absent.
+fn connection(number: u64) -> ConnectionRecord {
+    let full = number % 2 == 1;
+    let at = |offset: u64| Timestamp::from_nanos(1_795_167_005_000_000_000 + number * 1_000 + offset);
+    let sent = |salt: u64| Sent {
+        packets: number + salt,
+        payload_bytes: 10_000 + salt,
+        missing_bytes: u64::from(full),
+        syns: 1,
+        mss: full.then_some(1460),
+        window_scale: full.then_some(7),
+        rst_at: full.then_some(at(salt)),
+        data_rtt: if full { RttSummary { count: 3, min_ns: 1, max_ns: 5, sum_ns: 9 } } else { RttSummary::default() },
+        ..Sent::default()
+    };
+    let client = if full { "[2001:2:0:2::7]:40000" } else { "198.19.0.7:50000" };
+    ConnectionRecord {
+        connection: number,
+        client: client.parse().unwrap(),
+        client_index: full.then_some(6),
+        server: "198.18.0.1:80".parse().unwrap(),
+        roles_seen: full,
+        syn_at: full.then_some(at(0)),
+        syn_ack_at: full.then_some(at(1)),
+        ack_at: full.then_some(at(2)),
+        handshake_rtt_ns: full.then_some(48_000_000),
+        server_rtt_ns: full.then_some(4_000),
+        first_at: at(0),
+        last_at: at(9),
+        first_data_at: full.then_some(at(3)),
+        last_data_at: full.then_some(at(4)),
+        closed_at: full.then_some(at(8)),
+        open_until: at(if full { 8 } else { 9 }),
+        state: if full { ConnectionState::Rstos0 } else { ConnectionState::Oth },
+        end: if full { RecordEnd::Reused } else { RecordEnd::CaptureEnd },
+        up: sent(1),
+        down: sent(2),
+        fragments: 1,
+        requests: 5,
+        server_name: full.then(|| Arc::from(&b"a\\b\xFF\x00.example"[..])),
+    }
+}
+
+fn request(number: u64) -> WireRequest {
+    let full = number % 2 == 1;
+    let at = |offset: u64| full.then(|| Timestamp::from_nanos(number * 1_000 + offset));
+    WireRequest {
+        connection: number / 3,
+        client: "198.19.0.7:50000".parse().unwrap(),
+        server: "[2001:2::1]:8080".parse().unwrap(),
+        index: (number % 3) as u32,
+        request_first_at: at(0),
+        request_last_at: at(1),
+        response_first_at: at(2),
+        response_last_at: at(3),
+        method: full.then(|| Arc::from(&b"GET"[..])),
+        host: full.then(|| Arc::from(&b"\x1B[31m"[..])),
+        path: full.then(|| Arc::from(format!("/{number}/\u{5c71}").as_bytes())),
+        status: full.then_some(200),
+        request_bytes: 80,
+        response_bytes: number,
+        framing: if full { Framing::Exact } else { Framing::ByDirection },
+        complete: full,
+    }
+}
+
+#[test]
+fn connections_come_back_over_several_parts_and_groups() {
+    let (_dir, _book, run) = fresh_run();
+    let rows: Vec<_> = (0..40_000).map(connection).collect();
+    let mut writer = run.connections();
+    writer.push(&rows).unwrap();
+    let table = writer.finish().unwrap();
+    assert_eq!(table.rows, 40_000);
+    assert!(read_connections(run.path()).unwrap().map(Result::unwrap).eq(rows));
+}
+
+#[test]
+fn requests_come_back() {
+    let (_dir, _book, run) = fresh_run();
+    let rows: Vec<_> = (0..1000).map(request).collect();
+    let mut writer = run.wire_requests();
+    rows.chunks(300).for_each(|some| {
+        writer.push(some).unwrap();
+        writer.close_part().unwrap();
+    });
+    writer.finish().unwrap();
+    assert!(read_wire_requests(run.path()).unwrap().map(Result::unwrap).eq(rows));
+}
+
+#[test]
+fn seconds_come_back() {
+    let (_dir, _book, run) = fresh_run();
+    let rows: Vec<_> = (0..50)
+        .map(|second| WatchSecond {
+            second,
+            watched_ns: 1_000_000_000,
+            connections_mean: second as f64 / 3.0,
+            handshakes: second % 2,
+            handshake_rtt_p99_ns: second % 2 * 48_000_000,
+            ..WatchSecond::default()
+        })
+        .collect();
+    let mut writer = run.watch_series();
+    writer.push(&rows).unwrap();
+    writer.finish().unwrap();
+    assert!(read_watch_series(run.path()).unwrap().map(Result::unwrap).eq(rows));
+}

@@ -1,0 +1,205 @@
+//! Programs that are not ours: DuckDB reads the day files while the manager writes them, an OpenTelemetry receiver (rotel) takes
+//! what leaves by OTLP, schemathesis asks the API whatever its own description allows, and more.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::once::plan;
+use super::site::{Paper, Site};
+use crate::fleet::PATIENCE;
+use crate::fleet::process::Process;
+use crate::fleet::trial::{Plan, Stage, Trial};
+use crate::support::lab::{Room, str_of};
+use crate::support::readers;
+
+/// In the manager's network, which is the trial's own.
+const OTLP: [&str; 2] = ["127.0.0.1:4318", "127.0.0.1:4317"];
+
+#[test]
+fn the_days_are_read_while_they_are_written_and_otlp_arrives() {
+    let _alone = Room::new();
+    let url = format!("http://{}", OTLP[0]);
+    let words = ["--otlp", &url].map(str::to_owned).to_vec();
+    let trial = Trial::start(Plan { manager_words: words, harm_every: None, ..plan((6, 15, 50)) }).unwrap();
+    let rotel = rotel(&trial);
+    let (mut readings, mut said) = (Vec::new(), BTreeMap::new());
+    let mut last = Instant::now();
+    let held = trial
+        .run_beside(|trial, stage| {
+            if stage == Stage::Working && last.elapsed() < Duration::from_millis(500) {
+                return Ok(());
+            }
+            last = Instant::now();
+            readings.push(trial.read(&["days"])?);
+            if stage == Stage::Stored {
+                let stored = trial.read(&["stored"])?["rows"].as_f64().unwrap_or(0.0);
+                let deadline = Instant::now() + PATIENCE;
+                // Rows are placed first, and told of then.
+                while said.get("attempts").copied().unwrap_or(0.0) < wanted(trial)? && Instant::now() < deadline {
+                    std::thread::sleep(Duration::from_millis(500));
+                    said = sums(&rotel.said());
+                }
+                println!("{stored} rows stored; by OTLP {said:?}");
+                readings.push(trial.read(&["days"])?);
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(held.faults(), [""; 0], "{:#}", held.found);
+    // Whatever DuckDB saw in between is a part of the whole: it never went back, and no row was there twice.
+    let rows: Vec<u64> = readings.iter().map(|reading| reading["rows"].as_u64().unwrap()).collect();
+    assert!(rows.is_sorted() && rows.iter().filter(|&&rows| rows > 0).count() > 3, "{rows:?}");
+    let of = |name: &str| held.found[name].as_u64().unwrap();
+    assert_eq!(rows.last(), Some(&of("found")), "the last reading, before the manager ended");
+    let attempts = of("exchanges") + of("refused");
+    assert_eq!((said["attempts"], said["failed"]), (attempts as f64, of("refused") as f64), "{said:?}");
+    let sent: i64 =
+        readings.last().unwrap()["agents"].as_object().unwrap().values().map(|one| one["sent"].as_i64().unwrap()).sum();
+    assert_eq!(said["sent"], sent as f64, "{said:?}");
+}
+
+/// Attempts that the accounts come to.
+fn wanted(trial: &Trial) -> crate::fleet::Result<f64> {
+    let mut lines = 0;
+    for account in fs::read_dir(trial.folder().join("accounts"))? {
+        lines += fs::read_to_string(account?.path())?.lines().filter(|line| !line.contains(",unused,")).count() - 1;
+    }
+    Ok(lines as f64)
+}
+
+/// A receiver in the manager's network, which shows each point that comes.
+fn rotel(trial: &Trial) -> Process {
+    let python = readers::folder().join("venv/bin/python");
+    let (pid, log) = (trial.folder().join("rotel.pid"), trial.folder().join("rotel-own.log"));
+    let mut words = vec![str_of(&python), "-c", FIND, "start", "--exporter", "blackhole", "--debug-log", "metrics"];
+    words.extend([
+        "--debug-log-verbosity",
+        "detailed",
+        "--otlp-http-endpoint",
+        OTLP[0],
+        "--otlp-grpc-endpoint",
+        OTLP[1],
+    ]);
+    words.extend(["--pid-file", str_of(&pid), "--log-file", str_of(&log)]);
+    Process::start(trial.networks().at_manager(&words), &trial.folder().join("rotel.log")).unwrap()
+}
+
+/// The receiver's binary is inside its package.
+const FIND: &str = "import os, rotel, sys; agent = os.path.join(os.path.dirname(rotel.__file__), 'rotel-agent'); \
+                    os.execv(agent, [agent] + sys.argv[1:])";
+
+/// Of each sum that was shown the newest value of each series, added up: attempts, those that failed, bytes sent. Sums are
+/// cumulative: what was shown last is all.
+fn sums(shown: &str) -> BTreeMap<&'static str, f64> {
+    let mut newest = BTreeMap::new();
+    let (mut agent, mut metric, mut attributes) = ("", "", Vec::new());
+    for line in shown.lines().map(str::trim) {
+        if let Some((_, name)) = line.split_once("service.instance.id: Str(") {
+            agent = name;
+        } else if let Some((_, name)) = line.split_once("Name: ") {
+            metric = name;
+            attributes.clear();
+        } else if line.starts_with("NumberDataPoints #") {
+            attributes.clear();
+        } else if line.contains(": Str(") {
+            attributes.push(line);
+        } else if let Some(value) = line.strip_prefix("Value:").and_then(|value| value.trim().parse::<f64>().ok()) {
+            newest.insert((agent, metric, attributes.clone()), value);
+        }
+    }
+    let mut sums = BTreeMap::new();
+    for ((_, metric, attributes), value) in newest {
+        let sent = || attributes.iter().any(|attribute: &&str| attribute.contains("direction: Str(transmit)"));
+        let sum = match metric {
+            "yamabiko.tap.attempts" => "attempts",
+            "yamabiko.tap.failures" => "failed",
+            "yamabiko.tap.io" if sent() => "sent",
+            _ => continue,
+        };
+        *sums.entry(sum).or_insert(0.0) += value;
+    }
+    sums
+}
+
+/// Bounded by the number of examples, and on a slow machine by their time; the seed makes them the same each time.
+#[test]
+fn the_api_holds_against_its_own_description() {
+    let site = Site::start(&[]);
+    let mut shop = Paper::known(&site, "shop", "a");
+    for _ in 0..3 {
+        shop.goes_on(&site);
+    }
+    let boss = site.token("boss", "operator");
+    let description = site.get(&boss, "/openapi.json");
+    assert_eq!(description.status, 200);
+    assert!(description.body["openapi"].as_str().unwrap().starts_with("3."));
+    let file = site.room.file("openapi.json");
+    let mut description = description.body;
+
+    let kept = site.kept();
+    // As nobody and as an operator, who may do everything but what agents do; then as an agent, about itself.
+    for (who, token) in [("nobody", "nobody.x"), ("operator", &*boss), ("agent", &shop.token)] {
+        if who == "agent" {
+            assert_eq!(site.kept(), kept, "nobody but an agent stores anything");
+            let paths = description["paths"].as_object_mut().unwrap();
+            paths.retain(|path, _| path.ends_with("/hello") || path.ends_with("/batches"));
+            assert_eq!(paths.len(), 2);
+            always(&mut description, &shop.name);
+        }
+        fs::write(&file, description.to_string()).unwrap();
+        let mut command = Command::new(readers::folder().join("venv/bin/schemathesis"));
+        command.args(["run", str_of(&file), "--url", &format!("https://{}", site.serving.address)]);
+        command.args(["-H", &format!("Authorization: Bearer {token}"), "--tls-verify", str_of(&site.authority())]);
+        command.args([
+            "--checks",
+            CHECKS,
+            "--max-examples",
+            EXAMPLES,
+            "--seed",
+            "12",
+            "--max-time",
+            SECONDS,
+            "--request-timeout",
+            "20",
+            "--no-color",
+        ]);
+        command.args([
+            "--phases",
+            "examples,coverage,fuzzing",
+            "--continue-on-failure",
+            "--generation-database",
+            "none",
+        ]);
+        command.env("HOME", site.room.path()).env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null());
+        let output = site.room.start_command(command).finish_within(Duration::from_secs(600));
+        println!("as {who}: {}", output.stdout.lines().rev().take(12).collect::<Vec<_>>().join(" | "));
+        assert_eq!(output.code, Some(0), "as {who}: {output}");
+    }
+    // It lives, and the known agent goes on. (What was stored by its own token meanwhile is of other streams.)
+    assert_eq!(site.get(&boss, "/agents").status, 200);
+    shop.goes_on(&site);
+    assert_eq!(site.stored()["streams"][&shop.stream], json!(4));
+    let log = site.serving.running.stderr();
+    assert!(!log.contains("panicked"), "{log}");
+}
+
+/// Whatever stands in a path is this name.
+fn always(description: &mut Value, name: &str) {
+    match description {
+        Value::Object(fields) if fields.get("in") == Some(&json!("path")) => {
+            fields.insert("schema".into(), json!({ "type": "string", "enum": [name] }));
+        }
+        Value::Object(fields) => fields.values_mut().for_each(|inner| always(inner, name)),
+        Value::Array(items) => items.iter_mut().for_each(|inner| always(inner, name)),
+        _ => {}
+    }
+}
+
+/// No answer from 500 on, none that the description does not have, and no body of another shape.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+const SECONDS: &str = if cfg!(feature = "full") { "300" } else { "60" };
+const EXAMPLES: &str = if cfg!(feature = "full") { "200" } else { "25" };

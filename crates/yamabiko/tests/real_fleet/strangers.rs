@@ -1,0 +1,167 @@
+//! 10,000 connections of strangers, idle, half a handshake or noise, from one address and from thousands: who is known goes on.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::site::{Paper, Site};
+use crate::attackers::crowd::{Crowd, Member, Next, crowd};
+use crate::attackers::hello::client_hello;
+use crate::attackers::{Tally, Target};
+use crate::fleet::parties::{Agent, Programs};
+use crate::fleet::process::Process;
+use crate::support::lab::{wait_until, yamabiko};
+
+/// What a crowd does, how many they are, and from how many addresses they come.
+const CROWDS: [(&str, usize, u16); 5] = [
+    ("idle, many addresses", 5_000, 4_000),
+    ("idle, one address", 1_500, 1),
+    ("half a hello, many addresses", 2_000, 1_500),
+    ("half a hello, one address", 1_000, 1),
+    ("noise, few addresses", 500, 3),
+];
+
+fn strangers(site: &Site, stop: &Arc<AtomicBool>) -> Vec<(&'static str, thread::JoinHandle<Tally>)> {
+    let started = CROWDS.into_iter().map(|(what, size, sources)| {
+        let target =
+            Target { address: site.serving.address, small: "/".into(), big: "/".into(), sources, members_max: size };
+        let stop = Arc::clone(stop);
+        // Two thousand a second, so that the machine has time for those who are served, and no less than what leaves.
+        let of = Crowd { size, at_once: 40, pace: Duration::from_millis(100), room: None, resets: false };
+        let attack = thread::spawn(move || {
+            let hello = client_hello();
+            let half = &hello[..hello.len() / 2];
+            crowd(&target, &stop, &of, |member: &mut Member| {
+                if what.starts_with("half") && member.sent == 0 {
+                    member.send(half)?;
+                }
+                if what.starts_with("noise") && member.sent < 4096 {
+                    member.send(&[0x16, 3, 1, 0xff, 0xff, 7, 7, 7, member.number as u8])?;
+                }
+                member.read(4096).map(|_| Next::Stays)
+            })
+        });
+        (what, attack)
+    });
+    started.collect()
+}
+
+/// How long a batch took to be stored, by who sent it.
+#[derive(Default)]
+struct Waits(BTreeMap<&'static str, Vec<Duration>>);
+
+impl Waits {
+    fn of(&mut self, who: &'static str, work: impl FnOnce()) {
+        let began = Instant::now();
+        work();
+        self.0.entry(who).or_default().push(began.elapsed());
+    }
+
+    fn show(&mut self) {
+        for (who, waits) in &mut self.0 {
+            waits.sort();
+            let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+            println!(
+                "{who}: {} batches, p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms",
+                waits.len(),
+                at(0.5),
+                at(0.99),
+                at(1.0)
+            );
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_strangers_do_not_stop_the_known() {
+    let site = Site::start(&[]);
+    let rest = |least: Duration| thread::sleep(least);
+    let mut kept = Paper::known(&site, "kept", "a");
+    let mut fresh = Paper::known(&site, "fresh", "b");
+    let mut line = site.connect();
+    let mut waits = Waits::default();
+    let mut send_kept = |paper: &mut Paper| {
+        line.stream.write_all(&paper.request(5)).unwrap();
+        let response = line.response().expect("a known connection is not put out");
+        assert_eq!(response.status(), 200, "{} {}", response.head, String::from_utf8_lossy(&response.body));
+    };
+    // One that was put out before it could show its token comes again, as an agent does; each time counts into its wait.
+    let send_fresh = |paper: &mut Paper| {
+        let request = paper.request(5);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let mut line = site.connect();
+            let answer = line.stream.write_all(&request).map_err(|_| ()).and_then(|()| line.response().map_err(|_| ()));
+            match answer.map(|response| response.status()) {
+                // 409: it was stored before, and the answer lost.
+                Ok(200 | 409) => return,
+                Ok(status) => panic!("{status}"),
+                Err(()) => assert!(Instant::now() < deadline, "a known agent is kept out"),
+            }
+        }
+    };
+    for _ in 0..20 {
+        waits.of("quiet, a kept connection", || send_kept(&mut kept));
+        waits.of("quiet, a new connection", || send_fresh(&mut fresh));
+    }
+
+    // A real agent too, with a program under it.
+    let folder = site.room.path().join("out");
+    let programs =
+        Programs::make(&crate::support::readers::repository("crates/yamabiko/tests/support/fleet"), &folder).unwrap();
+    let (data, rings, token) = (folder.join("agent"), folder.join("rings"), folder.join("real.agent.token"));
+    site.token("real", "agent");
+    let agent = Agent { name: "real".into(), shift_s: 0, data, rings, token, log: folder.join("agent.log") };
+    let mut command = std::process::Command::new(yamabiko());
+    let manager = format!("https://{}", site.serving.address);
+    command.args(agent.words(&manager, &site.authority()));
+    let mut process = Process::start(command, &agent.log).unwrap();
+    agent.ready(&mut process).unwrap();
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let attacks = strangers(&site, &stop);
+    let server = programs.server(true);
+    let mut command = std::process::Command::new(&server[0]);
+    command.args(&server[1..]);
+    let listens = Process::start(command, &folder.join("server.log")).unwrap();
+    wait_until("the talkers' server listens", || listens.said().contains("listening"));
+    let said = listens.said();
+    let ports: Vec<String> = said.lines().filter_map(|line| line.strip_prefix("port ")).map(str::to_owned).collect();
+    let account = folder.join("real.till.csv");
+    let words = programs.talker_at(0, &account, 400, 50, &ports);
+    let mut command = std::process::Command::new(&words[0]);
+    command.args(&words[1..]).envs(agent.environment());
+    let talker = Process::start(command, &folder.join("talker.log")).unwrap();
+
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(12) {
+        waits.of("under strangers, a kept connection", || send_kept(&mut kept));
+        waits.of("under strangers, a new connection", || send_fresh(&mut fresh));
+        rest(Duration::from_millis(50));
+    }
+    talker.succeeds_within(crate::fleet::PATIENCE).unwrap();
+    let lines = std::fs::read_to_string(&account).unwrap().lines().count() as u64 - 1;
+    let papers = (kept.sequence - 1 + fresh.sequence - 1) * 5;
+    wait_until("the real agent's rows are stored", || site.stored()["rows"].as_u64() == Some(lines + papers));
+
+    // Attackers still at it, all connections of the manager are few.
+    let sockets = site.serving.sockets();
+    stop.store(true, Ordering::Relaxed);
+    let tallies: Vec<_> = attacks.into_iter().map(|(what, attack)| (what, attack.join().unwrap())).collect();
+    for (what, tally) in &tallies {
+        println!("{what}: {tally}");
+    }
+    waits.show();
+    println!("{sockets} sockets of the manager, at most {} MiB", site.serving.peak_kib() >> 10);
+    let begun: u64 = tallies.iter().map(|(_, tally)| tally.begun).sum();
+    assert!(begun >= 10_000, "{begun} connections of strangers");
+    assert!(sockets < 1_000, "{sockets}: strangers are bounded");
+    assert!(site.serving.peak_kib() < 300 << 10, "{} KiB", site.serving.peak_kib());
+    process.end(nix::sys::signal::Signal::SIGTERM, crate::fleet::PATIENCE).unwrap();
+    // When they have gone everything is as before.
+    send_kept(&mut kept);
+    send_fresh(&mut fresh);
+}

@@ -1,0 +1,100 @@
+//! An agent and a manager of one user, without any privilege: what a program did is stored once, though both were killed meanwhile.
+//! Many of them, and with a network that is cut: `real_fleet`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::fleet::PATIENCE;
+use crate::fleet::parties::{self, Agent, Programs, listening, wait};
+use crate::fleet::process::Process;
+use crate::support::lab::{Room, str_of, yamabiko};
+
+const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+
+fn start(words: &[&str], log: &Path) -> Process {
+    let mut command = Command::new(yamabiko());
+    command.args(words);
+    Process::start(command, log).unwrap()
+}
+
+/// Listens where it is told; where that is, once it does.
+fn manager(data: &Path, at: &str, log: &Path) -> (Process, String) {
+    // What those before it said is not this one's.
+    let _ = fs::remove_file(log);
+    let mut process = start(&parties::manager_words(at, "localhost", data), log);
+    let mut found = None;
+    wait("the manager listens", || {
+        process.still_runs()?;
+        found = listening(&process.said());
+        Ok(found.is_some())
+    })
+    .unwrap();
+    (process, found.unwrap().agents)
+}
+
+fn stored(data: &Path) -> u64 {
+    let script = format!("{TESTS}/readers/fleet.py");
+    let output = Command::new("python3").args([&script, "stored", str_of(data)]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice::<Value>(&output.stdout).unwrap()["rows"].as_u64().unwrap()
+}
+
+#[test]
+fn an_agent_and_a_manager_are_killed_and_nothing_is_lost_or_doubled() {
+    let room = Room::shared();
+    let out = room.path().join("out");
+    let data = out.join("manager");
+    fs::create_dir(&data).unwrap();
+    let token = out.join("token");
+    parties::token(&yamabiko(), &data, "laptop", "agent", &token).unwrap();
+    let log = out.join("manager.log");
+    let (first, address) = manager(&data, "127.0.0.1:0", &log);
+    let agent = Agent {
+        name: "laptop".into(),
+        shift_s: 0,
+        data: out.join("agent"),
+        rings: out.join("rings"),
+        token,
+        log: out.join("agent.log"),
+    };
+    let (url, authority) = (format!("https://{address}"), parties::certificate(&data));
+    let agent_words = agent.words(&url, &authority);
+    let mut collects = start(&agent_words, &agent.log);
+    agent.ready(&mut collects).unwrap();
+
+    let programs = Programs::make(&Path::new(TESTS).join("support/fleet"), &out).unwrap();
+    let server = programs.server(true);
+    let mut command = Command::new(&server[0]);
+    command.args(&server[1..]);
+    let server = Process::start(command, &out.join("server.log")).unwrap();
+    let mut ports = Vec::new();
+    wait("the talkers' server listens", || {
+        let said = server.said();
+        ports = said.lines().filter_map(|line| line.strip_prefix("port ")).map(str::to_owned).collect();
+        Ok(said.contains("listening"))
+    })
+    .unwrap();
+    let account = out.join("laptop.till.csv");
+    let words = programs.talker_at(0, &account, 200, 50, &ports);
+    let mut own = Command::new(yamabiko());
+    own.args(["tap", &format!("--agent={}", str_of(&agent.rings)), "--"]).args(&words);
+    let talker = Process::start(own, &out.join("talker.log")).unwrap();
+
+    wait("something is stored", || Ok(stored(&data) > 0)).unwrap();
+    collects.end(Signal::SIGKILL, PATIENCE).unwrap();
+    first.end(Signal::SIGKILL, PATIENCE).unwrap();
+    let collects = start(&agent_words, &agent.log);
+    let (second, _) = manager(&data, &address, &log);
+    talker.succeeds_within(PATIENCE).unwrap();
+    let lines = fs::read_to_string(&account).unwrap().lines().count() as u64 - 1;
+    assert!(lines > 200);
+    wait("all is stored", || Ok(stored(&data) >= lines)).unwrap();
+    // Both end in good order, and no row came twice.
+    collects.end(Signal::SIGTERM, PATIENCE).unwrap();
+    second.end(Signal::SIGTERM, PATIENCE).unwrap();
+    assert_eq!(stored(&data), lines);
+}
