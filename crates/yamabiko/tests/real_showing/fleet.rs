@@ -2,6 +2,7 @@
 //! agents are words, nothing is complained of, and no request leaves the page. Pictures of it are left in the folder that
 //! `YAMABIKO_SHOTS` names, for somebody to look at.
 
+#[allow(dead_code, reason = "others use the rest of it")]
 #[path = "../../../fleet/tests/support/scripted.rs"]
 mod scripted;
 
