@@ -17,8 +17,14 @@ use tokio::sync::mpsc;
 pub fn piped() -> (PipeWriter, axum::body::Body) {
     let (sends, pieces) = mpsc::channel(PIECES);
     let is_whole = Arc::new(AtomicBool::new(false));
-    let writer = PipeWriter { sends, piece: Vec::with_capacity(PIECE_BYTES), is_whole: Arc::clone(&is_whole) };
-    (writer, axum::body::Body::new(Pieces { pieces, is_whole, is_told: false }))
+    let is_left = Arc::new(AtomicBool::new(false));
+    let writer = PipeWriter {
+        sends,
+        piece: Vec::with_capacity(PIECE_BYTES),
+        is_whole: Arc::clone(&is_whole),
+        is_left: Arc::clone(&is_left),
+    };
+    (writer, axum::body::Body::new(Pieces { pieces, is_whole, is_told: false, is_left }))
 }
 
 /// The end that is written to.
@@ -27,9 +33,16 @@ pub struct PipeWriter {
     sends: mpsc::Sender<Bytes>,
     piece: Vec<u8>,
     is_whole: Arc<AtomicBool>,
+    is_left: Arc<AtomicBool>,
 }
 
 impl PipeWriter {
+    /// Says whether the reader has left: for work that is long and writes seldom.
+    pub fn is_left(&self) -> impl Fn() -> bool + Send + 'static {
+        let is_left = Arc::clone(&self.is_left);
+        move || is_left.load(Ordering::Acquire)
+    }
+
     /// The answer is whole.
     ///
     /// # Errors
@@ -71,6 +84,13 @@ struct Pieces {
     pieces: mpsc::Receiver<Bytes>,
     is_whole: Arc<AtomicBool>,
     is_told: bool,
+    is_left: Arc<AtomicBool>,
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        self.is_left.store(true, Ordering::Release);
+    }
 }
 
 impl hyper::body::Body for Pieces {
@@ -139,7 +159,10 @@ mod tests {
     #[test]
     fn who_left_is_noticed() {
         let (mut writer, body) = piped();
+        let is_left = writer.is_left();
+        assert!(!is_left());
         drop(body);
+        assert!(is_left());
         assert!(writer.write_all(&vec![0; 2 * PIECE_BYTES + 1]).is_err());
     }
 }

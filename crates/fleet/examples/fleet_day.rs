@@ -5,6 +5,7 @@
 //! cargo run -p fleet --example fleet_day -- [DATA [AGENTS]]
 //! ```
 
+#[allow(dead_code, reason = "others use the rest of it")]
 #[path = "../tests/support/scripted.rs"]
 mod scripted;
 

@@ -146,8 +146,11 @@ const fleet = (() => {
     for (const name of views.keys()) $(`view-${name}`).hidden = name !== current.name;
     const shownAs = current.name === "agent" ? "agents" : current.name;
     for (const entry of $("nav").children) {
-      if (entry.hash === `#${shownAs}`) entry.setAttribute("aria-current", "page");
-      else entry.removeAttribute("aria-current");
+      if (entry.hash === `#${shownAs}`) {
+        entry.setAttribute("aria-current", "page");
+        // On a phone the parts are wider than the screen.
+        entry.parentElement.scrollLeft = entry.offsetLeft - entry.parentElement.offsetLeft - 40;
+      } else entry.removeAttribute("aria-current");
     }
     views.get(current.name).open?.(current.params);
     if (seen) views.get(current.name).show?.(seen);

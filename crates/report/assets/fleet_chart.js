@@ -68,7 +68,7 @@ fleet.chart = (() => {
             label: line.name,
             stroke: () => color(`--c${line.color}`),
             width: 1.75,
-            dash: line.dash ? [6, 5] : undefined,
+            points: { size: 4 },
             paths,
             value: (u, v) => text(v, piece.quantity),
           })),
@@ -87,7 +87,7 @@ fleet.chart = (() => {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.forEach((one) => one.plot?.redraw()));
 
-  // `piece`: title, about, quantity, log, top, xs (s since 1970), until, series [{name, color, dash, ys}].
+  // `piece`: title, about, quantity, log, top, xs (s since 1970), until, series [{name, color, ys}].
   return (title, about) => {
     const node = element("figure", "half");
     const caption = element("figcaption");

@@ -166,7 +166,7 @@ impl Scripted {
             calls: 4,
             blocked_ns: response_ns,
             outcome: if fails { "failed" } else { "succeeded" }.to_owned(),
-            error: fails.then(|| if self.at % 2 == 0 { "ECONNRESET" } else { "no_response" }.to_owned()),
+            error: fails.then(|| if self.at.is_multiple_of(2) { "ECONNRESET" } else { "no_response" }.to_owned()),
             closed_at_ns: Some(end),
             connection_bytes: None,
             retransmits: Some(u64::from(fails)),

@@ -2,6 +2,7 @@
 //! agents are words, nothing is complained of, and no request leaves the page. Pictures of it are left in the folder that
 //! `YAMABIKO_SHOTS` names, for somebody to look at.
 
+#[allow(dead_code, reason = "others use the rest of it")]
 #[path = "../../../fleet/tests/support/scripted.rs"]
 mod scripted;
 
@@ -39,9 +40,15 @@ struct Manager {
 
 impl Manager {
     fn start(room: &Room) -> Manager {
+        Manager::start_with_page(room, "127.0.0.1:0")
+    }
+
+    /// The same, with its page at this address.
+    fn start_with_page(room: &Room, page: &str) -> Manager {
         let data = room.file("data");
+        let folder = data.to_str().unwrap();
         let mut command: Command =
-            room.command(&["tap", "manager", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
+            room.command(&["tap", "manager", "--listen", "127.0.0.1:0", "--page", page, "--data", folder]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut url = |name: &str| {
@@ -311,4 +318,11 @@ fn the_page_is_worked_by_the_keyboard_and_comes_back_by_itself() {
     );
     assert_eq!(tab.value("[...document.querySelectorAll('button')].every((one) => one.textContent.trim())"), true);
     is_clean(&mut tab, &manager);
+    // The manager is killed, and back where it was, under the same secret.
+    let (url, address) = (manager.page_url.clone(), manager.origin().replace("http://", ""));
+    drop(manager);
+    tab.wait_for("!document.getElementById('lost').hidden");
+    let manager = Manager::start_with_page(&room, &address);
+    assert_eq!(manager.page_url, url);
+    tab.wait_for("document.getElementById('lost').hidden");
 }

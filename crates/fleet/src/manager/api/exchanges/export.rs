@@ -65,7 +65,10 @@ pub(in crate::manager::api) async fn export(With(state): With<State>, uri: Uri) 
     };
     let (writer, body) = door::piped();
     tokio::task::spawn_blocking(move || {
-        if let Err(error) = write(&state, &ask, form, writer) {
+        // Who has left knows why.
+        if let Err(error) = write(&state, &ask, form, writer)
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
             state.trouble(&format_args!("export: {error}"));
         }
         drop(place);
@@ -77,25 +80,35 @@ pub(in crate::manager::api) async fn export(With(state): With<State>, uri: Uri) 
 }
 
 fn write(state: &State, ask: &Ask, form: Form, mut writer: PipeWriter) -> io::Result<()> {
+    let is_left = writer.is_left();
     match form {
         Form::JsonLines => {
-            each(state, ask, |row| report::export::write_json(row, &mut writer))?;
+            each(state, ask, &is_left, |row| report::export::write_json(row, &mut writer))?;
         }
         Form::Csv => {
             report::export::write_csv_head::<FleetRow>(&mut writer)?;
-            each(state, ask, |row| report::export::write_csv(row, &mut writer))?;
+            each(state, ask, &is_left, |row| report::export::write_csv(row, &mut writer))?;
         }
-        Form::Parquet => io::copy(&mut parquet(state, ask)?, &mut writer).map(drop)?,
+        Form::Parquet => io::copy(&mut parquet(state, ask, &is_left)?, &mut writer).map(drop)?,
     }
     writer.flush()?;
     writer.finish()
 }
 
-/// Calls `take` with every row that is meant.
-fn each(state: &State, ask: &Ask, mut take: impl FnMut(&FleetRow) -> io::Result<()>) -> io::Result<()> {
+/// Calls `take` with every row that is meant. Where none is for long, it is looked whether anybody still waits for one.
+fn each(
+    state: &State,
+    ask: &Ask,
+    is_left: &dyn Fn() -> bool,
+    mut take: impl FnMut(&FleetRow) -> io::Result<()>,
+) -> io::Result<()> {
     let mut outcome = Ok(());
+    let mut looked_at = 0_u64;
     let read = rows::rows(&state.data, &ask.range, &mut |placed| {
-        if ask.takes(&placed) {
+        looked_at += 1;
+        if looked_at.is_multiple_of(ROWS_A_GLANCE) && is_left() {
+            outcome = Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reader has left"));
+        } else if ask.takes(&placed) {
             outcome = take(&to_row(&placed));
         }
         if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -107,12 +120,12 @@ fn each(state: &State, ask: &Ask, mut take: impl FnMut(&FleetRow) -> io::Result<
 }
 
 /// The rows as Parquet, in a file that has no name any more.
-fn parquet(state: &State, ask: &Ask) -> io::Result<File> {
+fn parquet(state: &State, ask: &Ask, is_left: &dyn Fn() -> bool) -> io::Result<File> {
     let folder = tempfile::Builder::new().prefix(EXPORT).tempdir_in(state.data.folder())?;
     let path = folder.path().join("exchanges.parquet");
     let mut writer = store::PartWriter::<FleetRow>::begin(&path).map_err(io::Error::other)?;
     let mut rows = Vec::with_capacity(ROWS_A_GROUP);
-    each(state, ask, |row| {
+    each(state, ask, is_left, |row| {
         rows.push(row.clone());
         if rows.len() == ROWS_A_GROUP {
             writer.append(&rows).map_err(io::Error::other)?;
@@ -143,4 +156,6 @@ pub(in crate::manager::api) fn tidy(folder: &Path) {
 const EXPORT: &str = "export-";
 /// Rows in the files of a range: minutes of reading.
 const ROWS_MAX: i64 = 20_000_000;
+/// Rows after which it is looked whether the reader is there.
+const ROWS_A_GLANCE: u64 = 4096;
 const ROWS_A_GROUP: usize = 16_384;
