@@ -102,6 +102,12 @@ fn stage(root: &Path, built: &Path, staging: &Path) -> Result<()> {
     for name in ["README.md", "CHANGELOG.md", "LICENSE", "LICENSE-APACHE", "LICENSE-MIT"] {
         fs::copy(root.join(name), staging.join(name)).with_context(|| format!("copy {name}"))?;
     }
+    let agent = staging.join("agent");
+    fs::create_dir_all(&agent)?;
+    for file in fs::read_dir(root.join("packaging/agent"))? {
+        let file = file?;
+        fs::copy(file.path(), agent.join(file.file_name())).context("copy what a machine with an agent needs")?;
+    }
     let mut changelog = Command::new("gzip")
         .args(["-9", "-n", "-c", "CHANGELOG.md"])
         .current_dir(root)

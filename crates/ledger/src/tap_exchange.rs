@@ -11,10 +11,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 /// Which end of the connection the program is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TapSide {
     /// It called connect.
     #[default]
@@ -37,7 +38,7 @@ impl TapSide {
 }
 
 /// What a row is, and how it ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TapOutcome {
     /// An exchange with an answer and no error. What the answer said is not looked at: a response of HTTP with status
     /// 500 is one.
@@ -87,7 +88,7 @@ impl TapOutcome {
 }
 
 /// Why an attempt failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TapError {
     /// A call of the socket interface failed with this number of Linux.
     Errno(i32),
@@ -131,7 +132,7 @@ impl TapError {
 ///
 /// A connection's rows follow one another by [`exchange`](Self::exchange); what belongs to the connection and not to
 /// one exchange stands on its first row (lookup, set-up) or on its last (close, what TCP counted).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TapExchange {
     /// The connection's number in the run, from 0 in the order of opening; `None`: a lookup that failed.
     pub connection: Option<u64>,
@@ -142,6 +143,7 @@ pub struct TapExchange {
     /// The process that opened the connection, as it sees itself: in its own PID namespace.
     pub pid: u32,
     /// Name of its program; `None` if it was gone before it could be read.
+    #[serde(with = "shared_text")]
     pub program: Option<Arc<str>>,
     /// Which end it is.
     pub side: TapSide,
@@ -300,6 +302,30 @@ fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Option<u64> {
 
 fn of_number(table: &'static [(i32, &'static str)], number: i32) -> Option<&'static str> {
     table.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+}
+
+/// Serde adapter: text that rows share, written out with each.
+pub mod shared_text {
+    use std::sync::Arc;
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    /// Writes the text.
+    ///
+    /// # Errors
+    /// Only those of the serializer.
+    #[expect(clippy::ref_option, reason = "serde hands it over so")]
+    pub fn serialize<S: Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+        text.as_deref().serialize(serializer)
+    }
+
+    /// Reads it, shared with nobody yet.
+    ///
+    /// # Errors
+    /// It is no text.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<str>>, D::Error> {
+        Ok(Option::<String>::deserialize(deserializer)?.map(Arc::from))
+    }
 }
 
 const NO_RESPONSE: &str = "no_response";

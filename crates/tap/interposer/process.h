@@ -61,6 +61,7 @@ static struct life no_life;
 static struct life *life = &no_life;
 static uint32_t sandboxed; /* the program has put a filter on its system calls: make none of our own */
 static uint32_t forks;     /* made by this process */
+static uint32_t space;     /* number of its PID namespace; 0: not known */
 static uint32_t datagram_sockets, uring_setups, unfollowed;
 
 static __thread struct thread self;
@@ -107,8 +108,10 @@ static bool claim(struct thread *thread) {
         if (LOAD(&slot->state) != SLOT_FREE) continue;
         raise_to_32(&header->slots_used, i + 1);
         if (!REPLACE(&slot->state, &free, owned)) continue;
-        STORE(&slot->image, life->image);
         STORE(&slot->tid, tid);
+        STORE(&slot->space, LOAD(&space));
+        /* Last: until then the slot has no image, and nobody takes its owner for another one. */
+        STORE_RELEASE(&slot->image, life->image);
         bool large = i < large_count;
         size_t large_before = large ? i : large_count, small_before = i - large_before;
         thread->records = all_records + large_before * large_records + small_before * small_records;
@@ -215,6 +218,30 @@ static void program_name(char name[16]) {
     if (LOAD(&sandboxed) || RAW(SYS_prctl, PR_GET_NAME, name, 0, 0, 0) < 0) name[0] = 0;
 }
 
+/* The last number of a line, since the innermost namespace's comes last. */
+static uint32_t last_number(const char *line) {
+    uint32_t number = 0;
+    for (; *line && *line != '\n'; line++) {
+        bool digit = *line >= '0' && *line <= '9';
+        if (digit && (line[-1] < '0' || line[-1] > '9')) number = 0;
+        if (digit) number = number * 10 + (uint32_t)(*line - '0');
+    }
+    return number;
+}
+
+/* Process numbers mean something in their namespace only. A child of a clone may be in another one than its parent. */
+static void find_space(void) {
+    char text[64];
+    long length = RAW(SYS_readlink, "/proc/self/ns/pid", text, sizeof text - 1, 0, 0);
+    if (length <= 0) {
+        /* No /proc here. */
+        STORE(&space, 0);
+        return;
+    }
+    text[length] = 0;
+    STORE(&space, last_number(text));
+}
+
 /* A process image begins: by exec (after which this library is loaded anew) or by fork. */
 static void introduce(enum kind kind, uint32_t parent_image, uint32_t parent_pid, uint32_t fork) {
     self.slot = NULL;
@@ -223,6 +250,7 @@ static void introduce(enum kind kind, uint32_t parent_image, uint32_t parent_pid
     self.polled_ticks = 0;
     bool may_ask = !LOAD(&sandboxed);
     life->pid = may_ask ? (uint32_t)RAW(SYS_getpid, 0, 0, 0, 0, 0) : 0;
+    if (may_ask) find_space();
     STORE(&life->image, ADD(&header->images, 1) + 1);
     struct record record = {.kind = kind, .begin = ticks()};
     record.image.pid = life->pid;
@@ -310,17 +338,6 @@ struct status {
     char name[16];
 };
 
-/* The last number of a line, since the innermost namespace's comes last. */
-static uint32_t last_number(const char *line) {
-    uint32_t number = 0;
-    for (; *line && *line != '\n'; line++) {
-        bool digit = *line >= '0' && *line <= '9';
-        if (digit && (line[-1] < '0' || line[-1] > '9')) number = 0;
-        if (digit) number = number * 10 + (uint32_t)(*line - '0');
-    }
-    return number;
-}
-
 /* The value of a line that begins with `key`, or NULL. */
 static const char *value_of(const char *line, const char *key) {
     while (*key)
@@ -357,12 +374,21 @@ static bool read_status(struct status *status) {
     return told;
 }
 
+/* Filters that let through what a tap needs: those of the collector, or as many as the program was told of by who knows them,
+ * a container's for one. */
+static uint32_t filters_allowed(void) {
+    const char *told = getenv("YAMABIKO_TAP_FILTERS");
+    uint32_t number = 0;
+    for (; told && *told >= '0' && *told <= '9' && number < 1000; told++) number = number * 10 + (uint32_t)(*told - '0');
+    return number > header->filters ? number : header->filters;
+}
+
 /* Somebody of this run has put a filter on its system calls, and exec hands filters on. Is this program under one that
  * the collector itself is not? Then any call of ours may be its death: it is left alone, and only says so. */
 static bool stay_out(void) {
     struct status status;
     memset(&status, 0, sizeof status);
-    if (read_status(&status) && status.filters <= header->filters) return false;
+    if (read_status(&status) && status.filters <= filters_allowed()) return false;
     STORE(&sandboxed, 1);
     life->pid = status.pid;
     life->image = ADD(&header->images, 1) + 1;

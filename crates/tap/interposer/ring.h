@@ -13,7 +13,9 @@
  * records since the file was made and never go back. A writer that finds no room drops the record and counts it.
  *
  * FREE -> OWNED by compare and swap of a writer; OWNED -> RELEASED by that writer when its thread ends; both -> FREE by
- * the collector only, when all is read and the thread is gone.
+ * the collector only, when all is read and the thread is gone. What a collector has read it may write down before it
+ * moves `tail`: whoever comes after it, if it is killed in between, goes on from the further of both. That is why no
+ * claim sets `head`, `tail` or `dropped` back.
  */
 #ifndef YAMABIKO_RING_H
 #define YAMABIKO_RING_H
@@ -21,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RING_MAGIC 0x3230706174797961ull /* "ayytap02", little-endian */
+#define RING_MAGIC 0x3330706174797961ull /* "ayytap03", little-endian */
 #define RING_HEADER_BYTES 4096
 
 enum { CLOCK_IS_NANOSECONDS = 0, CLOCK_IS_TSC = 1 };
@@ -39,22 +41,27 @@ struct header {
     uint64_t unclaimed;   /* records dropped because no slot was free */
     uint64_t file_bytes;
     uint32_t filters;     /* on the system calls of the process that made this, and so on all it starts (seccomp) */
-    uint32_t filtered;    /* not 0: a program of this run has put on another one */
+    uint32_t filtered;    /* not 0: a program of this run has put on another one, or may have been started with one */
     uint32_t slots_used;  /* above the highest slot ever claimed */
     uint32_t unfollowed;  /* connections that found no room in the tables of a program of this run */
+    uint64_t ring;        /* a number for this file, drawn */
+    uint64_t boot[2];     /* of a standing ring: the machine's boot */
+    uint64_t unclaimed_told; /* written by the collector, as `tail` is */
 };
 
 struct slot {
     uint64_t state; /* SLOT_.., and the owner's process number in the upper half */
-    uint32_t image;
+    uint32_t image; /* 0: claimed, and not said yet by whom */
     uint32_t tid;
     uint64_t dropped;
     uint64_t room; /* records from the ring's begin that have memory; it only grows */
-    uint8_t pad0[32];
+    uint32_t space; /* PID namespace of the owner; 0: not known */
+    uint8_t pad0[28];
     uint64_t head; /* written by the thread */
     uint8_t pad1[56];
     uint64_t tail; /* written by the collector */
-    uint8_t pad2[120];
+    uint64_t dropped_told; /* of `dropped`; written by the collector */
+    uint8_t pad2[112];
 };
 
 enum kind {
@@ -160,7 +167,10 @@ _Static_assert(offsetof(struct record, image.fork) == 36, "as src/rings/layout.r
 _Static_assert(offsetof(struct record, image.program) == 40, "as src/rings/layout.rs reads it");
 _Static_assert(sizeof(struct slot) == 256, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct slot, dropped) == 16 && offsetof(struct slot, room) == 24, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct slot, space) == 32, "as src/rings/layout.rs reads it");
 _Static_assert(offsetof(struct slot, head) == 64 && offsetof(struct slot, tail) == 128, "own cache lines");
-_Static_assert(sizeof(struct header) == 72, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct slot, dropped_told) == 136, "as src/rings/layout.rs reads it");
+_Static_assert(offsetof(struct header, ring) == 72 && offsetof(struct header, boot) == 80, "as src/rings/layout.rs reads it");
+_Static_assert(sizeof(struct header) == 104, "as src/rings/layout.rs reads it");
 
 #endif

@@ -11,7 +11,7 @@ use ledger::tap_part::TapPart;
 use ledger::{TapExchange, TapSide};
 use units::Timestamp;
 
-use crate::event::{Event, What};
+use crate::event::{Event, Owner, What};
 use crate::exchange::Exchanges;
 use crate::filter::Only;
 use crate::indicators::Sides;
@@ -32,8 +32,8 @@ struct State {
     exchanges: Exchanges,
     roll: Roll,
     sides: Sides,
-    /// The latest image of each process number.
-    images: HashMap<u32, u32>,
+    /// The latest image of each process.
+    images: HashMap<Owner, u32>,
     rows: Vec<TapExchange>,
 }
 
@@ -98,13 +98,17 @@ impl Collector {
 
     /// Processes seen and not known to be gone: their numbers, as they see themselves.
     pub fn processes(&self) -> HashSet<u32> {
-        self.state.images.keys().copied().collect()
+        self.state.images.keys().map(|owner| owner.pid).collect()
     }
 
-    /// Processes are gone: what they had open ends. Call it after their last events were settled.
+    /// No process has one of these numbers any more, in whatever PID namespace: what they had open ends. Call it after their last
+    /// events were settled.
     pub fn gone(&mut self, pids: &[u32], at: Timestamp, rows: &mut Vec<TapExchange>) {
         for pid in pids {
-            if let Some(image) = self.state.images.remove(pid) {
+            let alike = self.state.images.keys().filter(|owner| owner.pid == *pid);
+            let mut alike: Vec<Owner> = alike.copied().collect();
+            alike.sort_unstable();
+            for image in alike.iter().filter_map(|owner| self.state.images.remove(owner)).collect::<Vec<_>>() {
                 self.state.image_gone(image, at);
             }
         }
@@ -165,7 +169,7 @@ impl State {
         let origin = event.origin;
         self.roll.take(&event);
         if let What::Loaded { at, .. } | What::Forked { at, .. } | What::Filtered { at, .. } = event.what
-            && let Some(before) = self.images.insert(origin.pid, origin.image)
+            && let Some(before) = self.images.insert(origin.owner(), origin.image)
             && before != origin.image
         {
             // The process became another program, or its number another process's.
@@ -205,7 +209,7 @@ mod tests {
     }
 
     fn event(image: u32, pid: u32, what: What) -> Event {
-        Event { origin: Origin { image, pid, tid: pid }, what }
+        Event { origin: Origin { image, pid, tid: pid, space: 0 }, what }
     }
 
     fn loaded(image: u32, pid: u32, program: &str, millis: u64) -> Event {
@@ -272,5 +276,21 @@ mod tests {
         assert_eq!((rows.len(), collector.processes()), (1, HashSet::from([7])));
         assert_eq!(rows[0].program.as_deref(), Some("sh"));
         assert_eq!(rows[0].closed_at, Some(at(5)));
+    }
+
+    #[test]
+    fn the_same_number_in_two_containers_is_two_processes() {
+        let mut collector = Collector::new(Vec::new(), 1_000_000_000);
+        let mut rows = Vec::new();
+        let within = |space, mut event: Event| {
+            event.origin.space = space;
+            event
+        };
+        let events = [within(4, loaded(1, 7, "one", 0)), within(4, opened(1, 7, 1)), within(5, loaded(2, 7, "two", 2))];
+        events.into_iter().for_each(|event| collector.take(event));
+        collector.settle(at(9), &mut rows);
+        assert_eq!((rows.len(), collector.live().processes), (0, 2), "neither has become the other");
+        collector.gone(&[7], at(10), &mut rows);
+        assert_eq!((rows.len(), collector.live().processes), (1, 0));
     }
 }

@@ -6,18 +6,21 @@
 //! connection ([`Account`](crate::event::Account)).
 
 mod elf;
+mod holders;
 
 use std::fmt;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use sys::accounting::{ProcessStat, descendants};
 
 use crate::folder::{LIBRARY_NAME, PREFIX};
+
+pub use holders::{Departed, Holders};
 
 /// Why a program does not load the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,9 +116,9 @@ fn process(pid: i32) -> Option<Process> {
     })
 }
 
-/// Whether there is such a process, zombies not counted. `pid` is as seen from here.
+/// Whether there is such a process, zombies not counted. `pid` is as seen from here; of 0 nothing is known, so it may be.
 pub fn is_alive(pid: u32) -> bool {
-    i32::try_from(pid).ok().and_then(ProcessStat::read).is_some_and(|stat| runs(&stat))
+    pid == 0 || i32::try_from(pid).ok().and_then(ProcessStat::read).is_some_and(|stat| runs(&stat))
 }
 
 fn runs(stat: &ProcessStat) -> bool {
@@ -125,11 +128,18 @@ fn runs(stat: &ProcessStat) -> bool {
 /// Why `process` is unseen. `None` when it is not: library and ring are mapped there; and when the process is gone. One
 /// that is only just starting has mapped neither: ask when it has had its time.
 pub fn reason(process: &Process) -> Option<Unseen> {
+    reason_beside(process, &|line| contains(line, PREFIX.as_bytes()) && contains(line, b"/ring"))
+}
+
+/// The same beside another ring than that of a run: `is_ring` knows it in a line of /proc/PID/maps.
+fn reason_beside(process: &Process, is_ring: &dyn Fn(&[u8]) -> bool) -> Option<Unseen> {
     let proc = PathBuf::from(format!("/proc/{}", process.pid));
     let maps = fs::read(proc.join("maps")).ok()?;
+    if maps.split(|&byte| byte == b'\n').any(is_ring) {
+        return None;
+    }
     if contains(&maps, LIBRARY_NAME.as_bytes()) {
-        let ring = |line: &[u8]| contains(line, PREFIX.as_bytes()) && contains(line, b"/ring");
-        return (!maps.split(|&byte| byte == b'\n').any(ring)).then_some(Unseen::NoRing);
+        return Some(Unseen::NoRing);
     }
     let why = elf_of(&proc.join("exe")).and_then(|elf| elf.unseen());
     if why.is_some() || ProcessStat::read(process.pid).is_none_or(|stat| stat.start_ticks != process.started_ticks) {
@@ -213,7 +223,7 @@ fn on_path(name: &Path) -> Option<PathBuf> {
 /// The program that `#!` names.
 fn interpreter(file: &Path) -> Option<PathBuf> {
     let mut start = Vec::new();
-    fs::File::open(file).ok()?.take(256).read_to_end(&mut start).ok()?;
+    open(file)?.take(256).read_to_end(&mut start).ok()?;
     let line = start.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?.trim_ascii_start();
     let name = line.split(|byte| byte.is_ascii_whitespace()).next().filter(|name| !name.is_empty())?;
     Some(PathBuf::from(std::ffi::OsStr::from_bytes(name)))
@@ -228,7 +238,12 @@ fn has_capabilities(file: &Path) -> bool {
 }
 
 fn elf_of(file: &Path) -> Option<elf::Elf> {
-    elf::Elf::read(&fs::File::open(file).ok()?)
+    elf::Elf::read(&open(file)?)
+}
+
+/// A program's file by a name that somebody else gave: what became a pipe meanwhile is not waited for.
+fn open(file: &Path) -> Option<fs::File> {
+    fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(file).ok()
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {

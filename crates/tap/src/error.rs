@@ -29,6 +29,32 @@ pub enum Error {
     /// The interposer exists for Linux on x86-64 only.
     #[error("tap needs Linux on x86-64: there is no interposer for this machine")]
     Unsupported,
+    /// The folder of a standing tap has its agent already.
+    #[error(
+        "another agent{} has the folder {}: end it, or give this one a folder of its own (--folder)",
+        pid.map(|pid| format!(", process {pid},")).unwrap_or_default(),
+        path.display()
+    )]
+    Taken {
+        /// The folder.
+        path: PathBuf,
+        /// Its process, as it counts itself, if it says so.
+        pid: Option<u32>,
+    },
+    /// A folder that others could meddle with, or that cannot serve.
+    #[error("{} cannot be the folder of a standing tap: {why}; give another one (--folder)", path.display())]
+    Unsafe {
+        /// The folder.
+        path: PathBuf,
+        /// What is against it.
+        why: String,
+    },
+    /// There is no ring to write to.
+    #[error("there is no standing tap in {}: start its agent (yamabiko tap agent), or name its folder", path.display())]
+    NoAgent {
+        /// Where one was looked for.
+        path: PathBuf,
+    },
     /// This program is under a tap already, and two would write to one ring.
     #[error("this program runs under a tap already (YAMABIKO_TAP is set): leave one of the two out")]
     UnderTap,

@@ -15,10 +15,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 /// One thing that happened inside a program under tap.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Where.
     pub origin: Origin,
@@ -27,19 +28,39 @@ pub struct Event {
 }
 
 /// The thread that told it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Origin {
     /// Number of the process image, unique within the run and never reused: after exec, and after fork in the child,
     /// it is another. From 1.
     pub image: u32,
-    /// Process number as the program itself sees it, so in its own PID namespace.
+    /// Process number as the program itself sees it, so in its own PID namespace. 0: a child of a program with a filter on its
+    /// system calls, which may not ask.
     pub pid: u32,
     /// Thread number, in the same namespace.
     pub tid: u32,
+    /// Which PID namespace: the number in /proc/self/ns/pid. 0 when the program could not read it (no /proc in its root, a
+    /// filter on its system calls).
+    pub space: u32,
+}
+
+impl Origin {
+    /// The process.
+    pub fn owner(&self) -> Owner {
+        Owner { space: self.space, pid: self.pid }
+    }
+}
+
+/// A process by its number in its own PID namespace: two containers may each have a process 7.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Owner {
+    /// See [`Origin::space`].
+    pub space: u32,
+    /// See [`Origin::pid`].
+    pub pid: u32,
 }
 
 /// What happened.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum What {
     /// The library was loaded: the proof that this process image is seen.
     Loaded {
@@ -166,7 +187,7 @@ pub enum What {
 }
 
 /// How a connection came into view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Role {
     /// By connect: this program is the client.
     Connected,
@@ -178,7 +199,7 @@ pub enum Role {
 }
 
 /// A connection came into view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
     /// Its number.
     pub connection: u64,
@@ -196,7 +217,7 @@ pub struct Opened {
 }
 
 /// An attempt to connect, ended. Lasts from `begin` to `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Its number.
     pub connection: u64,
@@ -218,7 +239,7 @@ pub struct Attempt {
 ///
 /// While a program waits, nothing is told: a `Received` run after a `Sent` run is told when the direction changes
 /// again, when the connection is closed, after about 100 ms of it, or at the end of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// The connection's number.
     pub connection: u64,
@@ -246,7 +267,7 @@ pub struct Run {
 }
 
 /// A connection's descriptor was closed, or its program is about to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closed {
     /// Its number.
     pub connection: u64,
@@ -262,7 +283,7 @@ pub struct Closed {
 }
 
 /// TCP_INFO at the moment of close, over the socket's whole life and all processes that had it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Bytes that programs gave to the socket, sent by now or not.
     pub sent: u64,
@@ -275,7 +296,7 @@ pub struct Account {
 }
 
 /// Why figures of a connection may be incomplete. All false: nothing known against them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
     /// A stream of stdio was made of it (fdopen): libc reads and writes by itself then.
     pub stdio: bool,

@@ -15,23 +15,25 @@
 //! Read [`Exchanges::take`] first, then `connection.rs` for how an exchange ends.
 
 mod connection;
+mod image;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::{TapError, TapExchange, TapOutcome, TapSide};
+use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 use self::connection::Connection;
+use self::image::Image;
 use crate::event::{Closed, Event, Opened, Origin, Role, What};
 use crate::filter::Only;
 
 /// All connections of a run, open ones in memory.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exchanges {
     only: Vec<Only>,
     connections: HashMap<u64, Connection>,
@@ -48,28 +50,8 @@ pub struct Exchanges {
     connections_max: usize,
     left_out: u64,
     lost: u64,
-}
-
-/// A process image.
-#[derive(Debug)]
-struct Image {
-    pid: u32,
-    program: Option<Arc<str>>,
-    /// Connections whose descriptors it has.
-    held: HashSet<u64>,
-    /// Lookups that no connect has followed: thread, length.
-    lookups: VecDeque<(u32, u64)>,
-    /// What it closed or left a moment ago and a child may have, which has not told of itself yet.
-    let_go: VecDeque<LetGo>,
-}
-
-/// A connection that a process closed or left after it had forked.
-#[derive(Clone, Copy, Debug)]
-struct LetGo {
-    key: u64,
-    at: Timestamp,
-    /// Forks of the process when the connection came into view, and at its close.
-    forks: [u32; 2],
+    /// When threads that found no ring, whosever, had lost something at last.
+    lost_at: Option<Timestamp>,
 }
 
 impl Exchanges {
@@ -91,7 +73,18 @@ impl Exchanges {
             connections_max: Self::CONNECTIONS_MAX,
             left_out: 0,
             lost: 0,
+            lost_at: None,
         }
+    }
+
+    /// From now on connections that one of `only` means are followed; those that are followed already go on.
+    pub fn follow(&mut self, only: Vec<Only>) {
+        self.only = only;
+    }
+
+    /// What is followed.
+    pub fn only(&self) -> &[Only] {
+        &self.only
     }
 
     /// Takes the next event. Events of one connection must come in the order of their times; those of different
@@ -186,6 +179,41 @@ impl Exchanges {
         }
     }
 
+    /// Records of this image were lost before `at`; 0: of any. Among them may be ends of connections.
+    pub fn doubt(&mut self, image: u32, at: Timestamp) {
+        match self.images.get_mut(&image) {
+            _ if image == 0 => self.lost_at = Some(at),
+            Some(image) => image.lost_at = Some(at),
+            None => {}
+        }
+    }
+
+    /// It is `now`: connections of which nothing was heard for an hour, and since a loss of records that may have been about them, are given up:
+    /// nobody will tell their end. Without it a program that lives for months would have more and more of them.
+    pub fn give_up(&mut self, now: Timestamp) {
+        let lost_at = |open: &Connection| {
+            let holders = open.holders.iter().filter_map(|image| self.images.get(image)?.lost_at);
+            holders.chain(self.lost_at).max()
+        };
+        let is_over = |open: &Connection| {
+            let heard = open.heard_at();
+            now.since(heard) >= SILENT && lost_at(open).is_some_and(|lost| lost >= heard)
+        };
+        let over = self.connections.iter().filter(|(_, open)| is_over(open));
+        let mut over: Vec<(u64, u64)> = over.map(|(key, open)| (open.number, *key)).collect();
+        over.sort_unstable();
+        for (_, key) in over {
+            if let Some(open) = self.remove(key) {
+                open.over(&mut self.done);
+            }
+        }
+    }
+
+    /// Whether something here waits for time to pass.
+    pub fn waits(&self) -> bool {
+        !self.lingering.is_empty() || !self.departed.is_empty()
+    }
+
     /// The run ends: what is still open is cut.
     pub fn end(&mut self) {
         let mut keys: Vec<u64> = self.connections.keys().copied().collect();
@@ -197,6 +225,8 @@ impl Exchanges {
         }
         self.images.clear();
         self.departed.clear();
+        self.lingering.clear();
+        self.lost_at = None;
     }
 
     /// The rows that are complete, in the order of ending; `into` is added to.
@@ -236,13 +266,7 @@ impl Exchanges {
     }
 
     fn image(&mut self, origin: Origin) -> &mut Image {
-        self.images.entry(origin.image).or_insert_with(|| Image {
-            pid: origin.pid,
-            program: None,
-            held: HashSet::new(),
-            lookups: VecDeque::new(),
-            let_go: VecDeque::new(),
-        })
+        self.images.entry(origin.image).or_insert_with(|| Image::new(origin))
     }
 
     fn forked(&mut self, origin: Origin, parent: u32, fork: u32, program: &str) {
@@ -269,10 +293,7 @@ impl Exchanges {
         let lookup_ns = end.as_nanos().saturating_sub(begin.as_nanos());
         let image = self.image(origin);
         if error == 0 {
-            if image.lookups.len() == LOOKUPS_MAX {
-                image.lookups.pop_front();
-            }
-            image.lookups.push_back((origin.tid, lookup_ns));
+            image.looked_up(origin.tid, lookup_ns);
             return;
         }
         let (pid, program) = (image.pid, image.program.clone());
@@ -405,32 +426,15 @@ impl Exchanges {
     }
 }
 
-impl Image {
-    /// Keeps what was closed for as long as the connection lingers: a child that comes later than that finds it over.
-    fn let_go(&mut self, closed: &Closed) {
-        let gone = LetGo { key: closed.connection, at: closed.begin, forks: closed.forks };
-        if gone.forks[0] == gone.forks[1] {
-            return;
-        }
-        while self.let_go.front().is_some_and(|first| gone.at.since(first.at) >= LINGER) {
-            self.let_go.pop_front();
-        }
-        self.let_go.push_back(gone);
-    }
-
-    /// Takes the lookup that a connect of thread `tid` follows: the thread's own last one, else the process's, as a resolver may
-    /// have a thread of its own. What came before it is forgotten.
-    fn lookup(&mut self, tid: u32) -> Option<u64> {
-        let at = self.lookups.iter().rposition(|(thread, _)| *thread == tid).or(self.lookups.len().checked_sub(1))?;
-        let thread = self.lookups[at].0;
-        let (_, lookup_ns) = self.lookups.remove(at)?;
-        self.lookups.retain(|(other, _)| *other != thread);
-        Some(lookup_ns)
+impl Default for Exchanges {
+    /// Follows all.
+    fn default() -> Self {
+        Exchanges::new(Vec::new())
     }
 }
 
 /// A child tells of itself when it first runs, and its parent may have closed by then what both had: a connection that was
 /// shared is over if nobody has used it for so long.
 const LINGER: Duration = Duration::from_secs(1);
-/// A program that looks names up and connects nowhere does not fill the memory.
-const LOOKUPS_MAX: usize = 64;
+/// No keep-alive of a connection is longer that is worth being followed without its beginning.
+const SILENT: Duration = Duration::from_secs(3600);

@@ -5,9 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use ledger::TapExchange;
+use serde::{Deserialize, Serialize};
 
 /// An address, or all of a network: `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerMatch {
     network: IpAddr,
     bits: u8,
@@ -56,7 +57,7 @@ impl FromStr for PeerMatch {
 }
 
 /// What `--only` takes: a peer, a port, or both (`192.0.2.7:443`, `[2001:db8::1]:443`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Only {
     peer: Option<PeerMatch>,
     port: Option<u16>,

@@ -7,6 +7,11 @@
 //! The owner holds a lock on the folder. A folder whose lock can be had was left by a SIGKILL, or for programs that live
 //! on: for each that they start the loader looks for the library, and says so on stderr if it is gone. The next
 //! [`Folder::create`] removes it if no process has it mapped any more.
+//!
+//! [`StandingFolder`] is the other kind: at a known place, for programs that nobody starts under a tap, and for an agent that
+//! comes and goes.
+
+mod standing;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -22,11 +27,16 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::error::{Error, Result};
 
+pub use standing::StandingFolder;
+
 /// The library, as the compiler made it.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libyamabiko_tap.so"));
 
 /// Its name in the folder. The interposer looks for it in LD_PRELOAD.
 pub const LIBRARY_NAME: &str = "libyamabiko_tap.so";
+
+/// The ring's name in the folder.
+const RING_NAME: &str = "ring";
 
 /// What its own name begins with.
 pub(crate) const PREFIX: &str = "yamabiko-tap-";
@@ -76,7 +86,7 @@ impl Folder {
 
     /// The file of the ring, made by [`crate::rings::Rings::create`].
     pub fn ring(&self) -> PathBuf {
-        self.path.join("ring")
+        self.path.join(RING_NAME)
     }
 
     /// Leaves the library for programs that live on, and takes the ring away: what they start from now on finds none, and
@@ -113,12 +123,7 @@ impl Folder {
     /// What a program needs in its environment. `preload` is the LD_PRELOAD it would have had: what is in it stays,
     /// after ours.
     pub fn environment(&self, preload: Option<&OsStr>) -> [(&'static str, OsString); 2] {
-        let mut list = self.library().into_os_string();
-        if let Some(others) = preload.filter(|others| !others.is_empty()) {
-            list.push(":");
-            list.push(others);
-        }
-        [("LD_PRELOAD", list), ("YAMABIKO_TAP", self.path.clone().into_os_string())]
+        environment_in(&self.path, preload)
     }
 }
 
@@ -130,6 +135,15 @@ impl Drop for Folder {
         // What cannot be removed now, the next one's sweep removes.
         let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+fn environment_in(folder: &Path, preload: Option<&OsStr>) -> [(&'static str, OsString); 2] {
+    let mut list = folder.join(LIBRARY_NAME).into_os_string();
+    if let Some(others) = preload.filter(|others| !others.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    [("LD_PRELOAD", list), ("YAMABIKO_TAP", folder.as_os_str().to_owned())]
 }
 
 /// What `fill` makes of a folder below the first of `parents` where that can be done.
@@ -203,6 +217,8 @@ fn sweep(parent: &Path) {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if ours
             && is_folder
+            // A standing one waits for its agent to come back.
+            && !entry.path().join(standing::LOCK_NAME).exists()
             && let Ok(folder) = File::open(entry.path())
             && folder.try_lock().is_ok()
             && !is_mapped(&entry.file_name())

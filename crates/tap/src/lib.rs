@@ -12,7 +12,8 @@
 //! library that this crate carries. What it costs and what it cannot see is in `docs/notes/tap-hooks.md`.
 //!
 //! Begin with [`event`], the vocabulary. [`folder`] hands the library to a program, [`rings`] reads what it wrote,
-//! [`coverage`] says which processes could not be seen, and why; [`own`] puts this program itself under it.
+//! [`coverage`] says which processes could not be seen, and why; [`own`] puts this program itself under it. [`collector`] is what a
+//! run makes of it; [`station`] and [`standing`] are the same for an agent that stays, over restarts and kills.
 
 pub mod collector;
 pub mod coverage;
@@ -27,6 +28,8 @@ pub mod own;
 pub mod rings;
 pub mod roll;
 pub mod slice;
+pub mod standing;
+pub mod station;
 
 pub use collector::{Collector, Live};
 pub use exchange::Exchanges;
@@ -35,3 +38,5 @@ pub use indicators::{Indicators, Sides};
 pub use order::InOrder;
 pub use roll::Roll;
 pub use slice::{By, Slicer};
+pub use standing::Standing;
+pub use station::Station;

@@ -7,12 +7,13 @@
 //! What waits is bounded by what the rings hold: a record that is dated later than it was read is none
 //! ([`Rings::drain`](crate::rings::Rings::drain)), so whatever came in one round goes on in the next.
 
+use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
-use crate::event::{Event, What};
+use crate::event::{Event, Origin, What};
 
 /// Events that wait for their turn.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InOrder {
     waiting: Vec<(Timestamp, Event)>,
 }
@@ -34,6 +35,12 @@ impl InOrder {
     /// The same of all that is left.
     pub fn release_all(&mut self, take: impl FnMut(Event)) {
         self.release(Timestamp::MAX, take);
+    }
+
+    /// The same of what is left of some threads only, whenever it happened.
+    pub fn release_of(&mut self, meant: impl Fn(&Origin) -> bool, mut take: impl FnMut(Event)) {
+        self.waiting.sort_by_key(|(moment, _)| *moment);
+        self.waiting.extract_if(.., |(_, event)| meant(&event.origin)).for_each(|(_, event)| take(event));
     }
 
     /// Events that wait.
@@ -76,7 +83,7 @@ mod tests {
 
     fn polled(image: u32, at: u64) -> Event {
         let what = What::Polled { at: Timestamp::from_nanos(at), blocked: Duration::ZERO, calls: 1 };
-        Event { origin: Origin { image, pid: image, tid: image }, what }
+        Event { origin: Origin { image, pid: image, tid: image, space: 0 }, what }
     }
 
     #[test]
@@ -94,5 +101,16 @@ mod tests {
         order.release_all(|event| seen.push(event));
         assert_eq!(seen, [polled(2, 31), polled(1, 31)], "what came first stays first");
         assert!(order.is_empty());
+    }
+
+    #[test]
+    fn who_is_gone_waits_no_longer() {
+        let mut order = InOrder::default();
+        [polled(1, 40), polled(2, 10), polled(1, 30)].into_iter().for_each(|e| order.push(e));
+        let mut seen = Vec::new();
+        order.release_of(|origin| origin.image == 1, |event| seen.push(event));
+        assert_eq!(seen, [polled(1, 30), polled(1, 40)]);
+        order.release_all(|event| seen.push(event));
+        assert_eq!(seen[2..], [polled(2, 10)]);
     }
 }

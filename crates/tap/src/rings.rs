@@ -1,4 +1,5 @@
-//! The rings, read: [`Rings`] makes the shared file, and turns what programs wrote there into [`Event`]s.
+//! The rings, read: [`Rings`] makes the shared file, and turns what programs wrote there into
+//! [`Event`](crate::event::Event)s.
 //!
 //! ```text
 //!   thread --> slot 0   head ->|r r r r . . .|<- tail --.
@@ -13,16 +14,25 @@
 //! are taken as they come, and a ring whose counters make no sense is emptied and counted as lost; so is a record that
 //! makes none, or is dated later than it was read. A program that makes the file shorter ends the tap
 //! ([`Rings::is_cut`]), and not this process.
+//!
+//! `reading.rs` is the reading: [`Rings::drain`] at once, [`Rings::collect`] and [`Rings::commit`] in two steps, for who
+//! writes down in between what it has read. `standing.rs` takes over a ring that outlived its reader.
 
 mod clock;
 mod decode;
 mod guard;
 mod layout;
+mod pairs;
+mod positions;
+mod reading;
 mod shared;
+mod standing;
 
 use std::fs::{File, OpenOptions, Permissions};
+use std::hash::BuildHasher as _;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -31,12 +41,16 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use sys::clock::Clock;
 
 use crate::error::{Error, Result};
-use crate::event::{Event, Origin, What};
+use crate::event::Origin;
 use crate::folder::Folder;
 use clock::Ticks;
-use decode::{Decoded, Record};
-use layout::{RECORD_BYTES, RECORD_WORDS, Shape, header, slot, state};
+use layout::{RECORD_BYTES, Shape, header, slot, state};
+use pairs::Pair;
+use positions::Place;
 use shared::Shared;
+
+pub use positions::{Positions, ReaderState};
+pub use standing::Found;
 
 /// A run of one direction is told after this long, whether or not it has ended: what a SIGKILL can take with it.
 pub const PIECE: Duration = Duration::from_millis(100);
@@ -59,6 +73,12 @@ pub struct Capacity {
 impl Capacity {
     /// 64 KB: what a thread writes in some milliseconds at most, and one of a thousand in a second.
     pub const SMALL_RECORDS: u32 = 1024;
+
+    /// For a ring that waits while its agent is away: 512 KB for each of 128 threads, as much as some 2,000 exchanges, and 64 KB for 1,024 more.
+    /// 20 MB at once, 128 MB at most; an agent that comes back to rings that are all full reads 2 million records in one round.
+    pub const fn standing() -> Self {
+        Capacity { records: 8192, slots: 128, small_slots: 1024, ready: 4 }
+    }
 
     fn shape(self) -> Shape {
         Shape {
@@ -84,9 +104,13 @@ pub struct Rings {
     memory: Shared,
     shape: Shape,
     ticks: Ticks,
+    /// The file's number.
+    ring: u64,
     /// By slot.
     readers: Vec<Reader>,
     unclaimed_told: u64,
+    /// Pairs of the clocks that were not collected yet.
+    new_pairs: Vec<Pair>,
     /// Records that were none of ours.
     nonsense: u64,
     cut: bool,
@@ -94,12 +118,9 @@ pub struct Rings {
 
 #[derive(Clone, Debug, Default)]
 struct Reader {
-    tail: u64,
-    dropped_told: u64,
+    at: Place,
     /// Records from the ring's begin that this has made sure of memory for.
     reserved: u32,
-    /// Of a path in several records.
-    path: Vec<u8>,
 }
 
 /// 16 KB: what every ring has from the start. Most processes of a shell script write a handful.
@@ -114,8 +135,6 @@ impl Rings {
     /// # Panics
     /// `capacity` is outside of what its fields say.
     pub fn create(folder: &Folder, clock: Clock, capacity: Capacity) -> Result<Rings> {
-        assert!(capacity.records.is_power_of_two() && capacity.records >= 2 && capacity.slots >= 1, "{capacity:?}");
-        let shape = capacity.shape();
         let path = folder.ring();
         let file = OpenOptions::new()
             .read(true)
@@ -124,31 +143,50 @@ impl Rings {
             .mode(0o666)
             .open(&path)
             .map_err(Error::file("create", &path))?;
+        Rings::fill(file, &path, clock, capacity, None)
+    }
+
+    /// Makes a new file a ring. `boot`: it outlives its reader, until the machine is started anew.
+    fn fill(file: File, path: &Path, clock: Clock, capacity: Capacity, boot: Option<[u64; 2]>) -> Result<Rings> {
+        assert!(capacity.records.is_power_of_two() && capacity.records >= 2 && capacity.slots >= 1, "{capacity:?}");
+        let shape = capacity.shape();
         let bytes = shape.file_bytes();
-        file.set_len(bytes).map_err(Error::file("lengthen", &path))?;
-        let memory = usize::try_from(bytes).map_err(|_| std::io::ErrorKind::OutOfMemory.into());
-        let memory = memory.and_then(|bytes| Shared::map(&file, bytes)).map_err(Error::file("map", &path))?;
+        file.set_len(bytes).map_err(Error::file("lengthen", path))?;
+        let memory = map(&file, bytes).map_err(Error::file("map", path))?;
         // The first page, and those of the slots, before anything is written there.
-        reserve(&file, 0, shape.records_at()).map_err(Error::file("find memory for", &path))?;
+        reserve(&file, 0, shape.records_at()).map_err(Error::file("find memory for", path))?;
         let ticks = Ticks::start(clock);
+        let ring = std::hash::RandomState::new().hash_one(std::process::id()).max(1);
         memory.half(header::SLOTS).store(shape.slots, Ordering::Relaxed);
         memory.half(header::LARGE).store(shape.large, Ordering::Relaxed);
         memory.half(header::RECORDS).store(shape.records, Ordering::Relaxed);
         memory.half(header::SMALL_RECORDS).store(shape.small_records, Ordering::Relaxed);
-        memory.half(header::FILTERS).store(own_filters(), Ordering::Relaxed);
+        // Who comes to a standing ring was not started by this process: each looks which filters it is under.
+        memory.half(header::FILTERED).store(u32::from(boot.is_some()), Ordering::Relaxed);
+        memory.half(header::FILTERS).store(own_filters(boot.is_some()), Ordering::Relaxed);
         memory.half(header::CLOCK).store(ticks.kind(), Ordering::Relaxed);
         memory.word(header::PIECE_TICKS).store(ticks.of(PIECE).max(1), Ordering::Relaxed);
         memory.word(header::FILE_BYTES).store(bytes, Ordering::Relaxed);
+        memory.word(header::RING).store(ring, Ordering::Relaxed);
+        for (number, part) in boot.unwrap_or_default().into_iter().enumerate() {
+            memory.word(header::BOOT + number * 8).store(part, Ordering::Relaxed);
+        }
         let readers = vec![Reader::default(); shape.slots as usize];
-        let mut rings = Rings { file, memory, shape, ticks, readers, unclaimed_told: 0, nonsense: 0, cut: false };
+        let mut rings = Rings::of(file, memory, shape, ticks, readers);
         for slot in 0..shape.slots {
             let first = if slot < capacity.ready { shape.records(slot) } else { FIRST_RECORDS };
-            rings.make_room(slot, first).map_err(Error::file("find memory for", &path))?;
+            rings.make_room(slot, first).map_err(Error::file("find memory for", path))?;
         }
         rings.memory.word(header::MAGIC).store(layout::MAGIC, Ordering::Release);
         // Whatever the umask. Only now may others come.
-        rings.file.set_permissions(Permissions::from_mode(0o666)).map_err(Error::file("change the mode of", &path))?;
+        rings.file.set_permissions(Permissions::from_mode(0o666)).map_err(Error::file("change the mode of", path))?;
         Ok(rings)
+    }
+
+    fn of(file: File, memory: Shared, shape: Shape, ticks: Ticks, readers: Vec<Reader>) -> Rings {
+        let ring = memory.word(header::RING).load(Ordering::Relaxed);
+        let new_pairs = ticks.pairs();
+        Rings { file, memory, shape, ticks, ring, readers, unclaimed_told: 0, new_pairs, nonsense: 0, cut: false }
     }
 
     /// Makes a folder and the rings in it, in the first place that has room for both: a /dev/shm of 64 MB, as containers have
@@ -174,33 +212,33 @@ impl Rings {
     pub fn open(folder: &Folder, clock: Clock) -> Result<Rings> {
         let path = folder.ring();
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(Error::file("open", &path))?;
-        let bytes = file.metadata().map_err(Error::file("look at", &path))?.len();
-        let nonsense = || Error::file("read", &path)(std::io::ErrorKind::InvalidData.into());
+        let mut rings = Rings::taken_over(file, &path, Ticks::start(clock))?;
+        for number in 0..rings.shape.slots {
+            let tail = rings.memory.word(slot_at(number) + slot::TAIL).load(Ordering::Acquire);
+            rings.readers[number as usize].at = Place { tail, ..Place::default() };
+        }
+        Ok(rings)
+    }
+
+    /// The file, mapped, with readers that have read nothing.
+    fn taken_over(file: File, path: &Path, ticks: Ticks) -> Result<Rings> {
+        let bytes = file.metadata().map_err(Error::file("look at", path))?.len();
+        let nonsense = || Error::file("read", path)(std::io::ErrorKind::InvalidData.into());
         if bytes < layout::HEADER_BYTES as u64 {
             return Err(nonsense());
         }
-        let memory = usize::try_from(bytes).map_err(|_| std::io::ErrorKind::OutOfMemory.into());
-        let memory = memory.and_then(|bytes| Shared::map(&file, bytes)).map_err(Error::file("map", &path))?;
-        let half = |at| memory.half(at).load(Ordering::Acquire);
-        let shape = Shape {
-            slots: half(header::SLOTS),
-            large: half(header::LARGE),
-            records: half(header::RECORDS),
-            small_records: half(header::SMALL_RECORDS),
-        };
-        let ticks = Ticks::start(clock);
+        let memory = map(&file, bytes).map_err(Error::file("map", path))?;
+        let shape = shape_of(&memory);
         let magic = memory.word(header::MAGIC).load(Ordering::Acquire);
-        if magic != layout::MAGIC || shape.file_bytes() != bytes || half(header::CLOCK) != ticks.kind() {
+        let kind = memory.half(header::CLOCK).load(Ordering::Acquire);
+        if magic != layout::MAGIC || !shape.is_sane() || shape.file_bytes() != bytes || kind != ticks.kind() {
             return Err(nonsense());
         }
-        let word = |slot, at| memory.word(slot_at(slot) + at).load(Ordering::Acquire);
-        let reader = |slot| Reader {
-            tail: word(slot, slot::TAIL),
-            reserved: u32::try_from(word(slot, slot::ROOM)).unwrap_or(u32::MAX),
-            ..Reader::default()
-        };
+        let room = |number| memory.word(slot_at(number) + slot::ROOM).load(Ordering::Acquire);
+        let reserved = |number| u32::try_from(room(number)).unwrap_or(u32::MAX).min(shape.records(number));
+        let reader = |number| Reader { at: Place::default(), reserved: reserved(number) };
         let readers = (0..shape.slots).map(reader).collect();
-        Ok(Rings { file, memory, shape, ticks, readers, unclaimed_told: 0, nonsense: 0, cut: false })
+        Ok(Rings::of(file, memory, shape, ticks, readers))
     }
 
     /// [`Rings::images`] of a file that nobody reads yet.
@@ -211,27 +249,6 @@ impl Rings {
             .and_then(|file| file.read_exact_at(&mut images, header::IMAGES as u64))
             .map_err(Error::file("read", &path))?;
         Ok(u32::from_le_bytes(images))
-    }
-
-    /// Hands out everything that was written until now, ring by ring, and says how many events that were. Every few
-    /// milliseconds: a ring that is full drops.
-    pub fn drain(&mut self, on: &mut dyn FnMut(Event)) -> usize {
-        self.ticks.refresh();
-        if self.look_for_a_cut() {
-            return 0;
-        }
-        let mut told = 0;
-        for slot in 0..self.used() {
-            // First the state, then the head: a released slot's head is its last.
-            let state = self.state(slot).load(Ordering::Acquire) as u32;
-            told += self.drain_slot(slot, on);
-            match state {
-                state::RELEASED => self.free(slot),
-                state::OWNED => self.keep_ahead(slot),
-                _ => {}
-            }
-        }
-        told + self.tell_unclaimed(on)
     }
 
     /// Whether a program has made the file shorter. From then on nothing is read: what it would have said is missing, and
@@ -249,19 +266,6 @@ impl Rings {
     /// Slots that were ever claimed are below this.
     fn used(&self) -> u32 {
         self.memory.half(header::SLOTS_USED).load(Ordering::Acquire).min(self.shape.slots)
-    }
-
-    /// Frees the rings of threads that are gone without having said so: killed, or ended by a call that no hook saw.
-    /// `alive` is asked once for each ring in use; a ring is read to its end before it is freed. Once a second will do.
-    pub fn reclaim(&mut self, alive: &mut dyn FnMut(Origin) -> bool, on: &mut dyn FnMut(Event)) -> usize {
-        let mut told = 0;
-        for slot in 0..if self.cut { 0 } else { self.used() } {
-            if self.state(slot).load(Ordering::Acquire) as u32 == state::OWNED && !alive(self.origin(slot)) {
-                told += self.drain_slot(slot, on);
-                self.free(slot);
-            }
-        }
-        told
     }
 
     /// Rings in use, by their threads.
@@ -287,100 +291,14 @@ impl Rings {
         self.nonsense
     }
 
-    fn drain_slot(&mut self, number: u32, on: &mut dyn FnMut(Event)) -> usize {
-        let base = slot_at(number);
-        let head = self.memory.word(base + slot::HEAD).load(Ordering::Acquire);
-        let origin = self.origin(number);
-        let mut told = 0;
-        let tail = self.readers[number as usize].tail;
-        let waiting = head.wrapping_sub(tail);
-        let mut lost = 0;
-        if waiting > u64::from(self.shape.records(number)) {
-            // No writer of ours gets there.
-            lost = u64::from(self.shape.records(number));
-            self.readers[number as usize].path.clear();
-        } else if waiting > 0 {
-            let nonsense = self.nonsense;
-            // What is there was written before the head was read.
-            let latest = self.ticks.latest();
-            for at in 0..waiting {
-                let record = self.record(number, tail.wrapping_add(at));
-                if let Some(what) = self.understand(number, &record, latest) {
-                    on(Event { origin, what });
-                    told += 1;
-                }
-            }
-            lost += self.nonsense - nonsense;
-        }
-        if waiting != 0 {
-            self.readers[number as usize].tail = head;
-            self.memory.word(base + slot::TAIL).store(head, Ordering::Release);
-        }
-        let dropped = self.memory.word(base + slot::DROPPED).load(Ordering::Relaxed);
-        let reader = &mut self.readers[number as usize];
-        lost += dropped.saturating_sub(reader.dropped_told);
-        reader.dropped_told = dropped;
-        if lost > 0 {
-            on(Event { origin, what: What::Lost { records: lost } });
-            told += 1;
-        }
-        told
-    }
-
-    fn tell_unclaimed(&mut self, on: &mut dyn FnMut(Event)) -> usize {
-        let unclaimed = self.memory.word(header::UNCLAIMED).load(Ordering::Relaxed);
-        let records = unclaimed.saturating_sub(self.unclaimed_told);
-        self.unclaimed_told = unclaimed;
-        if records == 0 {
-            return 0;
-        }
-        on(Event { origin: Origin { image: 0, pid: 0, tid: 0 }, what: What::Lost { records } });
-        1
-    }
-
-    /// None for a part of a path that is not the last, and for nonsense.
-    fn understand(&mut self, slot: u32, record: &Record, latest: u64) -> Option<What> {
-        let decoded = if record.ends() <= latest { record.decode(&self.ticks) } else { Decoded::Nonsense };
-        let part = match decoded {
-            Decoded::Whole(what) => return Some(what),
-            Decoded::Path(part) => part,
-            Decoded::Nonsense => {
-                self.nonsense += 1;
-                return None;
-            }
-        };
-        let path = &mut self.readers[slot as usize].path;
-        if part.number == 0 {
-            path.clear();
-        }
-        // Six parts are the most that is written; a ring that says otherwise does not make this grow.
-        if path.len() < PATH_BYTES_MAX {
-            path.extend_from_slice(&part.text);
-        }
-        part.last.then(|| What::Executing {
-            at: self.ticks.at(part.at),
-            pid: part.pid,
-            path: String::from_utf8_lossy(&std::mem::take(path)).into_owned(),
-            preloaded: part.preloaded,
-        })
-    }
-
-    fn record(&self, slot: u32, count: u64) -> Record {
-        let at = count & u64::from(self.shape.records(slot) - 1);
-        let offset = (self.shape.at(slot) + at * RECORD_BYTES as u64) as usize;
-        let mut words = [0; RECORD_WORDS];
-        for (index, word) in words.iter_mut().enumerate() {
-            *word = self.memory.word(offset + index * 8).load(Ordering::Relaxed);
-        }
-        Record(words)
-    }
-
     fn origin(&self, number: u32) -> Origin {
         let base = slot_at(number);
         Origin {
-            image: self.memory.half(base + slot::IMAGE).load(Ordering::Relaxed),
+            // First: who has said it has said the rest.
+            image: self.memory.half(base + slot::IMAGE).load(Ordering::Acquire),
             pid: (self.state(number).load(Ordering::Relaxed) >> 32) as u32,
             tid: self.memory.half(base + slot::TID).load(Ordering::Relaxed),
+            space: self.memory.half(base + slot::SPACE).load(Ordering::Relaxed),
         }
     }
 
@@ -389,15 +307,21 @@ impl Rings {
     }
 
     fn free(&mut self, number: u32) {
-        self.readers[number as usize].path.clear();
+        self.readers[number as usize].at.path.clear();
+        self.forget_owner(number);
         self.state(number).store(u64::from(state::FREE), Ordering::Release);
+    }
+
+    /// Before a slot is free: who claims it says so a moment before it says which image it is, and is not to be taken for the one before.
+    fn forget_owner(&self, number: u32) {
+        self.memory.half(slot_at(number) + slot::IMAGE).store(0, Ordering::Relaxed);
     }
 
     /// More memory for a ring whose thread will soon be at the end of what it has: it may not be able to ask itself.
     fn keep_ahead(&mut self, slot: u32) {
         let room = self.memory.word(slot_at(slot) + slot::ROOM).load(Ordering::Relaxed);
         let all = self.shape.records(slot);
-        if room >= u64::from(all) || self.readers[slot as usize].tail < room / 2 {
+        if room >= u64::from(all) || self.readers[slot as usize].at.tail < room / 2 {
             return;
         }
         let more = u32::try_from(room.saturating_mul(2)).unwrap_or(all);
@@ -419,7 +343,20 @@ impl Rings {
     }
 }
 
-const PATH_BYTES_MAX: usize = 240;
+fn map(file: &File, bytes: u64) -> std::io::Result<Shared> {
+    let bytes = usize::try_from(bytes).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+    Shared::map(file, bytes)
+}
+
+fn shape_of(memory: &Shared) -> Shape {
+    let half = |at| memory.half(at).load(Ordering::Acquire);
+    Shape {
+        slots: half(header::SLOTS),
+        large: half(header::LARGE),
+        records: half(header::RECORDS),
+        small_records: half(header::SMALL_RECORDS),
+    }
+}
 
 fn slot_at(number: u32) -> usize {
     layout::HEADER_BYTES + number as usize * layout::SLOT_BYTES
@@ -445,12 +382,28 @@ fn reserve(file: &File, from: u64, bytes: u64) -> std::io::Result<()> {
 }
 
 /// Filters on the system calls of this process. Every program it starts has them too, and they let through what a tap
-/// needs: a container's mostly.
-fn own_filters() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let number = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
-    // Before Linux 5.9 they are not counted.
-    number("Seccomp_filters:").or_else(|| number("Seccomp:").map(|mode: u32| mode.min(1))).unwrap_or(0)
+/// needs: a container's mostly. For programs that others start: those of the first process as well, which all have.
+fn own_filters(of_all: bool) -> u32 {
+    let filters = |status: &str| {
+        let number = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
+        // Before Linux 5.9 they are not counted.
+        number("Seccomp_filters:").or_else(|| number("Seccomp:").map(|mode: u32| mode.min(1)))
+    };
+    let of = |path| std::fs::read_to_string(path).ok().and_then(|status| filters(&status));
+    let own = of("/proc/self/status").unwrap_or(0);
+    if of_all { of("/proc/1/status").map_or(own, |first| first.min(own)) } else { own }
+}
+
+/// A page of a file, mapped as a ring is.
+#[cfg(test)]
+pub(crate) fn map_for_test(file: &File) -> impl Sized {
+    map(file, 4096).unwrap()
+}
+
+/// Positions of a ring in which nothing was read.
+#[cfg(test)]
+pub(crate) fn positions_for_test(ring: u64) -> Positions {
+    Positions { ring, ..Positions::default() }
 }
 
 #[cfg(test)]

@@ -7,32 +7,65 @@ use std::collections::{BTreeMap, HashMap};
 
 use ledger::TapExchange;
 use ledger::tap_part::TapProgram;
+use serde::{Deserialize, Serialize};
 use units::Timestamp;
 
 use crate::coverage::Unseen;
-use crate::event::{Event, Origin, What};
+use crate::event::{Event, Origin, Owner, What};
 
 /// Programs by name, and what is known against them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Roll {
     programs: BTreeMap<String, Entry>,
     left_out: u64,
-    /// What was started and did not yet say that it is seen: by process number, the path, and whether the library was
-    /// asked for.
-    starting: HashMap<u32, Start>,
-    /// By image, its program's name and its process number.
-    names: HashMap<u32, (String, u32)>,
-    /// The latest image of each process number, and when it said that it is seen.
-    latest: HashMap<u32, (u32, Timestamp)>,
+    /// What was started and did not yet say that it is seen: the path, and whether the library was asked for.
+    starting: BTreeMap<Owner, Start>,
+    /// By image, its program's name and its process.
+    names: HashMap<u32, (String, Owner)>,
+    /// The latest image of each process, and when it said that it is seen.
+    latest: HashMap<Owner, (u32, Timestamp)>,
+    /// When there is no room for a new program, one of which nothing is new and that does not run is forgotten.
+    forgets: bool,
+    /// Changes so far.
+    changes: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Start {
     path: String,
     preloaded: bool,
+    at: Timestamp,
 }
 
-#[derive(Debug, Default)]
+/// A process that was started and has not said that it is seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Starting {
+    /// Which, as its parent counts.
+    pub owner: Owner,
+    /// Its program's path, as it was given; see [`What::Executing`].
+    pub path: String,
+    /// Whether it has the library in its environment.
+    pub preloaded: bool,
+}
+
+/// What changed of a program since it was last told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Short name, at most 15 bytes.
+    pub name: String,
+    /// Processes that loaded the library, since.
+    pub seen: u64,
+    /// Processes that should have and did not, since.
+    pub unseen: u64,
+    /// Connections that ended, since.
+    pub connections: u64,
+    /// Bytes that TCP counted and no hook saw, since.
+    pub unseen_bytes: u64,
+    /// Why it is not seen, or not whole, by now; empty: it is.
+    pub why: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Entry {
     seen: u64,
     unseen: u64,
@@ -45,26 +78,41 @@ struct Entry {
     /// Why a process that loaded the library is not seen whole.
     partial: String,
     why: String,
+    /// Images that live.
+    alive: u64,
+    /// [`Roll::changes`] when it changed last.
+    changed: u64,
+    /// As it was told last; in `why` what was said of it.
+    told: Change,
 }
 
 impl Roll {
     /// Programs told apart by name. More are counted together.
     pub const PROGRAMS_MAX: usize = 500;
+    /// Processes that were started and said nothing yet. Of more the earliest are forgotten.
+    pub const STARTING_MAX: usize = 10_000;
+
+    /// One that goes on for months: names that nobody has any more make room for new ones.
+    pub fn for_ever() -> Roll {
+        Roll { forgets: true, ..Roll::default() }
+    }
 
     /// Notes that `path` is being started as process `pid`; it will say so itself if it is seen. 0 for the first process of a
     /// PID namespace below its init, whose number nobody told.
     pub fn starting(&mut self, pid: u32, path: &str, preloaded: bool) {
-        self.starting.insert(pid, Start { path: path.to_owned(), preloaded });
+        let start = Start { path: path.to_owned(), preloaded, at: Timestamp::ZERO };
+        self.starting.insert(Owner { space: 0, pid }, start);
     }
 
     /// Takes note of an event. What it concerns: loading, forking, starting, and what hooks do not follow.
     pub fn take(&mut self, event: &Event) {
         match &event.what {
             What::Loaded { at, program, parent_pid } => {
-                self.latest.insert(event.origin.pid, (event.origin.image, *at));
-                let mut start = self.starting.remove(&event.origin.pid);
+                let owner = event.origin.owner();
+                self.latest.insert(owner, (event.origin.image, *at));
+                let mut start = self.started(owner);
                 if *parent_pid == INIT {
-                    start = self.starting.remove(&0).or(start);
+                    start = self.starting.remove(&FIRST).or(start);
                 }
                 self.seen(event.origin, program);
                 if let (Some(start), Some(entry)) = (start, self.entry(program))
@@ -76,16 +124,18 @@ impl Roll {
             What::Forked { program, .. } => self.seen(event.origin, program),
             What::Filtered { program, parent_pid, .. } => {
                 if *parent_pid == INIT {
-                    self.starting.remove(&0);
+                    self.starting.remove(&FIRST);
                 }
                 self.unseen(event.origin.pid, program, &Unseen::Filtered.to_string());
             }
             // A number that is not known yet is told again. And a parent that was kept waiting tells of its child when that has
             // told of itself.
-            What::Executing { at, pid, path, preloaded }
-                if *pid != 0 && self.latest.get(pid).is_none_or(|(_, loaded)| loaded < at) =>
-            {
-                self.starting(*pid, path, *preloaded);
+            What::Executing { at, pid, path, preloaded } if *pid != 0 => {
+                let owner = Owner { space: event.origin.space, pid: *pid };
+                if self.latest.get(&owner).is_none_or(|(_, loaded)| loaded < at) {
+                    self.make_room_to_start();
+                    self.starting.insert(owner, Start { path: path.clone(), preloaded: *preloaded, at: *at });
+                }
             }
             What::Aside { uring_setups, unfollowed, .. } => {
                 let (uring, unfollowed) = (u64::from(*uring_setups), u64::from(*unfollowed));
@@ -113,11 +163,33 @@ impl Roll {
 
     /// A process that was found running without ever having said that it is seen.
     pub fn unseen(&mut self, pid: u32, name: &str, why: &str) {
-        self.starting.remove(&pid);
+        self.starting.retain(|owner, _| owner.pid != pid);
         if let Some(entry) = self.entry(name) {
             entry.unseen += 1;
             why.clone_into(&mut entry.why);
         }
+    }
+
+    /// One of [`overdue`](Self::overdue) will never be seen: `why`; `None` where nothing was started after all.
+    pub fn never_seen(&mut self, owner: Owner, name: &str, why: Option<&str>) {
+        let was_waited_for = self.starting.remove(&owner).is_some();
+        if let (true, Some(why)) = (was_waited_for, why)
+            && let Some(entry) = self.entry(name)
+        {
+            entry.unseen += 1;
+            why.clone_into(&mut entry.why);
+        }
+    }
+
+    /// What was started before `before` and has not said that it is seen, in the order of processes.
+    pub fn overdue(&self, before: Timestamp) -> Vec<Starting> {
+        let late = self.starting.iter().filter(|(_, start)| start.at < before);
+        let told = late.map(|(owner, start)| Starting {
+            owner: *owner,
+            path: start.path.clone(),
+            preloaded: start.preloaded,
+        });
+        told.collect()
     }
 
     /// A process of this name was found to be what hooks do not see whole.
@@ -135,24 +207,42 @@ impl Roll {
 
     /// An image is gone: its name is not needed any more.
     pub fn gone(&mut self, image: u32) {
-        if let Some((_, pid)) = self.names.remove(&image)
-            && self.latest.get(&pid).is_some_and(|(latest, _)| *latest == image)
-        {
-            self.latest.remove(&pid);
+        let Some((name, owner)) = self.names.remove(&image) else { return };
+        if self.latest.get(&owner).is_some_and(|(latest, _)| *latest == image) {
+            self.latest.remove(&owner);
         }
+        if let Some(entry) = self.programs.get_mut(&name) {
+            entry.alive = entry.alive.saturating_sub(1);
+        }
+    }
+
+    /// All processes are gone, also those that were to start.
+    pub fn forget_processes(&mut self) {
+        self.starting.clear();
+        self.names.clear();
+        self.latest.clear();
+        self.programs.values_mut().for_each(|entry| entry.alive = 0);
+    }
+
+    /// The name of an image's program; empty where it is not known.
+    pub fn program(&self, image: u32) -> &str {
+        self.names.get(&image).map_or("", |(name, _)| name)
+    }
+
+    /// Programs of which something is new since this was last asked, by name.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        self.programs.iter_mut().filter_map(|(name, entry)| entry.take_change(name)).collect()
     }
 
     /// The run ends: whatever was started and never said that it is seen was not. `why` gives the reason by path, `None`
     /// where nothing was started after all, as when exec failed.
     pub fn end(&mut self, mut why: impl FnMut(&str) -> Option<String>) {
-        let mut starting: Vec<_> = self.starting.drain().collect();
-        starting.sort_by_key(|(pid, _)| *pid);
-        for (pid, Start { path, preloaded }) in starting {
+        for (owner, Start { path, preloaded, .. }) in std::mem::take(&mut self.starting) {
             // Also where the environment is the reason: an exec that failed started nothing.
             let why = why(&path).map(|why| if preloaded { why } else { Unseen::NotHandedOn.to_string() });
             if let Some(why) = why {
                 let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
-                self.unseen(pid, &name, &why);
+                self.unseen(owner.pid, &name, &why);
             }
         }
     }
@@ -162,7 +252,7 @@ impl Roll {
         let programs = self.programs.iter().map(|(name, entry)| {
             let (coverage, why) = entry.coverage();
             TapProgram {
-                name: if name.is_empty() { "(not known)".to_owned() } else { name.clone() },
+                name: shown(name),
                 processes: entry.seen + entry.unseen,
                 coverage: coverage.to_owned(),
                 why,
@@ -173,25 +263,84 @@ impl Roll {
     }
 
     fn seen(&mut self, origin: Origin, program: &str) {
-        self.names.insert(origin.image, (program.to_owned(), origin.pid));
+        let before = self.names.insert(origin.image, (program.to_owned(), origin.owner()));
+        if let Some(before) = before.and_then(|(name, _)| self.programs.get_mut(&name)) {
+            before.alive = before.alive.saturating_sub(1);
+        }
         if let Some(entry) = self.entry(program) {
             entry.seen += 1;
+            entry.alive += 1;
         }
     }
 
+    /// What was said when this process was started; who said it may not have known its namespace.
+    fn started(&mut self, owner: Owner) -> Option<Start> {
+        self.starting.remove(&owner).or_else(|| self.starting.remove(&Owner { space: 0, ..owner }))
+    }
+
+    fn make_room_to_start(&mut self) {
+        if self.starting.len() >= Self::STARTING_MAX
+            && let Some(first) = self.starting.iter().min_by_key(|(_, start)| start.at).map(|(owner, _)| *owner)
+        {
+            self.starting.remove(&first);
+        }
+    }
+
+    /// To be changed.
     fn entry(&mut self, name: &str) -> Option<&mut Entry> {
         if !self.programs.contains_key(name) {
-            if self.programs.len() >= Self::PROGRAMS_MAX {
+            if self.programs.len() >= Self::PROGRAMS_MAX && !self.forget_one() {
                 self.left_out += 1;
                 return None;
             }
             self.programs.insert(name.to_owned(), Entry::default());
         }
-        self.programs.get_mut(name)
+        self.changes += 1;
+        let entry = self.programs.get_mut(name)?;
+        entry.changed = self.changes;
+        Some(entry)
+    }
+
+    /// Forgets the program that changed longest ago, of those that do not run and of which all is told.
+    fn forget_one(&mut self) -> bool {
+        if !self.forgets {
+            return false;
+        }
+        let idle = self.programs.iter().filter(|(name, entry)| entry.alive == 0 && entry.change(name).is_none());
+        let Some(name) = idle.min_by_key(|(_, entry)| entry.changed).map(|(name, _)| name.clone()) else { return false };
+        self.programs.remove(&name).is_some()
     }
 }
 
+/// A program that nobody knows the name of is called so.
+fn shown(name: &str) -> String {
+    if name.is_empty() { "(not known)".to_owned() } else { name.to_owned() }
+}
+
 impl Entry {
+    /// What is new of it.
+    fn change(&self, name: &str) -> Option<Change> {
+        let told = &self.told;
+        let change = Change {
+            name: shown(name),
+            seen: self.seen - told.seen,
+            unseen: self.unseen - told.unseen,
+            connections: self.connections - told.connections,
+            unseen_bytes: self.unseen_bytes - told.unseen_bytes,
+            why: self.coverage().1,
+        };
+        let counted = change.seen | change.unseen | change.connections | change.unseen_bytes;
+        (counted > 0 || change.why != told.why).then_some(change)
+    }
+
+    /// The same; next time it is old.
+    fn take_change(&mut self, name: &str) -> Option<Change> {
+        let change = self.change(name)?;
+        let Entry { seen, unseen, connections, unseen_bytes, .. } = *self;
+        self.told = Change { name: String::new(), seen, unseen, connections, unseen_bytes, why: change.why.clone() };
+        Some(change)
+    }
+
     fn coverage(&self) -> (&'static str, String) {
         if self.seen == 0 && self.unseen > 0 {
             return ("unseen", self.why.clone());
@@ -217,13 +366,15 @@ impl Entry {
 
 /// The init of a PID namespace, as those in it count.
 const INIT: u32 = 1;
+/// The first process below it, whose number nobody told: see [`Roll::starting`].
+const FIRST: Owner = Owner { space: 0, pid: 0 };
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn event(image: u32, pid: u32, what: What) -> Event {
-        Event { origin: Origin { image, pid, tid: pid }, what }
+        Event { origin: Origin { image, pid, tid: pid, space: 4 }, what }
     }
 
     fn loaded(image: u32, pid: u32, program: &str) -> Event {

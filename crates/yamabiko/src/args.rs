@@ -1,6 +1,7 @@
 //! Arguments as typed. What they mean is decided in [`plan`].
 
 pub mod ab;
+mod agent;
 mod arrivals;
 mod cache;
 mod capacity;
@@ -43,6 +44,7 @@ use lab::slo::Slo;
 use units::{Bytes, parse_duration};
 
 pub use self::ab::Ab;
+pub use self::agent::{Agent, AgentStatus, AgentWhat};
 pub use self::arrivals::ArrivalOptions;
 pub use self::capacity::Capacity;
 pub use self::compare::{Compare, Comparison};

@@ -7,6 +7,7 @@ mod fleet;
 mod support;
 
 mod tapping {
+    mod agent;
     mod fleet;
     mod manager;
     mod tap;

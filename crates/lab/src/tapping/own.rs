@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     fn event(image: u32, pid: u32, what: What) -> Event {
-        Event { origin: Origin { image, pid, tid: pid }, what }
+        Event { origin: Origin { image, pid, tid: pid, space: 0 }, what }
     }
 
     fn forked(image: u32, pid: u32, parent_image: u32) -> Event {

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use ledger::{TapError, TapExchange, TapOutcome, TapSide};
+use serde::{Deserialize, Serialize};
 use units::Timestamp;
 use units::time::saturating_nanos;
 
 use crate::event::{Account, Attempt, Closed, Doubt, Role, Run};
 
 /// A connection that is open, as far as is known.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Connection {
     /// Its number in the run.
     pub(super) number: u64,
@@ -103,6 +104,14 @@ impl Connection {
     /// Notes that `image` has closed it; others may have it.
     pub(super) fn closed_by(&mut self, image: u32, at: Timestamp) {
         self.closer = Some((image, at));
+    }
+
+    /// The last moment at which anything is known to have happened on it.
+    pub(super) fn heard_at(&self) -> Timestamp {
+        let moments = |row: &TapExchange| [Some(row.opened_at), row.sent_last_at, row.received_last_at];
+        let told = [self.peer_ended, self.closer.map(|(_, at)| at), self.leaving.iter().map(|(_, at)| *at).max()];
+        let rows = [Some(&self.base), self.current.as_ref()].into_iter().flatten().flat_map(moments);
+        rows.chain(told).flatten().max().unwrap_or_default()
     }
 
     /// Whether somebody has it who has not said that he leaves. Between a close and the news that it was the last: yes.

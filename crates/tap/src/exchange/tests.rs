@@ -1,6 +1,6 @@
 //! Conversations in virtual time: what each must come to.
 
-mod any;
+pub(crate) mod any;
 mod talk;
 
 use std::time::Duration;

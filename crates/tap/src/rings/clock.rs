@@ -1,9 +1,9 @@
 //! The hooks' clock, and its way to the run's.
 //!
 //! Where the cycle counter runs at one rate on all cores, hooks read it (some 10 ns less a call than the kernel's
-//! clock). A counter says nothing about time by itself: this keeps pairs of both clocks, one a second and the latest,
-//! and reads between them. The error is that of a pair, below 100 ns here; a hook's own read is not ordered with the
-//! instructions around it, some 10 ns.
+//! clock). A counter says nothing about time by itself: [`Pairs`] of both clocks do, and what is read between them. The
+//! error is that of a pair, below 100 ns here; a hook's own read is not ordered with the instructions around it, some 10
+//! ns.
 
 use std::time::Duration;
 
@@ -11,40 +11,42 @@ use sys::clock::{Clock, monotonic_ns};
 use units::Timestamp;
 
 use super::layout;
+use super::pairs::{Pair, Pairs};
 
-/// Pairs are kept this far apart.
-const APART_NS: u64 = 1_000_000_000;
 /// Read so often for one pair; the quickest is taken, since the others were interrupted.
 const TRIES: usize = 8;
 /// Between a core's clock and another's.
 const SLACK: Duration = Duration::from_millis(1);
-
-/// Both clocks at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pair {
-    ticks: u64,
-    monotonic_ns: u64,
-}
 
 /// From ticks to the run's time.
 #[derive(Debug)]
 pub struct Ticks {
     run: Clock,
     /// None: ticks are nanoseconds of the monotonic clock.
-    pairs: Option<Vec<Pair>>,
+    pairs: Option<Pairs>,
 }
 
 impl Ticks {
     /// Takes the cycle counter if it will do.
     pub fn start(run: Clock) -> Ticks {
+        Ticks::resume(run, &Pairs::default())
+    }
+
+    /// The same, of a reader that goes on: what it reads may be of any time since the first of `before`.
+    pub fn resume(run: Clock, before: &Pairs) -> Ticks {
         let pairs = counter_is_a_clock().then(|| {
             let first = pair();
+            let may_follow = before.last().is_none_or(|last| last.monotonic_ns < first.monotonic_ns);
+            let mut pairs = if may_follow { before.clone() } else { Pairs::default() };
+            pairs.note(first);
             // The first rate must come from somewhere: two pairs a millisecond apart give it to 1 in 10,000.
-            let mut second = pair();
-            while second.monotonic_ns < first.monotonic_ns + 1_000_000 {
-                second = pair();
+            while pairs.len() < 2 {
+                let (last, now) = (pairs.last().unwrap_or_default(), pair());
+                if now.monotonic_ns >= last.monotonic_ns + 1_000_000 {
+                    pairs.note(now);
+                }
             }
-            vec![first, second]
+            pairs
         });
         Ticks { run, pairs }
     }
@@ -57,23 +59,20 @@ impl Ticks {
     /// So long, in ticks.
     pub fn of(&self, duration: Duration) -> u64 {
         let ns = units::time::saturating_nanos(duration);
-        let Some([first, .., last]) = self.pairs.as_deref() else { return ns };
-        scaled(ns, last.ticks - first.ticks, last.monotonic_ns - first.monotonic_ns)
+        self.pairs.as_ref().map_or(ns, |pairs| pairs.ticks_of(ns))
     }
 
-    /// Call it before reading records, so that they lie before the latest pair.
-    pub fn refresh(&mut self) {
-        let Some(pairs) = &mut self.pairs else { return };
+    /// Call it before reading records, so that they lie before the latest pair. A pair that stays is handed out, for a reader
+    /// that comes after this one.
+    pub fn refresh(&mut self) -> Option<Pair> {
+        let pairs = self.pairs.as_mut()?;
         let now = pair();
-        let [.., before, last] = pairs.as_mut_slice() else { return };
-        if now.ticks <= last.ticks || now.monotonic_ns <= last.monotonic_ns {
-            return;
-        }
-        if last.monotonic_ns < before.monotonic_ns + APART_NS {
-            *last = now;
-        } else {
-            pairs.push(now);
-        }
+        pairs.note(now).then_some(now)
+    }
+
+    /// All pairs.
+    pub fn pairs(&self) -> Vec<Pair> {
+        self.pairs.as_ref().map(|pairs| pairs.all().to_vec()).unwrap_or_default()
     }
 
     /// A moment that nothing which was written by now is later than. The cores' counters agree to far less than the
@@ -86,48 +85,14 @@ impl Ticks {
     /// The run's time at `ticks`; of what is before the run's zero, zero. What a broken program writes may be any
     /// number: nothing overflows.
     pub fn at(&self, ticks: u64) -> Timestamp {
-        let Some(pairs) = self.pairs.as_deref() else { return self.run.from_monotonic_ns(ticks) };
-        self.run.from_monotonic_ns(between(pairs, ticks))
+        self.run.from_monotonic_ns(self.pairs.as_ref().map_or(ticks, |pairs| pairs.at(ticks)))
     }
 
     /// So many ticks that ended at about `at`, as time; at most 292 years, so that a few broken ones can be added.
     pub fn duration(&self, ticks: u64, at: u64) -> Duration {
-        let ns = match self.pairs.as_deref() {
-            None => ticks,
-            Some(pairs) => {
-                let (a, b) = around(pairs, at);
-                scaled(ticks, b.monotonic_ns - a.monotonic_ns, b.ticks - a.ticks)
-            }
-        };
+        let ns = self.pairs.as_ref().map_or(ticks, |pairs| pairs.duration_ns(ticks, at));
         Duration::from_nanos(ns.min(u64::MAX / 2))
     }
-}
-
-/// The two pairs to read `ticks` with: those around it; the first or last two when it lies outside.
-fn around(pairs: &[Pair], ticks: u64) -> (Pair, Pair) {
-    let after = pairs.partition_point(|pair| pair.ticks <= ticks).clamp(1, pairs.len() - 1);
-    let (mut before, after) = (after - 1, after);
-    // The latest pair may follow close upon the one before, and a short base has a large error.
-    if before > 0 && pairs[after].monotonic_ns - pairs[before].monotonic_ns < APART_NS / 2 {
-        before -= 1;
-    }
-    (pairs[before], pairs[after])
-}
-
-fn between(pairs: &[Pair], ticks: u64) -> u64 {
-    let (a, b) = around(pairs, ticks);
-    let (run_ticks, run_ns) = (b.ticks - a.ticks, b.monotonic_ns - a.monotonic_ns);
-    if ticks >= a.ticks {
-        a.monotonic_ns.saturating_add(scaled(ticks - a.ticks, run_ns, run_ticks))
-    } else {
-        a.monotonic_ns.saturating_sub(scaled(a.ticks - ticks, run_ns, run_ticks))
-    }
-}
-
-/// `value * to / from`, rounded down, saturating.
-fn scaled(value: u64, to: u64, from: u64) -> u64 {
-    let exact = u128::from(value) * u128::from(to) / u128::from(from.max(1));
-    u64::try_from(exact).unwrap_or(u64::MAX)
 }
 
 fn pair() -> Pair {
@@ -168,22 +133,6 @@ fn counter_is_a_clock() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const PAIRS: &[Pair] = &[
-        Pair { ticks: 1000, monotonic_ns: 5_000_000_000 },
-        Pair { ticks: 3_000_001_000, monotonic_ns: 6_000_000_000 },
-        Pair { ticks: 9_000_001_000, monotonic_ns: 8_000_000_000 },
-    ];
-
-    #[test]
-    fn reads_between_pairs_and_beyond_them() {
-        assert_eq!(between(PAIRS, 1000), 5_000_000_000);
-        assert_eq!(between(PAIRS, 1_500_001_000), 5_500_000_000);
-        assert_eq!(between(PAIRS, 3_000_001_000), 6_000_000_000);
-        assert_eq!(between(PAIRS, 12_000_001_000), 9_000_000_000);
-        assert_eq!(between(PAIRS, 0), 4_999_999_667);
-        assert_eq!(between(PAIRS, u64::MAX) / 1_000_000_000, 6_148_914_696);
-    }
 
     #[test]
     fn both_clocks_agree() {

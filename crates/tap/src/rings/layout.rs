@@ -1,7 +1,7 @@
 //! The shared file, as `interposer/ring.h` says it in C: change both. Offsets are in bytes from the file's begin.
 
-/// "ayytap02", little-endian.
-pub const MAGIC: u64 = 0x3230_7061_7479_7961;
+/// "ayytap03", little-endian.
+pub const MAGIC: u64 = 0x3330_7061_7479_7961;
 /// The header's page.
 pub const HEADER_BYTES: usize = 4096;
 /// One slot.
@@ -24,8 +24,12 @@ pub mod header {
     pub const UNCLAIMED: usize = 40;
     pub const FILE_BYTES: usize = 48;
     pub const FILTERS: usize = 56;
+    pub const FILTERED: usize = 60;
     pub const SLOTS_USED: usize = 64;
     pub const UNFOLLOWED: usize = 68;
+    pub const RING: usize = 72;
+    pub const BOOT: usize = 80;
+    pub const UNCLAIMED_TOLD: usize = 96;
 }
 
 /// Offsets in a slot.
@@ -35,8 +39,10 @@ pub mod slot {
     pub const TID: usize = 12;
     pub const DROPPED: usize = 16;
     pub const ROOM: usize = 24;
+    pub const SPACE: usize = 32;
     pub const HEAD: usize = 64;
     pub const TAIL: usize = 128;
+    pub const DROPPED_TOLD: usize = 136;
 }
 
 /// The lower half of a slot's state; the upper is the owner's process number.
@@ -82,6 +88,15 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Whether numbers that somebody wrote can be a shape at all.
+    pub fn is_sane(&self) -> bool {
+        let is_count = |records: u32| records.is_power_of_two() && (2..=1 << 24).contains(&records);
+        (1..=1 << 16).contains(&self.slots)
+            && self.large <= self.slots
+            && is_count(self.records)
+            && is_count(self.small_records)
+    }
+
     /// Records of one slot.
     pub fn records(&self, slot: u32) -> u32 {
         if slot < self.large { self.records } else { self.small_records }

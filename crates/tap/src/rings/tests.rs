@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use units::Timestamp;
 
 use super::*;
-use crate::event::Role;
+use crate::event::{Event, Role, What};
 
 const SMALL: Capacity = Capacity { records: 8, slots: 3, small_slots: 0, ready: 2 };
 
@@ -22,13 +22,13 @@ fn with(capacity: Capacity) -> (TempDir, Folder, Rings) {
 }
 
 /// What a thread does, in Rust: claims `slot`, writes.
-fn own(rings: &Rings, slot: u32, pid: u32) {
+pub(super) fn own(rings: &Rings, slot: u32, pid: u32) {
     rings.memory.half(header::SLOTS_USED).fetch_max(slot + 1, Ordering::AcqRel);
     rings.state(slot).store(u64::from(pid) << 32 | u64::from(state::OWNED), Ordering::Release);
     rings.memory.half(slot_at(slot) + slot::IMAGE).store(pid, Ordering::Relaxed);
 }
 
-fn write(rings: &Rings, slot: u32, words: [u64; 8]) {
+pub(super) fn write(rings: &Rings, slot: u32, words: [u64; 8]) {
     let head = rings.memory.word(slot_at(slot) + slot::HEAD).load(Ordering::Relaxed);
     let at = head % u64::from(rings.shape.records(slot));
     let offset = (rings.shape.at(slot) + at * RECORD_BYTES as u64) as usize;
@@ -45,7 +45,7 @@ fn drain(rings: &mut Rings) -> Vec<Event> {
     events
 }
 
-fn sent(bytes: u64) -> [u64; 8] {
+pub(super) fn sent(bytes: u64) -> [u64; 8] {
     [u64::from(layout::kind::SENT) | 3 << 32, 77, 0, 0, 0, bytes, 0, 0]
 }
 

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use tap::{By, Only, PeerMatch};
 use units::parse_duration;
 
-use super::{Manager, PageForms, ShowOptions};
+use super::{Agent, Manager, PageForms, ShowOptions};
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -38,6 +38,10 @@ pub struct Tap {
     /// Do not keep the run in the book
     #[arg(long)]
     pub no_save: bool,
+    /// Only put the program under the tap that this machine's agent keeps (`tap agent`), in the agent's folder, and become it
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true)]
+    #[arg(conflicts_with_all = ["only", "progress", "json", "output", "no_save"])]
+    pub agent: Option<Option<PathBuf>>,
     /// Program and arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -54,6 +58,8 @@ pub struct Window {
 pub enum TapWhat {
     /// Figures of the exchanges that meet conditions, over any number of runs
     Slice(Box<Slice>),
+    /// Keep a standing tap on this machine, and hand what it sees to a manager
+    Agent(Box<Agent>),
     /// Gather what the agents of many machines saw: by day, by program and peer, on one page
     Manager(Box<Manager>),
 }

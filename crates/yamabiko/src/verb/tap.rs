@@ -4,6 +4,7 @@
 //! place on stdout, where a pipe would take it for the program's: it goes to stderr when the program has ended, or to a
 //! file.
 
+mod agent;
 mod manager;
 mod slice;
 
@@ -29,10 +30,14 @@ use crate::terminal::{self, say};
 pub fn run(arguments: &args::Tap) -> Result<Exit> {
     match &arguments.what {
         Some(TapWhat::Slice(slice)) => return slice::run(slice),
+        Some(TapWhat::Agent(agent)) => return agent::run(agent),
         Some(TapWhat::Manager(manager)) => return manager::run(manager),
         None => {}
     }
     ensure!(!arguments.command.is_empty(), "no command was given: yamabiko tap [OPTIONS] -- COMMAND");
+    if let Some(folder) = &arguments.agent {
+        return agent::enter(folder.as_deref(), &arguments.command);
+    }
     let live = Live::start(&arguments.show, !arguments.no_save)?;
     let plan = TapRun {
         tap: TapPlan { only: arguments.only.clone(), window: arguments.window.window },

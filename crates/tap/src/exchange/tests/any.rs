@@ -9,7 +9,7 @@ use super::*;
 use crate::event::{Attempt, Closed, Doubt, Run};
 
 /// Anything that may be said of a few connections by a few images, in any order: a hostile program, lost records.
-fn any_event() -> impl Strategy<Value = Event> {
+pub(crate) fn any_event() -> impl Strategy<Value = Event> {
     let what = (0u8..11, 0u64..4, 0u64..1_000_000, 0u64..50_000, any::<bool>(), 0u64..3);
     (1u32..4, what).prop_map(|(image, (kind, connection, at, bytes, flag, error))| {
         let at = Timestamp::from_nanos(at);
@@ -48,7 +48,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 program: "p".into(),
             },
         };
-        Event { origin: Origin { image, pid: image, tid: image }, what }
+        Event { origin: Origin { image, pid: image, tid: image, space: 0 }, what }
     })
 }
 

@@ -198,7 +198,7 @@ impl Talk {
         let parent = self.image;
         let (at, program) = (self.now(), "curl".into());
         let what = What::Forked { at, parent_image: parent, parent_pid: parent, fork: 1, program };
-        self.events.push(Event { origin: Origin { image, pid: image, tid: image * 10 }, what });
+        self.events.push(Event { origin: Origin { image, pid: image, tid: image * 10, space: 0 }, what });
         self
     }
 
@@ -228,7 +228,7 @@ impl Talk {
         let begin = self.now();
         self.wait(millis);
         let what = What::Resolved { begin, end: self.now(), name: "server".into(), error };
-        self.events.push(Event { origin: Origin { image: self.image, pid: self.image, tid }, what });
+        self.events.push(Event { origin: Origin { image: self.image, pid: self.image, tid, space: 0 }, what });
     }
 
     fn connected(&mut self, setup: u64) {
@@ -270,7 +270,7 @@ impl Talk {
     }
 
     pub fn tell(&mut self, what: What) -> &mut Talk {
-        let origin = Origin { image: self.image, pid: self.image, tid: self.image * 10 };
+        let origin = Origin { image: self.image, pid: self.image, tid: self.image * 10, space: 0 };
         self.events.push(Event { origin, what });
         self
     }

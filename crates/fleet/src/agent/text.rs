@@ -1,0 +1,12 @@
+//! Bytes as text.
+
+use std::fmt::Write as _;
+
+/// Two digits a byte, in lower case.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,81 @@
+//! A process image: what it holds, what it let go a moment ago, and lookups that no connect has followed.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use units::Timestamp;
+
+use super::LINGER;
+use crate::event::{Closed, Origin};
+
+/// A process image.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Image {
+    pub(super) pid: u32,
+    #[serde(with = "ledger::tap_exchange::shared_text")]
+    pub(super) program: Option<Arc<str>>,
+    /// Connections whose descriptors it has.
+    pub(super) held: HashSet<u64>,
+    /// Lookups that no connect has followed: thread, length.
+    pub(super) lookups: VecDeque<(u32, u64)>,
+    /// What it closed or left a moment ago and a child may have, which has not told of itself yet.
+    pub(super) let_go: VecDeque<LetGo>,
+    /// When records of it had been lost at last.
+    pub(super) lost_at: Option<Timestamp>,
+}
+
+/// A connection that a process closed or left after it had forked.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct LetGo {
+    pub(super) key: u64,
+    pub(super) at: Timestamp,
+    /// Forks of the process when the connection came into view, and at its close.
+    pub(super) forks: [u32; 2],
+}
+
+impl Image {
+    pub(super) fn new(origin: Origin) -> Image {
+        Image {
+            pid: origin.pid,
+            program: None,
+            held: HashSet::new(),
+            lookups: VecDeque::new(),
+            let_go: VecDeque::new(),
+            lost_at: None,
+        }
+    }
+
+    /// A lookup of thread `tid` has ended.
+    pub(super) fn looked_up(&mut self, tid: u32, lookup_ns: u64) {
+        if self.lookups.len() == LOOKUPS_MAX {
+            self.lookups.pop_front();
+        }
+        self.lookups.push_back((tid, lookup_ns));
+    }
+
+    /// Keeps what was closed for as long as the connection lingers: a child that comes later than that finds it over.
+    pub(super) fn let_go(&mut self, closed: &Closed) {
+        let gone = LetGo { key: closed.connection, at: closed.begin, forks: closed.forks };
+        if gone.forks[0] == gone.forks[1] {
+            return;
+        }
+        while self.let_go.front().is_some_and(|first| gone.at.since(first.at) >= LINGER) {
+            self.let_go.pop_front();
+        }
+        self.let_go.push_back(gone);
+    }
+
+    /// Takes the lookup that a connect of thread `tid` follows: the thread's own last one, else the process's, as a resolver may
+    /// have a thread of its own. What came before it is forgotten.
+    pub(super) fn lookup(&mut self, tid: u32) -> Option<u64> {
+        let at = self.lookups.iter().rposition(|(thread, _)| *thread == tid).or(self.lookups.len().checked_sub(1))?;
+        let thread = self.lookups[at].0;
+        let (_, lookup_ns) = self.lookups.remove(at)?;
+        self.lookups.retain(|(other, _)| *other != thread);
+        Some(lookup_ns)
+    }
+}
+
+/// A program that looks names up and connects nowhere does not fill the memory.
+const LOOKUPS_MAX: usize = 64;

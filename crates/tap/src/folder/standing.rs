@@ -1,0 +1,285 @@
+//! A standing folder: library and ring at fixed names, for programs that are not started by the tap.
+//!
+//! ```text
+//!   /run/yamabiko-tap/            0711, the agent's user        programs:  LD_PRELOAD=FOLDER/libyamabiko_tap.so
+//!     libyamabiko_tap.so          0755, replaced by rename                 YAMABIKO_TAP=FOLDER
+//!     ring                        0666, replaced by rename
+//!     agent.lock                  0600, held by the one agent
+//! ```
+//!
+//! Its name is known to all, so others may be there first, or be in the way: the folder must belong to this user, as must what
+//! leads to it (or to root), and nobody else may write there. Nothing in it is opened through a symbolic link. What is there and was
+//! stricter than the above stays so.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::{Mode, fchmod};
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+
+use super::{LIBRARY, LIBRARY_NAME, RING_NAME, environment_in, usable};
+use crate::error::{Error, Result};
+
+/// The lock of a standing folder's agent. A folder that has it is nobody's to sweep.
+pub(super) const LOCK_NAME: &str = "agent.lock";
+/// The name of a standing folder.
+const NAME: &str = "yamabiko-tap";
+/// Where root's may be: on a tmpfs of its own, which its unit mounts; in /run, where that is not mounted noexec as on Debian; and where
+/// everybody may be there first.
+const ROOTS: [&str; 3] = ["/run/yamabiko", "/run", "/dev/shm"];
+
+/// A standing folder, locked. It stays when this is dropped, for programs that go on.
+#[derive(Debug)]
+pub struct StandingFolder {
+    path: PathBuf,
+    dir: File,
+    /// Locked while this lives.
+    _lock: File,
+}
+
+impl StandingFolder {
+    /// Makes the folder or takes it over, and writes the library into it where another one or none is there. Programs that have
+    /// the old one go on with it.
+    ///
+    /// # Errors
+    /// Another agent has it ([`Error::Taken`]); it is not safe ([`Error::Unsafe`]); programs could not load a library from there;
+    /// the disk is full.
+    pub fn open(path: &Path) -> Result<StandingFolder> {
+        if LIBRARY.is_empty() {
+            return Err(Error::Unsupported);
+        }
+        let path = safe_place(path)?;
+        let made = match DirBuilder::new().mode(0o711).create(&path) {
+            Ok(()) => true,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(Error::file("create", &path)(error)),
+        };
+        let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
+        let dir = OpenOptions::new().read(true).custom_flags(flags).open(&path);
+        let dir = dir.map_err(|error| match error.raw_os_error() {
+            Some(libc::ELOOP | libc::ENOTDIR) => refused(&path, "it is no folder, or a symbolic link to one".to_owned()),
+            _ => Error::file("open", &path)(error),
+        })?;
+        let metadata = dir.metadata().map_err(Error::file("look at", &path))?;
+        if metadata.uid() != geteuid().as_raw() {
+            return Err(refused(&path, format!("it belongs to user {}, not to this one", metadata.uid())));
+        }
+        if made {
+            // Whatever the umask.
+            change_mode(&dir, 0o711, &path)?;
+        } else if metadata.mode() & 0o022 != 0 {
+            let why = format!("others may write to it (mode {:04o}): chmod go-w it", metadata.mode() & 0o7777);
+            return Err(refused(&path, why));
+        }
+        let lock = lock(&dir, &path)?;
+        let held = dir.metadata().map_err(Error::file("look at", &path))?;
+        let there = fs::symlink_metadata(&path).map_err(Error::file("look at", &path))?;
+        if (held.dev(), held.ino()) != (there.dev(), there.ino()) {
+            return Err(refused(&path, "somebody has just put another one in its place: try again".to_owned()));
+        }
+        let folder = StandingFolder { path, dir, _lock: lock };
+        folder.lay_library()?;
+        Ok(folder)
+    }
+
+    /// Where a standing folder is by default: for root in the first of [`ROOTS`] from which programs can load a library; for others in
+    /// $XDG_RUNTIME_DIR, else in /dev/shm under the user's number.
+    pub fn default_path() -> PathBuf {
+        let user = geteuid();
+        let is_usable = |parent: &Path| usable(parent).is_ok();
+        if user.is_root() {
+            let parent = ROOTS.iter().map(Path::new).find(|parent| is_usable(parent));
+            return parent.unwrap_or(Path::new("/dev/shm")).join(NAME);
+        }
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        match runtime.filter(|path| path.is_absolute() && is_usable(path)) {
+            Some(runtime) => runtime.join(NAME),
+            None => numbered(user),
+        }
+    }
+
+    /// Where a program of this user finds a ring: this user's own folder, else root's.
+    ///
+    /// # Errors
+    /// There is none: no agent was started since the machine was.
+    pub fn find() -> Result<PathBuf> {
+        let mut all = vec![StandingFolder::default_path()];
+        all.extend(ROOTS.iter().map(|parent| Path::new(parent).join(NAME)));
+        let has_a_ring = |path: &&PathBuf| path.join(RING_NAME).exists() && path.join(LIBRARY_NAME).exists();
+        all.iter().find(has_a_ring).cloned().ok_or_else(|| Error::NoAgent { path: all[0].clone() })
+    }
+
+    /// What a program needs in its environment to be followed by the agent of `path`; `preload` is the LD_PRELOAD it would
+    /// have had. The agent need not be there: what is told meanwhile waits in the ring.
+    ///
+    /// # Errors
+    /// There is no ring or no library: no agent has been there.
+    pub fn environment_of(path: &Path, preload: Option<&OsStr>) -> Result<[(&'static str, OsString); 2]> {
+        let path = std::path::absolute(path).map_err(Error::file("find", path))?;
+        if path.join(RING_NAME).exists() && path.join(LIBRARY_NAME).exists() {
+            Ok(environment_in(&path, preload))
+        } else {
+            Err(Error::NoAgent { path })
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The library.
+    pub fn library(&self) -> PathBuf {
+        self.path.join(LIBRARY_NAME)
+    }
+
+    /// The file of the ring.
+    pub fn ring(&self) -> PathBuf {
+        self.path.join(RING_NAME)
+    }
+
+    /// See [`Folder::environment`](super::Folder::environment).
+    pub fn environment(&self, preload: Option<&OsStr>) -> [(&'static str, OsString); 2] {
+        environment_in(&self.path, preload)
+    }
+
+    /// The ring that is there, if it is a file of this user's and of one name.
+    pub(crate) fn ring_file(&self) -> Result<Option<File>> {
+        self.existing(RING_NAME, OFlag::O_RDWR)
+    }
+
+    /// A file for a new ring, under another name yet.
+    pub(crate) fn new_ring_file(&self) -> Result<File> {
+        self.new_file(NEW_RING)
+    }
+
+    /// The new ring takes the old one's place.
+    pub(crate) fn place_ring(&self) -> Result<()> {
+        self.rename(NEW_RING, RING_NAME)
+    }
+
+    fn lay_library(&self) -> Result<()> {
+        let path = self.library();
+        if let Some(mut file) = self.existing(LIBRARY_NAME, OFlag::O_RDONLY)? {
+            let mut there = Vec::with_capacity(LIBRARY.len());
+            let mode = file.metadata().map_err(Error::file("look at", &path))?.mode() & 0o7777;
+            file.read_to_end(&mut there).map_err(Error::file("read", &path))?;
+            if there == LIBRARY && mode == 0o755 {
+                return Ok(());
+            }
+        }
+        let mut file = self.new_file(NEW_LIBRARY)?;
+        file.write_all(LIBRARY).map_err(Error::file("write", &path))?;
+        change_mode(&file, 0o755, &path)?;
+        self.rename(NEW_LIBRARY, LIBRARY_NAME)
+    }
+
+    /// A file that is there, or `None` where it is none that this user made: that one is replaced.
+    fn existing(&self, name: &str, access: OFlag) -> Result<Option<File>> {
+        let flags = access | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let path = self.path.join(name);
+        let file = match openat(&self.dir, name, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::ENOENT | Errno::ELOOP | Errno::EISDIR | Errno::ENXIO) => return Ok(None),
+            Err(errno) => return Err(Error::file("open", &path)(errno.into())),
+        };
+        let metadata = file.metadata().map_err(Error::file("look at", &path))?;
+        let is_ours = metadata.is_file() && metadata.uid() == geteuid().as_raw() && metadata.nlink() == 1;
+        Ok(is_ours.then_some(file))
+    }
+
+    /// A new file, private yet. What a killed agent left under the name goes.
+    fn new_file(&self, name: &str) -> Result<File> {
+        let path = self.path.join(name);
+        match unlinkat(&self.dir, name, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(errno) => return Err(Error::file("remove", &path)(errno.into())),
+        }
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let file = openat(&self.dir, name, flags, Mode::S_IRUSR | Mode::S_IWUSR);
+        file.map(File::from).map_err(|errno| Error::file("create", &path)(errno.into()))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let error = |errno: Errno| Error::file("rename to", &self.path.join(to))(errno.into());
+        renameat(&self.dir, from, &self.dir, to).map_err(error)
+    }
+}
+
+const NEW_RING: &str = "ring.new";
+const NEW_LIBRARY: &str = "libyamabiko_tap.so.new";
+
+fn numbered(user: nix::unistd::Uid) -> PathBuf {
+    Path::new("/dev/shm").join(format!("{NAME}-{user}"))
+}
+
+fn refused(path: &Path, why: String) -> Error {
+    Error::Unsafe { path: path.to_owned(), why }
+}
+
+fn change_mode(file: &File, mode: u32, path: &Path) -> Result<()> {
+    let error = |errno: Errno| Error::file("change the mode of", path)(errno.into());
+    fchmod(file, Mode::from_bits_truncate(mode)).map_err(error)
+}
+
+/// The path without symbolic links before its last part, if nobody else can put something else in its place.
+fn safe_place(path: &Path) -> Result<PathBuf> {
+    let path = std::path::absolute(path).map_err(Error::file("find", path))?;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(refused(&path, "it is no place for a folder".to_owned()));
+    };
+    let parent = fs::canonicalize(parent).map_err(Error::file("find", parent))?;
+    let place = parent.join(name);
+    usable(&parent).map_err(|why| refused(&place, format!("programs could not load a library from there: {why}")))?;
+    if name.to_string_lossy().contains([' ', ':', '$']) {
+        return Err(refused(&place, "a character in its name has a meaning in LD_PRELOAD".to_owned()));
+    }
+    for above in parent.ancestors() {
+        let metadata = fs::symlink_metadata(above).map_err(Error::file("look at", above))?;
+        let owner = metadata.uid();
+        if owner != 0 && owner != geteuid().as_raw() {
+            let why = format!("{} belongs to user {owner}, who can put another folder there", above.display());
+            return Err(refused(&place, why));
+        }
+        // In a sticky folder nobody renames what is another's.
+        if metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0 {
+            let why = format!("others may write to {}, and put another folder there", above.display());
+            return Err(refused(&place, why));
+        }
+    }
+    Ok(place)
+}
+
+/// One agent a folder. The file says which process has it, for who comes second.
+fn lock(dir: &File, path: &Path) -> Result<File> {
+    let name = path.join(LOCK_NAME);
+    let error = |errno: Errno| Error::file("open", &name)(errno.into());
+    let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    let file = openat(dir, LOCK_NAME, flags, Mode::S_IRUSR | Mode::S_IWUSR).map_err(error)?;
+    let mut file = File::from(file);
+    if !file.metadata().is_ok_and(|file| file.is_file() && file.uid() == geteuid().as_raw()) {
+        return Err(refused(path, format!("{LOCK_NAME} in it is no file of this user's")));
+    }
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            let _ = file.take(20).read_to_string(&mut text);
+            return Err(Error::Taken { path: path.to_owned(), pid: text.trim().parse().ok() });
+        }
+        Err(TryLockError::Error(error)) => return Err(Error::file("lock", &name)(error)),
+    }
+    change_mode(&file, 0o600, &name)?;
+    file.set_len(0)
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .map_err(Error::file("write", &name))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::process::Command;
+
+use super::*;
+use crate::folder::Folder;
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn one_agent_a_folder_and_the_second_is_told_who_has_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("tap");
+    let folder = StandingFolder::open(&path).unwrap();
+    let error = StandingFolder::open(&path).unwrap_err();
+    assert!(matches!(&error, Error::Taken { pid: Some(pid), .. } if *pid == std::process::id()), "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&format!("process {},", std::process::id())) && text.contains("--folder"), "{text}");
+    drop(folder);
+    let again = StandingFolder::open(&path).unwrap();
+    assert_eq!(fs::read(again.library()).unwrap(), LIBRARY);
+    assert!(path.exists() && again.path() == fs::canonicalize(&path).unwrap(), "it stays");
+}
+
+#[test]
+fn programs_find_it_by_the_environment() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("tap");
+    let error = StandingFolder::environment_of(&path, None).unwrap_err().to_string();
+    assert!(error.contains("start its agent"), "{error}");
+    let folder = StandingFolder::open(&path).unwrap();
+    assert!(StandingFolder::environment_of(&path, None).is_err(), "there is no ring yet");
+    fs::write(folder.ring(), "a ring").unwrap();
+    let [(preload, list), (tap, value)] = folder.environment(Some(OsStr::new("/a.so")));
+    assert_eq!((preload, tap, Path::new(&value)), ("LD_PRELOAD", "YAMABIKO_TAP", folder.path()));
+    assert_eq!(list.to_str().unwrap(), format!("{}:/a.so", folder.library().display()));
+    drop(folder);
+    let [(_, list), _] = StandingFolder::environment_of(&path, None).unwrap();
+    assert_eq!(Path::new(&list), path.join(LIBRARY_NAME), "also while no agent is there");
+}
+
+#[test]
+fn another_library_is_replaced_and_who_has_it_keeps_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("tap");
+    drop(StandingFolder::open(&path).unwrap());
+    let library = path.join(LIBRARY_NAME);
+    let first = fs::metadata(&library).unwrap().ino();
+    drop(StandingFolder::open(&path).unwrap());
+    assert_eq!(fs::metadata(&library).unwrap().ino(), first, "the same is left as it is");
+    fs::write(&library, "an older one").unwrap();
+    let mut held = File::open(&library).unwrap();
+    drop(StandingFolder::open(&path).unwrap());
+    assert_eq!((fs::read(&library).unwrap(), mode(&library)), (LIBRARY.to_vec(), 0o755));
+    let mut text = String::new();
+    held.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "an older one", "whoever has mapped it goes on");
+    // One that a link stands for, and one that cannot be run.
+    fs::remove_file(&library).unwrap();
+    symlink("/etc/passwd", &library).unwrap();
+    drop(StandingFolder::open(&path).unwrap());
+    assert!(fs::symlink_metadata(&library).unwrap().is_file() && fs::read("/etc/passwd").unwrap() != LIBRARY);
+    fs::set_permissions(&library, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(path.join(NEW_LIBRARY), "torn").unwrap();
+    drop(StandingFolder::open(&path).unwrap());
+    assert_eq!((mode(&library), path.join(NEW_LIBRARY).exists()), (0o755, false));
+}
+
+#[test]
+fn a_folder_that_others_can_meddle_with_is_refused() {
+    let parent = tempfile::tempdir().unwrap();
+    let why = |path: &Path| match StandingFolder::open(path) {
+        Err(Error::Unsafe { why, .. }) => why,
+        other => panic!("{other:?}"),
+    };
+    let real = parent.path().join("real");
+    fs::create_dir(&real).unwrap();
+    let link = parent.path().join("link");
+    symlink(&real, &link).unwrap();
+    assert!(why(&link).contains("symbolic link"));
+    let file = parent.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert!(why(&file).contains("no folder"));
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(why(&real).contains("chmod go-w"));
+    assert!(why(&real.join("below")).contains("others may write"), "nor may what leads to it be open");
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o1777)).unwrap();
+    drop(StandingFolder::open(&real.join("below")).unwrap());
+    assert!(why(&parent.path().join("a b")).contains("LD_PRELOAD"));
+    assert!(why(Path::new("/")).contains("no place"));
+    // Somebody else's: as root one is made, else there are enough.
+    let others = parent.path().join("others");
+    let others = if geteuid().is_root() {
+        fs::create_dir(&others).unwrap();
+        std::os::unix::fs::chown(&others, Some(65_534), None).unwrap();
+        assert!(why(&others.join("below")).contains("belongs to user 65534"));
+        others
+    } else {
+        PathBuf::from("/usr/lib")
+    };
+    assert!(why(&others).contains("belongs to user"));
+}
+
+#[test]
+fn what_is_stricter_stays_so() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("tap");
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    drop(StandingFolder::open(&path).unwrap());
+    assert_eq!((mode(&path), mode(&path.join(LOCK_NAME))), (0o700, 0o600));
+}
+
+#[test]
+fn no_run_sweeps_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join(format!("{}of-the-house", super::super::PREFIX));
+    drop(StandingFolder::open(&path).unwrap());
+    drop(Folder::create(Some(parent.path())).unwrap());
+    assert!(path.join(LIBRARY_NAME).exists());
+}
+
+/// The child of the test after it.
+#[test]
+fn makes_one_where_it_is_told() {
+    if let Some(path) = std::env::var_os("TAP_TEST_STANDING") {
+        use crate::rings::{Capacity, Rings};
+        let folder = StandingFolder::open(Path::new(&path)).unwrap();
+        let capacity = Capacity { records: 8, slots: 1, small_slots: 0, ready: 1 };
+        Rings::adopt(&folder, sys::clock::Clock::of_boot(), capacity, None).unwrap();
+    }
+}
+
+#[test]
+fn modes_are_the_same_under_any_umask() {
+    let parent = tempfile::tempdir().unwrap();
+    for umask in ["077", "000", "027"] {
+        let path = parent.path().join(umask);
+        let own = std::env::current_exe().unwrap();
+        let script = format!("umask {umask}; exec \"$0\" --exact folder::standing::tests::makes_one_where_it_is_told");
+        let mut child = Command::new("/bin/sh");
+        let output = child.arg("-c").arg(script).arg(own).env("TAP_TEST_STANDING", &path).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let modes = [path.clone(), path.join(LIBRARY_NAME), path.join(RING_NAME), path.join(LOCK_NAME)];
+        assert_eq!(modes.map(|path| mode(&path)), [0o711, 0o755, 0o666, 0o600], "{umask}");
+    }
+}

@@ -1,0 +1,143 @@
+//! In virtual time: a counter of 3 GHz, and a monotonic clock that is slewed.
+
+use super::*;
+
+const S: u64 = 1_000_000_000;
+
+fn of(all: &[(u64, u64)]) -> Pairs {
+    let kept = all.iter().map(|&(ticks, monotonic_ns)| Pair { ticks, monotonic_ns }).collect();
+    Pairs { kept, thin_at: 1_000 }
+}
+
+fn note(pairs: &mut Pairs, pair: Pair) {
+    pairs.note(pair);
+}
+
+#[test]
+fn reads_between_pairs_and_beyond_them() {
+    let pairs = of(&[(1000, 5 * S), (3_000_001_000, 6 * S), (9_000_001_000, 8 * S)]);
+    assert_eq!(pairs.at(1000), 5_000_000_000);
+    assert_eq!(pairs.at(1_500_001_000), 5_500_000_000);
+    assert_eq!(pairs.at(3_000_001_000), 6_000_000_000);
+    assert_eq!(pairs.at(12_000_001_000), 9_000_000_000);
+    assert_eq!(pairs.at(0), 4_999_999_667);
+    assert_eq!(pairs.at(u64::MAX) / S, 6_148_914_696);
+    assert_eq!((pairs.duration_ns(3_000, u64::MAX), pairs.ticks_of(1_000)), (1_000, 3_000));
+    assert_eq!((Pairs::default().at(7), Pairs::default().ticks_of(7)), (7, 7), "without a rate ticks are taken as they are");
+}
+
+/// A monotonic clock that the kernel slews by 500 in a million at most, to one side and to the other.
+struct Slewed {
+    /// Where it turns, in true nanoseconds, and what it showed there.
+    turns: Vec<(u64, u64)>,
+}
+
+impl Slewed {
+    /// Turns at these moments.
+    fn new(lengths: impl Iterator<Item = u64>) -> Slewed {
+        let mut turns = vec![(0, 0)];
+        for length in lengths {
+            let (at, shown) = *turns.last().unwrap();
+            turns.push((at + length, shown + Slewed::run(turns.len(), length)));
+        }
+        Slewed { turns }
+    }
+
+    fn run(turn: usize, length: u64) -> u64 {
+        let slew = length / 1_000_000 * 500;
+        if turn.is_multiple_of(2) { length + slew } else { length - slew }
+    }
+
+    fn pair(&self, at: u64) -> Pair {
+        let turn = self.turns.partition_point(|(from, _)| *from <= at);
+        let (from, shown) = self.turns[turn - 1];
+        Pair { ticks: at * 3, monotonic_ns: shown + Slewed::run(turn, at - from) }
+    }
+}
+
+#[test]
+fn years_of_pairs_are_few_and_old_moments_are_still_well_known() {
+    // It turns every 37 s to 50 min, by a fixed walk.
+    let lengths = (1..6_000u64).map(|turn| (turn * 7_919 % 2_963 + 37) * S);
+    let clock = Slewed::new(lengths);
+    let days = 20;
+    let end = days * 86_400;
+    assert!(clock.turns.last().unwrap().0 > end * S);
+    let mut pairs = Pairs::default();
+    for second in 0..end {
+        pairs.note(clock.pair(second * S + second % 7));
+        if second % 50_000 == 0 {
+            assert!(pairs.len() <= 1_100, "{} after {second} s", pairs.len());
+        }
+    }
+    assert!((300..=1_100).contains(&pairs.len()), "{}", pairs.len());
+    let now = (end - 1) * S;
+    for step in 1..20_000u64 {
+        let age = step * step * step % now;
+        let exact = clock.pair(now - age);
+        let off = pairs.at(exact.ticks).abs_diff(exact.monotonic_ns);
+        // Pairs around it are apart by a 32nd of its age at most; the rate differs by 1 in 1,000; a quarter of both.
+        let apart = (age / 32).max(2 * S);
+        let bound = apart / 1_000 / 4 + 2_000;
+        assert!(off <= bound, "{off} ns off at an age of {} s, {bound} expected", age / S);
+    }
+    // What it is for: of the last minute, 2 s apart.
+    let exact = clock.pair(now - 30 * S + 123);
+    assert!(pairs.at(exact.ticks).abs_diff(exact.monotonic_ns) < 1_000_000);
+}
+
+#[test]
+fn a_reader_that_was_away_for_days_reads_in_between() {
+    // It slews by 1 in a million more from the middle of the absence on, as a clock that is disciplined does with the weather.
+    let mut pairs = Pairs::default();
+    let pair = |second: u64| {
+        let turned = 3_600 + 36 * 3_600;
+        let extra = second.saturating_sub(turned) * 1_000;
+        Pair { ticks: second * S * 3, monotonic_ns: second * S + extra }
+    };
+    (0..3_600).for_each(|second| note(&mut pairs, pair(second)));
+    let written = postcard::to_stdvec(&pairs).unwrap();
+    let mut pairs: Pairs = postcard::from_bytes(&written).unwrap();
+    let back = 3_600 + 72 * 3_600;
+    (0..10).for_each(|second| note(&mut pairs, pair(back + second)));
+    for second in (3_600..back).step_by(601) {
+        let exact = pair(second);
+        let off = pairs.at(exact.ticks).abs_diff(exact.monotonic_ns);
+        assert!(off <= 72 * 3_600 * 1_000 / 4 + 10, "{off} ns");
+    }
+    let exact = pair(back + 9);
+    assert!(pairs.at(exact.ticks - 1_500_000).abs_diff(exact.monotonic_ns - 500_000) <= 2, "afterwards as ever");
+}
+
+#[test]
+fn a_machine_that_slept_is_known_by_the_rate() {
+    // The counter goes on for eight hours while the monotonic clock stands still.
+    let mut pairs = Pairs::default();
+    let awake = |ms: u64, slept: u64| Pair { ticks: (ms * 1_000_000 + slept) * 3, monotonic_ns: ms * 1_000_000 };
+    let slept = 8 * 3_600 * S;
+    (0..10_000).step_by(5).for_each(|ms| note(&mut pairs, awake(ms, 0)));
+    (10_005..10_500).step_by(5).for_each(|ms| note(&mut pairs, awake(ms, slept)));
+    for (ms, was) in [(9_000, 0), (9_990, 0), (10_010, slept), (10_490, slept)] {
+        let exact = awake(ms, was);
+        let off = pairs.at(exact.ticks).abs_diff(exact.monotonic_ns);
+        assert!(off <= 5_000_000, "{off} ns off at {ms} ms");
+    }
+    // And the other way: the counter was reset.
+    let reset = |ms: u64| Pair { ticks: (ms - 10_000) * 3_000_000, monotonic_ns: ms * 1_000_000 };
+    (10_505..13_000).step_by(5).for_each(|ms| note(&mut pairs, reset(ms)));
+    for ms in [10_510, 11_000, 12_990] {
+        let off = pairs.at(reset(ms).ticks).abs_diff(reset(ms).monotonic_ns);
+        assert!(off <= 5_000_000, "{off} ns off at {ms} ms");
+    }
+    assert!(pairs.ticks_of(1_000).abs_diff(3_000) <= 30);
+}
+
+#[test]
+fn a_pair_that_tells_nothing_new_is_not_kept() {
+    let mut pairs = Pairs::default();
+    let pair = |ms: u64| Pair { ticks: ms * 3_000_000, monotonic_ns: ms * 1_000_000 };
+    let kept = (1..=10_000).step_by(5).filter(|ms| pairs.note(pair(*ms))).count();
+    assert!((10..=13).contains(&kept), "one a second: {kept}");
+    assert!(!pairs.note(pair(9_000)), "nothing goes back");
+    assert_eq!(pairs.last(), Some(pair(9_996)));
+}

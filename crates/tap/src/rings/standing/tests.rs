@@ -1,0 +1,367 @@
+//! Readers that are killed at every moment: nothing is read twice, nothing is missed, and no slot is taken from who writes to it.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::super::layout::{RECORD_BYTES, state};
+use super::super::shared::Shared;
+use super::super::tests::sent;
+use super::super::{Positions, map, shape_of};
+use super::*;
+use crate::event::{Event, What};
+
+const SMALL: Capacity = Capacity { records: 8, slots: 3, small_slots: 0, ready: 2 };
+
+struct House {
+    _parent: TempDir,
+    path: PathBuf,
+}
+
+impl House {
+    fn new() -> House {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("tap");
+        House { _parent: parent, path }
+    }
+
+    fn open(&self, before: Option<&ReaderState>) -> (StandingFolder, Rings, Found) {
+        self.open_with(SMALL, before)
+    }
+
+    fn open_with(&self, capacity: Capacity, before: Option<&ReaderState>) -> (StandingFolder, Rings, Found) {
+        let folder = StandingFolder::open(&self.path).unwrap();
+        let (rings, found) = Rings::adopt(&folder, Clock::of_boot(), capacity, before).unwrap();
+        (folder, rings, found)
+    }
+}
+
+/// Programs: what `interposer/process.h` does, in Rust, with a mapping of their own.
+struct Programs {
+    memory: Shared,
+    images: u32,
+    /// By slot, the image that writes there.
+    writers: HashMap<u32, u32>,
+    /// What was written, by image.
+    written: Vec<(u32, u64)>,
+    dropped: u64,
+}
+
+impl Programs {
+    fn of(house: &House) -> Programs {
+        let file = std::fs::File::options().read(true).write(true).open(house.path.join("ring")).unwrap();
+        let bytes = file.metadata().unwrap().len();
+        let memory = map(&file, bytes).unwrap();
+        Programs { memory, images: 0, writers: HashMap::new(), written: Vec::new(), dropped: 0 }
+    }
+
+    fn word(&self, slot: u32, at: usize) -> &std::sync::atomic::AtomicU64 {
+        self.memory.word(slot_at(slot) + at)
+    }
+
+    /// A new image takes the first free slot.
+    fn claim(&mut self) {
+        self.images += 1;
+        let shape = shape_of(&self.memory);
+        for number in 0..shape.slots {
+            let free = u64::from(state::FREE);
+            if self.word(number, slot::STATE).load(Ordering::Relaxed) != free {
+                continue;
+            }
+            assert!(!self.writers.contains_key(&number), "a slot was freed that somebody writes to");
+            self.memory.half(header::SLOTS_USED).fetch_max(number + 1, Ordering::AcqRel);
+            let owned = u64::from(self.images) << 32 | u64::from(state::OWNED);
+            self.word(number, slot::STATE).store(owned, Ordering::Release);
+            assert_eq!(self.memory.half(slot_at(number) + slot::IMAGE).load(Ordering::Relaxed), 0, "nobody's yet");
+            self.memory.half(slot_at(number) + slot::IMAGE).store(self.images, Ordering::Relaxed);
+            self.memory.half(slot_at(number) + slot::SPACE).store(9, Ordering::Relaxed);
+            self.writers.insert(number, self.images);
+            return;
+        }
+        self.memory.word(header::UNCLAIMED).fetch_add(1, Ordering::Relaxed);
+        self.dropped += 1;
+    }
+
+    fn write(&mut self, number: u32) {
+        let Some(image) = self.writers.get(&number).copied() else { return };
+        let shape = shape_of(&self.memory);
+        let (head, tail) =
+            (self.word(number, slot::HEAD).load(Ordering::Relaxed), self.word(number, slot::TAIL).load(Ordering::Acquire));
+        if head >= tail + u64::from(shape.records(number)) {
+            self.word(number, slot::DROPPED).fetch_add(1, Ordering::Relaxed);
+            self.dropped += 1;
+            return;
+        }
+        let place = (head % u64::from(shape.records(number))) as usize;
+        let offset = shape.at(number) as usize + place * RECORD_BYTES;
+        let bytes = self.written.len() as u64;
+        for (index, word) in sent(bytes).into_iter().enumerate() {
+            self.memory.word(offset + index * 8).store(word, Ordering::Relaxed);
+        }
+        self.word(number, slot::HEAD).store(head + 1, Ordering::Release);
+        self.written.push((image, bytes));
+    }
+
+    /// In order, as a thread that ends.
+    fn release(&mut self, number: u32) {
+        if let Some(image) = self.writers.remove(&number) {
+            let released = u64::from(image) << 32 | u64::from(state::RELEASED);
+            self.word(number, slot::STATE).store(released, Ordering::Release);
+        }
+    }
+
+    /// Without a word.
+    fn kill(&mut self, number: u32) -> Option<u32> {
+        self.writers.remove(&number)
+    }
+}
+
+/// The agent: what is on its disk, and what dies with it.
+struct Agent {
+    journal: ReaderState,
+    rows: Vec<(u32, u64)>,
+    lost: u64,
+    gone: HashSet<u32>,
+}
+
+impl Agent {
+    fn collect(&self, rings: &mut Rings) -> (Positions, Vec<Event>) {
+        let mut events = Vec::new();
+        let gone = &self.gone;
+        let positions = rings.collect_gone(&mut |origin| gone.contains(&origin.image), &mut |event| events.push(event));
+        (positions, events)
+    }
+
+    fn write_down(&mut self, positions: &Positions, events: Vec<Event>) {
+        let bytes = postcard::to_stdvec(positions).unwrap();
+        let positions: Positions = postcard::from_bytes(&bytes).unwrap();
+        self.journal.take(&positions);
+        self.journal = postcard::from_bytes(&postcard::to_stdvec(&self.journal).unwrap()).unwrap();
+        for Event { origin, what } in events {
+            match what {
+                What::Sent(run) => self.rows.push((origin.image, run.bytes)),
+                What::Lost { records } => self.lost += records,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Claim,
+    Write(u32),
+    Release(u32),
+    Kill(u32),
+    Round,
+    /// The agent is killed after it read, before it wrote it down.
+    KilledBefore,
+    /// After it wrote it down, when it had committed so many slots, and freed so many.
+    KilledWithin(usize, usize),
+    /// After the commit.
+    KilledAfter,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => Just(Step::Claim),
+        12 => (0..3_u32).prop_map(Step::Write),
+        1 => (0..3_u32).prop_map(Step::Release),
+        1 => (0..3_u32).prop_map(Step::Kill),
+        3 => Just(Step::Round),
+        1 => Just(Step::KilledBefore),
+        2 => (0..4_usize, 0..3_usize).prop_map(|(slots, free)| Step::KilledWithin(slots, free)),
+        1 => Just(Step::KilledAfter),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn whenever_the_reader_is_killed_each_record_is_read_once(steps in prop::collection::vec(any_step(), 1..160)) {
+        let house = House::new();
+        let (folder, rings, found) = house.open(None);
+        prop_assert_eq!(found, Found::Nothing);
+        let mut open = (folder, rings);
+        let mut programs = Programs::of(&house);
+        let mut agent = Agent { journal: ReaderState::default(), rows: Vec::new(), lost: 0, gone: HashSet::new() };
+        // At last two rounds: what was read is written down, and all slots are free.
+        for step in steps.into_iter().chain([Step::Release(0), Step::Kill(1), Step::Release(2), Step::Round, Step::Round]) {
+            match step {
+                Step::Claim => programs.claim(),
+                Step::Write(slot) => programs.write(slot),
+                Step::Release(slot) => programs.release(slot),
+                Step::Kill(slot) => agent.gone.extend(programs.kill(slot)),
+                Step::Round | Step::KilledBefore | Step::KilledWithin(..) | Step::KilledAfter => {
+                    let (positions, events) = agent.collect(&mut open.1);
+                    if !matches!(step, Step::KilledBefore) {
+                        agent.write_down(&positions, events);
+                    }
+                    match step {
+                        Step::Round | Step::KilledAfter => open.1.commit(&positions),
+                        Step::KilledWithin(slots, free) => {
+                            let mut part = positions.clone();
+                            part.slots.truncate(slots);
+                            part.free.truncate(free);
+                            part.unclaimed_told = None;
+                            open.1.commit(&part);
+                        }
+                        _ => {}
+                    }
+                    if !matches!(step, Step::Round) {
+                        drop(open);
+                        let (folder, rings, found) = house.open(Some(&agent.journal));
+                        prop_assert_eq!(found, Found::Adopted);
+                        open = (folder, rings);
+                    }
+                }
+            }
+        }
+        agent.rows.sort_unstable_by_key(|(_, bytes)| *bytes);
+        prop_assert_eq!(&agent.rows, &programs.written);
+        prop_assert_eq!(agent.lost, programs.dropped);
+        for number in 0..3 {
+            prop_assert_eq!(programs.word(number, slot::STATE).load(Ordering::Relaxed), u64::from(state::FREE));
+        }
+    }
+}
+
+#[test]
+fn a_reader_without_memory_goes_on_where_the_file_says() {
+    let house = House::new();
+    let (folder, mut rings, _) = house.open(None);
+    let mut programs = Programs::of(&house);
+    let mut agent = Agent { journal: ReaderState::default(), rows: Vec::new(), lost: 0, gone: HashSet::new() };
+    programs.claim();
+    (0..12).for_each(|_| programs.write(0));
+    let (positions, events) = agent.collect(&mut rings);
+    agent.write_down(&positions, events);
+    rings.commit(&positions);
+    assert_eq!((agent.rows.len(), agent.lost), (8, 4));
+    programs.write(0);
+    drop((folder, rings));
+    // Of no memory, of another ring's, and of one that is older than what the file says.
+    let mut others = ReaderState::default();
+    others.take(&Positions { ring: 4711, ..positions.clone() });
+    let mut older = ReaderState::default();
+    older.take(&Positions { slots: Vec::new(), ..positions });
+    for before in [None, Some(&others), Some(&older)] {
+        let (folder, mut rings, found) = house.open(before);
+        let (_, events) = agent.collect(&mut rings);
+        assert_eq!(found, Found::Adopted);
+        let [Event { what: What::Sent(run), .. }] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!(run.bytes, 8, "nothing twice, and what was dropped is not told again");
+        drop((folder, rings));
+    }
+    // What the file says is no place at all: what is written down counts.
+    programs.word(0, slot::TAIL).store(u64::MAX - 3, Ordering::Relaxed);
+    let (_folder, mut rings, _) = house.open(Some(&agent.journal));
+    let (_, events) = agent.collect(&mut rings);
+    assert_eq!(events.len(), 1);
+}
+
+#[test]
+fn a_half_told_path_is_told_whole_by_the_next_reader() {
+    let part = |number: u8, last: bool, text: &[u8]| {
+        let mut bytes = [0; RECORD_BYTES];
+        (bytes[0], bytes[1], bytes[4], bytes[8]) = (layout::kind::EXECUTING, if last { 3 } else { 1 }, number, 7);
+        bytes[24..24 + text.len()].copy_from_slice(text);
+        let mut words = [0; 8];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_ne_bytes(bytes.try_into().unwrap());
+        }
+        words
+    };
+    let house = House::new();
+    let (folder, mut rings, _) = house.open(None);
+    super::super::tests::own(&rings, 0, 5);
+    super::super::tests::write(&rings, 0, part(0, false, b"/a/very/"));
+    let mut agent = Agent { journal: ReaderState::default(), rows: Vec::new(), lost: 0, gone: HashSet::new() };
+    let (positions, events) = agent.collect(&mut rings);
+    assert_eq!(events, []);
+    agent.write_down(&positions, events);
+    drop((folder, rings));
+    let (_folder, mut rings, _) = house.open(Some(&agent.journal));
+    super::super::tests::write(&rings, 0, part(1, true, b"long/path"));
+    let (_, events) = agent.collect(&mut rings);
+    let [Event { what: What::Executing { path, .. }, .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(path, "/a/very/long/path");
+}
+
+#[test]
+fn a_ring_that_is_none_or_another_is_made_anew_and_the_old_one_goes_on() {
+    let house = House::new();
+    let (folder, rings, found) = house.open(None);
+    let (first, ring) = (rings.ring(), folder.ring());
+    assert_eq!(found, Found::Nothing);
+    drop((folder, rings));
+    let set = |offset: usize, bytes: &[u8]| {
+        use std::os::unix::fs::FileExt as _;
+        let file = std::fs::File::options().write(true).open(&ring).unwrap();
+        file.write_all_at(bytes, offset as u64).unwrap();
+    };
+    let mut seen = HashSet::from([first]);
+    let mut next = |house: &House, capacity| {
+        let old = Programs::of(house);
+        let (_folder, rings, found) = house.open_with(capacity, None);
+        assert_eq!(found, Found::Replaced);
+        assert!(seen.insert(rings.ring()), "another ring, another number");
+        assert_eq!(old.word(0, slot::HEAD).fetch_add(1, Ordering::Relaxed), 0, "who has the old one writes on");
+    };
+    set(header::MAGIC, b"ayytap02");
+    next(&house, SMALL);
+    set(header::BOOT, &[7; 16]);
+    next(&house, SMALL);
+    set(header::SLOTS, &[255; 4]);
+    next(&house, SMALL);
+    std::fs::File::options().write(true).open(&ring).unwrap().set_len(5_000).unwrap();
+    let (folder, rings, found) = house.open_with(SMALL, None);
+    assert_eq!(found, Found::Replaced, "one that was cut");
+    drop((folder, rings));
+    next(&house, Capacity { records: 16, ..SMALL });
+    let (folder, rings, found) = house.open_with(Capacity { records: 16, ..SMALL }, None);
+    assert_eq!(found, Found::Adopted);
+    drop((folder, rings));
+    // One that a link stands for.
+    let aside = house.path.join("aside");
+    std::fs::rename(&ring, &aside).unwrap();
+    std::os::unix::fs::symlink(&aside, &ring).unwrap();
+    let before = std::fs::read(&aside).unwrap();
+    let (folder, _rings, found) = house.open(None);
+    assert_eq!(found, Found::Nothing);
+    assert!(std::fs::symlink_metadata(folder.ring()).unwrap().is_file());
+    assert_eq!(std::fs::read(&aside).unwrap(), before);
+}
+
+#[test]
+fn a_commit_of_another_ring_changes_nothing() {
+    let house = House::new();
+    let (_folder, mut rings, _) = house.open(None);
+    let mut programs = Programs::of(&house);
+    programs.claim();
+    programs.write(0);
+    let positions = rings.collect(&mut |_| {});
+    rings.commit(&Positions { ring: 1, ..positions.clone() });
+    assert_eq!(programs.word(0, slot::TAIL).load(Ordering::Relaxed), 0);
+    rings.commit(&positions);
+    assert_eq!(programs.word(0, slot::TAIL).load(Ordering::Relaxed), 1);
+    assert!(rings.collect(&mut |_| {}).is_empty() || rings.ticks.kind() == layout::clock::TSC);
+}
+
+#[test]
+fn old_moments_are_those_they_were_for_the_reader_before() {
+    let house = House::new();
+    let (folder, mut rings, _) = house.open(None);
+    let mut journal = ReaderState::default();
+    journal.take(&rings.collect(&mut |_| {}));
+    let (ticks, told) = (rings.ticks.latest(), rings.ticks.at(rings.ticks.latest()));
+    drop((folder, rings));
+    let (_folder, rings, _) = house.open(Some(&journal));
+    let again = rings.ticks.at(ticks);
+    assert!(told.since(again).max(again.since(told)) < std::time::Duration::from_millis(1), "{told} {again}");
+    // Moments are of the boot.
+    assert!(told.as_nanos().abs_diff(sys::clock::monotonic_ns()) < 600_000_000_000);
+}

@@ -1,0 +1,85 @@
+//! Which images live, and which process each is.
+//!
+//! A process number is unique in its PID namespace only, and a process may become another image by exec. So images are
+//! what is followed, and the latest image of a process ends those before it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+use units::Timestamp;
+
+use crate::event::{Origin, Owner};
+
+/// Images that were heard of and are not gone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Processes {
+    images: BTreeMap<u32, Heard>,
+    latest: HashMap<Owner, u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Heard {
+    owner: Owner,
+    at: Timestamp,
+}
+
+/// More live at once on no machine; a program that writes nonsense into the ring can make as many up.
+pub(super) const IMAGES_MAX: usize = 65_536;
+
+impl Processes {
+    /// Something was told by an image: the images that its process was before, if it is new; `None` if there is no room for it.
+    pub(super) fn hear(&mut self, origin: Origin, at: Timestamp) -> Option<Vec<u32>> {
+        if let Some(heard) = self.images.get_mut(&origin.image) {
+            heard.at = heard.at.max(at);
+            return Some(Vec::new());
+        }
+        if self.images.len() >= IMAGES_MAX {
+            return None;
+        }
+        let owner = origin.owner();
+        if owner.pid == 0 {
+            // A child that may not ask for its number: there may be many.
+            self.images.insert(origin.image, Heard { owner, at });
+            return Some(Vec::new());
+        }
+        let replaced = match self.latest.get(&owner) {
+            // What is told late: one that is replaced already has the smaller number.
+            Some(latest) if *latest > origin.image => Vec::new(),
+            Some(latest) => vec![*latest],
+            None if owner.space == 0 => self.alike(owner.pid),
+            None => Vec::new(),
+        };
+        self.images.insert(origin.image, Heard { owner, at });
+        let latest = self.latest.entry(owner).or_insert(origin.image);
+        *latest = origin.image.max(*latest);
+        Some(replaced)
+    }
+
+    /// Of a program that could not read its namespace: who else has the number, if it can be one only.
+    fn alike(&self, pid: u32) -> Vec<u32> {
+        let alike = self.images.iter().filter(|(_, heard)| heard.owner.pid == pid);
+        let alike: Vec<u32> = alike.map(|(image, _)| *image).collect();
+        if alike.len() == 1 { alike } else { Vec::new() }
+    }
+
+    /// An image is gone.
+    pub(super) fn gone(&mut self, image: u32) {
+        if let Some(heard) = self.images.remove(&image)
+            && self.latest.get(&heard.owner) == Some(&image)
+        {
+            self.latest.remove(&heard.owner);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.images.len()
+    }
+
+    pub(super) fn images(&self) -> impl Iterator<Item = (u32, Owner, Timestamp)> {
+        self.images.iter().map(|(image, heard)| (*image, heard.owner, heard.at))
+    }
+
+    pub(super) fn latest(&self, owner: Owner) -> Option<u32> {
+        self.latest.get(&owner).copied()
+    }
+}

@@ -1,0 +1,341 @@
+//! What months, kills and hostile programs do to it, in virtual time.
+
+use std::time::Duration;
+
+use ledger::TapOutcome;
+use proptest::prelude::*;
+
+use super::processes::IMAGES_MAX;
+use super::*;
+use crate::event::{Closed, Doubt, Opened, Origin, Role, Run};
+use crate::exchange::tests::any::any_event;
+use crate::rings::positions_for_test;
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_nanos(millis * 1_000_000)
+}
+
+/// What process `pid` of namespace `space` told as `image`.
+fn event(image: u32, space: u32, pid: u32, what: What) -> Event {
+    Event { origin: Origin { image, pid, tid: pid, space }, what }
+}
+
+fn loaded(image: u32, space: u32, pid: u32, program: &str, millis: u64) -> Event {
+    event(image, space, pid, What::Loaded { at: at(millis), parent_pid: 1, program: program.into() })
+}
+
+fn opened(image: u32, space: u32, pid: u32, connection: u64, millis: u64) -> Event {
+    let opened = Opened {
+        connection,
+        at: at(millis),
+        role: Role::Connected,
+        local: "192.0.2.1:50000".parse().unwrap(),
+        peer: "192.0.2.80:80".parse().unwrap(),
+        nonblocking: false,
+    };
+    event(image, space, pid, What::Opened(opened))
+}
+
+fn closed(image: u32, space: u32, pid: u32, connection: u64, millis: u64) -> Event {
+    let closed = Closed { connection, begin: at(millis), account: None, doubt: Doubt::default(), forks: [0, 0] };
+    event(image, space, pid, What::Closed(closed))
+}
+
+fn sent(image: u32, space: u32, pid: u32, connection: u64, millis: u64) -> Event {
+    let moment = at(millis);
+    let run = Run {
+        connection,
+        begin: moment,
+        first: moment,
+        end: moment,
+        bytes: 80,
+        calls: 1,
+        blocked: Duration::ZERO,
+        waited: Duration::ZERO,
+        ended: false,
+        error: 0,
+    };
+    event(image, space, pid, What::Sent(run))
+}
+
+fn entry(millis: u64, events: Vec<Event>) -> Entry {
+    Entry { events, settle_until: Some(at(millis)), ..Entry::default() }
+}
+
+fn apply(standing: &mut Standing, entry: &Entry) -> Vec<TapExchange> {
+    let mut rows = Vec::new();
+    standing.apply(entry, &mut rows);
+    rows
+}
+
+fn restored(standing: &Standing) -> Standing {
+    let bytes = postcard::to_stdvec(standing).unwrap();
+    let back: Standing = postcard::from_bytes(&bytes).unwrap();
+    assert_eq!(&back, standing);
+    back
+}
+
+/// Also of what only a standing tap hears.
+fn any_told() -> impl Strategy<Value = Event> {
+    let other = (1u32..6, 0u32..3, 1u32..4, 0u8..6, 0u64..1_000_000).prop_map(|(image, space, pid, kind, ns)| {
+        let at = Timestamp::from_nanos(ns);
+        let what = match kind {
+            0 => What::Loaded { at, parent_pid: 1, program: format!("p{}", ns % 3) },
+            1 => What::Filtered { at, parent_pid: 1, program: "filtered".into() },
+            2 => What::Executing { at, pid, path: "/bin/x".into(), preloaded: true },
+            3 => What::Lost { records: ns },
+            4 => What::Aside { at, datagram_sockets: 1, uring_setups: (ns % 2) as u32, unfollowed: 0 },
+            _ => What::Resolved { begin: at, end: at, name: "n".into(), error: (ns % 2) as i32 },
+        };
+        event(image, space, pid, what)
+    });
+    prop_oneof![4 => any_event(), 1 => other]
+}
+
+fn any_entry() -> impl Strategy<Value = Entry> {
+    let events = prop::collection::vec(any_told(), 0..12);
+    let rare = (0u8..40, 1u64..3, prop::collection::vec(1u32..6, 0..2), any::<u32>());
+    (events, rare, any::<bool>()).prop_map(|(events, (kind, ring, gone, number), settles)| {
+        let owner = Owner { space: number % 3, pid: number % 4 };
+        let why = (number % 2 == 0).then(|| "linked statically".to_owned());
+        Entry {
+            positions: positions_for_test(if kind < 3 { ring } else { 0 }),
+            events,
+            settle_until: settles.then_some(Timestamp::ZERO),
+            gone: if kind > 30 { gone } else { Vec::new() },
+            never_seen: (kind == 4).then(|| NeverSeen { owner, program: "x".into(), why }).into_iter().collect(),
+            partial: (kind == 5).then(|| ("p1".to_owned(), "Go".to_owned())).into_iter().collect(),
+            unfollowed: (kind == 6).then_some(number),
+            only: (kind == 7).then(|| if number.is_multiple_of(2) { Vec::new() } else { vec!["81".parse().unwrap()] }),
+            end: kind == 8,
+        }
+    })
+}
+
+/// Rows of an entry come in any order.
+fn sorted(mut rows: Vec<TapExchange>) -> Vec<String> {
+    let mut text: Vec<String> = rows.drain(..).map(|row| format!("{row:?}")).collect();
+    text.sort();
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn who_is_restored_anywhere_goes_on_as_if_nothing_had_been(
+        entries in prop::collection::vec(any_entry(), 1..40),
+        snapshot in 0usize..40,
+        asked in prop::collection::vec(any::<bool>(), 40),
+    ) {
+        // 0.4 s from one to the next, so that what lingers ends.
+        let entries: Vec<Entry> = entries.into_iter().enumerate().map(|(number, mut entry)| {
+            entry.settle_until = entry.settle_until.map(|_| at(1 + 400 * number as u64));
+            let bytes = postcard::to_stdvec(&entry).unwrap();
+            let back: Entry = postcard::from_bytes(&bytes).unwrap();
+            assert_eq!(back, entry);
+            entry
+        }).collect();
+        let step = |standing: &mut Standing, number: usize| {
+            let rows = sorted(apply(standing, &entries[number]));
+            let taken = asked[number].then(|| (standing.take_programs(), standing.take_lost()));
+            (rows, taken, standing.levels())
+        };
+        let mut whole = Standing::new(Vec::new());
+        let straight: Vec<_> = (0..entries.len()).map(|number| step(&mut whole, number)).collect();
+        let mut again = Standing::new(Vec::new());
+        for number in 0..entries.len() {
+            if number == snapshot {
+                again = restored(&again);
+            }
+            let out = step(&mut again, number);
+            prop_assert_eq!(&out, &straight[number]);
+        }
+        prop_assert_eq!(&again, &whole);
+        prop_assert_eq!(whole.levels().processes, whole.images().count() as u64);
+    }
+}
+
+#[test]
+fn the_same_number_in_two_containers_is_two_processes() {
+    let mut standing = Standing::new(Vec::new());
+    let events = vec![loaded(1, 4, 1, "one", 0), opened(1, 4, 1, 11, 1), loaded(2, 5, 1, "two", 2), opened(2, 5, 1, 12, 3)];
+    assert_eq!(apply(&mut standing, &entry(10, events)), []);
+    assert_eq!((standing.levels().processes, standing.levels().open), (2, 2));
+    let gone = Entry { gone: vec![1], ..entry(20, vec![sent(2, 5, 1, 12, 15)]) };
+    let rows = apply(&mut standing, &gone);
+    assert_eq!((rows.len(), rows[0].program.as_deref(), rows[0].last), (1, Some("one"), true));
+    assert_eq!(standing.levels(), Levels { processes: 1, open: 1, in_flight: 1 });
+    assert_eq!((standing.latest(Owner { space: 4, pid: 1 }), standing.latest(Owner { space: 5, pid: 1 })), (None, Some(2)));
+}
+
+#[test]
+fn a_process_that_becomes_another_program_ends_as_the_first() {
+    let mut standing = Standing::new(Vec::new());
+    let owner = Owner { space: 4, pid: 7 };
+    let events = vec![loaded(1, 4, 7, "sh", 0), opened(1, 4, 7, 9, 1), loaded(2, 4, 7, "exec", 5)];
+    let rows = apply(&mut standing, &entry(9, events));
+    assert_eq!((rows.len(), rows[0].closed_at, standing.latest(owner)), (1, Some(at(5)), Some(2)));
+    // What the first had told, and is read late, makes nobody of it who would be taken for the second.
+    apply(&mut standing, &entry(10, vec![sent(1, 4, 7, 9, 4)]));
+    assert_eq!(standing.latest(owner), Some(2));
+    apply(&mut standing, &Entry { gone: vec![1], ..entry(11, Vec::new()) });
+    assert_eq!((standing.latest(owner), standing.levels().processes), (Some(2), 1));
+    // One that could not read its namespace, while one process only can be meant.
+    let rows = apply(&mut standing, &entry(20, vec![opened(2, 4, 7, 10, 12), loaded(3, 0, 7, "chroot", 15)]));
+    assert_eq!((rows.len(), standing.levels().processes), (1, 1));
+    apply(&mut standing, &entry(30, vec![loaded(4, 5, 7, "a", 25), loaded(5, 6, 7, "b", 26), loaded(6, 0, 8, "c", 27)]));
+    assert_eq!(standing.levels().processes, 4, "nobody is put out where it may be another");
+}
+
+#[test]
+fn last_words_count_also_when_they_are_dated_late() {
+    let mut standing = Standing::new(Vec::new());
+    apply(&mut standing, &entry(10, vec![loaded(1, 4, 7, "late", 0), opened(1, 4, 7, 9, 1)]));
+    let gone = Entry { gone: vec![1], ..entry(20, vec![closed(1, 4, 7, 9, 21)]) };
+    let rows = apply(&mut standing, &gone);
+    assert_eq!((rows.len(), rows[0].closed_at, standing.levels()), (1, Some(at(21)), Levels::default()));
+    assert!(!standing.waits());
+}
+
+#[test]
+fn another_ring_or_boot_cuts_what_was_open() {
+    let of = |ring, millis, events| Entry { positions: positions_for_test(ring), ..entry(millis, events) };
+    let mut standing = Standing::new(Vec::new());
+    let open = || vec![loaded(1, 4, 7, "p", 0), opened(1, 4, 7, 9, 1), sent(1, 4, 7, 9, 90_000)];
+    assert_eq!(apply(&mut standing, &of(1, 90_001, open())), []);
+    // A boot later moments begin anew, and so do the numbers of images.
+    let rows = apply(&mut standing, &of(2, 50, vec![loaded(1, 4, 7, "other", 10)]));
+    assert_eq!((rows.len(), rows[0].outcome, rows[0].closed_at), (1, TapOutcome::Cut, None));
+    assert_eq!((standing.levels().processes, standing.program(1)), (1, "other"));
+    assert_eq!(standing.reader().ring(), 2);
+    let rows = apply(&mut standing, &of(2, 60, vec![opened(1, 4, 7, 9, 55)]));
+    assert_eq!(rows, []);
+    let rows = apply(&mut standing, &Entry::end());
+    assert_eq!((rows.len(), rows[0].connection, standing.levels()), (1, Some(1), Levels::default()));
+    assert_eq!(apply(&mut standing, &Entry::end()), []);
+}
+
+#[test]
+fn what_is_followed_can_be_changed() {
+    let mut standing = Standing::new(vec!["81".parse().unwrap()]);
+    apply(&mut standing, &entry(5, vec![loaded(1, 4, 7, "p", 0), opened(1, 4, 7, 1, 1)]));
+    assert_eq!(standing.levels().open, 0);
+    apply(&mut standing, &Entry::only(vec!["80".parse().unwrap()]));
+    assert_eq!((standing.only().len(), restored(&standing).only().len()), (1, 1));
+    apply(&mut standing, &entry(10, vec![opened(1, 4, 7, 2, 6)]));
+    apply(&mut standing, &Entry::only(vec!["81".parse().unwrap()]));
+    assert_eq!(standing.levels().open, 1, "what is followed goes on");
+}
+
+#[test]
+fn programs_are_told_by_what_changed() {
+    let mut standing = Standing::new(Vec::new());
+    let executing = What::Executing { at: at(1), pid: 8, path: "/opt/static".into(), preloaded: true };
+    let events = vec![loaded(1, 4, 7, "sh", 0), event(1, 4, 7, executing), opened(1, 4, 7, 9, 2), closed(1, 4, 7, 9, 3)];
+    apply(&mut standing, &entry(10, events));
+    let told = standing.take_programs();
+    let sh = Change { name: "sh".into(), seen: 1, connections: 1, ..Change::default() };
+    assert_eq!(told, std::slice::from_ref(&sh));
+    assert_eq!(standing.take_programs(), []);
+    assert_eq!(standing.overdue(at(1)), []);
+    let [late] = standing.overdue(at(2)).try_into().unwrap();
+    assert_eq!((late.owner, late.path.as_str(), late.preloaded), (Owner { space: 4, pid: 8 }, "/opt/static", true));
+    let seen = |why: Option<&str>| NeverSeen { owner: late.owner, program: "static".into(), why: why.map(str::to_owned) };
+    let given_up = Entry { never_seen: vec![seen(Some("linked statically"))], ..entry(20, Vec::new()) };
+    apply(&mut standing, &given_up);
+    // It is said once, whoever says it again.
+    apply(&mut standing, &given_up);
+    let unseen = Change { name: "static".into(), unseen: 1, why: "linked statically".into(), ..Change::default() };
+    assert_eq!((standing.take_programs(), standing.overdue(at(90))), (vec![unseen], vec![]));
+    apply(&mut standing, &Entry { partial: vec![("sh".into(), "Go".into())], ..Entry::default() });
+    assert_eq!(standing.take_programs(), [Change { name: "sh".into(), why: "Go".into(), ..Change::default() }]);
+}
+
+#[test]
+fn what_is_missing_is_told_once() {
+    let mut standing = Standing::new(Vec::new());
+    let unfollowed = |number| Entry { unfollowed: Some(number), ..Entry::default() };
+    apply(&mut standing, &entry(10, vec![loaded(1, 4, 7, "p", 0), event(1, 4, 7, What::Lost { records: 5 })]));
+    apply(&mut standing, &unfollowed(3));
+    assert_eq!(standing.take_lost(), Lost { records: 5, connections_left_out: 3 });
+    let mut standing = restored(&standing);
+    apply(&mut standing, &unfollowed(4));
+    apply(&mut standing, &unfollowed(4));
+    assert_eq!(standing.take_lost(), Lost { records: 0, connections_left_out: 1 });
+    // Another ring counts from its own beginning.
+    apply(&mut standing, &Entry { positions: positions_for_test(2), unfollowed: Some(2), ..Entry::default() });
+    assert_eq!(standing.take_lost(), Lost { records: 0, connections_left_out: 2 });
+    assert_eq!(standing.take_lost(), Lost::default());
+}
+
+#[test]
+fn a_connection_whose_end_was_lost_is_given_up_and_a_quiet_one_is_not() {
+    let minutes = |minutes: u64| minutes * 60_000;
+    let mut standing = Standing::new(Vec::new());
+    let events = vec![
+        loaded(1, 4, 7, "loses", 0),
+        opened(1, 4, 7, 1, 1),
+        opened(1, 4, 7, 2, 1),
+        loaded(2, 4, 8, "quiet", 0),
+        opened(2, 4, 8, 3, 1),
+    ];
+    apply(&mut standing, &entry(10, events));
+    apply(&mut standing, &entry(minutes(1), vec![event(1, 4, 7, What::Lost { records: 1 })]));
+    // The second is heard of after the loss: nothing is wrong with it.
+    apply(&mut standing, &entry(minutes(2), vec![sent(1, 4, 7, 2, minutes(2))]));
+    assert_eq!(apply(&mut standing, &entry(minutes(55), Vec::new())), []);
+    let rows = apply(&mut standing, &entry(minutes(75), Vec::new()));
+    assert_eq!((rows.len(), rows[0].connection, standing.levels().open), (1, Some(0), 2));
+    assert_eq!(apply(&mut standing, &entry(minutes(60 * 24 * 30), Vec::new())), []);
+    // Records that no ring had room for may have been anybody's.
+    let nobodys = event(0, 0, 0, What::Lost { records: 1 });
+    apply(&mut standing, &entry(minutes(60 * 24 * 30) + 1, vec![nobodys]));
+    let rows = apply(&mut standing, &entry(minutes(60 * 24 * 31), Vec::new()));
+    assert_eq!((rows.len(), standing.levels().open, standing.levels().processes), (2, 0, 2));
+}
+
+#[test]
+fn months_leave_nothing_behind() {
+    let mut standing = Standing::new(Vec::new());
+    let mut sizes = Vec::new();
+    let mut connections = 0;
+    for image in 1..=6_000u32 {
+        let (now, pid) = (u64::from(image) * 1_000, image % 5_000 + 2);
+        // Each is another program, and starts one that never says anything.
+        let executing = What::Executing { at: at(now), pid: pid + 9_000, path: "/bin/gone".into(), preloaded: true };
+        let events = vec![
+            loaded(image, 4, pid, &format!("p{image}"), now),
+            event(image, 4, pid, executing),
+            event(image, 4, pid, What::Resolved { begin: at(now), end: at(now), name: "n".into(), error: 0 }),
+            opened(image, 4, pid, u64::from(image) * 2, now),
+            closed(image, 4, pid, u64::from(image) * 2, now + 1),
+            opened(image, 4, pid, u64::from(image) * 2 + 1, now + 2),
+        ];
+        let mut next = entry(now + 10, events);
+        next.never_seen = standing.overdue(at(now)).into_iter().map(|late| NeverSeen { owner: late.owner, program: "gone".into(), why: None }).collect();
+        next.gone = if image > 3 { vec![image - 3] } else { Vec::new() };
+        let mut rows = Vec::new();
+        standing.apply(&next, &mut rows);
+        connections += rows.iter().filter(|row| row.last).count();
+        assert!(standing.take_programs().len() <= Roll::PROGRAMS_MAX);
+        standing.take_lost();
+        if image % 2_000 == 0 {
+            sizes.push(postcard::to_stdvec(&standing).unwrap().len());
+        }
+    }
+    assert_eq!(connections, 2 * 6_000 - 3);
+    assert_eq!((standing.levels().processes, standing.levels().open), (3, 3));
+    // 500 programs that were the latest, with their counts, and hardly anything else.
+    assert!(sizes.iter().all(|size| *size < 40_000), "{sizes:?}");
+    assert!(sizes[2] < sizes[1] + 2_000, "{sizes:?}");
+}
+
+#[test]
+fn images_that_a_program_makes_up_fill_no_memory() {
+    let mut standing = Standing::new(Vec::new());
+    let made_up = IMAGES_MAX as u32 + 500;
+    let events = (1..=made_up).map(|image| sent(image, 4, image, 1, 1)).collect();
+    apply(&mut standing, &entry(10, events));
+    assert_eq!((standing.levels().processes, standing.take_lost().records), (IMAGES_MAX as u64, 500));
+}

@@ -1,0 +1,115 @@
+//! `yamabiko tap agent`: a standing tap on this machine, for a manager. `yamabiko tap --agent`: a program under it.
+
+mod status;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, anyhow};
+use fleet::agent::{self, Addresses, AgentError, Plan};
+use sys::signal::Interrupts;
+use tap::folder::{LIBRARY_NAME, StandingFolder};
+
+use crate::args::{self, AgentWhat};
+use crate::exit::Exit;
+use crate::terminal::say;
+use crate::verb::bench::print;
+
+/// Keeps the tap until it is told to end, or says how an agent stands.
+pub fn run(arguments: &args::Agent) -> Result<Exit> {
+    if let Some(AgentWhat::Status(arguments)) = &arguments.what {
+        return status::run(arguments);
+    }
+    leave_taps()?;
+    let plan = Plan {
+        manager: arguments.manager.clone().unwrap_or_default(),
+        token: arguments.token.clone().unwrap_or_default(),
+        ca: arguments.ca.clone(),
+        folder: arguments.folder.clone().unwrap_or_else(StandingFolder::default_path),
+        data: data(arguments.data.as_deref())?,
+        spool_bytes: arguments.spool.0,
+        only: arguments.only.clone(),
+        addresses: match &arguments.hash_key {
+            Some(file) => Addresses::HashedBy(file.clone()),
+            None if arguments.hash_addresses => Addresses::Hashed,
+            None => Addresses::Plain,
+        },
+        threads: arguments.threads,
+    };
+    // Before anything is made that would be left half done.
+    let interrupts = Interrupts::install()?;
+    let (folder, data, manager) = (plan.folder.clone(), plan.data.clone(), plan.manager.clone());
+    let agent = agent::Agent::start(plan, |line| say(format_args!("yamabiko: {line}")))?;
+    let [(_, preload), (_, tap)] = StandingFolder::environment_of(&folder, None).map_err(AgentError::from)?;
+    let (preload, tap) = (preload.display(), tap.display());
+    print(&format!(
+        "agent     {}, for {manager}\nprograms  LD_PRELOAD={preload} YAMABIKO_TAP={tap}\nspool     {}\n",
+        agent.name(),
+        data.display(),
+    ))?;
+    tell_systemd();
+    agent.run(|pause| {
+        interrupts.wait(pause);
+        interrupts.count() == 0
+    })?;
+    Ok(Exit::Fine)
+}
+
+/// Begins again without the library, if this was started in a shell whose programs are followed: what an agent sends would be
+/// seen, and sent, and seen.
+fn leave_taps() -> Result<()> {
+    if std::env::var_os("YAMABIKO_TAP").is_none() {
+        return Ok(());
+    }
+    let preload = std::env::var("LD_PRELOAD").unwrap_or_default();
+    let others: Vec<&str> = preload.split([' ', ':']).filter(|entry| !entry.ends_with(LIBRARY_NAME)).collect();
+    let error = Command::new("/proc/self/exe")
+        .args(std::env::args_os().skip(1))
+        .env_remove("YAMABIKO_TAP")
+        .env("LD_PRELOAD", others.join(":"))
+        .exec();
+    Err(anyhow::Error::from(error).context("starting again without the tap's library"))
+}
+
+/// Library and ring are there: services that wait for the agent may start.
+fn tell_systemd() {
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match path.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(&path),
+    };
+    // Where nobody listens, nobody waits.
+    let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(b"READY=1", &address?));
+}
+
+/// Becomes the program, with the agent's library and ring.
+pub fn enter(folder: Option<&Path>, command: &[OsString]) -> Result<Exit> {
+    let folder = match folder {
+        Some(folder) => folder.to_owned(),
+        None => StandingFolder::find().map_err(AgentError::from)?,
+    };
+    let preload = std::env::var_os("LD_PRELOAD");
+    let environment = StandingFolder::environment_of(&folder, preload.as_deref()).map_err(AgentError::from)?;
+    let (program, arguments) = command.split_first().context("no command was given")?;
+    let error = Command::new(program).args(arguments).envs(environment).exec();
+    Err(anyhow::Error::from(error).context(format!("starting {}", program.to_string_lossy())))
+}
+
+/// The agent's own folder.
+fn data(given: Option<&Path>) -> Result<PathBuf> {
+    if let Some(folder) = given {
+        return Ok(std::path::absolute(folder)?);
+    }
+    if nix::unistd::geteuid().is_root() {
+        return Ok(PathBuf::from("/var/lib/yamabiko-agent"));
+    }
+    let named = |key: &str| std::env::var_os(key).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = named("XDG_STATE_HOME").or_else(|| named("HOME").map(|home| home.join(".local/state")));
+    let state = state.ok_or_else(|| anyhow!("neither HOME nor XDG_STATE_HOME is set: name the agent's folder with --data"))?;
+    Ok(state.join("yamabiko/agent"))
+}

@@ -1,0 +1,154 @@
+//! `yamabiko tap agent status`: how an agent stands, by its own word.
+
+use std::fmt::Write as _;
+use std::io::ErrorKind;
+
+use anyhow::{Context, Result, anyhow};
+use fleet::agent::Status;
+use fleet::agent::status::Connection;
+use report::figures::{bytes, count, duration, plain};
+use sys::clock::realtime_ns;
+
+use super::data;
+use crate::args;
+use crate::exit::Exit;
+use crate::verb::bench::print;
+
+/// Prints it. An agent that does not run is told by the exit status, too.
+pub fn run(arguments: &args::AgentStatus) -> Result<Exit> {
+    let folder = data(arguments.data.as_deref())?;
+    let (status, runs) = Status::read(&folder).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => anyhow!("no agent was ever started with {}: its --data, or another user's?", folder.display()),
+        _ => anyhow::Error::from(error).context(format!("reading {}", folder.display())),
+    })?;
+    if arguments.json {
+        print(&(serde_json::to_string_pretty(&status).context("writing the status")? + "\n"))?;
+    } else {
+        print(&page(&status, runs, realtime_ns()))?;
+    }
+    Ok(if runs { Exit::Fine } else { Exit::Lacking })
+}
+
+fn page(status: &Status, runs: bool, now_ns: u64) -> String {
+    let ago = |at_ns: u64| duration(now_ns.saturating_sub(at_ns));
+    let mut page = String::new();
+    let mut line = |name: &str, text: String| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(page, "{name:<10}{}", plain(&text));
+    };
+    let process = if runs {
+        format!("process {}, for {}", status.pid, ago(status.started_unix_ns))
+    } else {
+        format!("it does not run; its last word is {} old", ago(status.at_unix_ns))
+    };
+    line("agent", format!("{}, version {}, {process}", status.name, status.version));
+    if runs && now_ns.saturating_sub(status.at_unix_ns) > STALE_NS {
+        line("", format!("it has written nothing for {}: its disk may be full, or it is stuck", ago(status.at_unix_ns)));
+    }
+    let link = &status.link;
+    let why = if link.why.is_empty() { String::new() } else { format!(": {}", link.why) };
+    let state = format!("{} for {}{why}", link.state.words(), ago(link.since_unix_ns));
+    line("manager", format!("{}, {state}", status.manager));
+    if link.state != Connection::Begins && link.stored_unix_ns > 0 {
+        line("", format!("it last had something {} ago", ago(link.stored_unix_ns)));
+    }
+    let spool = &status.spool;
+    let (batches, rows) = (count(spool.batches), count(spool.rows));
+    line("spool", format!("{batches} batches with {rows} rows wait: {} of {}", bytes(spool.bytes), bytes(spool.bytes_max)));
+    let rows = &status.rows;
+    let left_out = [(rows.filtered, "left out by the filter"), (rows.not_drawn, "not drawn"), (rows.dropped, "dropped")];
+    let left_out: String =
+        left_out.iter().filter(|(rows, _)| *rows > 0).map(|(rows, why)| format!(", {} {why}", count(*rows))).collect();
+    line("rows", format!("{} made since it started, {} sent{left_out}", count(rows.made), count(rows.sent)));
+    let levels = &status.levels;
+    let (processes, open, in_flight) = (count(levels.processes), count(levels.open), count(levels.in_flight));
+    line("now", format!("{processes} processes, {open} connections open, {in_flight} exchanges in flight"));
+    line("settings", settings(status));
+    if let Some(off_ns) = status.clock_off_ns {
+        let which = if off_ns < 0 { "behind" } else { "ahead of" };
+        let error = duration(status.clock_error_ns.unwrap_or_default().unsigned_abs());
+        line("clock", format!("this machine's is {} {which} the manager's, give or take {error}", duration(off_ns.unsigned_abs())));
+    }
+    for trouble in &status.troubles {
+        line("trouble", format!("{}: {}", trouble.what, trouble.why));
+    }
+    line("folder", status.folder.clone());
+    page
+}
+
+fn settings(status: &Status) -> String {
+    let settings = &status.settings;
+    let mut text = match settings.version {
+        0 => "none from the manager: everything".to_owned(),
+        version => format!("version {version}"),
+    };
+    for (what, list) in [("peers and ports", &settings.only), ("programs", &settings.programs)] {
+        if !list.is_empty() {
+            let _ = write!(text, ", {what} {}", list.join(" "));
+        }
+    }
+    if settings.share < 1.0 {
+        let _ = write!(text, ", {} of the connections", report::figures::share(settings.share));
+    }
+    if status.hashes_addresses {
+        text.push_str(", addresses hashed");
+    }
+    text
+}
+
+/// It writes each second.
+const STALE_NS: u64 = 15_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use fleet::agent::status::{Link, Rows, Trouble};
+    use fleet::wire::{Levels, Settings, SpoolStand};
+
+    use super::*;
+
+    fn status() -> Status {
+        Status {
+            format: Status::FORMAT.into(),
+            at_unix_ns: 100_000_000_000,
+            started_unix_ns: 40_000_000_000,
+            version: "1".into(),
+            pid: 7,
+            name: "shop".into(),
+            manager: "https://m".into(),
+            folder: "/run/yamabiko-tap".into(),
+            stream: "0".repeat(32),
+            link: Link { state: Connection::Away, since_unix_ns: 90_000_000_000, why: "\u{1b}[2Jgone".into(), stored_unix_ns: 0 },
+            spool: SpoolStand { batches: 3, rows: 1_200, bytes: 12_288, bytes_max: 256_000_000, oldest: 9 },
+            rows: Rows { made: 5_000, sent: 3_800, dropped: 7, ..Rows::default() },
+            levels: Levels { processes: 2, open: 3, in_flight: 1 },
+            settings: Settings { version: 4, only: vec!["443".into()], share: 0.5, ..Settings::default() },
+            hashes_addresses: true,
+            entries: 99,
+            clock_off_ns: Some(-120_000_000_000),
+            clock_error_ns: Some(1_000_000),
+            troubles: vec![Trouble { what: "the spool".into(), why: "no room".into() }],
+        }
+    }
+
+    #[test]
+    fn a_page_says_what_waits_and_why() {
+        let page = page(&status(), true, 100_000_000_000);
+        for part in [
+            "agent     shop, version 1, process 7, for 60.0 s\n",
+            "https://m, away for 10.0 s: \\u{1b}[2Jgone",
+            "3 batches with 1,200 rows wait",
+            "5,000 made since it started, 3,800 sent, 7 dropped",
+            "version 4, peers and ports 443, 50.0 % of the connections, addresses hashed",
+            "is 120 s behind the manager's, give or take 1.00 ms",
+            "trouble   the spool: no room",
+        ] {
+            assert!(page.contains(part), "{part}\n{page}");
+        }
+    }
+
+    #[test]
+    fn one_that_is_gone_or_stuck_is_told() {
+        assert!(page(&status(), false, 160_000_000_000).contains("it does not run; its last word is 60.0 s old"));
+        assert!(page(&status(), true, 160_000_000_000).contains("it has written nothing for 60.0 s"));
+    }
+}
