@@ -118,8 +118,8 @@ fn ten_thousand_strangers_do_not_stop_the_known() {
     let mut command = std::process::Command::new(yamabiko());
     let manager = format!("https://{}", site.serving.address);
     command.args(agent.words(&manager, &site.authority()));
-    let mut process = Process::start(command, &agent.log).unwrap();
-    agent.ready(&mut process).unwrap();
+    let process = Process::start(command, &agent.log).unwrap();
+    agent.ready(&process).unwrap();
 
     let stop = Arc::new(AtomicBool::new(false));
     let attacks = strangers(&site, &stop);

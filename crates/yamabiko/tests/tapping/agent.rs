@@ -59,7 +59,8 @@ impl Manager {
             head.push(byte[0]);
         }
         let head = String::from_utf8(head).unwrap();
-        let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+        let length =
+            head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
         let mut body = vec![0; length.unwrap()];
         stream.read_exact(&mut body).unwrap();
         let mut kept = self.kept.lock().unwrap();
@@ -133,7 +134,20 @@ impl Machine {
 
     fn arguments(&self, url: &str, more: &[&str]) -> Vec<String> {
         let (token, folder, data) = (self.token.to_str().unwrap(), self.path("tap"), self.path("data"));
-        let first = ["tap", "agent", "--manager", url, "--token", token, "--folder", &folder, "--data", &data, "--threads", "16"];
+        let first = [
+            "tap",
+            "agent",
+            "--manager",
+            url,
+            "--token",
+            token,
+            "--folder",
+            &folder,
+            "--data",
+            &data,
+            "--threads",
+            "16",
+        ];
         first.iter().chain(more).map(|&word| word.to_owned()).collect()
     }
 
@@ -156,7 +170,18 @@ impl Machine {
     /// A program of the machine, which asks the server once.
     fn curl(&self, server: &Server) {
         let folder = format!("--agent={}", self.path("tap"));
-        let output = self.room.run(&["tap", &folder, "--", "curl", "-s", "-w", "%{http_code}", "-o", "/dev/null", &server.url()]);
+        let output = self.room.run(&[
+            "tap",
+            &folder,
+            "--",
+            "curl",
+            "-s",
+            "-w",
+            "%{http_code}",
+            "-o",
+            "/dev/null",
+            &server.url(),
+        ]);
         assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (Some(0), "200", ""));
     }
 
