@@ -112,7 +112,7 @@ fn ten_thousand_strangers_do_not_stop_the_known() {
     let folder = site.room.path().join("out");
     let programs =
         Programs::make(&crate::support::readers::repository("crates/yamabiko/tests/support/fleet"), &folder).unwrap();
-    let (data, rings, token) = (folder.join("agent"), folder.join("rings"), folder.join("real.agent.token"));
+    let (data, rings, token) = (folder.join("agent"), site.room.path().join("rings"), folder.join("real.agent.token"));
     site.token("real", "agent");
     let agent = Agent { name: "real".into(), shift_s: 0, data, rings, token, log: folder.join("agent.log") };
     let mut command = std::process::Command::new(yamabiko());

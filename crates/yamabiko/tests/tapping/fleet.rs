@@ -57,7 +57,7 @@ fn an_agent_and_a_manager_are_killed_and_nothing_is_lost_or_doubled() {
         name: "laptop".into(),
         shift_s: 0,
         data: out.join("agent"),
-        rings: out.join("rings"),
+        rings: room.path().join("rings"),
         token,
         log: out.join("agent.log"),
     };
