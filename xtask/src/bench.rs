@@ -22,6 +22,7 @@ mod serve;
 mod servers;
 mod tap;
 mod udp;
+mod viewers;
 mod watch;
 
 use std::path::Path;
@@ -98,6 +99,11 @@ const BENCHES: &[Bench] = &[
         about: "a list of 10,000 runs by the catalogue and without it [--runs N] [--rounds N] [--binary FILE]",
         run: runs::run,
     },
+    Bench {
+        name: "viewers",
+        about: "a run's own figures without a live page, and with 0, 1 and 20 viewers of it [--rounds N] [--seconds N]",
+        run: viewers::run,
+    },
 ];
 
 /// Does what the words after `cargo xtask` ask for.
@@ -116,6 +122,7 @@ pub fn command(words: &[&str]) -> Result<()> {
         ["bench", "compare", options @ ..] => compare::run_with(options),
         ["bench", "predict", options @ ..] => predict::run_with(options),
         ["bench", "runs", options @ ..] => runs::run_with(options),
+        ["bench", "viewers", options @ ..] => viewers::run_with(options),
         ["bench", name] => run(name),
         ["bench"] => bail!("which one?\n{}", list()),
         // Both ends of the traffic by which `bench path` judges the path, started by it at both ends of one.

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         ["ci"] | ["test"] => test::run(root(), test::Extent::Usual),
         ["test", "--full"] => test::run(root(), test::Extent::Full),
         ["tidy"] => tidy::run(root()),
+        [test::threads::VERB, program, arguments @ ..] => test::threads::become_binary(program, arguments),
         // For one of the tests that need them, alone; `test` does it by itself.
         ["readers"] => readers::make_ready(root(), &test::target_folder(root())),
         ["package" | "bench" | "udp-echo" | "udp-send" | "measured" | "attack", ..] => benches(&words),

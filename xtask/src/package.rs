@@ -86,8 +86,10 @@ fn stage(root: &Path, built: &Path, staging: &Path) -> Result<()> {
     run_command(Command::new("strip").arg(&binary)).context("binutils has `strip`: apt-get install binutils")?;
     let man = staging.join("man");
     run_command(Command::new(&binary).arg("man").arg(&man))?;
-    for page in fs::read_dir(&man)? {
-        run_command(Command::new("gzip").args(["-9", "-n"]).arg(page?.path()))?;
+    // All names first: gzip puts new ones beside them.
+    let pages = fs::read_dir(&man)?.map(|page| Ok(page?.path())).collect::<Result<Vec<PathBuf>>>()?;
+    for page in pages {
+        run_command(Command::new("gzip").args(["-9", "-n"]).arg(page))?;
     }
     let completions = staging.join("completions");
     fs::create_dir_all(&completions)?;

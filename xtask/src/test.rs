@@ -1,17 +1,23 @@
 //! `cargo xtask test`: every check and every test, in the order in which a failure is cheapest to find.
 //!
 //! ```text
-//!   fetch ▶ format ▶ lint ▶ tidy ▶ packages ▶ readers ▶ build ▶ tests ▶ real-network tests
-//!     └ packages, readers and fetch alone use the network                 └ serially, as root, with the binary just built
+//!   fetch ▶ format ▶ lint ▶ tidy ▶ packages ▶ build ▶ readers ▶ tests ▶ real-network tests
+//!     └ packages, readers and fetch alone use the network                └ as root
 //! ```
 //!
-//! Packages that are missing are installed beside the steps before, and waited for as a step of their own. Nothing goes on beside
-//! tests: some of them look whether a client is served in time.
+//! What is installed goes on beside the steps before that do not need it, and is waited for as a step of its own. Nothing goes on
+//! beside tests: some of them look whether a client is served in time.
+//!
+//! Everything is built once, ordinary and real-network tests and the program that both start, with the checks of overflow and the
+//! assertions that a release leaves out. `--full` also builds the release, and has the real-network tests start that.
+//!
+//! How many tests of one binary run side by side is what they are about: [`threads`].
 //!
 //! Every step runs even when one before it failed, except when the machine cannot be made ready. The last line is
 //! `N passed, N failed`: tests and steps together.
 
 pub mod beside;
+pub mod threads;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -39,7 +45,9 @@ pub enum Extent {
 /// # Errors
 /// Anything failed.
 pub fn run(root: &Path, extent: Extent) -> Result<()> {
-    let mut run = Run { root, extent, rights: Rights::find(), steps: Vec::new() };
+    // This program's name, before its file is built anew.
+    let runner = threads::runner();
+    let mut run = Run { root, extent, rights: Rights::find(), runner, steps: Vec::new() };
     match packages::begin(run.rights, run.extent) {
         Ok(installing) => run.all(installing),
         Err(error) => {
@@ -54,6 +62,8 @@ struct Run<'a> {
     root: &'a Path,
     extent: Extent,
     rights: Rights,
+    /// By what cargo starts tests.
+    runner: Option<String>,
     steps: Vec<Step>,
 }
 
@@ -78,13 +88,18 @@ impl<'a> Run<'a> {
         if !self.step("packages", |_| installing.map_or(Ok(()), Beside::finish).map(|()| ONE)) {
             return;
         }
-        self.step("readers", |run| readers::make_ready(run.root, &target_folder(run.root)).map(|()| ONE));
-        let built = self.step("build", |run| run.check(&["build", "--release", "--locked"]));
+        let (root, target) = (self.root.to_owned(), target_folder(self.root));
+        let readers = std::thread::spawn(move || readers::make_ready(&root, &target));
+        self.step("build", |run| run.check(&[run.tests_of_all(), words(&["--tests", "--no-run"])].concat()));
+        self.step("readers", |_| match readers.join() {
+            Ok(made) => made.map(|()| ONE),
+            Err(_) => bail!("it panicked; its own words are above"),
+        });
+        if self.extent == Extent::Full {
+            self.step("release", |run| run.check(&["build", "--release", "--locked"]));
+        }
         self.step("tests", Run::ordinary_tests);
-        self.step(
-            "real-network tests",
-            |run| if built { run.real_tests() } else { bail!("not run: nothing was built") },
-        );
+        self.step("real-network tests", Run::real_tests);
     }
 
     /// Takes a step and notes how it went; whether nothing failed.
@@ -118,42 +133,56 @@ impl<'a> Run<'a> {
     }
 
     /// A cargo command that counts as one: it succeeds or it fails.
-    fn check(&self, arguments: &[&str]) -> Result<Tally> {
-        let status = self.cargo(arguments).status().context("start cargo")?;
+    fn check(&self, arguments: &[impl AsRef<str>]) -> Result<Tally> {
+        let arguments: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
+        let status = self.cargo(&arguments).status().context("start cargo")?;
         if status.success() { Ok(ONE) } else { bail!("cargo {}: {status}", arguments.join(" ")) }
     }
 
-    /// Without examples, which the lint has seen, and without doc tests: tidy looks that there are none.
+    /// Without examples, which the lint has seen, and without doc tests: tidy looks that there are none. Without the real-network
+    /// tests, although they are built with them.
     fn ordinary_tests(&self) -> Result<Tally> {
-        self.tests(self.cargo(&[&TESTS[..], &["--tests", "--features", &self.features(&[])]].concat()))
-    }
-
-    /// One after the other, because each has namespaces, cores and timing to itself.
-    fn real_tests(&self) -> Result<Tally> {
-        let target = target_folder(self.root);
-        let binary = target.join("release/yamabiko");
-        if !binary.is_file() {
-            bail!("{} is not there although the build succeeded", binary.display());
-        }
-        let targets = real_targets(&self.root.join("crates/yamabiko/tests"))?;
-        let features = self.features(&["yamabiko/real-network"]);
-        let mut arguments = [&TESTS[..], &["--features", &features]].concat();
-        for target in &targets {
-            arguments.extend(["--test", target]);
-        }
-        arguments.extend(["--", "--test-threads=1"]);
-        let mut cargo = self.cargo(&arguments);
-        cargo.env("YAMABIKO_BIN", &binary).env(readers::VARIABLE, target.join(readers::FOLDER));
-        if self.rights == Rights::Sudo {
-            cargo.env(runner_variable(&host_triple()?), "sudo -n --preserve-env=YAMABIKO_BIN,YAMABIKO_READERS");
+        let targets = ordinary_targets(&self.root.join("crates"))?;
+        let mut cargo = self.cargo(&[self.tests_of_all(), words(&["--lib", "--bins"]), named(targets)].concat());
+        if let Some(runner) = &self.runner {
+            cargo.env(runner_variable(&host_triple()?), runner);
         }
         self.tests(cargo)
     }
 
-    /// What tests are built with besides `more`.
-    fn features(&self, more: &[&str]) -> String {
-        let full = (self.extent == Extent::Full).then_some("yamabiko/full");
-        [&["xtask/bench"], more, full.as_slice()].concat().join(",")
+    /// As root.
+    fn real_tests(&self) -> Result<Tally> {
+        let target = target_folder(self.root);
+        let targets = real_targets(&self.root.join("crates/yamabiko/tests"))?;
+        let mut cargo = self.cargo(&[self.tests_of_all(), named(targets)].concat());
+        cargo.env(readers::VARIABLE, target.join(readers::FOLDER));
+        if self.extent == Extent::Full {
+            let binary = target.join("release/yamabiko");
+            if !binary.is_file() {
+                bail!("{} is not there: the release was not built", binary.display());
+            }
+            cargo.env(PROGRAM, &binary);
+        }
+        let mut start = String::new();
+        if self.rights == Rights::Sudo {
+            start = format!("sudo -n --preserve-env={PROGRAM},{},{} ", readers::VARIABLE, threads::VARIABLE);
+        }
+        match &self.runner {
+            Some(runner) => start.push_str(runner),
+            None => _ = cargo.env(threads::VARIABLE, "1"),
+        }
+        if !start.is_empty() {
+            cargo.env(runner_variable(&host_triple()?), start.trim_end());
+        }
+        self.tests(cargo)
+    }
+
+    /// The beginning of each of the three commands that build or run tests: with the same packages and features, or the second
+    /// and the third would build again what the first has built.
+    fn tests_of_all(&self) -> Vec<String> {
+        let full = if self.extent == Extent::Full { ",yamabiko/full" } else { "" };
+        let features = format!("xtask/bench,yamabiko/real-network{full}");
+        words(&["test", "--workspace", "--locked", "--no-fail-fast", "--features", &features])
     }
 
     /// Runs cargo test, passing its output on and counting the tests.
@@ -181,9 +210,10 @@ impl<'a> Run<'a> {
     }
 
     /// cargo, in the workspace, so that nothing but the step that fetches can reach the network.
-    fn cargo(&self, arguments: &[&str]) -> Command {
+    fn cargo(&self, arguments: &[impl AsRef<str>]) -> Command {
+        let arguments: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(arguments).current_dir(self.root).stdin(Stdio::null());
+        cargo.args(&arguments).current_dir(self.root).stdin(Stdio::null());
         if arguments.first() != Some(&"fetch") {
             cargo.env("CARGO_NET_OFFLINE", "true");
             // curl and the browser would send requests for the lab's own addresses to a proxy.
@@ -197,6 +227,15 @@ impl<'a> Run<'a> {
     }
 }
 
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+/// These test binaries, as cargo is told of them.
+fn named(targets: Vec<String>) -> Vec<String> {
+    targets.into_iter().flat_map(|target| ["--test".to_owned(), target]).collect()
+}
+
 /// Where cargo builds.
 pub fn target_folder(root: &Path) -> PathBuf {
     // Relative to where cargo runs, which is the root.
@@ -205,21 +244,65 @@ pub fn target_folder(root: &Path) -> PathBuf {
 
 /// The names of the real-network tests: `real_*.rs` in `folder`, in order.
 fn real_targets(folder: &Path) -> Result<Vec<String>> {
+    let mut names = targets(folder)?;
+    names.retain(|name| is_real(name));
+    if names.is_empty() {
+        bail!("no real_*.rs in {}: nothing would be tested", folder.display());
+    }
+    Ok(names)
+}
+
+/// The names of all other test binaries of the crates in `folder`, in order; a name that several have is there once, and means all.
+fn ordinary_targets(folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
+        let crate_ = entry.with_context(|| format!("read {}", folder.display()))?.path();
+        let manifest = crate_.join("Cargo.toml");
+        let said = std::fs::read_to_string(&manifest).with_context(|| format!("read {}", manifest.display()))?;
+        let elsewhere = said.split("[[test]]").skip(1).any(|section| {
+            section.lines().take_while(|line| !line.starts_with('[')).any(|line| line.trim_start().starts_with("path"))
+        });
+        if elsewhere {
+            bail!("{}: a test has a path of its own: here it would not be found, and not run", manifest.display());
+        }
+        let tests = crate_.join("tests");
+        if tests.is_dir() {
+            names.extend(targets(&tests)?);
+        }
+    }
+    names.retain(|name| !is_real(name) && name != SHARED);
+    names.sort();
+    names.dedup();
+    if names.is_empty() {
+        bail!("no tests in {}: nothing would be tested", folder.display());
+    }
+    Ok(names)
+}
+
+/// The test binaries of a folder as cargo finds them: `NAME.rs` and `NAME/main.rs`, in order.
+fn targets(folder: &Path) -> Result<Vec<String>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
     let mut names = Vec::new();
     for entry in entries {
         let path = entry.with_context(|| format!("read {}", folder.display()))?.path();
-        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        if stem.starts_with("real_") && path.extension().is_some_and(|extension| extension == "rs") {
+        let is_target = path.join("main.rs").is_file() || path.extension().is_some_and(|extension| extension == "rs");
+        if let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_target) {
             names.push(stem.to_owned());
         }
-    }
-    if names.is_empty() {
-        bail!("no real_*.rs in {}: nothing would be tested", folder.display());
     }
     names.sort();
     Ok(names)
 }
+
+fn is_real(name: &str) -> bool {
+    name.starts_with("real_")
+}
+
+/// By it tests are told which program to start, where that is not the one that was built with them.
+const PROGRAM: &str = "YAMABIKO_BIN";
+
+/// What the command's tests share, and no test itself.
+const SHARED: &str = "support";
 
 fn host_triple() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("start rustc -vV")?;
@@ -245,10 +328,6 @@ fn verdict(tally: Tally) -> String {
 /// What a step without tests counts for when it succeeds.
 const ONE: Tally = Tally { passed: 1, failed: 0, ignored: 0 };
 
-/// Of the whole workspace in either step: for one crate alone cargo chooses other features of what all crates share, and
-/// builds most of them again.
-const TESTS: [&str; 4] = ["test", "--workspace", "--locked", "--no-fail-fast"];
-
 const PROXY_VARIABLES: &[&str] = &["http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy"];
 
 #[cfg(test)]
@@ -263,6 +342,30 @@ mod tests {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
         assert_eq!(real_targets(folder.path()).unwrap(), ["real_a", "real_b"]);
+    }
+
+    #[test]
+    fn all_other_tests_are_found_as_cargo_finds_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let write = |name: &str, text: &str| {
+            std::fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            std::fs::write(at(name), text).unwrap();
+        };
+        for name in
+            ["one/tests/real_a.rs", "one/tests/b.rs", "one/tests/support.rs", "one/tests/b/inner.rs", "two/tests/b.rs"]
+        {
+            write(name, "");
+        }
+        write("two/tests/c/main.rs", "");
+        write("two/tests/notes/page.md", "");
+        write("three/Cargo.toml", "");
+        write("one/Cargo.toml", "[[test]]\nname = \"b\"\n[lib]\npath = \"there.rs\"\n");
+        write("two/Cargo.toml", "[[test]]\nname = \"c\"\nharness = false\n");
+        assert_eq!(ordinary_targets(folder.path()).unwrap(), ["b", "c"]);
+        // What would be looked for at the wrong place is not passed over.
+        write("two/Cargo.toml", "[[test]]\nname = \"c\"\npath = \"elsewhere/c.rs\"\n");
+        assert!(ordinary_targets(folder.path()).unwrap_err().to_string().contains("two/Cargo.toml"));
     }
 
     #[test]

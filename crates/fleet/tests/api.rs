@@ -136,9 +136,9 @@ fn requests(document: &Document) -> BoxedStrategy<(usize, String, Option<Value>,
             let mut url = Just(path).boxed();
             for parameter in parameters.iter().filter(|one| one["in"] == "path") {
                 let name = format!("{{{}}}", parameter["name"].as_str().unwrap());
-                let known =
-                    ["kyoto-000", "osaka-010", "kyoto", "slow", "2026-11-23", "part-000001.parquet", "never-came"];
-                let value = prop_oneof![3 => prop::sample::select(&known[..]).prop_map(str::to_owned), 1 => texts()];
+                const KNOWN: &[&str] =
+                    &["kyoto-000", "osaka-010", "kyoto", "slow", "2026-11-23", "part-000001.parquet", "never-came"];
+                let value = prop_oneof![3 => prop::sample::select(KNOWN).prop_map(str::to_owned), 1 => texts()];
                 url = (url, value).prop_map(move |(url, value)| url.replace(&name, &escaped(&value))).boxed();
             }
             let mut query = Just(Vec::<String>::new()).boxed();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use ledger::document::{self, Document, SloTerm};
+use ledger::document::{self, Document, Quantiles, SloTerm};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use units::{Probability, parse_duration};
 
@@ -25,16 +25,80 @@ struct Term {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
-    Mean,
-    P50,
-    P75,
-    P90,
-    P95,
-    P99,
-    P999,
-    P9999,
-    Max,
+    Time(TimeFigure),
     Errors,
+}
+
+/// A figure of a distribution of times, by the name that people type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeFigure {
+    /// `mean`
+    Mean,
+    /// `p50`, `median`
+    P50,
+    /// `p75`
+    P75,
+    /// `p90`
+    P90,
+    /// `p95`
+    P95,
+    /// `p99`
+    P99,
+    /// `p99.9`
+    P999,
+    /// `p99.99`
+    P9999,
+    /// `max`
+    Max,
+}
+
+impl TimeFigure {
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<TimeFigure> {
+        Some(match name {
+            "mean" => TimeFigure::Mean,
+            "p50" | "median" => TimeFigure::P50,
+            "p75" => TimeFigure::P75,
+            "p90" => TimeFigure::P90,
+            "p95" => TimeFigure::P95,
+            "p99" => TimeFigure::P99,
+            "p99.9" => TimeFigure::P999,
+            "p99.99" => TimeFigure::P9999,
+            "max" => TimeFigure::Max,
+            _ => return None,
+        })
+    }
+
+    /// Its value in ns; `None` where nothing was counted.
+    pub fn of(self, q: &Quantiles) -> Option<f64> {
+        let value = match self {
+            TimeFigure::Mean => q.mean,
+            TimeFigure::P50 => q.p50 as f64,
+            TimeFigure::P75 => q.p75 as f64,
+            TimeFigure::P90 => q.p90 as f64,
+            TimeFigure::P95 => q.p95 as f64,
+            TimeFigure::P99 => q.p99 as f64,
+            TimeFigure::P999 => q.p99_9 as f64,
+            TimeFigure::P9999 => q.p99_99 as f64,
+            TimeFigure::Max => q.max as f64,
+        };
+        Some(value).filter(|_| q.count > 0)
+    }
+
+    /// The share of the values that may be above it: 1 of a mean, which says so of none.
+    fn tail(self) -> f64 {
+        match self {
+            TimeFigure::Mean => 1.0,
+            TimeFigure::P50 => 0.5,
+            TimeFigure::P75 => 0.25,
+            TimeFigure::P90 => 0.1,
+            TimeFigure::P95 => 0.05,
+            TimeFigure::P99 => 0.01,
+            TimeFigure::P999 => 0.001,
+            TimeFigure::P9999 => 0.0001,
+            TimeFigure::Max => 0.0,
+        }
+    }
 }
 
 const WANTED: &str = "an objective is written like 'p99 < 200ms, errors < 0.1%' (mean, p50, p75, p90, p95, p99, \
@@ -92,35 +156,15 @@ impl Term {
 impl Quantity {
     /// The share of the requests that may take longer than the limit says; none for what is not a time.
     fn tail(self) -> Option<f64> {
-        Some(match self {
-            Quantity::Mean => 1.0,
-            Quantity::P50 => 0.5,
-            Quantity::P75 => 0.25,
-            Quantity::P90 => 0.1,
-            Quantity::P95 => 0.05,
-            Quantity::P99 => 0.01,
-            Quantity::P999 => 0.001,
-            Quantity::P9999 => 0.0001,
-            Quantity::Max => 0.0,
-            Quantity::Errors => return None,
-        })
+        match self {
+            Quantity::Time(figure) => Some(figure.tail()),
+            Quantity::Errors => None,
+        }
     }
 
     fn of(self, load: &document::Load) -> f64 {
-        let q = &load.response_time_ns;
-        if q.count == 0 && self != Quantity::Errors {
-            return f64::INFINITY;
-        }
         match self {
-            Quantity::Mean => q.mean,
-            Quantity::P50 => q.p50 as f64,
-            Quantity::P75 => q.p75 as f64,
-            Quantity::P90 => q.p90 as f64,
-            Quantity::P95 => q.p95 as f64,
-            Quantity::P99 => q.p99 as f64,
-            Quantity::P999 => q.p99_9 as f64,
-            Quantity::P9999 => q.p99_99 as f64,
-            Quantity::Max => q.max as f64,
+            Quantity::Time(figure) => figure.of(&load.response_time_ns).unwrap_or(f64::INFINITY),
             Quantity::Errors => error_ratio(load),
         }
     }
@@ -164,17 +208,9 @@ impl Term {
             Some(limit) => (true, limit.trim()),
             None => (false, rest.trim()),
         };
-        let quantity = match name {
-            "mean" => Quantity::Mean,
-            "p50" | "median" => Quantity::P50,
-            "p75" => Quantity::P75,
-            "p90" => Quantity::P90,
-            "p95" => Quantity::P95,
-            "p99" => Quantity::P99,
-            "p99.9" => Quantity::P999,
-            "p99.99" => Quantity::P9999,
-            "max" => Quantity::Max,
-            "errors" => Quantity::Errors,
+        let quantity = match (TimeFigure::named(name), name) {
+            (Some(figure), _) => Quantity::Time(figure),
+            (None, "errors") => Quantity::Errors,
             _ => return Err(format!("`{name}` is not a quantity of an objective; {WANTED}")),
         };
         let limit = if quantity == Quantity::Errors {
@@ -217,6 +253,27 @@ mod tests {
         for wrong in ["", "p99", "p98 < 1ms", "p99 < 200", "errors < 2", "p99 > 1ms"] {
             assert!(wrong.parse::<Slo>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn figures_of_times_are_known_by_name() {
+        let q = Quantiles {
+            count: 1,
+            mean: 1.5,
+            p50: 2,
+            p75: 3,
+            p90: 4,
+            p95: 5,
+            p99: 6,
+            p99_9: 7,
+            p99_99: 8,
+            max: 9,
+            ..Quantiles::default()
+        };
+        let names = ["mean", "median", "p75", "p90", "p95", "p99", "p99.9", "p99.99", "max"];
+        let values = names.map(|name| TimeFigure::named(name).unwrap().of(&q).unwrap());
+        assert_eq!(values, [1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+        assert_eq!((TimeFigure::named("p98"), TimeFigure::P50.of(&Quantiles::default())), (None, None));
     }
 
     #[test]

@@ -314,7 +314,6 @@ pub mod shared_text {
     ///
     /// # Errors
     /// Only those of the serializer.
-    #[expect(clippy::ref_option, reason = "serde hands it over so")]
     pub fn serialize<S: Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
         text.as_deref().serialize(serializer)
     }

@@ -19,9 +19,15 @@
   const RANKS = { firing: 0, pending: 1, no_data: 2, fine: 3 };
   const isBelow = (metric) => metric === "availability" || metric === "attempts";
 
+  const looksAt = ({ metric, threshold, over }) => {
+    const name = METRICS[metric]?.[0] ?? metric;
+    // How long an agent says nothing has no time over which it is made.
+    if (metric === "agent_silent" || metric === "agent_lag") return `${name} for more than ${threshold}`;
+    return `${name} ${isBelow(metric) ? "below" : "above"} ${threshold} over ${over}`;
+  };
   const meant = (rule) => {
     const where = ["agent", "group", "program", "peer"].filter((name) => rule[name] != null).map((name) => `${name} ${rule[name] || "not known"}`);
-    const words = [`${METRICS[rule.metric]?.[0] ?? rule.metric} ${isBelow(rule.metric) ? "below" : "above"} ${rule.threshold} over ${rule.over}`];
+    const words = [looksAt(rule)];
     if (rule.for !== "0s") words.push(`for ${rule.for}`);
     if (rule.by !== "none") words.push(`by ${rule.by}`);
     if (where.length) words.push(`of ${where.join(", ")}`);
@@ -109,13 +115,15 @@
       input.value = field.of ?? "";
     }
     label.append(element("span", "", field.title), input);
-    form.append(label);
-    const about = element("small", "", field.about ?? "");
+    const box = element("div");
+    box.append(label);
     if (field.about) {
+      const about = element("small", "", field.about);
       about.id = `alerts-about-${field.id}`;
       input.setAttribute("aria-describedby", about.id);
+      box.append(about);
     }
-    form.append(about);
+    form.append(box);
     inputs.set(field.id, input);
   }
   const row = element("div", "row");

@@ -24,6 +24,22 @@ fleet.chart = (() => {
     // The last span lasts until its end.
     return [[...piece.xs, piece.until], ...piece.series.map((line) => [...line.ys, line.ys[line.ys.length - 1]])];
   };
+  // Marks of the time axis, in UTC: the day where one begins, else the time of day.
+  const marks = (ticks) => {
+    const step = ticks.length > 1 ? ticks[1] - ticks[0] : 0;
+    return ticks.map((tick) => {
+      const words = moment(tick);
+      if (step >= 27 * 86400) return words.slice(0, 7);
+      return tick % 86400 ? words.slice(11) : words.slice(5, 10);
+    });
+  };
+  // Where no cursor is, the legend has the latest values.
+  const latest = (u) => {
+    if (u.cursor.left >= 0 || !u.data[0].length) return;
+    let at = u.data[0].length - 2;
+    while (at > 0 && u.data.slice(1).every((ys) => ys[at] == null)) at--;
+    u.setLegend({ idx: Math.max(at, 0) }, false);
+  };
   const height = (figure) => (figure.clientWidth < 480 ? 190 : 230);
 
   const draw = (piece, figure, holder) =>
@@ -34,10 +50,11 @@ fleet.chart = (() => {
         padding: [8, 18, 0, 0],
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
         cursor: { y: false, sync: { key: "fleet", setSeries: false }, points: { size: 6 } },
+        hooks: { setCursor: [latest] },
         legend: { markers: { width: 0, fill: (u, at) => `var(--c${piece.series[at - 1].color})` } },
         scales: { x: { time: true }, y: piece.log ? { distr: 3, range: range(piece) } : { range: range(piece) } },
         axes: [
-          { ...axis(), space: 70, grid: { show: false } },
+          { ...axis(), size: 24, space: 70, grid: { show: false }, values: (u, ticks) => marks(ticks) },
           {
             ...axis(),
             size: (u, values) => 14 + 7 * Math.max(3, ...(values ?? []).map((value) => value.length)),
@@ -108,11 +125,12 @@ fleet.chart = (() => {
         if (legend) one.plot.root.prepend(legend);
         one.plot.over.title = "Drag to zoom, double-click for the whole";
       }
-      const latest = next.series.map((line) => {
+      latest(one.plot);
+      const newest = next.series.map((line) => {
         const known = line.ys.filter((y) => y != null);
         return `${line.name} ${known.length ? text(known[known.length - 1], next.quantity) : "nothing"}`;
       });
-      holder.setAttribute("aria-label", `${title}. Latest: ${latest.join(", ")}.`);
+      holder.setAttribute("aria-label", `${title}. Latest: ${newest.join(", ")}.`);
       fill();
     };
     charts.add(one);

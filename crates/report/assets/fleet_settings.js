@@ -27,7 +27,9 @@
       about.id = `about-${number}-${field.id}`;
       input.setAttribute("aria-describedby", about.id);
       label.append(input);
-      node.append(label, about);
+      const box = element("div");
+      box.append(label, about);
+      node.append(box);
       inputs.set(field.id, input);
     }
     const row = element("div", "row");
@@ -115,6 +117,7 @@
     input.disabled = true;
     if (field.id === "share") input.value = "100";
     input.before(box);
+    input.parentElement.className = "ticked";
     boxes.set(field.id, box);
   }
   $("settings-form").append(made.node);

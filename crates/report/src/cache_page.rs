@@ -9,7 +9,7 @@ use crate::figures::count;
 use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Chart, Quantity, Series};
 use crate::sweep;
-use crate::words::{by_frequency, moment, span};
+use crate::words::{by_frequency, moment, sentence, span};
 
 /// Puts the page together; `plan` is the sweep's own text.
 pub fn cache_page(document: &Document, plan: &str) -> Page {
@@ -22,7 +22,7 @@ pub fn cache_page(document: &Document, plan: &str) -> Page {
         "{}: measured for {} in all{early}. {}.",
         moment(&run.started_at),
         span(run.duration_s),
-        sweep::about(part)
+        sentence(&sweep::about(part))
     );
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())

@@ -7,7 +7,7 @@ use crate::figures::{count, duration, level, share};
 use crate::gateway;
 use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Bars, Chart, Quantity, Series};
-use crate::words::{moment, span};
+use crate::words::{moment, sentence, span};
 
 /// Puts the page together; `plan` is the plan's own text.
 pub fn gateway_page(document: &GatewayDocument, plan: &str) -> Page {
@@ -18,7 +18,7 @@ pub fn gateway_page(document: &GatewayDocument, plan: &str) -> Page {
         "{}: measured for {} in all{early}. {}.",
         moment(&run.started_at),
         span(run.duration_s),
-        gateway::about(part)
+        sentence(&gateway::about(part))
     );
     let repeat = Section::new("Repeat it")
         .verbatim("The command", run.command.clone())

@@ -39,6 +39,7 @@ pub mod run_page;
 mod sweep;
 pub mod tap_slice;
 pub mod terminal;
+mod wire_seconds;
 pub mod words;
 
 pub use cache_page::cache_page;

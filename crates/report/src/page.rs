@@ -163,7 +163,7 @@ impl Section {
 
     /// A table; one without rows adds nothing.
     pub fn table(self, table: Table) -> Self {
-        if table.is_empty() { self } else { self.with(Piece::Table(table)) }
+        if table.is_empty() { self } else { self.with(Piece::Table(table.without_empty_columns())) }
     }
 
     /// A plot; one without values adds nothing.

@@ -82,13 +82,19 @@ pub fn demands<'a>(predict: &'a PredictPart, resource: &'a str) -> impl Iterator
     predict.demands.iter().filter(move |demand| demand.resource == resource)
 }
 
+/// A figure that is not known to more.
+fn three_digits(value: f64) -> u64 {
+    let unit = 10f64.powi((value.max(1.0).log10().floor() as i32 - 2).max(0));
+    ((value.max(0.0) / unit).round() * unit) as u64
+}
+
 /// What it means for a day, for machines and for connections, each in a sentence.
 pub fn plans(predict: &PredictPart) -> Vec<String> {
     let mut plans = Vec::new();
     let Some(rate_per_s) = predict.rate_per_s else { return plans };
     plans.push(format!(
         "{} requests a day, if the peak is {} times the mean.",
-        count(predict.per_day.max(0.0) as u64),
+        count(three_digits(predict.per_day)),
         predict.peak_to_mean
     ));
     if let Some(machines) = &predict.machines {
@@ -234,6 +240,7 @@ pub(crate) mod tests {
     fn plans_are_sentences() {
         let plans = plans(&sample().predict);
         assert_eq!(plans[0], "2,880,000 requests a day, if the peak is 3 times the mean.");
+        assert_eq!([264_359_992.4, 999.6, 12.0, -3.0, 99_960.0].map(three_digits), [264_000_000, 1000, 12, 0, 100_000]);
         assert!(plans[1].contains("takes 15 such machines") && plans[1].contains("16 if one may fail"), "{plans:?}");
         assert_eq!(cost(-4e-6), "-4.00 us");
     }

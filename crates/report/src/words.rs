@@ -73,6 +73,12 @@ pub fn measure(value: f64, unit: &str) -> String {
     }
 }
 
+/// The same with a capital, as a sentence begins.
+pub fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
 /// A limit: chosen, not measured, so without zeros that say nothing.
 pub fn limit(value: f64, unit: &str) -> String {
     if unit == "ns" && value >= 0.0 { figures::round_duration(value as u64) } else { measure(value, unit) }

@@ -145,6 +145,17 @@ fn lengths_are_values() {
     assert_eq!(texts(&all, "tick"), ["50", "100", "-"]);
 }
 
+/// What has room is not cut, whatever the sums of widths are rounded to.
+#[test]
+fn names_of_rows_are_whole() {
+    for name in ["none", "nat", "the share of a core", "none, 100Mbit", "a", "nginx"] {
+        for bars in [Bars::new("t", Quantity::Count, &["n"]), Bars::dots("t", Quantity::Count, &["n"])] {
+            let all = check(&Figure::from(bars.row(name, &[Some(1.0)])).inline(Width::Half));
+            assert_eq!(texts(&all, "name"), [name]);
+        }
+    }
+}
+
 #[test]
 fn names_from_outside_are_no_markup() {
     const WILD: &str = "</text></svg><script>alert(1)</script>\u{1b}\"' onload=\"x";

@@ -41,6 +41,7 @@ mod folder;
 mod hlog;
 mod listing;
 mod merge;
+mod origin;
 mod part_file;
 mod reader;
 mod removal;
@@ -63,6 +64,7 @@ pub use folder::{
 pub use hlog::read_histogram;
 pub use listing::{CatalogueUse, Listing};
 pub use merge::FinishedTable;
+pub use origin::imported_with;
 pub use part_file::{PartFile, PartWriter};
 pub use reader::{
     Rows, read_cache_exchanges, read_connections, read_distributions, read_requests, read_series, read_server_series,

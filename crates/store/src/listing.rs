@@ -1,7 +1,9 @@
 //! The list of runs: by the catalogue where it is up to date, from the folders where it is not.
 //!
-//! For each run three small facts are asked of the file system: which file its summary is, which its tags are, and, where
-//! there is no summary, whether somebody holds the folder. While they are what they were, so is what was found there.
+//! For each run a few small facts are asked of the file system: which files its summary, its standing and its tags are, and, where
+//! there is no summary, whether somebody holds the folder. While they are what they were, so is what was found there. The
+//! standing is one of them because a search that is taken up again has its summary all the time, and says first there that it
+//! goes on.
 
 use std::fs;
 use std::io;
@@ -14,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::{CATALOGUE, Catalogue, Row};
 use crate::entry::goes_on;
 use crate::folder::SUMMARY;
+use crate::standing::STANDING;
 use crate::table::Row as _;
 use crate::tags::TAGS;
 use crate::{Brief, Result, RunEntry, RunState, StoreError};
@@ -123,7 +126,7 @@ fn key(dir: &Path) -> Option<String> {
     let tags = stamp(&dir.join(TAGS))?;
     let summary = stamp(&dir.join(SUMMARY))?;
     if summary != ABSENT {
-        return Some(format!("{summary} {tags}"));
+        return Some(format!("{summary} {} {tags}", stamp(&dir.join(STANDING))?));
     }
     if goes_on(dir) {
         return None;

@@ -1,6 +1,7 @@
 //! Runs go from one book to another, and nothing else comes along.
 
-#[path = "support/rows.rs"]
+#[path = "store/support.rs"]
+#[allow(dead_code, reason = "a part of what the tests of the book share")]
 mod support;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::process::Command;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use store::archive::{Import, export, import};
-use store::{Book, StoreError, change_tags};
+use store::{Book, StoreError, change_tags, imported_with, remove};
 use support::{document, fresh_run, morning, requests};
 
 /// A run that ended, with tables, parts and tags.
@@ -36,7 +37,7 @@ fn packed(dirs: &[PathBuf]) -> Vec<u8> {
     bytes
 }
 
-/// Every file below a folder and what is in it.
+/// Every file below a folder and what is in it, but for the mark of an import.
 fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![dir.to_owned()];
@@ -45,7 +46,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else {
+            } else if path.file_name() != Some("imported.txt".as_ref()) {
                 found.insert(path.strip_prefix(dir).unwrap().to_owned(), fs::read(&path).unwrap());
             }
         }
@@ -74,6 +75,14 @@ fn there_and_back() {
     }
     assert_eq!(bytes, packed(&back), "and so does what came of them");
     assert_eq!(other.list().unwrap()[0].tags, ["kept"]);
+    // They came together, and later ones with others.
+    let marks = [&dirs[0], &back[0], &back[1]].map(|run| imported_with(run));
+    assert!(marks[0].is_none() && marks[1].is_some() && marks[1] == marks[2], "{marks:?}");
+    let again = import(&other, &bytes[..], "x.tar.gz", Import { rename: true, ..Import::default() }).unwrap();
+    assert_ne!(imported_with(&other.root().join(&again[0].id)), marks[1]);
+    for run in again {
+        remove(&other, &other.root().join(run.id)).unwrap();
+    }
     // Nothing but the two runs and the catalogue.
     assert_eq!(fs::read_dir(other.root()).unwrap().count(), 3);
 }

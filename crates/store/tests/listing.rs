@@ -1,6 +1,7 @@
 //! The list of runs, with and without the catalogue: the same list, whatever state the catalogue is in.
 
-#[path = "support/rows.rs"]
+#[path = "store/support.rs"]
+#[allow(dead_code, reason = "a part of what the tests of the book share")]
 mod support;
 
 use std::fs;
@@ -9,7 +10,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use ledger::document::Load;
-use store::{Book, CatalogueUse, Listing, RunState, change_tags};
+use ledger::standing::STANDING_SCHEMA;
+use ledger::{Standing, StandingPhase};
+use store::{Book, CatalogueUse, Listing, RunFolder, RunState, change_tags};
 use support::{document, fresh_run, morning, requests};
 
 /// A book with runs of every kind: three that ended, one that was killed.
@@ -95,6 +98,40 @@ fn a_run_that_goes_on_is_looked_at_each_time() {
     }
     run.write_summary(&document(run.id())).unwrap();
     assert!(matches!(book.list().unwrap()[0].state, RunState::Finished(_)));
+    assert_eq!(book.listing().unwrap().read, 0);
+}
+
+/// It has had its summary since it was interrupted.
+#[test]
+fn a_search_that_is_taken_up_again_goes_on_from_its_first_moment() {
+    let dir = tempfile::tempdir().unwrap();
+    let book = Book::at(dir.path());
+    let run = book.create("capacity", morning(), 1).unwrap();
+    let stands = |run: &RunFolder, phase| {
+        let standing = Standing { schema: STANDING_SCHEMA.into(), run: run.id().into(), phase, ..Standing::default() };
+        run.standing().write(&standing).unwrap();
+    };
+    stands(&run, StandingPhase::Done);
+    run.write_summary(&document(run.id())).unwrap();
+    let path = run.path().to_owned();
+    drop(run);
+    let state = || {
+        let (with, without) = (book.listing().unwrap(), book.listing_of_folders().unwrap());
+        assert_eq!(said(&with), said(&without));
+        with.entries[0].state.clone()
+    };
+    assert!(matches!(state(), RunState::Finished(_)));
+    assert_eq!(book.listing().unwrap().read, 0, "it is known");
+    let again = RunFolder::reopen(path, morning()).unwrap();
+    stands(&again, StandingPhase::Starting);
+    assert!(matches!(state(), RunState::Running { .. }));
+    // Killed, it is what it was when it was interrupted first, as soon as no fork of this process has its folder.
+    drop(again);
+    let ended = || {
+        std::thread::yield_now();
+        matches!(book.listing().unwrap().entries[0].state, RunState::Finished(_))
+    };
+    assert!((0..LISTS_MAX).any(|_| ended()));
     assert_eq!(book.listing().unwrap().read, 0);
 }
 

@@ -101,7 +101,7 @@ impl Place {
         drop(setup.control);
         match place.wait_report()? {
             Report::Ready => Ok(place),
-            Report::Failed { call, errno } => Err(Error::of(call)(Errno::from_raw(errno))),
+            Report::Failed { call, errno, mend } => Err(message::error(call, errno, mend)),
             other => Err(Error::Unexpected { call: "start a place".to_owned(), answer: format!("{other:?}") }),
         }
     }
@@ -137,7 +137,7 @@ impl Place {
             Report::ExecFailed { errno } => {
                 Err(Error::Exec { program: self.program.clone(), source: Errno::from_raw(errno).into() })
             }
-            Report::Failed { call, errno } => Err(Error::of(call)(Errno::from_raw(errno))),
+            Report::Failed { call, errno, mend } => Err(message::error(call, errno, mend)),
             other => Err(Error::Unexpected { call: format!("start {}", self.program), answer: format!("{other:?}") }),
         }
     }

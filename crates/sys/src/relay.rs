@@ -10,6 +10,11 @@
 //!      └─> EARLY ──fork──> the child's copy of it: what came before there was a child, and what it got as a copy of us
 //! ```
 //!
+//! Once there is a child, handlers run on that thread and on no other: when it looks, whatever the kernel has for this process was
+//! noted before, however long a busy machine keeps other threads from running. And it looks until neither the pipe nor the
+//! witness has anything new, since a signal may come between two looks: a note and a mark of the same signal are never taken
+//! for two.
+//!
 //! **The child's birth** is one moment for signals: what is sent to the group before the kernel makes the copy is handled here
 //! before fork returns, and is in the copy's memory; what is sent later the copy gets itself (copy_process in
 //! kernel/fork.c). Until exec it has our handler, which notes it in the same place. So the child, when it is about to become the
@@ -27,8 +32,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::poll::{PollTimeout, poll};
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, sigaction};
 use nix::unistd::{pipe2, read};
 
 use self::witness::Witness;
@@ -54,7 +58,8 @@ const BY_KERNEL: u8 = 0x80;
 /// How long a signal is kept before it is looked who has it. kill(2) goes through a group within microseconds; this is for
 /// a machine that stands still meanwhile.
 const KEPT_MS: u8 = 5;
-/// How often, a millisecond apart, a note is waited for that must come: the witness has the signal already.
+/// How often, a millisecond apart, notes and witness are looked at, at most: for a note that must come, since the witness has
+/// the signal already, and while more comes. A note does not come where the kernel made one signal of two.
 const LOOKS: u32 = 20;
 
 /// Hands signals on while it lives. One a process.
@@ -71,6 +76,8 @@ pub struct Relay {
     /// The child's end of that.
     tell: OwnedFd,
     thread: Option<JoinHandle<()>>,
+    /// What the thread that has the relay blocked before its signals became the other's.
+    mask: Option<SigSet>,
 }
 
 impl Relay {
@@ -84,7 +91,8 @@ impl Relay {
     pub fn install() -> io::Result<Relay> {
         let (notes, to) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
         let (told, tell) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-        let mut relay = Relay { before: Vec::new(), witness: None, notes: Some(notes), told, tell, thread: None };
+        let mut relay =
+            Relay { before: Vec::new(), witness: None, notes: Some(notes), told, tell, thread: None, mask: None };
         CHILD.store(0, Ordering::SeqCst);
         EARLY.store(0, Ordering::SeqCst);
         ENDING.store(false, Ordering::SeqCst);
@@ -136,7 +144,8 @@ impl Relay {
         self.before.iter().fold(0, |all, (signal, _)| all | bit(*signal))
     }
 
-    /// From now on they go to process `child`; those that came since it was made too, if it has not got them itself.
+    /// From now on they go to process `child`; those that came since it was made too, if it has not got them itself. Signals of
+    /// this process are no longer the calling thread's, until [`Relay::stop`], which the same thread must call.
     pub fn to(&mut self, child: i32) {
         let mut early = [0; 8];
         // Nothing: it was not made by a command that was handed over, or has died first.
@@ -150,10 +159,24 @@ impl Relay {
             && let Ok(copy) = notes.try_clone()
         {
             let taken = self.taken();
-            let sorting = move || sort(&copy, &witness, taken, has);
+            let signals = self.before.iter().fold(SigSet::empty(), |mut all, (signal, _)| {
+                all.add(*signal);
+                all
+            });
+            // Before the thread is there: what comes meanwhile waits for it. Threads that are made later inherit this.
+            let mut mask = SigSet::empty();
+            if pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&signals), Some(&mut mask)).is_ok() {
+                self.mask = Some(mask);
+            }
+            let sorting = move || {
+                // It fails for no set.
+                let _ = pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&signals), None);
+                sort(&copy, &witness, taken, has);
+            };
             self.thread = std::thread::Builder::new().name("signals".into()).spawn(sorting).ok();
         }
         if self.thread.is_none() {
+            self.unblock();
             NOTES.store(-1, Ordering::SeqCst);
             Notes::read(&notes).asked_but(has).for_each(send);
         }
@@ -166,6 +189,14 @@ impl Relay {
         for (signal, before) in self.before.drain(..) {
             // SAFETY: what was there before is put back. It fails for no signal that was taken over.
             let _ = unsafe { sigaction(signal, &before) };
+        }
+        self.unblock();
+    }
+
+    fn unblock(&mut self) {
+        if let Some(mask) = self.mask.take() {
+            // It fails for no set.
+            let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&mask), None);
         }
     }
 }
@@ -237,27 +268,54 @@ fn sort(notes: &OwnedFd, witness: &Witness, taken: u64, mut has: u64) {
             continue;
         }
         rest(KEPT_MS);
-        let mut now = std::mem::take(&mut kept);
-        now.add(Notes::read(notes));
-        // Also what the terminal sent, or it would be taken for the next one's.
-        let to_group = witness.take();
-        // It was marked here when it was there, and its handler is about to run: the note of it that comes after this look is no
-        // other signal's. What else comes meanwhile waits for a look of its own.
-        let mut looks = 0;
-        while to_group & taken & !now.any() != 0 && looks < LOOKS {
-            rest(1);
-            looks += 1;
-            let late = Notes::read(notes);
-            now.add(late.only(to_group));
-            kept.add(late.only(!to_group));
-        }
-        let has_it = std::mem::take(&mut has) | if child_is_in_our_group() { to_group } else { 0 };
-        now.asked_but(has_it).for_each(send);
+        let round = settle(taken, std::mem::take(&mut kept), || Notes::read(notes), || witness.take(), || rest(1));
+        kept = round.kept;
+        let has_it = std::mem::take(&mut has) | if child_is_in_our_group() { round.to_group } else { 0 };
+        round.noted.asked_but(has_it).for_each(send);
     }
 }
 
+/// What looking came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Round {
+    /// Of these there were notes.
+    noted: Notes,
+    /// And these the witness has, by the terminal too, or they would be taken for the next one's.
+    to_group: u64,
+    /// What came last of all and waits for a round of its own.
+    kept: Notes,
+}
+
+/// Looks at the notes and then at the witness, again and again, until nothing new is seen and no note is missing. What is noted
+/// at one look is marked, if it was sent to the group, when the witness is asked at the next one at the latest.
+fn settle(
+    taken: u64,
+    noted: Notes,
+    mut notes: impl FnMut() -> Notes,
+    mut take: impl FnMut() -> u64,
+    mut rest: impl FnMut(),
+) -> Round {
+    let mut round = Round { noted, ..Round::default() };
+    for look in 1..=LOOKS {
+        let (late, more) = (notes(), take());
+        round.to_group |= more;
+        if look == LOOKS {
+            round.noted.add(late.only(round.to_group));
+            round.kept = late.only(!round.to_group);
+            break;
+        }
+        round.noted.add(late);
+        if late.any() == 0 && more == 0 && round.to_group & taken & !round.noted.any() == 0 {
+            break;
+        }
+        rest();
+    }
+    round
+}
+
+/// All of it, whatever handler runs meanwhile.
 fn rest(millis: u8) {
-    let _ = poll(&mut [], PollTimeout::from(millis));
+    std::thread::sleep(Duration::from_millis(millis.into()));
 }
 
 /// A child that has left the group was not meant by what was sent to it.

@@ -184,11 +184,8 @@ impl Roll {
     /// What was started before `before` and has not said that it is seen, in the order of processes.
     pub fn overdue(&self, before: Timestamp) -> Vec<Starting> {
         let late = self.starting.iter().filter(|(_, start)| start.at < before);
-        let told = late.map(|(owner, start)| Starting {
-            owner: *owner,
-            path: start.path.clone(),
-            preloaded: start.preloaded,
-        });
+        let told =
+            late.map(|(owner, start)| Starting { owner: *owner, path: start.path.clone(), preloaded: start.preloaded });
         told.collect()
     }
 
@@ -307,7 +304,9 @@ impl Roll {
             return false;
         }
         let idle = self.programs.iter().filter(|(name, entry)| entry.alive == 0 && entry.change(name).is_none());
-        let Some(name) = idle.min_by_key(|(_, entry)| entry.changed).map(|(name, _)| name.clone()) else { return false };
+        let Some(name) = idle.min_by_key(|(_, entry)| entry.changed).map(|(name, _)| name.clone()) else {
+            return false;
+        };
         self.programs.remove(&name).is_some()
     }
 }

@@ -78,7 +78,15 @@ impl State {
     pub fn new(data: Arc<Data>, notes: Notes, facts: Facts) -> Result<State, door::DoorError> {
         exchanges::tidy(data.folder());
         let hub = Hub::new(&Viewers::new(VIEWERS_MAX))?;
-        Ok(State { data, notes, facts, work: Work::default(), started_unix_ns: now_ns(), hub, bell: Default::default() })
+        Ok(State {
+            data,
+            notes,
+            facts,
+            work: Work::default(),
+            started_unix_ns: now_ns(),
+            hub,
+            bell: Default::default(),
+        })
     }
 
     /// Reads the index, on a thread that may wait.

@@ -124,7 +124,10 @@ impl Data {
     ///
     /// # Errors
     /// Those of `act`, and SQLite's.
-    pub fn change<T, E: From<rusqlite::Error>>(&self, act: impl FnOnce(&Transaction<'_>) -> Result<T, E>) -> Result<T, E> {
+    pub fn change<T, E: From<rusqlite::Error>>(
+        &self,
+        act: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let outcome = act(&transaction)?;
@@ -219,8 +222,7 @@ fn connect(path: &Path) -> Result<Connection> {
     if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
         return Err(Error::Foreign(path.to_owned()));
     }
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -261,7 +263,8 @@ fn furnish(connection: &Connection, path: &Path) -> Result<()> {
 fn furnish_within(connection: &Connection, path: &Path) -> Result<()> {
     if is_empty(connection, path)? {
         connection.execute_batch(SCHEMA)?;
-        connection.execute_batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"))?;
+        connection
+            .execute_batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"))?;
     }
     Ok(())
 }

@@ -136,7 +136,7 @@ impl Document {
 
 /// Text that means something here, and text that means nothing anywhere.
 pub fn texts() -> BoxedStrategy<String> {
-    let known = [
+    const KNOWN: &[&str] = &[
         "kyoto",
         "osaka",
         "kyoto-000",
@@ -170,7 +170,7 @@ pub fn texts() -> BoxedStrategy<String> {
         "a,b,c",
         "1795392000000000000.00000000000000000000000000000000.1.1",
     ];
-    let known = prop::sample::select(known.as_slice()).prop_map(str::to_owned);
+    let known = prop::sample::select(KNOWN).prop_map(str::to_owned);
     prop_oneof![4 => known, 1 => ".{0,40}", 1 => "[ -~]{0,300}"].boxed()
 }
 

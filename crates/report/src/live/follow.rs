@@ -38,6 +38,8 @@ pub(super) struct Records {
     pub(super) ended: Option<Ended>,
     pub(super) series: Vec<SecondRecord>,
     pub(super) watch: Vec<WatchSecond>,
+    /// The first second of the wire that was seen, though it may have gone since: the axis is not to wander.
+    pub(super) wire_first: Option<u64>,
     pub(super) server: Vec<ServerSecond>,
     pub(super) spread: Spread,
     /// What could not be read, a sentence each.
@@ -99,6 +101,7 @@ impl Follower {
         let records = &mut self.records;
         take(&mut self.series, &mut records.series, &mut records.missing, "series");
         take(&mut self.watch, &mut records.watch, &mut records.missing, "watch_series");
+        records.wire_first = records.watch.first().map(|row| row.second).into_iter().chain(records.wire_first).min();
         take(&mut self.server, &mut records.server, &mut records.missing, "server_series");
         match self.distributions.poll() {
             Ok(fresh) => {

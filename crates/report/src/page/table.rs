@@ -34,6 +34,20 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Without columns in which no row has anything: they would take room and say nothing. The first stays.
+    pub(super) fn without_empty_columns(self) -> Table {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let has = |column: usize| self.rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty()));
+        let kept: Vec<usize> = (0..columns).filter(|&column| column == 0 || has(column)).collect();
+        if kept.len() == columns {
+            return self;
+        }
+        let of = |cells: &Vec<String>| kept.iter().filter_map(|&column| cells.get(column).cloned()).collect();
+        let left =
+            kept.iter().enumerate().filter(|(_, column)| self.left.contains(column)).map(|(now, _)| now).collect();
+        Table { head: of(&self.head), rows: self.rows.iter().map(of).collect(), left }
+    }
+
     /// Heads, rows, and the columns that hold words besides the first.
     pub(super) fn cells(&self) -> (&[String], &[Vec<String>], &[usize]) {
         (&self.head, &self.rows, &self.left)
@@ -77,5 +91,22 @@ impl Table {
 
     fn class(&self, column: usize) -> &'static str {
         if self.is_left(column) { " class=\"words\"" } else { "" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_that_says_nothing_is_not_there() {
+        let table = Table::new(&["program", "why", "connections", "seen"]).left(&[1, 3]);
+        let table = table.row(["curl", "", "6", "seen"]).row(["sh", "", "", ""]).without_empty_columns();
+        assert_eq!(table.head, ["program", "connections", "seen"]);
+        assert_eq!(table.rows, [["curl", "6", "seen"], ["sh", "", ""]]);
+        assert_eq!(table.left, [2]);
+        // Without rows nothing is known, and a first column without names keeps the others in their place.
+        assert_eq!(Table::new(&["a", "b"]).without_empty_columns().head, ["a", "b"]);
+        assert_eq!(Table::new(&["", "b"]).row(["", "1"]).without_empty_columns().rows, [["", "1"]]);
     }
 }

@@ -22,7 +22,8 @@ fn lengths(bars: &Bars, width: Width, standalone: bool) -> String {
     let height = top + bars.rows.len().max(1) as f64 * group;
 
     let longest = bars.rows.iter().map(|row| text_width(&row.name)).fold(0.0, f64::max);
-    let left = (longest + GAP).min(across * 0.42);
+    let named = longest.min(across * 0.42 - GAP);
+    let left = named + GAP;
     let values = || bars.rows.iter().flat_map(|row| &row.values).flatten().copied().filter(|value| value.is_finite());
     let figures = values().map(|value| text_width(&bars.quantity.text(value))).fold(0.0, f64::max);
     let room = (across - left - figures - 2.0 * GAP).max(20.0);
@@ -33,7 +34,7 @@ fn lengths(bars: &Bars, width: Width, standalone: bool) -> String {
     for (at, row) in bars.rows.iter().enumerate() {
         let y = top + at as f64 * group;
         let middle = y + (group - BETWEEN) / 2.0 + 4.0;
-        svg.words("name", [left - GAP, middle], Anchor::End, &legend::fitting(&row.name, left - GAP));
+        svg.words("name", [left - GAP, middle], Anchor::End, &legend::fitting(&row.name, named));
         for place in 0..bars.series.len().max(1) {
             let y = y + place as f64 * BAR;
             let value = row.values.get(place).copied().flatten().filter(|value| value.is_finite());
@@ -71,7 +72,8 @@ fn dots(bars: &Bars, width: Width, standalone: bool) -> String {
     let bottom = top + bars.rows.len().max(1) as f64 * ROW;
     let height = bottom + MARKS;
     let longest = bars.rows.iter().map(|row| text_width(&row.name)).fold(0.0, f64::max);
-    let left = (longest + GAP).clamp(20.0, across * 0.42);
+    let named = longest.clamp(20.0 - GAP, across * 0.42 - GAP);
+    let left = named + GAP;
     let right = across - RIGHT;
     let values = bars.rows.iter().flat_map(|row| &row.values).flatten().copied();
     let ruler = Ruler::new(&Axis::log("", bars.quantity), values, left + GAP, right, ((right - left) / 64.0) as usize);
@@ -90,7 +92,7 @@ fn dots(bars: &Bars, width: Width, standalone: bool) -> String {
     }
     for (at, row) in bars.rows.iter().enumerate() {
         let y = top + (at as f64 + 0.5) * ROW;
-        svg.words("name", [left - GAP, y + 4.0], Anchor::End, &legend::fitting(&row.name, left - GAP));
+        svg.words("name", [left - GAP, y + 4.0], Anchor::End, &legend::fitting(&row.name, named));
         let places: Vec<Option<f64>> =
             row.values.iter().map(|value| value.and_then(|value| ruler.place(value))).collect();
         let found = || places.iter().flatten().copied();

@@ -7,6 +7,7 @@ use super::Sources;
 use crate::buckets::{Filled, quantile_if_known};
 use crate::page::Section;
 use crate::plot::{Axis, Band, Chart, Heat, HeatCell, Quantity, Series, Shape};
+use crate::wire_seconds;
 
 /// The paper's main figure, rates, levels and response times. Time counts from the run's zero.
 pub(super) fn section(sources: &Sources) -> Section {
@@ -52,15 +53,10 @@ struct Wire<'a> {
 }
 
 impl<'a> Wire<'a> {
-    /// Capture time counts from 1970, unless the run gave it its own clock. Its zero is the run's where that is known,
-    /// else the capture's first second.
     fn of(sources: &'a Sources) -> Self {
         let rows = &sources.watch_series[..];
-        let first = rows.first().map_or(0.0, |row| row.second as f64);
-        let on_the_runs_clock = first < YEAR_S && !sources.series.is_empty();
-        let started = unix_seconds(&sources.document.run.started_at).filter(|zero| (first - zero).abs() < YEAR_S);
-        let zero =
-            if on_the_runs_clock { 0.0 } else { started.filter(|_| !sources.series.is_empty()).unwrap_or(first) };
+        let first = rows.first().map_or(0, |row| row.second);
+        let zero = wire_seconds::zero(first, !sources.series.is_empty(), &sources.document.run.started_at);
         Wire { rows, zero }
     }
 
@@ -70,11 +66,7 @@ impl<'a> Wire<'a> {
 
     /// Counts over the part of the second that was watched.
     fn rate(&self, name: &str, count: impl Fn(&WatchSecond) -> u64) -> Series {
-        self.series(name, |row| match row.watched_ns {
-            // Of so short a piece no rate can be told.
-            watched if watched < 100_000_000 => f64::NAN,
-            watched => count(row) as f64 * 1e9 / watched as f64,
-        })
+        self.series(name, |row| wire_seconds::rate(count(row), row.watched_ns))
     }
 }
 
@@ -265,26 +257,8 @@ fn phases(chart: Chart, sources: &Sources) -> Chart {
     chart.band(to, end, "after")
 }
 
-/// Seconds since 1970 of `2026-11-20T09:30:05.123Z`; `None` for anything else.
-fn unix_seconds(rfc3339: &str) -> Option<f64> {
-    let text = rfc3339.strip_suffix('Z')?;
-    let (date, time) = text.split_once('T')?;
-    let mut date = date.splitn(3, '-').map(|part| part.parse::<i64>().ok());
-    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
-    let mut time = time.splitn(3, ':').map(|part| part.parse::<f64>().ok());
-    let (hour, minute, second) = (time.next()??, time.next()??, time.next()??);
-    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    // Days from 1970 by counting years from March on, so that the leap day is the last of its year (H. Hinnant).
-    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
-    Some(days as f64 * 86_400.0 + hour * 3_600.0 + minute * 60.0 + second)
-}
-
 /// Between the run's zero and its first request (docs/concepts/columns.md).
 const LOAD_BEGINS_S: f64 = 0.05;
-const YEAR_S: f64 = 366.0 * 86_400.0;
 /// Ratio of longest to median from which on a linear axis would hide the median.
 const FAR_APART: u64 = 30;
 
@@ -321,13 +295,5 @@ mod tests {
         assert_eq!(chart.series[0].points, [[0.0, 0.4], [1.25, 0.8], [2.5, 0.8]]);
         assert_eq!(chart.series.len(), 3);
         assert!(processor(&[]).is_empty() && memory(&[]).is_empty());
-    }
-
-    #[test]
-    fn moments_of_1970_and_after() {
-        assert_eq!(unix_seconds("1970-01-01T00:00:00Z"), Some(0.0));
-        assert_eq!(unix_seconds("2026-11-20T09:30:05.250Z"), Some(1_795_167_005.25));
-        assert_eq!(unix_seconds("2000-02-29T00:00:01Z"), Some(951_782_401.0));
-        assert_eq!([unix_seconds(""), unix_seconds("x-y-zT1:2:3Z"), unix_seconds("2026-13-01T00:00:00Z")], [None; 3]);
     }
 }

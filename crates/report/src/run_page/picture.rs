@@ -16,9 +16,16 @@ pub(super) fn picture(document: &Document) -> Picture {
     places.push(server(document.server.as_ref(), document.run.duration_s));
     let gaps = places.len() - 1;
     let mut picture = Picture { places, ..Picture::new("Where the figures come from") };
-    picture.about =
-        "Requests go from the load to the server, and answers come back; each place says what it saw itself."
-            .to_owned();
+    picture.about = match (load.is_some(), document.tap.is_some() || document.server.is_some()) {
+        (true, _) => {
+            "Requests go from the load to the server, and answers come back; each place says what it saw itself."
+        }
+        (false, true) => "Requests go to the server, and answers come back; each place says what it saw itself.",
+        (false, false) => {
+            "Requests go to the server, and answers come back; here only packets between them were looked at."
+        }
+    }
+    .to_owned();
     picture.between = vec![[String::new(), String::new()]; gaps];
     if let Some(load) = load {
         picture.between[0] = [rate(load.offered_rate_per_s), rate(load.carried_rate_per_s)];

@@ -9,6 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::tar;
+use crate::origin::IMPORTED;
 use crate::{Result, StoreError};
 
 /// What was written.
@@ -82,6 +83,8 @@ fn gather(
         let kind = entry.file_type().map_err(|source| StoreError::io("stat", &entry.path(), source))?;
         let plain = entry.file_name().into_string().ok().filter(|name| super::import::part_refusal(name).is_none());
         match plain {
+            // How this book came by it says nothing to another.
+            Some(part) if depth == 0 && part == IMPORTED => {}
             Some(part) if kind.is_file() => files.push((format!("{name}/{part}"), entry.path())),
             Some(part) if kind.is_dir() && depth + 2 < super::import::DEPTH_MAX => {
                 gather(&entry.path(), &format!("{name}/{part}"), depth + 1, files, left_out)?;

@@ -8,12 +8,14 @@
 //! Nothing in it is believed. Refused are: names that are absolute, that climb (`..`), that are not below a folder with a
 //! run's id, or hold control characters; links, devices, pipes; a name that comes twice; more than [`FILES_MAX`] files;
 //! more bytes than the bound; a gzip or a header whose checksum is wrong; whatever follows the end. Rights and owners in it
-//! are passed over. What is read becomes files made by this program in a folder that has only just been made.
+//! are passed over. What is read becomes files made by this program in a folder that has only just been made. Each run is marked as
+//! one of this import (`origin.rs`): what its document says of runs that were made here counts for nothing.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::rc::Rc;
@@ -24,7 +26,7 @@ use stats::Rng;
 
 use super::tar::{self, BLOCK, Kind};
 use crate::book::{LETTERS, is_plain_id, is_run_folder, letters};
-use crate::{Book, Result, StoreError};
+use crate::{Book, Result, StoreError, origin};
 
 /// How to import.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,6 +72,10 @@ pub fn import(book: &Book, archive: impl Read, name: &str, how: Import) -> Resul
         if !is_run_folder(&staging.path.join(id)) {
             return Err(refused(format!("{id} in it is no run: it has neither plan.toml nor summary.json nor tables")));
         }
+    }
+    let mark = staging.mark(how.seed_for_letters)?;
+    for id in &ids {
+        origin::mark(&staging.path.join(id), &mark)?;
     }
     sync_folders(&staging.path).map_err(|source| StoreError::io("fsync", &staging.path, source))?;
     let mut rng = Rng::named(how.seed_for_letters, "import");
@@ -125,7 +131,7 @@ fn taken(id: &str) -> StoreError {
 /// A folder that goes, with all in it, unless it was emptied; held, so that another import does not sweep it away.
 struct Staging {
     path: PathBuf,
-    _held: File,
+    held: File,
 }
 
 impl Staging {
@@ -137,12 +143,20 @@ impl Staging {
                 Ok(()) => {
                     let held = File::open(&path).map_err(|source| StoreError::io("open", &path, source))?;
                     let _ = held.try_lock();
-                    return Ok(Staging { path, _held: held });
+                    return Ok(Staging { path, held });
                 }
                 Err(source) if source.kind() == io::ErrorKind::AlreadyExists => number = number.wrapping_add(1),
                 Err(source) => return Err(StoreError::io("mkdir", &path, source)),
             }
         }
+    }
+}
+
+impl Staging {
+    /// What tells this import from every other one of this book.
+    fn mark(&self, seed: u64) -> Result<String> {
+        let found = self.held.metadata().map_err(|source| StoreError::io("stat", &self.path, source))?;
+        Ok(format!("{seed:016x}-{}-{}.{:09}", found.ino(), found.ctime(), found.ctime_nsec()))
     }
 }
 

@@ -311,10 +311,14 @@ impl<'a> Course<'a> {
             return self.within(first);
         }
         match self.counted(Purpose::Guess, 0).next() {
-            None => match self.ask(Purpose::Guess, 0, GUESS_CONNECTIONS, SECOND, Duration::ZERO, 1.0) {
-                Next::Make(asked) => Came::Next(Next::Make(asked)),
-                end => Came::Next(end),
-            },
+            // A server that needs a warm-up (an application that starts slowly) answers nothing before it but errors.
+            None => {
+                match self.ask(Purpose::Guess, 0, GUESS_CONNECTIONS, SECOND, self.rules.warmup.unwrap_or_default(), 1.0)
+                {
+                    Next::Make(asked) => Came::Next(Next::Make(asked)),
+                    end => Came::Next(end),
+                }
+            }
             Some(trial) if trial.verdict != "good" => {
                 Came::Next(Next::End(End::Refused(trial.why.first().cloned().unwrap_or_default())))
             }

@@ -284,6 +284,20 @@ fn the_generators_limit_is_sought_first_and_is_known_after() {
     assert!(stages.iter().filter(|stage| **stage == "limit").count() <= 8);
 }
 
+#[test]
+fn a_warm_up_that_was_given_stands_before_the_first_guess_too() {
+    let simulated = Simulated::new(Server::four(), OBJECTIVE, 1);
+    let given = Duration::from_secs(15);
+    let capacity = CapacityPlan { overload: false, ..CapacityPlan::default() };
+    let rules = Rules { can_limit: true, warmup: Some(given), ..simulated.rules(capacity) };
+    let Next::Make(asked) = Course::new(&rules).next() else { panic!("nothing is asked for") };
+    assert_eq!(
+        (asked.purpose, asked.warmup),
+        (Purpose::Guess, given),
+        "an application that starts slowly has only errors before"
+    );
+}
+
 proptest! {
     /// Loads come back from text as they were.
     #[test]

@@ -18,7 +18,7 @@ use nix::unistd::{
 };
 
 use super::init::{close, exit};
-use super::message::Report;
+use super::message::{self, Report};
 use super::program;
 use super::spec::{PlaceSpec, Stdio};
 use crate::error::{Error, Result};
@@ -93,10 +93,7 @@ impl Command {
                     Error::Exec { source, .. } => {
                         Report::ExecFailed { errno: source.raw_os_error().unwrap_or(libc::EIO) }
                     }
-                    Error::Call { call, source } | Error::Refused { call, source, .. } => {
-                        Report::Failed { call, errno: source.raw_os_error().unwrap_or(libc::EIO) }
-                    }
-                    other => Report::Failed { call: other.to_string(), errno: libc::EIO },
+                    other => Report::failed(&other),
                 };
                 let _ = write(&writing, &report.encode());
                 exit(127)
@@ -113,7 +110,7 @@ impl Command {
                 };
                 match Report::decode(&buffer[..length]) {
                     None => Ok(child),
-                    Some(Report::Failed { call, errno }) => Err(Error::of(call)(Errno::from_raw(errno))),
+                    Some(Report::Failed { call, errno, mend }) => Err(message::error(call, errno, mend)),
                     Some(Report::ExecFailed { errno }) => Err(Error::Exec {
                         program: self.file.to_string_lossy().into_owned(),
                         source: Errno::from_raw(errno).into(),

@@ -67,7 +67,7 @@ fn live(setup: Setup) {
     let sigchld = match prepared {
         Ok(sigchld) => sigchld,
         Err(error) => {
-            report(control, &failed(&error));
+            report(control, &Report::failed(&error));
             exit(1)
         }
     };
@@ -140,7 +140,7 @@ fn begin(control: &OwnedFd, command: &Command, net: i32) -> Option<Pid> {
             None
         }
         Err(error) => {
-            report(control, &failed(&error));
+            report(control, &Report::failed(&error));
             None
         }
     }
@@ -172,15 +172,6 @@ fn signal_all(signal: i32) {
 fn report(control: &OwnedFd, report: &Report) {
     // When main is gone there is nobody to tell, and the next poll ends us.
     let _ = message::send(control, &report.encode());
-}
-
-fn failed(error: &Error) -> Report {
-    match error {
-        Error::Call { call, source } | Error::Refused { call, source, .. } => {
-            Report::Failed { call: call.clone(), errno: source.raw_os_error().unwrap_or(libc::EIO) }
-        }
-        other => Report::Failed { call: other.to_string(), errno: libc::EIO },
-    }
 }
 
 pub(crate) fn hung_up(control: &impl AsFd) -> bool {

@@ -6,6 +6,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, send as send_bytes};
 
 use super::Exit;
+use crate::error::Error;
 
 /// From main to init.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +22,8 @@ pub(super) enum Order {
 pub(super) enum Report {
     /// The place is set up.
     Ready,
-    /// A step of setting up, or of preparing the command, failed.
-    Failed { call: String, errno: i32 },
+    /// A step of setting up, or of preparing the command, failed; what the user can do about it, or nothing.
+    Failed { call: String, errno: i32, mend: String },
     /// The command is running.
     Started,
     /// Its exec failed.
@@ -54,7 +55,7 @@ impl Report {
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
             Report::Ready => encode(READY, 0, ""),
-            Report::Failed { call, errno } => encode(FAILED, *errno, call),
+            Report::Failed { call, errno, mend } => encode(FAILED, *errno, &format!("{call}\0{mend}")),
             Report::Started => encode(STARTED, 0, ""),
             Report::ExecFailed { errno } => encode(EXEC_FAILED, *errno, ""),
             Report::Ended(Exit::Code(code)) => encode(ENDED_BY_CODE, *code, ""),
@@ -66,7 +67,12 @@ impl Report {
     pub(super) fn decode(bytes: &[u8]) -> Option<Report> {
         match split(bytes)? {
             (READY, _, _) => Some(Report::Ready),
-            (FAILED, errno, call) => Some(Report::Failed { call: String::from_utf8_lossy(call).into_owned(), errno }),
+            (FAILED, errno, text) => {
+                let text = String::from_utf8_lossy(text);
+                // A call so long that nothing after it found room has no end.
+                let (call, mend) = text.split_once('\0').unwrap_or((&text, ""));
+                Some(Report::Failed { call: call.to_owned(), errno, mend: mend.to_owned() })
+            }
             (STARTED, _, _) => Some(Report::Started),
             (EXEC_FAILED, errno, _) => Some(Report::ExecFailed { errno }),
             (ENDED_BY_CODE, code, _) => Some(Report::Ended(Exit::Code(code))),
@@ -75,6 +81,24 @@ impl Report {
             _ => None,
         }
     }
+}
+
+impl Report {
+    /// That a step failed.
+    pub(super) fn failed(error: &Error) -> Report {
+        let errno = error.errno().unwrap_or(libc::EIO);
+        match error {
+            Error::Call { call, .. } => Report::Failed { call: call.clone(), errno, mend: String::new() },
+            Error::Refused { call, mend, .. } => Report::Failed { call: call.clone(), errno, mend: mend.clone() },
+            other => Report::Failed { call: other.to_string(), errno, mend: String::new() },
+        }
+    }
+}
+
+/// What failed elsewhere, as it would have been told here.
+pub(super) fn error(call: String, errno: i32, mend: String) -> Error {
+    let source = Errno::from_raw(errno).into();
+    if mend.is_empty() { Error::Call { call, source } } else { Error::Refused { call, source, mend } }
 }
 
 /// Sends one message. The kernel's buffer holds many more than are ever under way.
@@ -143,7 +167,8 @@ mod tests {
         }
         for report in [
             Report::Ready,
-            Report::Failed { call: "mount /é".to_owned(), errno: 13 },
+            Report::Failed { call: "mount /é".to_owned(), errno: 13, mend: String::new() },
+            Report::Failed { call: "mount /é".to_owned(), errno: 2, mend: "make one".to_owned() },
             Report::Started,
             Report::ExecFailed { errno: 2 },
             Report::Ended(Exit::Code(255)),
@@ -152,6 +177,11 @@ mod tests {
         ] {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }
+        let long = Report::Failed { call: "x".repeat(2 * LONGEST), errno: 1, mend: "lost".to_owned() }.encode();
+        let Some(Report::Failed { call, errno: 1, mend }) = Report::decode(&long) else {
+            panic!("{} bytes", long.len())
+        };
+        assert!(long.len() == LONGEST && call.len() < LONGEST && mend.is_empty());
         assert_eq!(Report::decode(&[]), None);
         assert_eq!(Report::decode(&[READY, 0, 0, 0]), None);
         assert_eq!(Order::decode(&Report::Ready.encode()), None);

@@ -81,3 +81,61 @@ fn notes_are_sets_of_numbers() {
     assert_eq!(notes.asked_but(1 << 15).collect::<Vec<_>>(), [10]);
     assert_eq!(notes.only(1 << 15 | 1 << 2).any(), 1 << 15 | 1 << 2);
 }
+
+/// One look after the other: what the notes say, then what the witness says. Afterwards there is nothing.
+fn looked(before: Notes, looks: &[(Notes, u64)]) -> (Round, usize) {
+    let (mut at_notes, mut at_witness, mut rests) = (looks.iter(), looks.iter(), 0);
+    let notes = || at_notes.next().map_or_else(Notes::default, |look| look.0);
+    let take = || at_witness.next().map_or(0, |look| look.1);
+    let round = settle(USR1 | USR2, before, notes, take, || rests += 1);
+    (round, rests)
+}
+
+const USR1: u64 = bit(Signal::SIGUSR1);
+const USR2: u64 = bit(Signal::SIGUSR2);
+const NONE: Notes = Notes { asked: 0, by_kernel: 0 };
+
+fn asked(asked: u64) -> Notes {
+    Notes { asked, by_kernel: 0 }
+}
+
+fn handed_on(round: Round) -> Vec<i32> {
+    round.noted.asked_but(round.to_group).collect()
+}
+
+#[test]
+fn what_was_sent_to_the_group_is_never_handed_on_whenever_it_comes_between_two_looks() {
+    let nothing = Vec::<i32>::new();
+    // Both at once; the mark first; the note first.
+    for looks in [
+        &[(asked(USR1), USR1)][..],
+        &[(NONE, USR1), (asked(USR1), 0)],
+        &[(asked(USR1), 0), (NONE, USR1)],
+        // The same once more while the witness is asked: it has one mark for both, and the second note comes after it.
+        &[(asked(USR1), USR1), (asked(USR1), 0)],
+        &[(asked(USR1), USR1), (NONE, USR1), (asked(USR1), 0)],
+        // Another one meanwhile.
+        &[(asked(USR1), USR1 | USR2), (asked(USR2), 0)],
+        &[(asked(USR1 | USR2), USR1), (NONE, USR2)],
+        // A machine so busy that the note comes long after the mark.
+        &[(NONE, USR1), (NONE, 0), (NONE, 0), (NONE, 0), (asked(USR1), 0)],
+    ] {
+        let (round, _) = looked(NONE, looks);
+        assert_eq!((handed_on(round), round.kept), (nothing.clone(), NONE), "{looks:?}");
+    }
+}
+
+#[test]
+fn what_was_sent_to_this_process_alone_is_handed_on_soon() {
+    let (round, rests) = looked(NONE, &[(asked(USR1), 0)]);
+    assert_eq!((handed_on(round), rests), (vec![libc::SIGUSR1], 1));
+    // Beside one that was sent to all; kept from an earlier round.
+    let (round, _) = looked(asked(USR2), &[(asked(USR1), USR1)]);
+    assert_eq!(handed_on(round), [libc::SIGUSR2]);
+    // One note for two: it is not waited for without end.
+    let (round, rests) = looked(NONE, &[(asked(USR2), USR1)]);
+    assert_eq!((handed_on(round), rests), (vec![libc::SIGUSR2], LOOKS as usize - 1));
+    // While others come without end: what is new at the last look waits for the next round.
+    let (round, _) = looked(NONE, &[(asked(USR1), 0); LOOKS as usize]);
+    assert_eq!((handed_on(round), round.kept), (vec![libc::SIGUSR1], asked(USR1)));
+}

@@ -238,8 +238,15 @@ mod tests {
 
     #[test]
     fn a_line_of_maps_is_of_the_ring_by_inode_and_name() {
-        let holders =
-            Holders { inode: 77, own_space: 1, sees_all: true, found: HashMap::new(), below: HashSet::new(), looks: 0, strangers: None };
+        let holders = Holders {
+            inode: 77,
+            own_space: 1,
+            sees_all: true,
+            found: HashMap::new(),
+            below: HashSet::new(),
+            looks: 0,
+            strangers: None,
+        };
         let line = |inode: u64, path: &str| format!("7f00-7f10 rw-s 00000000 00:1a {inode}        {path}");
         assert!(holders.is_ring(&line(77, "/run/yamabiko-tap/ring")));
         assert!(!holders.is_ring(&line(78, "/run/yamabiko-tap/ring")), "another file");

@@ -62,7 +62,9 @@ impl StandingFolder {
         let flags = (OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits();
         let dir = OpenOptions::new().read(true).custom_flags(flags).open(&path);
         let dir = dir.map_err(|error| match error.raw_os_error() {
-            Some(libc::ELOOP | libc::ENOTDIR) => refused(&path, "it is no folder, or a symbolic link to one".to_owned()),
+            Some(libc::ELOOP | libc::ENOTDIR) => {
+                refused(&path, "it is no folder, or a symbolic link to one".to_owned())
+            }
             _ => Error::file("open", &path)(error),
         })?;
         let metadata = dir.metadata().map_err(Error::file("look at", &path))?;
@@ -275,9 +277,7 @@ fn lock(dir: &File, path: &Path) -> Result<File> {
         Err(TryLockError::Error(error)) => return Err(Error::file("lock", &name)(error)),
     }
     change_mode(&file, 0o600, &name)?;
-    file.set_len(0)
-        .and_then(|()| writeln!(file, "{}", std::process::id()))
-        .map_err(Error::file("write", &name))?;
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(Error::file("write", &name))?;
     Ok(file)
 }
 

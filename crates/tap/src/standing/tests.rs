@@ -144,12 +144,12 @@ proptest! {
         let mut whole = Standing::new(Vec::new());
         let straight: Vec<_> = (0..entries.len()).map(|number| step(&mut whole, number)).collect();
         let mut again = Standing::new(Vec::new());
-        for number in 0..entries.len() {
+        for (number, expected) in straight.iter().enumerate() {
             if number == snapshot {
                 again = restored(&again);
             }
             let out = step(&mut again, number);
-            prop_assert_eq!(&out, &straight[number]);
+            prop_assert_eq!(&out, expected);
         }
         prop_assert_eq!(&again, &whole);
         prop_assert_eq!(whole.levels().processes, whole.images().count() as u64);
@@ -159,14 +159,18 @@ proptest! {
 #[test]
 fn the_same_number_in_two_containers_is_two_processes() {
     let mut standing = Standing::new(Vec::new());
-    let events = vec![loaded(1, 4, 1, "one", 0), opened(1, 4, 1, 11, 1), loaded(2, 5, 1, "two", 2), opened(2, 5, 1, 12, 3)];
+    let events =
+        vec![loaded(1, 4, 1, "one", 0), opened(1, 4, 1, 11, 1), loaded(2, 5, 1, "two", 2), opened(2, 5, 1, 12, 3)];
     assert_eq!(apply(&mut standing, &entry(10, events)), []);
     assert_eq!((standing.levels().processes, standing.levels().open), (2, 2));
     let gone = Entry { gone: vec![1], ..entry(20, vec![sent(2, 5, 1, 12, 15)]) };
     let rows = apply(&mut standing, &gone);
     assert_eq!((rows.len(), rows[0].program.as_deref(), rows[0].last), (1, Some("one"), true));
     assert_eq!(standing.levels(), Levels { processes: 1, open: 1, in_flight: 1 });
-    assert_eq!((standing.latest(Owner { space: 4, pid: 1 }), standing.latest(Owner { space: 5, pid: 1 })), (None, Some(2)));
+    assert_eq!(
+        (standing.latest(Owner { space: 4, pid: 1 }), standing.latest(Owner { space: 5, pid: 1 })),
+        (None, Some(2))
+    );
 }
 
 #[test]
@@ -184,7 +188,10 @@ fn a_process_that_becomes_another_program_ends_as_the_first() {
     // One that could not read its namespace, while one process only can be meant.
     let rows = apply(&mut standing, &entry(20, vec![opened(2, 4, 7, 10, 12), loaded(3, 0, 7, "chroot", 15)]));
     assert_eq!((rows.len(), standing.levels().processes), (1, 1));
-    apply(&mut standing, &entry(30, vec![loaded(4, 5, 7, "a", 25), loaded(5, 6, 7, "b", 26), loaded(6, 0, 8, "c", 27)]));
+    apply(
+        &mut standing,
+        &entry(30, vec![loaded(4, 5, 7, "a", 25), loaded(5, 6, 7, "b", 26), loaded(6, 0, 8, "c", 27)]),
+    );
     assert_eq!(standing.levels().processes, 4, "nobody is put out where it may be another");
 }
 
@@ -232,7 +239,8 @@ fn what_is_followed_can_be_changed() {
 fn programs_are_told_by_what_changed() {
     let mut standing = Standing::new(Vec::new());
     let executing = What::Executing { at: at(1), pid: 8, path: "/opt/static".into(), preloaded: true };
-    let events = vec![loaded(1, 4, 7, "sh", 0), event(1, 4, 7, executing), opened(1, 4, 7, 9, 2), closed(1, 4, 7, 9, 3)];
+    let events =
+        vec![loaded(1, 4, 7, "sh", 0), event(1, 4, 7, executing), opened(1, 4, 7, 9, 2), closed(1, 4, 7, 9, 3)];
     apply(&mut standing, &entry(10, events));
     let told = standing.take_programs();
     let sh = Change { name: "sh".into(), seen: 1, connections: 1, ..Change::default() };
@@ -241,7 +249,8 @@ fn programs_are_told_by_what_changed() {
     assert_eq!(standing.overdue(at(1)), []);
     let [late] = standing.overdue(at(2)).try_into().unwrap();
     assert_eq!((late.owner, late.path.as_str(), late.preloaded), (Owner { space: 4, pid: 8 }, "/opt/static", true));
-    let seen = |why: Option<&str>| NeverSeen { owner: late.owner, program: "static".into(), why: why.map(str::to_owned) };
+    let seen =
+        |why: Option<&str>| NeverSeen { owner: late.owner, program: "static".into(), why: why.map(str::to_owned) };
     let given_up = Entry { never_seen: vec![seen(Some("linked statically"))], ..entry(20, Vec::new()) };
     apply(&mut standing, &given_up);
     // It is said once, whoever says it again.
@@ -313,7 +322,11 @@ fn months_leave_nothing_behind() {
             opened(image, 4, pid, u64::from(image) * 2 + 1, now + 2),
         ];
         let mut next = entry(now + 10, events);
-        next.never_seen = standing.overdue(at(now)).into_iter().map(|late| NeverSeen { owner: late.owner, program: "gone".into(), why: None }).collect();
+        next.never_seen = standing
+            .overdue(at(now))
+            .into_iter()
+            .map(|late| NeverSeen { owner: late.owner, program: "gone".into(), why: None })
+            .collect();
         next.gone = if image > 3 { vec![image - 3] } else { Vec::new() };
         let mut rows = Vec::new();
         standing.apply(&next, &mut rows);

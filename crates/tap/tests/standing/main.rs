@@ -30,12 +30,12 @@ struct Agent {
     rows: Vec<TapExchange>,
 }
 
-/// When an agent dies.
+/// When an agent dies: what has become of its last round by then.
 #[derive(Clone, Copy)]
 enum Death {
-    BeforeJournal,
-    BeforeCommit,
-    BeforeApplying,
+    Unwritten,
+    Uncommitted,
+    Unapplied,
 }
 
 impl Agent {
@@ -71,10 +71,10 @@ impl Agent {
     fn dies(&mut self, death: Death) {
         let mut station = self.station.take().unwrap();
         if let Some(entry) = station.round(&self.standing)
-            && !matches!(death, Death::BeforeJournal)
+            && !matches!(death, Death::Unwritten)
         {
             self.journal.push(postcard::to_stdvec(&entry).unwrap());
-            if matches!(death, Death::BeforeApplying) {
+            if matches!(death, Death::Unapplied) {
                 station.commit(&entry);
             }
         }
@@ -183,13 +183,13 @@ fn in_namespace(agent: &Agent, port: u16) -> Held {
 fn agents_may_die_at_any_moment_and_each_exchange_is_a_row_once() {
     let mut agent = Agent::new();
     let mut held = held(&agent, server());
-    let deaths = [Death::BeforeJournal, Death::BeforeCommit, Death::BeforeApplying];
+    let deaths = [Death::Unwritten, Death::Uncommitted, Death::Unapplied];
     for number in 0..60 {
         held.tell("ask");
         match number % 4 {
             3 => agent.dies(deaths[number / 4 % 3]),
             // Twice in a row: nobody was there.
-            2 if number % 8 == 2 => agent.dies(Death::BeforeJournal),
+            2 if number % 8 == 2 => agent.dies(Death::Unwritten),
             _ => agent.round(),
         }
     }
@@ -228,7 +228,8 @@ fn who_is_killed_is_found_gone_and_its_ring_is_free() {
     let mut last = held(&agent, port);
     last.tell("ask");
     last.end();
-    agent.until("the last is a row", |agent| agent.exchanges().last().is_some_and(|row| row.2 == TapOutcome::Succeeded));
+    agent
+        .until("the last is a row", |agent| agent.exchanges().last().is_some_and(|row| row.2 == TapOutcome::Succeeded));
     second.end();
 }
 
@@ -270,7 +271,7 @@ fn two_namespaces_with_the_same_numbers_are_told_apart() {
     agent.until("the second goes on", |agent| agent.rows.len() == 2);
     assert_eq!((agent.rows[1].outcome, agent.rows[1].pid), (TapOutcome::Succeeded, 1));
     // An agent that comes back knows them, too.
-    agent.dies(Death::BeforeJournal);
+    agent.dies(Death::Unwritten);
     second.kill();
     agent.until("the second is gone", |agent| agent.standing.levels().processes == 0);
 }
@@ -293,7 +294,8 @@ fn a_program_that_cannot_be_seen_is_named_with_the_reason() {
         std::thread::sleep(Duration::from_millis(2));
     }
     let name = fixed.file_name().unwrap().to_str().unwrap();
-    let why = |name: &str| told.iter().find(|change| change.name == name && change.unseen > 0).map(|it| it.why.as_str());
+    let why =
+        |name: &str| told.iter().find(|change| change.name == name && change.unseen > 0).map(|it| it.why.as_str());
     assert_eq!(why(&name[..name.len().min(15)]), Some("linked statically"), "{told:?}");
     assert!(why("true").is_some_and(|why| why.contains("without LD_PRELOAD")), "{told:?}");
     assert!(told.iter().any(|change| change.name == "sh" && change.seen >= 1), "{told:?}");
@@ -312,7 +314,8 @@ fn with_a_filter(agent: &Agent, port: u16, allowed: Option<&str>) -> Held {
 #[test]
 fn who_comes_with_a_filter_is_left_alone_unless_it_is_said_to_be_harmless() {
     let own = std::fs::read_to_string("/proc/self/status").unwrap();
-    let own = own.lines().find_map(|line| line.strip_prefix("Seccomp_filters:")?.trim().parse::<u32>().ok()).unwrap_or(0);
+    let own =
+        own.lines().find_map(|line| line.strip_prefix("Seccomp_filters:")?.trim().parse::<u32>().ok()).unwrap_or(0);
     let mut agent = Agent::new();
     let port = server();
     let mut left_alone = with_a_filter(&agent, port, None);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use units::{Bytes, parse_duration};
 
@@ -30,18 +31,35 @@ pub struct PartOptions {
     pub part_close: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// Typed by the names that the crate has which does them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartAlone {
-    Parse,
-    OpenRead,
-    Open,
-    OpenReadCold,
-    LogLine,
-    LogBuffered,
-    HandshakeFull,
-    HandshakeResumed,
-    Records,
+    /// One that needs no network.
+    Local(serve::LocalPart),
+    /// The one that serves.
     Exchange,
+}
+
+impl ValueEnum for PartAlone {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [PartAlone; serve::LocalPart::ALL.len() + 1] = {
+            let mut all = [PartAlone::Exchange; serve::LocalPart::ALL.len() + 1];
+            let mut at = 0;
+            while at < serve::LocalPart::ALL.len() {
+                all[at] = PartAlone::Local(serve::LocalPart::ALL[at]);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(match self {
+            PartAlone::Local(part) => part.name(),
+            PartAlone::Exchange => "exchange",
+        }))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,24 +68,6 @@ pub enum PartWaits {
     #[value(name = "io_uring")]
     Uring,
     Threads,
-}
-
-impl PartAlone {
-    /// As meant; none: the one that serves.
-    pub fn local(self) -> Option<serve::LocalPart> {
-        Some(match self {
-            PartAlone::Parse => serve::LocalPart::Parse,
-            PartAlone::OpenRead => serve::LocalPart::OpenRead,
-            PartAlone::Open => serve::LocalPart::Open,
-            PartAlone::OpenReadCold => serve::LocalPart::OpenReadCold,
-            PartAlone::LogLine => serve::LocalPart::LogLine,
-            PartAlone::LogBuffered => serve::LocalPart::LogBuffered,
-            PartAlone::HandshakeFull => serve::LocalPart::HandshakeFull,
-            PartAlone::HandshakeResumed => serve::LocalPart::HandshakeResumed,
-            PartAlone::Records => serve::LocalPart::Records,
-            PartAlone::Exchange => return None,
-        })
-    }
 }
 
 impl From<PartWaits> for serve::ExchangeWaits {
@@ -88,8 +88,8 @@ mod tests {
     #[test]
     fn parts_are_typed_by_their_names() {
         for part in serve::LocalPart::ALL {
-            let typed = PartAlone::from_str(part.name(), false).unwrap();
-            assert_eq!(typed.local(), Some(part));
+            assert_eq!(PartAlone::from_str(part.name(), false), Ok(PartAlone::Local(part)));
         }
+        assert_eq!(PartAlone::from_str("exchange", false), Ok(PartAlone::Exchange));
     }
 }

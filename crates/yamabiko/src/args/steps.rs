@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
 #[derive(Args, Debug)]
@@ -14,32 +15,55 @@ pub struct StepOptions {
     pub only_log: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// Typed by the names that the crate has which does them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// Nothing.
     None,
-    Parse,
-    Date,
-    Open,
-    Held,
-    Conditional,
-    Figures,
-    Log,
-    Tls,
+    With(serve::Feature),
+}
+
+impl ValueEnum for Step {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [Step; serve::Feature::ALL.len() + 1] = {
+            let mut all = [Step::None; serve::Feature::ALL.len() + 1];
+            let mut at = 0;
+            while at < serve::Feature::ALL.len() {
+                all[at + 1] = Step::With(serve::Feature::ALL[at]);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(match self {
+            Step::None => "none",
+            Step::With(feature) => feature.name(),
+        }))
+    }
 }
 
 impl Step {
     /// As meant; `none` is nothing.
     pub fn feature(self) -> Option<serve::Feature> {
-        Some(match self {
-            Step::None => return None,
-            Step::Parse => serve::Feature::Parse,
-            Step::Date => serve::Feature::Date,
-            Step::Open => serve::Feature::Open,
-            Step::Held => serve::Feature::Held,
-            Step::Conditional => serve::Feature::Conditional,
-            Step::Figures => serve::Feature::Figures,
-            Step::Log => serve::Feature::Log,
-            Step::Tls => serve::Feature::Tls,
-        })
+        match self {
+            Step::None => None,
+            Step::With(feature) => Some(feature),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_are_typed_by_their_names() {
+        for feature in serve::Feature::ALL {
+            assert_eq!(Step::from_str(feature.name(), false).unwrap().feature(), Some(feature));
+        }
+        assert_eq!(Step::from_str("none", false), Ok(Step::None));
     }
 }

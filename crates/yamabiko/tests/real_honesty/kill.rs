@@ -15,7 +15,7 @@ use stats::Rng;
 use crate::support::document::{assert_held, assert_held_or_disturbed, check, count, number};
 use crate::support::lab::{Room, set_mode, wait_until};
 use crate::support::processes::{signal_all, wait_for_server};
-use crate::support::remains::{Marked, control_groups, devices, mounts};
+use crate::support::remains::{Marked, control_groups, devices, mounts, wait_until_groups_are_empty};
 use crate::support::servers::{bench, nginx, nginx_in, own};
 
 const MOMENTS: usize = 100;
@@ -56,9 +56,11 @@ fn nothing_is_left_by_a_kill_at_a_hundred_moments() {
     assert_eq!(mounts(), mounts_before);
 
     // The next start removes the control groups, and finds nothing in its way.
+    let pids = killed.iter().map(|it| it.pid).collect();
+    wait_until_groups_are_empty(&pids);
     let next = room.run_json(&bench(&nginx(&room), "--server-cpu 90% -n 100 --json"));
     assert_eq!(count(&next, "load.completed"), 100);
-    assert_eq!(control_groups(&killed.iter().map(|it| it.pid).collect()), Vec::<std::path::PathBuf>::new());
+    assert_eq!(control_groups(&pids), Vec::<std::path::PathBuf>::new());
 
     // The book tells a killed run from one that ended, and from one that goes on.
     let runs = room.run(&["runs", "--json"]).success().json();
@@ -100,12 +102,7 @@ fn kill_one(room: &Room, number: usize, moment: Duration) -> Killed {
     victim.signal(Signal::SIGKILL);
     let pid = victim.pid();
     assert_eq!(victim.finish().signal, Some(9));
-    // Between fork and exec a process shows nothing of itself: look twice.
-    let mut clean = 0;
-    wait_until("nothing of the killed run is left", || {
-        clean = if marked.processes().is_empty() { clean + 1 } else { 0 };
-        clean == 2
-    });
+    marked.wait_until_gone();
     let of_victim = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&format!("-{name}-"));
     let in_book = fs::read_dir(room.runs()).into_iter().flatten().flatten().any(of_victim);
     Killed { pid, networks: marked.networks(), in_book }
@@ -126,7 +123,7 @@ fn what_was_closed_before_a_kill_is_readable() {
     assert!(!control_groups(&pids).is_empty());
     run.signal(Signal::SIGKILL);
     run.finish();
-    wait_until("it is gone", || marked.processes().is_empty());
+    marked.wait_until_gone();
 
     let runs = room.run(&["runs", "--json"]).success().json();
     let run = &runs["runs"][0];

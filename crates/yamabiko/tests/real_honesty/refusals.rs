@@ -18,7 +18,7 @@ fn assert_empty(room: &Room) {
 
 #[test]
 fn a_server_that_ends_at_once_has_the_last_word() {
-    let room = Room::new();
+    let room = Room::beside();
     for options in ["-d 1s", "-d 1s --no-save", "-d 1s --json"] {
         let output = bench(&room, "echo to stdout; echo and to stderr >&2; exit 7", options);
         output.refused(1, &["exit status 7", "port 8080", "it said: to stdout | and to stderr"]);
@@ -52,7 +52,7 @@ fn a_server_that_nobody_reaches() {
 
 #[test]
 fn programs_of_net() {
-    let room = Room::new();
+    let room = Room::beside();
     room.run(&["net", "--server", "echo why; exit 3", "--", "true"])
         .refused(1, &["ended at once", "exit status 3", "why"]);
     room.run(&["net", "--", "no-such-program"]).refused(1, &["no-such-program", "PATH"]);
@@ -70,7 +70,7 @@ fn prepared(room: &Room, how: &[&str], script: &str, arguments: &[&str]) -> Outp
 
 #[test]
 fn a_machine_without_a_tun_device() {
-    let room = Room::new();
+    let room = Room::beside();
     let server = own(&room);
     let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
     // All in a mount namespace of the shell's own.
@@ -87,10 +87,23 @@ fn a_machine_without_a_tun_device() {
     assert_eq!(free.json()["load"]["failed"]["connect_refused"], 1, "{free}");
 }
 
+/// As in small containers: the server's name has nowhere to stand.
+#[test]
+fn a_machine_without_hosts() {
+    let room = Room::beside();
+    let server = own(&room);
+    let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
+    let empty = "mount -t tmpfs none /etc && exec \"$0\" \"$@\"";
+    let mend = ["/etc/hosts", "No such file", "create an empty one"];
+    prepared(&room, &["unshare", "-m"], empty, &bench).refused(2, &mend);
+    prepared(&room, &["unshare", "-m"], empty, &["net", "--", "true"]).refused(2, &mend);
+    assert_empty(&room);
+}
+
 /// In a user namespace that may have no children, and without a single capability.
 #[test]
 fn a_user_without_any_way_to_a_namespace() {
-    let room = Room::new();
+    let room = Room::beside();
     let server = own(&room);
     let bench = ["bench", PAGE, "--server", &server, "-d", "1s"];
     let bare = "echo 0 > /proc/sys/user/max_user_namespaces && \
@@ -103,7 +116,7 @@ fn a_user_without_any_way_to_a_namespace() {
 
 #[test]
 fn a_book_on_a_full_disk() {
-    let room = Room::new();
+    let room = Room::beside();
     let runs = room.runs();
     let server = own(&room);
     let script = format!(

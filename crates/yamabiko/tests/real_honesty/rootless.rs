@@ -60,7 +60,7 @@ fn programs_run_at_the_far_end() {
 
 #[test]
 fn no_tun_device_no_path() {
-    let user = User::new();
+    let user = User::beside();
     let server = own_from(&user.program, &user.room);
     let mend = ["/dev/net/tun", "chmod"];
     user.run(Tun::ForRoot, &bench(&server, "-d 1s")).refused(2, &mend);
@@ -71,7 +71,7 @@ fn no_tun_device_no_path() {
 
 #[test]
 fn no_control_group_no_share() {
-    let user = User::new();
+    let user = User::beside();
     let server = own_from(&user.program, &user.room);
     user.run(Tun::ForAll, &bench(&server, "--server-cpu 50% -d 1s")).refused(2, &["--server-cpu", "root"]);
 }
@@ -79,7 +79,7 @@ fn no_control_group_no_share() {
 /// A service of this host or of another needs the host's own network; that is said before anything is asked or started.
 #[test]
 fn targets_outside_the_lab_are_root_s() {
-    let user = User::new();
+    let user = User::beside();
     let service = TcpListener::bind("127.0.0.1:0").unwrap();
     service.set_nonblocking(true).unwrap();
     let port = service.local_addr().unwrap().port();
@@ -108,7 +108,7 @@ fn targets_outside_the_lab_are_root_s() {
 /// Where no path can be made, neither the server's command nor the program is started.
 #[test]
 fn nothing_is_started_for_a_path_that_cannot_be() {
-    let user = User::new();
+    let user = User::beside();
     let started = user.room.file("started");
     let server = format!("touch {}; exec {}", started.display(), own_from(&user.program, &user.room));
     for tun in [Tun::ForRoot, Tun::Missing] {
@@ -123,7 +123,7 @@ fn nothing_is_started_for_a_path_that_cannot_be() {
 
 #[test]
 fn devices_are_watched_by_root_alone() {
-    let user = User::new();
+    let user = User::beside();
     let mend = ["CAP_NET_RAW", "run as root", "yamabiko doctor says more"];
     user.run(Tun::ForAll, &["watch", "-i", "lo", "-d", "1s"]).refused(2, &mend);
     user.run(Tun::ForAll, &["profile", "learn", "-i", "lo", "-d", "1s"]).refused(2, &mend);

@@ -5,6 +5,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
+use ledger::StandingPhase;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -84,8 +85,12 @@ fn a_stop_that_every_process_hears_ends_the_run_with_its_result() {
     let room = Room::new();
     let running = start(&room, 60);
     let lanes = lanes(&running);
-    // Opening takes 1.6 s, the warm-up half a second.
-    std::thread::sleep(Duration::from_secs(5));
+    wait_until("it measures", || {
+        let mut runs = fs::read_dir(room.runs()).unwrap().flatten();
+        let standing = runs.find_map(|run| store::read_standing(&run.path()).ok().flatten());
+        standing.is_some_and(|standing| standing.phase == StandingPhase::Measured)
+    });
+    std::thread::sleep(Duration::from_secs(1));
     // As timeout(1) and service managers do.
     lanes.iter().for_each(|&lane| kill(Pid::from_raw(lane), Signal::SIGTERM).unwrap());
     running.signal(Signal::SIGTERM);

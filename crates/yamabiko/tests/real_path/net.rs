@@ -151,7 +151,7 @@ fn totals_mbit_per_s(room: &Room, rtt: &str, down: &str, seconds: u32) -> [f64; 
 
 #[test]
 fn the_exit_status_is_the_programs() {
-    let room = Room::new();
+    let room = Room::beside();
     assert_eq!(room.run(&["net", "--", "sh", "-c", "exit 7"]).code, Some(7));
     assert_eq!(room.run(&["net", "--", "true"]).code, Some(0));
     assert_eq!(room.run(&["net", "--", "sh", "-c", "kill -9 $$"]).code, Some(137));
@@ -161,7 +161,7 @@ fn the_exit_status_is_the_programs() {
 
 #[test]
 fn a_shell_when_no_program_is_given() {
-    let room = Room::new();
+    let room = Room::beside();
     for shell in [Some("/bin/sh"), None] {
         let mut command = room.command(&["net", "--rtt", "3ms"]);
         match shell {
@@ -182,7 +182,7 @@ fn a_shell_when_no_program_is_given() {
 
 #[test]
 fn what_cannot_be_run_is_said_in_one_line() {
-    let room = Room::new();
+    let room = Room::beside();
     room.run(&["net", "--", "no-such-program"]).refused(1, &["no-such-program"]);
     let server = own(&room);
     room.run(&["net", "--server", &server, "--", "/no/such/program"]).refused(1, &["/no/such/program"]);

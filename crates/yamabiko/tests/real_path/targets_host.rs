@@ -93,7 +93,7 @@ fn a_service_is_left_without_open_connections() {
 
 #[test]
 fn a_second_path_and_a_taken_network_are_refused_by_name() {
-    let room = Room::new();
+    let room = Room::beside();
     let hosts = Hosts::new(&room);
     let _nginx = hosts.host.nginx(&room, "nginx", &["listen 127.0.0.1:8081;"]);
     let url = "http://127.0.0.1:8081/10k.bin";
@@ -128,7 +128,7 @@ fn a_second_path_and_a_taken_network_are_refused_by_name() {
 
 #[test]
 fn an_ordinary_user_is_told_before_anything_starts() {
-    let room = Room::new();
+    let room = Room::beside();
     let hosts = Hosts::new(&room);
     let _nginx = hosts.host.nginx(&room, "nginx", &["listen 127.0.0.1:8081;"]);
     let program = room.path().join("yamabiko");

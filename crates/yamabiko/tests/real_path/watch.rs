@@ -12,7 +12,7 @@ use serde_json::Value;
 
 #[test]
 fn loopback_with_curl() {
-    let room = Room::new();
+    let room = Room::beside();
     let server = room.start(&["serve", str_of(&room.www()), "--listen", "127.0.0.1:0"]);
     let mut url = String::new();
     wait_until("the server says its address", || {
@@ -76,7 +76,7 @@ fn at_the_servers_end_of_a_path() {
 
 #[test]
 fn a_time_ends_it_and_a_user_without_rights_is_told() {
-    let room = Room::new();
+    let room = Room::beside();
     let document = room.run(&["watch", "-i", "lo", "--port", "9", "-d", "1s", "--json"]).success().json();
     assert!((1.0..10.0).contains(&number(&document, "run.duration_s")), "{document}");
     assert_eq!(count(&document, "watch.packets"), 0);

@@ -133,7 +133,7 @@ impl OnTerminal {
 
 #[test]
 fn the_screen_shows_connections_rise_and_q_gives_the_terminal_back() {
-    let room = Room::new();
+    let room = Room::beside();
     let (server, port) = server(&room);
     let arguments = ["watch", "-i", "lo", "--port", &port];
     let mut terminal = OnTerminal::start(&room, 24, 80, &[], &arguments);
@@ -167,7 +167,7 @@ fn the_screen_shows_connections_rise_and_q_gives_the_terminal_back() {
 
 #[test]
 fn a_signal_gives_the_terminal_back_too_and_plain_never_takes_it() {
-    let room = Room::new();
+    let room = Room::beside();
     let (server, port) = server(&room);
     let arguments = ["watch", "-i", "lo", "--port", &port, "--no-save"];
     let mut terminal = OnTerminal::start(&room, 10, 40, &[("NO_COLOR", "1")], &arguments);
@@ -204,7 +204,7 @@ fn a_signal_gives_the_terminal_back_too_and_plain_never_takes_it() {
 /// What was captured, read again by this program and by an independent one.
 #[test]
 fn the_pcapng_file_gives_the_same_again() {
-    let room = Room::new();
+    let room = Room::beside();
     let (server, port) = server(&room);
     let file = room.file("live.pcapng");
     let watch = room.start(&["watch", "-i", "lo", "--port", &port, "--pcapng", str_of(&file), "--json"]);
@@ -277,7 +277,7 @@ fn stop(running: Running) -> Output {
 
 #[test]
 fn the_series_is_the_same_at_both_ends() {
-    let room = Room::new();
+    let room = Room::beside();
     let (server, port) = server(&room);
     let (token, address) = (token(&room, "token", "correct-horse-battery-staple"), free_address());
     let receiver = receive(&room, &address, &token);
@@ -310,7 +310,7 @@ fn the_series_is_the_same_at_both_ends() {
 
 #[test]
 fn a_receiver_that_comes_back_gets_what_it_missed() {
-    let room = Room::new();
+    let room = Room::beside();
     let (token, address) = (token(&room, "token", "correct-horse-battery-staple"), free_address());
     let url = format!("http://{address}");
     let receiver = receive(&room, &address, &token);
@@ -338,7 +338,7 @@ fn a_receiver_that_comes_back_gets_what_it_missed() {
 
 #[test]
 fn who_is_refused_says_so_and_who_is_not_heard_says_how_much() {
-    let room = Room::new();
+    let room = Room::beside();
     let right = token(&room, "right", "correct-horse-battery-staple");
     let wrong = token(&room, "wrong", "another-token-altogether");
     let address = free_address();
@@ -369,7 +369,7 @@ fn who_is_refused_says_so_and_who_is_not_heard_says_how_much() {
 /// The file ends at its last whole block, so that what is there can be read.
 #[test]
 fn a_disk_that_fills_up_leaves_a_file_that_can_be_read() {
-    let room = Room::new();
+    let room = Room::beside();
     let (mut long, kept) = (Vec::new(), room.file("kept.pcapng"));
     wire::capture::write::pcap_header(&mut long, wire::link::LinkType::Ethernet, 65_535);
     for micros in 0..8000 {

@@ -5,21 +5,35 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::Signal;
 
 use crate::support::lab::{Room, str_of, wait_until};
 use crate::support::readers::{self, Prometheus, own_address, promtool, python};
-use crate::support::scripted;
 use crate::support::servers::{bench, own};
-use scripted::{Scripted, answer};
 use serde_json::Value;
 
-/// A room with one run that has a path, a wire and a server, its document and its folder.
+use super::live::Page;
+
+/// A room with a run that has a path, a wire and a server, its document and its folder. All tests have the same run: it is made
+/// once, and goes from room to room.
 fn with_a_run() -> (Room, Value, PathBuf) {
-    let room = Room::new();
-    let options = "--path koshien-2001 --clients 100 --rate 110/s --close -d 4s --warmup 0s --json";
-    let document = room.run_json(&bench(&own(&room), options));
-    let dir = PathBuf::from(document["run"]["dir"].as_str().unwrap());
+    static MADE: OnceLock<Vec<u8>> = OnceLock::new();
+    let room = Room::beside();
+    let archive = room.file("run.tar.gz");
+    let made = MADE.get_or_init(|| {
+        let options = "--path koshien-2001 --clients 100 --rate 110/s --close -d 4s --warmup 0s --json";
+        let document = room.run_json(&bench(&own(&room), options));
+        room.run(&["runs", "export", "last", str_of(&archive)]).success();
+        fs::remove_dir_all(document["run"]["dir"].as_str().unwrap()).unwrap();
+        fs::read(&archive).unwrap()
+    });
+    fs::write(&archive, made).unwrap();
+    room.run(&["runs", "import", str_of(&archive)]).success();
+    let document = room.run_json(&["report", "last", "--json"]);
+    let dir = room.runs().join(document["run"]["id"].as_str().unwrap());
     (room, document, dir)
 }
 
@@ -112,17 +126,38 @@ fn a_prometheus_takes_remote_write_and_answers_with_our_numbers() {
 }
 
 #[test]
-fn a_prometheus_scrapes_what_the_page_serves() {
+fn a_prometheus_scrapes_the_live_page_of_a_run_that_ended() {
     let (room, document, _) = with_a_run();
-    let text = fs::read(written(&room, "prometheus")).unwrap();
-    let page =
-        Scripted::start(move |_| answer("200 OK", &["Content-Type: text/plain; version=0.0.4; charset=utf-8"], &text));
-    let target = page.url("").strip_prefix("http://").unwrap().parse().unwrap();
-    let prometheus = Prometheus::start(&room, &room.file("tsdb"), &[target]);
-    let now_s = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    let page = Page::open(&room, &["last"]);
+    let prometheus = Prometheus::start(&room, &room.file("tsdb"), &[page.address().parse().unwrap()]);
     wait_until("it has scraped", || !prometheus.query("yamabiko_requests_offered_total", now_s()).is_empty());
     holds_the_run(&prometheus, &document, now_s());
-    assert_eq!(page.asked()[0].target, "/metrics");
+    assert_eq!(prometheus.one("up", now_s()), 1.0);
+}
+
+#[test]
+fn a_prometheus_scrapes_the_live_page_of_a_run_that_goes_on() {
+    let room = Room::beside();
+    let run = room.start(&bench(&own(&room), "--rtt 20ms --clients 20 --rate 100/s --close -d 300s --json"));
+    wait_until("the run has its folder", || {
+        fs::read_dir(room.runs()).unwrap().flatten().any(|run| run.path().join("standing.json").exists())
+    });
+    let page = Page::open(&room, &["last"]);
+    let prometheus = Prometheus::start(&room, &room.file("tsdb"), &[page.address().parse().unwrap()]);
+    let offered = || prometheus.query("yamabiko_requests_offered_total", now_s()).first().map_or(0.0, |one| one.1);
+    wait_until("requests are counted", || offered() > 0.0);
+    let before = offered();
+    wait_until("and more of them", || offered() > before + 100.0);
+    run.signal(Signal::SIGINT);
+    let document = run.finish().json();
+    let all = number(&document, "/load/offered_requests");
+    // Warm-up included.
+    wait_until("all of them", || offered() >= all);
+    assert_eq!(prometheus.one("count(up == 1)", now_s()), 1.0);
+}
+
+fn now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
 #[test]

@@ -17,13 +17,13 @@ use crate::support::servers::{bench, own};
 use hostile::Hostile;
 
 /// `yamabiko live`, which ends with the test.
-struct Page {
+pub struct Page {
     child: Child,
     url: String,
 }
 
 impl Page {
-    fn open(room: &Room, arguments: &[&str]) -> Page {
+    pub fn open(room: &Room, arguments: &[&str]) -> Page {
         let mut command: Command = room.command(&[&["live"], arguments].concat());
         command.env("YAMABIKO_RUNS", room.runs()).env_remove("YAMABIKO_TOKEN").current_dir(room.path());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -35,7 +35,7 @@ impl Page {
     }
 
     /// Where it listens.
-    fn address(&self) -> &str {
+    pub fn address(&self) -> &str {
         self.url.trim_start_matches("http://").split('/').next().unwrap()
     }
 }
@@ -96,7 +96,7 @@ fn id_of_the_run(room: &Room, running: &mut Running) -> String {
 
 #[test]
 fn a_run_is_seen_as_it_goes_and_as_it_ended() {
-    let room = Room::new();
+    let room = Room::beside();
     let options = "--path koshien-2001 --clients 100 --rate 200/s --close -d 300s --warmup 2s --json";
     let mut running = room.start(&bench(&own(&room), options));
     let id = id_of_the_run(&room, &mut running);
@@ -173,7 +173,7 @@ fn a_run_is_seen_as_it_goes_and_as_it_ended() {
 
 #[test]
 fn a_hostile_server_puts_nothing_on_the_page_but_words() {
-    let (room, server) = (Room::new(), Hostile::start());
+    let (room, server) = (Room::beside(), Hostile::start());
     let wild = "X-Wild: </script><script>window.ran=1</script><img src=x onerror=window.ran=1>";
     let url = server.url("/now-and-then?a=%3Cscript%3Ewindow.ran=1%3C/script%3E");
     let output = room.run(&["bench", &url, &server.url("/ok/1000"), "-n", "200", "-H", wild, "--json"]);
@@ -204,7 +204,7 @@ fn a_hostile_server_puts_nothing_on_the_page_but_words() {
 
 #[test]
 fn the_page_comes_back_by_itself_and_is_worked_by_the_keyboard() {
-    let (room, server) = (Room::new(), Hostile::start());
+    let (room, server) = (Room::beside(), Hostile::start());
     for _ in 0..2 {
         let output = room.run(&["bench", &server.url("/ok/1000"), "-n", "300", "--rate", "300/s", "--json"]);
         assert!(matches!(output.code, Some(0 | 3)), "{output}");
@@ -255,7 +255,7 @@ fn the_page_comes_back_by_itself_and_is_worked_by_the_keyboard() {
 /// it is this machine's.
 #[test]
 fn a_long_run_is_drawn_with_ease() {
-    let (room, server) = (Room::new(), Hostile::start());
+    let (room, server) = (Room::beside(), Hostile::start());
     let output = room.run(&["bench", &server.url("/ok/1000"), "-n", "20", "--json"]);
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let page = Page::open(&room, &["last"]);
@@ -305,7 +305,7 @@ fn a_long_run_is_drawn_with_ease() {
 /// A run that was killed is shown as far as it came.
 #[test]
 fn a_killed_run_says_so() {
-    let room = Room::new();
+    let room = Room::beside();
     let mut running = room.start(&bench(&own(&room), "--path koshien-2001 --clients 50 --rate 100/s -d 300s --json"));
     let id = id_of_the_run(&room, &mut running);
     let page = Page::open(&room, &["last"]);

@@ -37,18 +37,13 @@ fn judge(output: &Output, cause: &str) {
 }
 
 fn assert_nothing_left(marked: &Marked) {
-    // Between fork and exec a process shows nothing of itself: look twice.
-    let mut clean = 0;
-    wait_until("nothing of the sweep is left", || {
-        clean = if marked.processes().is_empty() { clean + 1 } else { 0 };
-        clean == 2
-    });
+    marked.wait_until_gone();
     assert_eq!(devices(), Vec::<&str>::new());
 }
 
 #[test]
 fn nothing_of_a_sweep_stays_whatever_its_cache_does() {
-    let room = Room::new();
+    let room = Room::beside();
     let mounts_before = mounts();
     // Web pages are not what was asked for: this is a server, and no cache.
     let no_cache = own(&room);
@@ -70,7 +65,7 @@ fn nothing_of_a_sweep_stays_whatever_its_cache_does() {
 
 #[test]
 fn nothing_of_a_sweep_stays_that_is_killed() {
-    let room = Room::new();
+    let room = Room::beside();
     let mounts_before = mounts();
     let proxy = Hostile::always("/silent");
     let (at, own) = (proxy.address().to_string(), own(&room));

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 
 use crate::support::lab::{Room, Running, wait_until};
 use crate::support::processes::{command_line, descendants};
-use crate::support::remains::{Marked, control_groups, devices, mounts};
+use crate::support::remains::{Marked, control_groups, devices, mounts, wait_until_groups_are_empty};
 
 /// While networks, card, rules and places are made one after the other.
 const BUILDING: [u64; 9] = [4, 10, 18, 28, 40, 55, 75, 110, 200];
@@ -31,13 +31,14 @@ fn nothing_is_left_by_a_kill() {
     let folder = folder(&room, BUILDING.len());
     let mut victim = start(&room, &folder);
     let runs = |name: &str| descendants(victim.pid()).into_iter().any(|pid| command_line(pid).trim() == name);
-    wait_until("its program runs", || runs("sleep 1003"));
+    // What stays behind is not waited for by the lab.
+    wait_until("its programs run", || [1001, 1002, 1003].iter().all(|seconds| runs(&format!("sleep {seconds}"))));
     let named = |name: &str| {
         let is = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
         descendants(victim.pid()).iter().filter(|pid| is(pid)).count()
     };
     assert_eq!((named("yamabiko-card"), named("yamabiko-init")), (1, 3));
-    assert!(runs("sleep 1001") && runs("sleep 1002") && !victim.ended());
+    assert!(!victim.ended(), "it ended by itself: {}", victim.stderr());
     assert!(!control_groups(&HashSet::from([victim.pid()])).is_empty());
     let (pid, networks) = kill(victim, Marked::new(&folder));
     pids.insert(pid);
@@ -46,6 +47,7 @@ fn nothing_is_left_by_a_kill() {
     assert_eq!(devices(), Vec::<&str>::new());
     assert_eq!((mounts(), tables()), (mounts_before, tables_before));
     // The next start removes the control groups, and finds nothing in its way.
+    wait_until_groups_are_empty(&pids);
     room.run(&["gateway", "--", "true"]).success();
     assert_eq!(control_groups(&pids), Vec::<std::path::PathBuf>::new());
 }
@@ -88,13 +90,9 @@ fn kill(victim: Running, mut marked: Marked) -> (i32, usize) {
     marked.note_networks(victim.pid());
     let pid = victim.pid();
     victim.signal(Signal::SIGKILL);
-    assert_eq!(victim.finish().signal, Some(9));
-    // Between fork and exec a process shows nothing of itself: look twice.
-    let mut clean = 0;
-    wait_until("nothing of the killed lab is left", || {
-        clean = if marked.processes().is_empty() { clean + 1 } else { 0 };
-        clean == 2
-    });
+    let ended = victim.finish();
+    assert_eq!(ended.signal, Some(9), "it ended by itself: {ended}");
+    marked.wait_until_gone();
     (pid, marked.networks())
 }
 

@@ -46,7 +46,7 @@ fn parts_alone_add_up_to_a_server_that_is_not_there() {
     let page = room.file("page.html");
     let mut words = vec!["predict", "http://server:8080/10k.bin", "--parts", "--close", "--rtt", "20ms"];
     words.extend(["--object", "1KB:3", "--object", "100KB", "--described-body", "read", "--described-log", "line"]);
-    words.extend(["--described-cpu", "10%", "--workers", "1000", "--load-time", "1s", "--warmup", "100ms"]);
+    words.extend(["--described-cpu", "10%", "--workers", "1000", "--load-time", "500ms", "--warmup", "100ms"]);
     words.extend(["--html", str_of(&page), "--json"]);
     let document = room.run_json(&words);
     let predict = &document["predict"];
@@ -84,7 +84,7 @@ fn both_predictions_are_held_against_the_search() {
     let room = Room::new();
     let server = format!("{} --threads 1", own(&room));
     let mut words = vec!["predict", "http://server:8080/10k.bin", "--server", &server, "--server-cpu", "5%"];
-    words.extend(["--parts", "--object", "10KiB", "--loads", "3", "--load-time", "600ms", "--warmup", "100ms"]);
+    words.extend(["--parts", "--object", "10KiB", "--loads", "3", "--load-time", "300ms", "--warmup", "100ms"]);
     words.extend(["--no-memory", "--check", "--check-trial", "2s", "--slo", "p99 < 1s, errors < 1%", "--json"]);
     // Some sixty runs, one after the other.
     let mut command = room.command(&words);

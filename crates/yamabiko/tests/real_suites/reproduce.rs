@@ -71,7 +71,7 @@ fn both_generators_at_48_ms_with_the_tcp_of_2001() {
 
 #[test]
 fn ctrl_c_keeps_what_was_made() {
-    let room = Room::new();
+    let room = Room::beside();
     for (experiments, what) in [("2,1", "in the load's"), ("4,3", "in httperf's")] {
         let running =
             room.start(&["reproduce", "koshien", "-d", "60s", "-e", experiments, "--setting", "today", "--json"]);

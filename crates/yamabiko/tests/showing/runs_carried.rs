@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::support::lab::{Output, Room, str_of, yamabiko};
-use crate::support::shelf::{begun, ended, id};
+use crate::support::shelf::{begun, ended, id, naming};
 
 /// The program with another book.
 fn elsewhere(room: &Room, arguments: &[&str]) -> Output {
@@ -40,6 +40,51 @@ fn runs_go_to_another_book_and_are_reported_there() {
     assert!(renamed.stdout.contains(&format!("it was {}", id(&a))), "{renamed}");
     let list = elsewhere(&room, &["runs", "--json"]).success().json();
     assert_eq!(list["runs"].as_array().unwrap().len(), 4);
+}
+
+/// A suite from elsewhere may name runs that were made here: by chance, since theirs had the same names, or on purpose.
+#[test]
+fn an_imported_suite_takes_nothing_with_it_that_was_made_here() {
+    let room = Room::shared();
+    let book = room.runs();
+    let trials: Vec<String> = (1..4).map(|second| id(&ended(&book, "trial", second, "yamabiko bench", 1))).collect();
+    let suite = naming(&book, "suite", 0, &trials);
+    // A mark of its own making is none.
+    fs::write(suite.join("imported.txt"), "").unwrap();
+    let archive = room.file("suite.tar.gz");
+    let pack = |runs: &[&str]| {
+        let status = Command::new("tar").arg("-czf").arg(&archive).arg("-C").arg(&book).args(runs).status().unwrap();
+        assert!(status.success());
+    };
+    let (suite, all) = (id(&suite), trials.clone());
+    pack(&[&suite, &all[0]]);
+
+    // The other book has made the second and the third itself.
+    let other = room.path().join("other");
+    fs::create_dir(&other).unwrap();
+    for second in [2, 3] {
+        ended(&other, "trial", second, "yamabiko bench", 1);
+    }
+    elsewhere(&room, &["runs", "import", str_of(&archive)]).success();
+    let one = elsewhere(&room, &["runs", "delete", "--yes", &trials[1]]).success();
+    assert!(!one.stderr.contains("made it on its way"), "{one}");
+    let with = elsewhere(&room, &["runs", "delete", "--yes", "--trials", &suite]).success();
+    assert!(with.stderr.contains("2 runs removed"), "the suite, and the trial that came with it: {with}");
+    let list = elsewhere(&room, &["runs", "--json"]).success().json();
+    let left: Vec<&str> = list["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()).collect();
+    assert_eq!(left, [&trials[2]]);
+
+    // Imported one after the other they are strangers, and a mark goes into no archive.
+    elsewhere(&room, &["runs", "import", str_of(&archive)]).success();
+    elsewhere(&room, &["runs", "delete", "--yes", &trials[0]]).success();
+    pack(&[&trials[0]]);
+    elsewhere(&room, &["runs", "import", str_of(&archive)]).success();
+    let without = elsewhere(&room, &["runs", "delete", "--yes", "--trials", &suite]).success();
+    assert!(without.stderr.contains("1 run removed"), "{without}");
+    let again = room.file("again.tar.gz");
+    elsewhere(&room, &["runs", "export", &trials[0], str_of(&again)]).success();
+    let names = Command::new("tar").arg("-tzf").arg(&again).output().unwrap().stdout;
+    assert!(!String::from_utf8_lossy(&names).contains("imported"), "{}", String::from_utf8_lossy(&names));
 }
 
 #[test]

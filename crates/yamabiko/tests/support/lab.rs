@@ -39,6 +39,13 @@ impl Room {
         Room::furnish(Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
+    /// A room for what root does beside others: no figure in it is to be relied upon, and what runs in it mostly waits, so that
+    /// the one test that has the machine's attention does not feel it.
+    pub fn beside() -> Room {
+        assert!(Uid::effective().is_root(), "these tests make namespaces: run them as root");
+        Room::furnish(None)
+    }
+
     /// A room for what any user can do beside others: no figure in it is to be relied upon.
     pub fn shared() -> Room {
         Room::furnish(None)

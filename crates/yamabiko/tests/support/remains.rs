@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::lab::wait_until;
 use super::processes::{all, command_line, descendants, network};
 
 /// A run that is to be killed: every process of it works in one folder, has the folder in its environment or in its
@@ -40,6 +41,16 @@ impl Marked {
         all().filter(|&pid| pid != own && self.is_mine(pid)).map(|pid| (pid, command_line(pid))).collect()
     }
 
+    /// Waits until no process of the run is left.
+    pub fn wait_until_gone(&self) {
+        // Between fork and exec a process shows nothing of itself: look twice.
+        let mut clean = 0;
+        wait_until("nothing of the run is left", || {
+            clean = if self.processes().is_empty() { clean + 1 } else { 0 };
+            clean == 2
+        });
+    }
+
     fn is_mine(&self, pid: i32) -> bool {
         let folder = self.folder.as_os_str().as_bytes();
         let mentions = |file: &str| {
@@ -70,6 +81,16 @@ pub fn mounts() -> Vec<String> {
     let kinds = ["/etc/hosts", " proc ", " sysfs ", "nsfs"];
     let all = fs::read_to_string("/proc/self/mountinfo").unwrap();
     all.lines().filter(|line| kinds.iter().any(|kind| line.contains(kind))).map(str::to_owned).collect()
+}
+
+/// Waits until nobody is in a control group that one of these processes made: from then on the next start can remove it. A
+/// process that is giving its devices back shows no folder, command line or network any more, and is in its group to the last.
+pub fn wait_until_groups_are_empty(pids: &HashSet<i32>) {
+    let groups = control_groups(pids);
+    // One that somebody has removed is as good.
+    let is_empty =
+        |group: &PathBuf| fs::read_to_string(group.join("cgroup.procs")).map_or(true, |procs| procs.is_empty());
+    wait_until("nobody is left in the control groups", || groups.iter().all(is_empty));
 }
 
 /// Directories of control groups that one of these processes made.

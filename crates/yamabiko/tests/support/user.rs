@@ -22,7 +22,15 @@ pub enum Tun {
 
 impl User {
     pub fn new() -> User {
-        let room = Room::new();
+        User::of(Room::new())
+    }
+
+    /// In a room of [`Room::beside`].
+    pub fn beside() -> User {
+        User::of(Room::beside())
+    }
+
+    fn of(room: Room) -> User {
         let program = room.path().join("yamabiko");
         fs::copy(yamabiko(), &program).unwrap();
         set_mode(&program, 0o755);

@@ -262,7 +262,10 @@ fn export_goes_on_after_a_cursor_over_files_and_what_waits() {
 fn names_of_days_and_parts() {
     assert_eq!((name_of(day_of(NOW_NS)), day_named("2026-11-23")), ("2026-11-23".to_owned(), Some(day_of(NOW_NS))));
     assert_eq!((day_named("2026-13-01"), day_named("lost+found")), (None, None));
-    assert_eq!((number_of("part-000017.parquet"), number_of("part-x.parquet"), number_of("a.parquet")), (Some(17), None, None));
+    assert_eq!(
+        (number_of("part-000017.parquet"), number_of("part-x.parquet"), number_of("a.parquet")),
+        (Some(17), None, None)
+    );
 }
 
 #[test]

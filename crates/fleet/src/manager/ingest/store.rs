@@ -136,7 +136,10 @@ fn turn(stand: &Stand, checked: &Checked) -> Option<Refused> {
     }
     let is_other = sequence == through && stand.digest.as_deref().is_some_and(|digest| digest != checked.digest);
     let mut refused = if is_other {
-        Refused::new(Why::Replayed, "A batch of this number is stored already, with other contents. This one was not stored.")
+        Refused::new(
+            Why::Replayed,
+            "A batch of this number is stored already, with other contents. This one was not stored.",
+        )
     } else if sequence <= through {
         Refused::new(Why::Replayed, "The batch is stored already, once. Nothing was stored now.")
     } else {

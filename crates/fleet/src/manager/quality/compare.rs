@@ -140,13 +140,17 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
     // As coarse as leaves blocks enough: coarse spans are fewer to read, and last longer than what disturbs for a while.
     let span_s = SPANS_S.into_iter().rev().find(|span| shorter / span >= SPANS_MIN).unwrap_or(SPANS_S[0]);
     if shorter / span_s < BLOCKS_MIN as u64 {
-        return Err(QualityError::Asked(format!("each of the two must last {BLOCKS_MIN} minutes or more: ask for an earlier from_s")));
+        return Err(QualityError::Asked(format!(
+            "each of the two must last {BLOCKS_MIN} minutes or more: ask for an earlier from_s"
+        )));
     }
     let block_s = (shorter / span_s / BLOCKS_WANTED).max(1) * span_s;
     let paired = (from_a, until_a) == (from_b, until_b);
     let same = |set: &ComparedSet| ComparedSet { from_s: None, until_s: None, ..set.clone() };
     if paired && same(&asked.a) == same(&asked.b) {
-        return Err(QualityError::Asked("a and b are the same: let them differ in time, agent, group, program, peer or side".to_owned()));
+        return Err(QualityError::Asked(
+            "a and b are the same: let them differ in time, agent, group, program, peer or side".to_owned(),
+        ));
     }
     let read = |set: &ComparedSet, from_s: u64, until_s: u64| -> Result<(Vec<Tally>, ComparedSide), QualityError> {
         let from_s = from_s / span_s * span_s;
@@ -164,10 +168,15 @@ pub fn compare(index: &Connection, asked: &Comparison, now_s: u64) -> Result<Com
         };
         let mut blocks = vec![Tally::default(); count as usize];
         let last = blocks.len() - 1;
-        let met = scan(index, &wanted, |_, _| Some(()), |begin_s, (), tally| {
-            blocks[(((begin_s - from_s) / block_s) as usize).min(last)].merge(&tally);
-            Ok(())
-        })?;
+        let met = scan(
+            index,
+            &wanted,
+            |_, _| Some(()),
+            |begin_s, (), tally| {
+                blocks[(((begin_s - from_s) / block_s) as usize).min(last)].merge(&tally);
+                Ok(())
+            },
+        )?;
         let whole = blocks.iter().fold(Tally::default(), |mut all, block| {
             all.merge(block);
             all
@@ -209,7 +218,10 @@ fn notes(a: &ComparedSide, b: &ComparedSide, paired: bool) -> Vec<String> {
             notes.push(format!("Of {name} a share of the connections was sent: its figures are those of this share."));
         }
         if side.attempts_unlisted > 0 {
-            notes.push(format!("{} attempts may belong to {name} and are not told apart any more.", side.attempts_unlisted));
+            notes.push(format!(
+                "{} attempts may belong to {name} and are not told apart any more.",
+                side.attempts_unlisted
+            ));
         }
     }
     notes
@@ -296,7 +308,9 @@ fn judge(a: &[Tally], b: &[Tally], paired: bool, confidence: f64) -> Vec<Compare
     let freedom = sizes.iter().copied().min().unwrap_or(0).max(2) as f64 - 1.0;
     let estimate = |at: usize| -> Result<Estimate, String> {
         if !has_blocks {
-            return Err(format!("not known: each of the two needs {BLOCKS_MIN} blocks of the time in which something was tried"));
+            return Err(format!(
+                "not known: each of the two needs {BLOCKS_MIN} blocks of the time in which something was tried"
+            ));
         }
         if let Some(why) = Metric::ALL[at].unknown(both) {
             return Err(why);
@@ -312,7 +326,9 @@ fn judge(a: &[Tally], b: &[Tally], paired: bool, confidence: f64) -> Vec<Compare
     let difference = |of: &Estimate, confidence: f64| between(nothing, *of, confidence);
     let p: Vec<f64> = estimates
         .iter()
-        .map(|estimate| estimate.as_ref().ok().and_then(|of| difference(of, confidence)).map_or(f64::NAN, |found| found.p))
+        .map(|estimate| {
+            estimate.as_ref().ok().and_then(|of| difference(of, confidence)).map_or(f64::NAN, |found| found.p)
+        })
         .collect();
     let confidences = holm_confidences(&p, confidence);
     Metric::ALL
@@ -341,7 +357,8 @@ struct Blocks<'a> {
 impl<'a> Blocks<'a> {
     fn of(tallies: Vec<&'a Tally>) -> Blocks<'a> {
         let buckets = |tally: &'a Tally| tally.sums.response.buckets();
-        let mut edges: Vec<(u64, u64)> = tallies.iter().flat_map(|tally| buckets(*tally)).map(|(from, to, _)| (from, to)).collect();
+        let mut edges: Vec<(u64, u64)> =
+            tallies.iter().flat_map(|tally| buckets(*tally)).map(|(from, to, _)| (from, to)).collect();
         edges.sort_unstable();
         edges.dedup();
         let numbered = |(from, _, count): (u64, u64, u64)| (edges.partition_point(|(edge, _)| *edge < from), count);

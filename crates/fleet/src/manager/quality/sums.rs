@@ -40,6 +40,8 @@ pub struct Sums {
     pub response: Times,
 }
 
+/// A row stands for a million at most.
+const SHARE_MIN: f64 = 1e-6;
 /// Causes told apart in one span of one series.
 pub const CAUSES_MAX: usize = 30;
 /// The others. OpenTelemetry's word for such a one.
@@ -52,8 +54,8 @@ impl Sums {
             self.lookups_failed += u64::from(row.outcome == TapOutcome::Failed.as_str());
             return;
         }
-        // Anything else would not have been taken in.
-        let weight = if share > 0.0 && share <= 1.0 { 1.0 / share } else { 1.0 };
+        // Whatever came in: a weight that is not finite would make sums that no index takes.
+        let weight = if share > 0.0 { 1.0 / share.clamp(SHARE_MIN, 1.0) } else { 1.0 };
         let failed = row.outcome == TapOutcome::Failed.as_str();
         let succeeded = row.outcome == TapOutcome::Succeeded.as_str();
         if row.last {
@@ -181,7 +183,10 @@ mod tests {
         assert_eq!(ours.causes, view.failed);
         assert_eq!((ours.connections, ours.connections_failed), (view.connections, view.connections_failed));
         assert_eq!((ours.sent_bytes, ours.received_bytes), (view.sent_bytes_total, view.received_bytes_total));
-        assert_eq!((ours.response.count(), ours.response.max_ns()), (view.response_ns.count, Some(view.response_ns.max)));
+        assert_eq!(
+            (ours.response.count(), ours.response.max_ns()),
+            (view.response_ns.count, Some(view.response_ns.max))
+        );
         assert_eq!(ours.attempts_estimated, view.attempts as f64);
     }
 
@@ -197,6 +202,16 @@ mod tests {
         let ours = sums(&vec![exchange(TapSide::Client, TapOutcome::Succeeded); 3], 0.25);
         assert_eq!((ours.attempts, ours.attempts_estimated), (3, 12.0));
         assert_eq!((ours.received_bytes, ours.received_estimated), (6000, 24_000.0));
+    }
+
+    #[test]
+    fn no_share_makes_a_sum_that_is_not_finite() {
+        for share in [1e-310, 0.0, -1.0, f64::NAN, f64::INFINITY, 2.0] {
+            let row = TapExchange { sent_bytes: 0, ..exchange(TapSide::Client, TapOutcome::Succeeded) };
+            let ours = sums(&[row], share);
+            assert!((1.0..=1e6).contains(&ours.attempts_estimated) && ours.sent_estimated == 0.0, "{share}: {ours:?}");
+            assert!(ours.received_estimated.is_finite());
+        }
     }
 
     #[test]

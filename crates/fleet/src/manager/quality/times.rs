@@ -89,11 +89,6 @@ impl Times {
         self.count
     }
 
-    /// Their sum.
-    pub fn sum_ns(&self) -> u64 {
-        self.sum_ns
-    }
-
     /// Mean, exact; `None` of nothing.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
@@ -170,7 +165,10 @@ mod tests {
     #[test]
     fn nothing_has_no_figures() {
         let nothing = Times::default();
-        assert_eq!((nothing.quantile(0.5), nothing.mean_ns(), nothing.min_ns(), nothing.max_ns()), (None, None, None, None));
+        assert_eq!(
+            (nothing.quantile(0.5), nothing.mean_ns(), nothing.min_ns(), nothing.max_ns()),
+            (None, None, None, None)
+        );
         assert!(nothing.encode().is_empty());
         assert_eq!(Times::decode(&[]), Some(nothing));
     }

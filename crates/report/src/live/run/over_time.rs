@@ -10,11 +10,12 @@ use super::super::heat::Percentiles;
 use super::super::seconds::{Fold, Lane, OverTime, Seconds};
 use super::super::state::Section;
 use super::LOAD_BEGINS_S;
+use crate::wire_seconds;
 
 /// The main figure first: connections in process, as each witness counts them.
 pub(super) fn section(records: &Records) -> Section {
     let load = Seconds::new(records.series.iter().map(|row| (row.second, row)));
-    let zero = wire_zero(&records.watch);
+    let zero = wire_zero(records);
     let wire = Seconds::new(records.watch.iter().map(|row| ((row.second.saturating_sub(zero)) as u32, row)));
     let server =
         Seconds::new(records.server.iter().flat_map(|row| server_seconds(row).map(move |second| (second, row))));
@@ -181,16 +182,16 @@ fn processor(
 
 /// Counts over the part of the second that was watched.
 fn rate<'a>(name: &str, color: u8, value: fn(&WatchSecond) -> u64) -> Lane<'a, WatchSecond> {
-    Lane::new(name, color, Fold::Mean, move |row: &WatchSecond| match row.watched_ns {
-        // Of so short a piece no rate can be told.
-        watched if watched < 100_000_000 => f64::NAN,
-        watched => value(row) as f64 * 1e9 / watched as f64,
-    })
+    Lane::new(name, color, Fold::Mean, move |row: &WatchSecond| wire_seconds::rate(value(row), row.watched_ns))
 }
 
-/// Capture time counts from 1970, unless the run gave it its own clock; then from the first second seen.
-fn wire_zero(rows: &[WatchSecond]) -> u64 {
-    rows.first().map(|row| row.second).filter(|&first| first > YEAR_S).unwrap_or(0)
+/// As the report has it; whole seconds, since that is what points are of.
+fn wire_zero(records: &Records) -> u64 {
+    let standing = records.standing.as_ref();
+    let has_load = !records.series.is_empty() || standing.is_some_and(|standing| standing.load.is_some());
+    let started_at = records.document().map(|document| &document.run.started_at);
+    let started_at = started_at.or(standing.map(|standing| &standing.started_at)).map_or("", String::as_str);
+    wire_seconds::zero(records.wire_first.unwrap_or(0), has_load, started_at) as u64
 }
 
 /// The seconds of the run's clock that it is of: more than one where it was read late.
@@ -230,6 +231,5 @@ const FOLDED: &str = "Of its seconds' medians a point is the mean, of their othe
 const COUNTED: &str = "Percentiles are of all requests of a point, right to an eighth.";
 /// Seconds that one reading stands for at most; the program does not sleep longer.
 const LATE_MAX: u32 = 60;
-const YEAR_S: u64 = 366 * 86_400;
 /// Ratio of longest to median from which on a linear axis would hide the median.
 const FAR_APART: u64 = 30;

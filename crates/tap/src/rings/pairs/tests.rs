@@ -23,7 +23,11 @@ fn reads_between_pairs_and_beyond_them() {
     assert_eq!(pairs.at(0), 4_999_999_667);
     assert_eq!(pairs.at(u64::MAX) / S, 6_148_914_696);
     assert_eq!((pairs.duration_ns(3_000, u64::MAX), pairs.ticks_of(1_000)), (1_000, 3_000));
-    assert_eq!((Pairs::default().at(7), Pairs::default().ticks_of(7)), (7, 7), "without a rate ticks are taken as they are");
+    assert_eq!(
+        (Pairs::default().at(7), Pairs::default().ticks_of(7)),
+        (7, 7),
+        "without a rate ticks are taken as they are"
+    );
 }
 
 /// A monotonic clock that the kernel slews by 500 in a million at most, to one side and to the other.

@@ -87,8 +87,10 @@ impl Programs {
     fn write(&mut self, number: u32) {
         let Some(image) = self.writers.get(&number).copied() else { return };
         let shape = shape_of(&self.memory);
-        let (head, tail) =
-            (self.word(number, slot::HEAD).load(Ordering::Relaxed), self.word(number, slot::TAIL).load(Ordering::Acquire));
+        let (head, tail) = (
+            self.word(number, slot::HEAD).load(Ordering::Relaxed),
+            self.word(number, slot::TAIL).load(Ordering::Acquire),
+        );
         if head >= tail + u64::from(shape.records(number)) {
             self.word(number, slot::DROPPED).fetch_add(1, Ordering::Relaxed);
             self.dropped += 1;

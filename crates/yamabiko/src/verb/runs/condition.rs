@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use lab::slo::TimeFigure;
 use ledger::document::Load;
 use store::{Brief, BriefLoad};
 use units::{Probability, RequestRate, parse_duration};
@@ -16,15 +17,7 @@ pub struct Condition {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
-    Mean,
-    P50,
-    P75,
-    P90,
-    P95,
-    P99,
-    P999,
-    P9999,
-    Max,
+    Time(TimeFigure),
     Errors,
     Offered,
     Carried,
@@ -57,17 +50,8 @@ impl Quantity {
             return Some(brief.duration_s);
         }
         let load = brief.load.as_ref()?;
-        let times = Some(&load.response_time_ns).filter(|times| times.count > 0);
         Some(match self {
-            Quantity::Mean => times?.mean,
-            Quantity::P50 => times?.p50 as f64,
-            Quantity::P75 => times?.p75 as f64,
-            Quantity::P90 => times?.p90 as f64,
-            Quantity::P95 => times?.p95 as f64,
-            Quantity::P99 => times?.p99 as f64,
-            Quantity::P999 => times?.p99_9 as f64,
-            Quantity::P9999 => times?.p99_99 as f64,
-            Quantity::Max => times?.max as f64,
+            Quantity::Time(figure) => figure.of(&load.response_time_ns)?,
             Quantity::Errors => error_ratio(load),
             Quantity::Offered => load.offered_rate_per_s,
             Quantity::Carried => load.carried_rate_per_s,
@@ -100,20 +84,12 @@ impl FromStr for Condition {
             ">" => Comparison::Above,
             _ => Comparison::AtLeast,
         };
-        let quantity = match name {
-            "mean" => Quantity::Mean,
-            "p50" | "median" => Quantity::P50,
-            "p75" => Quantity::P75,
-            "p90" => Quantity::P90,
-            "p95" => Quantity::P95,
-            "p99" => Quantity::P99,
-            "p99.9" => Quantity::P999,
-            "p99.99" => Quantity::P9999,
-            "max" => Quantity::Max,
-            "errors" => Quantity::Errors,
-            "offered" => Quantity::Offered,
-            "carried" => Quantity::Carried,
-            "duration" => Quantity::Duration,
+        let quantity = match (TimeFigure::named(name), name) {
+            (Some(figure), _) => Quantity::Time(figure),
+            (None, "errors") => Quantity::Errors,
+            (None, "offered") => Quantity::Offered,
+            (None, "carried") => Quantity::Carried,
+            (None, "duration") => Quantity::Duration,
             _ => return Err(format!("`{name}` is not a quantity known here; {WANTED}")),
         };
         let limit = limit.trim();
@@ -124,7 +100,7 @@ impl FromStr for Condition {
                 1.0 / rate.mean_interval().as_secs_f64()
             }
             Quantity::Duration => parse_duration(limit).map_err(|error| error.to_string())?.as_secs_f64(),
-            _ => parse_duration(limit).map_err(|error| error.to_string())?.as_nanos() as f64,
+            Quantity::Time(_) => parse_duration(limit).map_err(|error| error.to_string())?.as_nanos() as f64,
         };
         Ok(Condition { quantity, comparison, limit })
     }

@@ -38,7 +38,9 @@ pub fn run(book: &Book, delete: &Delete) -> Result<Exit> {
     for dir in &dirs {
         let id = name(dir);
         say(format_args!("{id}  {}", figures::bytes(store::disk_use(dir)?.bytes)));
-        for suite in listing.entries.iter().filter(|entry| made(entry, &id) && !chosen.contains(&entry.id)) {
+        let run = listing.entries.iter().find(|entry| entry.id == id);
+        let makers = listing.entries.iter().filter(|entry| run.is_some_and(|run| made(entry, run)));
+        for suite in makers.filter(|entry| !chosen.contains(&entry.id)) {
             say(format_args!("  {} made it on its way, and will name a run that is gone", figures::plain(&suite.id)));
         }
     }
@@ -69,16 +71,19 @@ pub fn run(book: &Book, delete: &Delete) -> Result<Exit> {
 /// Runs that the chosen ones made on their way, without those that are chosen themselves.
 fn trials<'a>(entries: &'a [RunEntry], chosen: &BTreeSet<String>) -> Vec<&'a RunEntry> {
     let suites: Vec<&RunEntry> = entries.iter().filter(|entry| chosen.contains(&entry.id)).collect();
-    let of_them = |entry: &&RunEntry| !chosen.contains(&entry.id) && suites.iter().any(|suite| made(suite, &entry.id));
+    let of_them = |entry: &&RunEntry| !chosen.contains(&entry.id) && suites.iter().any(|suite| made(suite, entry));
     entries.iter().filter(of_them).collect()
 }
 
-/// Whether a suite made a run on its way: it is of a verb that makes runs, names it, and was begun before it. (Runs that were only
-/// compared are older than the comparison.)
-fn made(suite: &RunEntry, run: &str) -> bool {
+/// Whether a suite made a run on its way: it is of a verb that makes runs, names it, was begun before it, and came into this book as
+/// it did: both were made here, or both came with one archive. (Runs that were only compared are older than the comparison. A
+/// document from elsewhere may name what it likes.)
+fn made(suite: &RunEntry, run: &RunEntry) -> bool {
     let moment = |id: &str| id.get(..MOMENT).unwrap_or_default().to_owned();
-    let names = |brief: &store::Brief| MAKERS.contains(&brief.verb()) && brief.names.iter().any(|name| name == run);
-    matches!(&suite.state, RunState::Finished(brief) if names(brief)) && moment(&suite.id) <= moment(run)
+    let names = |brief: &store::Brief| MAKERS.contains(&brief.verb()) && brief.names.contains(&run.id);
+    matches!(&suite.state, RunState::Finished(brief) if names(brief))
+        && moment(&suite.id) <= moment(&run.id)
+        && store::imported_with(&suite.dir) == store::imported_with(&run.dir)
 }
 
 /// Asks on the terminal.

@@ -19,7 +19,7 @@ pub fn run(arguments: &args::Serve, dir: &Path, part: args::PartAlone, interrupt
     let bytes = usize::try_from(options.part_bytes.0).ok().filter(|&bytes| bytes <= serve::BODY_BYTES_MAX);
     let bytes = bytes.context("--part-bytes: at most 1GiB")?;
     ensure!(dir.is_dir(), "{}: a folder is wanted, where files can be made", dir.display());
-    let Some(part) = part.local() else {
+    let args::PartAlone::Local(part) = part else {
         let body = if options.part_sendfile { ExchangeBody::Sendfile(dir.to_owned()) } else { ExchangeBody::Memory };
         let (waits, close) = (options.part_waits.into(), options.part_close);
         let spec = ExchangeSpec { listen: arguments.listen, waits, body, body_bytes: bytes, close };

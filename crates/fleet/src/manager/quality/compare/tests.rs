@@ -55,6 +55,7 @@ fn two_that_are_alike_seldom_differ() {
             let (a, b) = (hour(&mut rng, &first, 0.0, 0.05), hour(&mut rng, &second, 0.0, 0.05));
             shown += usize::from(judge(&a, &b, paired, 0.95).iter().any(|metric| metric.shown == Some(true)));
         }
+        println!("paired {paired}: {shown} of 200");
         assert!(shown <= 24, "paired {paired}: {shown} of 200");
     }
 }
@@ -87,7 +88,7 @@ fn a_difference_is_shown_and_its_size_is_right() {
 
 #[test]
 fn what_nobody_can_tell_is_said_so() {
-    let mut rng = Rng::new(44, 0);
+    let mut rng = Rng::new(44, 1);
     let shared = weather(&mut rng);
     let a = hour(&mut rng, &shared, 0.0, 0.0);
     let mut b = hour(&mut rng, &shared, 0.0, 0.0);

@@ -1,13 +1,10 @@
 //! What programs saw comes back as it was written.
 
-#[path = "support/rows.rs"]
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::fresh_run;
 use ledger::{TapError, TapExchange, TapOutcome, TapSide};
 use store::read_taps;
-use support::fresh_run;
 use units::Timestamp;
 
 /// Told apart from every other by its number; every other one has everything that may be absent.

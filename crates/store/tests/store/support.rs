@@ -1,5 +1,4 @@
 //! What the tests of this crate share.
-#![allow(dead_code, reason = "each test file uses its own part of this")]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,15 +1,12 @@
 //! Tables come back as they were written, whole or cut short.
 
-#[path = "support/rows.rs"]
-mod support;
-
 use std::fs;
 
+use crate::support::{fresh_run, request, requests};
 use ledger::{FailureCause, RequestRecord, SecondRecord};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 use store::{read_requests, read_series};
-use support::{fresh_run, request, requests};
 use units::Timestamp;
 
 fn rows(dir: &std::path::Path) -> Vec<RequestRecord> {

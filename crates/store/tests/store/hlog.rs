@@ -1,11 +1,8 @@
 //! Histogram logs come back, merged.
 
-#[path = "support/rows.rs"]
-mod support;
-
+use crate::support::fresh_run;
 use stats::Histogram;
 use store::{StoreError, read_histogram};
-use support::fresh_run;
 
 fn histogram(values: std::ops::Range<u64>) -> Histogram {
     let mut histogram = Histogram::new();

@@ -1,14 +1,11 @@
 //! A full disk loses nothing that was written before it. `/dev/full` answers every write with ENOSPC, so a link to it
 //! in the place of the file about to be written is a disk that is full at exactly that moment.
 
-#[path = "support/rows.rs"]
-mod support;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use crate::support::{document, fresh_run, requests};
 use store::{StoreError, read_requests};
-use support::{document, fresh_run, requests};
 
 #[test]
 fn parts_before_it_stay_and_the_first_error_returns() {

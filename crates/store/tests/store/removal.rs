@@ -1,13 +1,10 @@
 //! Runs are removed, and nothing else is.
 
-#[path = "support/rows.rs"]
-mod support;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use crate::support::{document, fresh_run, morning, requests};
 use store::{Book, StoreError, disk_use, remove};
-use support::{document, fresh_run, morning, requests};
 
 fn refused(outcome: store::Result<()>, words: &str) {
     match outcome {

@@ -1,15 +1,12 @@
 //! What was asked of a cache and what came of it comes back as it was written.
 
-#[path = "support/rows.rs"]
-mod support;
-
+use crate::support::{document, fresh_run};
 use ledger::document::Document;
 use ledger::{
     CacheContent, CacheExchange, CacheFigures, CacheForm, CachePart, CachePoint, FailureCause, Method, OriginTraffic,
     Ratio, Seats, Wrong, WrongExample,
 };
 use store::{read_cache_exchanges, read_summary};
-use support::{document, fresh_run};
 use units::Timestamp;
 
 /// An exchange that is told apart from every other by its number; every other one has everything that may be absent.

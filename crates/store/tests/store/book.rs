@@ -1,17 +1,14 @@
 //! Runs are made, listed and found.
 
-#[path = "support/rows.rs"]
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::support::{document, fresh_run, morning, requests};
 use ledger::document::Load;
 use store::{Book, Brief, RunFolder, RunState, StoreError, read_plan, read_summary};
-use support::{document, fresh_run, morning, requests};
 
 #[test]
 fn an_id_says_when_and_what() {

@@ -1,14 +1,11 @@
 //! What is kept of a run while it goes: read again and again, at any moment, and after it was killed.
 
-#[path = "support/rows.rs"]
-mod support;
-
 use std::fs;
 
+use crate::support::{fresh_run, requests};
 use ledger::standing::STANDING_SCHEMA;
 use ledger::{Bucket, DistributionRecord, Measure, SecondRecord, Standing, StandingLoad, StandingPhase};
 use store::{Fresh, Tail, read_distributions, read_series, read_standing};
-use support::{fresh_run, requests};
 
 fn second(second: u32, completed: u64) -> SecondRecord {
     SecondRecord { second, completed, ..SecondRecord::default() }

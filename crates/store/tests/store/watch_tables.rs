@@ -1,13 +1,10 @@
 //! What the wire showed comes back as it was written.
 
-#[path = "support/rows.rs"]
-mod support;
-
 use std::sync::Arc;
 
+use crate::support::fresh_run;
 use ledger::{ConnectionRecord, ConnectionState, Framing, RecordEnd, RttSummary, Sent, WatchSecond, WireRequest};
 use store::{read_connections, read_watch_series, read_wire_requests};
-use support::fresh_run;
 use units::Timestamp;
 
 /// A connection that is told apart from every other by its number; every other one has everything that may be absent.

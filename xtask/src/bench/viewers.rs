@@ -1,0 +1,155 @@
+//! `cargo xtask bench viewers [--rounds N] [--seconds N]`: what looking on costs a run.
+//!
+//! One run of an open loop at real distances, without a page, with a page that nobody has open, with one viewer and with twenty, in an
+//! order drawn anew each round; and once more without, which shows what the machine itself differs by. A viewer reads the page's
+//! event stream to its end, as a browser does; what a browser draws with it is drawn on its own machine.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ledger::Document;
+
+use super::extent::Extent;
+use super::rounds::{line, ratio};
+use super::servers::{PORT, Site, yamabiko};
+
+/// Rounds of five runs.
+const USUAL_EXTENT: Extent = Extent { rounds: 7, seconds: 8 };
+/// Far enough from the limit that the figures are the run's and not a queue's.
+const RATE: &str = "4000/s";
+
+/// How a run is looked at.
+const WAYS: [(&str, Option<usize>); 5] = [
+    ("no page", None),
+    ("no page again", None),
+    ("page, no viewer", Some(0)),
+    ("1 viewer", Some(1)),
+    ("20 viewers", Some(20)),
+];
+
+/// What one run says of itself.
+struct Figures {
+    response_p50_us: f64,
+    response_p99_us: f64,
+    send_lag_p99_us: f64,
+    lateness_p99_us: f64,
+    /// Bytes that all viewers read.
+    seen: u64,
+    verdict: &'static str,
+}
+
+/// Runs the bench at its usual length and prints it.
+pub fn run() -> Result<()> {
+    run_with(&[])
+}
+
+/// Runs the bench with the options as typed and prints it.
+///
+/// # Errors
+/// An option that there is not; something that could not be measured.
+pub fn run_with(words: &[&str]) -> Result<()> {
+    let extent = USUAL_EXTENT.changed_by(words)?;
+    let (program, site) = (yamabiko()?, Site::new()?);
+    println!("{RATE} for {} s over 1,000 clients 48 ms away, 1 KB, nginx; {} rounds", extent.seconds, extent.rounds);
+    let mut rounds: [Vec<Figures>; WAYS.len()] = Default::default();
+    for round in 0..extent.rounds {
+        // Each way stands in each place equally often.
+        for place in 0..WAYS.len() {
+            let way = (place * 2 + round) % WAYS.len();
+            rounds[way].push(once(&program, &site, extent.seconds, WAYS[way].1)?);
+        }
+    }
+    type Of = fn(&Figures) -> f64;
+    let figures: [(&str, Of); 4] = [
+        ("response p50", |f| f.response_p50_us),
+        ("response p99", |f| f.response_p99_us),
+        ("send lag p99", |f| f.send_lag_p99_us),
+        ("lateness p99", |f| f.lateness_p99_us),
+    ];
+    for (name, of) in figures {
+        println!("{name}");
+        let values: Vec<Vec<f64>> = rounds.iter().map(|runs| runs.iter().map(of).collect()).collect();
+        for ((label, _), values_of) in WAYS.iter().zip(&values) {
+            println!("{}  over no page {:.4}", line(label, "us", values_of), ratio(values_of, &values[0]));
+        }
+    }
+    for ((label, _), runs) in WAYS.iter().zip(&rounds) {
+        let not_valid: Vec<&str> = runs.iter().map(|run| run.verdict).filter(|verdict| *verdict != "valid").collect();
+        let seen: u64 = runs.iter().map(|run| run.seen).sum();
+        println!(
+            "{label}: {} of {} valid {not_valid:?}; viewers read {} kB",
+            runs.len() - not_valid.len(),
+            runs.len(),
+            seen / 1000
+        );
+    }
+    Ok(())
+}
+
+fn once(program: &Path, site: &Site, seconds: u64, viewers: Option<usize>) -> Result<Figures> {
+    let mut command = Command::new(program);
+    command
+        .args(["bench", &format!("http://server:{PORT}/1k.bin"), "--server", &site.nginx()])
+        .args(["--rtt", "48ms", "--clients", "1000", "-r", RATE, "-d", &format!("{seconds}s"), "--json"])
+        .env("YAMABIKO_RUNS", site.path("runs"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if viewers.is_some() {
+        command.arg("--live=127.0.0.1:0");
+    }
+    let mut child = command.spawn().context("yamabiko bench")?;
+    let mut said = BufReader::new(child.stderr.take().context("stderr of yamabiko bench")?);
+    let mut watching: Vec<JoinHandle<u64>> = Vec::new();
+    if let Some(viewers) = viewers {
+        let mut first = String::new();
+        said.read_line(&mut first)?;
+        let Some(address) =
+            first.trim().strip_prefix("live: http://").map(|rest| rest.trim_end_matches('/').to_owned())
+        else {
+            bail!("yamabiko bench --live: {}", first.trim());
+        };
+        watching =
+            (0..viewers).map(|_| address.clone()).map(|address| thread::spawn(move || look_on(&address))).collect();
+    }
+    let rest = thread::spawn(move || {
+        let mut text = String::new();
+        said.read_to_string(&mut text).map(|_| text).unwrap_or_default()
+    });
+    let output = child.wait_with_output()?;
+    let said = rest.join().unwrap_or_default();
+    let document: Document =
+        serde_json::from_slice(&output.stdout).with_context(|| format!("yamabiko bench: {}", said.trim()))?;
+    let seen = watching.into_iter().map(|viewer| viewer.join().unwrap_or(0)).sum();
+    std::fs::remove_dir_all(site.path("runs")).context("the runs' folder")?;
+    let load = document.load.context("the document has no load")?;
+    let path = document.path.context("the document has no path")?;
+    let us = |ns: u64| ns as f64 / 1e3;
+    Ok(Figures {
+        response_p50_us: us(load.response_time_ns.p50),
+        response_p99_us: us(load.response_time_ns.p99),
+        send_lag_p99_us: us(load.send_lag_ns.p99),
+        lateness_p99_us: us(path.lateness_ns.p99),
+        seen,
+        verdict: document.validity.verdict.name(),
+    })
+}
+
+/// Reads the stream until it ends; how many bytes that were.
+fn look_on(address: &str) -> u64 {
+    let Ok(mut stream) = TcpStream::connect(address) else { return 0 };
+    let asked = format!("GET /events HTTP/1.1\r\nHost: {address}\r\nAccept: text/event-stream\r\n\r\n");
+    // A run's end closes it; a page that hangs shall not hang the bench.
+    if stream.set_read_timeout(Some(Duration::from_secs(60))).is_err() || stream.write_all(asked.as_bytes()).is_err() {
+        return 0;
+    }
+    let (mut seen, mut bytes) = (0, [0; 64 * 1024]);
+    while let Ok(count @ 1..) = stream.read(&mut bytes) {
+        seen += count as u64;
+    }
+    seen
+}

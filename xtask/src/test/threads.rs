@@ -1,0 +1,92 @@
+//! How many tests of one binary run side by side.
+//!
+//! libtest runs as many as there are cores. That is too many for tests of the real network, where what is measured wants the
+//! machine's attention, and too few where a test starts the program and waits for it, most of the time for a load that lasts a second or
+//! two and asks for a tenth of a core.
+//!
+//! ```text
+//!   cargo test ──CARGO_TARGET_.._RUNNER──> xtask one-binary PROGRAM ARGUMENTS ──RUST_TEST_THREADS──> PROGRAM
+//! ```
+//!
+//! | binaries | at a time | since |
+//! |---|---|---|
+//! | `command`, `misbehaving`, `showing`, `suites` | two for each core | they wait, and nothing in them depends on a figure |
+//! | `real_honesty`, `real_path`, `real_showing`, `real_suites` | two | of what is measured there is one at a time (`Room::new`); beside it goes what only waits (`Room::beside`) |
+//! | other `real_*` | one | they make networks in their own process, or are all measured |
+//! | all others | one for each core | libtest's own |
+
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+const WAITING: [&str; 4] = ["command", "misbehaving", "showing", "suites"];
+const ONE_IS_MEASURED: [&str; 4] = ["real_honesty", "real_path", "real_showing", "real_suites"];
+
+/// What libtest asks for the number of its threads.
+pub const VARIABLE: &str = "RUST_TEST_THREADS";
+
+/// The verb by which cargo has this program start a test binary.
+pub const VERB: &str = "one-binary";
+
+/// The command by which cargo is to start test binaries. `None` if this program cannot be named in it: then each runs as libtest
+/// has it, which only takes longer, and the real-network tests want to be told otherwise.
+pub fn runner() -> Option<String> {
+    let program = std::env::current_exe().ok()?;
+    // cargo takes it apart at spaces.
+    let program = program.to_str().filter(|path| !path.contains(char::is_whitespace))?;
+    Some(format!("{program} {VERB}"))
+}
+
+/// Becomes the test binary.
+///
+/// # Errors
+/// It cannot be started.
+pub fn become_binary(program: &str, arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if let Some(threads) = threads(program, cores).filter(|_| std::env::var_os(VARIABLE).is_none()) {
+        command.env(VARIABLE, threads.to_string());
+    }
+    Err(command.exec()).with_context(|| format!("start {program}"))
+}
+
+/// None: as libtest has it.
+fn threads(program: &str, cores: usize) -> Option<usize> {
+    // cargo calls it NAME-HASH.
+    let name = Path::new(program).file_name()?.to_str()?.rsplit_once('-')?.0;
+    match name {
+        _ if WAITING.contains(&name) => Some(2 * cores),
+        _ if ONE_IS_MEASURED.contains(&name) => Some(2),
+        _ if name.starts_with("real_") => Some(1),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binaries_are_known_by_name_and_all_are_there() {
+        let of = |name: &str| threads(&format!("/target/debug/deps/{name}-7a75a64df9386afc"), 3);
+        assert_eq!(
+            [of("suites"), of("real_path"), of("real_effects"), of("tapping")],
+            [Some(6), Some(2), Some(1), None]
+        );
+        assert_eq!([threads("suites", 3), threads("", 3), threads("/", 3)], [None; 3]);
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/yamabiko/tests");
+        for name in WAITING.into_iter().chain(ONE_IS_MEASURED) {
+            assert!(tests.join(format!("{name}.rs")).is_file(), "{name} is a test binary no more");
+        }
+    }
+
+    #[test]
+    fn cargo_can_take_the_runner_apart() {
+        if let Some(runner) = runner() {
+            assert_eq!(runner.split_whitespace().count(), 2, "{runner}");
+        }
+    }
+}
