@@ -204,5 +204,5 @@ fn always(description: &mut Value, name: &str) {
 
 /// No answer from 500 on, none that the description does not have, and no body of another shape.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
-const SECONDS: &str = if cfg!(feature = "full") { "300" } else { "60" };
+const SECONDS: &str = if cfg!(feature = "full") { "300" } else { "30" };
 const EXAMPLES: &str = if cfg!(feature = "full") { "200" } else { "25" };

@@ -227,6 +227,11 @@ impl Trial {
         &self.networks
     }
 
+    /// The machine of this number.
+    pub fn agent(&self, number: usize) -> &Agent {
+        &self.agents[number].0
+    }
+
     /// The manager's data.
     pub fn data(&self) -> PathBuf {
         self.at("manager")
