@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::fleet::parties::wait;
 use crate::fleet::trial::{Held, Plan, Stage, Trial};
 use crate::support::lab::{Room, yamabiko};
 use crate::support::readers;
@@ -54,8 +55,8 @@ fn each_exchange_is_stored_once_and_in_its_place() {
 fn what_is_left_out_is_counted() {
     let _alone = Room::new();
     let small: fn(usize) -> &'static [&'static str] = |number| if number == 0 { &["--spool", "1MB"] } else { &[] };
-    // In 20 s some 20,000 rows wait, 60 bytes and more each.
-    let mut trial = Trial::start(Plan { agent_words: small, ..plan((4, 26, 1_000)) }).unwrap();
+    // A MB is some 10,000 rows.
+    let mut trial = Trial::start(Plan { agent_words: small, ..plan((4, 16, 2_000)) }).unwrap();
     let settings = [
         ("m001", json!({ "only": ["7001", "7002"] })),
         ("m002", json!({ "programs": ["till"] })),
@@ -64,10 +65,21 @@ fn what_is_left_out_is_counted() {
     for (name, wanted) in &settings {
         trial.operate("PUT", &format!("/agents/{name}/settings"), Some(wanted)).unwrap();
     }
+    wait("three agents go by their settings", || {
+        let agents = trial.operate("GET", "/agents", None)?;
+        let go_by = |one: &&Value| {
+            one["settings_seen"].as_u64() > Some(1) && one["settings_seen"] == one["settings"]["version"]
+        };
+        Ok(agents["agents"].as_array().into_iter().flatten().filter(go_by).count() == 3)
+    })
+    .unwrap();
     trial
-        .without_manager(|_| {
-            std::thread::sleep(Duration::from_secs(20));
-            Ok(())
+        .without_manager(|trial| {
+            let status = trial.agent(0).data.join("status.json");
+            wait("the agent without much room lets go", || {
+                let status: Value = serde_json::from_slice(&std::fs::read(&status)?)?;
+                Ok(status["rows"]["dropped"].as_u64() > Some(0))
+            })
         })
         .unwrap();
     let mut agents = json!(null);

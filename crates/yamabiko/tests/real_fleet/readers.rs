@@ -139,6 +139,9 @@ fn the_api_holds_against_its_own_description() {
     assert!(description.body["openapi"].as_str().unwrap().starts_with("3."));
     let file = site.room.file("openapi.json");
     let mut description = description.body;
+    // Names that were listed are tried again: it must not revoke the token that it comes with.
+    site.token("ghost", "reader");
+    always(&mut description["paths"]["/api/1/tokens/{name}"], "ghost");
 
     let kept = site.kept();
     // As nobody and as an operator, who may do everything but what agents do; then as an agent, about itself.
@@ -162,7 +165,7 @@ fn the_api_holds_against_its_own_description() {
             "--seed",
             "12",
             "--max-time",
-            SECONDS,
+            if who == "nobody" { "10" } else { SECONDS },
             "--request-timeout",
             "20",
             "--no-color",
@@ -201,5 +204,5 @@ fn always(description: &mut Value, name: &str) {
 
 /// No answer from 500 on, none that the description does not have, and no body of another shape.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
-const SECONDS: &str = if cfg!(feature = "full") { "300" } else { "60" };
+const SECONDS: &str = if cfg!(feature = "full") { "300" } else { "30" };
 const EXAMPLES: &str = if cfg!(feature = "full") { "200" } else { "25" };

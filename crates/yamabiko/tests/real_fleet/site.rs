@@ -110,6 +110,11 @@ impl Site {
         self.serving.connect_tls(&self.authority(), "localhost")
     }
 
+    /// The same from an address of loopback that is nobody else's.
+    pub fn connect_from(&self, from: [u8; 4]) -> Client<Tls> {
+        self.serving.tls_connector_from(Some(from.into()), &self.authority(), "localhost")()
+    }
+
     /// What the index counts, read by SQLite of Python: rows, streams and how far, refusals by kind.
     pub fn stored(&self) -> Value {
         readers::python(&self.room, &readers::script("fleet.py"), &["stored", str_of(&self.data)], &[]).json()

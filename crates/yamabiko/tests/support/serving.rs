@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, socket};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -77,6 +79,16 @@ impl Serving {
 
     /// Makes such connections, also for other threads.
     pub fn tls_connector(&self, trusted: &Path, name: &str) -> impl Fn() -> Client<Tls> + Send + Sync + 'static {
+        self.tls_connector_from(None, trusted, name)
+    }
+
+    /// The same from an address of this host.
+    pub fn tls_connector_from(
+        &self,
+        from: Option<IpAddr>,
+        trusted: &Path,
+        name: &str,
+    ) -> impl Fn() -> Client<Tls> + Send + Sync + 'static {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(trusted).unwrap()).unwrap();
         let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -88,7 +100,8 @@ impl Serving {
         let name = ServerName::try_from(name.to_owned()).unwrap();
         move || {
             let connection = ClientConnection::new(Arc::clone(&config), name.clone()).unwrap();
-            let stream = Client::connect(address).stream;
+            let stream =
+                from.map_or_else(|| Client::connect(address), |from| Client::connect_from(from, address)).stream;
             Client { stream: StreamOwned::new(connection, stream), read: Vec::new(), began: false }
         }
     }
@@ -123,6 +136,16 @@ impl Client<TcpStream> {
     /// A connection of its own.
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Client { stream, read: Vec::new(), began: false }
+    }
+
+    /// The same from an address of this host.
+    pub fn connect_from(from: IpAddr, address: SocketAddr) -> Self {
+        let made = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(made.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(from, 0))).unwrap();
+        connect(made.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
+        let stream = TcpStream::from(made);
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Client { stream, read: Vec::new(), began: false }
     }

@@ -25,7 +25,7 @@ fn start(words: &[&str], log: &Path) -> Process {
 fn manager(data: &Path, at: &str, log: &Path) -> (Process, String) {
     // What those before it said is not this one's.
     let _ = fs::remove_file(log);
-    let mut process = start(&parties::manager_words(at, "localhost", data), log);
+    let process = start(&parties::manager_words(at, "localhost", data), log);
     let mut found = None;
     wait("the manager listens", || {
         process.still_runs()?;
@@ -57,14 +57,14 @@ fn an_agent_and_a_manager_are_killed_and_nothing_is_lost_or_doubled() {
         name: "laptop".into(),
         shift_s: 0,
         data: out.join("agent"),
-        rings: out.join("rings"),
+        rings: room.path().join("rings"),
         token,
         log: out.join("agent.log"),
     };
     let (url, authority) = (format!("https://{address}"), parties::certificate(&data));
     let agent_words = agent.words(&url, &authority);
-    let mut collects = start(&agent_words, &agent.log);
-    agent.ready(&mut collects).unwrap();
+    let collects = start(&agent_words, &agent.log);
+    agent.ready(&collects).unwrap();
 
     let programs = Programs::make(&Path::new(TESTS).join("support/fleet"), &out).unwrap();
     let server = programs.server(true);

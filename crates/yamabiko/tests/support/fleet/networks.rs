@@ -81,7 +81,7 @@ fn inside(holder: &Process, words: &[&str]) -> Command {
 fn hold(folder: &Path) -> Result<Process> {
     let mut command = Command::new("unshare");
     command.args(["--net", "sleep", "infinity"]);
-    let mut process = Process::start(command, &folder.join("networks.log"))?;
+    let process = Process::start(command, &folder.join("networks.log"))?;
     let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net"));
     let (own, deadline) = (network("self")?, Instant::now() + PATIENCE);
     while network(&process.pid().to_string())? == own {

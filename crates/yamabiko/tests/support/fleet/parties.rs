@@ -162,7 +162,7 @@ impl Agent {
     }
 
     /// Waits until programs can be started under it.
-    pub fn ready(&self, process: &mut Process) -> Result<()> {
+    pub fn ready(&self, process: &Process) -> Result<()> {
         wait(&format!("{} has its ring", self.name), || {
             process.still_runs()?;
             Ok(self.library().exists() && self.rings.join("ring").exists())

@@ -2,12 +2,12 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use super::{Fault, Result};
@@ -52,25 +52,39 @@ impl Process {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Whether it has ended, and how.
-    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        Ok(self.child.try_wait()?)
+    /// Whether it has ended, and how; the kernel knows of it until it is waited for.
+    pub fn ended(&self) -> Result<Option<WaitStatus>> {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
+        let status = waitid(Id::Pid(Pid::from_raw(self.pid().cast_signed())), flags)?;
+        Ok((status != WaitStatus::StillAlive).then_some(status))
     }
 
     /// An error if it has ended.
-    pub fn still_runs(&mut self) -> Result<()> {
+    pub fn still_runs(&self) -> Result<()> {
         match self.ended()? {
             None => Ok(()),
-            Some(status) => Err(format!("{}: {status}\n{}", self.said, tail(&self.said()))),
+            Some(status) => Err(self.fault(&format!("{status:?}"))),
         }
-        .map_err(Fault::from)
+    }
+
+    /// An error if it has ended, and not well; whether it still runs.
+    pub fn runs_or_succeeded(&self) -> Result<bool> {
+        match self.ended()? {
+            None => Ok(true),
+            Some(WaitStatus::Exited(_, 0)) => Ok(false),
+            Some(status) => Err(self.fault(&format!("{status:?}"))),
+        }
+    }
+
+    fn fault(&self, how: &str) -> Fault {
+        format!("{}: {how}\n{}", self.said, tail(&self.said())).into()
     }
 
     /// Waits for its good end.
     pub fn succeeds_within(mut self, patience: Duration) -> Result<Cost> {
         let cost = self.waits(patience)?;
         let status = self.child.wait()?;
-        if status.success() { Ok(cost) } else { Err(format!("{}: {status}\n{}", self.said, tail(&self.said())).into()) }
+        if status.success() { Ok(cost) } else { Err(self.fault(&status.to_string())) }
     }
 
     /// Ends it by this signal; what it cost.
@@ -80,7 +94,7 @@ impl Process {
         let cost = self.waits(patience)?;
         let status = self.child.wait()?;
         if signal != Signal::SIGKILL && !status.success() {
-            return Err(format!("{} after {signal}: {status}\n{}", self.said, tail(&self.said())).into());
+            return Err(self.fault(&format!("after {signal}: {status}")));
         }
         Ok(Cost { peak_bytes, ..cost })
     }
@@ -91,13 +105,11 @@ impl Process {
     }
 
     /// Waits for its end without taking leave of it, so that the kernel still knows what it cost.
-    fn waits(&mut self, patience: Duration) -> Result<Cost> {
+    fn waits(&self, patience: Duration) -> Result<Cost> {
         let deadline = Instant::now() + patience;
-        let pid = Pid::from_raw(self.pid().cast_signed());
-        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
-        while waitid(Id::Pid(pid), flags)? == nix::sys::wait::WaitStatus::StillAlive {
+        while self.ended()?.is_none() {
             if Instant::now() > deadline {
-                return Err(format!("still running after {patience:?}: {}\n{}", self.said, tail(&self.said())).into());
+                return Err(self.fault(&format!("still running after {patience:?}")));
             }
             sleep(Duration::from_millis(5));
         }

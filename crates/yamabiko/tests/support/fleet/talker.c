@@ -4,7 +4,7 @@
  *   talker ask ACCOUNT EXCHANGES RATE CLOSED PORT..       asks so many times, so many a second, and writes down what it did
  *
  * A request begins with its own length and the answer's, four bytes each. Exchange n has LOW + n % WIDE bytes there and 1 + n / WIDE
- * back: no two of one process are alike. Every 25th connection goes to the port CLOSED, where nobody listens, and every 25th has
+ * back: no two of one process are alike. Every eighth connection goes to the port CLOSED, where nobody listens, and every eighth has
  * nothing said on it; with CLOSED 0 none is refused. The account is kept in memory and written at the end: lines of CSV, moments of CLOCK_MONOTONIC. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -164,7 +164,7 @@ static int ask(const char *file, long exchanges, long rate, int closed, int coun
         pause_until(begin + step * (done / each));
         for (long burst = 0; burst < each && done < exchanges;) {
             if (fd < 0) {
-                int is_closed = closed && connection % 25 == 11, is_unused = connection % 25 == 22;
+                int is_closed = closed && connection % 8 == 3, is_unused = connection % 8 == 6;
                 port = is_closed ? closed : atoi(ports[connection % count]);
                 struct sockaddr_in to = at_port(port);
                 struct line *line = &account[lines];

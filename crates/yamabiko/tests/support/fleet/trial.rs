@@ -170,8 +170,8 @@ impl Trial {
         for number in 0..trial.agents.len() {
             trial.start_agent(number)?;
         }
-        for (agent, process) in &mut trial.agents {
-            agent.ready(process.as_mut().ok_or("no agent")?)?;
+        for (agent, process) in &trial.agents {
+            agent.ready(process.as_ref().ok_or("no agent")?)?;
         }
         trial.start_talkers()?;
         Ok(trial)
@@ -227,6 +227,11 @@ impl Trial {
         &self.networks
     }
 
+    /// The machine of this number.
+    pub fn agent(&self, number: usize) -> &Agent {
+        &self.agents[number].0
+    }
+
     /// The manager's data.
     pub fn data(&self) -> PathBuf {
         self.at("manager")
@@ -270,7 +275,7 @@ impl Trial {
         command.extend(self.plan.manager_words.iter().map(String::as_str));
         self.starts += 1;
         let log = self.at(&format!("logs/manager-{:03}.log", self.starts));
-        let mut process = Process::start(self.networks.at_manager(&command), &log)?;
+        let process = Process::start(self.networks.at_manager(&command), &log)?;
         let mut found = None;
         wait("the manager listens", || {
             process.still_runs()?;
@@ -327,16 +332,10 @@ impl Trial {
         Ok(())
     }
 
-    fn talkers_work(&mut self) -> Result<bool> {
+    fn talkers_work(&self) -> Result<bool> {
         let mut working = false;
-        for talker in &mut self.talkers {
-            match talker.ended()? {
-                Some(status) if !status.success() => {
-                    return Err(format!("a talker: {status}\n{}", talker.said()).into());
-                }
-                Some(_) => {}
-                None => working = true,
-            }
+        for talker in &self.talkers {
+            working |= talker.runs_or_succeeded()?;
         }
         Ok(working)
     }
@@ -383,7 +382,7 @@ impl Trial {
     }
 
     fn kill_manager(&mut self) -> Result<()> {
-        let mut process = self.manager.take().ok_or("no manager")?;
+        let process = self.manager.take().ok_or("no manager")?;
         process.still_runs()?;
         self.harms.manager_kills += 1;
         add(&mut self.spent.manager, process.end(Signal::SIGKILL, PATIENCE)?);
@@ -393,7 +392,7 @@ impl Trial {
     fn kill_agents(&mut self, rest: usize) -> Result<()> {
         for (number, (_, slot)) in self.agents.iter_mut().enumerate() {
             if number % 3 == rest
-                && let Some(mut process) = slot.take()
+                && let Some(process) = slot.take()
             {
                 process.still_runs()?;
                 self.harms.agent_kills += 1;
@@ -425,9 +424,9 @@ impl Trial {
     fn wait_until_stored(&mut self, expected: u64) -> Result<()> {
         let (mut last, mut since) = (0, Instant::now());
         loop {
-            self.manager.as_mut().ok_or("no manager")?.still_runs()?;
-            for (_, slot) in &mut self.agents {
-                slot.as_mut().ok_or("no agent")?.still_runs()?;
+            self.manager.as_ref().ok_or("no manager")?.still_runs()?;
+            for (_, slot) in &self.agents {
+                slot.as_ref().ok_or("no agent")?.still_runs()?;
             }
             let now = self.read(&["stored"])?;
             let stored: u64 = ["rows", "left_out"].iter().filter_map(|what| now[*what].as_u64()).sum();
