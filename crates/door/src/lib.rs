@@ -162,7 +162,8 @@ impl Door {
         let taken = |source| DoorError::Bind { address, source };
         let listener = TcpListener::bind(address).map_err(taken)?;
         // std's queue of 128 is full at once when many come together, and who finds no place in it waits for a second or more.
-        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::MAXALLOWABLE).map_err(|errno| taken(errno.into()))?;
+        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::MAXALLOWABLE)
+            .map_err(|errno| taken(errno.into()))?;
         listener.set_nonblocking(true).map_err(taken)?;
         let address = listener.local_addr().map_err(taken)?;
         Ok(Door { listener, address, settings })

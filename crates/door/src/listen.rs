@@ -19,9 +19,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use crate::Bounds;
 use crate::patient::Patient;
 use crate::strangers::{Arrived, Pools, Standing, Strangers};
-use crate::Bounds;
 
 /// Serves until `closing` says how long those inside may still take.
 pub(crate) async fn listen(

@@ -79,7 +79,8 @@ fn fill(data: &Data, [agents, series]: [u64; 2], days: u64, rows: u64) -> Result
 
 fn ask(data: &Data, days: u64) -> Result<(), Box<dyn Error>> {
     let resolution = Resolution::Day;
-    let month = |by| Query { from_s: Some(NOW_S - days * DAY_S), until_s: Some(NOW_S), resolution, by, ..Query::default() };
+    let month =
+        |by| Query { from_s: Some(NOW_S - days * DAY_S), until_s: Some(NOW_S), resolution, by, ..Query::default() };
     let hour = |by| Query { resolution: Resolution::Minute, by, ..Query::default() };
     for (name, asked) in [
         ("days, all", month(By::None)),

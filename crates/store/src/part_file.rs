@@ -152,7 +152,10 @@ mod tests {
         assert_eq!((file.groups(), file.rows()), (2, rows.len() as u64));
         assert_eq!(file.range_of(0, "at_unix_ns"), Some((0, FleetRow::ROWS_A_PART as i64 - 1)));
         assert_eq!(file.range_of(1, "at_unix_ns").unwrap().0, FleetRow::ROWS_A_PART as i64);
-        assert_eq!((file.range_of(0, "agent"), file.range_of(2, "at_unix_ns"), file.range_of(0, "x")), (None, None, None));
+        assert_eq!(
+            (file.range_of(0, "agent"), file.range_of(2, "at_unix_ns"), file.range_of(0, "x")),
+            (None, None, None)
+        );
         std::fs::remove_file(&path).unwrap();
         let mut read = Vec::new();
         (0..file.groups()).for_each(|group| file.read_group(group, &mut read).unwrap());

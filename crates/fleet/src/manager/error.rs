@@ -133,7 +133,12 @@ impl Error {
     /// Whether the machine lacks something or somebody else has it, rather than that something else was to be asked for.
     pub fn is_of_the_machine(&self) -> bool {
         match self {
-            Error::Io { .. } | Error::NoRoom { .. } | Error::Taken(_) | Error::Index(_) | Error::Random | Error::Thread(_) => true,
+            Error::Io { .. }
+            | Error::NoRoom { .. }
+            | Error::Taken(_)
+            | Error::Index(_)
+            | Error::Random
+            | Error::Thread(_) => true,
             Error::Store(_) => true,
             Error::Door(error) => !matches!(error, door::DoorError::Secret(_)),
             _ => false,

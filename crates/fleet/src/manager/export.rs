@@ -43,12 +43,7 @@ pub struct Cursor {
 impl Cursor {
     /// Of a row.
     pub fn of(placed: &Placed) -> Cursor {
-        Cursor {
-            at_ns: placed.at_ns,
-            stream: placed.stream.clone(),
-            sequence: placed.sequence,
-            number: placed.number,
-        }
+        Cursor { at_ns: placed.at_ns, stream: placed.stream.clone(), sequence: placed.sequence, number: placed.number }
     }
 }
 
@@ -164,7 +159,8 @@ fn snapshot(
             rows += batch.rows;
             if rows > WAITING_MAX {
                 return Err(Error::Refused(
-                    "more waits to be placed than can be read at once: try again in a minute, or for an earlier time".to_owned(),
+                    "more waits to be placed than can be read at once: try again in a minute, or for an earlier time"
+                        .to_owned(),
                 ));
             }
             waiting.push(batch);

@@ -142,9 +142,7 @@ impl Gate {
 
 /// What is not there, and what is not done so, is refused as all else is.
 fn finish(router: Router) -> Router {
-    router
-        .method_not_allowed_fallback(|| async { Refused::method() })
-        .fallback(|| async { Refused::not_found() })
+    router.method_not_allowed_fallback(|| async { Refused::method() }).fallback(|| async { Refused::not_found() })
 }
 
 async fn bearer(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
@@ -249,7 +247,10 @@ fn by_status(status: StatusCode) -> Refused {
         500.. => Why::Unavailable,
         _ => Why::Malformed,
     };
-    Refused::new(why, format!("{}. /api/1/openapi.json says what can be asked.", status.canonical_reason().unwrap_or("Refused")))
+    Refused::new(
+        why,
+        format!("{}. /api/1/openapi.json says what can be asked.", status.canonical_reason().unwrap_or("Refused")),
+    )
 }
 
 /// The answer, while what the client still sends runs into the void, up to `most` bytes: who is cut off in the middle of sending

@@ -145,7 +145,9 @@ impl Notes {
             )
         };
         if untold > 0 {
-            (self.0.log)(&format!("and {untold} lines more in this second, which are not told; refusals are counted, each"));
+            (self.0.log)(&format!(
+                "and {untold} lines more in this second, which are not told; refusals are counted, each"
+            ));
         }
         if counts.is_empty() && uses.is_empty() {
             return;

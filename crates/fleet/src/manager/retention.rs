@@ -44,7 +44,8 @@ pub struct Gone {
 /// A failure of the file system, SQLite's.
 pub fn apply(data: &Data, notes: &Notes, keep: &Keep, now_ns: u64) -> Result<Vec<Gone>> {
     let mut days: Vec<Gone> = data.read(|index| {
-        let mut statement = index.prepare_cached("SELECT day, sum(rows), sum(bytes) FROM parts GROUP BY day ORDER BY day")?;
+        let mut statement =
+            index.prepare_cached("SELECT day, sum(rows), sum(bytes) FROM parts GROUP BY day ORDER BY day")?;
         let rows = statement.query_map([], |row| {
             let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.unsigned_abs());
             Ok(Gone { day: row.get(0)?, rows: number(1)?, bytes: number(2)? })

@@ -34,8 +34,10 @@ impl Scripted {
             for (status, headers, body) in answers {
                 let (mut stream, _) = listener.accept().unwrap();
                 let request = read(&mut stream);
-                let head =
-                    format!("HTTP/1.1 {status} Told\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+                let head = format!(
+                    "HTTP/1.1 {status} Told\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n",
+                    body.len()
+                );
                 stream.write_all(head.as_bytes()).unwrap();
                 stream.write_all(&body).unwrap();
                 if tell.send(request).is_err() {

@@ -46,10 +46,14 @@ impl Wanted {
         }
         let is_name = |name: &String| !name.is_empty() && name.len() <= TEXT_MAX && !name.contains(char::is_control);
         if !self.programs.iter().all(is_name) {
-            return refuse(format!("programs: each is the name of a program, 1 to {TEXT_MAX} bytes without control characters"));
+            return refuse(format!(
+                "programs: each is the name of a program, 1 to {TEXT_MAX} bytes without control characters"
+            ));
         }
         if !(SHARE_MIN..=1.0).contains(&self.share) {
-            return refuse(format!("share: a number from {SHARE_MIN} to 1 is wanted, the share of the connections that are sent"));
+            return refuse(format!(
+                "share: a number from {SHARE_MIN} to 1 is wanted, the share of the connections that are sent"
+            ));
         }
         Ok(())
     }

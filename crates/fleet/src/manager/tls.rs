@@ -47,7 +47,8 @@ pub fn given(certificate: &Path, key: &Path) -> Result<Served> {
 /// A name is none, the files cannot be written, or what is there cannot be read.
 pub fn own(data: &Data, names: &[String], now_ns: u64) -> Result<Served> {
     let folder = data.folder();
-    let [ca, ca_key, certificate, key] = ["ca.pem", "ca-key.pem", "certificate.pem", "key.pem"].map(|name| folder.join(name));
+    let [ca, ca_key, certificate, key] =
+        ["ca.pem", "ca-key.pem", "certificate.pem", "key.pem"].map(|name| folder.join(name));
     let has = |paths: &[&PathBuf]| paths.iter().all(|path| path.exists());
     if !has(&[&ca, &ca_key]) {
         let made = KeyPair::generate()?;
@@ -109,12 +110,13 @@ fn fingerprint(file: &Path) -> Result<String> {
 /// Beside, durable, renamed.
 fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let beside = path.with_extension("unfinished");
-    let written = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)?;
-        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
-    });
+    let written =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&beside, path)?;
+            File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        });
     written.map_err(|source| Error::io("write", path, source))
 }
 

@@ -145,7 +145,8 @@ pub(crate) fn digest(text: &[u8]) -> [u8; 32] {
 pub(crate) fn find(index: &Connection, digest: &[u8; 32]) -> Result<Option<(String, Role)>> {
     let mut statement =
         index.prepare_cached("SELECT name, role FROM tokens WHERE digest = ?1 AND revoked_at IS NULL")?;
-    let found = statement.query_row([digest], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).optional()?;
+    let found =
+        statement.query_row([digest], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).optional()?;
     // A role that this version does not know opens nothing.
     Ok(found.and_then(|(name, role)| Some((name, Role::of(&role)?))))
 }

@@ -192,7 +192,11 @@ impl Row for FleetRow {
         small!(number, "Its place in the batch, from 0."),
         number!(at_unix_ns, "ns", "When it ended, since 1970 (UTC), by the manager's clock."),
         number!(opened_at_unix_ns, "ns", "opened_at_ns since 1970 (UTC), by the manager's clock."),
-        number!(zero_unix_ns, "ns", "What the manager's clock showed at the zero of the machine's moments, as the agent measured it."),
+        number!(
+            zero_unix_ns,
+            "ns",
+            "What the manager's clock showed at the zero of the machine's moments, as the agent measured it."
+        ),
         Field::integer(
             "clock_off_ns",
             "ns",

@@ -56,7 +56,10 @@ fn it_says_where_it_listens_and_begins_in_no_folder_of_anothers() {
     let running = start(&room, &data);
     let said = running.stdout();
     let lines: Vec<&str> = said.lines().collect();
-    assert!(lines[0].starts_with("agents  https://127.0.0.1:") && lines[1].starts_with("page    http://127.0.0.1:"), "{said}");
+    assert!(
+        lines[0].starts_with("agents  https://127.0.0.1:") && lines[1].starts_with("page    http://127.0.0.1:"),
+        "{said}"
+    );
     assert!(running.stderr().contains("ca.pem, SHA-256 "), "{}", running.stderr());
     let words = ["tap", "manager", "--listen", "127.0.0.1:0", "--data", str_of(&data)];
     room.run(&words).refused(2, &["another manager runs in"]);

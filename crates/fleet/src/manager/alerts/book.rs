@@ -76,14 +76,17 @@ struct Standing {
 pub fn put(change: &Transaction<'_>, rule: &Rule, now_s: u64) -> Result<(), AlertError> {
     rule.limits().map_err(AlertError::Asked)?;
     let text = serde_json::to_string(rule).map_err(|error| AlertError::Asked(error.to_string()))?;
-    let known = change.query_row("SELECT rule FROM alerts WHERE name = ?1", [&rule.name], |row| row.get::<_, String>(0));
+    let known =
+        change.query_row("SELECT rule FROM alerts WHERE name = ?1", [&rule.name], |row| row.get::<_, String>(0));
     match known.optional()? {
         Some(known) if known == text => return Ok(()),
         Some(_) => end(change, &rule.name, now_s, "the rule was changed")?,
         None => {
             let count = change.query_row("SELECT count(*) FROM alerts", [], |row| row.get::<_, i64>(0))?;
             if count >= RULES_MAX as i64 {
-                return Err(AlertError::Asked(format!("there are {RULES_MAX} rules, which is as many as there may be: remove one")));
+                return Err(AlertError::Asked(format!(
+                    "there are {RULES_MAX} rules, which is as many as there may be: remove one"
+                )));
             }
         }
     }
@@ -108,7 +111,8 @@ fn end(change: &Transaction<'_>, name: &str, now_s: u64, why: &str) -> rusqlite:
     let known = rows(change)?.into_iter().find(|row| row.rule.name == name);
     let Some(Row { rule, standing, .. }) = known else { return Ok(()) };
     let firing = standing.subjects.iter().filter(|(_, instance)| instance.firing_since_s.is_some());
-    let ended: Vec<Event> = firing.map(|(subject, instance)| Event::ended(&rule, subject, instance, now_s, why)).collect();
+    let ended: Vec<Event> =
+        firing.map(|(subject, instance)| Event::ended(&rule, subject, instance, now_s, why)).collect();
     events::keep(change, &ended)
 }
 
@@ -122,7 +126,8 @@ pub fn list(index: &Connection) -> rusqlite::Result<Vec<Alert>> {
         let mut subjects: Vec<(String, Instance)> = standing.subjects.into_iter().collect();
         let total = subjects.len();
         // What fired and has no data now is not over.
-        let weight = |instance: &Instance| if instance.firing_since_s.is_some() { State::Firing } else { instance.state };
+        let weight =
+            |instance: &Instance| if instance.firing_since_s.is_some() { State::Firing } else { instance.state };
         let state = subjects.iter().map(|(_, instance)| weight(instance)).max().unwrap_or_default();
         subjects.sort_by(|(a, x), (b, y)| weight(y).cmp(&weight(x)).then_with(|| a.cmp(b)));
         subjects.truncate(LISTED_MAX);
@@ -200,7 +205,8 @@ pub(super) fn judge(index: &Connection, moment: Moment) -> rusqlite::Result<Vec<
                     let value = values.get(&subject).copied().flatten();
                     let (now, turn) = step(&limits, was, moment.end_s, value);
                     events.extend(turn.map(|turn| Event::of(&rule, &limits, &subject, &was, &now, turn)));
-                    let is_gone = now.state == State::NoData && now.firing_since_s.is_none() && !values.contains_key(&subject);
+                    let is_gone =
+                        now.state == State::NoData && now.firing_since_s.is_none() && !values.contains_key(&subject);
                     if is_gone {
                         standing.subjects.remove(&subject);
                     } else {

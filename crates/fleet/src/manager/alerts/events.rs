@@ -167,14 +167,14 @@ fn words(rule: &Rule) -> String {
 pub(super) fn keep(change: &Transaction<'_>, events: &[Event]) -> rusqlite::Result<()> {
     for event in events {
         let body = serde_json::to_string(event).unwrap_or_default();
-        change
-            .prepare_cached("INSERT INTO alert_log (at, name, event, body) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![
+        change.prepare_cached("INSERT INTO alert_log (at, name, event, body) VALUES (?1, ?2, ?3, ?4)")?.execute(
+            params![
                 i64::try_from(event.at_s.saturating_mul(1_000_000_000)).unwrap_or(i64::MAX),
                 event.alert,
                 event.event.name(),
                 body
-            ])?;
+            ],
+        )?;
     }
     // The index's own name, which makes numbers unlike those of another index.
     change.execute("INSERT OR IGNORE INTO facts (name, value) VALUES ('alerts_id', lower(hex(randomblob(8))))", [])?;
@@ -197,9 +197,8 @@ pub(super) fn read(index: &Connection, which: &str, parameter: i64, limit: usize
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = query.query_map(params![parameter, limit], |row| {
         let (number, body, own): (i64, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let event = serde_json::from_str::<Event>(&body).map_err(|error| {
-            rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, error.into())
-        })?;
+        let event = serde_json::from_str::<Event>(&body)
+            .map_err(|error| rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, error.into()))?;
         Ok(Event { id: format!("{}-{number}", own.unwrap_or_default()), number, ..event })
     })?;
     rows.collect()

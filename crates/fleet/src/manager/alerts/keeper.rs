@@ -122,7 +122,10 @@ impl Judging {
                 if !self.has_webhook {
                     change.execute("UPDATE alert_log SET told = 2 WHERE told = 0 AND id <= ?1", [last])?;
                 }
-                change.execute("DELETE FROM alert_log WHERE id <= ?1 AND told > 0 AND logged = 1", [last - EVENTS_KEPT])?;
+                change.execute(
+                    "DELETE FROM alert_log WHERE id <= ?1 AND told > 0 AND logged = 1",
+                    [last - EVENTS_KEPT],
+                )?;
                 Ok(())
             })?;
         }

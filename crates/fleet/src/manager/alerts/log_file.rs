@@ -80,8 +80,10 @@ mod tests {
         for _ in 0..100 {
             log.append(&[event("a"), event("b")]).unwrap();
         }
-        let mut names: Vec<String> =
-            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<String> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         assert_eq!(names, ["alerts.log", "alerts.log.1", "alerts.log.2", "alerts.log.3", "alerts.log.4"]);
         for name in names {

@@ -145,11 +145,29 @@ mod tests {
         let bad = Some(101.0);
         let (states, turns) = run(
             &LIMITS,
-            &[Some(100.0), bad, bad, Some(99.0), bad, bad, bad, bad, Some(90.0), Some(80.0), Some(81.0), Some(1.0), Some(2.0), Some(3.0)],
+            &[
+                Some(100.0),
+                bad,
+                bad,
+                Some(99.0),
+                bad,
+                bad,
+                bad,
+                bad,
+                Some(90.0),
+                Some(80.0),
+                Some(81.0),
+                Some(1.0),
+                Some(2.0),
+                Some(3.0),
+            ],
         );
         assert_eq!(
             states,
-            [Fine, Pending, Pending, Fine, Pending, Pending, Pending, Firing, Firing, Firing, Firing, Firing, Firing, Fine]
+            [
+                Fine, Pending, Pending, Fine, Pending, Pending, Pending, Firing, Firing, Firing, Firing, Firing,
+                Firing, Fine
+            ]
         );
         assert_eq!(turns, [(7, Turn::Fires), (13, Turn::Ends)]);
     }
@@ -172,10 +190,7 @@ mod tests {
             [NoData, Pending, NoData, Pending, Firing, NoData, NoData, Firing, NoData, Firing, NoData, Firing, Fine]
         );
         use Turn::{Blind, Ends, Fires};
-        assert_eq!(
-            turns,
-            [(4, Fires), (5, Blind), (7, Fires), (8, Blind), (10, Blind), (12, Ends)]
-        );
+        assert_eq!(turns, [(4, Fires), (5, Blind), (7, Fires), (8, Blind), (10, Blind), (12, Ends)]);
     }
 
     #[test]
@@ -193,9 +208,18 @@ mod tests {
         let (pending, _) = step(&LIMITS, Instance::default(), 6000, Some(200.0));
         let (after, turn) = step(&LIMITS, pending, 9600, Some(200.0));
         assert_eq!((after.state, after.since_s, turn), (State::Pending, 9600, None));
-        let firing = Instance { state: State::Firing, firing_since_s: Some(5000), good_since_s: Some(5900), at_s: 6000, ..pending };
+        let firing = Instance {
+            state: State::Firing,
+            firing_since_s: Some(5000),
+            good_since_s: Some(5900),
+            at_s: 6000,
+            ..pending
+        };
         let (after, turn) = step(&LIMITS, firing, 9600, Some(1.0));
-        assert_eq!((after.state, after.good_since_s, after.firing_since_s, turn), (State::Firing, Some(9600), Some(5000), None));
+        assert_eq!(
+            (after.state, after.good_since_s, after.firing_since_s, turn),
+            (State::Firing, Some(9600), Some(5000), None)
+        );
     }
 
     /// A clock that is set back by a day, and by a minute.

@@ -135,7 +135,8 @@ impl Metric {
             }
             Metric::Attempts | Metric::RecordsLost => {
                 let number = typed.trim().parse::<u64>().map(|number| number as f64);
-                number.map_err(|_| format!("`{}`: a whole number is wanted, such as 100", report::figures::plain(typed)))
+                number
+                    .map_err(|_| format!("`{}`: a whole number is wanted, such as 100", report::figures::plain(typed)))
             }
             Metric::AgentSilent | Metric::AgentLag => Ok(duration(typed)?.as_secs_f64()),
             _ => Ok(duration(typed)?.as_nanos() as f64),
@@ -201,7 +202,10 @@ impl Rule {
         }
         if self.metric.is_of_agents() {
             if !matches!(self.by, By::None | By::Agent) || self.program.is_some() || self.peer.is_some() {
-                return Err(format!("{} is of agents: `agent` and `group` are all that can narrow it", self.metric.name()));
+                return Err(format!(
+                    "{} is of agents: `agent` and `group` are all that can narrow it",
+                    self.metric.name()
+                ));
             }
         } else if self.by == By::Side {
             return Err("by: none, agent, group, program or peer; one side by `side`".to_owned());
@@ -250,7 +254,8 @@ mod tests {
             r#"{"name":"slow","metric":"response_p99","threshold":"250ms","over":"5m","for":"3m","min_attempts":100,
                 "ends_at":"200ms","ends_after":"10m","by":"agent","group":"shops"}"#,
         );
-        let wanted = Limits { below: false, threshold: 250e6, ends_at: 200e6, over_s: 300, hold_s: 180, ends_after_s: 600 };
+        let wanted =
+            Limits { below: false, threshold: 250e6, ends_at: 200e6, over_s: 300, hold_s: 180, ends_after_s: 600 };
         assert_eq!(limits, Ok(wanted));
         let limits = rule(r#"{"name":"down","metric":"availability","threshold":"99%"}"#).unwrap();
         assert!(limits.is_bad(0.98) && !limits.is_bad(0.99) && limits.is_good(0.99) && !limits.is_good(0.98));

@@ -114,7 +114,9 @@ fn attempts(
             values.insert(String::new(), agents.iter().any(has_told).then(|| count(found.get(""))));
         }
         // Which programs, peers and groups there should be is known of those alone that are there.
-        _ => values.extend(found.iter().take(SUBJECTS_MAX).map(|(name, tally)| (name.clone(), Some(count(Some(tally)))))),
+        _ => {
+            values.extend(found.iter().take(SUBJECTS_MAX).map(|(name, tally)| (name.clone(), Some(count(Some(tally))))))
+        }
     }
     Ok(values)
 }
@@ -160,8 +162,8 @@ fn lost_in(known: &mut Vec<(u64, u64)>, limits: &Limits, end_s: u64, lost: u64) 
 const LOSSES_KEPT: u64 = 20;
 
 fn agents(index: &Connection, meant: Option<&BTreeSet<String>>) -> rusqlite::Result<Vec<Agent>> {
-    let mut query =
-        index.prepare_cached("SELECT name, last_seen_at, told_at, records_lost + rows_dropped FROM agents ORDER BY name")?;
+    let mut query = index
+        .prepare_cached("SELECT name, last_seen_at, told_at, records_lost + rows_dropped FROM agents ORDER BY name")?;
     let whole = |row: &rusqlite::Row<'_>, at: usize| row.get::<_, i64>(at).map(|value| value.max(0) as u64);
     let rows = query.query_map([], |row| {
         Ok(Agent { name: row.get(0)?, seen_ns: whole(row, 1)?, told_ns: whole(row, 2)?, lost: whole(row, 3)? })

@@ -65,7 +65,8 @@ fn moment(at_s: u64) -> String {
 /// What is to be told next, and how often it was tried.
 pub fn next(index: &Connection) -> rusqlite::Result<Option<(Event, u32)>> {
     let Some(event) = read(index, "told = 0 AND id > ?1 ORDER BY id", 0, 1)?.pop() else { return Ok(None) };
-    let tries = index.query_row("SELECT tries FROM alert_log WHERE id = ?1", [event.number], |row| row.get(0)).optional()?;
+    let tries =
+        index.query_row("SELECT tries FROM alert_log WHERE id = ?1", [event.number], |row| row.get(0)).optional()?;
     Ok(Some((event, tries.unwrap_or(0))))
 }
 
@@ -142,14 +143,23 @@ mod tests {
         event.text = "slow: <!channel> & more".to_owned();
         event.since_s = 1_795_392_000;
         let sent = message(&event);
-        assert_eq!((&sent["version"], &sent["status"], &sent["alerts"][0]["status"]), (&json!("4"), &json!("firing"), &json!("firing")));
-        assert_eq!(sent["alerts"][0]["labels"], json!({ "alertname": "slow", "metric": "response_p99", "agent": "shop-7" }));
+        assert_eq!(
+            (&sent["version"], &sent["status"], &sent["alerts"][0]["status"]),
+            (&json!("4"), &json!("firing"), &json!("firing"))
+        );
+        assert_eq!(
+            sent["alerts"][0]["labels"],
+            json!({ "alertname": "slow", "metric": "response_p99", "agent": "shop-7" })
+        );
         assert_eq!(sent["alerts"][0]["startsAt"], "2026-11-23T00:00:00Z");
         assert_eq!(sent["alerts"][0]["endsAt"], "0001-01-01T00:00:00Z");
         assert_eq!(sent["text"], "slow: &lt;!channel&gt; &amp; more");
         assert_eq!(serde_json::from_value::<Event>(sent["event"].clone()).unwrap(), event);
         let over = message(&Event { event: Happened::Resolved, at_s: 1_795_392_060, ..event });
-        assert_eq!((&over["status"], &over["alerts"][0]["endsAt"]), (&json!("resolved"), &json!("2026-11-23T00:01:00Z")));
+        assert_eq!(
+            (&over["status"], &over["alerts"][0]["endsAt"]),
+            (&json!("resolved"), &json!("2026-11-23T00:01:00Z"))
+        );
         assert_eq!(over["alerts"][0]["fingerprint"], sent["alerts"][0]["fingerprint"]);
     }
 

@@ -86,7 +86,9 @@ fn merge_these(data: &Data, parts: &[Part], now_ns: u64) -> Result<()> {
     for (at, part) in parts.iter().enumerate() {
         let path = path_of(data, day, &part.file);
         match std::fs::remove_file(&path) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => return Err(Error::io("unlink", &path, source)),
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io("unlink", &path, source));
+            }
             _ => {}
         }
         if at == 0 {

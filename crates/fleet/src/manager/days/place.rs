@@ -37,7 +37,10 @@ impl Round {
             ));
         }
         if self.too_old > 0 {
-            notes.trouble(&format!("{} rows came when their day was gone already: counted at their agents", self.too_old));
+            notes.trouble(&format!(
+                "{} rows came when their day was gone already: counted at their agents",
+                self.too_old
+            ));
         }
     }
 }
@@ -78,7 +81,8 @@ impl Waiting {
 
     /// Its rows in their places; why not, where what is there is not what was stored.
     pub(crate) fn placed(&self, into: &mut Vec<Placed>) -> std::result::Result<(), String> {
-        let text = unpacked(&self.body).map_err(|error| error.to_string())?.ok_or("it is longer than a batch can be")?;
+        let text =
+            unpacked(&self.body).map_err(|error| error.to_string())?.ok_or("it is longer than a batch can be")?;
         let batch: Batch = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
         if batch.rows.len() as u64 != self.rows || batch.stream != self.stream || batch.sequence != self.sequence {
             return Err("it is another batch".to_owned());
@@ -227,11 +231,9 @@ pub(super) fn tidy(data: &Data, parts: &[Part], error: &Error) {
     // are known, and stay. Where that cannot be found out they stay as well, for the next start to look at.
     for part in parts {
         let known = data.read(|index| {
-            index.query_row(
-                "SELECT count(*) FROM parts WHERE day = ?1 AND file = ?2",
-                [&part.day, &part.file],
-                |row| row.get::<_, i64>(0),
-            )
+            index.query_row("SELECT count(*) FROM parts WHERE day = ?1 AND file = ?2", [&part.day, &part.file], |row| {
+                row.get::<_, i64>(0)
+            })
         });
         if matches!(known, Ok(0)) {
             let _ = std::fs::remove_file(path_of(data, &part.day, &part.file));

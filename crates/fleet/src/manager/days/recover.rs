@@ -48,7 +48,8 @@ pub fn recover(data: &Data) -> Result<Recovered> {
     belongs(data)?;
     let known: Vec<(String, String, u64)> = data.read(|index| {
         let mut statement = index.prepare("SELECT day, file, rows FROM parts ORDER BY day, file")?;
-        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.unsigned_abs())))?;
+        let rows =
+            statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.unsigned_abs())))?;
         Ok::<_, Error>(rows.collect::<rusqlite::Result<_>>()?)
     })?;
     let names: HashSet<(&str, &str)> = known.iter().map(|(day, file, _)| (&**day, &**file)).collect();

@@ -311,7 +311,10 @@ fn files_of_another_index_are_not_touched_and_those_it_has_forgotten_are_kept_as
 fn names_of_days_and_parts() {
     assert_eq!((name_of(day_of(NOW_NS)), day_named("2026-11-23")), ("2026-11-23".to_owned(), Some(day_of(NOW_NS))));
     assert_eq!((day_named("2026-13-01"), day_named("lost+found")), (None, None));
-    assert_eq!((number_of("part-000017.parquet"), number_of("part-x.parquet"), number_of("a.parquet")), (Some(17), None, None));
+    assert_eq!(
+        (number_of("part-000017.parquet"), number_of("part-x.parquet"), number_of("a.parquet")),
+        (Some(17), None, None)
+    );
 }
 
 #[test]

@@ -39,7 +39,9 @@ fn a_refusal_is_json_of_the_wire() {
 
 #[test]
 fn every_status_has_its_kind() {
-    for why in [Why::Unauthorised, Why::Forbidden, Why::NotFound, Why::Method, Why::TooLarge, Why::MediaType, Why::Malformed] {
+    for why in
+        [Why::Unauthorised, Why::Forbidden, Why::NotFound, Why::Method, Why::TooLarge, Why::MediaType, Why::Malformed]
+    {
         assert_eq!(by_status(StatusCode::from_u16(why.status()).unwrap()).why, why);
     }
     assert_eq!(by_status(StatusCode::INTERNAL_SERVER_ERROR).why, Why::Unavailable);

@@ -53,8 +53,7 @@ pub(super) fn hello(body: &Bytes, is_packed: bool) -> Result<Hello, Refused> {
         printable(name, text, most)?;
     }
     let spool = hello.spool;
-    let numbers =
-        [spool.batches, spool.rows, spool.bytes, spool.bytes_max, spool.oldest, hello.settings, hello.now_ns];
+    let numbers = [spool.batches, spool.rows, spool.bytes, spool.bytes_max, spool.oldest, hello.settings, hello.now_ns];
     if numbers.iter().any(|number| *number > MOMENT_MAX_NS) || hello.zero_own_unix_ns > ZERO_MAX_NS {
         return Err(impossible("a number is too great"));
     }
@@ -141,7 +140,9 @@ fn zero_of(batch: &Batch, zero: Option<(u64, u64)>, now_ns: u64) -> Result<u64, 
                 return Err(impossible("it was sealed in the future: the zero that its header names cannot be"));
             }
             if (zero_ns + batch.sealed_at_ns).saturating_add(OLDEST_NS) < now_ns {
-                return Err(impossible("it was sealed more than ten years ago: the zero that its header names cannot be"));
+                return Err(impossible(
+                    "it was sealed more than ten years ago: the zero that its header names cannot be",
+                ));
             }
             Ok(zero_ns)
         }
@@ -231,7 +232,11 @@ fn program(program: &Program) -> Result<(), Refused> {
 
 fn stream(text: &str) -> Result<(), Refused> {
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if text.len() == 32 && text.bytes().all(is_hex) { Ok(()) } else { Err(impossible("a stream is 32 hexadecimal digits")) }
+    if text.len() == 32 && text.bytes().all(is_hex) {
+        Ok(())
+    } else {
+        Err(impossible("a stream is 32 hexadecimal digits"))
+    }
 }
 
 fn printable(name: &str, text: &str, most: usize) -> Result<(), Refused> {
@@ -250,7 +255,10 @@ fn parse<'a, T: serde::Deserialize<'a>>(text: &'a [u8]) -> Result<T, Refused> {
     serde_json::from_slice(text).map_err(|error| {
         let kind = if error.is_data() { "JSON, but not of this shape" } else { "not JSON" };
         let (line, column) = (error.line(), error.column());
-        Refused::new(Why::Malformed, format!("The body is {kind} (line {line}, column {column}). See the API's description."))
+        Refused::new(
+            Why::Malformed,
+            format!("The body is {kind} (line {line}, column {column}). See the API's description."),
+        )
     })
 }
 

@@ -86,7 +86,8 @@ async fn take(
         Kind::Hello => What::Hello,
         Kind::Batch { zero_ns, zero_error_ns } => What::Batch { zero_ns, zero_error_ns },
     };
-    match ingest.ask(name, peer.map(|peer: SocketAddr| peer.ip()), what, body, is_packed, received_unix_ns, room).await {
+    match ingest.ask(name, peer.map(|peer: SocketAddr| peer.ip()), what, body, is_packed, received_unix_ns, room).await
+    {
         Ok(Answer::Welcome(mut welcome)) => {
             welcome.answered_unix_ns = realtime_ns();
             Json(welcome).into_response()
@@ -103,7 +104,9 @@ async fn take(
 fn whose(who: &Who, name: &str) -> Result<(), Refused> {
     match who {
         Who::Agent(own) if own == name => Ok(()),
-        Who::Agent(_) => Err(Refused::new(Why::Forbidden, "The token is another agent's than the one that the URL names.")),
+        Who::Agent(_) => {
+            Err(Refused::new(Why::Forbidden, "The token is another agent's than the one that the URL names."))
+        }
         _ => Err(Refused::new(Why::Forbidden, "The token is not an agent's.")),
     }
 }

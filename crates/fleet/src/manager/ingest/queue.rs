@@ -119,11 +119,7 @@ impl Taking {
     /// No thread can be had.
     pub fn start(data: Arc<Data>, notes: Notes, stored: impl Fn(u64) + Send + 'static) -> Result<(Ingest, Taking)> {
         let (jobs, queue) = mpsc::channel(JOBS_MAX);
-        let ingest = Ingest {
-            jobs,
-            room: Arc::new(Semaphore::new(ROOM_BYTES / GRAIN)),
-            busy: Arc::default(),
-        };
+        let ingest = Ingest { jobs, room: Arc::new(Semaphore::new(ROOM_BYTES / GRAIN)), busy: Arc::default() };
         let work = move || run(&data, &notes, queue, &stored);
         let thread = thread::Builder::new().name("ingest".into()).spawn(work).map_err(|_| Error::Thread("ingest"))?;
         Ok((ingest, Taking { thread: Some(thread) }))

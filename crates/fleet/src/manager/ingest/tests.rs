@@ -122,7 +122,9 @@ fn where_no_room_is_left_nothing_is_stored_and_agents_come_again() {
     let trial = Trial::new(&data);
     assert_eq!(trial.send("a", &numbered(1)), Ok(1));
     let bound = |pages: &str| {
-        data.change(|index| index.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |row| row.get::<_, i64>(0)))
+        data.change(|index| {
+            index.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |row| row.get::<_, i64>(0))
+        })
     };
     // SQLite says "disk full" beyond this bound, as it does when the disk is.
     bound("1").unwrap();

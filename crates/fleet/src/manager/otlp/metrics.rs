@@ -88,12 +88,16 @@ fn of_resource(name: &str, agent: Option<&Agent>, metrics: Vec<Metric>) -> Resou
 /// Name, unit and what it is.
 type About = (&'static str, &'static str, &'static str);
 
-const ATTEMPTS: About = ("yamabiko.tap.attempts", "{attempt}", "Exchanges that ended, and connections that were not made.");
+const ATTEMPTS: About =
+    ("yamabiko.tap.attempts", "{attempt}", "Exchanges that ended, and connections that were not made.");
 const FAILURES: About = ("yamabiko.tap.failures", "{attempt}", "Attempts that failed, by cause.");
 const IO: About = ("yamabiko.tap.io", "By", "Bytes that the programs' calls moved.");
 const CONNECTIONS: About = ("yamabiko.tap.connections", "{connection}", "Connections that ended.");
-const RESPONSE: About =
-    ("yamabiko.tap.response.duration", "s", "Response times of exchanges that succeeded: request's first moment to answer's last.");
+const RESPONSE: About = (
+    "yamabiko.tap.response.duration",
+    "s",
+    "Response times of exchanges that succeeded: request's first moment to answer's last.",
+);
 const CONNECTED: About = ("yamabiko.agent.connected", "1", "Whether something came from the agent in the last minute.");
 const SPOOL: About = ("yamabiko.agent.spool", "By", "Bytes that wait at the agent, when it said so last.");
 const LAG: About = ("yamabiko.agent.lag", "s", "How far behind what the agent has told is.");
@@ -256,15 +260,17 @@ fn pieces(data: Data) -> Vec<Data> {
     match data {
         Data::Sum(all) => {
             let Sum { aggregation_temporality, is_monotonic, .. } = all;
-            let of = |points: &[_]| {
-                Data::Sum(Sum { data_points: points.to_vec(), aggregation_temporality, is_monotonic })
-            };
+            let of =
+                |points: &[_]| Data::Sum(Sum { data_points: points.to_vec(), aggregation_temporality, is_monotonic });
             all.data_points.chunks(POINTS_MAX).map(of).collect()
         }
         Data::ExponentialHistogram(all) => {
             let ExponentialHistogram { aggregation_temporality, .. } = all;
             let of = |points: &[_]| {
-                Data::ExponentialHistogram(ExponentialHistogram { data_points: points.to_vec(), aggregation_temporality })
+                Data::ExponentialHistogram(ExponentialHistogram {
+                    data_points: points.to_vec(),
+                    aggregation_temporality,
+                })
             };
             all.data_points.chunks(POINTS_MAX).map(of).collect()
         }

@@ -131,7 +131,9 @@ pub fn fold(change: &Transaction<'_>, rows: &[Placed]) -> rusqlite::Result<()> {
     }
     // A series of which nothing came for a day ends, and makes room; if it comes back it begins anew, which receivers know from its
     // begin.
-    change.prepare_cached("DELETE FROM otlp WHERE last_at < ?1 AND series != ?2")?.execute(params![now - DAY_NS, OTHERS])?;
+    change
+        .prepare_cached("DELETE FROM otlp WHERE last_at < ?1 AND series != ?2")?
+        .execute(params![now - DAY_NS, OTHERS])?;
     Ok(())
 }
 
@@ -176,15 +178,15 @@ pub(super) fn all(index: &Connection) -> rusqlite::Result<Vec<Series>> {
 
 fn read(change: &Transaction<'_>, key: &str) -> rusqlite::Result<Option<Sums>> {
     let mut query = change.prepare_cached("SELECT body FROM otlp WHERE series = ?1")?;
-    let found = query.query_row([key], |row| {
-        postcard::from_bytes(row.get_ref(0)?.as_blob()?).map_err(|_| broken(0, Type::Blob))
-    });
+    let found = query
+        .query_row([key], |row| postcard::from_bytes(row.get_ref(0)?.as_blob()?).map_err(|_| broken(0, Type::Blob)));
     found.optional()
 }
 
 fn insert(change: &Transaction<'_>, key: &str, sums: &Sums, now: i64) -> rusqlite::Result<()> {
     let body = postcard::to_stdvec(sums).unwrap_or_default();
-    let mut put = change.prepare_cached("INSERT INTO otlp (series, started_at, last_at, body) VALUES (?1, ?2, ?2, ?3)")?;
+    let mut put =
+        change.prepare_cached("INSERT INTO otlp (series, started_at, last_at, body) VALUES (?1, ?2, ?2, ?3)")?;
     put.execute(params![key, now, body])?;
     Ok(())
 }

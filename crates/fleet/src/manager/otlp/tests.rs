@@ -6,7 +6,9 @@ use door::post::{Post, Roots};
 use ledger::TapOutcome;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsPartialSuccess;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
-use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, metric::Data as Points, number_data_point::Value};
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, metric::Data as Points, number_data_point::Value,
+};
 use prost::Message as _;
 use report::export::otlp::{POINTS_MAX, Request, Response};
 
@@ -100,7 +102,8 @@ fn point(points: &BTreeMap<(String, String), (f64, u64)>, metric: &str, attribut
     *points.get(&name).unwrap_or_else(|| panic!("{name:?} of {:?}", points.keys().collect::<Vec<_>>()))
 }
 
-const SERIES: &str = "network.peer.address=192.0.2.1,process.executable.name=curl,yamabiko.agent=a,yamabiko.side=client";
+const SERIES: &str =
+    "network.peer.address=192.0.2.1,process.executable.name=curl,yamabiko.agent=a,yamabiko.side=client";
 
 /// What is lost, refused or sent twice changes nothing, nor does a manager that is started again.
 #[test]

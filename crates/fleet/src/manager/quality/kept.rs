@@ -95,9 +95,12 @@ pub fn forget(change: &Transaction<'_>, now_s: u64, kept: &Kept) -> rusqlite::Re
         // A span that has begun before and reaches into what is kept stays.
         let before = before / span_s * span_s;
         for whole in [1, 0] {
-            let mut oldest = change.prepare_cached("SELECT min(begin_s) FROM quality WHERE span_s = ?1 AND whole = ?2")?;
+            let mut oldest =
+                change.prepare_cached("SELECT min(begin_s) FROM quality WHERE span_s = ?1 AND whole = ?2")?;
             let oldest: Option<i64> = oldest.query_row(params![int(span_s), whole], |row| row.get(0))?;
-            let Some(oldest) = oldest.map(|oldest| oldest.max(0) as u64).filter(|oldest| *oldest < before) else { continue };
+            let Some(oldest) = oldest.map(|oldest| oldest.max(0) as u64).filter(|oldest| *oldest < before) else {
+                continue;
+            };
             let until = before.min(oldest.saturating_add(SPANS_AT_ONCE * span_s));
             is_more |= until < before;
             change
@@ -136,7 +139,8 @@ pub fn read(change: &Transaction<'_>, place: &Place<'_>) -> rusqlite::Result<Opt
 /// Puts figures in the place of what was there.
 pub fn write(change: &Transaction<'_>, place: &Place<'_>, sums: &Sums, windows: &Windows) -> rusqlite::Result<()> {
     let series = place.series;
-    let causes = if sums.causes.is_empty() { String::new() } else { serde_json::to_string(&sums.causes).unwrap_or_default() };
+    let causes =
+        if sums.causes.is_empty() { String::new() } else { serde_json::to_string(&sums.causes).unwrap_or_default() };
     change
         .prepare_cached(&format!(
             "INSERT OR REPLACE INTO quality (span_s, whole, begin_s, agent, rest, side, program, peer, {FIGURES}) VALUES \
@@ -181,7 +185,8 @@ pub fn figures(row: &Row<'_>, first: usize, span_s: u64) -> rusqlite::Result<(Su
         serde_json::from_str(causes).map_err(|_| broken(first + 12, Type::Text))?
     };
     let response = Times::decode(row.get_ref(first + 13)?.as_blob()?).ok_or_else(|| broken(first + 13, Type::Blob))?;
-    let windows = Windows::decode(row.get_ref(first + 14)?.as_blob()?, span_s).ok_or_else(|| broken(first + 14, Type::Blob))?;
+    let windows =
+        Windows::decode(row.get_ref(first + 14)?.as_blob()?, span_s).ok_or_else(|| broken(first + 14, Type::Blob))?;
     let sums = Sums {
         attempts: whole(0)?,
         failed: whole(1)?,

@@ -56,10 +56,15 @@ pub fn over(index: &Connection, over: &Over<'_>) -> Result<BTreeMap<String, Tall
             peer: over.peer.map(str::to_owned),
             by_series: matches!(over.by, By::Program | By::Peer) || over.program.is_some() || over.peer.is_some(),
         };
-        scan(index, &wanted, |agent, series| key_of(over.by, &groups, agent, series).ok(), |_, key, tally| {
-            found.entry(key).or_default().merge(&tally);
-            Ok(())
-        })?;
+        scan(
+            index,
+            &wanted,
+            |agent, series| key_of(over.by, &groups, agent, series).ok(),
+            |_, key, tally| {
+                found.entry(key).or_default().merge(&tally);
+                Ok(())
+            },
+        )?;
     }
     Ok(found)
 }

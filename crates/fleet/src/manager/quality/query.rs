@@ -332,7 +332,9 @@ impl Time {
             return Err(QualityError::Asked("from_s must lie before until_s".to_owned()));
         }
         if until_s > LAST_S {
-            return Err(QualityError::Asked(format!("until_s lies after the year 9998: at most {LAST_S}, in seconds since 1970")));
+            return Err(QualityError::Asked(format!(
+                "until_s lies after the year 9998: at most {LAST_S}, in seconds since 1970"
+            )));
         }
         let time = |resolution| Time::in_spans(resolution, from_s, until_s);
         if query.resolution != Resolution::Auto {

@@ -183,7 +183,9 @@ fn each(
     match &wanted.agents {
         // A look for each span and agent is less than all that the others have.
         Some(agents) if agents.len() as u64 <= SEEKS_A_SPAN && agents.len() as u64 * spans <= SEEKS_MAX => {
-            let mut query = index.prepare_cached(&format!("{select} AND agent = ?5 ORDER BY begin_s, agent, rest, side, program, peer"))?;
+            let mut query = index.prepare_cached(&format!(
+                "{select} AND agent = ?5 ORDER BY begin_s, agent, rest, side, program, peer"
+            ))?;
             for begin_s in (wanted.from_s..wanted.until_s).step_by(wanted.span_s as usize) {
                 for agent in agents {
                     let (from, until) = (int(begin_s), int(begin_s + wanted.span_s));
@@ -192,7 +194,8 @@ fn each(
             }
         }
         _ => {
-            let mut query = index.prepare_cached(&format!("{select} ORDER BY begin_s, agent, rest, side, program, peer"))?;
+            let mut query =
+                index.prepare_cached(&format!("{select} ORDER BY begin_s, agent, rest, side, program, peer"))?;
             run(&mut query, params![span, whole, int(wanted.from_s), int(wanted.until_s)])?;
         }
     }

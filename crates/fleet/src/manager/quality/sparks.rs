@@ -46,19 +46,24 @@ pub fn sparks(index: &Connection, now_s: u64, sides: Sides) -> Result<Sparks, Qu
     let from_s = until_s.saturating_sub(MINUTES as u64 * span_s);
     let wanted = Wanted { span_s, from_s, until_s, sides, agents: None, program: None, peer: None, by_series: false };
     let mut agents: BTreeMap<String, Spark> = BTreeMap::new();
-    scan(index, &wanted, |agent, _| Some(agent.to_owned()), |begin_s, agent, tally| {
-        let spark = agents.entry(agent).or_insert_with(|| Spark {
-            attempts: vec![0; MINUTES],
-            failed: vec![0; MINUTES],
-            response_p50_ns: vec![None; MINUTES],
-            response_p99_ns: vec![None; MINUTES],
-        });
-        let at = ((begin_s - from_s) / span_s) as usize;
-        spark.attempts[at] = tally.sums.attempts;
-        spark.failed[at] = tally.sums.failed;
-        spark.response_p50_ns[at] = tally.sums.response.quantile(0.5);
-        spark.response_p99_ns[at] = tally.sums.response.quantile(0.99);
-        Ok(())
-    })?;
+    scan(
+        index,
+        &wanted,
+        |agent, _| Some(agent.to_owned()),
+        |begin_s, agent, tally| {
+            let spark = agents.entry(agent).or_insert_with(|| Spark {
+                attempts: vec![0; MINUTES],
+                failed: vec![0; MINUTES],
+                response_p50_ns: vec![None; MINUTES],
+                response_p99_ns: vec![None; MINUTES],
+            });
+            let at = ((begin_s - from_s) / span_s) as usize;
+            spark.attempts[at] = tally.sums.attempts;
+            spark.failed[at] = tally.sums.failed;
+            spark.response_p50_ns[at] = tally.sums.response.quantile(0.5);
+            spark.response_p99_ns[at] = tally.sums.response.quantile(0.99);
+            Ok(())
+        },
+    )?;
     Ok(Sparks { from_s, span_s, agents })
 }

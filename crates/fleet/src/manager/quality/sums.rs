@@ -183,7 +183,10 @@ mod tests {
         assert_eq!(ours.causes, view.failed);
         assert_eq!((ours.connections, ours.connections_failed), (view.connections, view.connections_failed));
         assert_eq!((ours.sent_bytes, ours.received_bytes), (view.sent_bytes_total, view.received_bytes_total));
-        assert_eq!((ours.response.count(), ours.response.max_ns()), (view.response_ns.count, Some(view.response_ns.max)));
+        assert_eq!(
+            (ours.response.count(), ours.response.max_ns()),
+            (view.response_ns.count, Some(view.response_ns.max))
+        );
         assert_eq!(ours.attempts_estimated, view.attempts as f64);
     }
 

@@ -349,7 +349,8 @@ fn an_answer_is_bounded_and_the_rest_is_together() {
     assert_eq!((last.whole.attempts, last.whole.availability.unwrap().windows_tried), (100, 100));
     // 30 s of the minute have passed.
     assert_eq!(answer.groups[0].whole.received_bytes_per_s, Some(2002.0 / 30.0));
-    let long = Query { from_s: Some(MIDNIGHT - 86_400), until_s: Some(MIDNIGHT + 60), resolution: Resolution::Hour, ..asked };
+    let long =
+        Query { from_s: Some(MIDNIGHT - 86_400), until_s: Some(MIDNIGHT + 60), resolution: Resolution::Hour, ..asked };
     let answer = query(&index, &long, MIDNIGHT + 30).unwrap();
     assert_eq!(answer.groups.len(), 501);
     let too_long = Query { from_s: Some(0), resolution: Resolution::Minute, ..long };
@@ -388,10 +389,13 @@ fn the_resolution_fits_the_time_and_what_is_kept() {
     change.commit().unwrap();
     assert!(rounds > 1, "it is done in bounded parts");
     let count = |span: u64| {
-        index.query_row("SELECT count(*) FROM quality WHERE span_s = ?1 AND whole = 1", [span as i64], |row| row.get::<_, i64>(0))
+        index.query_row("SELECT count(*) FROM quality WHERE span_s = ?1 AND whole = 1", [span as i64], |row| {
+            row.get::<_, i64>(0)
+        })
     };
     assert_eq!((count(60).unwrap(), count(3600).unwrap(), count(86_400).unwrap()), (1, 11, 31));
-    let asked = Query { from_s: Some(MIDNIGHT - 5 * 86_400), until_s: Some(MIDNIGHT - 5 * 86_400 + 3600), ..Query::default() };
+    let asked =
+        Query { from_s: Some(MIDNIGHT - 5 * 86_400), until_s: Some(MIDNIGHT - 5 * 86_400 + 3600), ..Query::default() };
     let answer = query(&index, &asked, now_s).unwrap();
     assert_eq!((answer.resolution, answer.groups[0].whole.attempts), (Resolution::Hour, 1));
 }
@@ -412,7 +416,11 @@ fn questions_that_make_no_sense() {
     for (a, b, confidence) in [
         (set.clone(), set.clone(), 0.95),
         (set.clone(), ComparedSet { agent: Some("a".into()), ..set.clone() }, 1.0),
-        (ComparedSet { from_s: Some(MIDNIGHT - 600), ..set.clone() }, ComparedSet { agent: Some("a".into()), ..set.clone() }, 0.95),
+        (
+            ComparedSet { from_s: Some(MIDNIGHT - 600), ..set.clone() },
+            ComparedSet { agent: Some("a".into()), ..set.clone() },
+            0.95,
+        ),
     ] {
         let asked = Comparison { a, b, confidence };
         assert!(matches!(compare(&index, &asked, MIDNIGHT), Err(QualityError::Asked(_))), "{asked:?}");

@@ -165,7 +165,10 @@ mod tests {
     #[test]
     fn nothing_has_no_figures() {
         let nothing = Times::default();
-        assert_eq!((nothing.quantile(0.5), nothing.mean_ns(), nothing.min_ns(), nothing.max_ns()), (None, None, None, None));
+        assert_eq!(
+            (nothing.quantile(0.5), nothing.mean_ns(), nothing.min_ns(), nothing.max_ns()),
+            (None, None, None, None)
+        );
         assert!(nothing.encode().is_empty());
         assert_eq!(Times::decode(&[]), Some(nothing));
     }

@@ -116,7 +116,8 @@ impl Client {
     }
 
     fn ask(&mut self, line: &str, fields: &str, body: &[u8]) -> Answer {
-        let length = if fields.contains("chunked") { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        let length =
+            if fields.contains("chunked") { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
         let head = format!("{line} HTTP/1.1\r\nHost: manager\r\n{length}{fields}\r\n");
         self.stream.write_all(head.as_bytes()).unwrap();
         // It may be answered, and closed, before all of it is sent.
@@ -230,7 +231,8 @@ fn each_refusal_says_why_is_logged_and_stores_nothing() {
     };
     let bomb = zipped(&vec![b' '; wire::UNPACKED_MAX + 1]);
     let mut many = numbered('a', 2);
-    many.rows = vec![crate::wire::Row { peer: None, own: None, program: None, ..many.rows[0].clone() }; wire::ROWS_MAX + 1];
+    many.rows =
+        vec![crate::wire::Row { peer: None, own: None, program: None, ..many.rows[0].clone() }; wire::ROWS_MAX + 1];
     let mut ended = numbered('a', 2);
     ended.rows[0].sent_last_at_ns = Some(1);
     let mut future = numbered('a', 2);
@@ -254,7 +256,14 @@ fn each_refusal_says_why_is_logged_and_stores_nothing() {
         ("another shape", batches, plain(&token), b"{\"rows\":[]}".to_vec(), 400, Why::Malformed),
         ("no gzip", batches, packed(&token), good.clone(), 400, Why::Malformed),
         ("a zero that is none", batches, plain(&token) + "yamabiko-zero: x\r\n", good.clone(), 400, Why::Malformed),
-        ("another kind", batches, plain(&token).replace("application/json", "text/plain"), good.clone(), 415, Why::MediaType),
+        (
+            "another kind",
+            batches,
+            plain(&token).replace("application/json", "text/plain"),
+            good.clone(),
+            415,
+            Why::MediaType,
+        ),
         ("another coding", batches, plain(&token) + "Content-Encoding: br\r\n", good.clone(), 415, Why::MediaType),
         ("an end before the begin", batches, plain(&token) + &zero, json(&ended), 422, Why::Impossible),
         ("sealed in the future", batches, plain(&token) + &zero, json(&future), 422, Why::Impossible),
@@ -262,7 +271,14 @@ fn each_refusal_says_why_is_logged_and_stores_nothing() {
         ("a batch out of turn", batches, plain(&token) + &zero, json(&numbered('a', 3)), 409, Why::OutOfTurn),
         ("a method of another", "GET /api/1/agents/shop-7/batches", plain(&token), Vec::new(), 405, Why::Method),
         ("nothing that is there", "GET /api/2", plain(&token), Vec::new(), 404, Why::NotFound),
-        ("an agent's name that is none", "POST /api/1/agents/%ff/batches", plain(&token), good.clone(), 400, Why::Malformed),
+        (
+            "an agent's name that is none",
+            "POST /api/1/agents/%ff/batches",
+            plain(&token),
+            good.clone(),
+            400,
+            Why::Malformed,
+        ),
     ];
     for (count, (what, line, fields, body, status, why)) in (1..).zip(&cases) {
         let answer = trial.client().ask(line, fields, body);
@@ -290,7 +306,12 @@ fn each_refusal_says_why_is_logged_and_stores_nothing() {
         };
         assert_eq!((&*row.0, row.1, &*row.2, &*row.4), (why.as_str(), *status, name, *line), "{what}");
         assert!(row.3.starts_with("127.0.0.1:"), "{what}: {}", row.3);
-        assert_eq!(trial.count("SELECT coalesce(sum(rows), 0) FROM pending") + trial.count("SELECT coalesce(sum(rows), 0) FROM parts"), 4, "{what}");
+        assert_eq!(
+            trial.count("SELECT coalesce(sum(rows), 0) FROM pending")
+                + trial.count("SELECT coalesce(sum(rows), 0) FROM parts"),
+            4,
+            "{what}"
+        );
         assert_eq!(trial.count("SELECT max(through) FROM streams"), 1, "{what}");
         assert_eq!(trial.count("SELECT sum(rows) FROM agents"), 4, "{what}");
     }

@@ -36,9 +36,7 @@ pub fn read(arguments: &args::Push) -> Result<Vec<(HeaderName, HeaderValue)>> {
 pub fn file(path: &Path) -> Result<Vec<(HeaderName, HeaderValue)>> {
     let text = text(path).with_context(|| format!("reading {}", path.display()))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines
-        .map(|(at, line)| header(line).with_context(|| format!("{}, line {}", path.display(), at + 1)))
-        .collect()
+    lines.map(|(at, line)| header(line).with_context(|| format!("{}, line {}", path.display(), at + 1))).collect()
 }
 
 fn header(line: &str) -> Result<(HeaderName, HeaderValue)> {

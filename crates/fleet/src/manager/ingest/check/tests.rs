@@ -67,7 +67,9 @@ fn what_is_no_batch_is_malformed() {
     let strange = text.replacen('{', "{\"payload\":\"GET /secret\",", 1);
     let negative = text.replacen("\"sequence\":1", "\"sequence\":-1", 1);
     let address = text.replacen("192.0.2.7", "example.com", 1);
-    for wrong in ["", "{", "null", "[]", "{}", "\u{0}", &deep, &twice, &strange, &negative, &address, &text[..text.len() - 1]] {
+    for wrong in
+        ["", "{", "null", "[]", "{}", "\u{0}", &deep, &twice, &strange, &negative, &address, &text[..text.len() - 1]]
+    {
         let refused = plain(wrong).map(|_| ()).unwrap_err();
         assert_eq!(refused.why, Why::Malformed, "{}", &wrong[..wrong.len().min(80)]);
         assert!(!refused.message.contains("secret") && !refused.message.contains("example"), "{}", refused.message);

@@ -95,7 +95,13 @@ mod tests {
     fn a_list_is_a_table() {
         let listed = [
             Listed { name: "shop-7".into(), role: Role::Agent, made_at_ns: 0, revoked_at_ns: None, used_at_ns: None },
-            Listed { name: "a".into(), role: Role::Operator, made_at_ns: 0, revoked_at_ns: Some(1), used_at_ns: Some(0) },
+            Listed {
+                name: "a".into(),
+                role: Role::Operator,
+                made_at_ns: 0,
+                revoked_at_ns: Some(1),
+                used_at_ns: Some(0),
+            },
         ];
         let text = table(&listed);
         let lines: Vec<&str> = text.lines().collect();
