@@ -33,7 +33,7 @@ fn tokens_are_made_listed_and_revoked_whether_a_manager_runs_or_not() {
     token(&["add", "boss", "--role", "operator", "--output", str_of(&file)]).success();
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let kept = fs::read_to_string(&file).unwrap();
-    token(&["add", "other", "--output", str_of(&file)]).refused(1, &["it must not be there yet"]);
+    token(&["add", "other", "--output", str_of(&file)]).refused(2, &["it must not be there yet"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), kept);
     token(&["revoke", "shop-7"]).success();
     token(&["revoke", "shop-7"]).refused(1, &["there is no good token `shop-7`"]);
