@@ -232,7 +232,7 @@ mod tests {
             fuse.light(steps);
             let mut added = 0;
             if let Ok((mut journal, _)) = Journal::open(&disk, 0, &mut |_, _| Ok(true)) {
-                added = (1..=3_u8).take_while(|n| journal.add(&vec![*n; 40]).is_ok()).count();
+                added = (1..=3_u8).take_while(|n| journal.add(&[*n; 40]).is_ok()).count();
             }
             let disk = Disk::open(folder.path()).unwrap();
             let (mut journal, reading, entries) = read(&disk, 0);

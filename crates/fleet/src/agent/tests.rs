@@ -96,7 +96,7 @@ fn undisturbed(world: &World) -> Manager {
 #[test]
 fn killed_anywhere_each_row_is_there_once() {
     let mut lost_answers = 0;
-    for seed in 0..6 {
+    for seed in 0..4 {
         let world = World::new(atoms(seed, 300));
         let expected = undisturbed(&world);
         assert!(expected.rows.len() > 500, "{}", expected.rows.len());
@@ -110,12 +110,12 @@ fn killed_anywhere_each_row_is_there_once() {
         assert_eq!(manager.streams.len(), 1, "a stream goes on");
         lost_answers += manager.lost_answers;
     }
-    assert!(lost_answers > 30, "{lost_answers}");
+    assert!(lost_answers > 20, "{lost_answers}");
 }
 
 #[test]
 fn killed_at_every_single_step_of_a_short_life() {
-    let world = World::new(atoms(3, 30));
+    let world = World::new(atoms(3, 16));
     let expected = undisturbed(&world);
     let mut steps = 0;
     loop {
@@ -135,7 +135,7 @@ fn killed_at_every_single_step_of_a_short_life() {
         }
         steps += 1;
     }
-    assert!(steps > 100, "{steps}");
+    assert!(steps > 50, "{steps}");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn what_the_bound_takes_is_counted_exactly() {
 
 #[test]
 fn what_settings_leave_out_is_counted_exactly() {
-    for seed in 0..6 {
+    for seed in 0..3 {
         let world = World::new(atoms(seed, 300));
         let expected = undisturbed(&world);
         {

@@ -335,7 +335,7 @@ impl Script {
                 3..30 => self.connect(),
                 30..80 => self.exchange(),
                 80..97 => self.close(),
-                97 if number % 7 == 0 => gone.extend(self.leave()),
+                97 if number.is_multiple_of(7) => gone.extend(self.leave()),
                 _ => self.tell(0, What::Lost { records: 3 }),
             }
         }
@@ -361,7 +361,7 @@ impl Script {
         self.open.push((image, connection));
         let at = self.now();
         let local = "192.0.2.1:50000".parse().unwrap();
-        let peer = if connection % 2 == 0 { "192.0.2.7:443" } else { "[2001:db8::7]:80" }.parse().unwrap();
+        let peer = if connection.is_multiple_of(2) { "192.0.2.7:443" } else { "[2001:db8::7]:80" }.parse().unwrap();
         let opened = Opened { connection, at, role: Role::Connected, local, peer, nonblocking: false };
         self.tell(image, What::Opened(opened));
     }
