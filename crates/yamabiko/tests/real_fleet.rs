@@ -15,6 +15,6 @@ mod real_fleet {
     mod once;
     mod readers;
     mod refusals;
-    pub mod site;
+    mod site;
     mod strangers;
 }

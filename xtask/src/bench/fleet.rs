@@ -139,8 +139,12 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     let lasted_s = held.lasted.as_secs_f64();
     let show = |what: &str, cost: Cost, of: usize| {
         let share = 100.0 * cost.cpu.as_secs_f64() / lasted_s;
-        let memory = cost.peak_bytes as f64 / 1e6;
-        println!("  {what:9} {share:6.1} % of a core ({:.2} % each), at most {memory:.0} MB one", share / of as f64);
+        let memory = match cost.peak_bytes {
+            // They had ended before anyone looked.
+            0 => String::new(),
+            bytes => format!(", at most {:.0} MB one", bytes as f64 / 1e6),
+        };
+        println!("  {what:9} {share:6.1} % of a core ({:.2} % each){memory}", share / of as f64);
     };
     show("manager", held.spent.manager, 1);
     show("agents", held.spent.agents, options.agents);
