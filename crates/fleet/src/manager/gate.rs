@@ -172,7 +172,7 @@ async fn bearer(State(gate): State<Gate>, mut request: Request, next: Next) -> R
                 "A token is wanted: `Authorization: Bearer TOKEN`. `yamabiko tap manager token add NAME` makes one; one that was \
                  revoked is worth nothing.",
             );
-            turn_away(request, refused, AWAY_STRANGER)
+            turn_away(request, refused, AWAY)
         }
         Err(error) => {
             gate.notes.trouble(&format!("looking for a token: {error}"));
@@ -289,9 +289,9 @@ fn token_of(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 const BEARER: &[u8] = b"Bearer ";
-/// Bytes that are let run out: what curl sends without asking, and a batch beyond its bound.
-const AWAY_STRANGER: usize = (1 << 20) + (64 << 10);
-pub(crate) const AWAY_KNOWN: usize = 8 << 20;
+/// Bytes that are let run out, so that who sends them hears why they were not wanted: several times what a batch may have. Who
+/// shows no token pays for them more than they cost here.
+pub(crate) const AWAY: usize = 8 << 20;
 const AWAY_FOR: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -254,17 +254,14 @@ pub fn at<'a>(document: &'a mut Value, path: &[&str]) -> &'a mut Value {
 fn a_batch_is_taken_once_and_in_turn() {
     let site = Site::start(&[]);
     let mut shop = Paper::known(&site, "shop", "a");
-    let first = shop.batch();
-    shop.goes_on(&site);
-    let second = shop.batch();
-    shop.goes_on(&site);
+    let (first, second) = (shop.goes_on(&site), shop.goes_on(&site));
     let (boss, mut refusals) = (site.token("boss", "operator"), Refusals::of(&site));
     for (what, batch) in [("the last one again", &second), ("an older one", &first)] {
         let body = refusals.sees(409, "replayed", what, || shop.send(&site, batch));
         assert_eq!(body["stored_through"], 2, "{what}");
     }
-    // The same number with other rows is stored no more than the same rows.
-    let body = refusals.sees(409, "replayed", "other rows under a number", || shop.send(&site, &shop.batch_of(2, 7)));
+    // The same number with other rows is stored no more than the same rows, and said to be another's.
+    let body = refusals.sees(409, "other", "other rows under a number", || shop.send(&site, &shop.batch_of(2, 7)));
     assert_eq!(body["stored_through"], 2);
     for number in [4, 5, 1_000_000] {
         let mut ahead = shop.batch();

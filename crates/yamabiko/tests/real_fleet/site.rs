@@ -203,11 +203,13 @@ impl Paper {
         site.post(&self.token, &self.route("batches"), &more, body)
     }
 
-    /// Its next batch is taken.
-    pub fn goes_on(&mut self, site: &Site) {
-        let answer = self.send(site, &self.batch());
+    /// Its next batch is taken; that batch.
+    pub fn goes_on(&mut self, site: &Site) -> Value {
+        let batch = self.batch();
+        let answer = self.send(site, &batch);
         assert_eq!((answer.status, &answer.body["stored_through"]), (200, &json!(self.sequence)), "{answer:?}");
         self.sequence += 1;
+        batch
     }
 
     /// Its next batch as the bytes of a request, and it is reckoned to be taken.

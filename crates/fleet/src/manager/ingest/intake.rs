@@ -15,7 +15,7 @@ use http_body_util::BodyExt as _;
 use sys::clock::realtime_ns;
 
 use super::queue::{Answer, Ingest, What};
-use crate::manager::gate::{self, AWAY_KNOWN, Refused, Who};
+use crate::manager::gate::{self, AWAY, Refused, Who};
 use crate::wire::{self, BODY_MAX, Why};
 
 /// What agents ask for: `/api/1/agents/NAME/hello` and `/api/1/agents/NAME/batches`.
@@ -68,17 +68,17 @@ async fn take(
         .and_then(|is_packed| Ok((is_packed, length(headers)?, kind(headers)?)));
     let (is_packed, length, kind) = match admitted {
         Ok(admitted) => admitted,
-        Err(refused) => return gate::turn_away(request, refused, AWAY_KNOWN),
+        Err(refused) => return gate::turn_away(request, refused, AWAY),
     };
     let peer = request.extensions().get::<Arrived>().map(Arrived::peer);
     let room = match ingest.room(&name, length.unwrap_or(BODY_MAX)) {
         Ok(room) => room,
-        Err(refused) => return gate::turn_away(request, refused, AWAY_KNOWN),
+        Err(refused) => return gate::turn_away(request, refused, AWAY),
     };
     let body = match read(request.into_body()).await {
         Ok(body) => body,
         Err((refused, rest)) => {
-            gate::let_run_out(rest, AWAY_KNOWN);
+            gate::let_run_out(rest, AWAY);
             return refused.into_response();
         }
     };
