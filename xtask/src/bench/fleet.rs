@@ -17,6 +17,7 @@ use crate::test::target_folder;
 // The tests use the same one.
 #[path = "../../../crates/yamabiko/tests/support/fleet.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
+#[allow(clippy::module_inception, reason = "it is called so there, and its files say so")]
 mod fleet;
 
 use fleet::process::Cost;
