@@ -333,7 +333,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_taken_tried_again_or_refused_by_its_status() {
-        let cases: [(&str, fn(&Answer) -> bool); 4] = [
+        type IsRight = fn(&Answer) -> bool;
+        let cases: [(&str, IsRight); 4] = [
             ("HTTP/1.1 204 Fine\r\n\r\n", |answer| matches!(answer, Answer::Taken(body) if body.is_empty())),
             ("HTTP/1.1 429 Slow\r\nRetry-After: 3\r\nContent-Length: 0\r\n\r\n", |answer| {
                 *answer == Answer::Later("status 429".into(), Some(Duration::from_secs(3)))
