@@ -10,6 +10,11 @@ use nix::sys::socket::{
 
 use crate::spec::{ServeError, system};
 
+/// What the kernel may hold of an answer that its client does not take. A send buffer starts with megabytes on loopback, whose
+/// segments are large: some hundred clients that read nothing took all the memory the kernel has for TCP, and then other
+/// connections waited, too.
+const UNSENT_BYTES: u32 = 256 << 10;
+
 /// A non-blocking listener at `address`. `shared`: others of this process may listen there too, and the kernel spreads
 /// connections over them.
 pub(crate) fn bind(address: SocketAddr, shared: bool) -> Result<TcpListener, ServeError> {
@@ -24,6 +29,7 @@ pub(crate) fn bind(address: SocketAddr, shared: bool) -> Result<TcpListener, Ser
     }
     // Accepted sockets inherit this: one system call less for each connection.
     setsockopt(&listener, TcpNoDelay, &true).map_err(system("setsockopt TCP_NODELAY"))?;
+    sys::datagrams::bound_unsent(&listener, UNSENT_BYTES).map_err(system("setsockopt TCP_NOTSENT_LOWAT"))?;
     bind_socket(listener.as_raw_fd(), &SockaddrStorage::from(address)).map_err(refused)?;
     // A volley of clients that start together needs what the kernel allows (net.core.somaxconn).
     listen(&listener, Backlog::MAXALLOWABLE).map_err(refused)?;

@@ -351,6 +351,7 @@ impl Drop for Cgroup {
             for _ in 0..REMOVAL_CHECKS {
                 match fs::remove_dir(directory) {
                     Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                        sweep::sweep_inside(directory);
                         std::thread::sleep(Duration::from_millis(1));
                     }
                     _ => break,

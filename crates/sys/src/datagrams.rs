@@ -179,6 +179,16 @@ pub fn buffers(socket: &impl AsRawFd) -> io::Result<[u32; 2]> {
     Ok(bytes)
 }
 
+/// From now on a TCP socket takes no more bytes while so many wait that were never sent (TCP_NOTSENT_LOWAT), and counts as
+/// writable again below half of that. What is on its way is not counted, so that long paths are filled as before. A listener
+/// hands it on to the connections that it takes.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn bound_unsent(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
+    set_value(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
+}
+
 /// From now on closing this TCP socket throws away what it has not sent yet, and tells the peer by a reset.
 ///
 /// # Errors

@@ -24,11 +24,23 @@ fn sweep_below(parent: &Path, depth: usize) -> usize {
         }
         match entry.file_name().to_str().filter(|name| owner(name).is_some()) {
             Some(name) if is_of_the_dead(name) => {
-                removed += usize::from(fs::remove_dir(entry.path()).is_ok());
+                removed += sweep_inside(&entry.path()) + usize::from(fs::remove_dir(entry.path()).is_ok());
             }
             Some(_) => {}
             None if depth > 0 => removed += sweep_below(&entry.path(), depth - 1),
             None => {}
+        }
+    }
+    removed
+}
+
+/// Removes what programs that ran in a group made within it and left when they were killed, and returns how many
+/// directories went: a group cannot be removed before those in it. One that holds processes stays.
+pub(crate) fn sweep_inside(group: &Path) -> usize {
+    let mut removed = 0;
+    for entry in fs::read_dir(group).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            removed += sweep_inside(&entry.path()) + usize::from(fs::remove_dir(entry.path()).is_ok());
         }
     }
     removed

@@ -1,7 +1,8 @@
 //! What a killed run may have left on this machine, looked for from outside.
 
-use std::collections::HashSet;
-use std::fs;
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -12,21 +13,29 @@ use super::processes::{all, command_line, descendants, network};
 /// command line, or is in one of its networks.
 pub struct Marked {
     folder: PathBuf,
-    networks: HashSet<PathBuf>,
+    /// Held open: the kernel gives the number of one that has gone to the next that anybody makes, and then the networks of
+    /// a test that runs beside this one would pass for what is left.
+    networks: HashMap<PathBuf, File>,
 }
 
 impl Marked {
     /// The folder must be the run's alone, and be its working folder and the value of a variable in its environment.
     pub fn new(folder: &Path) -> Marked {
-        Marked { folder: folder.to_owned(), networks: HashSet::new() }
+        Marked { folder: folder.to_owned(), networks: HashMap::new() }
     }
 
     /// Takes note of every network that the run has by now: those of its processes, and those of its threads.
     pub fn note_networks(&mut self, pid: i32) {
         let own = network(std::process::id() as i32).expect("/proc is there");
+        let of_processes = descendants(pid).into_iter().map(|pid| format!("/proc/{pid}/ns/net").into());
         let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let of_threads = threads.filter_map(|thread| fs::read_link(thread.path().join("ns/net")).ok());
-        self.networks.extend(descendants(pid).into_iter().filter_map(network).chain(of_threads));
+        let of_threads = threads.map(|thread| thread.path().join("ns/net"));
+        for link in of_processes.chain::<Vec<PathBuf>>(of_threads.collect()) {
+            // What it was opened as says which it is, should the process have gone or moved meanwhile.
+            let Ok(held) = File::open(link) else { continue };
+            let said = fs::read_link(format!("/proc/self/fd/{}", held.as_raw_fd())).expect("/proc is there");
+            self.networks.insert(said, held);
+        }
         self.networks.remove(&own);
     }
 
@@ -60,14 +69,14 @@ impl Marked {
         fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == self.folder)
             || mentions("cmdline")
             || mentions("environ")
-            || network(pid).is_some_and(|network| self.networks.contains(&network))
+            || network(pid).is_some_and(|network| self.networks.contains_key(&network))
             || self.holds_a_network(pid)
     }
 
     fn holds_a_network(&self, pid: i32) -> bool {
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         let mut files = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
-        !self.networks.is_empty() && files.any(|file| self.networks.contains(&file))
+        !self.networks.is_empty() && files.any(|file| self.networks.contains_key(&file))
     }
 }
 
