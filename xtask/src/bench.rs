@@ -76,7 +76,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "capacity",
-        about: "a known capacity found ten times, four servers five times each, beside httperf by hand [--rounds N] [--seconds N]",
+        about: "a known capacity found ten times, four servers five times each, beside httperf by hand [--only PART] [--rounds N] [--seconds N]",
         run: capacity::run,
     },
     Bench {
@@ -86,7 +86,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "predict",
-        about: "five sites foretold, and the capacity that is then found [--rounds N] [--seconds N]",
+        about: "five sites foretold, and the capacity that is then found [--only SITE] [--rounds N] [--seconds N]",
         run: predict::run,
     },
     Bench {

@@ -131,7 +131,13 @@ impl Client {
 
     fn more(&mut self) {
         let mut buffer = [0; 65_536];
-        let got = self.stream.read(&mut buffer).unwrap();
+        let got = loop {
+            match self.stream.read(&mut buffer) {
+                // A process that was stopped and goes on is told so, where its reads have a time limit.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                outcome => break outcome.unwrap(),
+            }
+        };
         assert_ne!(got, 0, "the server closed after {:?}", String::from_utf8_lossy(&self.read));
         self.read.extend_from_slice(&buffer[..got]);
     }

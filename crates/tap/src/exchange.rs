@@ -41,6 +41,9 @@ pub struct Exchanges {
     /// Images that are gone and left what a child may have, which has not told of itself yet: since when. In that order.
     departed: VecDeque<(u32, Timestamp, Image)>,
     done: Vec<TapExchange>,
+    /// Connections that were open when their last image was gone, and who asks in them: by exec the next image of the process
+    /// may have them still. The latest last.
+    inherited: VecDeque<(u64, TapSide)>,
     /// Connections that linger: see [`Connection::lingering`]. In the order of closing.
     lingering: VecDeque<(u64, Timestamp)>,
     next: u64,
@@ -65,6 +68,7 @@ impl Exchanges {
             connections: HashMap::new(),
             images: HashMap::new(),
             departed: VecDeque::new(),
+            inherited: VecDeque::new(),
             done: Vec::new(),
             lingering: VecDeque::new(),
             next: 0,
@@ -152,6 +156,10 @@ impl Exchanges {
                 open.lingering = Some(at);
                 self.lingering.push_back((key, at));
             } else if last && let Some(open) = self.remove(key) {
+                if self.inherited.len() == INHERITED_MAX {
+                    self.inherited.pop_front();
+                }
+                self.inherited.push_back((key, open.side()));
                 open.abandoned(image, at, &mut self.done);
             }
             self.recount(key);
@@ -317,6 +325,7 @@ impl Exchanges {
         let side = match opened.role {
             Role::Connected => TapSide::Client,
             Role::Accepted => TapSide::Server,
+            Role::Found if let Some(side) = self.inherited_side(opened.connection) => side,
             // Who began is not known: services have the lower port.
             Role::Found if opened.local.port() < opened.peer.port() => TapSide::Server,
             Role::Found => TapSide::Client,
@@ -381,6 +390,11 @@ impl Exchanges {
         }
     }
 
+    /// The asking side of a connection that an image before had, if that is known.
+    fn inherited_side(&self, key: u64) -> Option<TapSide> {
+        self.inherited.iter().rev().find(|(other, _)| *other == key).map(|(_, side)| *side)
+    }
+
     /// Whoever uses a connection has it, also where the fork was not seen.
     fn hold(&mut self, origin: Origin, key: u64) {
         let Some(open) = self.connections.get_mut(&key) else { return };
@@ -432,6 +446,9 @@ impl Default for Exchanges {
         Exchanges::new(Vec::new())
     }
 }
+
+/// So many of the latest are remembered: 24 KB.
+const INHERITED_MAX: usize = 1024;
 
 /// A child tells of itself when it first runs, and its parent may have closed by then what both had: a connection that was
 /// shared is over if nobody has used it for so long.

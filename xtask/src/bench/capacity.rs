@@ -6,7 +6,7 @@
 //!    what httperf finds with a ladder of rates by hand through the same lab.
 //! 3. Apache prefork nearby and at Koshien's distances: what binds it.
 //!
-//! Each search is `--quick` with trials of `--seconds`; the whole takes some two hours.
+//! Each search is `--quick` with trials of `--seconds`; the whole takes some two hours. `--only` takes one part of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,14 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::extent::Extent;
+use super::extent::{Extent, only};
 use super::rounds::median;
 use super::servers::{Site, yamabiko};
 
 /// Searches of each server, and the length of their trials.
 const USUAL: Extent = Extent { rounds: 5, seconds: 20 };
+/// What `--only` knows.
+const PARTS: [&str; 7] = ["known", "faults", "nginx", "prefork", "event", "gunicorn", "distances"];
 /// What the model carries.
 const KNOWN: f64 = 200.0;
 const OBJECTIVE: &str = "p99 < 200ms, errors < 0.1%";
@@ -38,10 +40,16 @@ pub fn run() -> Result<()> {
 /// # Errors
 /// An option that there is not; something that could not be measured.
 pub fn run_with(words: &[&str]) -> Result<()> {
-    let extent = USUAL.changed_by(words)?;
+    let (picked, words) = only(words, &PARTS)?;
+    let wanted = |part: &str| picked.is_none_or(|picked| picked == part);
+    let extent = USUAL.changed_by(&words)?;
     let yamabiko = yamabiko()?;
-    known(&yamabiko, extent)?;
-    faults(&yamabiko, extent)?;
+    if wanted("known") {
+        known(&yamabiko, extent)?;
+    }
+    if wanted("faults") {
+        faults(&yamabiko, extent)?;
+    }
     let site = Site::new()?;
     let scratch = tempfile::Builder::new().prefix("yamabiko-capacity-").tempdir()?;
     use std::os::unix::fs::PermissionsExt;
@@ -49,16 +57,21 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))?;
     let prefork = apache(scratch.path(), "prefork", &site)?;
     let servers = [
-        ("nginx", site.nginx(), "/10k.bin"),
-        ("Apache prefork", prefork.clone(), "/10k.bin"),
-        ("Apache event", apache(scratch.path(), "event", &site)?, "/10k.bin"),
-        ("gunicorn", gunicorn(scratch.path())?, "/"),
+        ("nginx", "nginx", site.nginx(), "/10k.bin"),
+        ("prefork", "Apache prefork", prefork.clone(), "/10k.bin"),
+        ("event", "Apache event", apache(scratch.path(), "event", &site)?, "/10k.bin"),
+        ("gunicorn", "gunicorn", gunicorn(scratch.path())?, "/"),
     ];
-    println!("\nHeld to 20 % of a core, {OBJECTIVE}, one connection per request, {} searches each", extent.rounds);
-    for (name, server, page) in servers {
-        one(&yamabiko, name, &server, page, extent)?;
+    if servers.iter().any(|server| wanted(server.0)) {
+        println!("\nHeld to 20 % of a core, {OBJECTIVE}, one connection per request, {} searches each", extent.rounds);
     }
-    distances(&yamabiko, &prefork, extent)
+    for (_, name, server, page) in servers.iter().filter(|server| wanted(server.0)) {
+        one(&yamabiko, name, server, page, extent)?;
+    }
+    if wanted("distances") {
+        distances(&yamabiko, &prefork, extent)?;
+    }
+    Ok(())
 }
 
 /// One search; its document whatever its verdict.

@@ -31,6 +31,21 @@ impl Extent {
     }
 }
 
+/// What `--only NAME` picks of a bench's parts, and the other words.
+///
+/// # Errors
+/// No name, or none of `parts`.
+pub fn only<'a>(words: &[&'a str], parts: &[&str]) -> Result<(Option<&'a str>, Vec<&'a str>)> {
+    let Some(at) = words.iter().position(|&word| word == "--only") else { return Ok((None, words.to_vec())) };
+    let name = words.get(at + 1).copied().unwrap_or_default();
+    if !parts.contains(&name) {
+        bail!("--only {name}: there are {}", parts.join(", "));
+    }
+    let mut others = words.to_vec();
+    others.drain(at..at + 2);
+    Ok((Some(name), others))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +58,17 @@ mod tests {
         assert_eq!(short, Extent { rounds: 3, seconds: 1 });
         for words in [&["--rounds"][..], &["--rounds", "0"], &["--rounds", "x"], &["--turns", "1"]] {
             assert!(usual.changed_by(words).is_err(), "{words:?}");
+        }
+    }
+    #[test]
+    fn a_part_is_picked_by_its_name() {
+        let parts = ["nginx", "event"];
+        let none: (Option<&str>, Vec<&str>) = (None, vec!["--rounds", "2"]);
+        assert_eq!(only(&["--rounds", "2"], &parts).unwrap(), none);
+        let picked = only(&["--rounds", "2", "--only", "event", "--seconds", "3"], &parts).unwrap();
+        assert_eq!(picked, (Some("event"), vec!["--rounds", "2", "--seconds", "3"]));
+        for words in [&["--only"][..], &["--only", "apache"]] {
+            assert!(only(words, &parts).unwrap_err().to_string().contains("nginx, event"), "{words:?}");
         }
     }
 }

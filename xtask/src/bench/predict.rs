@@ -3,7 +3,7 @@
 //! Five sites, each held to a fifth of a core, files alone to a twentieth, cached results to a tenth: files, the directory service (`examples/directory`) without and with its cache of results, TLS
 //! with a connection for each request, every handshake in full and resumed where it can be. For each the prediction comes first, from loads of
 //! so many seconds; then the search, with one search of trials of 20 s. Where a site's server can be described by its parts, their sum stands
-//! beside both.
+//! beside both. `--only` takes one of the five.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use ledger::document::Validity;
 use ledger::{CapacityDocument, CheckState, PredictDocument, Verdict};
 use serde::de::DeserializeOwned;
 
-use super::extent::Extent;
+use super::extent::{Extent, only};
 use super::servers::{PORT, Site, certificate, need, output, yamabiko};
 
 /// One prediction of each site, from loads of 4 s.
@@ -27,6 +27,9 @@ const SHARE_OF_CACHED: &str = "10%";
 const OBJECTIVE: &str = "p99 < 500ms, errors < 0.1%";
 /// An error from which on a prediction needs a reason.
 const ERROR_MAX: f64 = 0.15;
+
+/// What `--only` knows.
+const SITES: [&str; 5] = ["files", "directory", "cached", "tls", "resumed"];
 
 /// One of the sites.
 struct Case {
@@ -49,11 +52,15 @@ pub fn run() -> Result<()> {
 /// # Errors
 /// An option that there is not; something that could not be measured.
 pub fn run_with(words: &[&str]) -> Result<()> {
-    let extent = USUAL_EXTENT.changed_by(words)?;
+    let (picked, words) = only(words, &SITES)?;
+    let extent = USUAL_EXTENT.changed_by(&words)?;
     need("gunicorn")?;
     let (program, site) = (yamabiko()?, Site::new()?);
     certificate(&site.path(""))?;
-    let cases = cases(&program, &site)?;
+    let mut cases = cases(&program, &site)?;
+    if let Some(at) = picked.and_then(|picked| SITES.iter().position(|&site| site == picked)) {
+        cases = vec![cases.swap_remove(at)];
+    }
     println!(
         "held to {SHARE} of a core (files to {SHARE_OF_FILES}, cached results to {SHARE_OF_CACHED}), objective `{OBJECTIVE}`; loads of {} s, then capacity --quick",
         extent.seconds

@@ -119,6 +119,11 @@ impl Connection {
         self.lingering.is_none() && (self.holders.is_empty() || !self.holders.iter().all(|image| self.has_left(*image)))
     }
 
+    /// Which end this is.
+    pub(super) fn side(&self) -> TapSide {
+        self.base.side
+    }
+
     /// Asked and not answered.
     pub(super) fn is_in_flight(&self) -> bool {
         self.current.as_ref().is_some_and(|row| row.error.is_none() && asked(row) && !answered(row))

@@ -464,6 +464,34 @@ fn a_child_that_is_slow_with_its_answer_keeps_the_connection() {
     assert_eq!(all[0].response_ns(), Some(ms(5_000)));
 }
 
+/// By ports alone the client, whose port is the lower, would pass for the server.
+#[test]
+fn what_a_program_keeps_by_exec_is_asked_in_as_before() {
+    let found = |talk: &mut Talk| {
+        talk.in_image(2).wait(3_600_000).find("192.0.2.1:33000", "192.0.2.80:50000");
+        talk.send(20).wait(5).receive(900).wait(1).close();
+        std::mem::take(&mut talk.events)
+    };
+    let outcomes = |mut exchanges: Exchanges, events: Vec<Event>| {
+        events.into_iter().for_each(|event| exchanges.take(event));
+        exchanges.end();
+        let mut all = Vec::new();
+        exchanges.drain(&mut all);
+        all.iter().map(|row| (row.side, row.outcome, row.sent_bytes)).collect::<Vec<_>>()
+    };
+    let mut talk = Talk::connect(1);
+    talk.send(80).wait(5).receive(10);
+    let mut exchanges = Exchanges::new(Vec::new());
+    std::mem::take(&mut talk.events).into_iter().for_each(|event| exchanges.take(event));
+    exchanges.gone(1, Timestamp::from_nanos(ms(1_100)));
+    let before = (TapSide::Client, TapOutcome::Cut, 80);
+    let wanted = [before, (TapSide::Client, TapOutcome::Succeeded, 20)];
+    assert_eq!(outcomes(exchanges, found(&mut talk)), wanted);
+    // Where nothing was seen before, ports are all there is.
+    let guessed = outcomes(Exchanges::new(Vec::new()), found(&mut Talk::default()));
+    assert_eq!(guessed[0], (TapSide::Server, TapOutcome::Greeting, 20));
+}
+
 #[test]
 fn only_what_was_asked_for_is_followed() {
     let mut talk = Talk::connect(1);

@@ -1,11 +1,12 @@
 //! `watch -i`: live beside a real server and real clients, on loopback and at the server's end of a path.
 
+use std::collections::HashMap;
 use std::fs;
 use std::process::Command;
 
 use crate::support::document::{count, number};
 use crate::support::lab::{Output, Room, Running, str_of, wait_until, yamabiko};
-use crate::support::processes::{start_in_network, wait_for_server};
+use crate::support::processes::{descendants, network, start_in_network, wait_for_server};
 use crate::support::servers::{PORT, own};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -60,18 +61,33 @@ fn at_the_servers_end_of_a_path() {
     wait_until("every page is fetched", || go.with_extension("over").exists());
     watch.signal(Signal::SIGINT);
     watch.finish().success();
+    let retransmitted = retransmissions(net.pid());
     fs::write(&done, "").unwrap();
     net.finish().success();
     let document = room.run(&["report", "--json"]).json();
     exact(&document, 20, &[("200", 20)]);
     let rtt_ms = number(&document, "watch.handshake_rtt_ns.p50") / 1e6;
     assert!((47.9..50.0).contains(&rtt_ms), "{rtt_ms} ms");
-    assert_eq!(count(&document, "watch.retransmitted"), 0);
+    // None, or those that the kernels sent because a machine that paused kept acknowledgements waiting.
+    assert!(count(&document, "watch.retransmitted") <= retransmitted, "{retransmitted}");
     // One connection at a time, of some RTTs each.
     let mean = number(&document, "watch.connections.mean");
     assert!(mean > 0.2 && mean <= 1.0, "{mean}");
     // 100 KB, with their headers, were seen each time.
     assert!(count(&document, "watch.bytes") > 20 * 100 * 1024);
+}
+
+/// Segments that TCP sent again so far, in all networks of the processes below this one.
+fn retransmissions(pid: i32) -> u64 {
+    let networks: HashMap<_, _> = descendants(pid).into_iter().filter_map(|pid| Some((network(pid)?, pid))).collect();
+    assert!(networks.len() >= 2, "client and server: {networks:?}");
+    let again = |pid: &i32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/net/snmp")).unwrap();
+        let tcp: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("Tcp: ")).collect();
+        let at = tcp[0].split(' ').position(|name| name == "RetransSegs").unwrap();
+        tcp[1].split(' ').nth(at).unwrap().parse::<u64>().unwrap()
+    };
+    networks.values().map(again).sum()
 }
 
 #[test]

@@ -122,6 +122,20 @@ impl Talk {
         }))
     }
 
+    /// A socket is used that was open before the program began.
+    pub fn find(&mut self, local: &str, peer: &str) -> &mut Talk {
+        let at = self.now();
+        let (local, peer) = (local.parse().unwrap(), peer.parse().unwrap());
+        self.tell(What::Opened(Opened {
+            connection: CONNECTION,
+            at,
+            role: Role::Found,
+            local,
+            peer,
+            nonblocking: false,
+        }))
+    }
+
     pub fn close_other(&mut self, connection: u64) -> &mut Talk {
         let closed = Closed { connection, ..self.closing(None, Doubt::default()) };
         self.tell(What::Closed(closed))
