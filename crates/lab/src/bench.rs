@@ -43,7 +43,7 @@ use crate::drive::tunnel::Tunnelling;
 use crate::drive::{Drive, Driven, Loading};
 use crate::error::LabError;
 use crate::handshakes::Handshakes;
-use crate::host::CorePlan;
+use crate::host::{CorePlan, Wakefulness};
 use crate::lanes::{LaneEnd, LanePlan, Line, Running, process};
 use crate::offer;
 use crate::places::target::Reach;
@@ -240,6 +240,8 @@ pub fn bench_tapped(
     let at_once = if plan.load.is_open() { 1 } else { u32::from(workload.widest_step()) };
     let (connections_max, lane_plan) = connections_max(plan, descriptors, at_once)?;
 
+    // Before this process is root of a namespace only, and so that the server starts on processors that are awake.
+    let wakefulness = Wakefulness::of(plan.host.idle);
     let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
     // Without a server of the lab nobody knows where the server runs: nothing is pinned.
     let cores = if plan.server.is_some() {
@@ -524,6 +526,7 @@ pub fn bench_tapped(
         after,
         looked,
         descriptors,
+        idle: wakefulness.words(),
         recordings: (offer.replay, offer.har),
         mix: cache.zip(spec::world(&load_spec)).map(|(figures, world)| document::Mix {
             name: world.spec.name.clone(),

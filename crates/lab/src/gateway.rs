@@ -43,7 +43,8 @@ use self::places::Networks;
 use self::programs::{Program, Surroundings};
 use crate::drive::path_io::{End, PathIo};
 use crate::error::LabError;
-use crate::plan::Placement;
+use crate::host::Wakefulness;
+use crate::plan::{Idle, Placement};
 
 pub use figures::{DirectionFigures, GatewayCounts, GatewayUsed, LabFacts, LinkFigures};
 pub use through::{Through, ThroughOutcome, through};
@@ -181,6 +182,7 @@ struct Base {
     memory: Option<Bytes>,
     division: Division,
     facts: LabFacts,
+    _wakefulness: Wakefulness,
 }
 
 impl GatewayLab {
@@ -203,6 +205,8 @@ impl GatewayLab {
 
     /// Without programs.
     fn empty(spec: &LabSpec) -> Result<Self, LabError> {
+        // Before this process is root of a namespace only.
+        let wakefulness = Wakefulness::of(Idle::default());
         let rootless = crate::places::gain_privilege()?;
         // What a killed run left of control groups; where there are none, nothing was left.
         let _ = sys::cgroup::sweep();
@@ -217,6 +221,7 @@ impl GatewayLab {
             card_ns_a_packet: None,
             card_ns_alone: None,
             placement: division.words(),
+            idle: wakefulness.words().to_owned(),
             by_cgroup: group.is_some(),
             rootless,
             notes: notes(&from_clients, group.is_some()),
@@ -237,7 +242,17 @@ impl GatewayLab {
             links::path(&spec.link, 2, !spec.seed, End::with_ring(devices.outside, from_server), devices.server),
         ];
         let memory = spec.memory;
-        let base = Base { card, _set_up: set_up, _nat: nat, networks, group, memory, division, facts };
+        let base = Base {
+            card,
+            _set_up: set_up,
+            _nat: nat,
+            networks,
+            group,
+            memory,
+            division,
+            facts,
+            _wakefulness: wakefulness,
+        };
         Ok(GatewayLab { programs: Vec::new(), paths, base })
     }
 

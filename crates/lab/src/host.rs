@@ -1,13 +1,15 @@
 //! What machine this is, and which of its cores are whose.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 
 use ledger::document::Host;
 use sys::accounting::HostFacts;
+use sys::idle::Awake;
 use sys::sched::Cores;
 
 use crate::error::LabError;
-use crate::plan::Placement;
+use crate::plan::{Idle, Placement};
 
 /// Which cores are whose. `None`: wherever the kernel puts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,6 +69,39 @@ impl CorePlan {
     }
 }
 
+/// This machine's processors during a run: awake as long as this lives, where the plan wants that and it may be.
+#[derive(Debug)]
+pub struct Wakefulness {
+    _held: Option<Awake>,
+    words: String,
+}
+
+impl Wakefulness {
+    /// As the plan has it, from now on.
+    pub fn of(idle: Idle) -> Self {
+        let held = match idle {
+            Idle::Sleep => return Wakefulness { _held: None, words: idle.name().to_owned() },
+            Idle::Awake => Awake::hold(),
+        };
+        match held {
+            Ok(awake) => Wakefulness { _held: Some(awake), words: idle.name().to_owned() },
+            Err(error) => {
+                let why = match error.kind() {
+                    ErrorKind::PermissionDenied => "only root may keep processors awake".to_owned(),
+                    ErrorKind::NotFound => "this kernel has no /dev/cpu_dma_latency".to_owned(),
+                    _ => format!("/dev/cpu_dma_latency: {error}"),
+                };
+                Wakefulness { _held: None, words: format!("{} ({why})", Idle::Sleep.name()) }
+            }
+        }
+    }
+
+    /// For the document: `awake`, `sleep`, or `sleep` and why.
+    pub fn words(&self) -> &str {
+        &self.words
+    }
+}
+
 /// The machine's facts.
 ///
 /// # Errors
@@ -89,6 +124,13 @@ pub fn facts(cores: &CorePlan, lanes: u32) -> Result<Host, LabError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_processors_do_is_said() {
+        assert_eq!(Wakefulness::of(Idle::Sleep).words(), "sleep");
+        let asked = Wakefulness::of(Idle::Awake);
+        assert!(asked.words() == "awake" || asked.words().starts_with("sleep ("), "{}", asked.words());
+    }
 
     #[test]
     fn the_server_never_shares_a_core_with_the_loop() {

@@ -22,7 +22,7 @@ use crate::drive::path_live::PathLive;
 use crate::drive::progress::Progress;
 use crate::error::LabError;
 use crate::gate::WireEvidence;
-use crate::host::{self, CorePlan};
+use crate::host::{self, CorePlan, Wakefulness};
 use crate::path_part::Refused;
 use crate::places::target::{self, Named, Reach};
 use crate::places::{self, Places};
@@ -123,6 +123,7 @@ pub fn net_shown(
     }
     let spec = distances::spec(&plan.path, plan.clients)?;
     let clients = &spec.clients[..];
+    let wakefulness = Wakefulness::of(plan.host.idle);
     let allowed = Cores::allowed().map_err(LabError::system("sched_getaffinity"))?;
     // Here the program is the client, and it belongs with the server, not with the path.
     let cores = if plan.host.placement == Placement::Split {
@@ -308,6 +309,7 @@ pub fn net_shown(
 
     let mut host = host::facts(&cores, 1)?;
     host.settings.insert("wait".into(), plan.host.wait.name().into());
+    host.settings.insert("idle".into(), wakefulness.words().into());
     host.settings.insert("loop_scheduling".into(), urgency.name().into());
     host.settings.insert("server_tcp".into(), places.tcp.clone());
     if !far.is_empty() {

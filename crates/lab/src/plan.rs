@@ -361,6 +361,9 @@ pub struct HostPlan {
     /// How the loop waits for the next due moment.
     #[serde(default)]
     pub wait: Wait,
+    /// What processors do that have nothing to do.
+    #[serde(default, skip_serializing_if = "Idle::is_usual")]
+    pub idle: Idle,
     /// Which cores are whose.
     #[serde(default)]
     pub placement: Placement,
@@ -376,6 +379,7 @@ impl Default for HostPlan {
     fn default() -> Self {
         HostPlan {
             wait: Wait::default(),
+            idle: Idle::default(),
             placement: Placement::default(),
             engine: Engine::default(),
             threads: default_threads(),
@@ -433,6 +437,32 @@ impl Wait {
             Wait::Hybrid => "hybrid",
             Wait::Spin => "spin",
         }
+    }
+}
+
+/// What this machine's processors do during the run when they have nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Idle {
+    /// They look for work, where this user may ask for that (PM QoS, a wake-up latency of 0): nothing that is due waits for
+    /// a processor that sleeps, or that the hypervisor has lent to others meanwhile.
+    #[default]
+    Awake,
+    /// What the system has them do.
+    Sleep,
+}
+
+impl Idle {
+    /// As in the plan.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Idle::Awake => "awake",
+            Idle::Sleep => "sleep",
+        }
+    }
+
+    fn is_usual(&self) -> bool {
+        *self == Idle::default()
     }
 }
 

@@ -289,6 +289,7 @@ impl Sheet<'_> {
         host.steal_share = document::steal_share(&self.before, &document::times());
         if let Some(facts) = &self.facts {
             host.settings.insert("placement".into(), facts.placement.clone());
+            host.settings.insert("idle".into(), facts.idle.clone());
             let counted = if facts.by_cgroup { "of a control group" } else { "of its processes (/proc)" };
             host.settings.insert("gateway's CPU".into(), counted.into());
         }

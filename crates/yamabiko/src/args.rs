@@ -210,6 +210,9 @@ pub struct HostOptions {
     /// How generator and path wait for the next due moment
     #[arg(long, value_enum, default_value_t = Wait::Hybrid)]
     pub wait: Wait,
+    /// What processors do that have nothing to do: stay awake where that is allowed, or sleep
+    #[arg(long, value_enum, default_value_t = Idle::Awake)]
+    pub idle: Idle,
     /// Which cores are whose [default: split for bench, float for net]
     #[arg(long, value_enum)]
     pub placement: Option<Placement>,
@@ -339,6 +342,12 @@ pub enum Wait {
     Sleep,
     Hybrid,
     Spin,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Idle {
+    Awake,
+    Sleep,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

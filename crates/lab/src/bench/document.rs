@@ -58,6 +58,8 @@ pub struct Ended<'a> {
     pub after: Before,
     pub looked: Looked,
     pub descriptors: u64,
+    /// What processors did that had nothing to do.
+    pub idle: &'a str,
     /// What was replayed: a log, a browser's recording.
     pub recordings: (Option<document::Replay>, Option<document::Har>),
     /// What a mix found out.
@@ -115,6 +117,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     host.steal_share = steal_share(ended.before.cpu.as_deref(), ended.after.cpu.as_deref());
     let settings = &mut host.settings;
     settings.insert("wait".into(), ended.plan.host.wait.name().into());
+    settings.insert("idle".into(), ended.idle.to_owned());
     settings.insert("engine".into(), ended.lane.engine.name().into());
     settings.insert("loop_scheduling".into(), ended.lane.scheduling.clone());
     if ended.lanes.threads() > 1 {

@@ -22,9 +22,9 @@ use super::facts::Machine;
 use super::machine::{busy_share, steal_share};
 use crate::drive::SPIN;
 use crate::error::LabError;
-use crate::host::CorePlan;
+use crate::host::{CorePlan, Wakefulness};
 use crate::places::{FIRST_CLIENT, SERVER};
-use crate::plan::{Placement, Wait};
+use crate::plan::{Idle, Placement, Wait};
 
 /// Measures all of it.
 pub(super) fn measure(machine: &Machine, device: Option<Device>) -> Result<Measured, LabError> {
@@ -62,6 +62,8 @@ fn on_thread(core: Option<Cores>, device: Option<Device>) -> io::Result<Measured
 
 /// Both ways to wait, in turn, so that a disturbance meets both.
 fn wake_ups() -> io::Result<Vec<WakeUp>> {
+    // As in a run.
+    let _awake = Wakefulness::of(Idle::default());
     let (epoll, mut timer) = (Epoll::new()?, Timer::new()?);
     epoll.add(timer.as_fd(), Interest::READ.edge(), 0)?;
     let mut found = Vec::new();

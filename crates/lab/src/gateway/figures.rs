@@ -174,6 +174,8 @@ pub struct LabFacts {
     pub card_ns_alone: Option<f64>,
     /// Where things run, in words.
     pub placement: String,
+    /// What processors did that had nothing to do.
+    pub idle: String,
     /// Whether processor time is that of a control group; otherwise of /proc.
     pub by_cgroup: bool,
     /// Whether all of it is in a user namespace.

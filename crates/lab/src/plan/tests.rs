@@ -201,6 +201,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             let at = Some(if path.is_some() { at } else { WatchAt::None });
             let watch =
                 WatchPlan { at, snap: Bytes(snap), ring: Bytes(ring), tap: seed % 2 == 0 && engine != Engine::IoUring };
+            let idle = if seed % 3 == 0 { Idle::Sleep } else { Idle::Awake };
             let slo = slo.map(|typed| typed.parse().unwrap());
             let addresses = if load.proxy.is_none() { target.addresses } else { Vec::new() };
             let target = TargetPlan { addresses, ..target };
@@ -212,7 +213,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 server,
                 target,
                 watch,
-                host: HostPlan { wait, engine, placement, threads: 1 + seed as u32 % 4 },
+                host: HostPlan { wait, idle, engine, placement, threads: 1 + seed as u32 % 4 },
                 origin: None,
                 capacity: None,
                 parts: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use lab::plan::{
-    Alpn, Engine, HostPlan, HttpVersion, LoadPlan, Placement, Plan, TlsPlan, TlsVersion, Wait, WatchAt, WatchPlan,
+    Alpn, Engine, HostPlan, HttpVersion, Idle, LoadPlan, Placement, Plan, TlsPlan, TlsVersion, Wait, WatchAt, WatchPlan,
 };
 use ledger::Method;
 
@@ -167,6 +167,10 @@ pub fn host_plan(options: &HostOptions, unless_said: Placement) -> HostPlan {
             super::Wait::Sleep => Wait::Sleep,
             super::Wait::Hybrid => Wait::Hybrid,
             super::Wait::Spin => Wait::Spin,
+        },
+        idle: match options.idle {
+            super::Idle::Awake => Idle::Awake,
+            super::Idle::Sleep => Idle::Sleep,
         },
         placement: match options.placement {
             None => unless_said,
