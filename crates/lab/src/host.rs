@@ -1,7 +1,6 @@
 //! What machine this is, and which of its cores are whose.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 
 use ledger::document::Host;
 use sys::accounting::HostFacts;
@@ -86,11 +85,9 @@ impl Wakefulness {
         match held {
             Ok(awake) => Wakefulness { _held: Some(awake), words: idle.name().to_owned() },
             Err(error) => {
-                let why = match error.kind() {
-                    ErrorKind::PermissionDenied => "only root may keep processors awake".to_owned(),
-                    ErrorKind::NotFound => "this kernel has no /dev/cpu_dma_latency".to_owned(),
-                    _ => format!("/dev/cpu_dma_latency: {error}"),
-                };
+                let said = error.to_string();
+                // What follows is how to mend it, which `doctor` says.
+                let why = said.split("; ").next().unwrap_or(&said);
                 Wakefulness { _held: None, words: format!("{} ({why})", Idle::Sleep.name()) }
             }
         }

@@ -93,6 +93,8 @@ pub struct Rights {
     pub ordinary_user: Option<Trial>,
     /// What SCHED_FIFO became.
     pub urgency: Urgency,
+    /// Keeping idle processors from sleeping.
+    pub awake: Trial,
     /// A capturing socket in the host's network.
     pub capture: Trial,
     /// Changing devices and routes of the host's network.

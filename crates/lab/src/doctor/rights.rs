@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 
+use sys::idle::Awake;
 use sys::namespace::{Privilege, in_user_namespace, privilege};
 use sys::netlink::Netlink;
 use sys::probe;
@@ -23,6 +24,7 @@ pub fn look() -> Rights {
             .then(|| Trial::of(probe::ordinary_user(), "may make namespaces and open /dev/net/tun")),
         privilege,
         urgency: urgency(),
+        awake: Trial::of(Awake::hold(), "processors stay awake while a run lasts"),
         capture: Trial::of(probe::packet_socket(), "packets of this host's devices can be captured"),
         host_network: Trial::of(probe::change_network(), "devices and routes of this host can be added"),
         range_taken: RANGES.iter().find_map(|(network, prefix)| taken(network.parse().ok()?, *prefix)),

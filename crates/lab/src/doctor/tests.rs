@@ -30,6 +30,7 @@ fn good() -> Facts {
             privilege: Privilege::Root,
             ordinary_user: Some(worked()),
             urgency: Urgency::RealTime,
+            awake: worked(),
             capture: worked(),
             host_network: worked(),
             range_taken: None,

@@ -16,6 +16,13 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = vec![privilege(rights)];
     found.extend(ordinary_user(rights));
     found.push(real_time(rights));
+    found.extend(tried(
+        &rights.awake,
+        State::WorthKnowing,
+        AREA,
+        "idle processors",
+        &["lateness on a host with other guests"],
+    ));
     found.extend(tried(&rights.capture, State::Lacking, AREA, "capture", &["watch -i"]));
     let through = ["bench and net through a path to a target outside the lab"];
     found.extend(tried(&rights.host_network, State::Lacking, AREA, "host network", &through));
