@@ -81,7 +81,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "compare",
-        about: "a server beside itself twenty times, and beside one 5 % slower [--rounds N] [--seconds N]",
+        about: "a server beside itself twenty times, and beside one 5 % slower [--only PART] [--rounds N] [--seconds N]",
         run: compare::run,
     },
     Bench {

@@ -2,8 +2,11 @@
 //! %.
 //!
 //! A server is compared with itself, again and again, each time with another seed: at 95 % one comparison in twenty
-//! shows a difference that is none. Then the model server (`examples/model-server`) with one whose requests take 5 %
-//! longer, in an open loop and in a closed one.
+//! shows a difference that is none. Half of them are nginx in an open loop, where the mean response time decides, half
+//! this program's server in a closed one, where the carried rate does; both are held to a share of a core, so that the
+//! client is never the limit. Then the model server (`examples/model-server`) with one whose requests take 5 % longer,
+//! in an open loop and in a closed one. Each comparison is of six blocks of four runs, and nothing is widened.
+//! `--only` takes one of the four.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,14 +14,28 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use ledger::{CompareDocument, CompareVerdict, Verdict};
 
-use super::extent::Extent;
-use super::servers::{PORT, Site, yamabiko};
+use super::extent::{Extent, only};
+use super::servers::{PORT, Site, need, yamabiko};
 
-/// Comparisons of a server with itself, and the length of a run. Each comparison takes from 7 to 21 blocks of four
-/// runs.
-const USUAL_EXTENT: Extent = Extent { rounds: 20, seconds: 1 };
+/// Comparisons of a server with itself, each way of loading it, and the length of a run.
+const USUAL_EXTENT: Extent = Extent { rounds: 10, seconds: 1 };
 /// Comparisons with the slower server, each way of loading it.
 const SLOWER_ROUNDS: usize = 3;
+/// What each server is held to.
+const SHARE: &str = "20%";
+/// The blocks of a comparison that count, where none is disturbed.
+const BLOCKS: &str = "6";
+
+/// One of the four.
+struct Part {
+    /// What `--only` knows it by.
+    name: &'static str,
+    about: &'static str,
+    servers: [String; 2],
+    path: &'static str,
+    load: &'static [&'static str],
+    rounds: usize,
+}
 
 /// Runs the bench at its usual length and prints it.
 pub fn run() -> Result<()> {
@@ -30,46 +47,76 @@ pub fn run() -> Result<()> {
 /// # Errors
 /// An option that there is not; something that could not be measured.
 pub fn run_with(words: &[&str]) -> Result<()> {
-    let extent = USUAL_EXTENT.changed_by(words)?;
+    let (picked, words) = only(words, &["open", "closed", "slower-open", "slower-closed"])?;
+    let extent = USUAL_EXTENT.changed_by(&words)?;
+    need("nginx")?;
     let (program, site) = (yamabiko()?, Site::new()?);
     let duration = format!("{}s", extent.seconds);
-    let own = format!("exec {} serve {} --listen 0.0.0.0:{PORT}", program.display(), site.path("").display());
-    println!(
-        "yamabiko serve beside itself, 1 KB in a closed loop of 16 connections, runs of {duration}, blocks until the carried rate is known\n\
-         within 2 % (6 to 20 of four runs each)"
-    );
-    let url = format!("http://server:{PORT}/1k.bin");
-    let closed = ["-c", "16", "-d", &duration];
-    let mut told = Tally::default();
-    for round in 0..extent.rounds {
-        let document = compare(&program, [&own, &own], &url, &closed, round + 1)?;
-        told.add(&document);
-        println!("  {:>2}  {}", round + 1, line(&document));
+    println!("{BLOCKS} blocks of four runs of {duration} each, servers held to {SHARE} of a core");
+    for part in parts(&program, &site, extent) {
+        if picked.is_some_and(|picked| picked != part.name) {
+            continue;
+        }
+        println!("\n{}: {}", part.name, part.about);
+        let url = format!("http://server:{PORT}{}", part.path);
+        let load = [part.load, &["-d", &duration]].concat();
+        let mut told = Tally::default();
+        for seed in 1..=part.rounds {
+            let document = compare(&program, &part.servers, &url, &load, seed)?;
+            told.add(&document);
+            println!("  {seed:>2}  {}", line(&document));
+        }
+        println!(
+            "  a difference shown in {} of {} comparisons; {} more were not valid",
+            told.shown, told.valid, told.not_valid
+        );
     }
-    println!(
-        "  a difference shown in {} of {} valid comparisons; {} were not valid",
-        told.shown, told.valid, told.not_valid
-    );
+    Ok(())
+}
 
+fn parts(program: &Path, site: &Site, extent: Extent) -> [Part; 4] {
+    let own = format!("exec {} serve {} --listen 0.0.0.0:{PORT}", program.display(), site.path("").display());
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/model-server/model.py");
     let model = |service: &str| {
         format!("exec python3 {} --listen 0.0.0.0:{PORT} --workers 4 --service {service}", model.display())
     };
-    let (usual, slower) = (model("0.020"), model("0.021"));
-    for (about, load) in [
-        ("open loop of 100/s: mean response time", &["-r", "100/s", "-d", &duration][..]),
-        ("closed loop of 8 connections: carried rate", &["-c", "8", "-d", &duration]),
-    ] {
-        println!("\nthe model server, 20 ms a request, beside one of 21 ms; {about}");
-        let mut told = Tally::default();
-        for round in 0..SLOWER_ROUNDS.min(extent.rounds) {
-            let document = compare(&program, [&usual, &slower], &url, load, round + 1)?;
-            told.add(&document);
-            println!("  {:>2}  {}", round + 1, line(&document));
-        }
-        println!("  a difference shown in {} of {} valid comparisons", told.shown, told.valid);
-    }
-    Ok(())
+    let slower = [model("0.020"), model("0.021")];
+    let part = |name, about, servers, path, load, rounds| Part { name, about, servers, path, load, rounds };
+    let few = SLOWER_ROUNDS.min(extent.rounds);
+    [
+        part(
+            "open",
+            "nginx beside itself, 10 KB, open loop of 1,000/s: mean response time",
+            [site.nginx(), site.nginx()],
+            "/10k.bin",
+            &["-r", "1000/s"],
+            extent.rounds,
+        ),
+        part(
+            "closed",
+            "yamabiko serve beside itself, 10 KB, closed loop of 16 connections: carried rate",
+            [own.clone(), own],
+            "/10k.bin",
+            &["-c", "16"],
+            extent.rounds,
+        ),
+        part(
+            "slower-open",
+            "the model server, 20 ms a request, beside one of 21 ms; open loop of 100/s: mean response time",
+            slower.clone(),
+            "/",
+            &["-r", "100/s"],
+            few,
+        ),
+        part(
+            "slower-closed",
+            "the same in a closed loop of 8 connections: carried rate",
+            slower,
+            "/",
+            &["-c", "8"],
+            few,
+        ),
+    ]
 }
 
 #[derive(Default)]
@@ -92,10 +139,22 @@ impl Tally {
     }
 }
 
-fn compare(program: &Path, servers: [&str; 2], url: &str, load: &[&str], seed: usize) -> Result<CompareDocument> {
+fn compare(program: &Path, servers: &[String; 2], url: &str, load: &[&str], seed: usize) -> Result<CompareDocument> {
     let seed = seed.to_string();
     let output = Command::new(program)
-        .args(["compare", url, "--server", servers[0], "--server", servers[1], "--json", "--no-save", "--seed", &seed])
+        .args([
+            "compare",
+            url,
+            "--server",
+            &servers[0],
+            "--server",
+            &servers[1],
+            "--json",
+            "--no-save",
+            "--seed",
+            &seed,
+        ])
+        .args(["--server-cpu", SHARE, "--blocks", BLOCKS])
         .args(load)
         .output()
         .context("yamabiko compare")?;
