@@ -64,6 +64,9 @@ const LEAD_EACH: Duration = Duration::from_millis(10);
 const OPEN_PER_SECOND: u32 = 5_000;
 /// And the load begins so long after the last of them was called for.
 const SETTLE: Duration = Duration::from_secs(1);
+/// A server that is measured within another share than it starts in has it so long before the measured phase, or from the middle of a
+/// shorter warm-up on.
+const HELD_BEFORE: Duration = Duration::from_millis(500);
 /// Processes that a run may be divided among.
 const PROCESSES_MAX: u32 = 64;
 /// Descriptors kept for everything that is not a connection.
@@ -422,9 +425,11 @@ pub fn bench_tapped(
 
     let pids: Vec<i32> = [std::process::id() as i32].into_iter().chain(workers.iter().map(Worker::pid)).collect();
     let steered = places.as_ref().and_then(|places: &Places| places.steered(&cores)).cloned();
-    let bounded = plan.server.as_ref().is_some_and(|server| server.cpu.is_some());
+    let bounded = plan.server.as_ref().is_some_and(|server| server.share().is_some());
+    let hold = plan.server.as_ref().and_then(|server| server.cpu_measured);
+    let hold = hold.map(|share| (measured_from - HELD_BEFORE.min(plan.load.warmup / 2), share));
     let mut looked =
-        Looked { memory_before: Memory::read(&pids), pids, asked_before, steered, bounded, ..Looked::default() };
+        Looked { memory_before: Memory::read(&pids), pids, asked_before, steered, bounded, hold, ..Looked::default() };
     if plan.load.warmup.is_zero() {
         // Measured from the start: the first look at a short run may come when it is over.
         looked.server_from = places.as_ref().and_then(server::account);
@@ -492,6 +497,8 @@ pub fn bench_tapped(
         }
         Ok::<_, LabError>((path, ends))
     });
+    let joined =
+        looked.refused.take().map_or(joined, |error| Err(LabError::Environment(format!("--server-cpu: {error}"))));
     observer.ended();
     drop(running);
 

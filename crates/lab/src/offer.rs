@@ -84,8 +84,12 @@ pub(crate) fn of(plan: &Plan) -> Result<Offer, LabError> {
         workload = Some(asked);
     }
     let arrivals = match plan.load.rate_over_time().map_err(LabError::Plan)? {
-        Some(rate) if thinned < 1.0 => Arrivals::Open { spacing, rate: rate.scaled(thinned).after(plan.load.warmup) },
-        Some(rate) => Arrivals::Open { spacing, rate: rate.after(plan.load.warmup) },
+        Some(rate) => {
+            let rate = if thinned < 1.0 { rate.scaled(thinned) } else { rate };
+            let warmup = plan.load.warmup;
+            let rate = if plan.load.warmup_rises { rate.after_rising(warmup) } else { rate.after(warmup) };
+            Arrivals::Open { spacing, rate }
+        }
         None => Arrivals::Closed,
     };
     let phases = plan.load.phases.iter().map(|phase| phase.span()).collect();

@@ -147,9 +147,9 @@ impl Places {
         let _ = sys::cgroup::sweep();
         let cgroup = match server {
             None => None,
-            Some(plan) => match Cgroup::create("server", limits(plan)) {
+            Some(plan) => match server_group(plan) {
                 Ok(group) => Some(group),
-                Err(error) if plan.cpu.is_some() || plan.memory.is_some() => {
+                Err(error) if plan.share().is_some() || plan.memory.is_some() => {
                     let options = if plan.memory.is_none() { "--server-cpu" } else { "--server-memory, --server-cpu" };
                     return Err(LabError::Environment(format!("{options}: {error}")));
                 }
@@ -325,9 +325,17 @@ fn server_output(log: Option<&Path>) -> Result<File, LabError> {
     }
 }
 
-/// What the server may use.
-fn limits(plan: &ServerPlan) -> Limits {
-    Limits { cpu: plan.cpu, memory: plan.memory.map(|bytes| bytes.0), ..Limits::default() }
+/// A group with what the server may use when it starts. Whether it may be held to what it is measured in is seen here, and not in
+/// the middle of the run.
+fn server_group(plan: &ServerPlan) -> sys::Result<Cgroup> {
+    let memory = plan.memory.map(|bytes| bytes.0);
+    let mut group = Cgroup::create("server", Limits { cpu: plan.share(), memory, ..Limits::default() })?;
+    match (plan.cpu, plan.cpu_measured) {
+        (_, None) => {}
+        (Some(share), Some(_)) => group.hold(share)?,
+        (None, Some(_)) => group.lift(),
+    }
+    Ok(group)
 }
 
 fn start_server(

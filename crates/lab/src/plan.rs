@@ -172,6 +172,10 @@ pub struct LoadPlan {
     /// Load before the measured phase that is not in the results.
     #[serde(with = "units::time::text", default)]
     pub warmup: Duration,
+    /// Whether the rate of an open loop rises evenly from 0 over the warm-up, so that a cold server is not buried under requests that
+    /// it still has when it is measured. Otherwise the warm-up has the rate with which the measured phase begins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub warmup_rises: bool,
     /// Bound on establishing a connection.
     #[serde(with = "units::time::text", default = "default_connect_timeout")]
     pub connect_timeout: Duration,
@@ -229,6 +233,7 @@ impl LoadPlan {
             requests: None,
             duration: None,
             warmup: Duration::ZERO,
+            warmup_rises: false,
             connect_timeout: default_connect_timeout(),
             timeout: default_response_timeout(),
             tls: None,
@@ -272,6 +277,10 @@ pub struct ServerPlan {
     /// Holds it to a share of one core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuShare>,
+    /// Another share, from shortly before the measured phase on: what starts and grows warm within `cpu`, or unbounded, and is
+    /// measured within less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_measured: Option<CpuShare>,
     /// Holds it to so much memory, page cache included, at least [`ServerPlan::MEMORY_MIN`]. Who needs more is killed by the
     /// kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -289,6 +298,11 @@ impl ServerPlan {
     pub const ADDRESSES_MAX: u32 = 250;
     /// In less no server starts.
     pub const MEMORY_MIN: Bytes = Bytes(1 << 20);
+
+    /// What it is held to while it is measured, if it is.
+    pub fn share(&self) -> Option<CpuShare> {
+        self.cpu_measured.or(self.cpu)
+    }
 
     /// Refuses what cannot be meant.
     ///

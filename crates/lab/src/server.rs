@@ -149,7 +149,7 @@ impl Account {
             cpu_receive_s: receive,
             cpu_us_per_request: (completed > 0).then(|| total * 1e6 / completed as f64),
             rss_bytes_max,
-            throttled_s: match (plan.cpu, self.throttled, earlier.throttled) {
+            throttled_s: match (plan.share(), self.throttled, earlier.throttled) {
                 (Some(_), Some(now), Some(before)) => Some(now.saturating_sub(before).as_secs_f64()),
                 _ => None,
             },

@@ -148,6 +148,9 @@ pub struct MeasuredLoad {
     pub held_cores: Option<f64>,
     /// Carried requests a second.
     pub rate_per_s: f64,
+    /// Requests completed in the second half of the load over those in its first; absent where either half had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second_half: Option<f64>,
     /// Cores' worth of processor time of the server's processes.
     pub busy_processes: f64,
     /// And with the receiving of packets.

@@ -139,6 +139,11 @@ const PATH_RATE_MAX: f64 = 1_000.0;
 const PERIOD: Duration = Duration::from_millis(5);
 const BUDGET_MIN_S: f64 = 1e-3;
 
+/// How often the lab deals out a share of so many cores.
+fn period(cores: f64) -> Duration {
+    PERIOD.max(Duration::from_secs_f64(BUDGET_MIN_S / cores))
+}
+
 impl PredictPlan {
     /// Refuses what cannot be meant.
     ///

@@ -70,6 +70,8 @@ pub struct Cgroup {
     version: Version,
     /// Every directory made, without repeats.
     directories: Vec<PathBuf>,
+    /// As asked, and as it is for the share.
+    asked_period: Duration,
     period: Duration,
 }
 
@@ -126,9 +128,8 @@ impl Cgroup {
     }
 
     fn create_named(hierarchies: &Hierarchies, name: &str, limits: Limits) -> Result<Cgroup> {
-        let period = limits.cpu.map_or(limits.period, |share| dealing_period(share, limits.period));
         let with_limit = limits.cpu.is_some() || limits.weight != Weight::Usual;
-        let mut group = hierarchies.place(name, with_limit, period)?;
+        let mut group = hierarchies.place(name, with_limit, limits.period)?;
         for directory in group.directories_to_make() {
             match fs::create_dir(&directory) {
                 Ok(()) => group.directories.push(directory),
@@ -136,7 +137,7 @@ impl Cgroup {
             }
         }
         if let Some(share) = limits.cpu {
-            group.limit(share)?;
+            group.hold(share)?;
         }
         if limits.weight != Weight::Usual {
             group.set_weight(limits.weight)?;
@@ -213,6 +214,23 @@ impl Cgroup {
             Weight::Most => self.stand_first()?,
         }
         Ok(())
+    }
+
+    /// Has it another bound on its processor time from now on. The group must have been made with one.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn hold(&mut self, share: CpuShare) -> Result<()> {
+        self.period = dealing_period(share, self.asked_period);
+        let period = self.period.as_micros();
+        let quota = (self.period.as_micros() as f64 * share.cores()).round() as u64;
+        match &self.version {
+            Version::Two { directory } => write(&directory.join("cpu.max"), &format!("{quota} {period}")),
+            Version::One { cpu, .. } => {
+                write(&cpu.join("cpu.cfs_period_us"), &period.to_string())?;
+                write(&cpu.join("cpu.cfs_quota_us"), &quota.to_string())
+            }
+        }
     }
 
     /// Takes bound and weight away, as far as possible: processes that are told to end need processor time for it.
@@ -329,18 +347,6 @@ impl Cgroup {
             }
         }
         Ok(())
-    }
-
-    fn limit(&self, share: CpuShare) -> Result<()> {
-        let period = self.period.as_micros();
-        let quota = (self.period.as_micros() as f64 * share.cores()).round() as u64;
-        match &self.version {
-            Version::Two { directory } => write(&directory.join("cpu.max"), &format!("{quota} {period}")),
-            Version::One { cpu, .. } => {
-                write(&cpu.join("cpu.cfs_period_us"), &period.to_string())?;
-                write(&cpu.join("cpu.cfs_quota_us"), &quota.to_string())
-            }
-        }
     }
 }
 
@@ -463,7 +469,7 @@ mod tests {
         }
         let hierarchies = Hierarchies::two_for_tests(mount.path(), &session);
         let limits = Limits { cpu: Some(share("50%")), weight: Weight::Least, ..Limits::default() };
-        let group = Cgroup::create_named(&hierarchies, "yamabiko-1-2-server", limits).unwrap();
+        let mut group = Cgroup::create_named(&hierarchies, "yamabiko-1-2-server", limits).unwrap();
         // The session hands out nothing, so the group stands beside what does.
         let directory = mount.path().join("yamabiko-1-2-server");
         assert_eq!(group.procs_paths(), [directory.join("cgroup.procs")]);
@@ -481,6 +487,10 @@ mod tests {
             group.set_weight(weight).unwrap();
             assert_eq!(fs::read_to_string(directory.join("cpu.idle")).unwrap(), idle);
             assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), "2500 5000");
+        }
+        for (held, told) in [("1%", "1000 100000"), ("20%", "1000 5000")] {
+            group.hold(share(held)).unwrap();
+            assert_eq!(fs::read_to_string(directory.join("cpu.max")).unwrap(), told);
         }
         group.lift();
         assert_eq!(fs::read_to_string(directory.join("cpu.idle")).unwrap(), "0");
@@ -509,7 +519,8 @@ mod tests {
     #[test]
     fn memory_is_bounded_in_the_files_of_either_version_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
-        let group = |version| Cgroup { version, directories: Vec::new(), period: Duration::ZERO };
+        let group =
+            |version| Cgroup { version, directories: Vec::new(), asked_period: Duration::ZERO, period: Duration::ZERO };
         let file = |name: &str| folder.path().join(name);
         let two = || group(Version::Two { directory: folder.path().to_owned() });
         let told = two().limit_memory(64 << 20).unwrap_err().to_string();

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::extent::{Extent, only};
 use super::rounds::median;
-use super::servers::{Site, yamabiko};
+use super::servers::{PORT, Site, yamabiko};
 
 /// Searches of each server, and the length of their trials.
 const USUAL: Extent = Extent { rounds: 5, seconds: 20 };
@@ -83,7 +83,7 @@ fn search(yamabiko: &Path, server: &str, page: &str, extent: Extent, more: &[&st
     let output = Command::new(yamabiko)
         .args([
             "capacity",
-            &format!("http://server:8080{page}"),
+            &format!("http://server:{PORT}{page}"),
             "--server",
             server,
             "--quick",
@@ -105,7 +105,7 @@ fn rate(document: &Value) -> f64 {
 
 fn model(faults: &str) -> String {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/model-server/model.py");
-    format!("exec python3 {} --listen 0.0.0.0:8080 {faults}", model.display())
+    format!("exec python3 {} --listen 0.0.0.0:{PORT} {faults}", model.display())
 }
 
 fn known(yamabiko: &Path, extent: Extent) -> Result<()> {
@@ -181,7 +181,8 @@ fn ladder(yamabiko: &Path, server: &str, page: &str, around: f64) -> Result<Opti
     for step in STEPS {
         let rate = step * around;
         let connections = (rate * STEP_S as f64).ceil().to_string();
-        let words = ["--hog", "--timeout", "0.2", "--server", "server", "--port", "8080", "--num-calls", "1"];
+        let port = PORT.to_string();
+        let words = ["--hog", "--timeout", "0.2", "--server", "server", "--port", &port, "--num-calls", "1"];
         let output = Command::new(yamabiko)
             .args(["net", "--server", server, "--server-cpu", "20%", "--", "httperf"])
             .args(words)
@@ -233,7 +234,7 @@ fn apache(scratch: &Path, module: &str, site: &Site) -> Result<String> {
     let modules = modules.context("Apache is not installed: apt-get install apache2")?;
     let www = site.path("");
     let mut text = format!(
-        "ServerName server\nServerRoot {0}\nPidFile {0}/apache.pid\nDefaultRuntimeDir {0}\nMutex file:{0} default\nListen 0.0.0.0:8080\n\
+        "ServerName server\nServerRoot {0}\nPidFile {0}/apache.pid\nDefaultRuntimeDir {0}\nMutex file:{0} default\nListen 0.0.0.0:{PORT}\n\
          User www-data\nGroup www-data\n",
         folder.display()
     );
@@ -258,5 +259,5 @@ fn gunicorn(scratch: &Path) -> Result<String> {
     let application = "def application(environ, start):\n    body = ('\\n'.join(str(n * n) for n in range(500))).encode()\n    \
                        start('200 OK', [('Content-Type', 'text/plain'), ('Content-Length', str(len(body)))])\n    return [body]\n";
     fs::write(scratch.join("squares.py"), application)?;
-    Ok(format!("exec gunicorn -w 2 -b 0.0.0.0:8080 --chdir {} squares:application", scratch.display()))
+    Ok(format!("exec gunicorn -w 2 -b 0.0.0.0:{PORT} --chdir {} squares:application", scratch.display()))
 }

@@ -55,6 +55,7 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     let (picked, words) = only(words, &SITES)?;
     let extent = USUAL_EXTENT.changed_by(&words)?;
     need("gunicorn")?;
+    need("curl")?;
     let (program, site) = (yamabiko()?, Site::new()?);
     certificate(&site.path(""))?;
     let mut cases = cases(&program, &site)?;
@@ -90,7 +91,7 @@ fn cases(program: &Path, site: &Site) -> Result<Vec<Case>> {
     let (program, folder) = (program.display(), site.path(""));
     let folder = folder.display();
     let files = format!("exec {program} serve {folder} --listen 0.0.0.0:{PORT}");
-    let directory = directory(site)?;
+    let directory = directory(site, &files)?;
     let secure = format!("{files} --tls {folder}/certificate.pem {folder}/key.pem");
     let of = |name, scheme: &str, path: &str, server: &str, load, described| Case {
         name,
@@ -103,30 +104,32 @@ fn cases(program: &Path, site: &Site) -> Result<Vec<Case>> {
     // This program's server has small files in memory, and waits by completion.
     let memory = &["--parts", "--object", "10KiB", "--described-waits", "io_uring"][..];
     let resumed = &["--parts", "--object", "10KiB", "--described-waits", "io_uring", "--resumed", "100%"][..];
-    // A program in Python takes its seconds to start within a few percent of a core.
+    // A program in Python takes its seconds to start within a few percent of a core; the server listens when it is there, and then its
+    // cache fills.
     let entry = "/app/entry/{random 1..200}";
-    let slowly = &["--warmup", "15s", "--server-start-timeout", "60s"][..];
+    let slowly = &["--warmup", "8s", "--server-start-timeout", "60s"][..];
     Ok(vec![
         Case { share: SHARE_OF_FILES, ..of("files, 10 KB", "http", "/10k.bin", &files, &[], memory) },
-        of("directory", "http", entry, &format!("{files} {directory}"), slowly, &[]),
+        of("directory", "http", entry, &directory, slowly, &[]),
         Case {
             share: SHARE_OF_CACHED,
-            ..of("directory, results cached", "http", entry, &format!("{files} {directory} --cache"), slowly, &[])
+            ..of("directory, results cached", "http", entry, &format!("{directory} --cache"), slowly, &[])
         },
         of("TLS, handshakes in full", "https", "/10k.bin", &secure, &["-k", "--close", "--no-resumption"], memory),
         of("TLS, handshakes resumed", "https", "/10k.bin", &secure, &["-k", "--close"], resumed),
     ])
 }
 
-/// The options that put the directory service behind the server.
-fn directory(site: &Site) -> Result<String> {
+/// The directory service behind the server that `files` starts, which waits for it.
+fn directory(site: &Site, files: &str) -> Result<String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/directory");
     let source: PathBuf = source.canonicalize().context("examples/directory")?;
     let database = site.path("directory.db");
     output(Command::new("python3").arg(source.join("directory.py")).arg("make").arg(&database))?;
     let socket = "127.0.0.1:19000";
     Ok(format!(
-        "--dynamic /app=http://{socket} --dynamic-cmd 'env DIRECTORY_DB={} gunicorn -w 1 -b {socket} --chdir {} directory:application'",
+        "DIRECTORY_DB={} gunicorn -w 1 -b {socket} --chdir {} directory:application & \
+         until curl -sf -o /dev/null http://{socket}/entry/1; do sleep 0.1; done; {files} --dynamic /app=http://{socket}",
         database.display(),
         source.display()
     ))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sys::clock::Clock;
 use sys::sched::Cores;
 use sys::signal::Interrupts;
-use units::Timestamp;
+use units::{CpuShare, Timestamp};
 
 use super::document::steal_share;
 use super::memory::Memory;
@@ -98,6 +98,10 @@ pub(super) struct Looked {
     pub steered: Option<Cores>,
     /// Whether the server is held to a share of the processor.
     pub bounded: bool,
+    /// To which share it is to be held from when on; none once that is done.
+    pub hold: Option<(Timestamp, CpuShare)>,
+    /// Why it could not be.
+    pub refused: Option<sys::Error>,
     pub rss_bytes_max: u64,
     pub server_ended: Option<String>,
     pub interrupted: bool,
@@ -134,6 +138,11 @@ impl Looked {
                 self.memory = Some(Memory::read(&self.pids));
             }
             if let Some(places) = places.as_deref_mut() {
+                if let Some((_, share)) = self.hold.take_if(|(from, _)| now >= *from)
+                    && let Some(group) = &mut places.cgroup
+                {
+                    self.refused = group.hold(share).err();
+                }
                 if phase == Phase::Measured && self.server_from.is_none() {
                     self.server_from = server::account(places);
                 }

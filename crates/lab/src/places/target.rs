@@ -253,6 +253,7 @@ mod tests {
             names: names.iter().map(|&name| name.to_owned()).collect(),
             addresses,
             cpu: None,
+            cpu_measured: None,
             memory: None,
             tcp: crate::plan::ServerTcp::default(),
             start_timeout: std::time::Duration::ZERO,

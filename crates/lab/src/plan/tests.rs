@@ -149,21 +149,24 @@ fn server() -> impl Strategy<Value = ServerPlan> {
         .prop_filter_map("in range", |micro| format!("{}%", micro as f64 / 1e6).parse().ok());
     (
         " *[a-z'\"\\\\$]{1,40}",
-        (option::of(share), option::of((1u64 << 20..1 << 40).prop_map(Bytes))),
+        (option::of(share.clone()), option::of(share), option::of((1u64 << 20..1 << 40).prop_map(Bytes))),
         option::of(1u32..1000),
         option::of("[a-z]{1,8}"),
         time(),
         names(),
         1u32..=250,
     )
-        .prop_map(|(command, (cpu, memory), initcwnd, cc, start_timeout, names, addresses)| ServerPlan {
-            command,
-            names,
-            addresses,
-            cpu,
-            memory,
-            tcp: ServerTcp { initcwnd, cc },
-            start_timeout,
+        .prop_map(|(command, (cpu, cpu_measured, memory), initcwnd, cc, start_timeout, names, addresses)| {
+            ServerPlan {
+                command,
+                names,
+                addresses,
+                cpu,
+                cpu_measured,
+                memory,
+                tcp: ServerTcp { initcwnd, cc },
+                start_timeout,
+            }
         })
 }
 

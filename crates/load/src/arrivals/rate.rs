@@ -97,15 +97,29 @@ impl RateOverTime {
 
     /// The same after a time at the rate with which it begins: a warm-up.
     pub fn after(&self, warmup: Duration) -> Self {
+        // One rate for ever is one line, from the beginning: so its moments stay k / rate.
+        if self.lines.is_empty() { self.clone() } else { self.behind(self.begins_with(), warmup) }
+    }
+
+    /// The same after a time over which the rate rises evenly from 0 to that with which it begins: a warm-up of a server that is cold.
+    #[must_use]
+    pub fn after_rising(&self, warmup: Duration) -> Self {
+        self.behind(0.0, warmup)
+    }
+
+    fn begins_with(&self) -> f64 {
+        self.lines.first().unwrap_or(&self.tail).from_per_ns
+    }
+
+    fn behind(&self, from_per_ns: f64, warmup: Duration) -> Self {
         if warmup.is_zero() {
             return self.clone();
         }
-        let first = self.lines.first().unwrap_or(&self.tail);
         let warm = Line {
             begins_ns: 0.0,
             lasts_ns: warmup.as_nanos() as f64,
-            from_per_ns: first.from_per_ns,
-            to_per_ns: first.from_per_ns,
+            from_per_ns,
+            to_per_ns: self.begins_with(),
             before: 0.0,
         };
         let moved = |line: &Line| Line {
@@ -113,10 +127,6 @@ impl RateOverTime {
             before: line.before + warm.reached_after(warm.lasts_ns),
             ..*line
         };
-        if self.lines.is_empty() {
-            // One rate for ever is one line, from the beginning: so its moments stay k / rate.
-            return self.clone();
-        }
         RateOverTime {
             lines: std::iter::once(warm).chain(self.lines.iter().map(moved)).collect(),
             tail: moved(&self.tail),

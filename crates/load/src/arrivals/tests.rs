@@ -228,6 +228,14 @@ fn a_warm_up_keeps_the_first_rate_before_everything() {
     assert_eq!(rate.expected(s(7.0)), 50.0 + 80.0);
     let constant = RateOverTime::constant(super::tests::rate(7.0));
     assert_eq!(constant.after(s(3.0)), constant);
+    // Rising over 4 s: half as many in them, and as many as ever afterwards.
+    let rising = constant.after_rising(s(4.0));
+    let rate = constant.per_second(s(0.0));
+    let near = |got: f64, wanted: f64| assert!((got / wanted - 1.0).abs() < 1e-9, "{got} {wanted}");
+    near(rising.per_second(s(1.0)), rate / 4.0);
+    near(rising.expected(s(4.0)), rate * 2.0);
+    near(rising.expected(s(9.0)), rate * 7.0);
+    assert_eq!(constant.after_rising(Duration::ZERO), constant);
 }
 
 #[test]

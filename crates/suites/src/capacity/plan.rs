@@ -54,6 +54,7 @@ pub fn of_trial(plan: &Plan, asked: &Asked, number: usize, size: f64, program: &
     };
     let mut trial = plan.of_trial(load, asked.lasts);
     trial.load.warmup = asked.warmup;
+    trial.load.warmup_rises = trial.load.rate.is_some();
     // Each trial is a run of its own, with its own chances.
     trial.seed = plan.seed.wrapping_add(number as u64);
     trial.name = match asked.purpose {

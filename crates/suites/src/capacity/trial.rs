@@ -439,7 +439,7 @@ fn calibration(seen: &Seen<'_>, slo: &Slo) -> Judged {
 fn server(outcome: &Outcome, plan: &Plan) -> Option<TrialServer> {
     let used = outcome.document.server.as_ref()?;
     let lasted_s = outcome.document.run.duration_s.max(1e-3);
-    let held = plan.server.as_ref().and_then(|server| server.cpu);
+    let held = plan.server.as_ref().and_then(|server| server.share());
     let cores = outcome.document.run.host.server_cores.as_deref().map_or(outcome.document.run.host.cores, cores_of);
     let (periods, throttled) = outcome.server_seconds.iter().fold((0, 0), |(periods, throttled), second| {
         (periods + second.periods.unwrap_or(0), throttled + second.periods_throttled.unwrap_or(0))

@@ -8,6 +8,7 @@ use sys::signal::Interrupts;
 use super::answer::seconds;
 use super::whole::usl;
 use super::{ERROR_MAX, PredictPlan, parts};
+use crate::capacity::trial::Purpose;
 use crate::capacity::{self, CapacityOrder};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
@@ -58,7 +59,10 @@ fn beside(predict: &mut PredictPart, found: &CapacityPart, seed: u64) {
     predict.measured_bound_by = Some(found.bound_by.name.clone());
     predict.error = predict.rate_per_s.zip(found.rate_per_s).map(|(foretold, measured)| foretold / measured - 1.0);
     parts::beside(predict, found.rate_per_s);
-    let held = || found.trials.iter().filter(|trial| trial.verdict == "good");
+    // Of a limit the server is another, and a guess is a closed loop.
+    let of_it =
+        |trial: &&TrialPart| ![Purpose::Guess, Purpose::Limit].map(Purpose::name).contains(&trial.stage.as_str());
+    let held = || found.trials.iter().filter(of_it).filter(|trial| trial.verdict == "good");
     let points: Vec<(f64, f64)> = held()
         .filter(|trial| trial.in_flight.mean >= 1.0)
         .map(|trial| (trial.in_flight.mean, trial.carried_rate_per_s))
@@ -186,6 +190,13 @@ mod tests {
         let mut client = foretold(120.0);
         beside(&mut client, &CapacityPart { rate_per_s: None, ..found(100.0) }, 1);
         assert!(client.notes[0].contains("100/s was the highest load that held; they were all held"), "{client:?}");
+        // What another server held in its place, to find the generator's limit, it did not.
+        let limit = TrialPart { stage: "limit".into(), load: 500.0, verdict: "good".into(), ..TrialPart::default() };
+        let mut limited = CapacityPart { rate_per_s: None, ..found(100.0) };
+        limited.trials.push(limit);
+        let mut client = foretold(120.0);
+        beside(&mut client, &limited, 1);
+        assert!(client.notes[0].contains("100/s was the highest load that held"), "{client:?}");
         let mut none = foretold(120.0);
         beside(&mut none, &CapacityPart::default(), 1);
         assert!(none.error.is_none() && none.notes[0].contains("no load held"), "{none:?}");

@@ -6,15 +6,16 @@ use lab::Outcome;
 use lab::plan::{LoadPlan, Plan, RequestPlan, WatchAt, WatchPlan};
 use ledger::document::{CheckState, Document};
 use ledger::{MeasuredLoad, PredictPart};
+use load::Span;
 use stats::Rng;
 use store::Book;
 use sys::signal::Interrupts;
 use units::{CpuShare, RequestRate};
 
 use super::gauge::Gauge;
-use super::model::Cost;
+use super::model::{Cost, Held};
 use super::path::Traffic;
-use super::{Asked, PredictPlan};
+use super::{Asked, PredictPlan, period};
 use crate::error::SuiteError;
 use crate::reproduce::Stage;
 use crate::standing::Showing;
@@ -25,8 +26,9 @@ const CONNECTIONS: u32 = 64;
 const ROUGH: Duration = Duration::from_secs(1);
 /// Light loads are between these shares of it.
 const LIGHT: (f64, f64) = (0.1, 0.5);
-/// Held loads are made with the server held to between these parts of its share.
-const HELD: (f64, f64) = (0.3, 0.6);
+/// Held loads are made with the server held to between these parts of its share: not far below, since what a request costs depends on how
+/// long the server stands still between two deals.
+const HELD: (f64, f64) = (0.5, 0.9);
 /// A server that uses less than so much of what it is held to may not have been behind.
 const HELD_USED_MIN: f64 = 0.9;
 /// From this share of its time on the generator may be what was too slow.
@@ -68,6 +70,8 @@ pub struct Made {
     pub connect_s: f64,
     /// Share of the time in which the generator had work.
     pub loop_busy: f64,
+    /// By how much longer the server stood still between two deals of its share than it does at its capacity, in seconds.
+    pub longer_pause_s: f64,
 }
 
 impl Made {
@@ -164,6 +168,7 @@ impl<'a> Measuring<'a> {
             let Some(rate) = RequestRate::from_per_second(rate * rough.part.rate_per_s) else { continue };
             let mut load = class.load.clone();
             load.rate = Some(rate);
+            load.warmup_rises = true;
             let what = format!("{}, {rate:.0} a second", class.name, rate = rate.per_second());
             light.extend(self.measure(&class.name, "light", &self.plan_of(load), self.ask().each, &what)?);
             if self.is_interrupted() {
@@ -210,7 +215,7 @@ impl<'a> Measuring<'a> {
             }
             let Some(part) = share_of((part * share).max(SHARE_MIN)) else { continue };
             let mut plan = self.plan_of(closed(&class.load));
-            let cpu = plan.server.as_mut().map(|server| server.cpu.insert(part));
+            let cpu = plan.server.as_mut().map(|server| server.cpu_measured.insert(part));
             debug_assert!(cpu.is_some());
             let what = format!("{}, held to {part}", class.name);
             // Half as long: there are many more requests in them.
@@ -333,10 +338,15 @@ pub fn share_of(cores: f64) -> Option<CpuShare> {
 pub fn measured(light: &[Made], held: &[Made]) -> Measured {
     let sound = |loads| Vec::from_iter(<[Made]>::iter(loads).filter(|made| made.is_sound()));
     let (light, held): (Vec<&Made>, Vec<&Made>) = (sound(light), sound(held));
-    let points = |loads: &[&Made], busy: fn(&MeasuredLoad) -> f64| -> Vec<(f64, f64)> {
-        loads.iter().map(|made| (made.part.rate_per_s, busy(&made.part))).collect()
+    let cost = |busy: fn(&MeasuredLoad) -> f64| {
+        let light: Vec<(f64, f64)> = light.iter().map(|made| (made.part.rate_per_s, busy(&made.part))).collect();
+        let held = held.iter().map(|made| Held {
+            rate_per_s: made.part.rate_per_s,
+            busy: busy(&made.part),
+            longer_pause_s: made.longer_pause_s,
+        });
+        Cost::of(&light, &Vec::from_iter(held))
     };
-    let cost = |busy: fn(&MeasuredLoad) -> f64| Cost::of(&points(&light, busy), &points(&held, busy));
     let telling = if held.is_empty() { &light } else { &held };
     let resumed = |loads: &[&Made]| {
         let sum = |of: fn(&MeasuredLoad) -> Option<u64>| loads.iter().filter_map(|made| of(&made.part)).sum::<u64>();
@@ -409,8 +419,9 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
             class: class.into(),
             kind: kind.into(),
             offered_rate_per_s: plan.load.rate.map(RequestRate::per_second),
-            held_cores: plan.server.as_ref().and_then(|server| server.cpu).map(CpuShare::cores),
+            held_cores: plan.server.as_ref().and_then(|server| server.share()).map(CpuShare::cores),
             rate_per_s,
+            second_half: second_half(&outcome.spans),
             busy_processes: processes,
             busy_cores: all,
             response_mean_ns: load.response_time_ns.mean,
@@ -432,7 +443,21 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
         connection_s: load.connection_duration_ns.mean / 1e9,
         connect_s: load.connect_ns.mean / 1e9,
         loop_busy: outcome.loop_busy,
+        longer_pause_s: plan.server.as_ref().map_or(0.0, |server| pause_s(server.share()) - pause_s(server.cpu)),
     }
+}
+
+/// How long a server that wants more than its share stands still between two deals of it; not at all without one.
+fn pause_s(share: Option<CpuShare>) -> f64 {
+    share.map(CpuShare::cores).map_or(0.0, |share| period(share).as_secs_f64() * (1.0 - share).max(0.0))
+}
+
+/// Requests completed in the second half of the spans over those in the first.
+fn second_half(spans: &[Span]) -> Option<f64> {
+    let completed = |spans: &[Span]| spans.iter().map(|span| span.completed).sum::<u64>();
+    let half = spans.len() / 2;
+    let (first, second) = (completed(&spans[..half]), completed(&spans[spans.len() - half..]));
+    (first > 0 && second > 0).then(|| second as f64 / first as f64)
 }
 
 fn traffic(document: &Document, load: &ledger::document::Load) -> Option<Traffic> {
@@ -495,9 +520,12 @@ mod tests {
 
     #[test]
     fn loads_lie_between_their_ends() {
-        assert_eq!(spread(HELD, 4).iter().map(|part| (part * 10.0).round() as u32).collect::<Vec<_>>(), [3, 4, 5, 6]);
+        assert_eq!(spread(HELD, 4).iter().map(|part| (part * 10.0).round() as u32).collect::<Vec<_>>(), [5, 6, 8, 9]);
         assert_eq!(spread((0.0, 1.0), 1), [0.0, 1.0]);
         assert_eq!(share_of(0.2).unwrap().cores(), 0.2);
+        // 1 ms of 5, 1 of 10; three halves of a core never wait.
+        let pauses_ms = [0.2, 0.1, 1.5].map(|cores| (pause_s(share_of(cores)) * 1e3).round());
+        assert_eq!((pauses_ms, pause_s(None)), ([4.0, 9.0, 0.0], 0.0));
         assert_eq!(core_list("0,2-4,7"), [0, 2, 3, 4, 7]);
         assert!(core_list("").is_empty());
     }
@@ -539,6 +567,7 @@ mod tests {
             connection_s: 0.0,
             connect_s: 0.0,
             loop_busy: 0.0,
+            longer_pause_s: 0.0,
         }
     }
 

@@ -2,14 +2,18 @@
 
 use ledger::document::{Check, CheckState, Weight};
 use ledger::{MeasuredLoad, PredictPart, SumPart};
+use stats::mean_interval;
 
-use super::model::Mixed;
+use super::model::{CONFIDENCE, Mixed};
 use super::{BEYOND_MAX, ERROR_MAX, PredictPlan};
 
 /// A demand that is known less well than this makes the answer suspect.
 const DEMAND_HALF_MAX: f64 = 0.1;
 /// Of a fifth of them being disturbed the slope hardly hears.
 const LOADS_DOUBTFUL_MAX: f64 = 0.2;
+
+/// Growth of the rate within held loads, from their first half to their second, that is no longer noise if it is shown at 95 %.
+const GROWTH_MAX: f64 = 0.05;
 
 /// What is doubtful of a prediction.
 pub fn checks(
@@ -81,8 +85,38 @@ pub fn checks(
             why,
         ));
     }
+    checks.extend(settled(loads));
     checks.push(loads_valid("loads_valid", loads, &["light", "held", "path", "mix"]));
     checks
+}
+
+/// Whether the server was itself when it was held: it is given the same processor time throughout, so that its requests a second say
+/// what one costs. `None` where it was not held.
+fn settled(loads: &[MeasuredLoad]) -> Option<Check> {
+    let held = loads.iter().filter(|load| load.kind == "held");
+    let growth: Vec<f64> = held.filter_map(|load| Some(load.second_half?.ln())).collect();
+    let interval = mean_interval(&growth, CONFIDENCE)?;
+    let is_trend = interval.low() > 0.0 || interval.high() < 0.0;
+    let grew = interval.mean.exp() - 1.0;
+    let is_settled = !is_trend || grew.abs() <= GROWTH_MAX;
+    let why = match (is_settled, grew > 0.0) {
+        (true, _) => "requests a second in the second half of the held loads over those in the first, less 1",
+        (false, true) => {
+            "under held loads requests became cheaper while they were measured, so that the answer is too low: a longer warm-up (--warmup)"
+        }
+        (false, false) => {
+            "under held loads requests became dearer while they were measured: the server slows down, and no figure lasts"
+        }
+    };
+    Some(Check {
+        name: "loads_settled".into(),
+        state: if is_settled { CheckState::Ok } else { CheckState::Failed },
+        weight: Weight::Suspect,
+        value: Some(grew),
+        limit: Some(GROWTH_MAX),
+        unit: "ratio".into(),
+        why: why.into(),
+    })
 }
 
 /// Whether the loads of these kinds were as they should be.

@@ -86,6 +86,7 @@ mod tests {
             connection_s: 0.0,
             connect_s: 0.0,
             loop_busy: 0.0,
+            longer_pause_s: 0.0,
         };
         (connections, made)
     }

@@ -65,21 +65,33 @@ impl Estimate {
     }
 }
 
+/// A held load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// Requests a second.
+    pub rate_per_s: f64,
+    /// Cores busy.
+    pub busy: f64,
+    /// By how much longer the server stood still between two deals of its share than it does at its capacity, in seconds.
+    pub longer_pause_s: f64,
+}
+
 /// What requests of a class cost of one resource, as its loads show.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Over light loads, where there were three or more.
     pub light: Option<Line>,
-    /// Under held loads, where there were two or more.
+    /// Under held loads, where there were two or more: as it is at the capacity.
     pub held: Option<Estimate>,
 }
 
 impl Cost {
-    /// Of `light` and `held` loads, each as requests a second and cores busy. Loads of no request are left out.
-    pub fn of(light: &[(f64, f64)], held: &[(f64, f64)]) -> Self {
-        let each: Vec<f64> = held.iter().filter(|(rate, _)| *rate > 0.0).map(|(rate, busy)| busy / rate).collect();
+    /// Of `light` loads, as requests a second and cores busy, and `held` ones. Loads of no request are left out.
+    pub fn of(light: &[(f64, f64)], held: &[Held]) -> Self {
         let light: Vec<(f64, f64)> = light.iter().copied().filter(|(rate, _)| *rate > 0.0).collect();
-        Cost { light: line(&light), held: Estimate::of(&each) }
+        let held = held.iter().filter(|load| load.rate_per_s > 0.0);
+        let each: Vec<(f64, f64)> = held.map(|load| (load.longer_pause_s, load.busy / load.rate_per_s)).collect();
+        Cost { light: line(&light), held: at_capacity(&each) }
     }
 
     /// The slope over light loads.
@@ -92,6 +104,17 @@ impl Cost {
     pub fn idle(&self) -> f64 {
         let Some(line) = &self.light else { return 0.0 };
         if line.intercept_interval(CONFIDENCE).low() > 0.0 { line.intercept } else { 0.0 }
+    }
+}
+
+/// What a request costs at the capacity, from pairs of a longer pause and what one cost. A server that stands still for longer finds colder
+/// caches when it goes on; where that is seen in its loads (a slope above 0, at 95 %), it is where their line has no longer pause, and
+/// otherwise their mean.
+fn at_capacity(each: &[(f64, f64)]) -> Option<Estimate> {
+    let rises = line(each).filter(|line| line.slope_interval(CONFIDENCE).low() > 0.0 && line.intercept > 0.0);
+    match rises {
+        Some(line) => Some(Estimate { value: line.intercept, half: line.intercept_interval(CONFIDENCE).half_width }),
+        None => Estimate::of(&each.iter().map(|&(_, cost)| cost).collect::<Vec<_>>()),
     }
 }
 
@@ -214,7 +237,10 @@ mod tests {
 
     #[test]
     fn a_cost_is_a_slope_and_a_mean() {
-        let cost = Cost::of(&light(), &[(30.0, 0.03), (40.0, 0.044), (0.0, 0.5)]);
+        let held = |loads: &[(f64, f64)]| -> Vec<Held> {
+            loads.iter().map(|&(rate_per_s, busy)| Held { rate_per_s, busy, longer_pause_s: 0.0 }).collect()
+        };
+        let cost = Cost::of(&light(), &held(&[(30.0, 0.03), (40.0, 0.044), (0.0, 0.5)]));
         near(cost.slope().unwrap().value, 0.002);
         near(cost.idle(), 0.05);
         near(cost.held.unwrap().value, 0.001_05);
@@ -223,7 +249,25 @@ mod tests {
         assert_eq!(Each::of(&cost).behind(), cost.held);
         let only = Cost::of(&light(), &[]);
         near(Each::of(&only).behind().unwrap().value, 0.002);
-        assert_eq!(Cost::of(&[(1.0, 1.0)], &[(1.0, 1.0)]), Cost::default());
+        assert_eq!(Cost::of(&[(1.0, 1.0)], &held(&[(1.0, 1.0)])), Cost::default());
+    }
+
+    #[test]
+    fn what_longer_pauses_cost_is_taken_off() {
+        // 300 us, and 20 us more for each ms that the server stands still for longer; a little noise.
+        let loads = |each_ms: f64, noise: f64| -> Vec<Held> {
+            let load = |(at, sign): (f64, f64)| {
+                let cost = 300e-6 + each_ms * at + sign * noise;
+                Held { rate_per_s: 100.0, busy: 100.0 * cost, longer_pause_s: at / 1e3 }
+            };
+            [(0.5, 1.0), (1.2, -1.0), (2.1, 0.0), (3.3, 1.0), (5.0, -1.0)].map(load).to_vec()
+        };
+        let dearer = Cost::of(&[], &loads(20e-6, 2e-6)).held.unwrap();
+        assert!((dearer.value - 300e-6).abs() < dearer.half && dearer.half < 12e-6, "{dearer:?}");
+        // Where noise is all there is, the mean is better known.
+        let flat = Cost::of(&[], &loads(0.0, 10e-6)).held.unwrap();
+        near(flat.value, 300e-6);
+        assert!(flat.half < 15e-6, "{flat:?}");
     }
 
     #[test]

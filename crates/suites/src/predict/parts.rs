@@ -33,7 +33,7 @@ use super::demands::Measuring;
 use super::model::{Estimate, Mixed};
 use super::path::{INITCWND, Manner, PathModel, Traffic};
 use super::whole::{fill, path_model, way_by_model};
-use super::{BUDGET_MIN_S, PERIOD, PredictPlan, doubts};
+use super::{PredictPlan, doubts, period};
 use crate::disk::{self, DiskPlan, Trial};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, median};
@@ -307,7 +307,7 @@ impl Measured {
         let mix_s = processes.behind.value;
         Known {
             processor: Processor {
-                quota: share.map(|share| (share, PERIOD.max(Duration::from_secs_f64(BUDGET_MIN_S / share)))),
+                quota: share.map(|share| (share, period(share))),
                 cores: f64::from(self.described.threads),
             },
             processes,

@@ -59,6 +59,7 @@ fn its_time_is_told_beforehand() {
 fn costing(value: f64) -> Measured {
     let light = [10.0, 20.0, 30.0].map(|rate| (rate, rate * value * 1.5));
     let held = [(50.0, 50.0 * value * 0.99), (80.0, 80.0 * value * 1.01), (90.0, 90.0 * value)];
+    let held = held.map(|(rate_per_s, busy)| model::Held { rate_per_s, busy, longer_pause_s: 0.0 });
     let cost = model::Cost::of(&light, &held);
     let traffic =
         Traffic { up_bytes: 100.0, down_bytes: 1000.0, up_packets: 3.0, down_packets: 4.0, answer_bytes: 900.0 };
@@ -164,6 +165,24 @@ fn what_is_doubtful_is_said() {
     let loads = |bad: usize| [vec![load("invalid"); bad], vec![load("valid"); 5 - bad]].concat();
     assert!(failed(&PredictPart { loads: loads(1), ..predict.clone() }, &sound).is_empty());
     assert_eq!(failed(&PredictPart { loads: loads(2), ..predict.clone() }, &sound), ["loads_valid"]);
+    let held = |halves: [f64; 4]| {
+        let load = |second_half: &f64| MeasuredLoad {
+            kind: "held".into(),
+            second_half: Some(*second_half),
+            verdict: "valid".into(),
+            ..MeasuredLoad::default()
+        };
+        PredictPart { loads: halves.iter().map(load).collect(), ..predict.clone() }
+    };
+    // Noise; less than is told from it; a server that grows warm while it is measured, and one that slows down.
+    for (halves, said) in [
+        ([0.8, 1.3, 0.7, 1.2], &[][..]),
+        ([1.03, 1.04, 1.03, 1.04], &[]),
+        ([1.2, 1.3, 1.4, 1.3], &["loads_settled"]),
+        ([0.9, 0.8, 0.85, 0.9], &["loads_settled"]),
+    ] {
+        assert_eq!(failed(&held(halves), &sound), said, "{halves:?}");
+    }
     assert_eq!(failed(&PredictPart { rate_per_s: None, ..predict }, &sound), ["demand_known"]);
     // A service that runs already cannot be held: that is told, not failed.
     let service = PredictPlan {

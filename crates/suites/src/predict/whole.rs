@@ -16,7 +16,7 @@ use super::demands::{self, Measured, Measuring};
 use super::foretell::Part;
 use super::model::{self, Each, Mixed};
 use super::path::{self, Manner, PathModel, Traffic};
-use super::{BUDGET_MIN_S, PATH_RATE_MAX, PATH_SHARE, PERIOD, PredictPlan, doubts, memory, words};
+use super::{PATH_RATE_MAX, PATH_SHARE, PredictPlan, doubts, memory, period, words};
 use crate::error::SuiteError;
 use crate::reproduce::Order;
 
@@ -89,7 +89,7 @@ impl Whole<'_> {
             host.server_cores.as_deref().map_or(host.cores as usize, |list| demands::core_list(list).len()).max(1)
                 as f64;
         let share = self.asked.plan.server.as_ref().and_then(|server| server.cpu).map(CpuShare::cores);
-        let quota = share.map(|share| (share, PERIOD.max(Duration::from_secs_f64(BUDGET_MIN_S / share))));
+        let quota = share.map(|share| (share, period(share)));
         let used = measuring
             .loads
             .iter()

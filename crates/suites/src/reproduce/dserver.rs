@@ -197,6 +197,7 @@ impl Kitchen<'_> {
                         addresses: 1,
                         command: self.command(server, listen)?,
                         cpu: None,
+                        cpu_measured: None,
                         memory: None,
                         tcp: ServerTcp::default(),
                         start_timeout: START_TIMEOUT,

@@ -341,6 +341,7 @@ impl Kitchen<'_> {
             addresses: 1,
             command: self.apache.clone(),
             cpu: None,
+            cpu_measured: None,
             memory: None,
             tcp: setting.tcp(),
             start_timeout: Duration::from_secs(10),

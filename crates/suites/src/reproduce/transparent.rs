@@ -316,6 +316,7 @@ impl Kitchen<'_> {
                 addresses: 1,
                 command,
                 cpu: None,
+                cpu_measured: None,
                 memory: None,
                 tcp: dish.link.tcp(),
                 start_timeout: START,

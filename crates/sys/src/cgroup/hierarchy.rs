@@ -69,7 +69,7 @@ impl Hierarchies {
 
     /// Chooses where a group called `name` is to be made; makes nothing.
     pub(super) fn place(&self, name: &str, with_limit: bool, period: Duration) -> Result<Cgroup> {
-        let group = |version| Cgroup { version, directories: Vec::new(), period };
+        let group = |version| Cgroup { version, directories: Vec::new(), asked_period: period, period };
         if let Some(two) = &self.two
             && let Some(parent) = two.parent_with_cpu()
         {

@@ -55,6 +55,7 @@ impl ServerOptions {
             names: self.settings.server_name.clone(),
             addresses: self.settings.server_addresses.unwrap_or(1),
             cpu: self.settings.server_cpu,
+            cpu_measured: None,
             memory: self.settings.server_memory,
             tcp: self.settings.server_tcp.clone().unwrap_or_default(),
             start_timeout: self.settings.server_start_timeout,

@@ -129,6 +129,7 @@ fn plan(experiment: &Experiment, demo: &args::Demo, folder: &Path) -> Result<Pla
             addresses: 1,
             command: format!("exec {} serve {} --listen 198.18.0.1:{PORT}", quoted(&program), quoted(folder)),
             cpu: None,
+            cpu_measured: None,
             memory: None,
             tcp: ServerTcp::default(),
             start_timeout: Duration::from_secs(10),

@@ -97,6 +97,7 @@ impl Kitchen<'_> {
                 names: Vec::new(),
                 addresses: 1,
                 cpu: None,
+                cpu_measured: None,
                 memory: None,
                 tcp: ServerTcp::default(),
                 // A share of a few per cent starts slowly.

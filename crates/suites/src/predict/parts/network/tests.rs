@@ -29,6 +29,7 @@ fn made(request_bytes: f64, answer_bytes: f64, us: f64) -> Made {
         connection_s: 0.0,
         connect_s: 0.0,
         loop_busy: 0.0,
+        longer_pause_s: 0.0,
     }
 }
 
