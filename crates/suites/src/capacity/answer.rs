@@ -83,7 +83,7 @@ fn confirmed_by_then(course: &Course<'_>) -> bool {
 }
 
 /// The answer that held in its confirmation: the one that was sought, or the highest below it that held as long.
-fn held(rules: &Rules, course: &Course<'_>, sought: f64) -> Option<f64> {
+pub(super) fn held(rules: &Rules, course: &Course<'_>, sought: f64) -> Option<f64> {
     let made = course.made();
     let of = |load: f64| {
         made.iter().find(|trial| trial.stage == "confirmation" && trial.load == load && trial.verdict != "void")

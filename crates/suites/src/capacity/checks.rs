@@ -3,7 +3,7 @@
 use ledger::document::{Check, CheckState, Weight};
 use ledger::{CapacityPart, TrialPart};
 
-use super::answer::is_of_server;
+use super::answer::{held, is_of_server};
 use super::search::{CONFIRMED_AT, Course, Rules, VOID_IN_SEARCH};
 
 /// Of the generator's limit, the share up to which an answer is the server's.
@@ -123,14 +123,16 @@ fn confirmed(rules: &Rules, course: &Course<'_>) -> Check {
             CheckState::CouldNotRun,
             format!("the client could not make {} once more ({})", question.words(sought), first.why.join("; ")),
         ),
-        (Some(first), _) if first.verdict != "good" => make(
-            CheckState::Failed,
-            format!(
-                "{} did not hold once more ({}); the answer is the next lower load that did",
-                question.words(sought),
-                first.why.join("; ")
-            ),
-        ),
+        (Some(first), _) if first.verdict != "good" => {
+            let so = match held(rules, course, sought) {
+                Some(_) => "the answer is the next lower load that did",
+                None => "nor did a lower load for as long, so that there is no answer",
+            };
+            make(
+                CheckState::Failed,
+                format!("{} did not hold once more ({}); {so}", question.words(sought), first.why.join("; ")),
+            )
+        }
         (Some(_), Some(second)) if second.verdict == "client" => make(
             CheckState::CouldNotRun,
             format!(

@@ -8,9 +8,9 @@ use ledger::RequestRecord;
 use nix::sys::signal::Signal;
 
 use crate::support::document::{assert_held, count, number};
-use crate::support::lab::Room;
+use crate::support::lab::{Room, str_of};
 use crate::support::processes::{signal_all, stat, wait_for_server};
-use crate::support::servers::{bench, nginx};
+use crate::support::servers::{PAGE, bench, nginx};
 
 #[test]
 fn a_fifth_of_a_core_is_what_nginx_gets() {
@@ -34,6 +34,33 @@ fn a_fifth_of_a_core_is_what_nginx_gets() {
     let throttled_s = number(&document, "server.throttled_s");
     assert!(throttled_s > 1.0, "64 connections want more than a fifth: {throttled_s}");
     assert!(count(&document, "load.completed") > 500, "{}", document["load"]["completed"]);
+}
+
+/// It grows warm unbounded, and is measured within less: what `predict` makes of it.
+#[test]
+fn a_server_may_be_held_only_while_it_is_measured() {
+    let room = Room::new();
+    let plan = room.file("held.toml");
+    let text = format!(
+        "[load]\nurl = {:?}\nconnections = 64\nclose = true\nwarmup = \"3s\"\nduration = \"3s\"\n[path]\nrtt = \"0ms\"\n\
+         [server]\ncommand = {:?}\ncpu_measured = \"10%\"\n",
+        PAGE,
+        nginx(&room)
+    );
+    std::fs::write(&plan, text).unwrap();
+    let mut run = room.start(&["run", str_of(&plan), "--json"]);
+    let server_pids = wait_for_server(&mut run, "nginx", 2);
+    let cpu = || server_pids.iter().map(|&pid| stat(pid).map_or(Duration::ZERO, |stat| stat.cpu)).sum::<Duration>();
+    // Half a second before the measured phase it is held.
+    let (from, cpu_from) = (Instant::now(), cpu());
+    sleep(Duration::from_millis(1500));
+    let warm = (cpu() - cpu_from).as_secs_f64() / from.elapsed().as_secs_f64();
+    let document = run.finish().json();
+    let used = number(&document, "server.cpu_user_s") + number(&document, "server.cpu_system_s");
+    let told = used / number(&document, "run.duration_s");
+    assert!((0.07..0.13).contains(&told), "the document says {told}");
+    assert!(warm > 0.15, "a busy server grew warm within {warm} of a core");
+    assert!(number(&document, "server.throttled_s") > 1.0, "{}", document["server"]);
 }
 
 #[test]
