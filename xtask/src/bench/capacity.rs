@@ -2,7 +2,7 @@
 //!
 //! 1. A server whose capacity is known (`examples/model-server`, 200/s): ten searches; in how many the answer is within 3 %, and in how many
 //!    the interval holds the truth. The same with its faults: what is named.
-//! 2. nginx, Apache (prefork and event) and a Python application, each held to 20 % of a core: five searches, how far apart they are, and
+//! 2. nginx, Apache (prefork and event) and a Python application, each held to 20 % of a core, nginx to 5 %: five searches, how far apart they are, and
 //!    what httperf finds with a ladder of rates by hand through the same lab.
 //! 3. Apache prefork nearby and at Koshien's distances: what binds it.
 //!
@@ -26,6 +26,10 @@ const PARTS: [&str; 7] = ["known", "faults", "nginx", "prefork", "event", "gunic
 /// What the model carries.
 const KNOWN: f64 = 200.0;
 const OBJECTIVE: &str = "p99 < 200ms, errors < 0.1%";
+/// What each server is held to; nginx to less, or the client would be the limit: within a fifth of a core it carries more than half of what
+/// a client can make that opens a connection for each request.
+const SHARE: &str = "20%";
+const SHARE_OF_NGINX: &str = "5%";
 /// The ladder by hand: shares of the answer, each for so long.
 const STEPS: [f64; 9] = [0.90, 0.925, 0.95, 0.975, 1.0, 1.025, 1.05, 1.075, 1.1];
 const STEP_S: u64 = 10;
@@ -60,16 +64,19 @@ pub fn run_with(words: &[&str]) -> Result<()> {
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755))?;
     let prefork = apache(scratch.path(), "prefork", &site)?;
     let servers = [
-        ("nginx", "nginx", site.nginx(), "/10k.bin"),
-        ("prefork", "Apache prefork", prefork.clone(), "/10k.bin"),
-        ("event", "Apache event", apache(scratch.path(), "event", &site)?, "/10k.bin"),
-        ("gunicorn", "gunicorn", gunicorn(scratch.path())?, "/"),
+        Held { part: "nginx", share: SHARE_OF_NGINX, server: site.nginx(), page: "/10k.bin" },
+        Held { part: "prefork", share: SHARE, server: prefork.clone(), page: "/10k.bin" },
+        Held { part: "event", share: SHARE, server: apache(scratch.path(), "event", &site)?, page: "/10k.bin" },
+        Held { part: "gunicorn", share: SHARE, server: gunicorn(scratch.path())?, page: "/" },
     ];
-    if servers.iter().any(|server| wanted(server.0)) {
-        println!("\nHeld to 20 % of a core, {OBJECTIVE}, one connection per request, {} searches each", extent.rounds);
+    if servers.iter().any(|server| wanted(server.part)) {
+        println!(
+            "\nHeld to {SHARE} of a core (nginx to {SHARE_OF_NGINX}), {OBJECTIVE}, one connection per request, {} searches each",
+            extent.rounds
+        );
     }
-    for (_, name, server, page) in servers.iter().filter(|server| wanted(server.0)) {
-        one(&yamabiko, name, server, page, extent)?;
+    for held in servers.iter().filter(|server| wanted(server.part)) {
+        one(&yamabiko, held, extent)?;
     }
     if wanted("distances") {
         distances(&yamabiko, &prefork, extent)?;
@@ -97,6 +104,13 @@ fn search(yamabiko: &Path, server: &str, page: &str, extent: Extent, more: &[&st
         .output()
         .context("yamabiko")?;
     serde_json::from_slice(&output.stdout).with_context(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())
+}
+
+/// Why it is not valid.
+fn doubts(document: &Value) -> String {
+    let checks = document["validity"]["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let failed = checks.iter().filter(|check| check["state"] == "failed");
+    failed.map(|check| format!("; {}: {}", check["name"], check["why"])).collect()
 }
 
 fn rate(document: &Value) -> f64 {
@@ -146,23 +160,34 @@ fn faults(yamabiko: &Path, extent: Extent) -> Result<()> {
     Ok(())
 }
 
-fn one(yamabiko: &Path, name: &str, server: &str, page: &str, extent: Extent) -> Result<()> {
+/// A server that is held to a share of a core.
+struct Held {
+    /// What `--only` knows it by.
+    part: &'static str,
+    share: &'static str,
+    server: String,
+    page: &'static str,
+}
+
+fn one(yamabiko: &Path, held: &Held, extent: Extent) -> Result<()> {
+    let Held { part: name, share, server, page } = held;
     let (mut rates, mut last) = (Vec::new(), Value::Null);
     for seed in 1..=extent.rounds {
         let seed = seed.to_string();
-        let words = ["--slo", OBJECTIVE, "--server-cpu", "20%", "--close", "--seed", &seed, "--no-overload"];
+        let words = ["--slo", OBJECTIVE, "--server-cpu", share, "--close", "--seed", &seed, "--no-overload"];
         last = search(yamabiko, server, page, extent, &words)?;
         println!(
-            "  {name}: {:.1}/s, {}, bound by {}",
+            "  {name}: {:.1}/s, {}, bound by {}{}",
             rate(&last),
             last["validity"]["verdict"],
-            last["capacity"]["bound_by"]["name"]
+            last["capacity"]["bound_by"]["name"],
+            doubts(&last)
         );
         rates.push(rate(&last));
     }
     let middle = median(&rates);
     let (low, high) = rates.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &rate| (low.min(rate), high.max(rate)));
-    let by_hand = ladder(yamabiko, server, page, middle)?;
+    let by_hand = ladder(yamabiko, held, middle)?;
     println!(
         "{name}: {middle:.1}/s, all within {:.1} %; interval of the last {} .. {}; httperf by hand: {}",
         100.0 * (high / low - 1.0),
@@ -174,7 +199,7 @@ fn one(yamabiko: &Path, name: &str, server: &str, page: &str, extent: Extent) ->
 }
 
 /// httperf's steps through the same lab: the highest rate at which it had 99 % of its replies, none late.
-fn ladder(yamabiko: &Path, server: &str, page: &str, around: f64) -> Result<Option<f64>> {
+fn ladder(yamabiko: &Path, Held { share, server, page, .. }: &Held, around: f64) -> Result<Option<f64>> {
     let Ok(found) = Command::new("httperf").arg("--version").output() else { return Ok(None) };
     ensure!(!found.stdout.is_empty() || !found.stderr.is_empty(), "httperf says nothing");
     let mut held = None;
@@ -184,7 +209,7 @@ fn ladder(yamabiko: &Path, server: &str, page: &str, around: f64) -> Result<Opti
         let port = PORT.to_string();
         let words = ["--hog", "--timeout", "0.2", "--server", "server", "--port", &port, "--num-calls", "1"];
         let output = Command::new(yamabiko)
-            .args(["net", "--server", server, "--server-cpu", "20%", "--", "httperf"])
+            .args(["net", "--server", server, "--server-cpu", share, "--", "httperf"])
             .args(words)
             .args(["--uri", page, "--rate", &format!("{rate:.2}"), "--num-conns", &connections])
             .output()
@@ -207,7 +232,7 @@ fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
         "--slo",
         "p90 < 3s, errors < 1%",
         "--server-cpu",
-        "20%",
+        SHARE,
         "--clients",
         "500",
         "--each",
