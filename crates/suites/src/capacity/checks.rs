@@ -22,6 +22,7 @@ pub fn all(rules: &Rules, course: &Course<'_>, part: &CapacityPart) -> Vec<Check
         warmup_enough(course),
         searches_alike(rules, course),
         host_undisturbed(rules, course),
+        cost_steady(rules, course),
     ]
 }
 
@@ -244,6 +245,60 @@ fn host_undisturbed(rules: &Rules, course: &Course<'_>) -> Check {
         "share of the processors' time that the hypervisor took in the long trials".into(),
     )
 }
+
+/// Where the processor is what binds, the capacity is as steady as what a request costs: a machine whose speed changes by a tenth from one
+/// minute to the next, as one that is shared may, has no capacity that is known to a fiftieth.
+fn cost_steady(rules: &Rules, course: &Course<'_>) -> Check {
+    let limit = COST_SPREAD_WIDTHS * rules.plan.width.value();
+    let make = |state, value, why: &str| {
+        check("cost_steady", Weight::Suspect, state, value, Some(limit), "ratio", why.to_owned())
+    };
+    match course.answer().and_then(|sought| cost_spread(course.made(), sought)) {
+        None => make(
+            CheckState::NotApplicable,
+            None,
+            "fewer than two long trials of the same verdict and about the same load used all that the server may use",
+        ),
+        Some(spread) if spread <= limit => make(
+            CheckState::Ok,
+            Some(spread),
+            "how much more a request cost in one long trial near the answer than in another",
+        ),
+        Some(spread) => make(
+            CheckState::Failed,
+            Some(spread),
+            "a request cost more in one long trial near the answer than in another: this machine, or the server, is not equally fast from \
+             minute to minute, and its capacity is known to no less; repeat on a quieter machine, or with more searches (--searches)",
+        ),
+    }
+}
+
+/// By how much the dearest request of the long trials near `sought` that used the processor up cost more than the cheapest. Loads that held and
+/// loads that did not each among themselves, since a server that is behind is cheaper.
+pub(super) fn cost_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
+    let of = |verdict: &str| {
+        let long = made.iter().filter(|trial| ["long", "confirmation"].contains(&trial.stage.as_str()));
+        let near = long.filter(|trial| trial.verdict == verdict && (trial.load / sought - 1.0).abs() <= NEAR);
+        let costs: Vec<f64> = near
+            .filter_map(|trial| {
+                let server = trial.server.as_ref()?;
+                let used_up = server.cpu_cores >= USED_UP * server.may_use_cores && trial.carried_rate_per_s > 0.0;
+                used_up.then(|| server.cpu_cores / trial.carried_rate_per_s)
+            })
+            .collect();
+        let least = costs.iter().copied().reduce(f64::min)?;
+        let most = costs.iter().copied().reduce(f64::max)?;
+        (costs.len() >= 2).then(|| most / least - 1.0)
+    };
+    of("good").into_iter().chain(of("bad")).reduce(f64::max)
+}
+
+/// Loads so near the answer are as if they were alike.
+const NEAR: f64 = 0.1;
+/// From this part of what it may use on, a server has used it up.
+const USED_UP: f64 = 0.98;
+/// So many widths may costs be apart: of two searches whose answers are within two widths they are hardly nearer.
+const COST_SPREAD_WIDTHS: f64 = 3.0;
 
 /// As in the gate's `loop_never_stalled`.
 const STANDSTILL_NS: u64 = 20_000_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lab::plan::{CapacityPlan, Find, SoughtLoad};
 use lab::slo::Slo;
 use ledger::document::{Check, CheckState, Document, Load, Validity, Verdict, Weight};
-use ledger::{CapacityPart, Quantiles, TrialPart};
+use ledger::{CapacityPart, Quantiles, TrialPart, TrialServer};
 use proptest::prelude::*;
 use stats::Rng;
 use units::RequestRate;

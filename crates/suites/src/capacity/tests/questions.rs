@@ -180,3 +180,37 @@ fn stolen_time_and_standstills_cast_doubt_on_the_answer() {
     let still = check((0.0, 20_000_001));
     assert!(still.state == CheckState::Failed && still.why.contains("stood still"), "{}", still.why);
 }
+
+#[test]
+fn costs_that_differ_from_trial_to_trial_are_seen() {
+    let trial = |stage: &str, verdict: &str, load: f64, used: f64, cost_us: f64| TrialPart {
+        stage: stage.into(),
+        verdict: verdict.into(),
+        load,
+        carried_rate_per_s: used / cost_us * 1e6,
+        server: Some(TrialServer { cpu_cores: used, may_use_cores: 0.05, ..TrialServer::default() }),
+        ..TrialPart::default()
+    };
+    let near = |got: Option<f64>, wanted: f64| assert!((got.unwrap() - wanted).abs() < 1e-9, "{got:?}");
+    let trials = [
+        trial("long", "bad", 1500.0, 0.05, 35.0),
+        trial("confirmation", "bad", 1440.0, 0.0495, 38.5),
+        trial("long", "good", 1440.0, 0.05, 30.0),
+        // Short; far away; with time to spare: of none of them it is known.
+        trial("short", "bad", 1500.0, 0.05, 20.0),
+        trial("long", "bad", 1900.0, 0.05, 20.0),
+        trial("long", "bad", 1440.0, 0.0485, 20.0),
+    ];
+    near(checks::cost_spread(&trials, 1440.0), 0.1);
+    assert_eq!(checks::cost_spread(&trials[1..3], 1440.0), None, "one of each verdict");
+    // A server that waits for something else has no such cost, and the check says so.
+    let mut simulated = Simulated::new(Server::four(), OBJECTIVE, 1);
+    let rules = simulated.rules(plan(60.0));
+    let mut course = Course::new(&rules);
+    let end = drive(&mut course, &mut simulated).unwrap();
+    let part = answer::part(&rules, &course, end.as_ref(), "objective");
+    let all = checks::all(&rules, &course, &part);
+    let found = all.iter().find(|check| check.name == "cost_steady").unwrap();
+    assert_eq!(found.weight, Weight::Suspect);
+    assert!(found.state != CheckState::Failed, "{}", found.why);
+}
