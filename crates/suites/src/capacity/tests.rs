@@ -341,7 +341,9 @@ fn asked(purpose: Purpose, load: f64) -> Asked {
 
 fn document(p99_ms: u64, checks: Vec<Check>) -> Document {
     let times = Quantiles { count: 1000, mean: 1e6, p99: p99_ms * 1_000_000, ..Quantiles::default() };
-    let load = Load { offered_requests: 1000, completed: 1000, response_time_ns: times, ..Load::default() };
+    let late = Quantiles { max: 30_000_000, ..Quantiles::default() };
+    let load =
+        Load { offered_requests: 1000, completed: 1000, response_time_ns: times, send_lag_ns: late, ..Load::default() };
     Document { validity: Validity::from_checks(checks), ..Document::of_load(load, 10.0) }
 }
 
@@ -425,6 +427,11 @@ fn what_piles_up_beyond_any_disturbance_is_too_much() {
     // 30 ms away explain some ten requests at 100/s; 50 a second for 10 s are more.
     assert_eq!(verdict(300, 52.0, 0.1, &[("loop_never_stalled", 30e6)]), "bad");
     assert_eq!(verdict(300, 2.5, 0.1, &[("loop_never_stalled", 30e6)]), "void");
+    // A generator that is 30 ms late explains three requests, or six; whether it was the limit is asked first.
+    let late = ("generator_on_time", 3e6);
+    assert_eq!(verdict(300, 2.5, 0.1, &[late]), "void");
+    assert_eq!(verdict(300, 52.0, 0.1, &[late]), "bad");
+    assert_eq!(verdict(300, 52.0, 0.85, &[late]), "client");
 }
 
 #[test]

@@ -216,12 +216,14 @@ pub fn judge(seen: &Seen<'_>, slo: &Slo) -> Judged {
     }
     // Over connections that are held little is asked for, and when is not what is sought: being late slows it down, and no more.
     let holds = seen.asked.find == Find::Connections;
+    let reasons = reasons(seen, slo, failed(Class::Server).map(|check| check.why.clone()).collect());
     if let Some(check) = failed(Class::Late).next() {
         // Where connections were waited for, the wait is the server's, and is in the response times.
         if seen.loop_busy >= BUSY_SHARE {
             return Judged::ClientLimit(check.why.clone());
         }
-        if !waited && !holds {
+        let is_lost = !reasons.is_empty() && is_beyond(seen, slo);
+        if !waited && !holds && !is_lost {
             return Judged::Void(check.why.clone());
         }
     }
@@ -237,7 +239,6 @@ pub fn judge(seen: &Seen<'_>, slo: &Slo) -> Judged {
             lag_ns as f64 / 1e6
         ));
     }
-    let reasons = reasons(seen, slo, failed(Class::Server).map(|check| check.why.clone()).collect());
     let slowed = failed(Class::Slowed).chain(failed(Class::Late).filter(|_| holds)).next();
     match (reasons.is_empty(), slowed) {
         (false, Some(check)) if !is_beyond(seen, slo) => Judged::Void(check.why.clone()),
@@ -294,8 +295,11 @@ fn is_beyond(seen: &Seen<'_>, slo: &Slo) -> bool {
         |name: &str| checks.iter().find(|check| check.name == name).and_then(|check| check.value).unwrap_or(0.0);
     let lasted_s = seen.document.run.duration_s;
     // One standstill is known; that there were several such is likely.
-    let away_s = (3.0 * value("loop_never_stalled") / 1e9 + value("machine_undisturbed") * lasted_s).min(lasted_s);
-    let explained = away_s * seen.asked.rate_per_s;
+    let away_s = 3.0 * value("loop_never_stalled") / 1e9 + value("machine_undisturbed") * lasted_s;
+    // A generator that is late never has more to send than came due while it was.
+    let is_late = checks.iter().any(|check| check.state == CheckState::Failed && class_of(&check.name) == Class::Late);
+    let late_ns = seen.document.load.as_ref().filter(|_| is_late).map_or(0, |load| load.send_lag_ns.max);
+    let explained = (away_s + late_ns as f64 / 1e9).min(lasted_s) * seen.asked.rate_per_s;
     let piled = match (seen.lost, slo.response_limit()) {
         (Some(lost), _) => lost.in_flight(),
         (None, _) => (seen.growth.per_s - seen.growth.bound_per_s) * lasted_s,
