@@ -169,21 +169,26 @@ pub fn outlives_its_launcher() {
 pub fn stops_within_its_grace() {
     let folder = tempfile::tempdir().unwrap();
     let said = folder.path().join("said");
-    let script = format!("trap 'echo bye > {}; exit 0' TERM; while :; do sleep 0.01; done", said.display());
+    let ready = folder.path().join("ready");
+    // It says when it is ready to hear: before that TERM would kill it.
+    let script = format!(
+        "trap 'echo bye > {}; exit 0' TERM; : > {}; while :; do sleep 0.01; done",
+        said.display(),
+        ready.display()
+    );
 
     // Hears TERM, even when it is stopped at that moment.
     let mut place = start(shell(&script));
-    wait_until("it runs", || !place.pids().is_empty());
+    wait_until("it hears TERM", || ready.exists());
     place.signal(Signal::SIGSTOP).unwrap();
     let before = Instant::now();
-    // The trap may not be set yet; then TERM kills, which is an end too.
-    std::thread::sleep(Duration::from_millis(100));
     place.stop(Duration::from_secs(20));
     assert!(before.elapsed() < Duration::from_secs(10));
     assert_eq!(fs::read_to_string(&said).unwrap(), "bye\n");
 
     // Does not hear it: killed when the grace is over, not before.
-    let mut place = start(shell("trap '' TERM; echo ready; while :; do sleep 0.01; done"));
+    // Its second process is begun after the trap is set.
+    let mut place = start(shell("trap '' TERM; while :; do sleep 0.01; done"));
     wait_until("it runs", || place.pids().len() >= 2);
     let pids = place.pids();
     assert!(place.alive().unwrap());

@@ -55,9 +55,11 @@ fn main_job(room: &Room, server: &str, seconds: u64, more: &str) -> (Value, Path
     assert_eq!(count(&document, "load.status.200"), offered);
     assert_eq!(document["load"]["failed"], serde_json::json!({}));
     let carried = number(&document, "load.carried_rate_per_s");
-    // A pause at either end of the phase moves what it carried out of it or into it, which the rows then say, too.
+    // It differs from what was offered by what is in flight at the two ends of the phase, which are other clients at other distances: by
+    // some of them. The rows say to within some arrivals how many; a pause at either end moves more of them.
     if !disturbed {
-        assert!((carried / 110.0 - 1.0).abs() < 0.01, "carried {carried} of 110/s");
+        let apart = (carried - 110.0).abs() * seconds as f64;
+        assert!(apart < number(&document, "load.in_flight.mean") / 2.0, "carried {carried} of 110/s");
     }
     // A 10 KB page and its head, each time.
     let page_bytes = number(&document, "load.bytes_received") / offered as f64;

@@ -27,7 +27,7 @@ fn a_known_capacity_is_bracketed() {
         "--short",
         "1s",
         "--trial",
-        "2s",
+        "3s",
         "--confirm",
         "0s",
         "--width",
@@ -53,7 +53,10 @@ fn a_known_capacity_is_bracketed() {
     assert_eq!(part["regular"], true, "{document:#}");
     let (lower, upper) =
         (part["searches"][0]["lower"].as_f64().unwrap(), part["searches"][0]["upper"].as_f64().unwrap());
-    assert!(lower / 200.0 > 0.94 && upper / 200.0 < 1.06 && lower < upper, "{lower} {upper}");
+    // At 200/s and 2 % the queue grows by 4/s: nine tenths of a trial's 3 s later a request waits 54 ms, which with its own 20 ms is too
+    // long. So the lower end is at most 2 % above the truth, and the upper one, 5 % wide, at most 7 %.
+    assert!(lower < upper, "{lower} {upper}");
+    assert!((0.94..1.02).contains(&(lower / 200.0)) && (0.98..1.075).contains(&(upper / 200.0)), "{lower} {upper}");
     // Its processor is idle: what binds it is its number of workers, by Little's law four.
     assert_eq!(part["bound_by"]["name"], "workers", "{part:#}");
     let at_once = part["bound_by"]["figures"]["at_once"].as_f64().unwrap();
