@@ -46,6 +46,7 @@ use crate::handshakes::Handshakes;
 use crate::host::{CorePlan, Wakefulness};
 use crate::lanes::{LaneEnd, LanePlan, Line, Running, process};
 use crate::offer;
+use crate::pace::Pace;
 use crate::places::target::Reach;
 use crate::places::{self, Places, Steering};
 use crate::plan::{Engine, HttpVersion, Plan};
@@ -428,8 +429,17 @@ pub fn bench_tapped(
     let bounded = plan.server.as_ref().is_some_and(|server| server.share().is_some());
     let hold = plan.server.as_ref().and_then(|server| server.cpu_measured);
     let hold = hold.map(|share| (measured_from - HELD_BEFORE.min(plan.load.warmup / 2), share));
-    let mut looked =
-        Looked { memory_before: Memory::read(&pids), pids, asked_before, steered, bounded, hold, ..Looked::default() };
+    let pace = cores.server.as_ref().map(Pace::start).transpose().map_err(LabError::system("start the pace"))?;
+    let mut looked = Looked {
+        memory_before: Memory::read(&pids),
+        pids,
+        asked_before,
+        steered,
+        bounded,
+        hold,
+        pace,
+        ..Looked::default()
+    };
     if plan.load.warmup.is_zero() {
         // Measured from the start: the first look at a short run may come when it is over.
         looked.server_from = places.as_ref().and_then(server::account);

@@ -28,6 +28,7 @@ pub mod host;
 mod lanes;
 pub mod net;
 mod offer;
+mod pace;
 mod path_part;
 pub mod places;
 pub mod plan;

@@ -148,6 +148,9 @@ pub struct TrialPart {
     /// Share of the machine's processor time that a hypervisor took meanwhile; absent where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_share: Option<f64>,
+    /// Processor time of a fixed piece of work on the server's cores, the median (`host.pace_ns` of a run); absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace_ns: Option<u64>,
     /// Longest time for which the generator stood still.
     #[serde(default)]
     pub standstill_ns: u64,

@@ -126,6 +126,10 @@ pub struct Host {
     /// Share of all cores' time stolen by the hypervisor while the loop ran, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_share: Option<f64>,
+    /// Processor time of a piece of work that is always the same (twenty bytes through a pipe, one by one), done every 10 ms of the measured phase in what
+    /// the server left of its cores: the median. The more, the slower these processors were. Absent where the server's cores are not known, or it left nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace_ns: Option<u64>,
 }
 
 /// Whether to believe the figures.

@@ -249,6 +249,7 @@ impl Wild {
                 server_cores: self.maybe(Wild::text),
                 settings: self.many(|w| (w.text(), w.text())).into_iter().collect(),
                 steal_share: self.maybe(Wild::float),
+                pace_ns: self.maybe(Wild::number),
             },
         }
     }

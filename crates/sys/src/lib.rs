@@ -22,6 +22,7 @@ pub mod limits;
 pub mod namespace;
 pub mod netlink;
 pub mod nft;
+pub mod pace;
 pub mod packets;
 pub mod place;
 pub mod probe;

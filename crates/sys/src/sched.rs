@@ -165,6 +165,15 @@ pub fn shorten_slice() -> bool {
     set_slice(nice)
 }
 
+/// Makes the calling thread one that runs where nobody else wants its core (SCHED_IDLE); false when the kernel refuses. Needs no right, and does
+/// not come back.
+pub fn make_idle() -> bool {
+    // SAFETY: an all-zero sched_param is valid on every libc, and its priority is the one that an idle thread has.
+    let parameter: libc::sched_param = unsafe { std::mem::zeroed() };
+    // SAFETY: `parameter` outlives the call; pid 0 is the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameter) == 0 }
+}
+
 /// Makes the calling thread an ordinary one; false when the kernel refuses.
 fn set_other() -> bool {
     // SAFETY: an all-zero sched_param is valid on every libc, and its priority is the one that an ordinary thread has.

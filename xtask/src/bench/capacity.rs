@@ -2,11 +2,12 @@
 //!
 //! 1. A server whose capacity is known (`examples/model-server`, 200/s): ten searches; in how many the answer is within 3 %, and in how many
 //!    the interval holds the truth. The same with its faults: what is named.
-//! 2. nginx, Apache (prefork and event) and a Python application, each held to 20 % of a core, nginx to 5 %: five searches, how far apart they are, and
-//!    what httperf finds with a ladder of rates by hand through the same lab.
-//! 3. Apache prefork nearby and at Koshien's distances: what binds it.
+//! 2. nginx, Apache (prefork and event) and a Python application, each held to 20 % of a core, nginx to 5 %: five searches of one command, how far apart
+//!    they are, and what httperf finds with a ladder of rates by hand through the same lab.
+//! 3. Apache prefork nearby and at Koshien's distances: what is foretold to bind it, and what binds it.
 //!
-//! Each search is `--quick` with trials of `--seconds`; the whole takes some two hours. `--only` takes one part of it.
+//! Trials are of `--seconds`, or of 2,000 requests where that is longer. Searches of the first and the third part are `--quick`. The whole takes some
+//! two hours; `--only` takes one part of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,9 +31,14 @@ const OBJECTIVE: &str = "p99 < 200ms, errors < 0.1%";
 /// a client can make that opens a connection for each request.
 const SHARE: &str = "20%";
 const SHARE_OF_NGINX: &str = "5%";
+/// Far away it has what it needs, so that its number of workers can be what binds: as Apache has it if nobody says otherwise.
+const SHARE_OF_FAR: &str = "50%";
+const WORKERS: u32 = 256;
+const OBJECTIVE_FAR: &str = "p90 < 3s, errors < 1%";
 /// The ladder by hand: shares of the answer, each for so long.
-const STEPS: [f64; 9] = [0.90, 0.925, 0.95, 0.975, 1.0, 1.025, 1.05, 1.075, 1.1];
+const STEPS: [f64; 11] = [0.85, 0.875, 0.90, 0.925, 0.95, 0.975, 1.0, 1.025, 1.05, 1.075, 1.1];
 const STEP_S: u64 = 10;
+const WARM_S: u64 = 4;
 
 /// Runs the bench at its usual length and prints it.
 pub fn run() -> Result<()> {
@@ -93,7 +99,6 @@ fn search(yamabiko: &Path, server: &str, page: &str, extent: Extent, more: &[&st
             &format!("http://server:{PORT}{page}"),
             "--server",
             server,
-            "--quick",
             "--trial",
             &trial,
             "--confirm",
@@ -127,8 +132,13 @@ fn known(yamabiko: &Path, extent: Extent) -> Result<()> {
     let searches = 2 * extent.rounds;
     for seed in 1..=searches {
         let seed = seed.to_string();
-        let document =
-            search(yamabiko, &model(""), "/", extent, &["--slo", OBJECTIVE, "--seed", &seed, "--no-overload"])?;
+        let document = search(
+            yamabiko,
+            &model(""),
+            "/",
+            extent,
+            &["--quick", "--slo", OBJECTIVE, "--seed", &seed, "--no-overload"],
+        )?;
         let found = rate(&document);
         let [low, high] = [0, 1].map(|end| document["capacity"]["interval"][end].as_f64().unwrap_or(f64::NAN));
         println!("  model server: {found:.1}/s in {low:.1} .. {high:.1}, {}", document["validity"]["verdict"]);
@@ -150,8 +160,13 @@ fn faults(yamabiko: &Path, extent: Extent) -> Result<()> {
         ("still for 300 ms every 5 s, p50 only", "--stall 0.3/5", "p50 < 200ms"),
         ("leaks 1 MB a second", "--leak 1000000", OBJECTIVE),
     ] {
-        let document =
-            search(yamabiko, &model(faults), "/", extent, &["--slo", objective, "--start", "100/s", "--no-overload"])?;
+        let document = search(
+            yamabiko,
+            &model(faults),
+            "/",
+            extent,
+            &["--quick", "--slo", objective, "--start", "100/s", "--no-overload"],
+        )?;
         let findings = document["capacity"]["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
         let words: Vec<String> =
             findings.iter().map(|finding| format!("{}: {}", finding["name"], finding["words"])).collect();
@@ -171,68 +186,105 @@ struct Held {
 
 fn one(yamabiko: &Path, held: &Held, extent: Extent) -> Result<()> {
     let Held { part: name, share, server, page } = held;
-    let (mut rates, mut last) = (Vec::new(), Value::Null);
-    for seed in 1..=extent.rounds {
-        let seed = seed.to_string();
-        let words = ["--slo", OBJECTIVE, "--server-cpu", share, "--close", "--seed", &seed, "--no-overload"];
-        last = search(yamabiko, server, page, extent, &words)?;
-        println!(
-            "  {name}: {:.1}/s, {}, bound by {}{}",
-            rate(&last),
-            last["validity"]["verdict"],
-            last["capacity"]["bound_by"]["name"],
-            doubts(&last)
-        );
-        rates.push(rate(&last));
-    }
+    let searches = extent.rounds.to_string();
+    let words = [
+        "--slo",
+        OBJECTIVE,
+        "--server-cpu",
+        share,
+        "--close",
+        "--no-overload",
+        "--searches",
+        &searches,
+        "--short",
+        "5s",
+    ];
+    let document = search(yamabiko, server, page, extent, &words)?;
+    let found = document["capacity"]["searches"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let rates: Vec<f64> = found.iter().filter_map(|search| search["lower"].as_f64()).collect();
+    ensure!(!rates.is_empty(), "{name}: no search came to its end{}", doubts(&document));
+    println!(
+        "  {name}: {:.1}/s, {}, bound by {}{}; searches: {}",
+        rate(&document),
+        document["validity"]["verdict"],
+        document["capacity"]["bound_by"]["name"],
+        doubts(&document),
+        rates.iter().map(|rate| format!("{rate:.1}")).collect::<Vec<_>>().join(", ")
+    );
     let middle = median(&rates);
     let (low, high) = rates.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &rate| (low.min(rate), high.max(rate)));
     let by_hand = ladder(yamabiko, held, middle)?;
     println!(
-        "{name}: {middle:.1}/s, all within {:.1} %; interval of the last {} .. {}; httperf by hand: {}",
+        "{name}: {middle:.1}/s, all {} within {:.1} %; interval {} .. {}; httperf by hand: {}",
+        rates.len(),
         100.0 * (high / low - 1.0),
-        last["capacity"]["interval"][0],
-        last["capacity"]["interval"][1],
-        by_hand.map_or_else(|| "not installed".to_owned(), |rate| format!("{rate:.1}/s is the last step that held"))
+        document["capacity"]["interval"][0],
+        document["capacity"]["interval"][1],
+        by_hand
     );
     Ok(())
 }
 
-/// httperf's steps through the same lab: the highest rate at which it had 99 % of its replies, none late.
-fn ladder(yamabiko: &Path, Held { share, server, page, .. }: &Held, around: f64) -> Result<Option<f64>> {
-    let Ok(found) = Command::new("httperf").arg("--version").output() else { return Ok(None) };
-    ensure!(!found.stdout.is_empty() || !found.stderr.is_empty(), "httperf says nothing");
+/// httperf's steps through the same lab: the highest rate at which it had 99 % of its replies, none late. Each has a server of its own, which
+/// is cold: so a second httperf, at a third of the rate, goes before it.
+fn ladder(yamabiko: &Path, Held { share, server, page, .. }: &Held, around: f64) -> Result<String> {
+    if Command::new("httperf").arg("--version").output().is_err() {
+        return Ok("not installed".to_owned());
+    }
     let mut held = None;
     for step in STEPS {
         let rate = step * around;
-        let connections = (rate * STEP_S as f64).ceil().to_string();
-        let port = PORT.to_string();
-        let words = ["--hog", "--timeout", "0.2", "--server", "server", "--port", &port, "--num-calls", "1"];
+        let load = |rate: f64, seconds: u64| {
+            let connections = (rate * seconds as f64).ceil();
+            format!(
+                "httperf --hog --timeout 0.2 --server server --port {PORT} --num-calls 1 --uri {page} --rate {rate:.2} --num-conns {connections}"
+            )
+        };
+        let script = format!("{} > /dev/null; exec {}", load(rate / 3.0, WARM_S), load(rate, STEP_S));
         let output = Command::new(yamabiko)
-            .args(["net", "--server", server, "--server-cpu", share, "--", "httperf"])
-            .args(words)
-            .args(["--uri", page, "--rate", &format!("{rate:.2}"), "--num-conns", &connections])
+            .args(["net", "--server", server, "--server-cpu", share, "--", "sh", "-c", &script])
             .output()
             .context("httperf through yamabiko net")?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let after = |line: &str, word: &str| -> Option<f64> {
-            let line = said.lines().find(|candidate| candidate.starts_with(line))?;
-            line.split(word).nth(1)?.split_whitespace().next()?.parse().ok()
-        };
-        let errors = after("Errors: total", "total ").unwrap_or(f64::INFINITY);
+        let errors = said.lines().find_map(|line| line.strip_prefix("Errors: total ")?.split_whitespace().next());
+        let errors: f64 = errors.and_then(|count| count.parse().ok()).with_context(|| {
+            format!("httperf said nothing of errors: {said}{}", String::from_utf8_lossy(&output.stderr))
+        })?;
         if errors <= 0.01 * rate * STEP_S as f64 {
             held = Some(rate);
         }
     }
-    Ok(held)
+    Ok(held.map_or_else(|| "no step held".to_owned(), |rate| format!("{rate:.1}/s is the last step that held")))
 }
 
+/// First what is foretold at Koshien's distances, from loads nearby and one light load there; then the searches.
 fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
+    println!("\nApache prefork, 10 KiB, one connection per request, {OBJECTIVE_FAR}");
+    let url = format!("http://server:{PORT}/10k.bin");
+    let workers = WORKERS.to_string();
+    let output = Command::new(yamabiko)
+        .args(["predict", &url, "--server", prefork, "--server-cpu", SHARE_OF_FAR, "--slo", OBJECTIVE_FAR, "--close"])
+        .args(["--path", "koshien-2001", "--clients", "500", "--workers", &workers, "--no-save", "--json"])
+        .output()
+        .context("yamabiko")?;
+    let foretold: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())?;
+    println!(
+        "  foretold: {}/s in {} .. {}, bound by {}, {}{}",
+        foretold["predict"]["rate_per_s"],
+        foretold["predict"]["interval"][0],
+        foretold["predict"]["interval"][1],
+        foretold["predict"]["bound_by"],
+        foretold["validity"]["verdict"],
+        doubts(&foretold)
+    );
     let words = [
+        "--quick",
         "--slo",
-        "p90 < 3s, errors < 1%",
+        OBJECTIVE_FAR,
         "--server-cpu",
-        SHARE,
+        SHARE_OF_FAR,
+        "--close",
         "--clients",
         "500",
         "--each",
@@ -240,13 +292,13 @@ fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
         "--no-overload",
     ];
     let document = search(yamabiko, prefork, "/10k.bin", extent, &words)?;
-    println!("\nApache prefork, 10 KiB, p90 < 3s");
     for each in document["capacity"]["each"].as_array().map(Vec::as_slice).unwrap_or_default() {
         println!(
             "  {}: {}/s, {} connections in process, bound by {} ({})",
             each["name"], each["rate_per_s"], each["connections"], each["bound_by"]["name"], each["bound_by"]["words"]
         );
     }
+    println!("  {}{}", document["validity"]["verdict"], doubts(&document));
     Ok(())
 }
 

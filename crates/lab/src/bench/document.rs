@@ -114,6 +114,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     (counted.load.replay, counted.load.har) = std::mem::take(&mut ended.recordings);
 
     let mut host = host::facts(ended.cores, ended.lanes.of)?;
+    host.pace_ns = ended.looked.pace_ns;
     host.steal_share = steal_share(ended.before.cpu.as_deref(), ended.after.cpu.as_deref());
     let settings = &mut host.settings;
     settings.insert("wait".into(), ended.plan.host.wait.name().into());

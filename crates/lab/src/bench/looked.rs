@@ -13,6 +13,7 @@ use super::{Before, Observer, device_statistics};
 use crate::drive::path_live::PathLive;
 use crate::drive::progress::Phase;
 use crate::lanes::{Running, STOP_LEAD};
+use crate::pace::Pace;
 use crate::path_part::{Refused, mistaken_drops};
 use crate::places::Places;
 use crate::recorder::Recorder;
@@ -102,6 +103,10 @@ pub(super) struct Looked {
     pub hold: Option<(Timestamp, CpuShare)>,
     /// Why it could not be.
     pub refused: Option<sys::Error>,
+    /// How fast the server's cores are; none where nobody knows which they are.
+    pub pace: Option<Pace>,
+    /// Its median in the measured phase.
+    pub pace_ns: Option<u64>,
     pub rss_bytes_max: u64,
     pub server_ended: Option<String>,
     pub interrupted: bool,
@@ -124,6 +129,11 @@ impl Looked {
             running.look();
             let progress = &running.run;
             let phase = progress.phase();
+            if phase > Phase::Measured
+                && let Some(pace) = self.pace.take()
+            {
+                self.pace_ns = pace.median_ns();
+            }
             if phase == Phase::Done {
                 self.gave_up = progress.gave_up();
                 if self.server_to.is_none() {
@@ -136,6 +146,9 @@ impl Looked {
             let now = clock.now();
             if phase == Phase::Measured && self.memory.is_none() {
                 self.memory = Some(Memory::read(&self.pids));
+                if let Some(pace) = &self.pace {
+                    pace.clear();
+                }
             }
             if let Some(places) = places.as_deref_mut() {
                 if let Some((_, share)) = self.hold.take_if(|(from, _)| now >= *from)

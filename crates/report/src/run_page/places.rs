@@ -130,6 +130,10 @@ pub(super) fn host(host: &Host) -> Section {
     row("cores of the server", host.server_cores.clone().unwrap_or_default());
     row("memory", bytes(host.memory_bytes));
     row("kernel", format!("Linux {}", host.kernel));
+    row(
+        "a fixed piece of work took the server's cores",
+        host.pace_ns.map(|ns| duration_f64(ns as f64)).unwrap_or_default(),
+    );
     row("CPU stolen", host.steal_share.map(share).unwrap_or_default());
     for (name, value) in &host.settings {
         row(&name.replace('_', " "), value.clone());

@@ -148,6 +148,7 @@ pub fn document() -> Document {
                 server_cores: Some("0".into()),
                 settings: [("wait", "hybrid"), ("class", "fifo")].map(|(a, b)| (a.into(), b.into())).into(),
                 steal_share: Some(0.000_4),
+                pace_ns: Some(11_800),
             },
         },
         validity: Validity::from_checks(green()),

@@ -264,11 +264,30 @@ fn cost_steady(rules: &Rules, course: &Course<'_>) -> Check {
             Some(spread),
             "how much more a request cost in one long trial near the answer than in another",
         ),
-        Some(spread) => make(
-            CheckState::Failed,
-            Some(spread),
-            "a request cost more in one long trial near the answer than in another: this machine, or the server, is not equally fast from \
-             minute to minute, and its capacity is known to no less; repeat on a quieter machine, or with more searches (--searches)",
+        Some(spread) => {
+            let pace = course.answer().and_then(|sought| pace_spread(course.made(), sought));
+            let whose = whose(spread, pace);
+            let why = format!(
+                "a request cost more in one long trial near the answer than in another: {whose}, and the capacity is known to no less; repeat on a \
+                 quieter machine, or with more searches (--searches)"
+            );
+            make(CheckState::Failed, Some(spread), &why)
+        }
+    }
+}
+
+/// What is not equally fast, if what a request cost differed by `spread`, and a fixed piece of work by `pace`.
+pub(super) fn whose(spread: f64, pace: Option<f64>) -> String {
+    match pace {
+        None => "this machine, or the server, is not equally fast from minute to minute".to_owned(),
+        // A server has more in the caches than a byte in a pipe, and loses more with them.
+        Some(pace) if pace > spread / 4.0 => format!(
+            "this machine is not equally fast from minute to minute (a fixed piece of work took its processors up to {:.1} % longer)",
+            100.0 * pace
+        ),
+        Some(pace) => format!(
+            "the server is not equally fast from start to start (a fixed piece of work took the processors at most {:.1} % longer)",
+            100.0 * pace
         ),
     }
 }
@@ -277,8 +296,7 @@ fn cost_steady(rules: &Rules, course: &Course<'_>) -> Check {
 /// loads that did not each among themselves, since a server that is behind is cheaper.
 pub(super) fn cost_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
     let of = |verdict: &str| {
-        let long = made.iter().filter(|trial| ["long", "confirmation"].contains(&trial.stage.as_str()));
-        let near = long.filter(|trial| trial.verdict == verdict && (trial.load / sought - 1.0).abs() <= NEAR);
+        let near = near(made, sought).filter(|trial| trial.verdict == verdict);
         let costs: Vec<f64> = near
             .filter_map(|trial| {
                 let server = trial.server.as_ref()?;
@@ -291,6 +309,21 @@ pub(super) fn cost_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
         (costs.len() >= 2).then(|| most / least - 1.0)
     };
     of("good").into_iter().chain(of("bad")).reduce(f64::max)
+}
+
+/// By how much a fixed piece of work took the server's processors longer in the slowest of the long trials near `sought` than in the fastest. `None`
+/// where it is known of fewer than two.
+pub(super) fn pace_spread(made: &[TrialPart], sought: f64) -> Option<f64> {
+    let decided = near(made, sought).filter(|trial| ["good", "bad"].contains(&trial.verdict.as_str()));
+    let paces: Vec<f64> = decided.filter_map(|trial| trial.pace_ns).map(|ns| ns as f64).collect();
+    let (least, most) = (paces.iter().copied().reduce(f64::min)?, paces.iter().copied().reduce(f64::max)?);
+    (paces.len() >= 2 && least > 0.0).then(|| most / least - 1.0)
+}
+
+/// The long trials of about the load `sought`.
+fn near(made: &[TrialPart], sought: f64) -> impl Iterator<Item = &TrialPart> {
+    let long = made.iter().filter(|trial| ["long", "confirmation"].contains(&trial.stage.as_str()));
+    long.filter(move |trial| (trial.load / sought - 1.0).abs() <= NEAR)
 }
 
 /// Loads so near the answer are as if they were alike.

@@ -390,6 +390,7 @@ pub(super) fn figures(seen: &Seen<'_>, slo: &Slo) -> TrialPart {
         connections: load.connections.mean,
         connections_missing: value("connections_held"),
         steal_share: seen.document.run.host.steal_share,
+        pace_ns: seen.document.run.host.pace_ns,
         standstill_ns: value("loop_never_stalled").map_or(0, |ns| ns as u64),
         send_lag_p99_ns: load.send_lag_ns.p99,
         loop_busy: seen.loop_busy,

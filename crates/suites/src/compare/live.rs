@@ -11,7 +11,7 @@ use stats::abba::{self, Blocks, RUNS_A_BLOCK, Side};
 use store::{Book, RunFolder};
 use sys::signal::Interrupts;
 
-use super::metric::{Evidence, Found, Metric, judged};
+use super::metric::{Evidence, Found, Metric, coarsest, grain_note, judged};
 use super::{Closing, CompareDone, Question, carried, check, plans};
 use crate::error::SuiteError;
 use crate::reproduce::{Order, Stage};
@@ -235,7 +235,8 @@ impl Measuring<'_> {
             let differences = self.differences(metric);
             let whole = differences.len() == counted.len();
             let evidence = if whole { Evidence::Blocks(differences, self.plan.blocks) } else { Evidence::None };
-            Found { metric, a: mean(Side::A), b: mean(Side::B), evidence }
+            let runs = counted.iter().flat_map(|block| block.runs.iter().map(|(document, _)| document));
+            Found { metric, a: mean(Side::A), b: mean(Side::B), evidence, grain: coarsest(metric, runs) }
         });
         found.filter(|found| found.a.is_some() || found.b.is_some()).collect()
     }
@@ -280,10 +281,11 @@ impl Measuring<'_> {
     }
 
     fn closing(&self, plans_differ: Vec<PlanDifference>, checks: Vec<Check>, interrupted: bool) -> Closing {
-        let metrics = judged(self.found(), self.by, self.question.confidence);
+        let found = self.found();
+        let mut notes: Vec<String> = grain_note(&found, self.by, self.question.confidence).into_iter().collect();
+        let metrics = judged(found, self.by, self.question.confidence);
         let rule = self.plan.blocks;
         let differences = self.differences(self.by);
-        let mut notes = Vec::new();
         let void = self.reasons();
         if !void.is_empty() {
             notes.push(format!("Blocks that do not count: {}.", void.join("; ")));

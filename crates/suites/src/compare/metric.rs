@@ -118,6 +118,18 @@ impl Metric {
         }
     }
 
+    /// How coarse the run's figure is, whatever is repeated, on the scale of [`Metric::scaled`]: the connections of a closed loop begin together
+    /// and may stay in step, so that the end of the phase falls just before or just after as many responses as are in flight. 0 where there is
+    /// no such thing: of an open loop each run's arrivals are others, and that scatters.
+    pub(crate) fn grain(self, document: &Document) -> f64 {
+        let Some(load) = document.load.as_ref().filter(|load| self == Metric::Rate && load.loop_kind == "closed")
+        else {
+            return 0.0;
+        };
+        let carried = load.carried_rate_per_s * document.run.duration_s;
+        if carried > 0.0 { (load.in_flight.mean / carried).ln_1p() } else { 0.0 }
+    }
+
     /// On the scale on which differences are taken: logarithms, whose differences are ratios, but of errors. `None` of
     /// a figure that has none.
     pub(crate) fn scaled(self, figure: f64) -> Option<f64> {
@@ -150,11 +162,15 @@ pub(crate) enum Evidence {
 }
 
 impl Evidence {
-    pub(crate) fn judge(&self, confidence: f64) -> Option<Difference> {
+    /// With every difference so much more: `by` on its scale.
+    fn judge_moved(&self, by: f64, confidence: f64) -> Option<Difference> {
         match self {
             Evidence::None => None,
-            Evidence::Apart(a, b) => between(*a, *b, confidence),
-            Evidence::Blocks(differences, blocks) => blocks.judge(differences, confidence),
+            Evidence::Apart(a, b) => between(*a, Estimate { value: b.value + by, ..*b }, confidence),
+            Evidence::Blocks(differences, blocks) => {
+                let moved: Vec<f64> = differences.iter().map(|difference| difference + by).collect();
+                blocks.judge(&moved, confidence)
+            }
         }
     }
 }
@@ -166,6 +182,44 @@ pub(crate) struct Found {
     pub(crate) a: Option<f64>,
     pub(crate) b: Option<f64>,
     pub(crate) evidence: Evidence,
+    /// The coarsest [`Metric::grain`] among its runs.
+    pub(crate) grain: f64,
+}
+
+impl Found {
+    /// The difference, its interval as much wider on either side as the figures are coarse, and the probability that goes with that.
+    fn judge(&self, confidence: f64) -> Option<Difference> {
+        let plain = self.evidence.judge_moved(0.0, confidence)?;
+        if self.grain == 0.0 {
+            return Some(plain);
+        }
+        let beyond = plain.mean.abs() - self.grain;
+        let p = if beyond > 0.0 {
+            self.evidence.judge_moved(-self.grain * plain.mean.signum(), confidence)?.p
+        } else {
+            1.0
+        };
+        let [low, high] = plain.interval;
+        Some(Difference { interval: [low - self.grain, high + self.grain], p, ..plain })
+    }
+}
+
+/// The coarsest figure among these runs.
+pub(crate) fn coarsest<'a>(metric: Metric, runs: impl Iterator<Item = &'a Document>) -> f64 {
+    runs.map(|document| metric.grain(document)).fold(0.0, f64::max)
+}
+
+/// What to do where the metric that decides is known no better because its figures are coarse.
+pub(crate) fn grain_note(found: &[Found], by: Metric, confidence: f64) -> Option<String> {
+    let found = found.iter().find(|found| found.metric == by)?;
+    let half = found.judge(confidence)?.half_width();
+    (found.grain > half / 2.0).then(|| {
+        format!(
+            "Of a closed loop's runs as many responses as are in flight may just be in the phase or not: its rate is known to {:.1} %, which is most of the \
+             interval. Longer runs make it narrower (-d), more of them do not.",
+            100.0 * found.grain.exp_m1()
+        )
+    })
 }
 
 /// What is asked of a comparison, whatever is compared.
@@ -184,7 +238,7 @@ pub struct Question {
 pub(crate) fn judged(mut found: Vec<Found>, by: Metric, confidence: f64) -> Vec<ComparedMetric> {
     found.sort_by_key(|found| (found.metric != by, found.metric));
     let p = |found: &Found| {
-        if found.metric == by { None } else { found.evidence.judge(confidence).map(|found| found.p) }
+        if found.metric == by { None } else { found.judge(confidence).map(|found| found.p) }
     };
     let p: Vec<f64> = found.iter().map(|found| p(found).unwrap_or(f64::NAN)).collect();
     let confidences = holm_confidences(&p, confidence);
@@ -213,7 +267,7 @@ fn told(found: &Found, confidence: f64) -> ComparedMetric {
         told.verdict = CompareVerdict::NoDifferenceShown;
         return told;
     }
-    if let Some(difference) = found.evidence.judge(confidence) {
+    if let Some(difference) = found.judge(confidence) {
         let of = |scaled: f64| metric.difference(scaled);
         told.difference = Some(of(difference.mean));
         told.interval = Some(difference.interval.map(of));
@@ -235,6 +289,8 @@ fn told(found: &Found, confidence: f64) -> ComparedMetric {
 
 #[cfg(test)]
 mod tests {
+    use ledger::document::Load;
+
     use super::*;
 
     fn estimate(value: f64, standard_error: f64) -> Estimate {
@@ -243,7 +299,7 @@ mod tests {
 
     fn found(metric: Metric, ratio: f64, error: f64) -> Found {
         let evidence = Evidence::Apart(estimate(0.0, 0.0), estimate(ratio.ln(), error));
-        Found { metric, a: Some(100.0), b: Some(100.0 * ratio), evidence }
+        Found { metric, a: Some(100.0), b: Some(100.0 * ratio), evidence, grain: 0.0 }
     }
 
     #[test]
@@ -273,11 +329,46 @@ mod tests {
         assert!(low < -0.5 && -0.5 < high && high < -0.48, "{low} {high}");
     }
 
+    /// 8 connections in step: 200 responses a second of one server, 193 of the other, in every run; the truth may be 7 % or none.
+    #[test]
+    fn a_rate_is_known_to_what_is_in_flight_and_no_better() {
+        let run = |loop_kind: &str, carried_rate_per_s: f64, seconds: f64| {
+            let mut load = Load { loop_kind: loop_kind.into(), carried_rate_per_s, ..Load::default() };
+            load.in_flight.mean = 8.0;
+            Document::of_load(load, seconds)
+        };
+        let compared = |loop_kind: &str, seconds: f64| {
+            let runs = [run(loop_kind, 200.0, seconds), run(loop_kind, 193.0, seconds)];
+            let blocks = Blocks { least: 6, most: 6, half_width: 0.02 };
+            let found = Found {
+                metric: Metric::Rate,
+                a: Some(200.0),
+                b: Some(193.0),
+                evidence: Evidence::Blocks(vec![(193.0_f64 / 200.0).ln(); 6], blocks),
+                grain: coarsest(Metric::Rate, runs.iter()),
+            };
+            let note = grain_note(std::slice::from_ref(&found), Metric::Rate, 0.95);
+            (judged(vec![found], Metric::Rate, 0.95).remove(0), note)
+        };
+        let (short, note) = compared("closed", 1.0);
+        assert_eq!(short.verdict, CompareVerdict::NoDifferenceShown, "{short:?}");
+        let [low, high] = short.interval.unwrap();
+        assert!((-0.08..-0.07).contains(&low) && (0.0..0.01).contains(&high), "{low} {high}");
+        assert!(short.could_have_seen.unwrap() > 0.04 && short.p == Some(1.0), "{short:?}");
+        assert!(note.is_some_and(|note| note.contains("4.1 %")));
+        let (long, _) = compared("closed", 10.0);
+        assert_eq!(long.verdict, CompareVerdict::Less);
+        let [low, high] = long.interval.unwrap();
+        assert!((-0.040..-0.038).contains(&low) && (-0.032..-0.030).contains(&high), "{low} {high}");
+        // Of an open loop it scatters, which the blocks say.
+        assert_eq!(compared("open", 1.0).0.verdict, CompareVerdict::Less);
+    }
+
     #[test]
     fn what_has_no_interval_is_not_known() {
         let alone = Found { evidence: Evidence::None, ..found(Metric::Memory, 2.0, 0.1) };
-        let none = Found { metric: Metric::Errors, a: Some(0.0), b: Some(0.0), evidence: Evidence::None };
-        let absent = Found { metric: Metric::Cpu, a: None, b: Some(1.0), evidence: Evidence::None };
+        let none = Found { metric: Metric::Errors, a: Some(0.0), b: Some(0.0), evidence: Evidence::None, grain: 0.0 };
+        let absent = Found { metric: Metric::Cpu, a: None, b: Some(1.0), evidence: Evidence::None, grain: 0.0 };
         let told = judged(vec![alone, none, absent], Metric::Mean, 0.95);
         let of = |short: &str| told.iter().find(|metric| metric.short == short).unwrap();
         assert_eq!(of("memory").verdict, CompareVerdict::NotKnown);

@@ -13,7 +13,7 @@ use stats::compare::Estimate;
 use store::{Book, StoreError};
 
 use self::moments::Moments;
-use super::metric::{Evidence, Found, Metric, judged};
+use super::metric::{Evidence, Found, Metric, coarsest, grain_note, judged};
 use super::{Closing, CompareDone, Question, carried, check, hosts, plans};
 use crate::error::SuiteError;
 use crate::reproduce::Order;
@@ -122,6 +122,8 @@ pub fn compare(plan: &RunsPlan, question: &Question, order: &Order, book: &Book)
     }
     let by = question.by.unwrap_or(Metric::deciding(a[0].loop_kind() == "open"));
     let found = if one_each { within(&a[0], &b[0], order.seed)? } else { between_runs(&a, &b) };
+    let mut notes = notes(one_each, a.len().min(b.len()));
+    notes.extend(grain_note(&found, by, question.confidence));
     let all = || a.iter().chain(&b);
     let mut checks = carried(all().map(|kept| (kept.name(), &kept.document.validity)));
     checks.push(same_machine(&a, &b));
@@ -141,7 +143,7 @@ pub fn compare(plan: &RunsPlan, question: &Question, order: &Order, book: &Book)
             plans_differ: differ,
             hosts_differ: hosts::differences(&a[0].document.run.host, &b[0].document.run.host),
             metrics: judged(found, by, question.confidence),
-            notes: notes(one_each, a.len().min(b.len())),
+            notes,
             ..ComparePart::default()
         },
         checks,
@@ -246,7 +248,8 @@ fn within(a: &Kept, b: &Kept, seed: u64) -> Result<Vec<Found>, SuiteError> {
             (Some(a), Some(b)) => Evidence::Apart(a, b),
             _ => Evidence::None,
         };
-        Found { metric, a: metric.of(&a.document), b: metric.of(&b.document), evidence }
+        let grain = coarsest(metric, [a, b].map(|kept| &kept.document).into_iter());
+        Found { metric, a: metric.of(&a.document), b: metric.of(&b.document), evidence, grain }
     });
     Ok(with_a_figure(found))
 }
@@ -265,7 +268,8 @@ fn between_runs(a: &[Kept], b: &[Kept]) -> Vec<Found> {
             (Some(a), Some(b)) => Evidence::Apart(a, b),
             _ => Evidence::None,
         };
-        Found { metric, a: mean(&of_a), b: mean(&of_b), evidence }
+        let grain = coarsest(metric, a.iter().chain(b).map(|kept| &kept.document));
+        Found { metric, a: mean(&of_a), b: mean(&of_b), evidence, grain }
     });
     with_a_figure(found)
 }

@@ -112,6 +112,18 @@ fn reasons(predict: &PredictPart, found: &CapacityPart, highest: Option<&TrialPa
                 ));
             }
         }
+        let mut paces: Vec<u64> =
+            predict.loads.iter().filter(|load| load.kind == "held").filter_map(|load| load.pace_ns).collect();
+        paces.sort_unstable();
+        if let Some((before, there)) = paces.get(paces.len() / 2).zip(highest.pace_ns) {
+            reasons.push(format!(
+                "a fixed piece of work took this machine's processors {} there, and {} under the held loads ({:+.1} %): what a request costs moves with it, \
+                 mostly by more",
+                seconds(there as f64 / 1e9),
+                seconds(*before as f64 / 1e9),
+                (*before as f64 / there as f64 - 1.0) * 100.0
+            ));
+        }
         reasons.push(format!(
             "there the server used {:.1} % of the {:.0} % of a core that it may use",
             server.cpu_cores * 100.0,
@@ -131,7 +143,7 @@ fn reasons(predict: &PredictPart, found: &CapacityPart, highest: Option<&TrialPa
 #[cfg(test)]
 mod tests {
     use ledger::document::Level;
-    use ledger::{BoundBy, Demand, TrialServer};
+    use ledger::{BoundBy, Demand, MeasuredLoad, TrialServer};
 
     use super::*;
 
@@ -186,6 +198,18 @@ mod tests {
             "{said}"
         );
         assert!(said.contains("25.0 % of the 20 %"), "{said}");
+        // Whether the machine itself was as fast is told, where it is known.
+        assert!(!said.contains("a fixed piece of work"), "{said}");
+        let held = |pace_ns| MeasuredLoad { kind: "held".into(), pace_ns, ..MeasuredLoad::default() };
+        let mut slower = found(100.0);
+        slower.trials.iter_mut().for_each(|trial| trial.pace_ns = Some(12_500));
+        let mut far = PredictPart {
+            loads: [Some(9_900), Some(10_000), Some(11_000), None].map(held).to_vec(),
+            ..foretold(120.0)
+        };
+        beside(&mut far, &slower, 1);
+        let said = far.reasons.join("\n");
+        assert!(said.contains("processors 12.500 us there, and 10 us under the held loads (-20.0 %)"), "{said}");
         // One that ended for want of a faster generator says what did hold.
         let mut client = foretold(120.0);
         beside(&mut client, &CapacityPart { rate_per_s: None, ..found(100.0) }, 1);

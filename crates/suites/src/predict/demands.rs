@@ -77,8 +77,13 @@ pub struct Made {
 impl Made {
     /// Whether it says anything of what its requests cost.
     pub fn is_sound(&self) -> bool {
-        !self.part.failed.iter().any(|check| SPOILT.contains(&check.as_str()))
+        is_sound(&self.part)
     }
+}
+
+/// Whether it says anything of what its requests cost.
+pub fn is_sound(load: &MeasuredLoad) -> bool {
+    !load.failed.iter().any(|check| SPOILT.contains(&check.as_str()))
 }
 
 /// Makes loads one after the other.
@@ -169,6 +174,7 @@ impl<'a> Measuring<'a> {
             let mut load = class.load.clone();
             load.rate = Some(rate);
             load.warmup_rises = true;
+            load.clients = self.clients(&class.load);
             let what = format!("{}, {rate:.0} a second", class.name, rate = rate.per_second());
             light.extend(self.measure(&class.name, "light", &self.plan_of(load), self.ask().each, &what)?);
             if self.is_interrupted() {
@@ -247,6 +253,13 @@ impl<'a> Measuring<'a> {
             ));
         }
         Ok(kept)
+    }
+
+    /// Of a light load. Each client has a connection of its own, and where connections are kept only to see what a request costs without one, there
+    /// need not be more than a server with a worker for each has workers for.
+    fn clients(&self, load: &LoadPlan) -> u32 {
+        let most = self.ask().workers.unwrap_or(CONNECTIONS).clamp(1, CONNECTIONS);
+        if self.asked.plan.load.close && !load.close { load.clients.min(most) } else { load.clients }
     }
 
     fn shuffled(&self, class: &str, mut values: Vec<f64>) -> Vec<f64> {
@@ -424,6 +437,7 @@ fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) 
             second_half: second_half(&outcome.spans),
             busy_processes: processes,
             busy_cores: all,
+            pace_ns: document.run.host.pace_ns,
             response_mean_ns: load.response_time_ns.mean,
             response_p50_ns: load.response_time_ns.p50,
             response_p99_ns: load.response_time_ns.p99,

@@ -128,6 +128,9 @@ fn shares_of_hits(asked: &PredictPlan, measuring: &mut Measuring<'_>, parts: &mu
     Ok(())
 }
 
+/// Behind the name of a class whose requests have each a connection.
+pub const A_CONNECTION_EACH: &str = ", a connection each";
+
 /// What a connection of its own adds to a request; with TLS, a handshake in full and a resumed one apart.
 fn connections(
     asked: &PredictPlan,
@@ -138,7 +141,7 @@ fn connections(
     let less = |measured: &Measured, parts: &[Part]| {
         [Each::of(&measured.processes).less(&parts[0].processes), Each::of(&measured.cores).less(&parts[0].cores)]
     };
-    let as_is = Class { name: format!("{}, a connection each", class.name), load: class.load.clone() };
+    let as_is = Class { name: format!("{}{A_CONNECTION_EACH}", class.name), load: class.load.clone() };
     let with = measuring.class(&as_is)?.ok_or_else(super::interrupted)?;
     let connection = less(&with, parts);
     let is_tls = class.load.tls.is_some();

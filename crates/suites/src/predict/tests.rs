@@ -192,3 +192,38 @@ fn what_is_doubtful_is_said() {
     let all = verdict(&PredictPart::default(), &Mixed { held: false, ..sound }, &service);
     assert!(all.contains(&("demand_when_behind".into(), CheckState::CouldNotRun)), "{all:?}");
 }
+
+#[test]
+fn what_a_request_takes_besides_is_of_a_load_that_was_served() {
+    let load = |class: &str, rate_per_s: f64, p50_ms: u64, failed: &[&str]| MeasuredLoad {
+        class: class.into(),
+        kind: "light".into(),
+        rate_per_s,
+        response_p50_ns: p50_ms * 1_000_000,
+        failed: failed.iter().map(ToString::to_string).collect(),
+        ..MeasuredLoad::default()
+    };
+    // Kept connections took all of a server's workers: that load says nothing, least of all by being the slowest.
+    let loads = [
+        load("/", 300.0, 10_000, &["carried_as_offered", "failures"]),
+        load("/", 500.0, 5_000, &["carried_as_offered"]),
+        load("/", 900.0, 3, &["rtt_as_asked"]),
+        load("/, a connection each", 600.0, 7, &[]),
+        load("/, a connection each", 1200.0, 6, &[]),
+    ];
+    let near = |got: f64, wanted: f64| assert!((got - wanted).abs() < 1e-9, "{got}");
+    near(whole::beside(&loads, true, 0.001), 0.006);
+    near(whole::beside(&loads, false, 0.001), 0.002);
+    near(whole::beside(&loads[..2], false, 0.001), 0.0);
+}
+
+#[test]
+fn the_load_behind_the_path_is_light_for_the_workers_too() {
+    let near = |got: f64, wanted: f64| assert!((got / wanted - 1.0).abs() < 1e-9, "{got}");
+    near(whole::rate_behind_path(2000.0, None, Some(0.4)), 600.0);
+    near(whole::rate_behind_path(20_000.0, None, None), PATH_RATE_MAX);
+    // 256 workers, 0.4 s each: 640 a second.
+    near(whole::rate_behind_path(5000.0, Some(256), Some(0.4)), 192.0);
+    near(whole::rate_behind_path(100.0, Some(256), Some(0.4)), 30.0);
+    near(whole::rate_behind_path(100.0, Some(256), Some(0.0)), 30.0);
+}

@@ -13,7 +13,7 @@ use units::{CpuShare, RequestRate};
 
 use super::answer::{self, Known, Processor};
 use super::demands::{self, Measured, Measuring};
-use super::foretell::Part;
+use super::foretell::{A_CONNECTION_EACH, Part};
 use super::model::{self, Each, Mixed};
 use super::path::{self, Manner, PathModel, Traffic};
 use super::{PATH_RATE_MAX, PATH_SHARE, PredictPlan, doubts, memory, period, words};
@@ -131,7 +131,11 @@ impl Whole<'_> {
                 classes: self.classes(processes.behind.value),
                 processes,
                 cores,
-                beside_s: beside(&measuring.loads, processes.light.map_or(0.0, |light| light.value)),
+                beside_s: beside(
+                    &measuring.loads,
+                    asked.plan.load.close,
+                    processes.light.map_or(0.0, |light| light.value),
+                ),
                 path: way,
                 workers: asked.asked.workers,
                 worker_held_s: None,
@@ -192,7 +196,9 @@ impl Whole<'_> {
             return Ok(times);
         }
         let mut plan = asked.plan.clone();
-        plan.load.rate = RequestRate::from_per_second((first * PATH_SHARE).min(PATH_RATE_MAX));
+        plan.load.rate =
+            RequestRate::from_per_second(rate_behind_path(first, asked.asked.workers, times.worker_held_s));
+        plan.load.warmup_rises = true;
         let longest = asked.plan.path.as_ref().and_then(|path| lab::distances::spec(path, plan.load.clients).ok());
         let longest = longest.map_or(Duration::ZERO, |spec| lab::distances::longest_rtt(&spec));
         plan.load.warmup = (longest * 4 + Duration::from_millis(500)).min(Duration::from_secs(15));
@@ -206,6 +212,14 @@ impl Whole<'_> {
         }
         Ok(times)
     }
+}
+
+/// The rate of the load behind the path: light for what the server can do nearby, and for its workers, which the distance holds for `held_s` each by the
+/// model: connections that wait for one would say how long they waited.
+pub fn rate_behind_path(first: f64, workers: Option<u32>, held_s: Option<f64>) -> f64 {
+    let of_workers =
+        workers.zip(held_s.filter(|held_s| *held_s > 0.0)).map(|(workers, held_s)| f64::from(workers) / held_s);
+    (first.min(of_workers.unwrap_or(f64::INFINITY)) * PATH_SHARE).min(PATH_RATE_MAX)
 }
 
 /// The document of what was foretold.
@@ -295,10 +309,15 @@ pub fn fill(predict: &mut PredictPart, known: &Known<'_>, loads: &[MeasuredLoad]
     predict.usl = usl(&points, seed);
 }
 
-/// What the median request took beyond its demand in the lightest load.
-fn beside(loads: &[ledger::MeasuredLoad], demand_s: f64) -> f64 {
-    let light = loads.iter().filter(|load| load.kind == "light");
-    let lightest = light.min_by(|a, b| a.rate_per_s.total_cmp(&b.rate_per_s));
+/// What the median request took beyond its demand in the lightest load that was served as it came, of those with a connection for each request where
+/// the plan has that.
+pub fn beside(loads: &[MeasuredLoad], close: bool, demand_s: f64) -> f64 {
+    let served = |load: &&MeasuredLoad| {
+        demands::is_sound(load) && !load.failed.iter().any(|check| check == "carried_as_offered")
+    };
+    let light = loads.iter().filter(|load| load.kind == "light" && load.class.ends_with(A_CONNECTION_EACH) == close);
+    let lightest = light.filter(served);
+    let lightest = lightest.min_by(|a, b| a.rate_per_s.total_cmp(&b.rate_per_s));
     lightest.map_or(0.0, |load| (load.response_p50_ns as f64 / 1e9 - demand_s).max(0.0))
 }
 

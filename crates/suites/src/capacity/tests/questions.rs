@@ -203,6 +203,24 @@ fn costs_that_differ_from_trial_to_trial_are_seen() {
     ];
     near(checks::cost_spread(&trials, 1440.0), 0.1);
     assert_eq!(checks::cost_spread(&trials[1..3], 1440.0), None, "one of each verdict");
+    // Whose doing that is, the machine's own pace says: of all long trials near, whatever came of them, but not of those that were disturbed.
+    assert_eq!(checks::pace_spread(&trials, 1440.0), None);
+    let paced = |verdict: &str, load: f64, pace_ns: u64| TrialPart {
+        pace_ns: Some(pace_ns),
+        ..trial("long", verdict, load, 0.05, 35.0)
+    };
+    let paced = [
+        paced("good", 1440.0, 10_000),
+        paced("bad", 1500.0, 10_700),
+        paced("void", 1440.0, 30_000),
+        paced("bad", 1900.0, 5000),
+    ];
+    near(checks::pace_spread(&paced, 1440.0), 0.07);
+    assert_eq!(checks::pace_spread(&paced[1..], 1440.0), None, "one alone");
+    let machine = checks::whose(0.1, Some(0.07));
+    assert!(machine.starts_with("this machine is not") && machine.contains("7.0 % longer"), "{machine}");
+    assert!(checks::whose(0.1, Some(0.01)).starts_with("the server is not"));
+    assert!(checks::whose(0.1, None).starts_with("this machine, or the server,"));
     // A server that waits for something else has no such cost, and the check says so.
     let mut simulated = Simulated::new(Server::four(), OBJECTIVE, 1);
     let rules = simulated.rules(plan(60.0));
