@@ -287,6 +287,9 @@ fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
         "--close",
         "--clients",
         "500",
+        // It starts its workers one by one, twice as many each second.
+        "--warmup",
+        "20s",
         "--each",
         "lan,koshien-2001",
         "--no-overload",

@@ -174,7 +174,7 @@ impl<'a> Measuring<'a> {
             let mut load = class.load.clone();
             load.rate = Some(rate);
             load.warmup_rises = true;
-            load.clients = self.clients(&class.load);
+            self.keep_few(&mut load);
             let what = format!("{}, {rate:.0} a second", class.name, rate = rate.per_second());
             light.extend(self.measure(&class.name, "light", &self.plan_of(load), self.ask().each, &what)?);
             if self.is_interrupted() {
@@ -255,11 +255,13 @@ impl<'a> Measuring<'a> {
         Ok(kept)
     }
 
-    /// Of a light load. Each client has a connection of its own, and where connections are kept only to see what a request costs without one, there
-    /// need not be more than a server with a worker for each has workers for.
-    fn clients(&self, load: &LoadPlan) -> u32 {
-        let most = self.ask().workers.unwrap_or(CONNECTIONS).clamp(1, CONNECTIONS);
-        if self.asked.plan.load.close && !load.close { load.clients.min(most) } else { load.clients }
+    /// Where connections are kept only to see what a request costs without one, they are few: a server with a worker for each has few workers when
+    /// it starts, and a kept connection takes one away from all others.
+    fn keep_few(&self, load: &mut LoadPlan) {
+        if self.asked.plan.load.close && !load.close {
+            load.clients = load.clients.min(CLIENTS_ASIDE);
+            load.connections = Some(CONNECTIONS_ASIDE);
+        }
     }
 
     fn shuffled(&self, class: &str, mut values: Vec<f64>) -> Vec<f64> {
@@ -375,6 +377,11 @@ pub fn measured(light: &[Made], held: &[Made]) -> Measured {
         points: (light.len() as u32, held.len() as u32),
     }
 }
+
+/// Of light loads whose connections are kept while the plan's own are not: a request takes much less than a millisecond there, so that few are enough for
+/// thousands a second.
+const CLIENTS_ASIDE: u32 = 4;
+const CONNECTIONS_ASIDE: u32 = 16;
 
 /// Checks without which a load says nothing of what its requests cost.
 const SPOILT: [&str; 5] = ["server_answers", "server_alive", "responses_good", "failures", "server_unread"];
