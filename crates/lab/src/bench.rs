@@ -511,6 +511,8 @@ pub fn bench_tapped(
         looked.refused.take().map_or(joined, |error| Err(LabError::Environment(format!("--server-cpu: {error}"))));
     observer.ended();
     drop(running);
+    // Not while the server is still looked at: its core may be busy, and an idle thread takes its time to end.
+    looked.pace = None;
 
     let after = Before { devices: device_statistics(places.as_ref()), cpu: sys::accounting::cpu_times().ok() };
     // First the wire, which hangs up the recorder's other line.

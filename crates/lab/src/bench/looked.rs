@@ -130,7 +130,8 @@ impl Looked {
             let progress = &running.run;
             let phase = progress.phase();
             if phase > Phase::Measured
-                && let Some(pace) = self.pace.take()
+                && self.pace_ns.is_none()
+                && let Some(pace) = &self.pace
             {
                 self.pace_ns = pace.median_ns();
             }
