@@ -442,7 +442,7 @@ pub fn bench_tapped(
     };
     if plan.load.warmup.is_zero() {
         // Measured from the start: the first look at a short run may come when it is over.
-        looked.server_from = places.as_ref().and_then(server::account);
+        looked.server_from = places.as_ref().and_then(|places| looked.account(places));
     }
     let joined = std::thread::scope(|scope| {
         let mut outlets = outlets.into_iter();

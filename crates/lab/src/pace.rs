@@ -1,12 +1,13 @@
 //! How fast the server's processors are while it is measured: a piece of work every 10 ms, in what the server leaves of them.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use stats::Histogram;
+use sys::clock::thread_cpu_time;
 use sys::pace::Piece;
 use sys::sched::{Cores, make_idle};
 
@@ -21,6 +22,7 @@ const LEAST: u64 = 20;
 pub struct Pace {
     over: Arc<AtomicBool>,
     taken: Arc<Mutex<Histogram>>,
+    spent_ns: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -32,7 +34,9 @@ impl Pace {
     pub fn start(cores: &Cores) -> io::Result<Self> {
         let (over, taken) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Histogram::new())));
         let mut piece = Piece::new()?;
-        let (cores, ends, keeps) = (cores.clone(), Arc::clone(&over), Arc::clone(&taken));
+        let spent_ns = Arc::new(AtomicU64::new(0));
+        let (cores, ends, keeps, spends) =
+            (cores.clone(), Arc::clone(&over), Arc::clone(&taken), Arc::clone(&spent_ns));
         let thread = std::thread::Builder::new().name("pace".into()).spawn(move || {
             // Elsewhere, or before the server, it would say or do something else.
             if cores.pin_this_thread().is_err() || !make_idle() {
@@ -41,10 +45,16 @@ impl Pace {
             while !ends.load(Ordering::Relaxed) {
                 let Ok(time) = piece.time() else { return };
                 keeps.lock().unwrap_or_else(PoisonError::into_inner).record(units::time::saturating_nanos(time));
+                spends.store(units::time::saturating_nanos(thread_cpu_time()), Ordering::Relaxed);
                 std::thread::park_timeout(EVERY);
             }
         })?;
-        Ok(Pace { over, taken, thread: Some(thread) })
+        Ok(Pace { over, taken, spent_ns, thread: Some(thread) })
+    }
+
+    /// Processor time of the thread so far, on the server's cores; of its last piece at the latest.
+    pub fn spent(&self) -> Duration {
+        Duration::from_nanos(self.spent_ns.load(Ordering::Relaxed))
     }
 
     /// What was done so far does not count.
@@ -82,6 +92,7 @@ mod tests {
             pace.median_ns()
         });
         assert!(median.is_some_and(|ns| ns > 1000), "{median:?}");
+        assert!(pace.spent() >= Duration::from_nanos(LEAST / 2 * median.unwrap_or(0)), "{:?}", pace.spent());
         pace.clear();
         assert_eq!(pace.median_ns(), None);
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use ledger::document;
 use sys::accounting::{CpuTimes, cpu_times, tree_descriptors, tree_usage};
 use sys::cgroup::Periods;
+use sys::clock::monotonic_ns;
 use sys::place::{Exit, Place};
 use sys::sched::Cores;
 
@@ -89,14 +90,19 @@ pub struct Account {
     descriptors: Option<u64>,
     from_cgroup: bool,
     cores: Vec<(usize, CpuTimes)>,
+    /// When the cores were looked at, by CLOCK_MONOTONIC.
+    at: Duration,
+    /// What this program had spent on the server's cores itself.
+    ours: Duration,
 }
 
-/// Reads the server's account now.
-pub fn account(places: &Places) -> Option<Account> {
+/// Reads the server's account now. `ours`: processor time that this program has spent on its cores so far.
+pub fn account(places: &Places, ours: Duration) -> Option<Account> {
     let place = places.server.as_ref()?;
     let tree = tree_usage(place.init_pid());
     let group = places.cgroup.as_ref().and_then(|group| group.usage().ok());
     let cores = cpu_times().unwrap_or_default();
+    let at = Duration::from_nanos(monotonic_ns());
     let descriptors = tree_descriptors(place.init_pid());
     Some(match group {
         Some(usage) => Account {
@@ -108,6 +114,8 @@ pub fn account(places: &Places) -> Option<Account> {
             rss_bytes: tree.rss_bytes.max(usage.memory_max.unwrap_or(0).min(tree.rss_bytes)),
             from_cgroup: true,
             cores,
+            at,
+            ours,
         },
         None => Account {
             user: tree.user,
@@ -118,6 +126,8 @@ pub fn account(places: &Places) -> Option<Account> {
             rss_bytes: tree.rss_bytes,
             from_cgroup: false,
             cores,
+            at,
+            ours,
         },
     })
 }
@@ -158,14 +168,21 @@ impl Account {
         }
     }
 
-    /// Interrupt work on the server's cores, in seconds: while nothing else of ours runs there, it is work for the server.
+    /// What was done on the server's cores outside its processes, in seconds: while nothing else runs there, it is interrupts, of packets
+    /// that it receives above all. It is what is left of the time when the cores were not idle, which the kernel counts exactly, as it does
+    /// a process's; what it says of interrupts alone is guessed from where each tick falls, and of arrivals in step with the tick, wrong.
     fn receive_since(&self, earlier: &Account, cores: &Cores) -> f64 {
+        let lasted = self.at.saturating_sub(earlier.at);
         let times = self.cores.iter().filter(|(core, _)| cores.list().contains(core));
-        let spent = times.filter_map(|(core, times)| {
+        let not_idle = times.filter_map(|(core, times)| {
             let before = earlier.cores.iter().find(|(other, _)| other == core)?;
-            Some(times.since(&before.1).softirq.as_secs_f64())
+            let since = times.since(&before.1);
+            Some(lasted.saturating_sub(since.idle + since.iowait + since.steal))
         });
-        spent.sum()
+        let not_idle: Duration = not_idle.sum();
+        let accounted = [(self.user, earlier.user), (self.system, earlier.system), (self.ours, earlier.ours)];
+        let accounted: Duration = accounted.into_iter().map(|(now, before)| now.saturating_sub(before)).sum();
+        not_idle.saturating_sub(accounted).as_secs_f64()
     }
 }
 

@@ -617,8 +617,8 @@ pub struct Server {
     pub cpu_user_s: f64,
     /// System CPU seconds of its processes.
     pub cpu_system_s: f64,
-    /// Receive processing done for it on its cores outside its processes (softirq), in CPU seconds; absent where it
-    /// could not be told apart.
+    /// What was done on its cores outside its processes, in CPU seconds, from 0 on: receiving its packets (interrupts), where nothing else runs
+    /// there. Absent where that is not done on its own cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_receive_s: Option<f64>,
     /// All of these over completed requests, in us.

@@ -27,8 +27,11 @@ pub struct Goal {
     pub max: f64,
     /// The first load.
     pub start: f64,
-    /// While one side is unknown, each load is so many times the last: above 1.
+    /// While one side is unknown, the second load is so many times the first: above 1.
     pub ramp: f64,
+    /// Each further one is farther from the last, the distance doubling in log space until it is so many times: at least `ramp`. A start
+    /// that was far off costs a few loads then, not one for each small step.
+    pub ramp_max: f64,
     /// Loads are whole numbers (users, connections): the search ends at neighbours at the latest.
     pub whole: bool,
 }
@@ -153,7 +156,8 @@ impl Search {
     /// A goal out of its ranges.
     pub fn new(goal: Goal) -> Self {
         assert!(goal.trial > Duration::ZERO && goal.sum >= goal.trial, "{goal:?}");
-        assert!((0.0..1.0).contains(&goal.exceed_ratio) && goal.width > 0.0 && goal.ramp > 1.0, "{goal:?}");
+        assert!((0.0..1.0).contains(&goal.exceed_ratio) && goal.width > 0.0, "{goal:?}");
+        assert!(goal.ramp > 1.0 && goal.ramp <= goal.ramp_max, "{goal:?}");
         assert!(goal.min > 0.0 && goal.min <= goal.start && goal.start <= goal.max, "{goal:?}");
         Search { goal, trials: Vec::new(), cap: None }
     }
@@ -208,7 +212,7 @@ impl Search {
                 if lower >= top {
                     Step::Done
                 } else {
-                    Step::Try(self.rounded((lower * self.goal.ramp).min(top), lower, f64::INFINITY))
+                    Step::Try(self.rounded((lower * self.ramp()).min(top), lower, f64::INFINITY))
                 }
             }
             (None, Some(upper)) => {
@@ -216,7 +220,7 @@ impl Search {
                 if upper <= bottom {
                     Step::Done
                 } else {
-                    Step::Try(self.rounded((upper / self.goal.ramp).max(bottom), 0.0, upper))
+                    Step::Try(self.rounded((upper / self.ramp()).max(bottom), 0.0, upper))
                 }
             }
             // What lies between can not be made.
@@ -257,6 +261,12 @@ impl Search {
     fn first(&self) -> Option<f64> {
         let first = self.rounded(self.goal.start.min(self.top()), 0.0, f64::INFINITY);
         (self.top() >= self.goal.min).then_some(first)
+    }
+
+    /// How many times the last load the next is, while one side is unknown.
+    fn ramp(&self) -> f64 {
+        let doublings = self.loads().len().saturating_sub(1).min(i32::MAX as usize) as i32;
+        (self.goal.ramp.ln() * 2.0_f64.powi(doublings)).exp().min(self.goal.ramp_max)
     }
 
     fn top(&self) -> f64 {
@@ -312,6 +322,7 @@ mod tests {
             max: f64::INFINITY,
             start: 100.0,
             ramp: 2.0,
+            ramp_max: 2.0,
             whole: false,
         }
     }
@@ -348,6 +359,27 @@ mod tests {
         assert_eq!(sought(105.0), SearchResult::NoUpper { lower: 105.0, why: Cap::Generator });
         // Hardly below the upper bound: what cannot be made is no more than the width.
         assert!(matches!(sought(159.0), SearchResult::Regular { .. }));
+    }
+
+    #[test]
+    fn steps_grow_from_a_start_that_was_far_off() {
+        for (capacity, first) in
+            [(346.0, [165.0, 173.25, 191.0, 232.2, 343.1]), (80.0, [165.0, 157.1, 142.5, 117.3, 79.4])]
+        {
+            let mut search = Search::new(Goal { start: 165.0, ramp: 1.05, ..goal() });
+            for expected in first {
+                let Step::Try(load) = search.next() else { panic!("{search:?}") };
+                assert!((load - expected).abs() < 0.1, "{load} instead of {expected}");
+                search.add(full(load, load <= capacity));
+            }
+        }
+        let of = |ramp_max| found(Goal { start: 165.0, ramp: 1.05, ramp_max, ..goal() }, 346.0);
+        let ((result, trials), (_, by_small_steps)) = (of(2.0), of(1.05));
+        assert!(
+            matches!(result, SearchResult::Regular { lower, upper } if lower <= 346.0 && 346.0 < upper),
+            "{result:?}"
+        );
+        assert!(3 * trials <= 2 * by_small_steps, "{trials} and {by_small_steps}");
     }
 
     #[test]
@@ -450,13 +482,15 @@ mod tests {
     proptest! {
         /// In a system that carries what it carries, the answer is within the width, in few trials.
         #[test]
-        fn a_sharp_capacity_is_bracketed(capacity in 1.5_f64..1e7, start in 1.0_f64..1e6, width in 0.001_f64..0.5, ramp in 1.05_f64..4.0) {
-            let (result, trials) = found(Goal { width, start, ramp, ..goal() }, capacity);
+        fn a_sharp_capacity_is_bracketed(capacity in 1.5_f64..1e7, start in 1.0_f64..1e6, width in 0.001_f64..0.5, ramp in 1.05_f64..4.0, growth in 1.0_f64..3.0) {
+            let ramp_max = ramp * growth;
+            let (result, trials) = found(Goal { width, start, ramp, ramp_max, ..goal() }, capacity);
             let SearchResult::Regular { lower, upper } = result else { panic!("{result:?}") };
             prop_assert!(lower <= capacity && capacity < upper, "{lower} {capacity} {upper}");
             prop_assert!(upper / lower <= (1.0 + width) * (1.0 + 1e-6), "{lower} {upper}");
-            let ramps = ((capacity / start).ln().abs() / ramp.ln()).ceil() + 2.0;
-            let halvings = (ramp.ln() / width.ln_1p()).log2().max(0.0).ceil() + 2.0;
+            let growing = (ramp_max.ln() / ramp.ln()).log2().ceil();
+            let ramps = growing + ((capacity / start).ln().abs() / ramp_max.ln()).ceil() + 2.0;
+            let halvings = (ramp_max.ln() / width.ln_1p()).log2().max(0.0).ceil() + 2.0;
             prop_assert!(trials as f64 <= ramps + halvings, "{trials} > {ramps} + {halvings}");
         }
 

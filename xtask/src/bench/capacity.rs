@@ -4,7 +4,7 @@
 //!    the interval holds the truth. The same with its faults: what is named.
 //! 2. nginx, Apache (prefork and event) and a Python application, each held to 20 % of a core, nginx to 5 %: five searches of one command, how far apart
 //!    they are, and what httperf finds with a ladder of rates by hand through the same lab.
-//! 3. Apache prefork nearby and at Koshien's distances: what is foretold to bind it, and what binds it.
+//! 3. Apache prefork at Koshien's distances, held to more than nearby: what is foretold to bind it, and what binds it.
 //!
 //! Trials are of `--seconds`, or of 2,000 requests where that is longer. Searches of the first and the third part are `--quick`. The whole takes some
 //! two hours; `--only` takes one part of it.
@@ -201,16 +201,22 @@ fn one(yamabiko: &Path, held: &Held, extent: Extent) -> Result<()> {
     ];
     let document = search(yamabiko, server, page, extent, &words)?;
     let found = document["capacity"]["searches"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let rates: Vec<f64> = found.iter().filter_map(|search| search["lower"].as_f64()).collect();
-    ensure!(!rates.is_empty(), "{name}: no search came to its end{}", doubts(&document));
+    let found = found.iter().zip(1_u64..).filter_map(|(search, which)| Some((search["lower"].as_f64()?, which)));
+    let found: Vec<(f64, u64)> = found.collect();
+    ensure!(!found.is_empty(), "{name}: no search came to its end{}", doubts(&document));
     println!(
         "  {name}: {:.1}/s, {}, bound by {}{}; searches: {}",
         rate(&document),
         document["validity"]["verdict"],
         document["capacity"]["bound_by"]["name"],
         doubts(&document),
-        rates.iter().map(|rate| format!("{rate:.1}")).collect::<Vec<_>>().join(", ")
+        found
+            .iter()
+            .map(|&(rate, which)| format!("{rate:.1}{}", beside(&document, which)))
+            .collect::<Vec<_>>()
+            .join(", ")
     );
+    let rates: Vec<f64> = found.iter().map(|&(rate, _)| rate).collect();
     let middle = median(&rates);
     let (low, high) = rates.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &rate| (low.min(rate), high.max(rate)));
     let by_hand = ladder(yamabiko, held, middle)?;
@@ -223,6 +229,21 @@ fn one(yamabiko: &Path, held: &Held, extent: Extent) -> Result<()> {
         by_hand
     );
     Ok(())
+}
+
+/// What a request cost in the trials of a search, and how fast the machine was then: medians.
+fn beside(document: &Value, search: u64) -> String {
+    let trials = document["capacity"]["trials"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let trials: Vec<&Value> =
+        trials.iter().filter(|trial| trial["search"] == search && trial["verdict"] != "void").collect();
+    let of =
+        |figure: &dyn Fn(&Value) -> Option<f64>| -> Vec<f64> { trials.iter().copied().filter_map(figure).collect() };
+    let cost = of(&|trial| Some(trial["server"]["cpu_cores"].as_f64()? / trial["carried_rate_per_s"].as_f64()?));
+    let pace = of(&|trial| trial["pace_ns"].as_f64());
+    if cost.is_empty() || pace.is_empty() {
+        return String::new();
+    }
+    format!(" ({:.1} us each, pace {:.2} us)", 1e6 * median(&cost), median(&pace) / 1e3)
 }
 
 /// httperf's steps through the same lab: the highest rate at which it had 99 % of its replies, none late. Each has a server of its own, which
@@ -257,7 +278,7 @@ fn ladder(yamabiko: &Path, Held { share, server, page, .. }: &Held, around: f64)
     Ok(held.map_or_else(|| "no step held".to_owned(), |rate| format!("{rate:.1}/s is the last step that held")))
 }
 
-/// First what is foretold at Koshien's distances, from loads nearby and one light load there; then the searches.
+/// First what is foretold at Koshien's distances, from loads nearby and one light load there; then the search.
 fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
     println!("\nApache prefork, 10 KiB, one connection per request, {OBJECTIVE_FAR}");
     let url = format!("http://server:{PORT}/10k.bin");
@@ -290,18 +311,22 @@ fn distances(yamabiko: &Path, prefork: &str, extent: Extent) -> Result<()> {
         // It starts its workers one by one, twice as many each second.
         "--warmup",
         "20s",
-        "--each",
-        "lan,koshien-2001",
+        "--path",
+        "koshien-2001",
         "--no-overload",
     ];
     let document = search(yamabiko, prefork, "/10k.bin", extent, &words)?;
-    for each in document["capacity"]["each"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        println!(
-            "  {}: {}/s, {} connections in process, bound by {} ({})",
-            each["name"], each["rate_per_s"], each["connections"], each["bound_by"]["name"], each["bound_by"]["words"]
-        );
-    }
-    println!("  {}{}", document["validity"]["verdict"], doubts(&document));
+    let found = &document["capacity"];
+    println!(
+        "  found: {}/s in {} .. {}, bound by {} ({}), {}{}",
+        found["rate_per_s"],
+        found["interval"][0],
+        found["interval"][1],
+        found["bound_by"]["name"],
+        found["bound_by"]["words"],
+        document["validity"]["verdict"],
+        doubts(&document)
+    );
     Ok(())
 }
 

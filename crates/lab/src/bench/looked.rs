@@ -139,7 +139,7 @@ impl Looked {
                 self.gave_up = progress.gave_up();
                 if self.server_to.is_none() {
                     // Nothing was in flight at the end, so that the drain was over between two looks.
-                    self.server_to = places.as_deref().and_then(server::account);
+                    self.server_to = places.as_deref().and_then(|places| self.account(places));
                     self.add_second(clock.now(), self.server_to.clone(), showing.as_ref());
                 }
                 return;
@@ -158,26 +158,26 @@ impl Looked {
                     self.refused = group.hold(share).err();
                 }
                 if phase == Phase::Measured && self.server_from.is_none() {
-                    self.server_from = server::account(places);
+                    self.server_from = self.account(places);
                 }
                 match self.server_series.due() {
                     None if phase == Phase::Measured => {
-                        if let Some(account) = server::account(places) {
+                        if let Some(account) = self.account(places) {
                             self.server_series.begin(now, account);
                         }
                     }
                     Some(due) if phase == Phase::Measured && now >= due => {
-                        self.add_second(now, server::account(places), showing.as_ref());
+                        self.add_second(now, self.account(places), showing.as_ref());
                     }
                     _ => {}
                 }
                 if phase > Phase::Measured && self.server_to.is_none() {
-                    self.server_to = server::account(places);
+                    self.server_to = self.account(places);
                     self.add_second(now, self.server_to.clone(), showing.as_ref());
                 }
                 if now.since(memory_read) >= MEMORY_EVERY {
                     memory_read = now;
-                    if let Some(account) = server::account(places) {
+                    if let Some(account) = self.account(places) {
                         self.rss_bytes_max = self.rss_bytes_max.max(account.rss_bytes());
                     }
                 }
@@ -205,6 +205,11 @@ impl Looked {
             }
             interrupts.wait(LOOK_EVERY);
         }
+    }
+
+    /// What the server has used so far.
+    pub fn account(&self, places: &Places) -> Option<Account> {
+        server::account(places, self.pace.as_ref().map(Pace::spent).unwrap_or_default())
     }
 
     fn add_second(&mut self, now: Timestamp, account: Option<Account>, showing: Option<&Showing<'_>>) {

@@ -72,6 +72,7 @@ impl Series {
 
 #[cfg(test)]
 mod tests {
+    use sys::accounting::CpuTimes;
     use sys::cgroup::Periods;
 
     use super::*;
@@ -90,6 +91,8 @@ mod tests {
             descriptors: Some(7),
             from_cgroup: true,
             cores: Vec::new(),
+            at: Duration::ZERO,
+            ours: Duration::ZERO,
         }
     }
 
@@ -113,6 +116,30 @@ mod tests {
         assert_eq!((rows[0].periods, rows[0].periods_throttled), (Some(200), Some(100)));
         assert_eq!((rows[1].rss_bytes, rows[1].descriptors, rows[1].at_ns), (1500, Some(7), 4_600_000_000));
         assert_eq!(rows[1].cpu_receive_s, None);
+    }
+
+    #[test]
+    fn receiving_is_what_is_left_of_the_time_that_was_not_idle() {
+        let ms = Duration::from_millis;
+        let of = |user_ms, at, ours, cores: &[(u64, u64, u64)]| {
+            // What the kernel says of interrupts comes from its tick, and is not looked at.
+            let times = cores.iter().map(|&(idle, iowait, steal)| CpuTimes {
+                idle: ms(idle),
+                iowait: ms(iowait),
+                steal: ms(steal),
+                softirq: ms(at),
+                ..Default::default()
+            });
+            Account { at: ms(at), ours: ms(ours), cores: times.enumerate().collect(), ..account(user_ms, (0, 0)) }
+        };
+        let earlier = of(100, 5_000, 7, &[(0, 0, 0), (1_000, 50, 0), (1_000, 50, 3)]);
+        // In a second its two cores were not idle for 300 and 200 ms; 2 * 150 ms of it were the server's, 10 this program's, 20 another guest's.
+        let now = of(300, 6_000, 17, &[(1_000, 0, 0), (1_690, 60, 0), (1_790, 50, 23)]);
+        let left = now.receive_since(&earlier, &Cores::new(vec![1, 2]));
+        assert!((left - (0.3 + 0.19 - 0.3 - 0.01)).abs() < 1e-9, "{left}");
+        // Idle time is told in steps of 10 ms: less than nothing is nothing.
+        let idle = of(100, 5_005, 7, &[(0, 0, 0), (1_010, 50, 0), (1_010, 50, 3)]);
+        assert_eq!(idle.receive_since(&earlier, &Cores::new(vec![1, 2])), 0.0);
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Row for ServerSecond {
         known_time!(
             cpu_receive_s,
             "cpu_receive_ns",
-            "Work of receiving packets on the server's cores (softirq). Null where it is done elsewhere."
+            "What was done on the server's cores outside its processes: receiving packets. Null where it is done elsewhere."
         ),
         known_time!(
             throttled_s,

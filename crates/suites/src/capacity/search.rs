@@ -31,7 +31,8 @@ const FIRST_SHARE: f64 = 0.5;
 const CALIBRATION_SHARE: f64 = 0.5;
 /// The short stage brackets the answer to this.
 pub const SHORT_WIDTH: f64 = 0.05;
-/// While one side is unknown, loads of the short stage are so many times the last; those of the long one begin in the bracket.
+/// While one side is unknown, loads of the short stage are so many times the last; those of the long one begin in the bracket,
+/// so that the first step is small, and grows (the server may have been cold in the short one).
 const SHORT_RAMP: f64 = 2.0;
 const LONG_RAMP: f64 = 1.05;
 /// The generator's own limit is sought to this, in so many trials at most.
@@ -420,6 +421,7 @@ impl<'a> Course<'a> {
             max: 1e9,
             start,
             ramp: SHORT_RAMP,
+            ramp_max: SHORT_RAMP,
             whole: false,
         });
         for trial in self.counted(Purpose::Limit, 0) {
@@ -463,6 +465,7 @@ impl<'a> Course<'a> {
             max,
             start: start.clamp(min, max),
             ramp: ramp.max(1.0 + width),
+            ramp_max: SHORT_RAMP.max(1.0 + width),
             whole: !self.rules.question.find.is_rate(),
         });
         if let Some(most) = &self.rules.question.most {

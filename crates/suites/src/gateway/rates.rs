@@ -125,6 +125,7 @@ impl Measuring<'_> {
             max: MAX_PER_S,
             start,
             ramp: RAMP,
+            ramp_max: RAMP,
             whole: false,
         };
         let (seen, _) = self.follow(&look, LOOK_SETTLE, rate)?;
@@ -135,7 +136,8 @@ impl Measuring<'_> {
         };
         let trial = self.plan.packet_trial();
         let width = self.plan.width.value();
-        let fine = Goal { trial, sum: trial, width, start, ramp: FINE_RAMP.max(1.0 + width), ..look };
+        let ramp = FINE_RAMP.max(1.0 + width);
+        let fine = Goal { trial, sum: trial, width, start, ramp, ramp_max: ramp, ..look };
         let (found, late_above) = self.follow(&fine, SETTLE, rate)?;
         match found {
             SearchResult::Regular { lower, upper } => {
