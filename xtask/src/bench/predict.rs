@@ -10,10 +10,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use ledger::document::Validity;
-use ledger::{CapacityDocument, CheckState, PredictDocument, Verdict};
+use ledger::{CapacityDocument, CheckState, MeasuredLoad, PredictDocument, TrialPart, Verdict};
 use serde::de::DeserializeOwned;
 
 use super::extent::{Extent, only};
+use super::rounds::median;
 use super::servers::{PORT, Site, certificate, need, output, yamabiko};
 
 /// One prediction of each site, from loads of 4 s.
@@ -82,6 +83,7 @@ pub fn run_with(words: &[&str]) -> Result<()> {
             asked(&program, "capacity", case, &["--quick", "--no-overload", "--slo", OBJECTIVE])?;
         let (line, error) = line(case.name, &foretold, &found);
         println!("{line}");
+        println!("    {}; {}", when_foretold(&foretold), when_found(&found));
         doubts("foretold", &foretold.validity);
         doubts("measured", &found.validity);
         off += u32::from(error.is_none_or(|error| error.abs() > ERROR_MAX));
@@ -150,6 +152,26 @@ fn asked<D: DeserializeOwned>(program: &Path, verb: &str, case: &Case, more: &[&
         bail!("{}: yamabiko {verb}: {}", case.name, said.trim());
     }
     serde_json::from_slice(&output.stdout).with_context(|| format!("{}: yamabiko {verb}: {}", case.name, said.trim()))
+}
+
+/// What a request cost the server's processes in the loads that it was held under, and how fast the machine was then: medians.
+fn when_foretold(foretold: &PredictDocument) -> String {
+    let held: Vec<&MeasuredLoad> = foretold.predict.loads.iter().filter(|load| load.held_cores.is_some()).collect();
+    let costs: Vec<f64> = held.iter().map(|load| 1e6 * load.busy_processes / load.rate_per_s).collect();
+    beside("foretold", &costs, held.iter().filter_map(|load| load.pace_ns))
+}
+
+/// The same in the long trials of the search that count.
+fn when_found(found: &CapacityDocument) -> String {
+    let counts = |trial: &&TrialPart| trial.search > 0 && trial.verdict != "void";
+    let long: Vec<&TrialPart> = found.capacity.trials.iter().filter(counts).collect();
+    let cost = |trial: &&TrialPart| Some(1e6 * trial.server?.cpu_cores / trial.carried_rate_per_s);
+    beside("measured", &long.iter().filter_map(cost).collect::<Vec<_>>(), long.iter().filter_map(|trial| trial.pace_ns))
+}
+
+fn beside(when: &str, costs_us: &[f64], paces_ns: impl Iterator<Item = u64>) -> String {
+    let paces_us: Vec<f64> = paces_ns.map(|ns| ns as f64 / 1e3).collect();
+    format!("{when}: {:.1} us a request, pace {:.2} us", median(costs_us), median(&paces_us))
 }
 
 /// Why a result is not valid.

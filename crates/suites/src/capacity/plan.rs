@@ -55,6 +55,10 @@ pub fn of_trial(plan: &Plan, asked: &Asked, number: usize, size: f64, program: &
     let mut trial = plan.of_trial(load, asked.lasts);
     trial.load.warmup = asked.warmup;
     trial.load.warmup_rises = trial.load.rate.is_some();
+    if let Some(server) = trial.server.as_mut().filter(|server| server.cpu_measured.is_none()) {
+        // It starts and fills its caches as fast as it can; within a few percent of a core that may take longer than any warm-up.
+        server.cpu_measured = server.cpu.take();
+    }
     // Each trial is a run of its own, with its own chances.
     trial.seed = plan.seed.wrapping_add(number as u64);
     trial.name = match asked.purpose {
@@ -83,8 +87,7 @@ pub fn of_trial(plan: &Plan, asked: &Asked, number: usize, size: f64, program: &
             if let (Some(server), Some(port)) = (&mut trial.server, stand_in_port(plan)) {
                 let size = size.max(1.0) as u64;
                 server.command = format!("exec {} serve --max {size}B --listen '[::]:{port}'", quoted(program));
-                server.cpu = None;
-                server.memory = None;
+                (server.cpu, server.cpu_measured, server.memory) = (None, None, None);
             }
         }
         _ => {}
@@ -136,6 +139,8 @@ pub fn rest(slo: &Slo) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use units::CpuShare;
+
     use super::*;
 
     fn plan(text: &str) -> Plan {
@@ -202,7 +207,21 @@ mod tests {
         let trial = of_trial(&plan(LAB), &asked(Purpose::Limit, 1e4), 0, 612.7, Path::new("/bin/yama biko"));
         let server = trial.server.unwrap();
         assert_eq!(server.command, "exec '/bin/yama biko' serve --max 612B --listen '[::]:8080'");
-        assert_eq!(server.cpu, None);
+        assert_eq!((server.cpu, server.cpu_measured), (None, None));
+    }
+
+    #[test]
+    fn a_server_starts_as_fast_as_it_can_and_is_measured_within_its_share() {
+        let of = |more: &str| {
+            let plan = plan(&LAB.replace("cpu = \"20%\"\n", more));
+            let server =
+                of_trial(&plan, &asked(Purpose::Long, 16.0), 0, 1024.0, Path::new("/bin/yamabiko")).server.unwrap();
+            (server.cpu.map(CpuShare::cores), server.cpu_measured.map(CpuShare::cores))
+        };
+        assert_eq!(of("cpu = \"6%\"\n"), (None, Some(0.06)));
+        // Who says both has said it.
+        assert_eq!(of("cpu = \"50%\"\ncpu_measured = \"6%\"\n"), (Some(0.5), Some(0.06)));
+        assert_eq!(of(""), (None, None));
     }
 
     #[test]

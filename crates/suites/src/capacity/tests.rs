@@ -393,6 +393,7 @@ fn each_class_of_checks_has_its_verdict() {
         ("loop_never_stalled", "good", "void"),
         ("machine_undisturbed", "good", "void"),
         ("records_kept", "good", "bad"),
+        ("wire_kept_up", "good", "bad"),
         ("a_check_of_tomorrow", "void", "void"),
     ] {
         // So much away explains whatever piled up.
