@@ -168,6 +168,8 @@ impl<'a> Lab<'a> {
             head_bytes: 240,
             keeps_connection: false,
             bytes_sent: 80,
+            attempts: 1,
+            early_response: false,
             failure: None,
         };
         let wire = WireRequest {

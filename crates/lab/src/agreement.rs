@@ -135,6 +135,13 @@ pub struct Agreed {
     pub load_failed: u64,
     /// Whole for both, with different status codes.
     pub status_differs: u64,
+    /// Times that the load sent a request, retries included.
+    pub load_sent: u64,
+    /// Of these, the ones that may never have passed the server's end: sends of requests that failed, and all but the last of
+    /// those that were retried.
+    pub load_sent_in_vain: u64,
+    /// Requests whose first byte passed the server's end.
+    pub wire_requests: u64,
     /// Connections on which the load called connect.
     pub load_called: u64,
     /// Of these, those that were established.
@@ -196,6 +203,9 @@ impl Agreement {
         if self.connections_only {
             return;
         }
+        let attempts = u64::from(record.attempts);
+        self.counts.load_sent += attempts;
+        self.counts.load_sent_in_vain += attempts.saturating_sub(u64::from(record.failure.is_none()));
         let (Some(started_at), Some(connection)) = (record.started_at, record.connection) else { return };
         // Without a port there was no socket, so that nothing was sent.
         let Some(&place) = self.ports.get(&connection) else { return };
@@ -229,6 +239,7 @@ impl Agreement {
         if request.request_first_at.is_none() && request.status == Some(REQUEST_TIMEOUT) {
             return;
         }
+        self.counts.wire_requests += u64::from(request.request_first_at.is_some());
         // Any other answer to nothing is a request that the load cannot know.
         let Some(first_at) = request.request_first_at.or(request.response_first_at) else { return };
         let place = (client, request.client.port(), request.server.ip());
@@ -321,6 +332,13 @@ impl Agreed {
     pub fn unaccounted(&self) -> u64 {
         let given_up = self.load_failed.saturating_sub(self.failed_at_load);
         self.load_only + self.wire_only.saturating_sub(given_up)
+    }
+
+    /// Requests that passed the server's end and the load did not send, and requests that the load sent and that did not pass
+    /// there although they were answered.
+    pub fn sends_unaccounted(&self) -> u64 {
+        let unsent = self.wire_requests.saturating_sub(self.load_sent);
+        unsent + self.load_sent.saturating_sub(self.wire_requests + self.load_sent_in_vain)
     }
 
     /// Connections that one witness counts and the other cannot account for: every one that the load established had a

@@ -5,6 +5,7 @@
 
 mod cache;
 mod draft;
+mod failures;
 mod little;
 mod midway;
 mod steady;
@@ -42,8 +43,6 @@ const RTT_ERROR_NS: f64 = 1e6;
 const RTT_ERROR_P99_NS: f64 = 5e6;
 /// Fewer handshakes in the measured phase have no 99th percentile.
 const HANDSHAKES_MIN: u64 = 100;
-/// More error pages than this among the responses, and their times are no longer those of the page.
-const BAD_STATUS_SHARE: f64 = 0.01;
 /// Such a share of the offered requests may be left over at the end of the phase.
 const SHORTFALL_SHARE: f64 = 0.02;
 
@@ -111,8 +110,11 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         conservation(document),
         steady::check(document, evidence),
         carried_as_offered(document, evidence),
-        responses_whole(document),
-        responses_good(document, evidence.plan),
+        failures::responses_whole(document),
+        failures::error_rate(document, evidence.plan),
+        failures::responses_solicited(document),
+        failures::early_responses(document),
+        failures::retries(document),
         server_alive(evidence),
         records_kept(evidence),
         machine_undisturbed(document),
@@ -414,54 +416,6 @@ fn carried_as_offered(document: &Document, evidence: &Evidence<'_>) -> Check {
         "share of the offered requests that was neither carried nor failed when the phase ended",
         "the server carried less than was offered, so requests piled up: response times grow with the length of the run \
          and are no property of the server; offer less",
-    )
-}
-
-fn responses_whole(document: &Document) -> Check {
-    let check = Draft::new("responses_whole", Weight::Suspect, "requests");
-    let Some(load) = &document.load else { return check.not_applicable("there is no load") };
-    let count = |cause: &str| load.failed.get(cause).copied().unwrap_or(0);
-    let (early, before, reset, malformed) = (
-        count("closed_early") + count("tls_truncated"),
-        count("closed_before_response"),
-        count("reset") + count("tls_broken"),
-        count("malformed") + count("head_too_large"),
-    );
-    check.at_most(
-        (early + before + reset + malformed) as f64,
-        0.0,
-        "responses cut short or not understood",
-        &format!(
-            "the server closed {early} times in mid-response and {before} times before one, reset or broke {reset} \
-             connections, and sent {malformed} responses that break HTTP: its figures are those of a server that fails"
-        ),
-    )
-}
-
-/// Whole responses may still be the wrong ones: an error page is short, and quickly served.
-fn responses_good(document: &Document, plan: &Plan) -> Check {
-    let check = Draft::new("responses_good", Weight::Suspect, "ratio");
-    let Some(load) = document.load.as_ref().filter(|load| load.completed > 0) else {
-        return check.not_applicable("there is no whole response");
-    };
-    if plan.load.expects_statuses() {
-        return check.ok("the plan says which statuses are good, and requests with others have failed");
-    }
-    let followed = plan.load.follows_redirects();
-    let good = |status: &str| status.starts_with('2') || status == "304" || followed && status.starts_with('3');
-    let others: Vec<_> = load.status.iter().filter(|(status, _)| !good(status)).collect();
-    let count: u64 = others.iter().map(|(_, count)| **count).sum();
-    let listed: Vec<String> = others.iter().map(|(status, count)| format!("{status} x {count}")).collect();
-    check.at_most(
-        count as f64 / load.completed as f64,
-        BAD_STATUS_SHARE,
-        "share of the whole responses with a status other than 2xx or 304",
-        &format!(
-            "of {} responses {count} were errors or redirects ({}), not the page: is the URL's path right, and is the \
-             server well? Error pages are often served faster than pages",
-            load.completed,
-            listed.join(", ")
-        ),
     )
 }
 

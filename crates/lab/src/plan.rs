@@ -131,6 +131,9 @@ pub struct LoadPlan {
     /// One connection per request.
     #[serde(default)]
     pub close: bool,
+    /// Whether a request is sent again where the server's close of an idle connection crossed it; `never`, or `idle-race`.
+    #[serde(default)]
+    pub retry: Retry,
     /// Open loop at this rate. Without it, `phases`, `rate_file` or `replay` the loop is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<RequestRate>,
@@ -220,6 +223,7 @@ impl LoadPlan {
             http: HttpVersion::default(),
             streams: None,
             close: false,
+            retry: Retry::default(),
             rate: None,
             arrivals: ArrivalKind::default(),
             phases: Vec::new(),
@@ -244,6 +248,17 @@ impl LoadPlan {
             session: Vec::new(),
         }
     }
+}
+
+/// When a request is sent again, once, on a fresh connection: [`load::Retry`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Retry {
+    /// Never.
+    Never,
+    /// After a race with the server's idle timeout.
+    #[default]
+    IdleRace,
 }
 
 /// HTTP version of the requests.

@@ -286,6 +286,7 @@ impl Keeper {
             status: so_far.status.clone(),
             response_time_ns: so_far.response_time_ns,
             send_lag_ns: so_far.send_lag_ns,
+            unsolicited: self.progress.live().unsolicited(),
             ..document::Load::default()
         };
         let figures = wire.map(WireBook::figures);

@@ -23,7 +23,7 @@ pub enum FailureCause {
     TlsTruncated,
     /// The response was not whole within the response timeout.
     ResponseTimeout,
-    /// The server closed before the first byte of a response (on a fresh connection, or again after one retry).
+    /// The server closed before the first byte of a response, and it was no race with its idle timeout.
     ClosedBeforeResponse,
     /// The server closed, by FIN, before the response was whole: a body shorter than announced.
     ClosedEarly,
@@ -33,6 +33,8 @@ pub enum FailureCause {
     Malformed,
     /// The response head is larger than the client accepts.
     HeadTooLarge,
+    /// Bytes that no request asked for followed the response.
+    UnsolicitedData,
     /// The server reset the request's HTTP/2 stream.
     StreamReset,
     /// The server ended its HTTP/2 connection (GOAWAY) before it had taken the request, and once more after one retry; or it ended
@@ -65,7 +67,7 @@ pub enum FailureCause {
 
 impl FailureCause {
     /// Every cause, in the order of declaration.
-    pub const ALL: [FailureCause; 26] = [
+    pub const ALL: [FailureCause; 27] = [
         FailureCause::ConnectTimeout,
         FailureCause::ConnectRefused,
         FailureCause::ConnectFailed,
@@ -79,6 +81,7 @@ impl FailureCause {
         FailureCause::Reset,
         FailureCause::Malformed,
         FailureCause::HeadTooLarge,
+        FailureCause::UnsolicitedData,
         FailureCause::StreamReset,
         FailureCause::GoAway,
         FailureCause::ProxyRefused,
@@ -110,6 +113,7 @@ impl FailureCause {
             FailureCause::Reset => "reset",
             FailureCause::Malformed => "malformed",
             FailureCause::HeadTooLarge => "head_too_large",
+            FailureCause::UnsolicitedData => "unsolicited_data",
             FailureCause::StreamReset => "stream_reset",
             FailureCause::GoAway => "goaway",
             FailureCause::ProxyRefused => "proxy_refused",

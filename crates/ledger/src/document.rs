@@ -305,8 +305,20 @@ pub struct Load {
     pub connection_duration_ns: Quantiles,
     /// Response bytes: heads and bodies.
     pub bytes_received: u64,
-    /// Request bytes.
+    /// Request bytes that the kernel took and the server's acknowledged.
     pub bytes_sent: u64,
+    /// Times that the offered requests were sent, retries included.
+    #[serde(default)]
+    pub requests_sent: u64,
+    /// Of the offered requests, those sent more than once (`--retry`).
+    #[serde(default)]
+    pub requests_retried: u64,
+    /// Of the completed requests, those whose response was whole before the server had received the whole request.
+    #[serde(default)]
+    pub early_responses: u64,
+    /// Data that no request asked for, over the whole run; absent where none came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsolicited: Option<Unsolicited>,
     /// Requests started and not done.
     pub in_flight: Level,
     /// Connections in process: connect called and not closed.
@@ -339,6 +351,15 @@ pub struct Load {
     /// The recording that the sessions come from; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub har: Option<Har>,
+}
+
+/// Data that no request asked for: before a connection's first request, or between a response and the next request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsolicited {
+    /// Connections that brought such data, and were closed.
+    pub connections: u64,
+    /// Responses that had come on these connections: which request each of them answers is uncertain.
+    pub responses: u64,
 }
 
 /// What the TLS handshakes of a run settled. Counts are of the whole run, its warm-up included: kept connections are

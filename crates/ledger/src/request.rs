@@ -90,8 +90,12 @@ pub struct RequestRecord {
     pub head_bytes: u32,
     /// Whether the response left its connection open to a further request, as far as it says. False if it was not whole.
     pub keeps_connection: bool,
-    /// Request bytes handed to the kernel, as they are inside TLS.
+    /// Request bytes that the kernel took and the peer acknowledged, as they are inside TLS; of every attempt.
     pub bytes_sent: u64,
+    /// Times the request was sent: 0 if never, 2 if it was retried on a fresh connection.
+    pub attempts: u8,
+    /// The response was whole before the server had received the whole request.
+    pub early_response: bool,
     /// Why it failed; `None` if a whole response arrived.
     pub failure: Option<FailureCause>,
 }

@@ -12,8 +12,8 @@ use ledger::Method;
 use load::http1::Response;
 use load::workload::{Choice, Names, SessionSpec, Step, Template, Think, When};
 use load::{
-    Action, Arrivals, ConnectionKey, HttpVersion, Lane, LevelSampler, Load, LoadSpec, Reuse, Tally, TallySpec, Target,
-    Workload,
+    Action, Arrivals, ConnectionKey, HttpVersion, Lane, LevelSampler, Load, LoadSpec, Retry, Reuse, Tally, TallySpec,
+    Target, Workload,
 };
 use units::{RequestRate, Timestamp};
 
@@ -164,6 +164,7 @@ fn spec(arrivals: Arrivals, clients: u32) -> LoadSpec {
         version: HttpVersion::Http11,
         streams_max: 1,
         reuse: Reuse::KeepAlive,
+        retry: Retry::IdleRace,
         connections_max: if arrivals.is_open() { 20_000 } else { clients },
         arrivals,
         requests_max: Some(REQUESTS),

@@ -45,7 +45,7 @@ pub struct ConnectionEnd {
     pub connected_at: Option<Timestamp>,
     /// TLS handshake finished; `None` without TLS, or if it never was.
     pub secured_at: Option<Timestamp>,
-    /// Closed by us, which is after the server's FIN or RST where there was one.
+    /// Closed by the client: when its last response was whole, or when the server had closed or reset it.
     pub closed_at: Timestamp,
     /// Requests sent on it.
     pub requests: u32,
@@ -72,8 +72,6 @@ pub(crate) enum State {
     Carrying,
     /// Kept open, no request.
     Idle,
-    /// The last response announced the end; the server's FIN is awaited.
-    Lingering,
     /// Close is in the action queue.
     Closing,
 }
@@ -106,6 +104,8 @@ pub(crate) struct Connection {
     pub(crate) bytes: Vec<u8>,
     /// Bytes of the request handed to the kernel.
     pub(crate) sent: usize,
+    /// Of these, the ones that the peer had not acknowledged when that was last noted.
+    pub(crate) unacknowledged: u64,
     pub(crate) response: Response,
 }
 
@@ -128,8 +128,14 @@ impl Connection {
             is_written: false,
             bytes: Vec::new(),
             sent: 0,
+            unacknowledged: 0,
             response: Response::new(Method::Get),
         }
+    }
+
+    /// Time from connect called to established: a measured RTT.
+    pub(crate) fn handshake(&self) -> std::time::Duration {
+        self.connected_at.map_or(std::time::Duration::ZERO, |at| at.since(self.opened_at))
     }
 
     /// Whether it has carried as many requests as it is to carry.
@@ -155,7 +161,6 @@ impl Connection {
             | State::Awaiting
             | State::Carrying
             | State::Idle
-            | State::Lingering
             | State::Closing => true,
         }
     }

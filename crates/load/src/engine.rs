@@ -26,11 +26,15 @@
 //! # When a request starts, ends, and is tried again
 //!
 //! It starts when its Connect is handed out, or its Send on an open connection. It ends with the last byte of its
-//! response, or with a failure, recorded at the moment of the failure (for a timeout: at the timeout). If a kept-alive
-//! connection turns out to have been closed by the server before the first byte of the response, which is a race
-//! between the server's idle timeout and the request and no failure of the server, GET and HEAD are sent once more on
-//! a fresh connection. Such a request keeps `intended_at` and `started_at`; its `connected_at` and `secured_at` stay
-//! empty, so that connect times are those of single handshakes; its `bytes_sent` counts both.
+//! response, or with a failure, recorded at the time of the failure (for a timeout: at the timeout). A persistent connection
+//! that the server closed before the first byte of the response may have been closed before the request arrived: a race
+//! between the server's idle timeout and the request. Where that is certain ([`Retry::IdleRace`](crate::Retry)) the request
+//! is sent once more on a fresh connection and counted as retried; otherwise it has failed. A retried request keeps
+//! `intended_at` and `started_at`; its `connected_at` and `secured_at` stay empty, so that connect times are those of single
+//! handshakes; `attempts` says how often it was sent.
+//!
+//! A connection that is not to be reused is closed by the client as soon as its response is whole. A response that is whole
+//! before the server has received the whole request (`early_response`) ends its request and its connection.
 //!
 //! # What follows from a response
 //!
@@ -70,11 +74,13 @@ mod tunnel;
 mod users;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use ledger::{CacheExchange, RequestRecord};
 use stats::Rng;
 use units::Timestamp;
 
+pub use input::RACE_MARGIN;
 pub use output::Action;
 pub use streams::{RequestHead, StreamFailure, StreamKey};
 
@@ -147,7 +153,10 @@ pub struct Load {
     exchanges: Vec<CacheExchange>,
     ends: Vec<ConnectionEnd>,
     live: Live,
-    lingering: u64,
+    /// Longest time from start to end of a request that was answered.
+    service_time_max: Duration,
+    /// Idle connections were watched after the last request had ended.
+    idle_watched: bool,
     last_done_at: Timestamp,
     first_head: Option<Box<[u8]>>,
 }
@@ -233,7 +242,8 @@ impl Load {
             exchanges: Vec::new(),
             ends: Vec::new(),
             live: Live::default(),
-            lingering: 0,
+            service_time_max: Duration::ZERO,
+            idle_watched: false,
             last_done_at: start,
             first_head: None,
             spec,
@@ -263,7 +273,8 @@ impl Load {
         let follow_up = self.due.next().filter(|&at| self.phase.admits(at));
         let end = self.phase.end().filter(|_| !self.phase.is_over());
         let held = self.held_next();
-        [arrival, follow_up, end, held, self.queues.next_deadline(), self.streams.next_deadline()]
+        let idle = (self.is_at_rest() && !self.is_idle_watched()).then(|| self.idle_watch_end());
+        [arrival, follow_up, end, held, idle, self.queues.next_deadline(), self.streams.next_deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -295,13 +306,13 @@ impl Load {
         self.live
     }
 
-    /// Whether the schedule is over, every request has ended, and no connection waits for the server's FIN. Idle
-    /// connections may still be open: [`Self::abort`] closes them.
+    /// Whether the schedule is over, every request has ended, and idle connections were watched for a while for responses
+    /// that no request asked for. They may still be open: [`Self::abort`] closes them.
     pub fn finished(&self) -> bool {
         self.phase.is_over()
             && self.live.in_flight == 0
             && self.live.backlog == 0
-            && self.lingering == 0
+            && self.is_idle_watched()
             && self.holds_nothing()
     }
 

@@ -48,12 +48,12 @@ pub mod workload;
 
 pub use arrivals::{Arrivals, Logged};
 pub use connection::{ConnectionEnd, ConnectionKey};
-pub use engine::{Action, Load, RequestHead, StreamFailure, StreamKey};
+pub use engine::{Action, Load, RACE_MARGIN, RequestHead, StreamFailure, StreamKey};
 pub use error::LoadError;
 pub use levels::{LaneSampler, LevelMerger, LevelSample, LevelSampler, LevelStatistics, Levels, SecondLevels};
 pub use live::Live;
 pub use robots::{MixLive, PARALLEL};
-pub use spec::{HttpVersion, Lane, LoadSpec, Reuse, parse_header};
+pub use spec::{HttpVersion, Lane, LoadSpec, Retry, Reuse, parse_header};
 pub use tally::{Ending, Histograms, LittleTerms, Outcome, PhaseSpan, SoFar, Span, Tally, TallySpec, Urls};
 pub use target::Target;
 pub use workload::{RequestSpec, Workload};

@@ -31,12 +31,18 @@ pub struct Live {
     pub bytes_sent: u64,
     /// Arrivals that had to wait because every connection up to the cap was busy.
     pub cap_hits: u64,
-    /// Requests sent again on a fresh connection because the server had closed the kept one.
+    /// Requests sent again on a fresh connection ([`Retry`](crate::Retry)).
     pub retried: u64,
+    /// Times that a request was sent, retries included.
+    pub sends: u64,
+    /// Responses that were whole before the server had received the whole request.
+    pub early_responses: u64,
     /// Connections to be opened first that were not established ([`Load::open_first`](crate::Load::open_first)).
     pub held_failed: u64,
     /// Connections closed because bytes came that no request had asked for.
     pub surplus: u64,
+    /// Responses that had come on these: which request each answers is uncertain.
+    pub untrusted: u64,
     /// Sessions begun and not over: with a request that has not ended, or a step that waits for its moment.
     pub sessions: u64,
     /// Sessions begun; `sessions + sessions_ended + sessions_failed + sessions_cut`, always.
@@ -52,6 +58,12 @@ pub struct Live {
 }
 
 impl Live {
+    /// What came that no request had asked for, if anything did.
+    pub fn unsolicited(&self) -> Option<ledger::document::Unsolicited> {
+        let Live { surplus: connections, untrusted: responses, .. } = *self;
+        (connections > 0).then_some(ledger::document::Unsolicited { connections, responses })
+    }
+
     /// The counters of two lanes of one load as one.
     #[must_use]
     pub fn plus(self, other: Live) -> Live {
@@ -70,8 +82,11 @@ impl Live {
             bytes_sent,
             cap_hits,
             retried,
+            sends,
+            early_responses,
             held_failed,
             surplus,
+            untrusted,
             sessions,
             sessions_begun,
             sessions_begun_measured,
@@ -93,8 +108,11 @@ impl Live {
             bytes_sent: self.bytes_sent + bytes_sent,
             cap_hits: self.cap_hits + cap_hits,
             retried: self.retried + retried,
+            sends: self.sends + sends,
+            early_responses: self.early_responses + early_responses,
             held_failed: self.held_failed + held_failed,
             surplus: self.surplus + surplus,
+            untrusted: self.untrusted + untrusted,
             sessions: self.sessions + sessions,
             sessions_begun: self.sessions_begun + sessions_begun,
             sessions_begun_measured: self.sessions_begun_measured + sessions_begun_measured,

@@ -14,8 +14,6 @@ pub(crate) enum Queue {
     Connecting,
     /// By response deadline.
     Awaiting,
-    /// By the deadline of the wait for the server's FIN.
-    Lingering,
     /// By the moment they became idle.
     Idle,
 }
@@ -24,7 +22,7 @@ pub(crate) enum Queue {
 #[derive(Debug)]
 pub(crate) struct Queues {
     nodes: Vec<Node>,
-    ends: [Ends; 4],
+    ends: [Ends; 3],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +44,7 @@ const NONE: u32 = u32::MAX;
 
 impl Queues {
     pub(crate) fn new() -> Self {
-        Queues { nodes: Vec::new(), ends: [Ends { first: NONE, last: NONE }; 4] }
+        Queues { nodes: Vec::new(), ends: [Ends { first: NONE, last: NONE }; 3] }
     }
 
     /// Appends slot `index`, which must be in no queue. `at` must not be before the last one's.
@@ -95,12 +93,18 @@ impl Queues {
         (first != NONE).then(|| (first, self.nodes[first as usize].at))
     }
 
+    /// The slots of a queue, in order, each with its time.
+    pub(crate) fn iter(&self, queue: Queue) -> impl Iterator<Item = (u32, Timestamp)> + '_ {
+        let node = |index: u32| (index != NONE).then_some(index);
+        let slots = std::iter::successors(node(self.ends[queue as usize].first), move |&index| {
+            node(self.nodes[index as usize].next)
+        });
+        slots.map(|index| (index, self.nodes[index as usize].at))
+    }
+
     /// Earliest deadline of all queues that have one (Idle has none).
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
-        [Queue::Connecting, Queue::Awaiting, Queue::Lingering]
-            .into_iter()
-            .filter_map(|queue| Some(self.first(queue)?.1))
-            .min()
+        [Queue::Connecting, Queue::Awaiting].into_iter().filter_map(|queue| Some(self.first(queue)?.1)).min()
     }
 }
 
@@ -115,24 +119,25 @@ mod tests {
     proptest! {
         /// Against plain deques: same order, whatever is pushed and removed.
         #[test]
-        fn queues_agree_with_a_plain_model(steps in prop::collection::vec((0u32..16, 0usize..5), 1..300)) {
-            let names = [Queue::Connecting, Queue::Awaiting, Queue::Lingering, Queue::Idle];
+        fn queues_agree_with_a_plain_model(steps in prop::collection::vec((0u32..16, 0usize..4), 1..300)) {
+            let names = [Queue::Connecting, Queue::Awaiting, Queue::Idle];
             let mut queues = Queues::new();
-            let mut model: [VecDeque<(u32, Timestamp)>; 4] = Default::default();
+            let mut model: [VecDeque<(u32, Timestamp)>; 3] = Default::default();
             for (now, (index, what)) in steps.into_iter().enumerate() {
                 let at = Timestamp::from_nanos(now as u64);
                 queues.remove(index);
                 for queue in &mut model {
                     queue.retain(|&(other, _)| other != index);
                 }
-                if what < 4 {
+                if what < 3 {
                     queues.push(names[what], index, at);
                     model[what].push_back((index, at));
                 }
                 for (queue, plain) in names.iter().zip(&model) {
+                    prop_assert!(queues.iter(*queue).eq(plain.iter().copied()));
                     prop_assert_eq!(queues.first(*queue), plain.front().copied());
                 }
-                prop_assert_eq!(queues.next_deadline(), model[..3].iter().filter_map(|q| Some(q.front()?.1)).min());
+                prop_assert_eq!(queues.next_deadline(), model[..2].iter().filter_map(|q| Some(q.front()?.1)).min());
             }
             for (queue, plain) in names.iter().zip(&mut model) {
                 while let Some((index, at)) = queues.first(*queue) {

@@ -18,6 +18,8 @@ pub struct LoadSpec {
     pub streams_max: u32,
     /// Whether connections serve more than one request.
     pub reuse: Reuse,
+    /// Whether a request that the server closed before may be sent again.
+    pub retry: Retry,
     /// When requests are intended.
     pub arrivals: Arrivals,
     /// Open loop: most connections open at once. Closed loop: their number. 0 is taken as 1.
@@ -128,6 +130,19 @@ pub enum Reuse {
     Close,
 }
 
+/// When a request is sent again, once, on a fresh connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Retry {
+    /// Never: a connection that ends unanswered is a failure of its request.
+    Never,
+    /// After a race with the server's idle timeout (RFC 9112, section 9.3.1), for idempotent methods (RFC 9110, section
+    /// 9.2.2): the connection had served requests before, its end came within one RTT of sending (and
+    /// [`RACE_MARGIN`](crate::RACE_MARGIN)), and the peer had acknowledged nothing of the request. Over HTTP/2 also where the
+    /// server says that it has not processed the request (RFC 9113, section 8.7).
+    #[default]
+    IdleRace,
+}
+
 /// Takes `Name: value` apart, as given with `-H`.
 ///
 /// # Errors
@@ -154,6 +169,7 @@ pub(crate) mod tests {
             version: HttpVersion::Http11,
             streams_max: 1,
             reuse: Reuse::KeepAlive,
+            retry: Retry::IdleRace,
             arrivals: Arrivals::Closed,
             connections_max: 1,
             requests_max: None,

@@ -63,6 +63,9 @@ pub struct Tally {
     status: BTreeMap<u16, u64>,
     bytes_received: u64,
     bytes_sent: u64,
+    sends: u64,
+    retried: u64,
+    early_responses: u64,
     connections_opened: u64,
     little: little::Integrals,
     seconds: Seconds,
@@ -188,6 +191,9 @@ impl Tally {
             status: BTreeMap::new(),
             bytes_received: 0,
             bytes_sent: 0,
+            sends: 0,
+            retried: 0,
+            early_responses: 0,
             connections_opened: 0,
             little: little::Integrals::default(),
             seconds: Seconds::default(),
@@ -250,6 +256,9 @@ impl Tally {
         other.status.iter().for_each(|(&status, count)| *self.status.entry(status).or_default() += count);
         self.bytes_received += other.bytes_received;
         self.bytes_sent += other.bytes_sent;
+        self.sends += other.sends;
+        self.retried += other.retried;
+        self.early_responses += other.early_responses;
         self.connections_opened += other.connections_opened;
         self.little.merge(&other.little);
         self.seconds.merge(&other.seconds);
@@ -314,6 +323,11 @@ impl Tally {
             connection_duration_ns: histograms.connection_duration.quantiles(),
             bytes_received: self.bytes_received,
             bytes_sent: self.bytes_sent,
+            requests_sent: self.sends,
+            requests_retried: self.retried,
+            early_responses: self.early_responses,
+            // The engine counts it by connection.
+            unsolicited: None,
             in_flight: levels.in_flight.level,
             connections: levels.connections.level,
             connections_opened: self.connections_opened,
@@ -347,6 +361,9 @@ impl Tally {
         }
         self.bytes_received += record.bytes_received;
         self.bytes_sent += record.bytes_sent;
+        self.sends += u64::from(record.attempts);
+        self.retried += u64::from(record.attempts > 1);
+        self.early_responses += u64::from(record.early_response);
         let histograms = &mut self.histograms;
         histograms.response_time.record(record.response_time_ns());
         let moments = [

@@ -8,10 +8,12 @@ use crate::figures;
 
 /// The answer in one sentence: carried of offered, the times, the failures.
 pub fn answer(load: &Load) -> String {
-    let failed = total(&load.failed);
-    let failures = match failed {
-        0 => "none failed".to_owned(),
-        _ => format!("{} failed", figures::share(failed as f64 / load.offered_requests.max(1) as f64)),
+    let part = |count: u64| figures::share(count as f64 / load.offered_requests.max(1) as f64);
+    let failures = match (total(&load.failed), not_success(&load.status)) {
+        (0, 0) => "none failed".to_owned(),
+        (0, other) => format!("{} got a status other than 2xx", part(other)),
+        (failed, 0) => format!("{} failed", part(failed)),
+        (failed, other) => format!("{} failed, {} got a status other than 2xx", part(failed), part(other)),
     };
     let times = &load.response_time_ns;
     let answered = match times.count {
@@ -23,6 +25,43 @@ pub fn answer(load: &Load) -> String {
         _ => String::new(),
     };
     format!("{} requests/s carried{offered}; {answered}; {failures}.", figures::level(load.carried_rate_per_s))
+}
+
+/// Whole responses with a status other than 2xx and 304.
+pub fn not_success(status: &BTreeMap<String, u64>) -> u64 {
+    let good = |status: &str| status.starts_with('2') || status == "304";
+    status.iter().filter(|(status, _)| !good(status)).map(|(_, count)| count).sum()
+}
+
+/// What is to be said of how requests were sent and answered beyond the counts: retries, early responses, unsolicited data.
+pub fn irregular(load: &Load) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    if load.requests_retried > 0 {
+        let part = figures::share(load.requests_retried as f64 / load.offered_requests.max(1) as f64);
+        let text = format!(
+            "{} requests ({part}) were sent again after the server had closed their idle connections; {} sends in all",
+            figures::count(load.requests_retried),
+            figures::count(load.requests_sent)
+        );
+        lines.push(("retried", text));
+    }
+    if load.early_responses > 0 {
+        let part = figures::share(load.early_responses as f64 / load.completed.max(1) as f64);
+        let text = format!(
+            "{} responses ({part}) were whole before the server had received the whole request",
+            figures::count(load.early_responses)
+        );
+        lines.push(("early", text));
+    }
+    if let Some(unsolicited) = &load.unsolicited {
+        let text = format!(
+            "{} connections brought data that no request had asked for, after {} responses",
+            figures::count(unsolicited.connections),
+            figures::count(unsolicited.responses)
+        );
+        lines.push(("unsolicited", text));
+    }
+    lines
 }
 
 /// What the verdict means for who reads the figures.

@@ -151,6 +151,19 @@ impl TcpSocket {
         discard(self.as_fd(), limit)
     }
 
+    /// Bytes that the kernel took and the peer has not acknowledged, those not sent yet included (SIOCOUTQ). After the peer's
+    /// FIN too; after a reset the peer may have received more than it could acknowledge. Of a Unix socket, about the bytes that
+    /// the peer has not read.
+    ///
+    /// # Errors
+    /// Those of ioctl(2).
+    pub fn unacknowledged(&self) -> io::Result<u64> {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: `bytes` outlives the call, which writes one int.
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+        Ok(u64::try_from(bytes).unwrap_or(0))
+    }
+
     fn set_option(&self, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
         // SAFETY: `value` outlives the call and its size is the one stated.
         check(unsafe {

@@ -7,4 +7,5 @@ mod misbehaving {
     mod hostile;
     mod hostile_http2;
     mod hostile_self;
+    mod lying;
 }

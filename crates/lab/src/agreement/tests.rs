@@ -35,6 +35,8 @@ fn load(connection: u64, started: u64, done: u64, fresh: bool) -> RequestRecord 
         head_bytes: 200,
         keeps_connection: true,
         bytes_sent: 100,
+        attempts: 1,
+        early_response: false,
         failure: None,
     }
 }
@@ -276,6 +278,26 @@ fn a_silent_witness_does_not_take_all_memory() {
     }
     assert_eq!(agreement.held, 0);
     assert!(agreement.finish().overflowed);
+}
+
+/// A server that takes a request and drops it, and a load that sends it again without a word: the wire has one more.
+#[test]
+fn requests_sent_are_compared_with_requests_on_the_wire() {
+    let run = |attempts: u8, failure: Option<FailureCause>, on_the_wire: u32| {
+        let mut agreement = agreement();
+        agreement.load_called(&called(0, 3, 5000));
+        agreement.load_request(&RequestRecord { attempts, failure, ..load(0, 200, 300, true) });
+        (0..on_the_wire)
+            .for_each(|index| agreement.wire_request(3, &wire(0, index, 5000, 210 + u64::from(index), 290)));
+        agreement.finish().sends_unaccounted()
+    };
+    assert_eq!(run(1, None, 1), 0);
+    assert_eq!(run(1, None, 2), 1, "sent again in secret");
+    assert_eq!(run(1, None, 0), 1, "answered without a request");
+    // A retried request may have reached the server's end, or not; so may one that failed.
+    assert_eq!((run(2, None, 1), run(2, None, 2), run(2, None, 3)), (0, 0, 1));
+    let failed = Some(FailureCause::ClosedBeforeResponse);
+    assert_eq!((run(1, failed, 0), run(1, failed, 1), run(1, failed, 2)), (0, 0, 1));
 }
 
 proptest! {

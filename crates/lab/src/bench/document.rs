@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use ledger::document::{self, Recorded, Run, SCHEMA, Validity};
+use ledger::document::{self, Load, Recorded, Run, SCHEMA, Validity};
 use ledger::{CacheFigures, CachePart, CachePoint, Document, ServerSecond};
 use load::{Ending, Levels, Tally};
 use path::{LinkSpec, PathSpec, Propagation};
@@ -202,7 +202,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
             host,
         },
         validity: Validity::from_checks(Vec::new()),
-        load: Some(counted.load),
+        load: Some(Load { unsolicited: live.unsolicited(), ..counted.load }),
         path,
         watch: ended
             .watched

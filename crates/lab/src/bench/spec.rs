@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use load::workload::{Choice, Template};
-use load::{Arrivals, HttpVersion, Lane, LoadSpec, Reuse, Workload};
+use load::{Arrivals, HttpVersion, Lane, LoadSpec, Retry, Reuse, Workload};
 use mix::World;
 
 use crate::error::LabError;
@@ -37,6 +37,10 @@ pub(super) fn load(plan: &Plan, mut workload: Workload, arrivals: Arrivals, conn
         },
         streams_max: load.streams_at_most(),
         reuse: if load.close { Reuse::Close } else { Reuse::KeepAlive },
+        retry: match load.retry {
+            plan::Retry::Never => Retry::Never,
+            plan::Retry::IdleRace => Retry::IdleRace,
+        },
         arrivals,
         connections_max,
         requests_max: load.requests,

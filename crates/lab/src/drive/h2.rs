@@ -475,7 +475,7 @@ impl Slot {
 mod tests {
     use std::time::Duration;
 
-    use load::{Action, Arrivals, HttpVersion, Lane, Load, LoadSpec, Reuse, Target, Workload};
+    use load::{Action, Arrivals, HttpVersion, Lane, Load, LoadSpec, Retry, Reuse, Target, Workload};
     use units::Timestamp;
 
     use super::*;
@@ -488,6 +488,7 @@ mod tests {
             version: HttpVersion::Http2,
             streams_max: 3,
             reuse: Reuse::KeepAlive,
+            retry: Retry::IdleRace,
             arrivals: Arrivals::Closed,
             connections_max: 1,
             requests_max: Some(3),

@@ -138,6 +138,7 @@ impl LoadIo {
         self.taken_in = 0;
         let now = clock.now();
         sampler.sample(now, self.load.live());
+        self.note_timing_out(now);
         self.load.handle_time(now);
         self.act(sampler, poller, clock);
         // Connections that had more to read than one visit allows: edge-triggered readiness would not come again.
@@ -229,6 +230,7 @@ impl LoadIo {
 
     /// Ends everything in flight.
     pub fn abort(&mut self, now: Timestamp) {
+        self.note_timing_out(Timestamp::MAX);
         self.load.abort(now);
     }
 
@@ -405,15 +407,31 @@ impl LoadIo {
             } else {
                 socket.tcp.read(&mut self.buffer)
             };
+            if self.load.wants_acknowledged(key) {
+                note_unacknowledged(&mut self.load, key, &socket.tcp);
+            }
             match outcome {
                 Ok(Read::Bytes(length)) if discard => self.load.handle_discarded(clock.now(), key, length as u64),
                 Ok(Read::Bytes(length)) => self.load.handle_bytes(clock.now(), key, &self.buffer[..length]),
-                Ok(Read::End) => return self.load.handle_eof(clock.now(), key),
+                Ok(Read::End) => {
+                    note_unacknowledged(&mut self.load, key, &socket.tcp);
+                    return self.load.handle_eof(clock.now(), key);
+                }
                 Ok(Read::Later) => return,
                 Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
             }
         }
         self.again.push(key);
+    }
+
+    /// What long requests whose time is up by `now` have brought to the server.
+    fn note_timing_out(&mut self, now: Timestamp) {
+        let due: Vec<ConnectionKey> = self.load.timing_out(now).collect();
+        for key in due {
+            if let Some(Some(socket)) = self.sockets.get(key.index()) {
+                note_unacknowledged(&mut self.load, key, &socket.tcp);
+            }
+        }
     }
 
     fn drop_failed(&mut self, key: ConnectionKey, cause: FailureCause, clock: &Clock) {
@@ -468,6 +486,12 @@ impl LoadIo {
     fn socket(&mut self, key: ConnectionKey) -> Option<&mut Socket> {
         self.sockets.get_mut(key.index())?.as_mut().filter(|socket| socket.key == key)
     }
+}
+
+/// Tells the core what of a connection's bytes the peer has acknowledged.
+fn note_unacknowledged(load: &mut Load, key: ConnectionKey, socket: &TcpSocket) {
+    // A socket that cannot say has no queue any more.
+    load.handle_unacknowledged(key, socket.unacknowledged().unwrap_or(0));
 }
 
 /// Why a connect failed.

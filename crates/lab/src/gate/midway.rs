@@ -2,7 +2,7 @@
 
 use ledger::document::{Check, CheckState, Document};
 
-use super::{Evidence, PHASE_MIN, witness};
+use super::{Evidence, PHASE_MIN, failures, witness};
 
 /// The checks that can be judged by what is known so far; the others are not in it. `document` has requests that have ended,
 /// as its offered ones too: what is in flight is no fault.
@@ -31,8 +31,9 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
     ]);
     checks.extend(witness::midway(evidence));
     checks.extend([
-        super::responses_whole(document),
-        super::responses_good(document, evidence.plan),
+        failures::responses_whole(document),
+        failures::error_rate(document, evidence.plan),
+        failures::responses_solicited(document),
         super::server_alive(evidence),
         super::records_kept(evidence),
         super::machine_undisturbed(document),

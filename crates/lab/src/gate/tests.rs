@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ledger::Verdict;
-use ledger::document::{CheckState, Document, Host, Load, Path, Quantiles, Run, SCHEMA, Validity};
+use ledger::document::{CheckState, Document, Host, Load, Path, Quantiles, Run, SCHEMA, Unsolicited, Validity};
 use load::{LevelStatistics, Levels, LittleTerms};
 
 use super::{Evidence, WireEvidence, checks};
@@ -51,8 +51,17 @@ fn wire() -> (Watched, WireFigures) {
         clock_deviation_ns: 100_000,
         ..Watched::default()
     };
-    let mut agreed =
-        Agreed { both: 1000, load_called: 1000, load_established: 1000, wire_opened: 1000, ..Agreed::default() };
+    let mut agreed = Agreed {
+        both: 1000,
+        load_called: 1000,
+        load_established: 1000,
+        wire_opened: 1000,
+        // Of these, three were in vain: they need not have got to the server's end.
+        load_sent: 1003,
+        load_sent_in_vain: 3,
+        wire_requests: 1003,
+        ..Agreed::default()
+    };
     let mut figures = WireFigures {
         requests: 1000,
         connections_ns: 100_000_000_000,
@@ -90,6 +99,8 @@ impl Case {
                     carried_rate_per_s: 96.67,
                     in_flight: ledger::Level { mean: 10.0, p50: 10, max: 12 },
                     send_lag_ns: quantiles(1_000, 1_000_000),
+                    early_responses: 10,
+                    requests_retried: 10,
                     ..Load::default()
                 }),
                 path: Some(Path {
@@ -237,6 +248,9 @@ fn just_past_a_limit_is_invalid() {
         case.load().completed = 0;
         case.load().failed.insert("connect_refused".into(), 1000);
     });
+    invalid("responses_solicited", |case| {
+        case.load().unsolicited = Some(Unsolicited { connections: 1, responses: 2 });
+    });
     invalid("server_alive", |case| case.server_ended = Some("exit status 1"));
 }
 
@@ -260,8 +274,19 @@ fn what_only_casts_doubt_is_suspect() {
         case.load().completed -= 1;
         case.load().failed.insert("reset".into(), 1);
     });
-    suspect("responses_good", |case| {
+    suspect("error_rate", |case| {
         case.load().status = [("200".to_owned(), 989), ("404".to_owned(), 11)].into();
+    });
+    // Whatever the cause: two failures beside nine error pages are more than 1 % of a thousand.
+    suspect("error_rate", |case| {
+        case.load().completed -= 2;
+        case.load().failed.insert("response_timeout".into(), 2);
+    });
+    suspect("early_responses", |case| case.load().early_responses = 11);
+    suspect("requests_retried", |case| case.load().requests_retried = 11);
+    // A trace casts doubt; more takes the meaning from the figures.
+    suspect("responses_solicited", |case| {
+        case.load().unsolicited = Some(Unsolicited { connections: 1, responses: 1 });
     });
     let mut case = Case::good();
     case.table = Some(crate::recorder::Kept { rows: 500, one_in: 2 });
@@ -276,7 +301,7 @@ fn what_the_plan_calls_good_is_good() {
         let mut case = Case::good();
         change(&mut case.plan.load);
         case.load().status = [("200".to_owned(), 500), (status.to_owned(), 500)].into();
-        case.state("responses_good")
+        case.state("error_rate")
     };
     for status in ["302", "404"] {
         assert_eq!(state(status, |_| {}), CheckState::Failed);

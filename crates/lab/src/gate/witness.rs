@@ -44,6 +44,7 @@ pub fn checks(document: &Document, evidence: &Evidence<'_>) -> Vec<Check> {
         kept_up(wire),
         clock_stood(wire),
         requests_agree(wire, evidence),
+        sends_agree(wire, evidence),
         connections_agree(wire),
         service_times_agree(wire, evidence),
         service_time_tail_agrees(wire, evidence),
@@ -152,6 +153,26 @@ fn requests_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
             "load and wire disagree: {load_only} requests are whole for the load alone, {wire_only} for the wire alone \
              ({load_failed} failed for the load), {status_differs} have another status; {both} are whole for both. One of \
              the witnesses is wrong, or the server sent answers that nobody asked for"
+        ),
+    )
+}
+
+/// The load's count of what it sent, retries included, beside what reached the server: a request that is sent again without
+/// being counted would hide that the server dropped it.
+fn sends_agree(wire: Wire<'_>, evidence: &Evidence<'_>) -> Check {
+    let check = Draft::new("witnesses_agree_sends", Weight::Invalid, "requests");
+    let agreed = match compared(wire).and_then(|both| readable(evidence).map(|()| both)) {
+        Ok((_, agreed)) => agreed,
+        Err(reason) => return reason.end(check),
+    };
+    let Agreed { load_sent, load_sent_in_vain, wire_requests, .. } = agreed;
+    check.at_most(
+        agreed.sends_unaccounted() as f64,
+        0.0,
+        &format!("requests sent, retries included, that are not on the wire, or the reverse, of {load_sent} sent"),
+        &format!(
+            "load and wire disagree: the load sent {load_sent} requests, {load_sent_in_vain} of them in vain, and \
+             {wire_requests} reached the server's end"
         ),
     )
 }

@@ -29,6 +29,8 @@ fn request(sequence: u64) -> RequestRecord {
         head_bytes: 50,
         keeps_connection: true,
         bytes_sent: 30,
+        attempts: 1,
+        early_response: false,
         failure: None,
     }
 }

@@ -11,19 +11,14 @@ use super::{Load, Loop};
 use crate::connection::State;
 use crate::errand::Onward;
 use crate::http1::Response;
-use crate::queues::Queue;
 use crate::spec::Reuse;
-
-/// How long a connection whose end was announced waits for the server's FIN, so that the server closes first and
-/// TIME_WAIT is where it is in the world: a server that announces its close and means it sends FIN within a round trip.
-pub(super) const LINGER: Duration = Duration::from_secs(1);
 
 impl Load {
     /// The response is whole; `closed` if the server's close ended it.
     pub(super) fn response_whole(&mut self, now: Timestamp, index: u32, closed: bool) {
-        // An answer that comes before the request was written leaves the connection in the middle of that request.
-        let key = self.pool.key(index);
-        let unsent = !self.unsent(key).is_empty();
+        // A response that comes before the server has the whole request leaves the connection in the middle of that request
+        // (RFC 9112, section 9.5).
+        let early = self.note_unreceived(index, true);
         self.queues.remove(index);
         let response = &self.pool.at(index).response;
         if self.first_head.is_none() {
@@ -35,12 +30,8 @@ impl Load {
         if let Loop::Closed(workers) = &mut self.arrivals {
             workers.answered(connection.worker, onward);
         }
-        if closed || unsent {
+        if closed || early || !keep {
             self.close_and_go_on(now, index);
-        } else if !keep {
-            self.pool.at(index).state = State::Lingering;
-            self.lingering += 1;
-            self.queues.push(Queue::Lingering, index, now + LINGER);
         } else if let Loop::Closed(_) = self.arrivals {
             self.issue_on(now, index);
         } else if let Some(waiting) = self.waiting_for(index) {
@@ -56,6 +47,7 @@ impl Load {
         let pause = self.pool.at(index).request.as_ref().is_some_and(|request| request.record.first_byte_at.is_none())
             && cause != FailureCause::ResponseTimeout;
         self.note_not_held(index);
+        self.note_unreceived(index, false);
         self.end_request(done_at, index, Some(cause));
         let worker = self.pool.at(index).worker;
         self.close(index);
@@ -67,9 +59,26 @@ impl Load {
         self.make_follow_ups(now);
     }
 
+    /// The request of connection `index` is about to end: takes what the peer has not acknowledged off its bytes. Whether
+    /// something of the request is missing at the peer; of a whole response it is noted as early.
+    pub(super) fn note_unreceived(&mut self, index: u32, whole: bool) -> bool {
+        let unsent = !self.unsent(self.pool.key(index)).is_empty();
+        let connection = self.pool.at(index);
+        let Some(request) = &mut connection.request else { return false };
+        let missing = std::mem::take(&mut connection.unacknowledged).min(request.record.bytes_sent);
+        request.record.bytes_sent -= missing;
+        let early = unsent || missing > 0;
+        if whole && early {
+            request.record.early_response = true;
+            self.live.early_responses += 1;
+        }
+        early
+    }
+
     /// Sends a request that got no answer once more, on a fresh connection.
     pub(super) fn retry(&mut self, index: u32) {
         self.live.retried += 1;
+        self.note_unreceived(index, false);
         self.reopen(index, true);
     }
 
@@ -111,7 +120,6 @@ impl Load {
         debug_assert!(connection.request.is_none(), "a connection is closed after its request has ended");
         match connection.state {
             State::Idle => self.leave_idle(index),
-            State::Lingering => self.lingering -= 1,
             State::Free
             | State::Wanted
             | State::Connecting

@@ -11,6 +11,8 @@
 //! concerns the last one. A hop to a host and port that no request of the plan names is not followed: its load would
 //! fall on someone who was not asked.
 
+use std::time::Duration;
+
 use ledger::{FailureCause, Method, RequestRecord};
 use units::Timestamp;
 
@@ -48,7 +50,7 @@ pub(super) struct Ended {
     client: u32,
     url: u32,
     errand: Errand,
-    has_started: bool,
+    started_at: Option<Timestamp>,
     /// A byte of a response came.
     answered: bool,
     verdict: Result<(), FailureCause>,
@@ -61,7 +63,7 @@ impl Ended {
             client: record.client,
             url: record.url,
             errand: *errand,
-            has_started: record.started_at.is_some(),
+            started_at: record.started_at,
             answered: record.first_byte_at.is_some(),
             verdict,
         }
@@ -180,14 +182,18 @@ impl Load {
     /// Counts a request whose record is written, and has what follows from it intended.
     #[inline]
     pub(super) fn settle(&mut self, done_at: Timestamp, ended: Ended, hop: Option<Box<Hop>>) -> Option<Onward> {
-        let Ended { client, url, errand, has_started, answered, verdict } = ended;
-        if has_started {
+        let Ended { client, url, errand, started_at, answered, verdict } = ended;
+        let service_time = started_at.map_or(Duration::ZERO, |at| done_at.since(at));
+        if started_at.is_some() {
             self.live.in_flight -= 1;
         } else {
             self.live.backlog -= 1;
         }
         match verdict {
-            Ok(()) => self.live.completed += 1,
+            Ok(()) => {
+                self.live.completed += 1;
+                self.service_time_max = self.service_time_max.max(service_time);
+            }
             Err(_) => self.live.failed += 1,
         }
         self.last_done_at = self.last_done_at.max(done_at);

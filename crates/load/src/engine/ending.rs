@@ -1,5 +1,7 @@
 //! The passing of time, and the end of the load.
 
+use std::time::Duration;
+
 use ledger::FailureCause;
 use units::Timestamp;
 
@@ -11,6 +13,10 @@ use crate::queues::Queue;
 /// missing then would take all memory.
 const CATCH_UP_CALLS_MAX: usize = 256;
 
+/// Bounds of the time for which idle connections are watched after the last request has ended.
+const IDLE_WATCH_MIN: Duration = Duration::from_millis(20);
+const IDLE_WATCH_MAX: Duration = Duration::from_secs(1);
+
 impl Load {
     /// Makes the arrivals that are due intended, each at its own moment however late this call is, and ends what has
     /// timed out.
@@ -19,6 +25,7 @@ impl Load {
         self.hold(now);
         self.make_due(now);
         self.run_workers(now);
+        self.watch_idle(now);
         if self.phase.end().is_some_and(|end| now >= end) && !self.has_more_due() {
             self.finish_phase(now);
         }
@@ -82,6 +89,7 @@ impl Load {
             .map(|(index, _)| index)
             .collect();
         for index in held {
+            self.note_unreceived(index, false);
             self.end_request(now, index, Some(FailureCause::Aborted));
             self.close(index);
         }
@@ -89,6 +97,25 @@ impl Load {
         debug_assert!(self.errands.is_empty(), "what requests are part of ends with them");
         debug_assert!(self.sessions.is_empty(), "sessions end with their requests");
         debug_assert!(self.robots.as_ref().is_none_or(|robots| robots.is_empty()), "pages end with their asks");
+    }
+
+    /// Idle connections stay open for a while after the last request has ended: a response that no request asked for comes
+    /// then, where a server has answered more often than it was asked, and shows that requests were paired with the wrong
+    /// responses ([`Live::untrusted`](crate::Live::untrusted)).
+    fn watch_idle(&mut self, now: Timestamp) {
+        if !self.idle_watched && self.is_at_rest() {
+            self.idle_watched = now >= self.idle_watch_end();
+        }
+    }
+
+    /// When idle connections have been watched for as long as the slowest response took.
+    pub(super) fn idle_watch_end(&self) -> Timestamp {
+        self.last_done_at + self.service_time_max.clamp(IDLE_WATCH_MIN, IDLE_WATCH_MAX)
+    }
+
+    /// Whether nothing waits for idle connections any more. A surplus stream of HTTP/2 is an error by itself.
+    pub(super) fn is_idle_watched(&self) -> bool {
+        self.idle_watched || self.pool.open() == 0 || self.is_multiplexed()
     }
 
     fn end_timeouts(&mut self, now: Timestamp) {
@@ -105,9 +132,6 @@ impl Load {
         while let Some((index, deadline)) = self.queues.first(Queue::Awaiting).filter(|&(_, deadline)| deadline <= now)
         {
             self.fail(now, deadline, index, FailureCause::ResponseTimeout);
-        }
-        while let Some((index, _)) = self.queues.first(Queue::Lingering).filter(|&(_, deadline)| deadline <= now) {
-            self.close_and_go_on(now, index);
         }
     }
 }

@@ -56,7 +56,7 @@ impl Load {
         while !self.phase.is_over() && self.held_next().is_some_and(|at| at <= now) {
             self.open_held();
         }
-        if !self.is_at_rest() {
+        if !self.is_at_rest() || !self.is_idle_watched() {
             return;
         }
         if self.held.closing.is_none() {
@@ -81,7 +81,7 @@ impl Load {
             _ if held.connections == 0 => None,
             Some((from, closed)) => self.queues.first(Queue::Idle).map(|_| after(from, self.spec.lane.number(closed))),
             // Nothing else may happen any more.
-            None if self.phase.is_over() => self.is_at_rest().then_some(self.last_done_at),
+            None if self.phase.is_over() => self.is_at_rest().then(|| self.idle_watch_end()),
             None => (held.tried < held.connections).then(|| after(held.from, self.spec.lane.number(held.tried))),
         }
     }
@@ -98,7 +98,7 @@ impl Load {
         }
     }
 
-    fn is_at_rest(&self) -> bool {
+    pub(super) fn is_at_rest(&self) -> bool {
         self.phase.is_over() && self.live.in_flight == 0 && self.live.backlog == 0
     }
 

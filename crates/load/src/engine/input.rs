@@ -1,5 +1,7 @@
 //! What happened on a connection. Keys of connections that are gone are ignored: events may have been under way.
 
+use std::time::Duration;
+
 use ledger::{FailureCause, Method};
 use units::Timestamp;
 
@@ -8,6 +10,15 @@ use super::output::What;
 use crate::connection::{ConnectionKey, State};
 use crate::errand::InHand;
 use crate::http1::{AtClose, Fault, Progress};
+use crate::queues::Queue;
+use crate::spec::Retry;
+
+/// A close that crossed a request is read at most one RTT after the request was sent; this much later, since the generator
+/// itself may have been late, and the RTT is that of the handshake.
+pub const RACE_MARGIN: Duration = Duration::from_millis(20);
+
+/// A request this long fits into one segment, which is acknowledged whole or not at all.
+const SEGMENT: usize = 1024;
 
 impl Load {
     /// The connection is established. To a secure target the request waits for [`Self::handle_secured`]; the connect
@@ -83,9 +94,10 @@ impl Load {
         }
     }
 
-    /// These bytes were read. More than the response in one read makes the request malformed: its framing and its
-    /// body disagree. Surplus that comes in a later read closes the connection and is counted in
-    /// [`Live::surplus`](crate::Live::surplus); the request before it has ended well by then.
+    /// These bytes were read. Bytes that no request asked for make every response of the connection untrustworthy
+    /// ([`Live::untrusted`](crate::Live::untrusted)): what looked like an answer may have been sent before its request was
+    /// read. They close the connection; where they come with the end of a response they fail its request, where they come
+    /// later its request has ended and the next one takes another connection.
     pub fn handle_bytes(&mut self, now: Timestamp, key: ConnectionKey, bytes: &[u8]) {
         if bytes.is_empty() || !self.count_received(key, bytes.len() as u64) {
             return;
@@ -107,17 +119,16 @@ impl Load {
                         self.response_whole(now, key.index, false)
                     }
                     Ok(Progress::Whole { .. }) => {
-                        self.live.surplus += 1;
-                        self.fail(now, now, key.index, FailureCause::Malformed);
+                        self.note_unsolicited(key.index);
+                        self.fail(now, now, key.index, FailureCause::UnsolicitedData);
                     }
                     Err(Fault::Malformed) => self.fail(now, now, key.index, FailureCause::Malformed),
                     Err(Fault::HeadTooLarge) => self.fail(now, now, key.index, FailureCause::HeadTooLarge),
                 }
             }
-            // Nothing was asked for on it. Its last request has ended well, as far as anyone could know.
-            State::Ready | State::Idle | State::Lingering => {
-                self.live.surplus += 1;
-                self.drop_connection(now, key.index, FailureCause::Malformed);
+            State::Ready | State::Idle => {
+                self.note_unsolicited(key.index);
+                self.drop_connection(now, key.index, FailureCause::UnsolicitedData);
             }
             State::Free | State::Wanted | State::Connecting | State::Securing | State::Carrying | State::Closing => {}
         }
@@ -148,7 +159,7 @@ impl Load {
                 AtClose::Short => self.fail(now, now, key.index, FailureCause::ClosedEarly),
                 AtClose::Malformed => self.fail(now, now, key.index, FailureCause::Malformed),
             },
-            State::Ready | State::Idle | State::Lingering => {
+            State::Ready | State::Idle => {
                 self.drop_connection(now, key.index, FailureCause::ClosedBeforeResponse);
             }
             State::Connecting => self.fail(now, now, key.index, FailureCause::ConnectFailed),
@@ -164,8 +175,6 @@ impl Load {
             State::Awaiting if self.pool.at(key.index).response.close() == AtClose::Whole => {
                 self.response_whole(now, key.index, false);
             }
-            // A response that announced the end: the server's FIN is awaited as it was.
-            State::Lingering => {}
             _ => self.handle_eof(now, key),
         }
     }
@@ -201,26 +210,65 @@ impl Load {
                     self.closed_without_answer(now, key.index, cause);
                 }
             }
-            State::Ready | State::Idle | State::Lingering => self.drop_connection(now, key.index, cause),
+            State::Ready | State::Idle => self.drop_connection(now, key.index, cause),
             State::Free | State::Wanted | State::Carrying | State::Closing => {}
         }
     }
 
-    /// The server closed, by FIN or RST, before the first byte of the response to a request that was sent. On a
-    /// connection that had served requests before, the close and the request may have crossed.
+    /// Of the bytes that the kernel took on a connection, the peer has not acknowledged so many. To be called before what
+    /// may end a request is reported, where [`Self::wants_acknowledged`] says so; before an end of the connection always.
+    /// After a reset nothing is known of what the peer received, so it is not called then.
+    pub fn handle_unacknowledged(&mut self, key: ConnectionKey, bytes: u64) {
+        if matches!(self.state(key), State::Awaiting | State::Carrying) {
+            self.pool.at(key.index).unacknowledged = bytes;
+        }
+    }
+
+    /// Whether the request under way on a connection is so long that the server may answer before it has received all.
+    pub fn wants_acknowledged(&self, key: ConnectionKey) -> bool {
+        self.pool.find(key).is_some_and(|connection| {
+            connection.state == State::Awaiting && connection.sent > SEGMENT && !self.is_multiplexed()
+        })
+    }
+
+    /// Connections with such a request whose response deadline is at `now` or before: the next [`Self::handle_time`] ends
+    /// them.
+    pub fn timing_out(&self, now: Timestamp) -> impl Iterator<Item = ConnectionKey> + '_ {
+        let due = self.queues.iter(Queue::Awaiting).take_while(move |&(_, deadline)| deadline <= now);
+        due.map(|(index, _)| self.pool.key(index)).filter(|&key| self.wants_acknowledged(key))
+    }
+
+    /// Connection `index` brought bytes that no request asked for.
+    fn note_unsolicited(&mut self, index: u32) {
+        self.live.surplus += 1;
+        // The first bytes of a connection may come before its first request.
+        self.live.untrusted += u64::from(self.pool.at(index).requests.max(1));
+    }
+
+    /// The server closed before the first byte of the response to a request that was sent.
     fn closed_without_answer(&mut self, now: Timestamp, index: u32, cause: FailureCause) {
-        let connection = self.pool.at(index);
-        let kept = connection.requests > 1;
-        let asked = connection.request.as_ref().map(|request| (request.record.url, request.errand));
-        let method = asked.map(|(url, errand)| self.method_of(url, errand));
-        let repeatable = matches!(method, Some(Method::Get | Method::Head));
-        if kept && repeatable {
+        if self.is_idle_race(now, index) {
             self.retry(index);
-        } else if kept {
-            self.fail(now, now, index, FailureCause::ClosedBeforeResponse);
         } else {
             self.fail(now, now, index, cause);
         }
+    }
+
+    /// Whether a request and the server's close of an idle connection crossed, and the request may be sent again.
+    fn is_idle_race(&self, now: Timestamp, index: u32) -> bool {
+        let connection = self.pool.slot(index);
+        let Some(InHand { record, errand, .. }) = &connection.request else { return false };
+        connection.requests > 1
+            && self.may_retry(self.method_of(record.url, *errand))
+            // Nothing was taken by the kernel, or nothing of what it took was acknowledged.
+            && connection.unacknowledged >= connection.sent as u64
+            && record.sent_at.is_none_or(|sent_at| now <= sent_at + connection.handshake() + RACE_MARGIN)
+    }
+
+    /// Whether a request with `method` that the server has not received may be sent again.
+    pub(super) fn may_retry(&self, method: Method) -> bool {
+        let idempotent = matches!(method, Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete);
+        self.spec.retry == Retry::IdleRace && idempotent
     }
 
     /// A connection on which no answer is awaited has ended, for `cause`.

@@ -193,7 +193,10 @@ impl Load {
         connection.state = State::Awaiting;
         connection.requests += 1;
         connection.sent = 0;
+        connection.unacknowledged = 0;
+        self.live.sends += 1;
         let request = &mut connection.request.as_mut().expect("a request is sent").record;
+        request.attempts = request.attempts.saturating_add(1);
         let asked = request.url as usize;
         let starts = request.started_at.is_none();
         if starts {

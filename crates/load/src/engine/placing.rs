@@ -44,6 +44,8 @@ impl Waiting {
             head_bytes: 0,
             keeps_connection: false,
             bytes_sent: 0,
+            attempts: 0,
+            early_response: false,
             failure: None,
         };
         InHand { record, errand: self.errand, retried: false }

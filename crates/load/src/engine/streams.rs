@@ -20,8 +20,10 @@
 //! - In the closed loop a connection has as many places as [`LoadSpec::streams_max`](crate::LoadSpec::streams_max); those
 //!   beyond what the server allows stay empty.
 //! - A stream that the server did not take up (above GOAWAY's last stream, or REFUSED_STREAM) is tried again once,
-//!   whatever its method: RFC 9113, section 8.7. So is GET or HEAD on a connection that had served requests and closed
-//!   without a word while nothing was coming, as with HTTP/1.
+//!   whatever its method: RFC 9113, section 8.7. So is an idempotent request that crossed the server's close of an idle
+//!   connection, as with HTTP/1. [`Retry::Never`](crate::Retry) turns both off.
+//! - A response that ends before its request was sent whole is early (`early_response`); the stream is over, the connection
+//!   stays.
 //!
 //! Code map: `place` finds a connection, `answer` is what streams bring, `trunk` what happens to whole connections.
 

@@ -137,6 +137,8 @@ mod tests {
             head_bytes: 0,
             keeps_connection: true,
             bytes_sent: 0,
+            attempts: 1,
+            early_response: false,
             failure: failed.then_some(FailureCause::ResponseTimeout),
         }
     }

@@ -52,8 +52,9 @@ impl Server for Whims {
     fn answer(&mut self, _now: Timestamp, _nth: u32, asked: &Asked) -> Vec<(Duration, Reply)> {
         let after = Duration::from_micros(self.rng.below(20_000));
         let reply = match self.rng.below(100) {
-            n if n < self.bad => match self.rng.below(5) {
+            n if n < self.bad => match self.rng.below(6) {
                 0 => return vec![],
+                5 => return vec![(ms(0), Reply::Crossed), (ms(0), Reply::Fin)],
                 1 => Reply::Reset,
                 2 => Reply::Fin,
                 3 => Reply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort".to_vec()),
@@ -203,7 +204,7 @@ fn the_draws_reach_everything() {
     let (mut hops, mut connections) = (0, 0);
     for nth in 0..100 {
         let spec = loads().new_tree(&mut runner).unwrap().current();
-        let world = run(&spec, nth % 20, 40, (nth % 10 == 0).then_some(700));
+        let world = run(&spec, nth % 20, 40, (nth % 3 == 0).then_some(300 + 13 * nth));
         let live = world.load.live();
         seen.completed += live.completed;
         seen.retried += live.retried;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ledger::{FailureCause, Method};
-use load::{HttpVersion, Reuse, Target, Workload};
+use load::{Arrivals, HttpVersion, RACE_MARGIN, Retry, Reuse, Target, Workload};
 use units::Timestamp;
 
 use crate::world::*;
@@ -81,19 +81,37 @@ fn a_backlog_starves_nobody() {
     assert!(world.connects.len() < 400, "{}", world.connects.len());
 }
 
+/// Whether the server closes, late or not at all: a client that is not to use a connection again closes it.
 #[test]
-fn with_close_the_server_closes_first() {
+fn a_connection_that_is_not_reused_is_closed_when_its_response_is_whole() {
     let mut spec = spec(constant(10.0));
     spec.reuse = Reuse::Close;
-    let server = |_: Timestamp, _: u32| vec![(ms(1), Reply::Bytes(OK_CLOSE.to_vec())), (ms(300), Reply::Fin)];
-    let world = World::new(spec.clone(), server).run();
-    assert_eq!(world.ends.len(), 100);
-    assert!(world.ends.iter().all(|end| end.closed_at.since(end.opened_at) == ms(4 + 300)));
-    assert!(world.records.iter().all(|record| record.done_at.since(record.intended_at) == ms(5)));
-    // A server that does not close although told to: a second is enough.
-    let world = World::new(spec, answering(ms(1))).run();
-    assert!(world.ends.iter().all(|end| end.closed_at.since(end.opened_at) == ms(5 + 1000)));
-    assert_eq!(world.load.live().failed, 0);
+    let late = |_: Timestamp, _: u32| vec![(ms(1), Reply::Bytes(OK_CLOSE.to_vec())), (ms(300), Reply::Fin)];
+    let never = |_: Timestamp, _: u32| vec![(ms(1), Reply::Bytes(OK_CLOSE.to_vec()))];
+    for world in
+        [World::new(spec.clone(), late).run().records_and_ends(), World::new(spec, never).run().records_and_ends()]
+    {
+        let (records, ends) = world;
+        assert_eq!(ends.len(), 100);
+        assert!(ends.iter().all(|end| end.closed_at.since(end.opened_at) == ms(5)));
+        assert!(
+            records.iter().all(|record| record.done_at.since(record.intended_at) == ms(5) && record.failure.is_none())
+        );
+    }
+}
+
+/// The server announces the close and leaves it to the client: in a closed loop the next request follows at once.
+#[test]
+fn a_closed_loop_does_not_wait_for_a_server_that_announces_its_close() {
+    let mut spec = spec(constant(1.0));
+    (spec.arrivals, spec.connections_max, spec.duration) = (Arrivals::Closed, 1, Some(ms(1000)));
+    for response in [OK_CLOSE, b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx"] {
+        let server = move |_: Timestamp, _: u32| vec![(ms(1), Reply::Bytes(response.to_vec()))];
+        let world = World::new(spec.clone(), server).run();
+        // Connect and request take 2 ms each, the server 1.
+        assert_eq!(world.records.len(), 200);
+        assert!(world.ends.iter().all(|end| end.closed_at.since(end.opened_at) == ms(5)));
+    }
 }
 
 #[test]
@@ -173,7 +191,12 @@ fn a_request_that_crosses_the_servers_close_is_sent_once_more() {
     // FIN at 180, connect until 220, answer at 260.
     assert_eq!(again.done_at, at(ms(260)));
     let first = world.records.iter().find(|record| record.sequence == 0).unwrap();
-    assert_eq!(again.bytes_sent, 2 * first.bytes_sent);
+    assert_eq!((again.bytes_sent, again.attempts), (first.bytes_sent, 2), "the first attempt was not acknowledged");
+    assert_eq!(first.attempts, 1);
+    spec.retry = Retry::Never;
+    let world = race(spec.clone());
+    assert_eq!((world.load.live().retried, world.failures(FailureCause::ClosedBeforeResponse)), (0, 1));
+    spec.retry = Retry::IdleRace;
 
     // A POST may have been carried out: it is not repeated.
     spec.workload.requests[0].method = Method::Post;
@@ -188,15 +211,88 @@ fn a_request_is_sent_again_only_once() {
     spec.clients = 1;
     spec.requests_max = Some(2);
     let mut requests = 0;
-    // The first request is answered, every later one meets a reset.
+    // The first request is answered, the second crosses a close, every later one meets a reset.
     let server = move |_: Timestamp, _: u32| {
         requests += 1;
-        let reply = if requests == 1 { Reply::Bytes(OK.to_vec()) } else { Reply::Reset };
-        vec![(Duration::ZERO, reply)]
+        let replies = match requests {
+            1 => vec![Reply::Bytes(OK.to_vec())],
+            2 => vec![Reply::Crossed, Reply::Fin],
+            _ => vec![Reply::Reset],
+        };
+        replies.into_iter().map(|reply| (Duration::ZERO, reply)).collect()
     };
     let world = World::new(spec, server).run();
     assert_eq!(world.load.live().retried, 1);
     assert_eq!(world.failures(FailureCause::Reset), 1);
+}
+
+/// A server that reads a request on a persistent connection and closes, by FIN or RST, soon or late, has failed the request.
+#[test]
+fn a_request_that_the_server_took_and_dropped_has_failed() {
+    for (after, reply) in [(ms(0), Reply::Fin), (ms(0), Reply::Reset), (ms(500), Reply::Fin), (ms(500), Reply::Reset)] {
+        let mut spec = spec(constant(2.0));
+        (spec.clients, spec.requests_max) = (1, Some(10));
+        let server = move |_: Timestamp, nth: u32| {
+            if nth == 0 { vec![(ms(1), Reply::Bytes(OK.to_vec()))] } else { vec![(after, reply.clone())] }
+        };
+        let world = World::new(spec, server).run();
+        let live = world.load.live();
+        assert_eq!((live.completed, live.failed, live.retried, live.sends), (5, 5, 0, 10));
+        assert!(world.records.iter().all(|record| record.attempts == 1));
+    }
+}
+
+/// Nothing of a request was acknowledged, but the close came long after a race could have ended.
+#[test]
+fn a_close_later_than_a_round_trip_is_no_race() {
+    let mut spec = spec(constant(1.0));
+    (spec.clients, spec.requests_max) = (1, Some(2));
+    let crossing = |after| {
+        move |_: Timestamp, nth: u32| match nth {
+            0 => vec![(ms(1), Reply::Bytes(OK.to_vec()))],
+            _ => vec![(after, Reply::Crossed), (after, Reply::Fin)],
+        }
+    };
+    // The round trip is 2 ms.
+    let race = World::new(spec.clone(), crossing(RACE_MARGIN)).run();
+    assert_eq!((race.load.live().retried, race.load.live().completed), (1, 2));
+    let late = World::new(spec, crossing(RACE_MARGIN + ms(1))).run();
+    assert_eq!((late.load.live().retried, late.failures(FailureCause::ClosedBeforeResponse)), (0, 1));
+}
+
+/// The kernel took nothing of the request: the connection had ended before.
+#[test]
+fn a_request_that_the_kernel_did_not_take_is_sent_on_another_connection() {
+    let mut spec = spec(constant(2.0));
+    (spec.clients, spec.requests_max) = (1, Some(2));
+    let mut world = World::new(spec, answering(ms(1)));
+    world.fails_to_send = Some(1);
+    let world = world.run();
+    assert_eq!((world.load.live().completed, world.load.live().retried), (2, 1));
+}
+
+/// A server that answers more often than it is asked: requests are paired with responses that were sent before they were
+/// read. The surplus shows when the load is over.
+#[test]
+fn responses_that_nobody_asked_for_show_after_the_load() {
+    let mut spec = spec(constant(1.0));
+    (spec.arrivals, spec.connections_max, spec.duration) = (Arrivals::Closed, 1, Some(ms(1000)));
+    // It reads the next request when it has answered the one before.
+    let mut free_at = Timestamp::ZERO;
+    let twice = move |now: Timestamp, _: u32| {
+        let reads_at = free_at.max(now);
+        free_at = reads_at + ms(32);
+        let after = reads_at.since(now);
+        vec![(after + ms(30), Reply::Bytes(OK.to_vec())), (after + ms(32), Reply::Bytes(OK.to_vec()))]
+    };
+    let world = World::new(spec.clone(), twice).run();
+    let live = world.load.live();
+    assert_eq!((live.surplus, live.failed), (1, 0), "the connection had one response too many");
+    assert_eq!(live.untrusted, live.sends);
+    let honest = World::new(spec, answering(ms(30))).run();
+    assert_eq!((honest.load.live().surplus, honest.load.live().untrusted), (0, 0));
+    let last = honest.records.iter().map(|record| record.done_at).max().unwrap();
+    assert!(honest.now.since(last) <= ms(32 + 2), "idle connections are watched for as long as a response took");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ledger::{FailureCause, RequestRecord};
 use load::{
-    Action, Arrivals, ConnectionEnd, ConnectionKey, HttpVersion, Live, Load, LoadSpec, Reuse, StreamFailure, StreamKey,
+    Action, Arrivals, ConnectionEnd, ConnectionKey, HttpVersion, Live, Load, LoadSpec, Retry, Reuse, StreamFailure,
+    StreamKey,
 };
 use proptest::prelude::*;
 use units::Timestamp;
@@ -27,6 +28,8 @@ enum Say {
         error: bool,
     },
     Fin,
+    /// The FIN was sent before the last request arrived.
+    CrossedFin,
     Rst,
 }
 
@@ -238,6 +241,12 @@ impl<F: FnMut(u32) -> Vec<(Duration, Say)>> Trunks<F> {
                 peer.last = Some(last);
                 self.load.handle_goaway(now, key, last, error);
             }
+            (Say::CrossedFin, _) => {
+                peer.gone = true;
+                // More than the frames of any request of these tests.
+                self.load.handle_unacknowledged(key, 1 << 20);
+                self.load.handle_eof(now, key);
+            }
             (Say::Fin, _) => {
                 peer.gone = true;
                 self.load.handle_eof(now, key);
@@ -401,11 +410,22 @@ fn a_close_that_crossed_a_request_is_no_failure() {
     // The server closes an idle connection just when the second request is sent on it.
     let script = |nth| match nth {
         0 => vec![(ms(1), Say::Answer)],
-        1 => vec![(ms(0), Say::Fin)],
+        1 => vec![(ms(0), Say::CrossedFin)],
         _ => vec![(ms(1), Say::Answer)],
     };
-    let world = Trunks::new(streams(constant(10.0), 5, 10), script).run();
+    let spec = || streams(constant(10.0), 5, 10);
+    let world = Trunks::new(spec(), script).run();
     assert_eq!((world.completed(), world.load.live().retried, world.ends.len()), (5, 1, 2));
+    let mut never = spec();
+    never.retry = Retry::Never;
+    let world = Trunks::new(never, script).run();
+    assert_eq!((world.completed(), world.load.live().retried), (4, 0));
+    assert_eq!(world.failures(FailureCause::ClosedBeforeResponse), 1);
+    // A server that received the request and closed has failed it.
+    let dropped = |nth| if nth == 1 { vec![(ms(0), Say::Fin)] } else { vec![(ms(1), Say::Answer)] };
+    let world = Trunks::new(spec(), dropped).run();
+    assert_eq!((world.completed(), world.load.live().retried), (4, 0));
+    assert_eq!(world.failures(FailureCause::ClosedBeforeResponse), 1);
 }
 
 #[test]

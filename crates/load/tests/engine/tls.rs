@@ -169,7 +169,7 @@ fn a_request_sent_again_shakes_hands_again() {
             if nth == 0 {
                 vec![(Duration::ZERO, Reply::Bytes(OK.to_vec()))]
             } else {
-                vec![(Duration::ZERO, Reply::CloseNotify), (Duration::ZERO, Reply::Fin)]
+                [Reply::Crossed, Reply::CloseNotify, Reply::Fin].map(|reply| (Duration::ZERO, reply)).to_vec()
             }
         }
     }

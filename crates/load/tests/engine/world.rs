@@ -12,7 +12,7 @@ use std::time::Duration;
 use ledger::{CacheExchange, FailureCause, RequestRecord};
 use load::{
     Action, Arrivals, ConnectionEnd, ConnectionKey, Ending, HttpVersion, Lane, LevelSampler, Live, Load, LoadSpec,
-    Outcome, Reuse, Tally, TallySpec, Target, Workload,
+    Outcome, Retry, Reuse, Tally, TallySpec, Target, Workload,
 };
 use units::{RequestRate, Timestamp};
 
@@ -116,6 +116,8 @@ pub enum Handshake {
 #[derive(Clone, Debug)]
 pub enum Reply {
     Bytes(Vec<u8>),
+    /// What the server sends from here on it sent before the last request arrived: nothing of it acknowledges that.
+    Crossed,
     Fin,
     /// TLS's word that no more comes. A FIN is to follow.
     CloseNotify,
@@ -156,6 +158,8 @@ pub struct World<S> {
     pub asked: Vec<Asked>,
     /// Whether `asked` is kept.
     pub keeps_asked: bool,
+    /// The send of this number (from 0) fails: the kernel takes nothing.
+    pub fails_to_send: Option<u64>,
     /// What [`World::outcome`] divides the measured phase into.
     pub phases: Vec<load::PhaseSpan>,
     open: HashMap<ConnectionKey, Peer>,
@@ -175,6 +179,12 @@ struct Peer {
     busy: u32,
     activity: u64,
     closed: bool,
+    /// Bytes of the last request that was sent.
+    last_request: u64,
+    /// It has not arrived at a server that had not closed.
+    under_way: bool,
+    /// The server closed before the last request arrived.
+    crossed: bool,
 }
 
 enum Happening {
@@ -209,6 +219,7 @@ impl<S: Server> World<S> {
             sampler,
             asked: Vec::new(),
             keeps_asked: false,
+            fails_to_send: None,
             open: HashMap::new(),
             events: BinaryHeap::new(),
             happenings: Vec::new(),
@@ -296,6 +307,11 @@ impl<S: Server> World<S> {
         })
     }
 
+    /// What a finished run leaves.
+    pub fn records_and_ends(self) -> (Vec<RequestRecord>, Vec<ConnectionEnd>) {
+        (self.records, self.ends)
+    }
+
     pub fn failures(&self, cause: FailureCause) -> usize {
         self.records.iter().filter(|record| record.failure == Some(cause)).count()
     }
@@ -317,12 +333,18 @@ impl<S: Server> World<S> {
                 }
                 Action::Send { key, bytes, .. } => {
                     let (text, whole, mut sent) = (bytes.to_vec(), bytes.len(), 0);
+                    if self.fails_to_send == Some(self.load.live().sends - 1) {
+                        self.load.handle_failure(self.now, key, FailureCause::Reset);
+                        continue;
+                    }
                     while sent < whole {
                         let part = self.write_max.min(whole - sent);
                         self.load.handle_sent(self.now, key, part);
                         sent += part;
                         assert_eq!(self.load.unsent(key), &text[sent..]);
                     }
+                    let peer = self.open.get_mut(&key).expect("a connection");
+                    (peer.last_request, peer.under_way) = (whole as u64, true);
                     todo.push((self.now + self.one_way, key, Happening::RequestArrives { text }));
                 }
                 Action::Open { .. } | Action::Reset { .. } => unreachable!("HTTP/1 has no streams"),
@@ -379,9 +401,23 @@ impl<S: Server> World<S> {
             Happening::RequestArrives { text } => self.request_arrives(key, text),
             Happening::ServerSends(reply) => self.server_sends(key, reply),
             Happening::Arrives(Reply::Bytes(bytes)) => self.load.handle_bytes(self.now, key, &bytes),
-            Happening::Arrives(Reply::Fin) => self.load.handle_eof(self.now, key),
-            Happening::Arrives(Reply::CloseNotify) => self.load.handle_close_notify(self.now, key),
-            Happening::Arrives(Reply::Cut) => self.load.handle_truncated(self.now, key),
+            Happening::Arrives(Reply::Crossed) => {
+                if let Some(peer) = self.open.get_mut(&key) {
+                    peer.crossed = true;
+                }
+            }
+            Happening::Arrives(Reply::Fin) => {
+                self.acknowledge(key);
+                self.load.handle_eof(self.now, key);
+            }
+            Happening::Arrives(Reply::CloseNotify) => {
+                self.acknowledge(key);
+                self.load.handle_close_notify(self.now, key);
+            }
+            Happening::Arrives(Reply::Cut) => {
+                self.acknowledge(key);
+                self.load.handle_truncated(self.now, key);
+            }
             Happening::Arrives(Reply::Reset) => self.load.handle_failure(self.now, key, FailureCause::Reset),
             Happening::IdleCheck { activity } => {
                 let idle = |peer: &&mut Peer| peer.activity == activity && peer.busy == 0 && !peer.closed;
@@ -391,6 +427,14 @@ impl<S: Server> World<S> {
                 }
             }
         }
+    }
+
+    /// Tells the load what the peer has acknowledged, as TCP_INFO would.
+    fn acknowledge(&mut self, key: ConnectionKey) {
+        let Some(peer) = self.open.get(&key) else { return };
+        // Whatever the server has sent since it received the request acknowledges the request.
+        let unacknowledged = if peer.crossed || peer.under_way { peer.last_request } else { 0 };
+        self.load.handle_unacknowledged(key, unacknowledged);
     }
 
     fn shake_hands(&mut self, key: ConnectionKey) {
@@ -410,6 +454,7 @@ impl<S: Server> World<S> {
             self.schedule(back, key, Happening::Arrives(Reply::Reset));
             return;
         }
+        peer.under_way = false;
         let nth = peer.requests;
         peer.requests += 1;
         peer.activity += 1;
@@ -429,7 +474,7 @@ impl<S: Server> World<S> {
         let Some(peer) = self.open.get_mut(&key) else { return };
         peer.busy -= 1;
         peer.activity += 1;
-        peer.closed |= !matches!(reply, Reply::Bytes(_));
+        peer.closed |= !matches!(reply, Reply::Bytes(_) | Reply::Crossed);
         let activity = peer.activity;
         self.schedule(self.now + self.one_way, key, Happening::Arrives(reply));
         if let Some(after) = self.server.idle_timeout() {
@@ -476,6 +521,7 @@ pub fn spec(arrivals: Arrivals) -> LoadSpec {
         version: HttpVersion::Http11,
         streams_max: 1,
         reuse: Reuse::KeepAlive,
+        retry: Retry::IdleRace,
         arrivals,
         connections_max: 1000,
         requests_max: None,

@@ -9,7 +9,7 @@ use super::over_time::response_tail;
 use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
 use crate::page::{Section, Table};
 use crate::plot::{Bars, Chart, Quantity};
-use crate::words::{by_frequency, recordings, span, tls_line, total};
+use crate::words::{by_frequency, irregular, not_success, recordings, span, tls_line, total};
 
 /// Offered, carried, failed; levels.
 pub(super) fn figures(load: &Load, run: &Run) -> Section {
@@ -29,6 +29,19 @@ pub(super) fn figures(load: &Load, run: &Run) -> Section {
             format!("{} received ({received}), {} sent", bytes(load.bytes_received), bytes(load.bytes_sent)),
         ))
         .row(row("failed", failed, String::new(), if failed > 0 { part(failed) } else { String::new() }));
+    let other = not_success(&load.status);
+    if other > 0 {
+        let note = format!(
+            "{}: {}",
+            part(other),
+            by_frequency(&load.status)
+                .iter()
+                .map(|(status, n)| format!("{status} x {n}"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
+        table = table.row(row("status not 2xx", other, String::new(), note));
+    }
     if load.in_flight_at_end > 0 {
         table =
             table.row(row("left", load.in_flight_at_end, String::new(), "neither done nor failed at the end".into()));
@@ -47,7 +60,8 @@ pub(super) fn figures(load: &Load, run: &Run) -> Section {
     let failure = load.tls.as_ref().and_then(|tls| tls.first_failure.as_deref());
     let failure = failure.map(|why| format!("The first failure of TLS: {why}.")).unwrap_or_default();
     let section = Section::new("Load").table(table).table(level_table).text(tls).text(failure);
-    recordings(load).into_iter().fold(section, |section, (name, line)| section.text(format!("{name}: {line}.")))
+    let lines = irregular(load).into_iter().chain(recordings(load));
+    lines.fold(section, |section, (name, line)| section.text(format!("{name}: {line}.")))
 }
 
 /// The table of times, and their distributions.

@@ -9,7 +9,7 @@ use stats::Histogram;
 use super::bars;
 use super::page::{Ink, Page, shortened};
 use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
-use crate::words::{recordings, span, tls_line, total};
+use crate::words::{irregular, recordings, span, tls_line, total};
 
 pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Option<&Histogram>) {
     totals(page, load, run);
@@ -72,6 +72,9 @@ fn totals(page: &mut Page, load: &Load, run: &Run) {
     if failed > 0 {
         let part = share(failed as f64 / load.offered_requests.max(1) as f64);
         page.entry_in("failed", &format!("{} ({part}): {}", count(failed), counted(&load.failed)), Ink::Bad);
+    }
+    for (name, line) in irregular(load) {
+        page.entry_in(name, &line, Ink::Doubtful);
     }
     for (name, line) in recordings(load) {
         page.entry(name, &line);

@@ -58,6 +58,8 @@ impl Row for RequestRecord {
         head_bytes: 0,
         keeps_connection: false,
         bytes_sent: 0,
+        attempts: 0,
+        early_response: false,
         failure: None,
     };
 
@@ -165,10 +167,26 @@ impl Row for RequestRecord {
         Field::integer(
             "bytes_sent",
             "bytes",
-            "Bytes of the request handed to the kernel.",
+            "Bytes of the request that the kernel took and the server's host acknowledged.",
             |row: &RequestRecord| Some(signed(row.bytes_sent)),
             |row, value| row.bytes_sent = unsigned(value),
         ),
+        Field::integer(
+            "attempts",
+            "",
+            "Times the request was sent: 0 if never, 2 if it was retried on a fresh connection.",
+            |row: &RequestRecord| Some(i64::from(row.attempts)),
+            |row, value| row.attempts = value as u8,
+        )
+        .few(),
+        Field::integer(
+            "early_response",
+            "",
+            "1 if the response was whole before the server had received the whole request, else 0.",
+            |row: &RequestRecord| Some(i64::from(row.early_response)),
+            |row, value| row.early_response = value != 0,
+        )
+        .few(),
         Field {
             column: Column {
                 name: "cause",

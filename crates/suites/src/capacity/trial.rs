@@ -124,8 +124,12 @@ enum Class {
 const CLASSES: &[(&str, Class)] = &[
     ("server_answers", Class::Server),
     ("server_alive", Class::Server),
-    ("responses_good", Class::Server),
+    ("error_rate", Class::Server),
     ("responses_whole", Class::Server),
+    ("early_responses", Class::Server),
+    ("responses_solicited", Class::Void),
+    ("requests_retried", Class::WhereGood),
+    ("witnesses_agree_sends", Class::WhereGood),
     ("server_host_receives", Class::Server),
     ("connection_cap", Class::Server),
     ("connections_held", Class::Server),
@@ -414,7 +418,7 @@ fn limit(seen: &Seen<'_>) -> Judged {
 
 fn guess(seen: &Seen<'_>) -> Judged {
     let answered = seen.document.load.as_ref().is_some_and(|load| load.completed > 0);
-    let ends = ["server_answers", "server_alive", "responses_good"];
+    let ends = ["server_answers", "server_alive", "error_rate"];
     let failed = seen
         .document
         .validity

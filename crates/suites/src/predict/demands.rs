@@ -384,7 +384,7 @@ const CLIENTS_ASIDE: u32 = 4;
 const CONNECTIONS_ASIDE: u32 = 16;
 
 /// Checks without which a load says nothing of what its requests cost.
-const SPOILT: [&str; 5] = ["server_answers", "server_alive", "responses_good", "failures", "server_unread"];
+const SPOILT: [&str; 5] = ["server_answers", "server_alive", "error_rate", "failures", "server_unread"];
 
 fn made(class: &str, kind: &str, plan: &Plan, outcome: &Outcome, gauge: &Gauge) -> Made {
     let document = &outcome.document;
@@ -598,7 +598,7 @@ mod tests {
         let held = [
             load(5.0, 0.04, &[]),
             load(10.0, 0.08, &[]),
-            load(10.0, 0.9, &["responses_good"]),
+            load(10.0, 0.9, &["error_rate"]),
             load(20.0, 0.16, &["steady_state"]),
         ];
         let measured = measured(&light, &held);

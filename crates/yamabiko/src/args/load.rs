@@ -38,6 +38,9 @@ pub struct LoadOptions {
     /// Keep connections open between requests (the default)
     #[arg(long, overrides_with = "close")]
     pub keepalive: bool,
+    /// Send a request again if the server closed its idle connection while the request was on its way
+    #[arg(long, value_enum, default_value_t = Retry::IdleRace)]
+    pub retry: Retry,
     /// Request method
     #[arg(short, long, value_enum, default_value_t = MethodName::Get, ignore_case = true)]
     pub method: MethodName,
@@ -108,6 +111,14 @@ pub enum TlsVersion {
     V12,
     #[value(name = "1.3")]
     V13,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Retry {
+    /// Never: a connection that ends unanswered is a failure
+    Never,
+    /// Once, if nothing of the request was acknowledged and its method is idempotent
+    IdleRace,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

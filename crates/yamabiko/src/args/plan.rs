@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use lab::plan::{
-    Alpn, Engine, HostPlan, HttpVersion, Idle, LoadPlan, Placement, Plan, TlsPlan, TlsVersion, Wait, WatchAt, WatchPlan,
+    Alpn, Engine, HostPlan, HttpVersion, Idle, LoadPlan, Placement, Plan, Retry, TlsPlan, TlsVersion, Wait, WatchAt,
+    WatchPlan,
 };
 use ledger::Method;
 
@@ -73,6 +74,10 @@ pub fn bench(bench: &Bench) -> Result<Plan> {
             unix: load.unix.clone(),
             streams: load.streams,
             close: load.close,
+            retry: match load.retry {
+                super::load::Retry::Never => Retry::Never,
+                super::load::Retry::IdleRace => Retry::IdleRace,
+            },
             rate: load.rate,
             arrivals: bench.arrivals.kind()?,
             phases: bench.arrivals.phases()?,

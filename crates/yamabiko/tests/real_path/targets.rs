@@ -18,7 +18,7 @@ fn judge(output: &Output) -> Value {
     assert!(matches!(output.code, Some(0 | 3)), "{output}");
     let document = output.json();
     assert_eq!(count(&document, "load.completed"), 100, "{output}");
-    assert_held(&document, &["conservation", "responses_whole", "responses_good", "records_kept"]);
+    assert_held(&document, &["conservation", "responses_whole", "error_rate", "records_kept"]);
     assert_held(&document, &["nothing_dropped_by_mistake"]);
     // What the path dropped for want of a way, of packets that nobody sent on purpose, would be here.
     assert_eq!(document["path"]["drops"].as_object().map(|drops| drops.contains_key("no_route")), Some(false));

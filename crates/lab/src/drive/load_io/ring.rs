@@ -8,7 +8,7 @@ use load::LaneSampler;
 use sys::clock::Clock;
 use sys::uring::Completion;
 
-use super::{LoadIo, Poller, connect_cause, stream_cause};
+use super::{LoadIo, Poller, connect_cause, note_unacknowledged, stream_cause};
 use crate::drive::poller::{Operation, RingPoller, addressee};
 
 /// Requests handed to the kernel with one call.
@@ -60,6 +60,8 @@ impl LoadIo {
                         ring.send_rest(&socket.tcp, key, socket.request, 0, self.load.request(socket.request).len());
                     }
                     (Operation::Send, Err(error)) if error.raw_os_error() != Some(libc::ECANCELED) => {
+                        // The kernel took nothing, whatever was counted when the request was queued.
+                        self.load.handle_unacknowledged(key, u64::MAX);
                         self.drop_failed(key, stream_cause(&error), clock);
                     }
                     // What broke a connection in the middle of a request is told by receiving on it.
@@ -101,8 +103,14 @@ impl LoadIo {
         let key = socket.key;
         socket.receiving = completion.more;
         match completion.result {
-            Ok(0) => self.load.handle_eof(clock.now(), key),
+            Ok(0) => {
+                note_unacknowledged(&mut self.load, key, &socket.tcp);
+                self.load.handle_eof(clock.now(), key);
+            }
             Ok(length) => {
+                if self.load.wants_acknowledged(key) {
+                    note_unacknowledged(&mut self.load, key, &socket.tcp);
+                }
                 if !completion.more {
                     ring.receive(&socket.tcp, key);
                     socket.receiving = true;

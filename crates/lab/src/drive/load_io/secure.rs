@@ -5,7 +5,7 @@ use load::ConnectionKey;
 use sys::clock::Clock;
 use sys::socket::Read;
 
-use super::{LoadIo, READS_PER_VISIT, Socket, stream_cause};
+use super::{LoadIo, READS_PER_VISIT, Socket, note_unacknowledged, stream_cause};
 use crate::drive::h2::Http2;
 use crate::drive::tls::{News, READ_BUFFER, Tls};
 
@@ -83,6 +83,9 @@ impl LoadIo {
                     let was_secured = session.secured();
                     let mut early = Vec::new();
                     let mut closes = false;
+                    if load.wants_acknowledged(key) {
+                        note_unacknowledged(load, key, &socket.tcp);
+                    }
                     let outcome = session.receive(&mut buffer[..before + length], |said| match said {
                         // What HTTP/2 is to be spoken on is known by ALPN only when the session has been asked.
                         News::Secured if *streams => {}
@@ -96,8 +99,14 @@ impl LoadIo {
                             None => load.handle_bytes(clock.now(), key, bytes),
                         },
                         News::CloseNotify if *streams => closes = true,
-                        News::CloseNotify => load.handle_close_notify(clock.now(), key),
+                        News::CloseNotify => {
+                            note_unacknowledged(load, key, &socket.tcp);
+                            load.handle_close_notify(clock.now(), key);
+                        }
                     });
+                    if closes {
+                        note_unacknowledged(load, key, &socket.tcp);
+                    }
                     if !was_secured && session.secured() {
                         tls.secured(session);
                         if *streams {
@@ -124,8 +133,12 @@ impl LoadIo {
                         Err(error) => return self.drop_session(key, &error, clock),
                     }
                 }
-                Ok(Read::End) if session.closed_by_peer() => return load.handle_eof(clock.now(), key),
+                Ok(Read::End) if session.closed_by_peer() => {
+                    note_unacknowledged(load, key, &socket.tcp);
+                    return load.handle_eof(clock.now(), key);
+                }
                 Ok(Read::End) => {
+                    note_unacknowledged(load, key, &socket.tcp);
                     if !session.secured() {
                         tls.broke_off("the server closed the connection in the middle of the TLS handshake");
                     }

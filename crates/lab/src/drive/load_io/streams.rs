@@ -7,7 +7,7 @@ use sys::socket::Read;
 use units::Timestamp;
 
 use super::secure::SEAL_MAX;
-use super::{LoadIo, READS_PER_VISIT, Socket, stream_cause};
+use super::{LoadIo, READS_PER_VISIT, Socket, note_unacknowledged, stream_cause};
 use crate::drive::h2::{Http2, News, Why};
 
 impl LoadIo {
@@ -111,7 +111,10 @@ impl LoadIo {
                     http2.take_in(bytes, &mut self.news);
                     self.advance(key, clock);
                 }
-                Ok(Read::End) => return self.load.handle_eof(clock.now(), key),
+                Ok(Read::End) => {
+                    note_unacknowledged(&mut self.load, key, tcp);
+                    return self.load.handle_eof(clock.now(), key);
+                }
                 Ok(Read::Later) => return,
                 Err(error) => return self.drop_failed(key, stream_cause(&error), clock),
             }

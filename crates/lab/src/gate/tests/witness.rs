@@ -14,6 +14,8 @@ fn just_past_a_limit_of_the_wire_is_invalid() {
         let agreed = case.agreed();
         (agreed.load_failed, agreed.failed_at_load, agreed.wire_only) = (2, 1, 2);
     });
+    invalid("witnesses_agree_sends", |case| case.agreed().wire_requests += 1);
+    invalid("witnesses_agree_sends", |case| case.agreed().wire_requests -= 4);
     invalid("witnesses_agree_connections", |case| case.agreed().wire_opened = 1001);
     invalid("witnesses_agree_connections", |case| case.agreed().wire_opened = 999);
     invalid("littles_law_wire_requests", |case| case.figures().in_flight_ns = 10_500_000_000);

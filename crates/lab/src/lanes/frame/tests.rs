@@ -37,6 +37,8 @@ fn request() -> impl Strategy<Value = RequestRecord> {
         head_bytes: facts.2,
         keeps_connection: facts.3,
         bytes_sent: facts.4,
+        attempts: 1,
+        early_response: false,
         failure,
     })
 }

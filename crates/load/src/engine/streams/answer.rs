@@ -8,7 +8,7 @@ use super::super::{Load, Loop};
 use super::{Being, StreamFailure, StreamKey};
 use crate::connection::ConnectionKey;
 use crate::http1::response::BODY_KEPT_MAX;
-use crate::spec::Reuse;
+use crate::spec::{Retry, Reuse};
 
 impl Load {
     /// The stream was given its identifier.
@@ -95,6 +95,10 @@ impl Load {
             self.first_head = Some(head.as_slice().into());
         }
         request.record.keeps_connection = self.spec.reuse == Reuse::KeepAlive && !leaving;
+        if request.record.sent_at.is_none() {
+            request.record.early_response = true;
+            self.live.early_responses += 1;
+        }
         let answer =
             Answer { status: request.record.status, head: &head, body: kept.then_some(&body[..]), body_length: length };
         let onward = self.conclude(now, request, Ok(answer));
@@ -156,11 +160,12 @@ impl Load {
     /// A request that the server has not taken up is sent again, once; then it fails for `cause`.
     pub(super) fn retry_stream(&mut self, now: Timestamp, index: u32, cause: FailureCause) {
         let stream = self.streams.at(index);
-        if stream.request.as_ref().is_none_or(|request| request.retried) {
+        let connection = stream.connection;
+        let retried = stream.request.as_ref().is_none_or(|request| request.retried);
+        if retried || self.spec.retry == Retry::Never {
             return self.fail_stream(now, now, index, cause);
         }
         self.live.retried += 1;
-        let connection = stream.connection;
         self.move_stream(index, true);
         self.settle_trunk(now, connection);
     }

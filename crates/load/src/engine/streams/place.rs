@@ -158,7 +158,12 @@ impl Load {
             return false;
         }
         self.streams.trunk(index).open += 1;
-        self.streams.at(key.index).state = Being::Open;
+        self.live.sends += 1;
+        let stream = self.streams.at(key.index);
+        stream.state = Being::Open;
+        if let Some(request) = &mut stream.request {
+            request.record.attempts = request.record.attempts.saturating_add(1);
+        }
         self.pool.at(index).requests += 1;
         true
     }

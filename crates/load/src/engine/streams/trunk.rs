@@ -1,8 +1,9 @@
 //! What happens to whole connections that carry streams.
 
-use ledger::{FailureCause, Method};
+use ledger::FailureCause;
 use units::Timestamp;
 
+use super::super::input::RACE_MARGIN;
 use super::super::output::What;
 use super::super::{Load, Loop};
 use super::{Being, NONE, Trunk};
@@ -115,6 +116,7 @@ impl Load {
         let carried = self.pool.at(index).state == State::Carrying;
         let served = self.pool.at(index).requests > self.streams.trunk(index).open;
         let Trunk { heard, leaving_for_error, .. } = *self.streams.trunk(index);
+        let crossed = carried && served && !heard && cause.is_none() && self.is_idle_race_of_streams(now, index);
         let parked = self.leave(index, false);
         let mut failed = Vec::new();
         for stream in self.streams.trunk(index).streams.clone() {
@@ -122,19 +124,17 @@ impl Load {
             let Some(request) = &slot.request else { continue };
             let (being, retried) = (slot.state, request.retried);
             let (silent, url, errand) = (request.record.first_byte_at.is_none(), request.record.url, request.errand);
-            let crossed = served && !heard && matches!(cause, None | Some(FailureCause::Reset));
-            let repeatable = matches!(self.method_of(url, errand), Method::Get | Method::Head);
+            let repeatable = self.may_retry(self.method_of(url, errand));
             let why = match cause {
                 Some(cause) if !carried => cause,
                 None | Some(FailureCause::Reset) if leaving_for_error => FailureCause::GoAway,
                 None if silent || !carried => FailureCause::ClosedBeforeResponse,
                 None => FailureCause::ClosedEarly,
-                Some(FailureCause::Reset) if crossed => FailureCause::ClosedBeforeResponse,
                 Some(cause) => cause,
             };
             if carried && being != Being::Open {
                 self.move_stream(stream, false);
-            } else if carried && crossed && repeatable && !retried {
+            } else if crossed && repeatable && !retried {
                 self.live.retried += 1;
                 self.move_stream(stream, true);
             } else {
@@ -147,6 +147,22 @@ impl Load {
         failed.into_iter().for_each(|(worker, silent)| self.go_on_after_failure(now, worker, silent));
         parked.into_iter().for_each(|worker| self.issue(now, worker));
         self.make_follow_ups(now);
+    }
+
+    /// Whether the server's close of an idle connection and the streams opened on it since crossed: it came within one RTT of
+    /// sending, and nothing of their requests was acknowledged.
+    fn is_idle_race_of_streams(&mut self, now: Timestamp, index: u32) -> bool {
+        let connection = self.pool.slot(index);
+        let (handshake, unacknowledged) = (connection.handshake(), connection.unacknowledged);
+        let mut sent = 0;
+        for &stream in &self.streams.trunk(index).streams.clone() {
+            let Some(request) = &self.streams.at(stream).request else { continue };
+            sent += request.record.bytes_sent;
+            if request.record.sent_at.is_some_and(|sent_at| now > sent_at + handshake + RACE_MARGIN) {
+                return false;
+            }
+        }
+        unacknowledged >= sent
     }
 
     /// Ends the streams whose response deadline has passed; the server is told that they are given up.

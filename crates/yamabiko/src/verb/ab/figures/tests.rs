@@ -27,6 +27,8 @@ fn whole() -> RequestRecord {
         head_bytes: 50,
         keeps_connection: true,
         bytes_sent: 80,
+        attempts: 1,
+        early_response: false,
         failure: None,
     }
 }
