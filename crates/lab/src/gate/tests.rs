@@ -99,7 +99,7 @@ impl Case {
                     carried_rate_per_s: 96.67,
                     in_flight: ledger::Level { mean: 10.0, p50: 10, max: 12 },
                     send_lag_ns: quantiles(1_000, 1_000_000),
-                    early_responses: 10,
+                    early_responses: 9,
                     requests_retried: 10,
                     ..Load::default()
                 }),
