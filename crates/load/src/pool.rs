@@ -28,6 +28,7 @@ impl Pool {
         slot.uses = 0;
         slot.bytes_received = 0;
         slot.is_written = false;
+        slot.response.forget_connection();
         index
     }
 
