@@ -168,7 +168,7 @@ impl<'a> Fields<'a> {
         if asked == Asked::Connect && status / 100 == 2 {
             return Ok(Body::Tunnel);
         }
-        if asked == Asked::Head || status < 200 || status == 204 || status == 304 {
+        if asked == Asked::Head || matches!(status, 100..=199 | 204 | 304) {
             return Ok(Body::None);
         }
         if let Some(coding) = self.coding {
