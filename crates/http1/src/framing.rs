@@ -8,7 +8,7 @@
 //! | Transfer-Encoding in HTTP/1.0 | fault | fault | fault | fault |
 //! | chunked with parameters | fault | fault | fault | fault |
 //! | Transfer-Encoding and Content-Length | as the coding says | as the coding says | as the coding says | fault |
-//! | chunked last | chunked | chunked | fault unless alone | fault unless alone |
+//! | chunked last | chunked | chunked | fault unless alone, also for an empty member of the list | fault unless alone |
 //! | another coding last, or none named | until close | until close; of a request a fault | fault | fault |
 //! | several Content-Length, the same valid number | that length | that length | that length | fault |
 //! | Content-Length that is no number, or different ones | fault | fault | fault | fault |
@@ -98,6 +98,8 @@ struct Coding<'a> {
     chunked: u8,
     /// chunked with parameters.
     parameters: Option<&'a [u8]>,
+    /// The list has an empty member.
+    has_gap: bool,
 }
 
 impl<'a> Fields<'a> {
@@ -131,7 +133,8 @@ impl<'a> Fields<'a> {
     /// Takes in a Transfer-Encoding field.
     pub fn transfer_encoding(&mut self, value: &'a [u8]) {
         let coding =
-            self.coding.get_or_insert(Coding { last: b"", other: None, chunked: 0, parameters: None });
+            self.coding.get_or_insert(Coding { last: b"", other: None, chunked: 0, parameters: None, has_gap: false });
+        coding.has_gap |= value.split(|&byte| byte == b',').any(|member| trim(member).is_empty());
         for member in members(value) {
             coding.last = member;
             let name = member.split(|&byte| byte == b';').next().unwrap_or(member);
@@ -148,6 +151,11 @@ impl<'a> Fields<'a> {
     /// Whether another reader could find another end: the connection is of no further use after the message.
     pub fn is_ambiguous(&self) -> bool {
         self.coding.is_some_and(|coding| coding.chunked > 1 || self.has_length())
+    }
+
+    /// The value of Content-Length, where it is one number.
+    pub fn length(&self) -> Option<u64> {
+        self.length.filter(|_| self.length_fault.is_none())
     }
 
     fn has_length(&self) -> bool {
@@ -175,6 +183,7 @@ impl<'a> Fields<'a> {
             coding.check(version)?;
             if role == Role::Gateway {
                 coding.check_chunked_alone()?;
+                coding.check_gaps()?;
             }
             return Ok(if coding.ends_chunked() { Body::Chunked } else { Body::UntilClose });
         }
@@ -235,6 +244,12 @@ impl Coding<'_> {
             (2.., _) => Err(Fault::new(Reason::CodingRepeated, self.last)),
             (_, Some(other)) => Err(Fault::new(Reason::CodingUnsupported, other)),
         }
+    }
+
+    /// RFC 9110, section 5.6.1, has empty members of a list ignored. Not every library does, and a body that one reader
+    /// takes for chunked and another one does not is passed on as it came.
+    fn check_gaps(&self) -> Result<(), Fault> {
+        if self.has_gap { Err(Fault::new(Reason::CodingUnsupported, b"")) } else { Ok(()) }
     }
 
     fn not_final(&self) -> Fault {

@@ -4,6 +4,7 @@
 //!   field lines --> framing::Fields --> Body: none | length | chunked | until close | tunnel, or a Fault
 //!   chunked body --> chunked::Chunked --> data, end, or a Fault          (RFC 9112, section 7.1)
 //!   response head --> response::parse --> Head                           (clients)
+//!   one response, to the close --> whole::whole --> Whole
 //!   bytes after a response --> between::Between --> stray empty lines    (clients)
 //! ```
 //!
@@ -23,6 +24,7 @@ pub mod fault;
 pub mod framing;
 pub mod list;
 pub mod response;
+pub mod whole;
 
 pub use between::Between;
 pub use chunked::{Chunked, Step};

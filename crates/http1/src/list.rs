@@ -47,8 +47,7 @@ pub fn decimal(text: &[u8]) -> Result<u64, NotDecimal> {
     if !text.iter().all(u8::is_ascii_digit) {
         return Err(NotDecimal::Digits);
     }
-    let value =
-        text.iter().try_fold(0u64, |value, &digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
+    let value = text.iter().try_fold(0u64, |value, &digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
     value.ok_or(NotDecimal::Overflow)
 }
 

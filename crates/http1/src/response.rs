@@ -201,7 +201,10 @@ mod tests {
     fn folded_lines_are_one() {
         let folded = "HTTP/1.1 200 OK\r\nX-A: one\r\n two\r\nContent-Length:\r\n\t5\r\nX-B: y\r\n\r\n";
         let read = head(folded);
-        assert_eq!((read.body, read.length, read.is_folded, read.keep_alive), (Body::Length(5), folded.len(), true, true));
+        assert_eq!(
+            (read.body, read.length, read.is_folded, read.keep_alive),
+            (Body::Length(5), folded.len(), true, true)
+        );
         let mut text = folded.as_bytes().to_vec();
         unfold(&mut text);
         assert_eq!(text, b"HTTP/1.1 200 OK\r\nX-A: one   two\r\nContent-Length:  \t5\r\nX-B: y\r\n\r\n");
@@ -217,7 +220,8 @@ mod tests {
 
     #[test]
     fn as_many_lines_as_are_read() {
-        let lines = |count: usize| format!("HTTP/1.1 200 OK\r\n{}Content-Length: 5\r\n\r\n", "X: y\r\n".repeat(count - 1));
+        let lines =
+            |count: usize| format!("HTTP/1.1 200 OK\r\n{}Content-Length: 5\r\n\r\n", "X: y\r\n".repeat(count - 1));
         for count in [1, FIELDS_FEW, FIELDS_FEW + 1, FIELDS_MAX] {
             assert_eq!(head(&lines(count)).body, Body::Length(5), "{count}");
         }
@@ -229,7 +233,10 @@ mod tests {
     fn a_later_minor_version_is_read_as_the_latest_known() {
         let read = head("HTTP/1.2 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
         assert_eq!((read.body, read.keep_alive), (Body::Chunked, true));
-        assert_eq!(fault("HTTP/1.x 200 OK\r\n\r\n"), "status line `HTTP/1.x 200 OK` is not `HTTP/1.x` and a status of three digits");
+        assert_eq!(
+            fault("HTTP/1.x 200 OK\r\n\r\n"),
+            "status line `HTTP/1.x 200 OK` is not `HTTP/1.x` and a status of three digits"
+        );
     }
 
     #[test]
@@ -238,16 +245,25 @@ mod tests {
             ("SSH-2.0-OpenSSH_9.2\r\n", "`SSH-2.0-OpenSSH_9.2\\r\\n` is not the beginning of an HTTP/1 response"),
             ("HTTP/1.1 20 OK\r\n\r\n", "status line `HTTP/1.1 20 OK` is not `HTTP/1.x` and a status of three digits"),
             ("HTTP/1.1 099 No\r\n\r\n", "status line `99` is not `HTTP/1.x` and a status of three digits"),
-            ("HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\n", "header line `Content-Length : 5` has white space before its colon"),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\n",
+                "header line `Content-Length : 5` has white space before its colon",
+            ),
             ("HTTP/1.1 200 OK\r\nthis is no field\r\n\r\n", "header line `this is no field` has no colon"),
             ("HTTP/1.1 200 OK\r\nX-N: a\0b\r\n\r\n", "header line `X-N: a\\x00b` has a control character"),
             ("HTTP/1.1 200 OK\r\nX-N: a\rb\r\n\r\n", "header line `X-N: a\\rb` has a control character"),
             ("HTTP/1.1 200 OK\r\n X: y\r\n\r\n", "the first header line ` X: y` begins with white space"),
             ("HTTP/1.1 200 OK\r\nX: y\r\n a\0b\r\n\r\n", "header line ` a\\x00b` has a control character"),
-            ("HTTP/1.1 200 OK\r\nNa(me: x\r\n\r\n", "header line `Na(me: x` begins with something other than a header name"),
+            (
+                "HTTP/1.1 200 OK\r\nNa(me: x\r\n\r\n",
+                "header line `Na(me: x` begins with something other than a header name",
+            ),
             ("HTTP/1.1 200 OK\r\n: x\r\n\r\n", "header line `: x` begins with something other than a header name"),
             ("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n", "Content-Length `+5` is not a number"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", "Content-Length has the different values `5, 6`"),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+                "Content-Length has the different values `5, 6`",
+            ),
         ] {
             assert_eq!(fault(lines), words, "{lines:?}");
         }

@@ -281,6 +281,10 @@ pub struct Load {
     pub carried_rate_per_s: f64,
     /// Failures by cause.
     pub failed: BTreeMap<String, u64>,
+    /// Why responses could not be read (failures `malformed` and `head_too_large`), by reason, the most frequent first;
+    /// absent where all could. Over HTTP/2 no reason is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub malformed_responses: Vec<MalformedResponses>,
     /// Of the offered requests, those neither completed nor failed when the run ended.
     pub in_flight_at_end: u64,
     /// Responses by status code.
@@ -339,6 +343,17 @@ pub struct Load {
     /// The recording that the sessions come from; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub har: Option<Har>,
+}
+
+/// Responses that could not be read, all for the same reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MalformedResponses {
+    /// The rule of HTTP/1 that they break, in one word.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
+    /// What was wrong with the first of them, in words.
+    pub first: String,
 }
 
 /// What the TLS handshakes of a run settled. Counts are of the whole run, its warm-up included: kept connections are

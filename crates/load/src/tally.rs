@@ -301,6 +301,8 @@ impl Tally {
             completed: self.completed,
             carried_rate_per_s: per_second(self.carried),
             failed: self.failed.iter().map(|(&cause, &count)| (cause.to_owned(), count)).collect(),
+            // The engine knows the reasons.
+            malformed_responses: Vec::new(),
             in_flight_at_end: unfinished,
             status: self.status.iter().map(|(status, &count)| (status.to_string(), count)).collect(),
             response_time_ns: histograms.response_time.quantiles(),

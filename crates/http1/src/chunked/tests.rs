@@ -69,8 +69,32 @@ fn data_may_be_passed_over_unseen() {
 /// Bytes that a chunked body is made of, right or wrong.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
-        "0", "1", "5", "a", "F", "00", "\r\n", "\n", "\r", ";", "x=y", "\"", "\\", " ", "\t", "hello", "h", "\r\n0\r\n\r\n",
-        "A: b", ":", "\0", "+", "-", "0x", "ffffffffffffffff", "5\r\nhello\r\n",
+        "0",
+        "1",
+        "5",
+        "a",
+        "F",
+        "00",
+        "\r\n",
+        "\n",
+        "\r",
+        ";",
+        "x=y",
+        "\"",
+        "\\",
+        " ",
+        "\t",
+        "hello",
+        "h",
+        "\r\n0\r\n\r\n",
+        "A: b",
+        ":",
+        "\0",
+        "+",
+        "-",
+        "0x",
+        "ffffffffffffffff",
+        "5\r\nhello\r\n",
     ]);
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat().into_bytes())
 }

@@ -49,7 +49,9 @@ fn responses_end_as_the_table_says() {
             let (status, version) = (case.status.parse().unwrap(), table::version(&case.version));
             let of = |role| outcome(fields(&case.fields).response(role, status, version, case.asked()));
             assert_eq!(of(Role::Observer), case.observer, "observer of {case:?}");
-            assert_eq!(of(Role::Gateway), case.gateway, "gateway of {case:?}");
+            if case.gateway != "-" {
+                assert_eq!(of(Role::Gateway), case.gateway, "gateway of {case:?}");
+            }
         }
     }
 }

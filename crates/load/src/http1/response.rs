@@ -249,7 +249,7 @@ impl Response {
 
     /// The connection is another one: nothing that came on the one before counts.
     pub fn forget_connection(&mut self) {
-        self.between = Between::default();
+        (self.between, self.fault) = (Between::default(), None);
     }
 
     /// Why [`Self::feed`] or [`Self::close`] found what came to be no response; until the next [`Self::reset`].

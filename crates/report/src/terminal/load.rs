@@ -8,7 +8,7 @@ use stats::Histogram;
 
 use super::bars;
 use super::page::{Ink, Page, shortened};
-use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
+use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, plain, rate, round_duration, share};
 use crate::words::{recordings, span, tls_line, total};
 
 pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Option<&Histogram>) {
@@ -73,6 +73,9 @@ fn totals(page: &mut Page, load: &Load, run: &Run) {
         let part = share(failed as f64 / load.offered_requests.max(1) as f64);
         page.entry_in("failed", &format!("{} ({part}): {}", count(failed), counted(&load.failed)), Ink::Bad);
     }
+    for line in malformed(load) {
+        page.entry_in("", &line, Ink::Bad);
+    }
     for (name, line) in recordings(load) {
         page.entry(name, &line);
     }
@@ -89,6 +92,18 @@ fn totals(page: &mut Page, load: &Load, run: &Run) {
             Ink::Doubtful,
         );
     }
+}
+
+/// Why responses could not be read: the most frequent reasons.
+fn malformed(load: &Load) -> Vec<String> {
+    let shown = load.malformed_responses.iter().take(REASONS_SHOWN);
+    let mut lines: Vec<String> =
+        shown.map(|part| format!("malformed {}: {}", count(part.count), plain(&part.first))).collect();
+    if let Some(rest @ [_, ..]) = load.malformed_responses.get(REASONS_SHOWN..) {
+        let responses = rest.iter().map(|part| part.count).sum();
+        lines.push(format!("malformed {}: for {} other reasons", count(responses), rest.len()));
+    }
+    lines
 }
 
 /// Name and `Q` of each time that has values.
@@ -214,3 +229,5 @@ pub(super) fn counted(counts: &BTreeMap<String, u64>) -> String {
 
 /// URLs shown before the rest is only counted.
 const URLS: usize = 10;
+/// Reasons for which responses could not be read; a server that breaks more rules shows enough by these.
+const REASONS_SHOWN: usize = 3;
