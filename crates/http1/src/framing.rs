@@ -249,7 +249,7 @@ impl Coding<'_> {
     /// RFC 9110, section 5.6.1, has empty members of a list ignored. Not every library does, and a body that one reader
     /// takes for chunked and another one does not is passed on as it came.
     fn check_gaps(&self) -> Result<(), Fault> {
-        if self.has_gap { Err(Fault::new(Reason::CodingUnsupported, b"")) } else { Ok(()) }
+        if self.has_gap { Err(Fault::new(Reason::CodingUnsupported, b"(empty)")) } else { Ok(()) }
     }
 
     fn not_final(&self) -> Fault {

@@ -231,3 +231,22 @@ pub(super) fn counted(counts: &BTreeMap<String, u64>) -> String {
 const URLS: usize = 10;
 /// Reasons for which responses could not be read; a server that breaks more rules shows enough by these.
 const REASONS_SHOWN: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::document::MalformedResponses;
+
+    #[test]
+    fn what_was_malformed_is_said_with_the_most_frequent_reasons() {
+        let part = |count, first: &str| MalformedResponses { reason: "x".into(), count, first: first.into() };
+        let mut load = Load { malformed_responses: vec![part(3, "Content-Length `+5` is not a number")], ..Load::default() };
+        assert_eq!(malformed(&load), ["malformed 3: Content-Length `+5` is not a number"]);
+        load.malformed_responses.extend([part(2, "b"), part(2, "c\u{1b}[2J"), part(1, "d"), part(1, "e")]);
+        let lines = malformed(&load);
+        assert_eq!(lines.len(), 4);
+        assert!(!lines[2].contains('\u{1b}'), "{lines:?}");
+        assert_eq!(lines[3], "malformed 2: for 2 other reasons");
+        assert!(malformed(&Load::default()).is_empty());
+    }
+}
