@@ -1,6 +1,7 @@
 //! HTTP framing: turns of any bytes, each `way and way of cutting, length, bytes`, on one connection without loss.
 
 use super::outcome::{Outcome, finish, watch};
+use super::packets::{ACK, FIN, SYN, segment};
 use ledger::Framing;
 use units::Timestamp;
 use watch::{Limits, take_work};
@@ -79,25 +80,3 @@ fn read(mut bytes: &[u8], cut: Cut, snap: usize) -> Outcome {
     assert!(take_work() <= 16 * count + 16 * fed, "work is linear");
     outcome
 }
-
-fn segment(way: usize, next: [u32; 2], flags: u8, payload: &[u8]) -> Vec<u8> {
-    let mut packet = vec![0x45, 0];
-    packet.extend((40 + payload.len() as u16).to_be_bytes());
-    packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
-    let ends = [([198, 19, 0, 1], 40_000u16), ([198, 18, 0, 1], 80)];
-    for end in [way, 1 - way] {
-        packet.extend(ends[end].0);
-    }
-    for end in [way, 1 - way] {
-        packet.extend(ends[end].1.to_be_bytes());
-    }
-    packet.extend(next[way].to_be_bytes());
-    packet.extend((if flags & ACK != 0 { next[1 - way] } else { 0 }).to_be_bytes());
-    packet.extend([0x50, flags, 3, 232, 0, 0, 0, 0]);
-    packet.extend(payload);
-    packet
-}
-
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const ACK: u8 = 16;

@@ -6,5 +6,7 @@ mod outcome;
 
 #[path = "../bodies/messages.rs"]
 mod messages;
+#[path = "../bodies/packets.rs"]
+mod packets;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| messages::run(bytes));

@@ -83,6 +83,8 @@ pub struct LaneEnd {
     pub first_request: Vec<u8>,
     /// Head of its first whole response.
     pub first_head: Option<Vec<u8>>,
+    /// Why responses of the measured phase could not be read, by reason.
+    pub malformed_responses: Vec<document::MalformedResponses>,
     /// The loop's own health.
     pub health: LoopHealth,
     /// The engine used.
@@ -105,6 +107,7 @@ impl LaneEnd {
             unfinished: load.unfinished_measured(),
             first_request: load.first_request().to_vec(),
             first_head: load.first_head().map(<[u8]>::to_vec),
+            malformed_responses: load.malformed_responses(),
             health,
             engine,
             tls,
@@ -133,6 +136,7 @@ impl LaneEnd {
                 (one, other) => one.or_else(|| other.clone()),
             };
         }
+        all.malformed_responses = load::merged_faults(lanes.iter().map(|lane| &lane.malformed_responses[..]));
         all.health = merged_health(lanes);
         all
     }

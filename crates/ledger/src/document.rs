@@ -281,6 +281,10 @@ pub struct Load {
     pub carried_rate_per_s: f64,
     /// Failures by cause.
     pub failed: BTreeMap<String, u64>,
+    /// Why responses could not be read (failures `malformed` and `head_too_large`), by reason, the most frequent first;
+    /// absent where all could. Over HTTP/2 no reason is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub malformed_responses: Vec<MalformedResponses>,
     /// Of the offered requests, those neither completed nor failed when the run ended.
     pub in_flight_at_end: u64,
     /// Responses by status code.
@@ -316,6 +320,9 @@ pub struct Load {
     /// Of the completed requests, those whose response was whole before the server had received the whole request.
     #[serde(default)]
     pub early_responses: u64,
+    /// Empty lines before or behind responses, over the whole run, which belong to none and were skipped.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stray_lines: u64,
     /// Data that no request asked for, over the whole run; absent where none came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsolicited: Option<Unsolicited>,
@@ -353,6 +360,10 @@ pub struct Load {
     pub har: Option<Har>,
 }
 
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// Data that no request asked for: before a connection's first request, or between a response and the next request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsolicited {
@@ -360,6 +371,17 @@ pub struct Unsolicited {
     pub connections: u64,
     /// Responses that had come on these connections: which request each of them answers is uncertain.
     pub responses: u64,
+}
+
+/// Responses that could not be read, all for the same reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MalformedResponses {
+    /// The rule of HTTP/1 that they break, in one word.
+    pub reason: String,
+    /// How many.
+    pub count: u64,
+    /// What was wrong with the first of them, in words.
+    pub first: String,
 }
 
 /// What the TLS handshakes of a run settled. Counts are of the whole run, its warm-up included: kept connections are

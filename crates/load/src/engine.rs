@@ -76,6 +76,7 @@ mod users;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use ledger::document::MalformedResponses;
 use ledger::{CacheExchange, RequestRecord};
 use stats::Rng;
 use units::Timestamp;
@@ -88,6 +89,7 @@ use crate::choice::Chooser;
 use crate::connection::{ConnectionEnd, ConnectionKey, State};
 use crate::due::DueHeap;
 use crate::errand::Errands;
+use crate::faults::Faults;
 use crate::idle::IdleByClient;
 use crate::live::Live;
 use crate::phase::Phase;
@@ -152,6 +154,8 @@ pub struct Load {
     records: Vec<RequestRecord>,
     exchanges: Vec<CacheExchange>,
     ends: Vec<ConnectionEnd>,
+    /// Why responses of the measured phase could not be read.
+    faults: Faults,
     live: Live,
     /// Longest time from start to end of a request that was answered.
     service_time_max: Duration,
@@ -241,6 +245,7 @@ impl Load {
             records: Vec::new(),
             exchanges: Vec::new(),
             ends: Vec::new(),
+            faults: Faults::default(),
             live: Live::default(),
             service_time_max: Duration::ZERO,
             idle_watched: false,
@@ -340,6 +345,21 @@ impl Load {
     /// The head of the first response of the run that was whole, as it came, with its empty line.
     pub fn first_head(&self) -> Option<&[u8]> {
         self.first_head.as_deref()
+    }
+
+    /// Why responses to requests of the measured phase could not be read, by reason.
+    pub fn malformed_responses(&self) -> Vec<MalformedResponses> {
+        self.faults.parts()
+    }
+
+    /// The request of a connection is about to fail: notes why its response could not be read, if that is the cause.
+    fn note_fault(&mut self, index: u32) {
+        let connection = self.pool.slot(index);
+        if let (Some(request), Some(fault)) = (&connection.request, connection.response.fault())
+            && request.record.intended_at >= self.phase.start()
+        {
+            self.faults.note(fault);
+        }
     }
 
     /// Moves the requests that have ended since the last call to the end of `into`, in the order in which they ended.

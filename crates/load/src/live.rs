@@ -39,6 +39,8 @@ pub struct Live {
     pub early_responses: u64,
     /// Connections to be opened first that were not established ([`Load::open_first`](crate::Load::open_first)).
     pub held_failed: u64,
+    /// Empty lines before or behind responses, which belong to none and were skipped.
+    pub stray_lines: u64,
     /// Connections closed because bytes came that no request had asked for.
     pub surplus: u64,
     /// Responses that had come on these: which request each answers is uncertain.
@@ -86,6 +88,7 @@ impl Live {
             early_responses,
             held_failed,
             surplus,
+            stray_lines,
             untrusted,
             sessions,
             sessions_begun,
@@ -112,6 +115,7 @@ impl Live {
             early_responses: self.early_responses + early_responses,
             held_failed: self.held_failed + held_failed,
             surplus: self.surplus + surplus,
+            stray_lines: self.stray_lines + stray_lines,
             untrusted: self.untrusted + untrusted,
             sessions: self.sessions + sessions,
             sessions_begun: self.sessions_begun + sessions_begun,

@@ -29,6 +29,7 @@ impl Pool {
         slot.bytes_received = 0;
         slot.is_written = false;
         slot.unacknowledged = 0;
+        slot.response.forget_connection();
         index
     }
 

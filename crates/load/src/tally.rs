@@ -310,6 +310,8 @@ impl Tally {
             completed: self.completed,
             carried_rate_per_s: per_second(self.carried),
             failed: self.failed.iter().map(|(&cause, &count)| (cause.to_owned(), count)).collect(),
+            // The engine knows the reasons.
+            malformed_responses: Vec::new(),
             in_flight_at_end: unfinished,
             status: self.status.iter().map(|(status, &count)| (status.to_string(), count)).collect(),
             response_time_ns: histograms.response_time.quantiles(),
@@ -326,7 +328,8 @@ impl Tally {
             requests_sent: self.sends,
             requests_retried: self.retried,
             early_responses: self.early_responses,
-            // The engine counts it by connection.
+            // The engine counts these by connection.
+            stray_lines: 0,
             unsolicited: None,
             in_flight: levels.in_flight.level,
             connections: levels.connections.level,

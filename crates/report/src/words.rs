@@ -53,6 +53,10 @@ pub fn irregular(load: &Load) -> Vec<(&'static str, String)> {
         );
         lines.push(("early", text));
     }
+    if load.stray_lines > 0 {
+        let text = format!("{} empty lines that belong to no response were skipped", figures::count(load.stray_lines));
+        lines.push(("stray", text));
+    }
     if let Some(unsolicited) = &load.unsolicited {
         let text = format!(
             "{} connections brought data that no request had asked for, after {} responses",

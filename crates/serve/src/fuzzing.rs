@@ -28,6 +28,34 @@ pub fn request(input: &[u8]) {
     }
 }
 
+/// A request that the server takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// As sent.
+    pub method: Vec<u8>,
+    /// Bytes of head and body, without empty lines before it.
+    pub length: usize,
+}
+
+/// The requests with their whole bodies at the front of any bytes, until one is refused or incomplete.
+pub fn taken(input: &[u8]) -> Vec<Taken> {
+    let limits = Limits::default();
+    let (mut rest, mut taken) = (input, Vec::new());
+    while !rest.is_empty() {
+        let Parsed::Complete(request) = parse(rest, &limits) else { break };
+        let after = &rest[request.length..];
+        let body = match request.body {
+            Body::None => Some(0),
+            Body::Bytes(bytes) => usize::try_from(bytes).ok().filter(|&bytes| bytes <= after.len()),
+            Body::Chunked => chunks(after),
+        };
+        let Some(body) = body else { break };
+        taken.push(Taken { method: request.method_name().to_vec(), length: request.head.len() + body });
+        rest = &after[body..];
+    }
+    taken
+}
+
 fn head(input: &[u8], request: &Request<'_>, limits: &Limits) {
     let head = request.head;
     assert!(request.length <= limits.head_bytes && input[..request.length].ends_with(head));

@@ -41,6 +41,9 @@ mod target;
 mod tls;
 
 #[cfg(test)]
+#[path = "../../http1/tests/framing/table.rs"]
+mod framing_table;
+#[cfg(test)]
 #[path = "tests/over_epoll.rs"]
 mod over_epoll;
 #[cfg(test)]

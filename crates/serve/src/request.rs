@@ -5,15 +5,17 @@
 //! ```
 //!
 //! Whatever two parsers could read differently is refused: a request that means one thing here and another at a
-//! program in front or behind is how requests are smuggled. `request/chunks.rs` reads the bodies that come in chunks,
-//! `request/head.rs` the target and the Host field.
+//! program in front or behind is how requests are smuggled. What frames the body is decided by the crate `http1`, in its
+//! column for servers; `request/chunks.rs` reads the bodies that come in chunks, `request/target.rs` the target and the
+//! Host field.
 
 mod chunks;
 mod fields;
 mod target;
 
 pub(crate) use chunks::{Chunks, Step};
-pub(crate) use fields::{Fields, Lines, members};
+pub(crate) use fields::{Fields, Lines};
+pub(crate) use http1::list::members;
 
 use std::mem::MaybeUninit;
 
@@ -204,7 +206,7 @@ fn read<'a>(parsed: &httparse::Request<'_, 'a>, input: &'a [u8]) -> Result<Reque
     let old = parsed.version == Some(0);
     let mut gathered = Gathered::default();
     for header in parsed.headers.iter() {
-        gathered.take(header)?;
+        gathered.take(header);
     }
     let Gathered { mut fields, hosts, close, keep_alive, framing, expectation } = gathered;
     // RFC 9112, section 3.2: a request of HTTP/1.1 without a Host field, and any with two or with one that is not a
@@ -218,7 +220,7 @@ fn read<'a>(parsed: &httparse::Request<'_, 'a>, input: &'a [u8]) -> Result<Reque
     // RFC 9112, section 3.2.2: the host of a target in absolute form counts, not that of the field.
     fields.host = place.authority.or(fields.host);
     fields.head = head;
-    let body = framing.body(old)?;
+    let body = fields::body(&framing, old)?;
     // RFC 9110, section 10.1.1: HTTP/1.0 knows no 100 (Continue).
     let expects_continue = expectation.expects_continue()? && !old && body != Body::None;
     let keep_alive = if old { keep_alive && !close } else { !close };

@@ -4,6 +4,8 @@ use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use http1::Asked;
+use http1::whole::{NotWhole, whole};
 use sys::clock::Clock;
 
 /// The whole of it may take this long, from connecting to the last byte: a server under load is slow, one that drips is
@@ -19,10 +21,10 @@ const PIECE: usize = 16 << 10;
 /// # Errors
 /// It cannot be reached, its answer is not whole within ten seconds, or longer than 16 MiB.
 pub fn get(server: SocketAddr, path: &str) -> Result<String> {
-    within(server, path, PATIENCE, ANSWER_MAX)
+    within(server, path, PATIENCE, ANSWER_MAX).map(|answer| String::from_utf8_lossy(&answer).into_owned())
 }
 
-fn within(server: SocketAddr, path: &str, patience: Duration, most: usize) -> Result<String> {
+fn within(server: SocketAddr, path: &str, patience: Duration, most: usize) -> Result<Vec<u8>> {
     let clock = Clock::start();
     let late = || Error::new(ErrorKind::TimedOut, format!("its answer was not whole within {patience:?}"));
     // A timeout of zero would mean none at all.
@@ -38,7 +40,7 @@ fn within(server: SocketAddr, path: &str, patience: Duration, most: usize) -> Re
     loop {
         stream.set_read_timeout(Some(left()?))?;
         match stream.read(&mut piece) {
-            Ok(0) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Ok(0) => return Ok(bytes),
             Ok(length) => bytes.extend_from_slice(&piece[..length]),
             Err(error) => match error.kind() {
                 ErrorKind::Interrupted => {}
@@ -47,25 +49,32 @@ fn within(server: SocketAddr, path: &str, patience: Duration, most: usize) -> Re
             },
         }
         if bytes.len() > most {
-            return Err(Error::new(ErrorKind::InvalidData, format!("its answer is longer than {most} bytes")));
+            return Err(invalid(format!("its answer is longer than {most} bytes")));
         }
     }
 }
 
-/// The body at a path, where the answer is 200 and not chunked.
+/// The body at a path, where the answer is 200: to its end, however that is stated.
 ///
 /// # Errors
-/// As [`get`]; and another status, whose line is in the error.
+/// As [`get`]; another status, whose line is in the error; an answer that breaks off or cannot be read.
 pub fn body(server: SocketAddr, path: &str) -> Result<String> {
-    let answer = get(server, path)?;
-    match answer.split_once("\r\n\r\n") {
-        Some((head, body)) if head.starts_with("HTTP/1.1 200 ") => Ok(body.to_owned()),
-        _ => {
-            let line = answer.lines().next().unwrap_or("nothing");
-            let line: String = line.chars().filter(|c| !c.is_control()).take(80).collect();
-            Err(Error::new(ErrorKind::InvalidData, format!("answered {line}")))
-        }
+    let answer = within(server, path, PATIENCE, ANSWER_MAX)?;
+    let response = match whole(&answer, Asked::Other) {
+        Ok(response) => response,
+        Err(NotWhole::Nothing) => return Err(invalid("answered nothing".to_owned())),
+        Err(why) => return Err(invalid(why.to_string())),
+    };
+    if response.status == 200 {
+        return Ok(String::from_utf8_lossy(&response.body).into_owned());
     }
+    let line = String::from_utf8_lossy(response.line);
+    let line: String = line.chars().filter(|c| !c.is_control()).take(80).collect();
+    Err(invalid(format!("answered {line}")))
+}
+
+fn invalid(why: String) -> Error {
+    Error::new(ErrorKind::InvalidData, why)
 }
 
 #[cfg(test)]
@@ -108,6 +117,19 @@ mod tests {
         assert_eq!(body(bad, "/").unwrap_err().to_string(), "answered HTTP/1.1 404 Not Found");
         let silent = answering("");
         assert_eq!(body(silent, "/").unwrap_err().to_string(), "answered nothing");
+    }
+
+    #[test]
+    fn a_body_ends_where_its_head_says() {
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nh\r\n1;x\r\ni\r\n0\r\nA: b\r\n\r\n";
+        assert_eq!(body(answering(chunked), "/").unwrap(), "hi");
+        assert_eq!(body(answering("HTTP/1.1 200 OK\r\n\r\nto the end"), "/").unwrap(), "to the end");
+        let interim = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nhi";
+        assert_eq!(body(answering(interim), "/").unwrap(), "hi");
+        let short = answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhi");
+        assert_eq!(body(short, "/").unwrap_err().to_string(), "the connection closed before the response was whole");
+        let wrong = answering("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello");
+        assert_eq!(body(wrong, "/").unwrap_err().to_string(), "Content-Length `+5` is not a number");
     }
 
     #[test]

@@ -22,8 +22,9 @@ use ledger::{Direction, Framing};
 use crate::out::Out;
 use crate::work;
 use exchange::Exchange;
-use framing::{ChunkStep, Chunks, Stage};
-use head::{Body, RequestHead, ResponseHead};
+use framing::Stage;
+use head::{RequestHead, ResponseHead};
+use http1::{Asked, Body, Chunked, Step};
 use reader::Reader;
 
 /// Both directions of one connection.
@@ -50,11 +51,12 @@ enum Head<'a> {
 }
 
 impl Head<'_> {
-    /// Reads one of which the end may be missing; `None` when its first line is none of HTTP/1.
-    fn read(direction: Direction, bytes: &[u8]) -> Option<Head<'_>> {
+    /// Reads one of which the end may be missing; `None` when its first line is none of HTTP/1. A response answers what
+    /// was `asked`.
+    fn read(direction: Direction, bytes: &[u8], asked: Asked) -> Option<Head<'_>> {
         match direction {
             Direction::Up => head::request(bytes).map(Head::Request),
-            Direction::Down => head::response(bytes).map(Head::Response),
+            Direction::Down => head::response(bytes, asked).map(Head::Response),
         }
     }
 
@@ -111,11 +113,7 @@ impl Http {
 
     /// How many of the next bytes of `direction` are passed over by length.
     pub(crate) fn passed_over(&self, direction: Direction) -> u64 {
-        match self.reader(direction).stage {
-            Stage::Body { left, .. } => left,
-            Stage::UntilClose => u64::MAX,
-            _ => 0,
-        }
+        self.reader(direction).stage.passed_over()
     }
 
     /// Takes in the next `length` bytes of a direction, of which only `bytes` can be read.
@@ -173,16 +171,21 @@ impl Http {
     /// Goes on by at least one byte; gives how many.
     fn step(&mut self, direction: Direction, bytes: &[u8], length: u64, out: &mut Out<'_>) -> u64 {
         match self.reader(direction).stage {
-            Stage::Body { left, is_chunk } => {
+            Stage::Body(left) => {
                 let used = left.min(length);
                 self.count(direction, used, out);
                 if used < left {
-                    self.reader_mut(direction).stage = Stage::Body { left: left - used, is_chunk };
-                } else if is_chunk {
-                    self.reader_mut(direction).stage = Stage::Chunks(Chunks::AfterChunk);
+                    self.reader_mut(direction).stage = Stage::Body(left - used);
                 } else {
                     self.message_ended(direction, out);
                 }
+                used
+            }
+            Stage::Chunked(mut chunked) if chunked.data_left() > 0 => {
+                let used = chunked.data_left().min(length);
+                self.count(direction, used, out);
+                chunked.pass_over(used);
+                self.reader_mut(direction).stage = Stage::Chunked(chunked);
                 used
             }
             Stage::UntilClose | Stage::Lost => {
@@ -200,22 +203,25 @@ impl Http {
                 self.lose(direction, out);
                 0
             }
-            Stage::Chunks(chunks) => match chunks.step(bytes) {
-                ChunkStep::On(used, next) => {
-                    self.count(direction, used as u64, out);
-                    self.reader_mut(direction).stage = next;
-                    used as u64
-                }
-                ChunkStep::End(used) => {
-                    self.count(direction, used as u64, out);
-                    self.message_ended(direction, out);
-                    used as u64
-                }
-                ChunkStep::Broken => {
-                    self.lose(direction, out);
-                    0
-                }
-            },
+            Stage::Chunked(mut chunked) => {
+                let used = match chunked.step(bytes) {
+                    Ok(Step::More) => bytes.len(),
+                    // Data is passed over: what of it was not captured, too.
+                    Ok(Step::Data(data)) => data.end,
+                    Ok(Step::End(used)) => {
+                        self.count(direction, used as u64, out);
+                        self.message_ended(direction, out);
+                        return used as u64;
+                    }
+                    Err(_) => {
+                        self.lose(direction, out);
+                        return 0;
+                    }
+                };
+                self.count(direction, used as u64, out);
+                self.reader_mut(direction).stage = Stage::Chunked(chunked);
+                used as u64
+            }
             Stage::Between => {
                 // RFC 9112, section 2.2: an empty line before a request is ignored.
                 let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
@@ -255,7 +261,7 @@ impl Http {
         let had_line = reader.has_line;
         reader.has_line |= memchr::memchr(b'\n', bytes).is_some();
         let is_none = (before < head::TELLING && !may_be(direction, &reader.held))
-            || (reader.has_line && !had_line && Head::read(direction, &reader.held).is_none());
+            || (reader.has_line && !had_line && Head::read(direction, &reader.held, Asked::Other).is_none());
         if is_none {
             self.count(direction, bytes.len() as u64, out);
             self.lose(direction, out);
@@ -286,7 +292,7 @@ impl Http {
     /// The head that begins here, if nothing more of it is to come: it ends here, or the rest was cut off. Most do, and
     /// are read where they lie. Gives the bytes used.
     fn read_head_at_once(&mut self, direction: Direction, bytes: &[u8], length: u64, out: &mut Out<'_>) -> Option<u64> {
-        let head = Head::read(direction, bytes);
+        let head = Head::read(direction, bytes, self.asked());
         // What is no head may have an end all the same.
         let end = head.as_ref().map_or_else(|| head::end_of_head(bytes, 0), Head::end);
         if let Some(end) = end {
@@ -311,7 +317,7 @@ impl Http {
 
     /// A whole head was read, from pieces.
     fn head_ended(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
-        match Head::read(direction, bytes) {
+        match Head::read(direction, bytes, self.asked()) {
             Some(head) => self.head_read(&head, out),
             None => self.lose(direction, out),
         }
@@ -333,17 +339,23 @@ impl Http {
             exchange.note_head(head, out.kept_words());
         }
         match head.body {
-            Body::Length(left @ 1..) => self.up.stage = Stage::Body { left, is_chunk: false },
-            Body::Chunked => self.up.stage = Chunks::FIRST,
-            Body::Unclear => self.lose(Direction::Up, out),
-            Body::Length(0) | Body::Unstated => self.message_ended(Direction::Up, out),
+            Ok(Body::Length(left @ 1..)) => self.up.stage = Stage::Body(left),
+            Ok(Body::Chunked) => self.up.stage = Stage::Chunked(Chunked::new()),
+            Ok(Body::None | Body::Length(0)) => self.message_ended(Direction::Up, out),
+            // Neither ends a request.
+            Ok(Body::UntilClose | Body::Tunnel) | Err(_) => self.lose(Direction::Up, out),
         }
+    }
+
+    /// What the response that comes next answers.
+    fn asked(&self) -> Asked {
+        self.queue.front().map_or(Asked::Other, Exchange::asked)
     }
 
     fn response_head(&mut self, head: &ResponseHead, out: &mut Out<'_>) {
         let Some(exchange) = self.queue.front_mut() else { return self.lose(Direction::Down, out) };
         let is_interim = exchange.note_status(head.status);
-        if head.status == 101 || exchange.is_tunnel() {
+        if head.body == Ok(Body::Tunnel) {
             // RFC 9110, sections 7.8 and 9.3.6: from here on it is another protocol.
             self.message_ended(Direction::Down, out);
             return self.finish(out);
@@ -353,20 +365,19 @@ impl Http {
             self.down.is_open = false;
             return;
         }
-        // RFC 9112, section 6.3.
-        let has_no_body = exchange.is_head_request() || matches!(head.status, 204 | 304);
         match head.body {
-            _ if has_no_body => self.message_ended(Direction::Down, out),
-            Body::Length(0) => self.message_ended(Direction::Down, out),
-            Body::Length(left) => self.down.stage = Stage::Body { left, is_chunk: false },
-            Body::Chunked => self.down.stage = Chunks::FIRST,
-            Body::Unstated | Body::Unclear => self.down.stage = Stage::UntilClose,
+            Ok(Body::None | Body::Length(0)) => self.message_ended(Direction::Down, out),
+            Ok(Body::Length(left)) => self.down.stage = Stage::Body(left),
+            Ok(Body::Chunked) => self.down.stage = Stage::Chunked(Chunked::new()),
+            Ok(Body::UntilClose) => self.down.stage = Stage::UntilClose,
+            // Its client finds no end either.
+            Ok(Body::Tunnel) | Err(_) => self.lose(Direction::Down, out),
         }
     }
 
     /// The first part of a head was read and the rest never will be.
     fn head_cut(&mut self, direction: Direction, bytes: &[u8], out: &mut Out<'_>) {
-        if let Some(head) = Head::read(direction, bytes) {
+        if let Some(head) = Head::read(direction, bytes, self.asked()) {
             self.note_cut(&head, out);
         }
     }

@@ -6,6 +6,8 @@ mod file;
 mod messages;
 #[path = "../../../fuzz/bodies/outcome.rs"]
 mod outcome;
+#[path = "../../../fuzz/bodies/packets.rs"]
+mod packets;
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 #[path = "../../../fuzz/bodies/segments.rs"]

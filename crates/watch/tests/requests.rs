@@ -75,6 +75,44 @@ fn a_response_may_end_with_the_connection_and_one_cut_short_is_incomplete() {
 }
 
 #[test]
+fn lists_folds_and_long_heads_are_framed_as_the_load_frames_them() {
+    let many = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 5\r\n\r\nhello", "X: y\r\n".repeat(600));
+    let long = format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 5\r\n\r\nhello", "y".repeat(60_000));
+    for response in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nX: one\r\n Content-Length: 6\r\nContent-Length: 5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0000000000000005\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
+        "\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello\r\n",
+        &many,
+        &long,
+    ] {
+        let seen = told(&[(CLIENT, GET), (SERVER, response.as_bytes()), (CLIENT, GET), (SERVER, OK)]);
+        assert_eq!(seen, ["GET /a 200 exact", "GET /a 200 exact"], "{}", &response[..response.len().min(80)]);
+    }
+}
+
+#[test]
+fn a_response_with_faulty_framing_lasts_until_the_other_side_speaks() {
+    for fields in [
+        "Content-Length: +5",
+        "Content-Length: 5\r\nContent-Length: 6",
+        "Content-Length : 5",
+        "Content-Length: 5\0",
+        "Content-Length:",
+        "Transfer-Encoding: chunked;q=1",
+    ] {
+        let response = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\nhello");
+        let seen = told(&[(CLIENT, GET), (SERVER, response.as_bytes()), (CLIENT, GET), (SERVER, OK)]);
+        assert_eq!(seen, ["GET /a 200 by_direction", "GET /a 200 exact"], "{fields}");
+    }
+    let old = b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    assert_eq!(told(&[(CLIENT, GET), (SERVER, old)]), ["GET /a 200 by_direction"]);
+}
+
+#[test]
 fn interim_responses_are_part_of_the_final_one() {
     let post = b"POST /p HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
     let outcome =

@@ -91,6 +91,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
     };
     let mut counted = tally.finish(ending);
     counted.load.tls = ended.lane.tls.take();
+    counted.load.malformed_responses = std::mem::take(&mut ended.lane.malformed_responses);
     counted.load.held = ended.plan.load.open_connections.map(|connections| {
         let memory = ended.looked.memory.unwrap_or_default();
         let (generator, kernel) = memory.each_since(&ended.looked.memory_before, u64::from(connections));
@@ -202,7 +203,7 @@ pub fn finish(tally: Tally, mut ended: Ended<'_>) -> Result<Outcome, LabError> {
             host,
         },
         validity: Validity::from_checks(Vec::new()),
-        load: Some(Load { unsolicited: live.unsolicited(), ..counted.load }),
+        load: Some(Load { unsolicited: live.unsolicited(), stray_lines: live.stray_lines, ..counted.load }),
         path,
         watch: ended
             .watched

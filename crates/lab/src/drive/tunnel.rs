@@ -1,5 +1,7 @@
 //! A tunnel through an HTTP proxy (CONNECT, RFC 9110, section 9.3.6), asked for before TLS begins.
 
+use http1::{Asked, response};
+
 /// How tunnels are asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Tunnelling {
@@ -63,36 +65,21 @@ impl Tunnel {
         self.answer.extend_from_slice(bytes);
         self.said += bytes.len();
         loop {
-            let Some(end) = self.answer.windows(4).position(|window| window == b"\r\n\r\n") else {
+            let head = match response::parse(&self.answer, Asked::Connect) {
+                Ok(Some(head)) => head,
                 // A proxy that is on the way without end would keep the loop from everything else.
-                return if self.said > ANSWER_MAX || !begins_well(&self.answer) {
-                    Answer::Malformed
-                } else {
-                    Answer::Later
-                };
+                Ok(None) if self.said <= ANSWER_MAX => return Answer::Later,
+                Ok(None) | Err(_) => return Answer::Malformed,
             };
-            match status(&self.answer) {
+            match head.status {
                 // Something on the way (RFC 9110, section 15.2).
-                Some(100..=199) => drop(self.answer.drain(..end + 4)),
-                Some(200..=299) if self.answer.len() == end + 4 => return Answer::Open,
-                Some(status @ 300..) => return Answer::Refused(status),
-                _ => return Answer::Malformed,
+                100..=199 => drop(self.answer.drain(..head.length)),
+                200..=299 if self.answer.len() == head.length => return Answer::Open,
+                200..=299 => return Answer::Malformed,
+                status => return Answer::Refused(status),
             }
         }
     }
-}
-
-fn begins_well(answer: &[u8]) -> bool {
-    const BEGINS: &[u8] = b"HTTP/1.";
-    answer.iter().zip(BEGINS).all(|(one, other)| one == other)
-}
-
-/// The status of a status line: `HTTP/1.x NNN`.
-fn status(answer: &[u8]) -> Option<u16> {
-    let digits = answer.strip_prefix(b"HTTP/1.")?.get(1..5)?.strip_prefix(b" ")?;
-    let ends = matches!(answer.get(12), Some(b' ' | b'\r'));
-    (ends && digits.iter().all(u8::is_ascii_digit))
-        .then(|| digits.iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0')))
 }
 
 #[cfg(test)]

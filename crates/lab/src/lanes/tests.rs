@@ -17,6 +17,7 @@ fn ended(busy: f64, cpu_ms: u64, core: usize, end_ms: u64) -> LaneEnd {
         unfinished: 1,
         first_request: b"GET".to_vec(),
         first_head: None,
+        malformed_responses: Vec::new(),
         health,
         engine: Engine::Epoll,
         tls: None,

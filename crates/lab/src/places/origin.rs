@@ -14,6 +14,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use http1::Asked;
+use http1::whole::whole;
 use mix::OriginFigures;
 use sys::place::{Net, Place, PlaceSpec, Stdio, Stdio3};
 
@@ -83,19 +85,18 @@ impl Places {
     /// What the origin of the lab counted, asked beside the path; `None` where there is none, or it does not answer.
     pub fn origin_figures(&self) -> Option<OriginFigures> {
         let at = self.origin.as_ref()?.at;
-        let text = self.client_net.run(|| ask(at)).ok()?.ok()?;
-        let (_, body) = text.split_once("\r\n\r\n")?;
-        serde_json::from_str(body).ok()
+        let answer = self.client_net.run(|| ask(at)).ok()?.ok()?;
+        serde_json::from_slice(&whole(&answer, Asked::Other).ok()?.body).ok()
     }
 }
 
-fn ask(at: SocketAddr) -> std::io::Result<String> {
+fn ask(at: SocketAddr) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect_timeout(&at, ANSWER)?;
     stream.set_read_timeout(Some(ANSWER))?;
     stream.write_all(b"GET /-/origin HTTP/1.0\r\n\r\n")?;
-    let mut text = String::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut text)?;
-    Ok(text)
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    Ok(answer)
 }
 
 /// How long it may take until it listens: what it serves is made in a second.

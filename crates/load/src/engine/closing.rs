@@ -20,7 +20,8 @@ impl Load {
         // (RFC 9112, section 9.5).
         let early = self.note_unreceived(index, true);
         self.queues.remove(index);
-        let response = &self.pool.at(index).response;
+        let response = &mut self.pool.at(index).response;
+        self.live.stray_lines += u64::from(response.take_stray_lines());
         if self.first_head.is_none() {
             self.first_head = Some(response.head().into());
         }

@@ -91,8 +91,9 @@ impl Load {
         self.held.connections == 0 || self.pool.open() == 0
     }
 
-    /// A connection that was to be held is not established.
+    /// A connection has failed: notes that one to be held is not established, and why a response could not be read.
     pub(super) fn note_not_held(&mut self, index: u32) {
+        self.note_fault(index);
         if self.held.connections > 0 && self.pool.at(index).request.is_none() {
             self.live.held_failed += 1;
         }

@@ -97,7 +97,8 @@ impl Load {
     /// These bytes were read. Bytes that no request asked for make every response of the connection untrustworthy
     /// ([`Live::untrusted`](crate::Live::untrusted)): what looked like an answer may have been sent before its request was
     /// read. They close the connection; where they come with the end of a response they fail its request, where they come
-    /// later its request has ended and the next one takes another connection.
+    /// later its request has ended and the next one takes another connection. Stray empty lines are skipped and counted
+    /// ([`Live::stray_lines`](crate::Live::stray_lines)).
     pub fn handle_bytes(&mut self, now: Timestamp, key: ConnectionKey, bytes: &[u8]) {
         if bytes.is_empty() || !self.count_received(key, bytes.len() as u64) {
             return;
@@ -115,7 +116,9 @@ impl Load {
                     // As planned: what comes after this is nobody's.
                     Ok(_) if connection.response.is_cut() => self.response_whole(now, key.index, true),
                     Ok(Progress::More) => {}
-                    Ok(Progress::Whole { consumed }) if consumed == bytes.len() => {
+                    Ok(Progress::Whole { consumed })
+                        if consumed + connection.response.skip_stray_lines(&bytes[consumed..]) == bytes.len() =>
+                    {
                         self.response_whole(now, key.index, false)
                     }
                     Ok(Progress::Whole { .. }) => {
@@ -125,6 +128,9 @@ impl Load {
                     Err(Fault::Malformed) => self.fail(now, now, key.index, FailureCause::Malformed),
                     Err(Fault::HeadTooLarge) => self.fail(now, now, key.index, FailureCause::HeadTooLarge),
                 }
+            }
+            State::Ready | State::Idle if connection.response.skip_stray_lines(bytes) == bytes.len() => {
+                self.live.stray_lines += u64::from(connection.response.take_stray_lines());
             }
             State::Ready | State::Idle => {
                 self.note_unsolicited(key.index);

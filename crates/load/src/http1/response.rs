@@ -1,10 +1,12 @@
 //! One response, from its first byte to its last.
 
+use std::borrow::Cow;
+
+use ::http1::chunked::ByClient;
+use ::http1::response::{self as head, HEAD_BYTES_MAX};
+use ::http1::{Asked, Between, Body, Chunked, Reason, Step};
 use ledger::Method;
 use mix::{Checker, Content, Go, Seen};
-
-use super::chunked::Chunked;
-use super::head::{self, Framing, HEAD_BYTES_MAX};
 
 /// The reader of one response; [`Response::reset`] makes it ready for the next without giving its memory back.
 #[derive(Debug)]
@@ -34,13 +36,17 @@ pub struct Response {
     checks_body: bool,
     /// It wants no more: the response is to be left here.
     is_cut: bool,
+    /// Stray empty lines before the response, or behind it.
+    between: Between,
+    /// Why what came is not a response.
+    fault: Option<Box<::http1::Fault>>,
 }
 
 #[derive(Debug)]
 enum Stage {
     Head,
     Length(u64),
-    Chunked(Chunked),
+    Chunked(Chunked<ByClient>),
     UntilClose,
     Whole,
 }
@@ -57,12 +63,12 @@ pub enum Progress {
     },
 }
 
-/// Why what came is not a response.
+/// What kind of fault it is that what came is not a response; [`Response::fault`] has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Not HTTP/1, or its framing is broken.
     Malformed,
-    /// The head is over [`HEAD_BYTES_MAX`] or has too many headers, or interim responses do not end.
+    /// The head is over [`HEAD_BYTES_MAX`] or has too many header lines, or interim responses do not end.
     HeadTooLarge,
 }
 
@@ -114,10 +120,12 @@ impl Response {
             checker: None,
             checks_body: false,
             is_cut: false,
+            between: Between::default(),
+            fault: None,
         }
     }
 
-    /// Ready for the next response.
+    /// Ready for the next response on the same connection: the first half of a stray empty line is remembered.
     pub fn reset(&mut self, method: Method) {
         self.method = method;
         self.stage = Stage::Head;
@@ -129,6 +137,7 @@ impl Response {
         self.keeps_body = false;
         self.content = 0;
         (self.checker, self.checks_body, self.is_cut) = (None, false, false);
+        self.fault = None;
         self.partial.clear();
         self.head.clear();
         self.body.clear();
@@ -221,11 +230,49 @@ impl Response {
         if matches!(self.stage, Stage::Whole) { Progress::Whole { consumed: 0 } } else { Progress::More }
     }
 
+    /// How many bytes at the beginning of `bytes` are stray empty lines, to be left out: of what follows a whole
+    /// response in the same read, of what comes while none is awaited, and of the first bytes of the next one. Any byte
+    /// behind them was sent for no request, or begins the next response. [`Self::feed`] leaves them out by itself.
+    pub fn skip_stray_lines(&mut self, bytes: &[u8]) -> usize {
+        let is_between = match self.stage {
+            Stage::Whole => true,
+            Stage::Head => self.partial.is_empty(),
+            Stage::Length(_) | Stage::Chunked(_) | Stage::UntilClose => false,
+        };
+        if is_between { self.between.skip(bytes) } else { 0 }
+    }
+
+    /// Stray empty lines skipped since the last call.
+    pub fn take_stray_lines(&mut self) -> u32 {
+        self.between.take_lines()
+    }
+
+    /// The connection is another one: nothing that came on the one before counts.
+    pub fn forget_connection(&mut self) {
+        (self.between, self.fault) = (Between::default(), None);
+    }
+
+    /// Why [`Self::feed`] or [`Self::close`] found what came to be no response; until the next [`Self::reset`].
+    pub fn fault(&self) -> Option<&::http1::Fault> {
+        self.fault.as_deref()
+    }
+
     /// Reads the next bytes.
     ///
     /// # Errors
     /// What came is not a response; the connection is of no further use.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Progress, Fault> {
+        self.read(bytes).map_err(|fault| self.note(fault))
+    }
+
+    /// Keeps the reason.
+    #[cold]
+    fn note(&mut self, fault: ::http1::Fault) -> Fault {
+        self.fault = Some(Box::new(fault));
+        if fault.is_head_too_large() { Fault::HeadTooLarge } else { Fault::Malformed }
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> Result<Progress, ::http1::Fault> {
         let mut consumed = 0;
         loop {
             let rest = &bytes[consumed..];
@@ -251,26 +298,23 @@ impl Response {
                     }
                     self.stage = Stage::Whole;
                 }
-                Stage::Chunked(chunked) => {
-                    let (keeps_body, body) = (self.keeps_body, &mut self.body);
-                    let (checks_body, checker, is_cut) = (self.checks_body, &mut self.checker, &mut self.is_cut);
-                    let fed = chunked.feed(rest, |data| {
-                        if keeps_body {
-                            keep(body, data);
+                Stage::Chunked(chunked) => match chunked.step(rest)? {
+                    Step::More => return Ok(Progress::More),
+                    Step::Data(range) => {
+                        consumed += range.end;
+                        if self.keeps_body {
+                            keep(&mut self.body, &rest[range.clone()]);
                         }
-                        if checks_body && !*is_cut {
-                            *is_cut = check(checker, data);
+                        if self.checks_body && !self.is_cut {
+                            self.is_cut = check(&mut self.checker, &rest[range]);
                         }
-                    });
-                    match fed? {
-                        Some(taken) => {
-                            consumed += taken;
-                            self.content = chunked.content();
-                            self.stage = Stage::Whole;
-                        }
-                        None => return Ok(Progress::More),
                     }
-                }
+                    Step::End(taken) => {
+                        consumed += taken;
+                        self.content = chunked.content();
+                        self.stage = Stage::Whole;
+                    }
+                },
                 Stage::UntilClose => {
                     self.content = self.content.saturating_add(rest.len() as u64);
                     if self.keeps_body {
@@ -287,22 +331,33 @@ impl Response {
     }
 
     /// The server has closed its side.
-    pub fn close(&self) -> AtClose {
+    pub fn close(&mut self) -> AtClose {
         match self.stage {
             Stage::Head if self.partial.is_empty() && self.interim == 0 => AtClose::Nothing,
-            Stage::Head if head::parse(&self.partial, self.method).is_err() => AtClose::Malformed,
-            Stage::Head | Stage::Length(_) | Stage::Chunked(_) => AtClose::Short,
+            Stage::Head => match head::parse(&self.partial, asked(self.method)) {
+                Ok(_) => AtClose::Short,
+                Err(fault) => {
+                    self.note(fault);
+                    AtClose::Malformed
+                }
+            },
+            Stage::Length(_) | Stage::Chunked(_) => AtClose::Short,
             Stage::UntilClose | Stage::Whole => AtClose::Whole,
         }
     }
 
     /// Bytes taken when the head is whole; `None` when all were taken and it is not.
-    fn feed_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
+    fn feed_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, ::http1::Fault> {
         if self.partial.is_empty() {
             // Nearly every head comes in one piece and is read where it lies.
+            let stray = self.between.skip(bytes);
+            let bytes = &bytes[stray..];
+            if self.between.has_open_cr() && !bytes.is_empty() {
+                return Err(::http1::Fault::new(Reason::StrayCr, b""));
+            }
             let within_limit = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
-            if let Some(head) = head::parse(within_limit, self.method)? {
-                return self.begin_body(&head, &within_limit[..head.length]).map(|()| Some(head.length));
+            if let Some(head) = head::parse(within_limit, asked(self.method))? {
+                return self.begin_body(&head, &within_limit[..head.length]).map(|()| Some(stray + head.length));
             }
             return self.keep_partial(bytes);
         }
@@ -312,7 +367,7 @@ impl Response {
         self.partial.extend_from_slice(added);
         // Only a line's end can end a head, so that a trickle is parsed once a line and not once a byte.
         let worth_parsing = had < head::PREFIX.len() || added.contains(&b'\n') || self.partial.len() == HEAD_BYTES_MAX;
-        if worth_parsing && let Some(head) = head::parse(&self.partial, self.method)? {
+        if worth_parsing && let Some(head) = head::parse(&self.partial, asked(self.method))? {
             let partial = std::mem::take(&mut self.partial);
             let outcome = self.begin_body(&head, &partial[..head.length]);
             // Its memory serves the next head.
@@ -320,39 +375,62 @@ impl Response {
             self.partial.clear();
             return outcome.map(|()| Some(head.length - had));
         }
-        if self.partial.len() == HEAD_BYTES_MAX { Err(Fault::HeadTooLarge) } else { Ok(None) }
+        if self.partial.len() == HEAD_BYTES_MAX { Err(too_long()) } else { Ok(None) }
     }
 
-    fn keep_partial(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
+    fn keep_partial(&mut self, bytes: &[u8]) -> Result<Option<usize>, ::http1::Fault> {
         if bytes.len() >= HEAD_BYTES_MAX {
-            return Err(Fault::HeadTooLarge);
+            return Err(too_long());
         }
         self.partial.extend_from_slice(bytes);
         Ok(None)
     }
 
-    fn begin_body(&mut self, head: &head::Head, bytes: &[u8]) -> Result<(), Fault> {
+    fn begin_body(&mut self, head: &head::Head, bytes: &[u8]) -> Result<(), ::http1::Fault> {
         self.head_bytes = self.head_bytes.saturating_add(head.length as u32);
         if head.is_interim() {
             self.interim += 1;
-            return if self.interim > INTERIM_MAX { Err(Fault::HeadTooLarge) } else { Ok(()) };
+            let is_last = self.interim > INTERIM_MAX;
+            return if is_last { Err(::http1::Fault::new(Reason::TooManyInterim, b"32")) } else { Ok(()) };
         }
-        if self.keeps_head {
-            self.head.extend_from_slice(bytes);
-        }
-        if let Some(checker) = &mut self.checker {
-            checker.head(bytes);
+        if self.keeps_head || self.checker.is_some() {
+            self.keep_and_check_head(head.is_folded, bytes);
         }
         self.status = head.status;
         self.keep_alive = head.keep_alive;
-        self.stage = match head.framing {
-            Framing::None | Framing::Length(0) => Stage::Whole,
-            Framing::Length(length) => Stage::Length(length),
-            Framing::Chunked => Stage::Chunked(Chunked::new()),
-            Framing::UntilClose => Stage::UntilClose,
+        self.stage = match head.body {
+            Body::None | Body::Length(0) => Stage::Whole,
+            Body::Length(length) => Stage::Length(length),
+            Body::Chunked => Stage::Chunked(Chunked::new()),
+            // A tunnel is not asked for here.
+            Body::UntilClose | Body::Tunnel => Stage::UntilClose,
         };
         Ok(())
     }
+
+    /// Folded lines are one line to who reads the fields.
+    fn keep_and_check_head(&mut self, is_folded: bool, bytes: &[u8]) {
+        let mut bytes = Cow::Borrowed(bytes);
+        if is_folded {
+            head::unfold(bytes.to_mut());
+        }
+        if self.keeps_head {
+            self.head.extend_from_slice(&bytes);
+        }
+        if let Some(checker) = &mut self.checker {
+            checker.head(&bytes);
+        }
+    }
+}
+
+/// What of a request its response depends on.
+fn asked(method: Method) -> Asked {
+    if method == Method::Head { Asked::Head } else { Asked::Other }
+}
+
+#[cold]
+fn too_long() -> ::http1::Fault {
+    ::http1::Fault::new(Reason::HeadTooLong, HEAD_BYTES_MAX.to_string().as_bytes())
 }
 
 /// Has a piece of a body looked at; true if the client is to leave here.

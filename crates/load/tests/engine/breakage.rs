@@ -45,6 +45,35 @@ fn each_way_to_fail_has_its_cause() {
 }
 
 #[test]
+fn what_was_malformed_is_known_by_reason_with_the_first() {
+    let mut spec = spec(constant(10.0));
+    (spec.clients, spec.requests_max) = (1, Some(5));
+    let mut lengths = ["+5", "-5", "5, 6", "5", "+6"].into_iter();
+    let server = move |_: Timestamp, _: u32| {
+        let length = lengths.next().unwrap();
+        vec![(ms(1), bytes(&format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nhello")))]
+    };
+    let world = World::new(spec, server).run();
+    let reasons = world.load.malformed_responses();
+    let reasons: Vec<_> = reasons.iter().map(|part| (&*part.reason, part.count, &*part.first)).collect();
+    assert_eq!(
+        reasons,
+        [
+            ("content_length_not_a_number", 3, "Content-Length `+5` is not a number"),
+            ("content_lengths_differ", 1, "Content-Length has the different values `5, 6`"),
+        ]
+    );
+    assert_eq!((world.load.live().completed, world.load.live().failed), (1, 4));
+    // A response that is not there, or ends too early, breaks no rule.
+    assert!(one(&[(1, Reply::Fin)]).load.malformed_responses().is_empty());
+    assert!(one(&[(1, bytes("HTTP/1.1 200 OK\r\n")), (2, Reply::Fin)]).load.malformed_responses().is_empty());
+    let garbage = one(&[(1, bytes("SSH")), (2, Reply::Fin)]).load.malformed_responses();
+    assert_eq!(garbage[0].first, "`SSH` is not the beginning of an HTTP/1 response");
+    let large = one(&[(1, bytes(&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(65536))))]).load.malformed_responses();
+    assert_eq!(large[0].first, "head of more than `65536` bytes");
+}
+
+#[test]
 fn a_status_is_kept_when_the_body_is_cut_off() {
     let world = one(&[(1, bytes("HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nnope")), (5, Reply::Fin)]);
     assert_eq!((world.records[0].status, world.records[0].failure), (404, Some(FailureCause::ClosedEarly)));
@@ -70,6 +99,24 @@ fn bytes_nobody_asked_for_close_the_connection() {
     // The responses were whole when they ended; which request each answers nobody can tell any more.
     assert_eq!((live.completed, live.surplus, live.untrusted), (3, 3, 3));
     assert_eq!(world.connects.len(), 3);
+}
+
+/// An empty line behind a response belongs to none: skipped and counted, whether it comes with the body or later.
+#[test]
+fn stray_empty_lines_are_skipped_and_counted() {
+    let with_the_body = [OK, b"\r\n"].concat();
+    let scripts: [Vec<(Duration, Reply)>; 3] = [
+        vec![(ms(1), Reply::Bytes(with_the_body))],
+        vec![(ms(1), Reply::Bytes(OK.to_vec())), (ms(6), bytes("\r\n"))],
+        vec![(ms(1), Reply::Bytes(OK.to_vec())), (ms(6), bytes("\r")), (ms(7), bytes("\n"))],
+    ];
+    for script in scripts {
+        let mut spec = spec(constant(10.0));
+        (spec.clients, spec.requests_max) = (1, Some(5));
+        let world = World::new(spec, move |_: Timestamp, _: u32| script.clone()).run();
+        let live = world.load.live();
+        assert_eq!((live.completed, live.surplus, live.stray_lines, world.connects.len()), (5, 0, 5, 1));
+    }
 }
 
 #[test]

@@ -4,3 +4,4 @@
 mod corpus;
 mod outcome;
 mod properties;
+mod table;

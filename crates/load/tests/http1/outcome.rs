@@ -30,6 +30,7 @@ pub struct Read {
 
 /// Feeds pieces, then closes.
 pub fn read<'a>(response: &mut Response, method: Method, pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
+    response.forget_connection();
     response.reset(method);
     response.keep_head();
     response.keep_body();

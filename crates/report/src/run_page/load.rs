@@ -180,7 +180,15 @@ pub(crate) fn failures(load: &Load) -> Section {
         causes = causes.row(cause.replace('_', " "), &[Some(n as f64)]);
     }
     let none = if total(&load.failed) == 0 { "No request failed." } else { "" };
-    Section::new("Answers").table(statuses).text(none).figure(causes)
+    let section = Section::new("Answers").table(statuses).text(none).figure(causes);
+    if load.malformed_responses.is_empty() {
+        return section;
+    }
+    let reasons = load.malformed_responses.iter();
+    let reasons = reasons.fold(Table::new(&["malformed response, the first", "requests"]).left(&[0]), |table, part| {
+        table.row([part.first.clone(), count(part.count)])
+    });
+    section.table(reasons)
 }
 
 const BINS_A_DECADE: f64 = 10.0;

@@ -8,7 +8,7 @@ use stats::Histogram;
 
 use super::bars;
 use super::page::{Ink, Page, shortened};
-use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, rate, round_duration, share};
+use crate::figures::{bit_rate, bytes, count, duration, duration_f64, level, plain, rate, round_duration, share};
 use crate::words::{irregular, recordings, span, tls_line, total};
 
 pub(super) fn print(page: &mut Page, load: &Load, run: &Run, response_times: Option<&Histogram>) {
@@ -73,6 +73,9 @@ fn totals(page: &mut Page, load: &Load, run: &Run) {
         let part = share(failed as f64 / load.offered_requests.max(1) as f64);
         page.entry_in("failed", &format!("{} ({part}): {}", count(failed), counted(&load.failed)), Ink::Bad);
     }
+    for line in malformed(load) {
+        page.entry_in("", &line, Ink::Bad);
+    }
     for (name, line) in irregular(load) {
         page.entry_in(name, &line, Ink::Doubtful);
     }
@@ -92,6 +95,18 @@ fn totals(page: &mut Page, load: &Load, run: &Run) {
             Ink::Doubtful,
         );
     }
+}
+
+/// Why responses could not be read: the most frequent reasons.
+fn malformed(load: &Load) -> Vec<String> {
+    let shown = load.malformed_responses.iter().take(REASONS_SHOWN);
+    let mut lines: Vec<String> =
+        shown.map(|part| format!("malformed {}: {}", count(part.count), plain(&part.first))).collect();
+    if let Some(rest @ [_, ..]) = load.malformed_responses.get(REASONS_SHOWN..) {
+        let responses = rest.iter().map(|part| part.count).sum();
+        lines.push(format!("malformed {}: for {} other reasons", count(responses), rest.len()));
+    }
+    lines
 }
 
 /// Name and `Q` of each time that has values.
@@ -217,3 +232,25 @@ pub(super) fn counted(counts: &BTreeMap<String, u64>) -> String {
 
 /// URLs shown before the rest is only counted.
 const URLS: usize = 10;
+/// Reasons for which responses could not be read; a server that breaks more rules shows enough by these.
+const REASONS_SHOWN: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::document::MalformedResponses;
+
+    #[test]
+    fn what_was_malformed_is_said_with_the_most_frequent_reasons() {
+        let part = |count, first: &str| MalformedResponses { reason: "x".into(), count, first: first.into() };
+        let mut load =
+            Load { malformed_responses: vec![part(3, "Content-Length `+5` is not a number")], ..Load::default() };
+        assert_eq!(malformed(&load), ["malformed 3: Content-Length `+5` is not a number"]);
+        load.malformed_responses.extend([part(2, "b"), part(2, "c\u{1b}[2J"), part(1, "d"), part(1, "e")]);
+        let lines = malformed(&load);
+        assert_eq!(lines.len(), 4);
+        assert!(!lines[2].contains('\u{1b}'), "{lines:?}");
+        assert_eq!(lines[3], "malformed 2: for 2 other reasons");
+        assert!(malformed(&Load::default()).is_empty());
+    }
+}

@@ -87,10 +87,7 @@ pub fn load() -> Load {
         connection_duration_ns: scaled(1.01),
         bytes_received: 68_900_000,
         bytes_sent: 528_000,
-        requests_sent: 0,
-        requests_retried: 0,
-        early_responses: 0,
-        unsolicited: None,
+        requests_sent: 6_600,
         in_flight: Level { mean: 23.31, p50: 23, max: 41 },
         connections: Level { mean: 24.08, p50: 24, max: 43 },
         connections_opened: 6_600,
@@ -103,6 +100,7 @@ pub fn load() -> Load {
         sessions: None,
         replay: None,
         har: None,
+        ..Load::default()
     }
 }
 

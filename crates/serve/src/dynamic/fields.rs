@@ -185,10 +185,17 @@ pub(super) fn end_to_end(fields: &HeaderMap) -> Vec<u8> {
     lines
 }
 
-/// What the content would be long, by the answer's own word.
+/// The length of the content by the answer's own fields, where they give one.
 pub(super) fn told_length(fields: &HeaderMap) -> Option<u64> {
-    let text = fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim();
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) { None } else { text.parse().ok() }
+    framing(fields).length()
+}
+
+/// What an answer says about its body, for the rules that all readers share.
+pub(super) fn framing(fields: &HeaderMap) -> http1::Fields<'_> {
+    let mut framing = http1::Fields::default();
+    fields.get_all(header::CONTENT_LENGTH).iter().for_each(|value| framing.content_length(value.as_bytes()));
+    fields.get_all(header::TRANSFER_ENCODING).iter().for_each(|value| framing.transfer_encoding(value.as_bytes()));
+    framing
 }
 
 /// RFC 9110, section 7.6.1: fields between two neighbours only. `Proxy-Connection` and `Keep-Alive` are such by custom;
@@ -337,9 +344,13 @@ mod tests {
         assert_eq!(told_length(&fields), Some(5));
         fields.insert("date", HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
         assert_eq!(String::from_utf8(for_client(&fields).to_vec()).unwrap().matches("Date: ").count(), 1);
-        for wrong in ["", "+5", "5, 5", "99999999999999999999999"] {
+        for wrong in ["", "+5", "5, 6", "99999999999999999999999"] {
             fields.insert("content-length", HeaderValue::from_static(wrong));
             assert_eq!(told_length(&fields), None, "{wrong}");
         }
+        fields.insert("content-length", HeaderValue::from_static("5, 5"));
+        assert_eq!(told_length(&fields), Some(5), "one number, several times");
+        fields.append("content-length", HeaderValue::from_static("6"));
+        assert_eq!(told_length(&fields), None, "two numbers");
     }
 }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use ::http1::{Asked, Role, Version};
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Method, Request};
@@ -16,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::account::count;
 use super::admission::Place;
 use super::client::RequestBody;
-use super::fields::{Asker, RequestHead, end_to_end, for_client, for_upstream, told_length};
+use super::fields::{Asker, RequestHead, end_to_end, for_client, for_upstream, framing, told_length};
 use super::socket;
 use super::spec::Transport;
 use super::upstream::{Changes, FIELDS_MAX, Failure, Gate, RouteState};
@@ -125,6 +126,7 @@ fn answered(
     if !(200..=599).contains(&status) {
         return Err(Failure::bad(format!("an answer with status {status}")));
     }
+    check_framing(head, &parts).map_err(|fault| Failure::bad(fault.to_string()))?;
     let length = match status {
         204 => None,
         304 => told_length(&parts.headers),
@@ -132,6 +134,14 @@ fn answered(
         _ => body.size_hint().exact(),
     };
     Ok((status, for_client(&parts.headers), length, Content { body, sender }))
+}
+
+/// Whether the answer's body can be passed on. hyper reads a body by its last transfer coding and leaves the others in
+/// it, and the fields that name them are not passed on: the client would take coded bytes for the content.
+fn check_framing(head: &RequestHead, parts: &http::response::Parts) -> Result<::http1::Body, ::http1::Fault> {
+    let version = if parts.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
+    let asked = if head.method == Method::HEAD { Asked::Head } else { Asked::Other };
+    framing(&parts.headers).response(Role::Gateway, parts.status.as_u16(), version, asked)
 }
 
 /// The request, built anew.

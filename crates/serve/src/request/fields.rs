@@ -1,5 +1,7 @@
 //! The fields of a request: those that matter here by name, and all of them as lines.
 
+use http1::list::members;
+use http1::{Reason, Role, Version};
 use httparse::Header;
 
 use super::Body;
@@ -73,28 +75,8 @@ pub(super) struct Gathered<'a> {
     pub(super) hosts: usize,
     pub(super) close: bool,
     pub(super) keep_alive: bool,
-    pub(super) framing: Framing,
+    pub(super) framing: http1::Fields<'a>,
     pub(super) expectation: Expectation,
-}
-
-/// What a head says about the length of its body.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Framing {
-    content_length: Option<u64>,
-    transfer_encoding: Option<Coding>,
-}
-
-/// The transfer codings so far.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Coding {
-    /// Chunked, and nothing else.
-    Chunked,
-    /// Chunked comes last, after others.
-    OtherThenChunked,
-    /// Another one comes last.
-    Other,
-    /// Chunked twice: not allowed.
-    Wrong,
 }
 
 /// What the Expect field says.
@@ -106,10 +88,7 @@ pub(super) struct Expectation {
 
 impl<'a> Gathered<'a> {
     /// Takes in one field.
-    ///
-    /// # Errors
-    /// 400 for a Content-Length that is not one number, or comes twice.
-    pub(super) fn take(&mut self, header: &Header<'a>) -> Result<(), Status> {
+    pub(super) fn take(&mut self, header: &Header<'a>) {
         let Header { name, value } = *header;
         let fields = &mut self.fields;
         // By length first: most fields of a browser's request are settled by one comparison of integers.
@@ -118,7 +97,7 @@ impl<'a> Gathered<'a> {
                 self.hosts += 1;
                 fields.host = Some(value);
             }
-            5 if name.eq_ignore_ascii_case("range") => return self.condition(|fields| &mut fields.range, value),
+            5 if name.eq_ignore_ascii_case("range") => self.condition(|fields| &mut fields.range, value),
             6 if name.eq_ignore_ascii_case("expect") => {
                 for member in members(value) {
                     let to_continue = member.eq_ignore_ascii_case(b"100-continue");
@@ -129,8 +108,8 @@ impl<'a> Gathered<'a> {
             7 if name.eq_ignore_ascii_case("referer") => {
                 fields.referer.get_or_insert(value);
             }
-            8 if name.eq_ignore_ascii_case("if-match") => return self.condition(|fields| &mut fields.if_match, value),
-            8 if name.eq_ignore_ascii_case("if-range") => return self.condition(|fields| &mut fields.if_range, value),
+            8 if name.eq_ignore_ascii_case("if-match") => self.condition(|fields| &mut fields.if_match, value),
+            8 if name.eq_ignore_ascii_case("if-range") => self.condition(|fields| &mut fields.if_range, value),
             10 if name.eq_ignore_ascii_case("connection") => {
                 for option in members(value) {
                     self.close |= option.eq_ignore_ascii_case(b"close");
@@ -141,81 +120,61 @@ impl<'a> Gathered<'a> {
                 fields.user_agent.get_or_insert(value);
             }
             13 if name.eq_ignore_ascii_case("if-none-match") => {
-                return self.condition(|fields| &mut fields.if_none_match, value);
+                self.condition(|fields| &mut fields.if_none_match, value);
             }
-            14 if name.eq_ignore_ascii_case("content-length") => {
-                // RFC 9112, section 6.3, would let several equal ones pass as one. No client sends them.
-                if self.framing.content_length.is_some() {
-                    return Err(Status::BadRequest);
-                }
-                self.framing.content_length = Some(decimal(value).ok_or(Status::BadRequest)?);
-            }
+            14 if name.eq_ignore_ascii_case("content-length") => self.framing.content_length(value),
             15 if name.eq_ignore_ascii_case("accept-encoding") => {
                 fields.repeated |= fields.accept_encoding.is_some();
                 fields.accept_encoding.get_or_insert(value);
             }
             17 if name.eq_ignore_ascii_case("if-modified-since") => {
-                return self.condition(|fields| &mut fields.if_modified_since, value);
+                self.condition(|fields| &mut fields.if_modified_since, value);
             }
-            17 if name.eq_ignore_ascii_case("transfer-encoding") => self.framing.code(value),
+            17 if name.eq_ignore_ascii_case("transfer-encoding") => self.framing.transfer_encoding(value),
             19 if name.eq_ignore_ascii_case("if-unmodified-since") => {
-                return self.condition(|fields| &mut fields.if_unmodified_since, value);
+                self.condition(|fields| &mut fields.if_unmodified_since, value);
             }
             _ => {}
         }
-        Ok(())
     }
 
     fn condition(
         &mut self,
         slot: impl for<'b> FnOnce(&'b mut Fields<'a>) -> &'b mut Option<&'a [u8]>,
         value: &'a [u8],
-    ) -> Result<(), Status> {
+    ) {
         let slot = slot(&mut self.fields);
         let repeated = slot.is_some();
         slot.get_or_insert(value);
         self.fields.repeated |= repeated;
         self.fields.conditional = true;
-        Ok(())
     }
 }
 
-impl Framing {
-    /// The body that is announced.
-    ///
-    /// # Errors
-    /// 400 where two readings are possible; 501 for a transfer coding other than chunked.
-    pub(super) fn body(self, old: bool) -> Result<Body, Status> {
-        match (self.transfer_encoding, self.content_length) {
-            (None, None | Some(0)) => Ok(Body::None),
-            (None, Some(bytes)) => Ok(Body::Bytes(bytes)),
-            // RFC 9112, section 6.1: both at once may be an attempt at smuggling, and HTTP/1.0 has no codings: its
-            // framing is faulty.
-            (Some(_), Some(_)) => Err(Status::BadRequest),
-            (Some(_), None) if old => Err(Status::BadRequest),
-            // The same section: a coding that is not understood is answered with 501.
-            (Some(Coding::OtherThenChunked), None) => Err(Status::NotImplemented),
-            // Section 6.3: without chunked at the end, nobody knows where the body ends.
-            (Some(Coding::Other | Coding::Wrong), None) => Err(Status::BadRequest),
-            (Some(Coding::Chunked), None) => Ok(Body::Chunked),
-        }
+/// The body that a head announces, by the rules that all readers share.
+///
+/// # Errors
+/// 400 where two readings are possible; 501 for a transfer coding other than chunked.
+pub(super) fn body(framing: &http1::Fields<'_>, old: bool) -> Result<Body, Status> {
+    let version = if old { Version::Http10 } else { Version::Http11 };
+    match framing.request(Role::Server, version) {
+        Ok(http1::Body::Length(bytes @ 1..)) => Ok(Body::Bytes(bytes)),
+        Ok(http1::Body::Chunked) => Ok(Body::Chunked),
+        Ok(http1::Body::None | http1::Body::Length(0)) => Ok(Body::None),
+        // Neither ends a request.
+        Ok(http1::Body::UntilClose | http1::Body::Tunnel) => Err(Status::BadRequest),
+        Err(fault) => Err(refusal(fault.reason)),
     }
+}
 
-    fn code(&mut self, value: &[u8]) {
-        let mut any = false;
-        for coding in members(value) {
-            any = true;
-            let chunked = coding.eq_ignore_ascii_case(b"chunked");
-            self.transfer_encoding = Some(match (self.transfer_encoding, chunked) {
-                (None, true) => Coding::Chunked,
-                (None | Some(Coding::Other), false) => Coding::Other,
-                (Some(Coding::Other), true) => Coding::OtherThenChunked,
-                (Some(Coding::Chunked | Coding::OtherThenChunked | Coding::Wrong), _) => Coding::Wrong,
-            });
-        }
-        if !any {
-            self.transfer_encoding = Some(Coding::Wrong);
-        }
+/// What a client is answered whose message has a fault.
+pub(super) fn refusal(reason: Reason) -> Status {
+    match reason {
+        // RFC 9112, section 6.1: a coding that is not understood.
+        Reason::CodingUnsupported => Status::NotImplemented,
+        Reason::BodyTooLong => Status::ContentTooLarge,
+        Reason::ChunkOverhead | Reason::HeadTooLong | Reason::TooManyFields => Status::HeadTooLarge,
+        _ => Status::BadRequest,
     }
 }
 
@@ -227,22 +186,4 @@ impl Expectation {
     pub(super) fn expects_continue(self) -> Result<bool, Status> {
         if self.other { Err(Status::ExpectationFailed) } else { Ok(self.to_continue) }
     }
-}
-
-/// The members of a list, without white space around them; empty ones are passed over (RFC 9110, section 5.6.1).
-pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
-}
-
-/// RFC 9110, section 8.6: digits and nothing else; more than 64 bits hold is refused.
-pub(crate) fn decimal(value: &[u8]) -> Option<u64> {
-    if value.is_empty() {
-        return None;
-    }
-    value.iter().try_fold(0u64, |sum, &digit| {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
-    })
 }

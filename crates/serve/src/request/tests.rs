@@ -1,6 +1,7 @@
 //! Heads, right and wrong.
 
 use super::*;
+use crate::framing_table;
 use proptest::prelude::*;
 
 const LIMIT: usize = 1024;
@@ -172,6 +173,38 @@ fn framing_that_two_parsers_could_read_differently_is_refused() {
     assert!(complete("GET / HTTP/1.1\r\nHost:\r\n\r\n").keep_alive);
     assert!(!complete("GET / HTTP/1.0\r\n\r\n").keep_alive);
     assert_eq!(refused("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n"), Status::BadRequest);
+}
+
+#[test]
+fn bodies_are_framed_as_the_table_says() {
+    for case in framing_table::requests() {
+        let bytes = case.head();
+        let outcome = match parse(&bytes, &limits()) {
+            Parsed::Complete(Request { body: Body::None, .. }) if bytes.ends_with(b": 0\r\n\r\n") => {
+                "length:0".to_owned()
+            }
+            Parsed::Complete(Request { body: Body::None, .. }) => "none".to_owned(),
+            Parsed::Complete(Request { body: Body::Bytes(length), .. }) => format!("length:{length}"),
+            Parsed::Complete(Request { body: Body::Chunked, .. }) => "chunked".to_owned(),
+            Parsed::Refused(status) => status.code().to_string(),
+            Parsed::Incomplete => panic!("{case:?}"),
+        };
+        // Of a refusal, a client is told the status alone.
+        let refused = case.server.split(':').next().filter(|status| status.parse::<u16>().is_ok());
+        assert_eq!(outcome, refused.unwrap_or(&case.server), "{case:?}");
+    }
+    for case in framing_table::chunked() {
+        let (mut chunks, mut data, mut at) = (Chunks::new(u64::MAX), 0, 0);
+        let outcome = loop {
+            match chunks.step(&case.bytes[at..]) {
+                Ok(Step::More) => break "more".to_owned(),
+                Ok(Step::Data(range)) => (at, data) = (at + range.end, data + range.len()),
+                Ok(Step::End(_)) => break data.to_string(),
+                Err(status) => break status.code().to_string(),
+            }
+        };
+        assert_eq!(outcome, case.server.split(':').next().unwrap(), "{case:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http1::Asked;
 use ledger::{Framing, WireRequest};
 use units::Timestamp;
 
@@ -93,13 +94,13 @@ impl Exchange {
         false
     }
 
-    /// The client asked for a tunnel and got it.
-    pub(super) fn is_tunnel(&self) -> bool {
-        self.kind == Method::Connect && self.status / 100 == 2
-    }
-
-    pub(super) fn is_head_request(&self) -> bool {
-        self.kind == Method::Head
+    /// What its response answers, as far as framing depends on it.
+    pub(super) fn asked(&self) -> Asked {
+        match self.kind {
+            Method::Head => Asked::Head,
+            Method::Connect => Asked::Connect,
+            Method::Unread | Method::Other => Asked::Other,
+        }
     }
 
     /// Nothing of its head could be read.

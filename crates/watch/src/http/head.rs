@@ -1,20 +1,8 @@
 //! Heads of HTTP/1 messages (RFC 9112), read as an observer reads them: leniently, and as far as they were captured.
 
+use http1::list::is_text;
+use http1::{Asked, Body, Reason, Role, Version};
 use memchr::memchr;
-
-/// What follows a head.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Body {
-    /// Neither length nor coding was given.
-    #[default]
-    Unstated,
-    /// So many bytes.
-    Length(u64),
-    /// Chunks.
-    Chunked,
-    /// A coding that does not end itself, or fields that contradict each other.
-    Unclear,
-}
 
 /// The head of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +11,8 @@ pub(super) struct RequestHead<'a> {
     /// Absent when the first line was cut.
     pub(super) target: Option<&'a [u8]>,
     pub(super) host: Option<&'a [u8]>,
-    pub(super) body: Body,
+    /// How its body ends, or why nobody can tell.
+    pub(super) body: Result<Body, Reason>,
     /// Where it ends: just past its empty line, if that is there.
     pub(super) end: Option<usize>,
 }
@@ -32,7 +21,8 @@ pub(super) struct RequestHead<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ResponseHead {
     pub(super) status: u16,
-    pub(super) body: Body,
+    /// How its body ends, or why nobody can tell.
+    pub(super) body: Result<Body, Reason>,
     /// Where it ends: just past its empty line, if that is there.
     pub(super) end: Option<usize>,
 }
@@ -72,7 +62,7 @@ pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
     if method.is_empty() || method.len() > METHOD_MAX || !method.iter().all(|&byte| is_method_byte(byte)) {
         return None;
     }
-    let mut head = RequestHead { method, target: None, host: None, body: Body::Unstated, end: None };
+    let mut head = RequestHead { method, target: None, host: None, body: Ok(Body::None), end: None };
     // Without the version at the line's end only a method of HTTP's own makes it a request.
     let Some(fields) = fields else { return METHODS.contains(&method).then_some(head) };
     // The last space parts target and version: some clients send spaces in the target.
@@ -81,23 +71,24 @@ pub(super) fn request(bytes: &[u8]) -> Option<RequestHead<'_>> {
         return None;
     }
     head.target = Some(&rest[..version]);
+    let minor = rest.get(version + 1 + VERSION.len());
     let fields = Fields::read(bytes, fields);
-    (head.host, head.body, head.end) = (fields.host, fields.body(), fields.end);
+    (head.host, head.body, head.end) = (fields.host, fields.of_request(minor), fields.end);
     Some(head)
 }
 
-/// Reads a response's head from bytes of which the end may be missing, and after which others may follow. `None` when the status cannot be read or the
-/// first line is no response's.
-pub(super) fn response(bytes: &[u8]) -> Option<ResponseHead> {
+/// Reads a response's head from bytes of which the end may be missing, and after which others may follow. `None` when the
+/// status cannot be read or the first line is no response's.
+pub(super) fn response(bytes: &[u8], asked: Asked) -> Option<ResponseHead> {
     let (line, fields) = first_line(bytes);
-    let rest = line.strip_prefix(VERSION)?.get(1..)?;
+    let (minor, rest) = line.strip_prefix(VERSION)?.split_first()?;
     let digits = rest.strip_prefix(b" ")?.first_chunk::<3>()?;
     if !digits.iter().all(u8::is_ascii_digit) || rest.get(4).is_some_and(|&byte| byte != b' ') {
         return None;
     }
     let status = digits.iter().fold(0, |status, &digit| status * 10 + u16::from(digit - b'0'));
     let fields = fields.map(|fields| Fields::read(bytes, fields)).unwrap_or_default();
-    Some(ResponseHead { status, body: fields.body(), end: fields.end })
+    Some(ResponseHead { status, body: fields.of_response(status, minor, asked), end: fields.end })
 }
 
 /// The first line without its end, and the offset of what follows it; `None` for that when the line's end is missing.
@@ -135,9 +126,9 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 #[derive(Debug, Default)]
 struct Fields<'a> {
     host: Option<&'a [u8]>,
-    length: Option<u64>,
-    coding: Coding,
-    contradicted: bool,
+    framing: http1::Fields<'a>,
+    /// A line that frames the message cannot be read.
+    fault: Option<Reason>,
     end: Option<usize>,
 }
 
@@ -145,8 +136,12 @@ impl<'a> Fields<'a> {
     /// Walks whole field lines of `bytes` from `at` on, up to the empty one, if it is there.
     fn read(bytes: &'a [u8], mut at: usize) -> Fields<'a> {
         let mut fields = Fields::default();
+        if matches!(bytes.get(at), Some(b' ' | b'\t')) {
+            fields.fault = Some(Reason::LeadingSpace);
+        }
         while let Some(length) = line_end(&bytes[at..]) {
             let line = trim_end(&bytes[at..at + length]);
+            let from = at;
             at += length + 1;
             // Three names matter; their first letters spare the rest the comparison.
             match line.first() {
@@ -154,8 +149,8 @@ impl<'a> Fields<'a> {
                     fields.end = Some(at);
                     break;
                 }
-                Some(b'c' | b'C') => fields.note_length(line),
-                Some(b't' | b'T') => fields.note_coding(line),
+                Some(b'c' | b'C') if is_name(line, LENGTH) => at = fields.note_framing(bytes, from, at, LENGTH),
+                Some(b't' | b'T') if is_name(line, CODING) => at = fields.note_framing(bytes, from, at, CODING),
                 Some(b'h' | b'H') if fields.host.is_none() => fields.host = value_of(line, b"host"),
                 Some(_) => {}
             }
@@ -163,29 +158,55 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    fn note_length(&mut self, line: &[u8]) {
-        let Some(value) = value_of(line, b"content-length") else { return };
-        let number = number(value);
-        self.contradicted |= number.is_none() || self.length.is_some_and(|length| Some(length) != number);
-        self.length = number;
-    }
-
-    fn note_coding(&mut self, line: &[u8]) {
-        let Some(value) = value_of(line, b"transfer-encoding") else { return };
-        let last = value.rsplit(|&byte| byte == b',').next().unwrap_or(value).trim_ascii();
-        self.coding = if last.eq_ignore_ascii_case(b"chunked") { Coding::Chunked } else { Coding::Other };
-    }
-
-    /// RFC 9112, section 6.3: a transfer coding overrides the length.
-    fn body(&self) -> Body {
-        match (self.coding, self.length) {
-            (Coding::Chunked, _) => Body::Chunked,
-            (Coding::Other, _) => Body::Unclear,
-            (Coding::None, _) if self.contradicted => Body::Unclear,
-            (Coding::None, Some(length)) => Body::Length(length),
-            (Coding::None, None) => Body::Unstated,
+    /// Takes in a field that frames the message, from `from` to `to`, with the folded lines that follow it (RFC 9112,
+    /// section 5.2). Where it ends.
+    #[inline(never)]
+    fn note_framing(&mut self, bytes: &'a [u8], from: usize, mut to: usize, name: &[u8]) -> usize {
+        while matches!(bytes.get(to), Some(b' ' | b'\t'))
+            && let Some(length) = line_end(&bytes[to..])
+        {
+            to += length + 1;
         }
+        let after = &bytes[from + name.len()..to];
+        let [b':', value @ ..] = after else {
+            self.fault.get_or_insert(Reason::SpaceBeforeColon);
+            return to;
+        };
+        let lines = value.split(|&byte| byte == b'\n').map(trim_end);
+        if !lines.flatten().all(|&byte| is_text(byte)) {
+            self.fault.get_or_insert(Reason::FieldValue);
+        } else if name == LENGTH {
+            self.framing.content_length(value);
+        } else {
+            self.framing.transfer_encoding(value);
+        }
+        to
     }
+
+    fn of_request(&self, minor: Option<&u8>) -> Result<Body, Reason> {
+        let body = || self.framing.request(Role::Observer, version(minor)).map_err(|fault| fault.reason);
+        self.fault.map_or_else(body, Err)
+    }
+
+    fn of_response(&self, status: u16, minor: &u8, asked: Asked) -> Result<Body, Reason> {
+        let body = || self.framing.response(Role::Observer, status, version(Some(minor)), asked);
+        self.fault.map_or_else(|| body().map_err(|fault| fault.reason), Err)
+    }
+}
+
+fn version(minor: Option<&u8>) -> Version {
+    if minor == Some(&b'0') { Version::Http10 } else { Version::Http11 }
+}
+
+const LENGTH: &[u8] = b"content-length";
+const CODING: &[u8] = b"transfer-encoding";
+
+/// Whether the line is that of the field `name`, with or without white space before its colon.
+#[inline]
+fn is_name(line: &[u8], name: &[u8]) -> bool {
+    let Some((before, after)) = line.split_at_checked(name.len()) else { return false };
+    before.eq_ignore_ascii_case(name)
+        && after.iter().find(|byte| !matches!(byte, b' ' | b'\t')).is_some_and(|&byte| byte == b':')
 }
 
 /// The value, if the line is that of the field `name`.
@@ -194,22 +215,6 @@ fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (before, after) = line.split_at_checked(name.len())?;
     let is_it = after.first() == Some(&b':') && before.eq_ignore_ascii_case(name);
     is_it.then(|| after[1..].trim_ascii())
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-enum Coding {
-    #[default]
-    None,
-    Chunked,
-    Other,
-}
-
-fn number(digits: &[u8]) -> Option<u64> {
-    let fold = |number: u64, &digit: &u8| {
-        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    };
-    if digits.is_empty() { None } else { digits.iter().try_fold(0, fold) }
 }
 
 fn trim_end(line: &[u8]) -> &[u8] {
@@ -231,6 +236,10 @@ const NEAR: usize = 64;
 const METHOD_MAX: usize = 32;
 
 #[cfg(test)]
+#[path = "../../../http1/tests/framing/table.rs"]
+mod table;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -239,7 +248,7 @@ mod tests {
         let whole = b"POST /a b?c HTTP/1.1\r\nhOST:  x.org \r\nContent-Length: 12\r\n\r\n";
         let head = request(whole).unwrap();
         assert_eq!((head.method, head.target, head.host), (&b"POST"[..], Some(&b"/a b?c"[..]), Some(&b"x.org"[..])));
-        assert_eq!(head.body, Body::Length(12));
+        assert_eq!(head.body, Ok(Body::Length(12)));
         assert_eq!(request(b"GET /long").unwrap().target, None);
         assert_eq!(request(b"EHLO /long"), None);
         assert_eq!(request(b"GET / HTTP/1.1\r\nHost: x.o").unwrap().host, None, "a cut value is no value");
@@ -249,19 +258,46 @@ mod tests {
     }
 
     #[test]
-    fn a_response_says_what_follows() {
-        let body = |fields: &str| response(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes()).unwrap().body;
-        assert_eq!(body(""), Body::Unstated);
-        assert_eq!(body("content-LENGTH: 0\r\n"), Body::Length(0));
-        assert_eq!(body("Content-Length: 5\r\nContent-Length: 5\r\n"), Body::Length(5));
-        assert_eq!(body("Content-Length: 5\r\nContent-Length: 6\r\n"), Body::Unclear);
-        assert_eq!(body("Content-Length: 99999999999999999999\r\n"), Body::Unclear);
-        assert_eq!(body("Content-Length: +5\r\n"), Body::Unclear);
-        assert_eq!(body("Content-Length: 5\r\nTransfer-Encoding: gzip, Chunked\r\n"), Body::Chunked);
-        assert_eq!(body("Transfer-Encoding: gzip\r\n"), Body::Unclear);
-        assert_eq!(response(b"HTTP/1.0 404").unwrap().status, 404);
-        assert_eq!(response(b"HTTP/1.1 20"), None);
-        assert_eq!(response(b"HTTP/1.1 2000 OK\r\n"), None);
+    fn a_response_has_a_status() {
+        let read = |bytes| response(bytes, Asked::Other);
+        assert_eq!(read(b"HTTP/1.0 404").unwrap().status, 404);
+        assert_eq!(read(b"HTTP/1.1 20"), None);
+        assert_eq!(read(b"HTTP/1.1 2000 OK\r\n"), None);
+    }
+
+    /// An outcome in the words of the table that all readers share.
+    fn outcome(body: Result<Body, Reason>) -> String {
+        match body {
+            Ok(Body::None) => "none".to_owned(),
+            Ok(Body::Length(length)) => format!("length:{length}"),
+            Ok(Body::Chunked) => "chunked".to_owned(),
+            Ok(Body::UntilClose) => "close".to_owned(),
+            Ok(Body::Tunnel) => "tunnel".to_owned(),
+            Err(reason) => reason.name().to_owned(),
+        }
+    }
+
+    #[test]
+    fn heads_say_what_follows_as_the_table_says() {
+        for case in table::responses() {
+            let bytes = case.head();
+            let head = response(&bytes, case.asked()).unwrap();
+            assert_eq!((outcome(head.body), head.end), (case.observer.clone(), Some(bytes.len())), "{case:?}");
+        }
+        for case in table::requests() {
+            let bytes = case.head();
+            let head = request(&bytes).unwrap();
+            assert_eq!((outcome(head.body), head.end), (case.observer.clone(), Some(bytes.len())), "{case:?}");
+        }
+    }
+
+    #[test]
+    fn a_folded_value_that_is_cut_is_no_value() {
+        let whole = b"HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\n\r\n";
+        assert_eq!(response(whole, Asked::Other).unwrap().body, Ok(Body::Length(5)));
+        for cut in 16..whole.len() - 2 {
+            assert_eq!(response(&whole[..cut], Asked::Other).unwrap().end, None);
+        }
     }
 
     #[test]
@@ -282,9 +318,9 @@ mod tests {
     fn a_head_ends_where_an_empty_line_is() {
         let head = b"GET / HTTP/1.1\r\nA: b\n\r\nContent-Length: 5\r\n\r\n";
         let read = request(head).unwrap();
-        assert_eq!((read.end, read.body), (end_of_head(head, 0), Body::Unstated));
+        assert_eq!((read.end, read.body), (end_of_head(head, 0), Ok(Body::None)));
         assert_eq!(request(&head[..21]).unwrap().end, None);
-        assert_eq!(response(b"HTTP/1.1 200 OK\n\nHTTP/1.1").unwrap().end, Some(17));
+        assert_eq!(response(b"HTTP/1.1 200 OK\n\nHTTP/1.1", Asked::Other).unwrap().end, Some(17));
         assert_eq!(request(b"GET / HTTP/1.1\nHost : a\nhost:b\n").unwrap().host, Some(&b"b"[..]));
     }
 

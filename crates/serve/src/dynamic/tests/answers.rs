@@ -2,6 +2,7 @@
 
 use super::upstream::ok;
 use super::*;
+use crate::framing_table;
 
 #[test]
 fn an_answer_of_known_length() {
@@ -114,6 +115,49 @@ fn what_is_no_answer_is_told_as_502() {
     let flood = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(100_000));
     let upstream = Upstream::answering(move |_| flood.clone());
     assert_eq!(Desk::before(&upstream).get("/app").status, 502);
+}
+
+#[test]
+fn answers_are_framed_as_the_table_says() {
+    let cases = framing_table::responses().filter(|case| {
+        // Interim answers are passed on or dropped, tunnels are not asked for.
+        case.is_plain
+            && case.gateway != "-"
+            && case.method != "CONNECT"
+            && !matches!(&*case.status, "100" | "103" | "199")
+    });
+    let cases: Vec<_> = cases.collect();
+    let upstream = Upstream::start({
+        let cases = cases.clone();
+        move |mut peer| {
+            let Some(head) = peer.head() else { return };
+            let number: usize = head.split("/app/").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+            let case = &cases[number];
+            let body: &[u8] = match &*case.gateway {
+                "chunked" => b"5\r\nhello\r\n0\r\n\r\n",
+                "none" | "length:0" => b"",
+                _ => b"hello",
+            };
+            peer.write(&[&case.head(), body].concat());
+            peer.close();
+        }
+    });
+    let mut desk = Desk::before(&upstream);
+    for (number, case) in cases.iter().enumerate() {
+        let ticket = desk.ask(&format!("{} /app/{number} HTTP/1.1\r\nHost: h\r\n\r\n", case.method), Body::None);
+        let got = desk.all(ticket);
+        assert!(got.whole, "{case:?}");
+        let outcome = (got.status, got.length, got.text());
+        let status = case.status.parse().unwrap();
+        match case.gateway.as_str() {
+            "none" => assert_eq!((got.status, got.text()), (status, ""), "{case:?}"),
+            "length:0" => assert_eq!(outcome, (status, Some(0), ""), "{case:?}"),
+            "length:5" if status == 999 => assert_eq!(got.status, 502, "{case:?}"),
+            "length:5" => assert_eq!(outcome, (status, Some(5), "hello"), "{case:?}"),
+            "chunked" | "close" => assert_eq!(outcome, (status, None, "hello"), "{case:?}"),
+            _ => assert_eq!((got.status, got.text()), (502, "502 Bad Gateway\n"), "{case:?}"),
+        }
+    }
 }
 
 #[test]

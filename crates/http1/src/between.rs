@@ -1,0 +1,97 @@
+//! What stands between two responses: nothing, or stray empty lines.
+//!
+//! Some servers send a CRLF behind a body that their Content-Length does not count. RFC 9112, section 2.2, has such an
+//! empty line ignored before a request; a client that reads it as the beginning of the next response fails that one.
+//! It comes in the packet of the body or in a later one, which makes no difference here.
+
+/// Looks for stray empty lines at the end of a response, while none is awaited, and at the beginning of the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Between {
+    /// A CR has come, its LF has not.
+    has_cr: bool,
+    lines: u32,
+}
+
+impl Between {
+    /// How many bytes at the beginning of `bytes`, which follow a whole response, belong to stray empty lines. They
+    /// are to be left out. Any byte behind them was sent for no request, or begins the next response.
+    pub fn skip(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        loop {
+            match (self.has_cr, bytes.get(at)) {
+                (true, Some(b'\n')) => {
+                    self.has_cr = false;
+                    self.lines = self.lines.saturating_add(1);
+                }
+                (false, Some(b'\r')) => {
+                    // Alone, it may be the first half of an empty line; before anything but LF it is no empty line.
+                    if bytes.get(at + 1).is_some_and(|&next| next != b'\n') {
+                        return at;
+                    }
+                    self.has_cr = true;
+                }
+                _ => return at,
+            }
+            at += 1;
+        }
+    }
+
+    /// Whether a CR was passed over whose LF has not come. Another byte after it makes both part of no message.
+    pub fn has_open_cr(&self) -> bool {
+        self.has_cr
+    }
+
+    /// Empty lines since the last call.
+    pub fn take_lines(&mut self) -> u32 {
+        std::mem::take(&mut self.lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes passed over, and empty lines in them, in pieces of `size`.
+    fn skipped(bytes: &[u8], size: usize) -> (usize, u32) {
+        let mut between = Between::default();
+        let mut passed = 0;
+        for piece in bytes.chunks(size) {
+            let taken = between.skip(piece);
+            passed += taken;
+            if taken < piece.len() {
+                break;
+            }
+        }
+        (passed, between.take_lines())
+    }
+
+    #[test]
+    fn stray_empty_lines_are_passed_over_however_they_are_cut() {
+        for (bytes, expected) in [
+            (&b"\r\n"[..], (2, 1)),
+            (b"\r\n\r\n", (4, 2)),
+            (b"\r\nHTTP/1.1", (2, 1)),
+            (b"HTTP/1.1", (0, 0)),
+            (b"\n", (0, 0)),
+            (b"\n\r\n", (0, 0)),
+            (b"\r\n\nX", (2, 1)),
+            (b"JUNK", (0, 0)),
+            (b"", (0, 0)),
+        ] {
+            assert_eq!(skipped(bytes, 100), expected, "{bytes:?}");
+            assert_eq!(skipped(bytes, 1), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_cr_alone_is_no_empty_line() {
+        assert_eq!(skipped(b"\rX", 2), (0, 0));
+        let mut between = Between::default();
+        assert_eq!((between.skip(b"\r"), between.has_open_cr()), (1, true));
+        assert_eq!((between.skip(b"X"), between.has_open_cr(), between.take_lines()), (0, true, 0));
+        let mut between = Between::default();
+        assert_eq!((between.skip(b"\r"), between.skip(b"\nHTTP"), between.has_open_cr()), (1, 1, false));
+        assert_eq!(between.take_lines(), 1);
+        assert_eq!(between.take_lines(), 0);
+    }
+}

@@ -1,0 +1,88 @@
+//! Lists and numbers in field values (RFC 9110, sections 5.6.1 and 8.6).
+
+/// White space around the members of a list: SP and HTAB, and CR and LF, which a folded line leaves inside a value.
+fn is_space(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+/// Without the white space around it.
+pub fn trim(mut value: &[u8]) -> &[u8] {
+    while let [first, rest @ ..] = value
+        && is_space(first)
+    {
+        value = rest;
+    }
+    while let [rest @ .., last] = value
+        && is_space(last)
+    {
+        value = rest;
+    }
+    value
+}
+
+/// The members of a comma-separated list without the white space around them; empty ones are left out.
+pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&byte| byte == b',').map(trim).filter(|member| !member.is_empty())
+}
+
+/// Why a text is not a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotDecimal {
+    /// There is none.
+    Empty,
+    /// It has something other than digits: a sign, a space, a point.
+    Digits,
+    /// More than 64 bits hold.
+    Overflow,
+}
+
+/// A number of digits and nothing else.
+///
+/// # Errors
+/// The text is none, or too large.
+pub fn decimal(text: &[u8]) -> Result<u64, NotDecimal> {
+    if text.is_empty() {
+        return Err(NotDecimal::Empty);
+    }
+    if !text.iter().all(u8::is_ascii_digit) {
+        return Err(NotDecimal::Digits);
+    }
+    let value = text.iter().try_fold(0u64, |value, &digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
+    value.ok_or(NotDecimal::Overflow)
+}
+
+/// RFC 9110, section 5.6.2: a character of a method, a field name, a transfer coding.
+pub fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~')
+}
+
+/// A character of a field value: no control character but the tab.
+pub fn is_text(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_lose_their_white_space_and_empty_ones() {
+        let read: Vec<_> = members(b" a ,\tb,, c d ,\r\n e,").collect();
+        assert_eq!(read, [&b"a"[..], b"b", b"c d", b"e"]);
+        assert_eq!(members(b" , ,").count(), 0);
+        assert_eq!(trim(b"\r\n  x\x0b\x0c \t"), b"x\x0b\x0c");
+    }
+
+    #[test]
+    fn a_number_is_digits() {
+        assert_eq!(decimal(b"0"), Ok(0));
+        assert_eq!(decimal(b"007"), Ok(7));
+        assert_eq!(decimal(b"18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(decimal(b"18446744073709551616"), Err(NotDecimal::Overflow));
+        assert_eq!(decimal(b""), Err(NotDecimal::Empty));
+        for wrong in [&b"+5"[..], b"-5", b"5 5", b"0x5", b"5.0", b"\xd9\xa5", b" 5"] {
+            assert_eq!(decimal(wrong), Err(NotDecimal::Digits));
+        }
+    }
+}

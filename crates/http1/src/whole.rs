@@ -1,0 +1,115 @@
+//! A response that lies there whole: what one question to a server brought until its connection closed.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::chunked::{ByClient, Chunked, Step};
+use crate::fault::Fault;
+use crate::framing::{Asked, Body};
+use crate::response::{Head, parse};
+
+/// A final response; interim ones before it are passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whole<'a> {
+    /// Its status line, without its end.
+    pub line: &'a [u8],
+    /// 200 to 999.
+    pub status: u16,
+    /// Its body, without the framing of chunks.
+    pub body: Cow<'a, [u8]>,
+}
+
+/// Why there is no whole response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotWhole {
+    /// There is not a byte.
+    Nothing,
+    /// The end is missing.
+    Cut,
+    /// It cannot be read.
+    Fault(Fault),
+}
+
+impl fmt::Display for NotWhole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotWhole::Nothing => f.write_str("nothing"),
+            NotWhole::Cut => f.write_str("the connection closed before the response was whole"),
+            NotWhole::Fault(fault) => fault.fmt(f),
+        }
+    }
+}
+
+/// Reads the response at the front of `bytes`, behind which the connection closed.
+///
+/// # Errors
+/// It is not whole.
+pub fn whole(bytes: &[u8], asked: Asked) -> Result<Whole<'_>, NotWhole> {
+    if bytes.is_empty() {
+        return Err(NotWhole::Nothing);
+    }
+    let mut rest = bytes;
+    let (head, line) = loop {
+        let head: Head = parse(rest, asked).map_err(NotWhole::Fault)?.ok_or(NotWhole::Cut)?;
+        let line = rest.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        rest = &rest[head.length..];
+        if !head.is_interim() {
+            break (head, line.strip_suffix(b"\r").unwrap_or(line));
+        }
+    };
+    let body = match head.body {
+        Body::None => Cow::Borrowed(&b""[..]),
+        Body::Length(length) => {
+            let body = usize::try_from(length).ok().and_then(|length| rest.get(..length));
+            Cow::Borrowed(body.ok_or(NotWhole::Cut)?)
+        }
+        Body::Chunked => Cow::Owned(data(rest)?),
+        Body::UntilClose | Body::Tunnel => Cow::Borrowed(rest),
+    };
+    Ok(Whole { line, status: head.status, body })
+}
+
+fn data(mut bytes: &[u8]) -> Result<Vec<u8>, NotWhole> {
+    let (mut chunked, mut data) = (Chunked::<ByClient>::new(), Vec::new());
+    loop {
+        match chunked.step(bytes).map_err(NotWhole::Fault)? {
+            Step::More => return Err(NotWhole::Cut),
+            Step::Data(range) => {
+                data.extend_from_slice(&bytes[range.clone()]);
+                bytes = &bytes[range.end..];
+            }
+            Step::End(_) => return Ok(data),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Reason;
+
+    #[test]
+    fn a_body_ends_where_its_head_says() {
+        let read = |text: &'static str| whole(text.as_bytes(), Asked::Other).map(|read| read.body.into_owned());
+        assert_eq!(read("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi, and more").unwrap(), b"hi");
+        assert_eq!(read("HTTP/1.0 200 OK\r\n\r\nto the end").unwrap(), b"to the end");
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nh\r\n1;x\r\ni\r\n0\r\nA: b\r\n\r\n";
+        assert_eq!(read(chunked).unwrap(), b"hi");
+        assert_eq!(read("HTTP/1.1 204 No\r\n\r\n").unwrap(), b"");
+        let interim = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno";
+        let last = whole(interim.as_bytes(), Asked::Other).unwrap();
+        assert_eq!((last.line, last.status), (&b"HTTP/1.1 404 Not Found"[..], 404));
+        assert_eq!(read(""), Err(NotWhole::Nothing));
+        for cut in [
+            "HTTP/1.1 200 OK\r\nContent-Le",
+            "HTTP/1.1 103 Early Hints\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhi",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhi",
+            "HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\nhi",
+        ] {
+            assert_eq!(read(cut), Err(NotWhole::Cut), "{cut}");
+        }
+        let Err(NotWhole::Fault(fault)) = read("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello") else { panic!() };
+        assert_eq!(fault.reason, Reason::LengthNotNumber);
+    }
+}
