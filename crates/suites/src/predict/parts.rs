@@ -249,8 +249,9 @@ impl Measured {
             costs.iter_mut().zip(sums).for_each(|(costs, sum)| costs.push((share, sum)));
         }
         let [processes, cores] = costs.each_ref().map(|costs| sum::mixed(costs));
+        let cores = cores.covering(&processes);
         let model = path_model(asked)?;
-        let known = self.known(asked, model.as_ref(), processes, cores, &costs[0]);
+        let known = self.known(asked, model.as_ref(), processes, cores, &costs[1]);
         let mut own = PredictPart { peak_to_mean: asked.asked.peak_to_mean, ..PredictPart::default() };
         fill(&mut own, &known, &measuring.loads, asked);
         if known.processor.quota.is_none() {
@@ -304,7 +305,7 @@ impl Measured {
         let traffic = self.traffic();
         let manner = self.manner(asked);
         let times = model.map(|model| way_by_model(asked, model, manner, traffic));
-        let mix_s = processes.behind.value;
+        let mix_s = cores.behind.value;
         Known {
             processor: Processor {
                 quota: share.map(|share| (share, period(share))),

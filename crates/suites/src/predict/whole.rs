@@ -110,8 +110,9 @@ impl Whole<'_> {
     /// What it comes to, and what is doubtful of it.
     pub fn answered(self, measuring: &mut Measuring<'_>) -> Result<(PredictPart, Vec<Check>), SuiteError> {
         let asked = self.asked;
-        let (processes, cores) =
-            (self.mixed(|part| part.processes, |it| &it.processes), self.mixed(|part| part.cores, |it| &it.cores));
+        let processes = self.mixed(|part| part.processes, |it| &it.processes);
+        let cores = self.mixed(|part| part.cores, |it| &it.cores);
+        let cores = processes.zip(cores).map(|(processes, cores)| cores.covering(&processes));
         let processor = self.processor(measuring);
         let (manner, traffic) = (self.manner(), self.traffic());
         let model = path_model(asked)?;
@@ -128,14 +129,11 @@ impl Whole<'_> {
             let memory = asked.plan.server.as_ref().and_then(|server| server.memory);
             Known {
                 processor,
-                classes: self.classes(processes.behind.value),
+                classes: self.classes(cores.behind.value),
                 processes,
                 cores,
-                beside_s: beside(
-                    &measuring.loads,
-                    asked.plan.load.close,
-                    processes.light.map_or(0.0, |light| light.value),
-                ),
+                // Beyond the demand of the simulated queue, which has the receiving in it.
+                beside_s: beside(&measuring.loads, asked.plan.load.close, cores.light.map_or(0.0, |light| light.value)),
                 path: way,
                 workers: asked.asked.workers,
                 worker_held_s: None,
@@ -169,10 +167,10 @@ impl Whole<'_> {
         Ok((predict, checks))
     }
 
-    /// Shares of the classes, and what each costs over the mix. What each request brings along is in all of them alike.
+    /// Shares of the classes, and what each costs over the mix, the receiving included as in the simulated queue. What each request brings along is in all of them alike.
     pub fn classes(&self, mix_s: f64) -> Vec<(f64, f64)> {
         let is_class = |part: &&Part| part.measured.is_some() && !part.is_connection();
-        let of = |part: &Part| part.processes.behind().map_or(0.0, |demand| demand.value);
+        let of = |part: &Part| part.cores.behind().map_or(0.0, |demand| demand.value);
         let classes: Vec<&Part> =
             self.parts.iter().filter(is_class).filter(|part| part.each.is_some_and(|each| each > 0.0)).collect();
         let sum: f64 = classes.iter().map(|part| part.each.unwrap_or(0.0) * of(part)).sum();
