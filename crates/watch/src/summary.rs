@@ -142,7 +142,7 @@ struct LevelSum {
     /// Mean times nanoseconds.
     weighted: f64,
     max: u64,
-    /// Means of the seconds, rounded.
+    /// Means of the seconds, rounded, each as often as it lasted microseconds: weighted as the mean is.
     means: Histogram,
 }
 
@@ -154,11 +154,13 @@ impl LevelSum {
     fn add(&mut self, mean: f64, max: u64, length_ns: u64) {
         self.weighted += mean * length_ns as f64;
         self.max = self.max.max(max);
-        self.means.record(mean.round() as u64);
+        self.means.record_n(mean.round() as u64, length_ns.div_ceil(1_000));
     }
 
     fn level(&self, watched_ns: u64) -> Level {
         let mean = if watched_ns == 0 { 0.0 } else { self.weighted / watched_ns as f64 };
+        // A sum of reals: of a level that never changed the mean is not above it by the last digit.
+        let mean = mean.clamp(0.0, self.max as f64);
         Level { mean, p50: if self.means.is_empty() { 0 } else { self.means.value_at(0.5) }, max: self.max }
     }
 }

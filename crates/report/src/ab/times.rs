@@ -85,6 +85,8 @@ impl Spread {
         let (min_ns, max_ns) = (*values.first()?, *values.last()?);
         let count = values.len();
         let mean_ns = values.iter().map(|&value| value as f64).sum::<f64>() / count as f64;
+        // A sum beyond 2^53 is rounded.
+        let mean_ns = mean_ns.clamp(min_ns as f64, max_ns as f64);
         let squares: f64 = values.iter().map(|&value| (value as f64 - mean_ns).powi(2)).sum();
         let stddev_ns = if count > 1 { (squares / (count - 1) as f64).sqrt() } else { 0.0 };
         let median_ns = if count % 2 == 1 {

@@ -135,10 +135,14 @@ struct Latency {
 
 impl Latency {
     fn quantiles(&self) -> Option<Quantiles> {
-        let at = |name: &str| self.percentile.get(name).copied();
+        // fio counts its percentiles in buckets and tells the middle of one, which may lie beyond the values in it; ends and mean are exact.
+        let at = |name: &str| Some(self.percentile.get(name)?.min(&self.max).max(&self.min)).copied();
+        if self.min > self.max {
+            return None;
+        }
         Some(Quantiles {
             count: (self.count > 0).then_some(self.count)?,
-            mean: self.mean,
+            mean: self.mean.clamp(self.min as f64, self.max as f64),
             stddev: self.stddev,
             min: self.min,
             p50: at("50.000000")?,
