@@ -187,6 +187,39 @@ mod tests {
         assert_eq!(part.capture_point, "server");
     }
 
+    /// The median is weighted as the mean is: a second that was watched for a tenth counts a tenth.
+    #[test]
+    fn mean_and_median_of_a_level_are_of_the_same_time() {
+        let mut sum = LevelSum::new();
+        sum.add(100.0, 100, 50_000_000);
+        sum.add(100.0, 100, 50_000_000);
+        sum.add(4.0, 5, 1_000_000_000);
+        let level = sum.level(1_100_000_000);
+        assert_eq!((level.p50, level.max), (4, 100));
+        assert!((level.mean - 14.0 / 1.1).abs() < 1e-9, "{level:?}");
+        let same = (0..7).fold(LevelSum::new(), |mut sum, _| {
+            sum.add(3.0, 3, 333_333_333);
+            sum
+        });
+        assert_eq!(same.level(7 * 333_333_333), Level { mean: 3.0, p50: 3, max: 3 });
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn mean_and_median_of_a_level_lie_below_its_largest(
+            seconds in proptest::collection::vec((0.0..1.0f64, 0u64..100_000, 0u64..=1_000_000_000), 1..60),
+        ) {
+            let mut sum = LevelSum::new();
+            let mut watched = 0;
+            for &(share, max, length) in &seconds {
+                sum.add(share * max as f64, max, length);
+                watched += length;
+            }
+            let level = sum.level(watched);
+            proptest::prop_assert!(level.mean >= 0.0 && level.mean <= level.max as f64 && level.p50 <= level.max, "{:?}", level);
+        }
+    }
+
     #[test]
     fn nothing_gives_no_division_by_nothing() {
         let part = Summary::new().part(&Watch::new(crate::WatchSpec::default()), "", CapturePoint::Between);

@@ -99,11 +99,13 @@ pub fn counted(loads: Vec<Made>, least: usize) -> (Vec<Made>, Vec<Made>) {
     for (spoilt, is_bounded) in [(Verdict::Invalid, false), (Verdict::Suspect, true)] {
         let is_spoilt = |made: &Made| verdict::named(&made.part.verdict) == spoilt;
         let some = kept.iter().filter(|made| is_spoilt(made)).count();
-        if kept.len() - some >= least && (!is_bounded || out.len() + some <= most) {
-            let (left_out, rest) = kept.into_iter().partition(is_spoilt);
-            kept = rest;
-            out.extend::<Vec<Made>>(left_out);
+        // Where worse ones count, those that are less bad count too.
+        if kept.len() - some < least && some > 0 || is_bounded && out.len() + some > most {
+            break;
         }
+        let (left_out, rest): (Vec<Made>, Vec<Made>) = kept.into_iter().partition(is_spoilt);
+        kept = rest;
+        out.extend(left_out);
     }
     (kept, out)
 }
