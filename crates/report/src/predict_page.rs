@@ -93,8 +93,12 @@ fn curve(part: &PredictPart) -> Section {
         if points.is_empty() { chart } else { chart.series(Series::line(*kind, points).dotted().color(color)) }
     });
     // Loads of several classes are no line.
-    let mut classes: Vec<&str> =
-        part.loads.iter().filter(|load| load.kind == "light" && !load.left_out).map(|load| load.class.as_str()).collect();
+    let mut classes: Vec<&str> = part
+        .loads
+        .iter()
+        .filter(|load| load.kind == "light" && !load.left_out)
+        .map(|load| load.class.as_str())
+        .collect();
     classes.sort_unstable();
     classes.dedup();
     let section = Section::new("Response time against load").figure(chart);

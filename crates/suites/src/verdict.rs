@@ -92,12 +92,7 @@ pub(crate) struct Part<'a> {
 }
 
 /// One check of all parts on which figures rest, such as `loads`; `left_out`: how many more there were on which none does.
-pub(crate) fn of_parts<'a>(
-    name: &str,
-    what: &str,
-    parts: impl Iterator<Item = Part<'a>>,
-    left_out: usize,
-) -> Check {
+pub(crate) fn of_parts<'a>(name: &str, what: &str, parts: impl Iterator<Item = Part<'a>>, left_out: usize) -> Check {
     let (mut all, mut doubtful, mut worst, mut names) = (0u32, 0u32, Verdict::Valid, Vec::new());
     for part in parts {
         all += 1;
@@ -241,10 +236,7 @@ mod tests {
         assert_eq!(folded(two.clone()), two);
         let mut more = two;
         more.push(failed("c: late", 2.5, "another reason"));
-        more.push(Check {
-            value: Some(9.0),
-            ..check("a: its own checks", CheckState::Ok, Weight::Suspect, "held")
-        });
+        more.push(Check { value: Some(9.0), ..check("a: its own checks", CheckState::Ok, Weight::Suspect, "held") });
         more.push(failed("forwarding, small: x: late", 1.5, "busy"));
         let names: Vec<(String, Option<f64>)> =
             folded(more).into_iter().map(|check| (check.name, check.value)).collect();
@@ -268,16 +260,22 @@ mod tests {
     }
 
     fn validities() -> impl Strategy<Value = Vec<Validity>> {
-        let states =
-            prop::sample::select(vec![CheckState::Ok, CheckState::Failed, CheckState::NotApplicable, CheckState::CouldNotRun]);
+        let states = prop::sample::select(vec![
+            CheckState::Ok,
+            CheckState::Failed,
+            CheckState::NotApplicable,
+            CheckState::CouldNotRun,
+        ]);
         let weights = prop::sample::select(vec![Weight::Suspect, Weight::Invalid]);
-        let one = ("[ab]", states, weights, "[xy]").prop_map(|(name, state, weight, why)| check(&name, state, weight, &why));
+        let one =
+            ("[ab]", states, weights, "[xy]").prop_map(|(name, state, weight, why)| check(&name, state, weight, &why));
         let verdicts = prop::sample::select(vec![Verdict::Valid, Verdict::Suspect, Verdict::Invalid]);
-        let run = (prop::collection::vec(one, 0..4), prop::option::weighted(0.2, verdicts)).prop_map(|(checks, worse)| {
-            let told = Validity::from_checks(checks);
-            // A document may have been judged by more than it names.
-            Validity { verdict: worse.map_or(told.verdict, |worse| worse.max(told.verdict)), ..told }
-        });
+        let run =
+            (prop::collection::vec(one, 0..4), prop::option::weighted(0.2, verdicts)).prop_map(|(checks, worse)| {
+                let told = Validity::from_checks(checks);
+                // A document may have been judged by more than it names.
+                Validity { verdict: worse.map_or(told.verdict, |worse| worse.max(told.verdict)), ..told }
+            });
         prop::collection::vec(run, 1..8)
     }
 

@@ -158,8 +158,11 @@ mod tests {
     #[test]
     fn a_deadline_passes_by_the_clock_and_not_by_pauses() {
         let begun = monotonic_ns();
-        let (past, soon, never) =
-            (Deadline::after(Duration::ZERO), Deadline::after(Duration::from_millis(30)), Deadline::after(Duration::MAX));
+        let (past, soon, never) = (
+            Deadline::after(Duration::ZERO),
+            Deadline::after(Duration::from_millis(30)),
+            Deadline::after(Duration::MAX),
+        );
         assert!(past.has_passed() && past.left().is_zero());
         assert!(!never.has_passed() && never.left() > Duration::from_secs(1 << 30));
         let mut pauses = 0;

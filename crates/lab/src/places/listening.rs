@@ -338,9 +338,8 @@ mod tests {
             let (at, outcome) = waited(&wanted, every_ms, |_| Vec::new());
             assert!((10_000..10_000 + every_ms).contains(&at), "{at} of looks each {every_ms} ms");
             assert_eq!(outcome, Err(NotListening::OtherPorts { ports: Vec::new(), unchanged_for: None }));
-            let (at, outcome) = waited(&wanted, every_ms, |at| {
-                if at < 9_000 { Vec::new() } else { vec![socket("0.0.0.0", 8080)] }
-            });
+            let (at, outcome) =
+                waited(&wanted, every_ms, |at| if at < 9_000 { Vec::new() } else { vec![socket("0.0.0.0", 8080)] });
             assert!(outcome.is_ok() && at < 9_000 + every_ms, "{at} {outcome:?}");
         }
     }

@@ -264,7 +264,8 @@ impl<'a> Sweep<'a> {
             None => doubts::not_counted(rate, was_asked, reached),
         });
         self.checks.extend(unsimulated(rate, &points, made.unread.as_ref()));
-        let short = before_points(self.plan, self.mix).and_then(|(before, think_s)| doubts::warmup_short(rate, before, think_s));
+        let short = before_points(self.plan, self.mix)
+            .and_then(|(before, think_s)| doubts::warmup_short(rate, before, think_s));
         let is_short = short.is_some();
         self.checks.extend(short);
         let measured = of_point.iter().filter(|phase| phase.measured).count();
@@ -504,7 +505,9 @@ fn notes(plan: &CachePlan, mix: &MixSpec) -> Vec<String> {
                 .into(),
         );
     }
-    if let Some((warmup, think_s)) = before_points(plan, mix).filter(|(before, think_s)| before.as_secs_f64() < *think_s) {
+    if let Some((warmup, think_s)) =
+        before_points(plan, mix).filter(|(before, think_s)| before.as_secs_f64() < *think_s)
+    {
         notes.push(format!(
             "The warm-up of a point, {}, is shorter than the origin thinks, {think_s:.1} s in the mean: what is measured is the \
              beginning, in which less is carried than offered. Make points longer (--duration) before you conclude anything of \

@@ -181,7 +181,12 @@ fn answer_trials_valid(course: &Course<'_>, part: &CapacityPart) -> Check {
         trial.verdict == "good" && is_of_server(trial) && is_at
     };
     let parts = course.made().iter().filter(counts);
-    of_parts("answer_trials_valid", "trials", parts.map(|trial| Part { verdict: &trial.run_verdict, doubts: &trial.run_doubts }), 0)
+    of_parts(
+        "answer_trials_valid",
+        "trials",
+        parts.map(|trial| Part { verdict: &trial.run_verdict, doubts: &trial.run_doubts }),
+        0,
+    )
 }
 
 fn warmup_enough(course: &Course<'_>) -> Check {

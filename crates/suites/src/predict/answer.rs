@@ -180,10 +180,8 @@ fn simulated(known: &Known<'_>, rate: f64) -> Histogram {
     let count = values.len();
     let mut times = Histogram::new();
     for (index, at_server) in values.into_iter().enumerate() {
-        let way_s = known
-            .path
-            .as_ref()
-            .map_or(0.0, |(path, manner, traffic)| path.response_s((index, count), manner, traffic));
+        let way_s =
+            known.path.as_ref().map_or(0.0, |(path, manner, traffic)| path.response_s((index, count), manner, traffic));
         times.record(at_server + ((way_s + known.beside_s) * 1e9) as u64);
     }
     times

@@ -250,7 +250,8 @@ mod tests {
         let refused = message(libc::NLMSG_ERROR as u16, 1, &(-libc::ENOENT).to_ne_bytes());
         let mut found = Vec::new();
         assert_eq!(parse(&refused, 1, &mut found), Err(Answer::Errno(Errno::ENOENT)));
-        let whole = message(SOCK_DIAG_BY_FAMILY, 1, &diag(libc::AF_INET, TCP_LISTEN, 1, &[0; 4], 1, &attribute(8, &[0])));
+        let whole =
+            message(SOCK_DIAG_BY_FAMILY, 1, &diag(libc::AF_INET, TCP_LISTEN, 1, &[0; 4], 1, &attribute(8, &[0])));
         for cut in 1..whole.len() {
             let mut short = whole[..cut].to_vec();
             assert_eq!(parse(&short, 1, &mut found), Err(Answer::Malformed), "{cut} bytes of a longer message");

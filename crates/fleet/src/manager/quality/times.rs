@@ -150,7 +150,13 @@ impl Times {
             held = held.checked_add(bucket.1)?;
         }
         let range = u128::from(min_ns) * u128::from(count)..=u128::from(max_ns) * u128::from(count);
-        (held == count && min_ns <= max_ns && range.contains(&sum_ns)).then_some(Times { count, sum_ns, min_ns, max_ns, buckets })
+        (held == count && min_ns <= max_ns && range.contains(&sum_ns)).then_some(Times {
+            count,
+            sum_ns,
+            min_ns,
+            max_ns,
+            buckets,
+        })
     }
 }
 

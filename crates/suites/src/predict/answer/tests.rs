@@ -255,10 +255,17 @@ mod properties {
     use super::*;
 
     fn mixed() -> impl Strategy<Value = Mixed> {
-        (1e-6..5e-3f64, prop::option::of(0.5..4.0f64), 0.0..0.3f64, 0.0..0.05f64).prop_map(|(value, light, half, idle)| {
-            let light = light.map(|times| Estimate { value: value * times, half: 0.0 });
-            Mixed { light, behind: Estimate { value, half: value * half }, held: light.is_none() || idle < 0.025, idle }
-        })
+        (1e-6..5e-3f64, prop::option::of(0.5..4.0f64), 0.0..0.3f64, 0.0..0.05f64).prop_map(
+            |(value, light, half, idle)| {
+                let light = light.map(|times| Estimate { value: value * times, half: 0.0 });
+                Mixed {
+                    light,
+                    behind: Estimate { value, half: value * half },
+                    held: light.is_none() || idle < 0.025,
+                    idle,
+                }
+            },
+        )
     }
 
     proptest! {
